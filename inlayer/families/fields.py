@@ -1,0 +1,128 @@
+"""Reading a config.json that may say anything: every field is asked for with its type and range.
+
+- a config is a dict, a `transformers` config object (its `to_dict()`), a path to config.json or to its folder
+- null counts as absent, as it does in the files themselves
+- nothing named in a config is imported or run
+Checked with wrong types and damaged files in tests/families/test_fields.py.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from inlayer.errors import ConfigError, MissingFileError
+
+__all__ = ["Fields", "read_config"]
+
+LARGEST_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantisation lists, stay below 2 MB
+LARGEST_SIZE = 2**31 - 1  # rows or channels: past this a config is damaged, not ambitious
+
+
+def read_config(config: object) -> dict[str, Any]:
+    """The config as a plain dict, wherever it comes from."""
+    if isinstance(config, Mapping):
+        return dict(config)
+    if isinstance(config, (str, Path)):
+        return _read_file(Path(config))
+    to_dict = getattr(config, "to_dict", None)
+    if callable(to_dict):
+        return dict(to_dict())
+    raise ConfigError(
+        f"a config is a dict, a transformers config, or a path to config.json; this is a {type(config).__name__}"
+    )
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    if path.is_dir():
+        path = path / "config.json"
+    if not path.is_file():
+        raise MissingFileError(f"no config at {path}; expected a config.json or a folder that holds one")
+    if path.stat().st_size > LARGEST_CONFIG:
+        raise ConfigError(f"{path} has {path.stat().st_size:,} bytes; a config.json has at most {LARGEST_CONFIG:,}")
+    try:
+        config = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:  # ValueError: bad JSON and bad UTF-8 alike
+        raise ConfigError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise ConfigError(f"{path} holds a JSON {type(config).__name__}; a config is an object of named fields")
+    return config
+
+
+class Fields:
+    """A config's fields under any of their names, checked as they are read, with the family's defaults behind."""
+
+    def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+        self._config, self._defaults = config, defaults
+
+    def get(self, *names: str) -> tuple[str, Any]:
+        """The first name that has a value, and the value; the family's default otherwise; else None."""
+        for source in (self._config, self._defaults):
+            for name in names:
+                if source.get(name) is not None:
+                    return name, source[name]
+        return names[0], None
+
+    def size(self, *names: str) -> int:
+        """A count that must be there: rows, channels, heads."""
+        size = self.optional_size(*names)
+        if size is None:
+            raise ConfigError(f"the config has no {' / '.join(names)}; it is needed to size the input layer")
+        return size
+
+    def optional_size(self, *names: str) -> int | None:
+        name, value = self.get(*names)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
+            raise ConfigError(f"the config's {name} is {value!r}; expected a whole number in 1..{LARGEST_SIZE:,}")
+        return value
+
+    def index(self, *names: str) -> int | None:
+        """An id; a negative one is an old way to say that there is none."""
+        name, value = self.get(*names)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ConfigError(f"the config's {name} is {value!r}; expected a whole number or null")
+        return value if value >= 0 else None
+
+    def number(self, *names: str, otherwise: float) -> float:
+        number = self.optional_number(*names)
+        return otherwise if number is None else number
+
+    def optional_number(self, *names: str) -> float | None:
+        name, value = self.get(*names)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ConfigError(f"the config's {name} is {value!r}; expected a number")
+        if not math.isfinite(value):
+            raise ConfigError(f"the config's {name} is {value!r}; expected a finite number")
+        return float(value)
+
+    def flag(self, *names: str, otherwise: bool) -> bool:
+        name, value = self.get(*names)
+        if value is None:
+            return otherwise
+        if not isinstance(value, bool):
+            raise ConfigError(f"the config's {name} is {value!r}; expected true or false")
+        return value
+
+    def numbers(self, *names: str) -> tuple[float, ...]:
+        name, value = self.get(*names)
+        if not isinstance(value, (list, tuple)) or not all(type(x) in (int, float) for x in value):
+            raise ConfigError(f"the config's {name} is not a list of numbers")
+        return tuple(float(x) for x in value)
+
+    def mapping(self, *names: str) -> dict[str, Any]:
+        """A nested object; empty where there is none."""
+        name, value = self.get(*names)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"the config's {name} is a {type(value).__name__}; expected an object of named fields")
+        return dict(value)

@@ -1,0 +1,100 @@
+"""The rotary part of a config, in every spelling that has been in use, to `Angles`.
+
+- old: `rope_theta` beside `rope_scaling` {"type" or "rope_type", ...}; new: all of it in `rope_parameters`
+- GPT-NeoX's `rotary_emb_base` and `rotary_pct`; Gemma-3's `rope_local_base_freq`; one dict a layer type
+- where both spellings stand in one config, `rope_scaling` wins, as it does in transformers
+Checked against transformers for each family and each spelling in tests/families/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from inlayer.errors import ConfigError
+from inlayer.families.fields import Fields
+from inlayer.positions import Angles, DynamicNTK, Linear, Llama3, LongRope, Scaling, Yarn
+
+__all__ = ["read_angles"]
+
+KNOWN_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
+
+
+def read_angles(fields: Fields, *, renamed: Mapping[str, str], partial_by_default: bool) -> Angles | dict[str, Angles]:
+    """One `Angles`, or one a layer type.
+
+    `renamed` are a family's old names of rope types (Phi-3 says "su" for longrope). Families that always turn whole
+    heads ignore a `partial_rotary_factor`, unless the context is stretched: `partial_by_default` is False there.
+    """
+    rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
+    if rope and all(value is None or isinstance(value, Mapping) for value in rope.values()):
+        return {
+            layer_type: _one(dict(one), fields, renamed, partial_by_default)
+            for layer_type, one in rope.items()
+            if one is not None  # a layer type without positions
+        }
+    local = fields.optional_number("rope_local_base_freq")
+    everywhere = _one(rope, fields, renamed, partial_by_default)
+    if local is None:
+        return everywhere
+    return {"full_attention": everywhere, "sliding_attention": Angles(theta=local)}
+
+
+def _one(rope: dict[str, Any], fields: Fields, renamed: Mapping[str, str], partial_by_default: bool) -> Angles:
+    inner = Fields(rope, {})
+    _, kind = inner.get("rope_type", "type")
+    kind = renamed.get(kind, kind) if isinstance(kind, str) else kind
+    scaling = None if kind in (None, "default") else _scaling(kind, inner, fields)
+    theta = inner.optional_number("rope_theta")
+    partial = inner.optional_number("partial_rotary_factor")
+    if partial is None:
+        partial = fields.number("partial_rotary_factor", "rotary_pct", otherwise=1.0)
+    return Angles(
+        theta=fields.number("rope_theta", "rotary_emb_base", otherwise=10_000.0) if theta is None else theta,
+        partial=partial if partial_by_default or scaling is not None else 1.0,
+        scaling=scaling,
+    )
+
+
+def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
+    if kind == "linear":
+        return Linear(factor=_factor(inner))
+    trained = fields.size("max_position_embeddings", "n_positions")
+    if kind == "dynamic":
+        return DynamicNTK(factor=_factor(inner), trained_length=trained)
+    # Phi-3 keeps the trained length beside the rope settings, and there it takes precedence.
+    original = fields.optional_size("original_max_position_embeddings")
+    original = original or inner.optional_size("original_max_position_embeddings") or trained
+    factor = inner.optional_number("factor") or trained / original
+    if kind == "yarn":
+        return Yarn(
+            factor=factor,
+            trained_length=original,
+            beta_fast=inner.optional_number("beta_fast") or 32.0,
+            beta_slow=inner.optional_number("beta_slow") or 1.0,
+            mscale=inner.optional_number("mscale"),
+            mscale_all_dim=inner.optional_number("mscale_all_dim"),
+            attention_factor=inner.optional_number("attention_factor"),
+            truncate=inner.flag("truncate", otherwise=True),
+        )
+    if kind == "llama3":
+        low, high = inner.optional_number("low_freq_factor"), inner.optional_number("high_freq_factor")
+        if low is None or high is None:
+            raise ConfigError("rotary scaling 'llama3' needs low_freq_factor and high_freq_factor")
+        return Llama3(factor=_factor(inner), low_freq_factor=low, high_freq_factor=high, trained_length=original)
+    if kind == "longrope":
+        return LongRope(
+            short_factor=inner.numbers("short_factor"),
+            long_factor=inner.numbers("long_factor"),
+            trained_length=original,
+            factor=factor,
+            attention_factor=inner.optional_number("attention_factor"),
+        )
+    raise ConfigError(f"the config's rope type is {kind!r}; known are {', '.join(KNOWN_TYPES)}")
+
+
+def _factor(inner: Fields) -> float:
+    factor = inner.optional_number("factor")
+    if factor is None:
+        raise ConfigError("the config stretches its rotary positions but gives no factor")
+    return factor

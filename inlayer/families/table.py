@@ -1,0 +1,253 @@
+"""The table of families: what each model type's input layer is, where it differs from the others.
+
+One row a model type. A row holds the family's defaults, because real files lean on them (Gemma-3's nested text_config
+names neither its vocabulary nor its heads), and the few traits that set it apart. How a row and a config become a
+`LayerSpec` is in families/__init__.py; nothing else in inlayer knows these names.
+Checked against the defaults of transformers' own config classes in tests/families/test_defaults.py, and the layer that
+comes out against transformers' models in tests/families/test_parity.py; docs/families.md is made from both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+__all__ = ["FAMILIES", "NESTED", "Family"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """The traits of one model type's input layer and head."""
+
+    defaults: dict[str, Any]
+    positions: Literal["none", "learned", "rotary"] = "rotary"
+    pads: bool = True  # the table has a padding row: pad_token_id
+    # learned positions
+    position_offset: int = 0
+    numbered_by: Literal["order", "ids", "mask"] = "order"
+    # rotary positions
+    pairing: Literal["half", "interleaved"] = "half"
+    layout: Literal["half", "interleaved", "single"] | None = None
+    partial: bool = False  # heads may turn in part
+    float32_tables: bool = False  # cos and sin stay float32 in a bfloat16 model
+    rope_names: Mapping[str, str] = field(default_factory=dict)
+    # around the sum
+    scaled: Literal["no", "sqrt", "multiplier"] = "no"  # sqrt: rows by sqrt(width); multiplier: rows and given vectors
+    normed: bool = False
+    token_types: bool = False
+    projected: Literal["no", "rows", "sum"] = "no"  # rows: before positions (OPT); sum: after the norm (ALBERT)
+    dropout: str | None = None  # the field that says how much of the sum is dropped in training
+    # head
+    head_bias: bool = False
+    head_input_scaled: bool = False  # T5 when tied: hidden states by 1 / sqrt(width)
+
+
+def _sizes(
+    vocab_size: int, hidden_size: int, heads: int, positions: int | None = None, **others: Any
+) -> dict[str, Any]:
+    sizes = {"vocab_size": vocab_size, "hidden_size": hidden_size, "num_attention_heads": heads}
+    return sizes | ({"max_position_embeddings": positions} if positions else {}) | others
+
+
+TIED = {"tie_word_embeddings": True}
+ENCODER = {
+    "pad_token_id": 0,
+    "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12,
+    "hidden_dropout_prob": 0.1,
+    **TIED,
+}
+
+_bert = Family(
+    defaults=_sizes(30522, 768, 12, 512, **ENCODER),
+    positions="learned",
+    normed=True,
+    token_types=True,
+    dropout="hidden_dropout_prob",
+)
+_roberta = replace(_bert, defaults=_sizes(50265, 768, 12, 512, **ENCODER | {"pad_token_id": 1}), numbered_by="ids")
+_xlm_roberta = replace(_roberta, defaults=_roberta.defaults | {"vocab_size": 30522})
+_gpt2 = Family(
+    defaults=_sizes(50257, 768, 12, 1024, embd_pdrop=0.1, **TIED),
+    positions="learned",
+    pads=False,
+    dropout="embd_pdrop",
+)
+_t5 = Family(
+    defaults=_sizes(32128, 512, 8, dropout_rate=0.1, initializer_range=1.0, **TIED),
+    positions="none",
+    pads=False,
+    dropout="dropout_rate",
+    head_input_scaled=True,
+)
+_mt5 = replace(_t5, defaults=_sizes(250112, 512, 6, dropout_rate=0.1, initializer_range=1.0, **TIED))
+_llama = Family(defaults=_sizes(32000, 4096, 32, 2048))
+_mistral = Family(defaults=_sizes(32000, 4096, 32, 131072))
+_olmo = Family(defaults=_sizes(50304, 4096, 32, 2048, pad_token_id=1), float32_tables=True)
+_qwen2 = Family(defaults=_sizes(151936, 4096, 32, 32768))
+_gemma = Family(defaults=_sizes(256000, 3072, 16, 8192, head_dim=256, pad_token_id=0, **TIED), scaled="sqrt")
+_gemma3 = replace(
+    _gemma,
+    defaults=_sizes(
+        262208,
+        2304,
+        8,
+        131072,
+        head_dim=256,
+        pad_token_id=0,
+        rope_theta=1e6,
+        rope_local_base_freq=1e4,
+        **TIED,
+    ),
+)
+_glm = Family(
+    defaults=_sizes(151552, 4096, 32, 131072, head_dim=128, pad_token_id=151329, partial_rotary_factor=0.5),
+    pairing="interleaved",
+    layout="half",
+    partial=True,
+)
+_cohere = Family(
+    defaults=_sizes(256000, 8192, 64, 8192, pad_token_id=0, rope_theta=5e5, logit_scale=0.0625, **TIED),
+    pairing="interleaved",
+)
+_deepseek_v3 = Family(
+    defaults=_sizes(129280, 7168, 128, 4096, qk_rope_head_dim=64), pairing="interleaved", layout="half"
+)
+
+FAMILIES: dict[str, Family] = {
+    "albert": replace(
+        _bert,
+        defaults=_sizes(30000, 4096, 64, 512, embedding_size=128, **ENCODER | {"hidden_dropout_prob": 0.0}),
+        projected="sum",
+    ),
+    "arcee": Family(defaults=_sizes(32000, 2560, 32, 4096)),
+    "bert": _bert,
+    "bloom": Family(
+        defaults=_sizes(250880, 64, 8, layer_norm_epsilon=1e-5, **TIED),
+        positions="none",
+        pads=False,
+        normed=True,
+    ),
+    "camembert": _xlm_roberta,
+    "cohere": _cohere,
+    "cohere2": replace(_cohere, defaults=_cohere.defaults | {"rope_theta": 1e4}),
+    "deepseek_v3": _deepseek_v3,
+    "distilbert": Family(
+        defaults=_sizes(30522, 768, 12, 512, pad_token_id=0, layer_norm_eps=1e-12, dropout=0.1, **TIED),
+        positions="learned",
+        normed=True,
+        dropout="dropout",
+    ),
+    "electra": replace(_bert, defaults=_sizes(30522, 256, 4, 512, embedding_size=128, **ENCODER), projected="sum"),
+    "gemma": _gemma,
+    "gemma2": replace(
+        _gemma,
+        defaults=_sizes(256000, 2304, 8, 8192, head_dim=256, pad_token_id=0, final_logit_softcapping=30.0, **TIED),
+    ),
+    "gemma3_text": _gemma3,
+    "glm": _glm,
+    "glm4": _glm,
+    "glm4_moe": Family(defaults=_sizes(151552, 4096, 96, 131072, partial_rotary_factor=0.5), partial=True),
+    "gpt2": _gpt2,
+    "gpt_bigcode": _gpt2,
+    "gpt_neo": Family(
+        defaults=_sizes(50257, 2048, 16, 2048, embed_dropout=0.0, **TIED),
+        positions="learned",
+        pads=False,
+        dropout="embed_dropout",
+    ),
+    "gpt_neox": Family(
+        defaults=_sizes(50432, 6144, 64, 2048, rotary_pct=0.25),
+        pads=False,
+        partial=True,
+        dropout="hidden_dropout",
+    ),
+    "gpt_oss": Family(
+        defaults=_sizes(
+            201088,
+            2880,
+            64,
+            131072,
+            head_dim=64,
+            rope_theta=150000.0,
+            rope_parameters={
+                "rope_type": "yarn",
+                "factor": 32.0,
+                "beta_fast": 32.0,
+                "beta_slow": 1.0,
+                "truncate": False,
+                "original_max_position_embeddings": 4096,
+            },
+        ),
+        layout="single",
+    ),
+    "granite": Family(
+        defaults=_sizes(32000, 4096, 32, 2048, embedding_multiplier=1.0, logits_scaling=1.0),
+        scaled="multiplier",
+    ),
+    "helium": Family(
+        defaults=_sizes(48000, 2560, 20, 4096, head_dim=128, pad_token_id=3, rope_theta=1e5),
+        pairing="interleaved",
+        layout="half",
+    ),
+    "kimi_k2": replace(_deepseek_v3, defaults=_deepseek_v3.defaults | {"vocab_size": 163840}),
+    "llama": _llama,
+    "mistral": _mistral,
+    "mixtral": replace(_mistral, defaults=_mistral.defaults | {"rope_theta": 1e6}),
+    "mpnet": Family(
+        defaults=_sizes(30527, 768, 12, 512, **ENCODER | {"pad_token_id": 1}),
+        positions="learned",
+        normed=True,
+        numbered_by="ids",
+        dropout="hidden_dropout_prob",
+    ),
+    "mt5": _mt5,
+    "nemotron": Family(
+        defaults=_sizes(256000, 6144, 48, 4096, partial_rotary_factor=0.5, initializer_range=0.0134),
+        partial=True,
+    ),
+    "olmo": _olmo,
+    "olmo2": _olmo,
+    "opt": Family(
+        defaults=_sizes(50272, 768, 12, 2048, pad_token_id=1, **TIED),
+        positions="learned",
+        position_offset=2,
+        numbered_by="mask",
+        projected="rows",
+    ),
+    "phi": Family(
+        defaults=_sizes(51200, 2048, 32, 2048, partial_rotary_factor=0.5),
+        partial=True,
+        dropout="embd_pdrop",
+        head_bias=True,
+    ),
+    "phi3": Family(
+        defaults=_sizes(32064, 3072, 32, 4096, pad_token_id=32000, original_max_position_embeddings=4096),
+        partial=True,
+        rope_names={"su": "longrope", "yarn": "longrope"},
+    ),
+    "qwen2": _qwen2,
+    "qwen2_moe": Family(defaults=_sizes(151936, 2048, 16, 32768)),
+    "qwen3": replace(_qwen2, defaults=_qwen2.defaults | {"head_dim": 128}),
+    "qwen3_moe": Family(defaults=_sizes(151936, 2048, 32, 32768)),
+    "roberta": _roberta,
+    "seed_oss": Family(defaults=_sizes(155136, 4096, 80, 524288, head_dim=128, pad_token_id=1)),
+    "smollm3": Family(defaults=_sizes(128256, 2048, 16, 32768, pad_token_id=128004, rope_theta=2e6, **TIED)),
+    "stablelm": Family(defaults=_sizes(50304, 2560, 32, 4096, partial_rotary_factor=0.25), partial=True),
+    "starcoder2": Family(
+        defaults=_sizes(49152, 3072, 24, 4096, initializer_range=0.018042, embedding_dropout=0.0, **TIED),
+        dropout="embedding_dropout",
+    ),
+    "t5": _t5,
+    "umt5": replace(_mt5, head_input_scaled=False),
+    "xlm-roberta": _xlm_roberta,
+}
+
+# Model types whose text part sits in a nested config, and the type that part has when it does not say.
+NESTED: dict[str, str] = {
+    "gemma3": "gemma3_text",
+    "kimi_k25": "deepseek_v3",
+    "llava": "llama",
+    "mistral3": "mistral",
+}

@@ -1,0 +1,330 @@
+"""The layer: rows + positions -> hidden states. What a model does between its tokenizer and its first block.
+
+text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
+- the order of operations is that of the models themselves, because the results are promised bit for bit:
+  rows (x scale), (projection), + token types, + positions, (norm), (dropout), (projection)
+- rotary positions add nothing here; `rotary()` prepares cos and sin for the attention
+- vectors may come in place of ids (`inputs_embeds`): they enter after the lookup and its scale
+- not here: what other projects call these things (families/), reading weights from files (checkpoint/)
+Checked against transformers for every family in tests/families/test_parity.py; rules in tests/test_layer.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from inlayer.errors import ConfigError, InputError, ShapeError
+from inlayer.families import LayerSpec, describe
+from inlayer.head import Head
+from inlayer.positions import Angles, Learned, Numbering, Rotary, Sinusoidal
+from inlayer.rows import Table
+from inlayer.shapes import check_float, check_ids
+
+__all__ = ["Embeddings"]
+
+Scheme = Literal["none", "learned", "sinusoidal", "rotary"]
+
+
+class Embeddings(nn.Module):
+    """The input layer of a language model.
+
+    >>> layer = Embeddings(vocab_size=256, block_size=8, n_embd=4)
+    >>> layer(torch.tensor([[72, 105]])).shape
+    torch.Size([1, 2, 4])
+
+    positions    "none", "learned", "sinusoidal", "rotary", or a module from inlayer.positions with settings of its own;
+                 unsaid: learned where block_size is given, else none
+    padding_idx  a row that is zero at birth, stays zero, and learns nothing
+    init         "normal" (init_std), "embedding" (N(0, 1)) or "scaled" (1 / sqrt(width)); reproducible with `seed`
+    scale        rows are multiplied by it, rounded to the table's dtype (Gemma: sqrt(n_embd))
+    multiplier   rows and given vectors alike are multiplied by it, unrounded (Granite)
+    norm_eps     a LayerNorm after the sum (BERT, BLOOM); token_types: a small table of segment rows (BERT)
+    row_width    rows narrower than n_embd, projected up: `projected` = "rows" before positions (OPT), or "sum" after
+                 the norm (ALBERT)
+    numbering    which position a token has when position_ids are not given (RoBERTa and OPT skip padding)
+    head_dim, theta   for positions="rotary": the width of one attention head (n_embd unless said) and the base
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        n_embd: int,
+        block_size: int | None = None,
+        *,
+        positions: Scheme | Learned | Sinusoidal | Rotary | None = None,
+        padding_idx: int | None = None,
+        init: Literal["normal", "embedding", "scaled"] = "normal",
+        init_std: float = 0.02,
+        seed: int | None = None,
+        scale: float = 1.0,
+        multiplier: float = 1.0,
+        dropout: float = 0.0,
+        norm_eps: float | None = None,
+        token_types: int = 0,
+        row_width: int | None = None,
+        projected: Literal["no", "rows", "sum"] = "no",
+        numbering: Numbering | None = None,
+        position_offset: int = 0,
+        head_dim: int | None = None,
+        theta: float = 10_000.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if (row_width is None) != (projected == "no"):
+            raise ConfigError(f"row_width {row_width} and projected {projected!r} go together: give both or neither")
+        if not 0 <= dropout <= 1:
+            raise ConfigError(f"dropout is {dropout}; it is a share in 0..1")
+        row_width = row_width or n_embd
+        sum_width = n_embd if projected == "rows" else row_width
+        token_seed, position_seed, type_seed = _seeds(seed)
+        self.n_embd, self.block_size = n_embd, block_size
+        self.scale, self.multiplier = scale, multiplier
+        self.numbering = numbering or Numbering()
+        self.projected = projected
+
+        self.token_embedding: nn.Embedding = Table(
+            vocab_size, row_width, padding_idx=padding_idx, init=init, init_std=init_std, seed=token_seed,
+            device=device, dtype=dtype,
+        )  # fmt: skip
+        if positions is None:
+            positions = "none" if block_size is None else "learned"
+        if positions == "learned":
+            if block_size is None:
+                raise ConfigError('positions="learned" needs block_size, the number of positions to learn')
+            positions = Learned(
+                block_size, sum_width, offset=position_offset, init_std=init_std, generator=position_seed,
+                padding_idx=self.numbering.padding_idx, device=device, dtype=dtype,
+            )  # fmt: skip
+        elif positions == "sinusoidal":
+            positions = Sinusoidal(sum_width, block_size, theta=theta, device=device)
+        elif positions == "rotary":
+            positions = Rotary(head_dim or n_embd, Angles(theta=theta))
+        elif isinstance(positions, str) and positions != "none":
+            raise ConfigError(f"unknown positions {positions!r}; choose one of {', '.join(get_args(Scheme))}")
+        self.position_embedding = None if isinstance(positions, str) else positions
+        self.token_type_embedding = (
+            Table(token_types, sum_width, init_std=init_std, seed=type_seed, device=device, dtype=dtype)
+            if token_types
+            else None
+        )
+        self.norm = None if norm_eps is None else nn.LayerNorm(sum_width, eps=norm_eps, device=device, dtype=dtype)
+        self.dropout = nn.Dropout(dropout)
+        self.projection = (
+            None
+            if projected == "no"
+            else nn.Linear(row_width, n_embd, bias=projected == "sum", device=device, dtype=dtype)
+        )
+
+    @classmethod
+    def from_config(
+        cls,
+        config: object,
+        *,
+        seed: int | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Embeddings:
+        """The input layer of a model's config: a transformers config object, a dict, or a path to config.json."""
+        spec = describe(config)
+        return cls(
+            spec.vocab_size,
+            spec.n_embd,
+            spec.block_size,
+            positions=_rotary_of(spec) if spec.rotary else spec.positions,
+            padding_idx=spec.padding_idx,
+            init_std=spec.init_std,
+            seed=seed,
+            scale=spec.scale,
+            multiplier=spec.multiplier,
+            dropout=spec.dropout,
+            norm_eps=spec.norm_eps,
+            token_types=spec.token_types,
+            row_width=spec.row_width,
+            projected=spec.projected,
+            numbering=spec.numbering,
+            position_offset=spec.position_offset,
+            device=device,
+            dtype=dtype,
+        )
+
+    def head_from_config(self, config: object) -> Head:
+        """The head at the other end of the same config, tied to this layer's table where the config says so."""
+        spec = describe(config).head
+        weight = self.token_embedding.weight
+        head = Head(
+            self.token_embedding.embedding_dim,
+            self.vocab_size,
+            bias=spec.bias,
+            input_scale=spec.input_scale,
+            scale=spec.scale,
+            divisor=spec.divisor,
+            soft_cap=spec.soft_cap,
+            device="meta" if spec.tied else weight.device,
+            dtype=weight.dtype,
+        )
+        if spec.tied:
+            self.tie(head)
+        return head
+
+    # ---- forward
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        *,
+        token_type_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Hidden states (B, T, D) from exactly one of ids (B, T) and vectors (B, T, D); one text (T,) gives (T, D).
+
+        position_ids (B, T) or (T,) override the numbering. attention_mask matters only where padding is not numbered.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise InputError(
+                "neither input_ids nor inputs_embeds was given; give exactly one of them"
+                if input_ids is None
+                else "both input_ids and inputs_embeds were given; give exactly one: ids to look up, or their vectors"
+            )
+        single, input_ids, inputs_embeds = self._with_batch_axis(input_ids, inputs_embeds)
+        hidden: Tensor = self._enter(input_ids, inputs_embeds)
+        if self.projection is not None and self.projected == "rows":
+            hidden = self.projection(hidden)
+        # Fresh rows that no gradient will ask for are summed in place: the same bits, without new memory to fault in.
+        in_place = input_ids is not None and isinstance(self.token_embedding, Table) and not torch.is_grad_enabled()
+        for added in self._added(hidden, input_ids, position_ids, token_type_ids, attention_mask):
+            hidden = hidden.add_(added) if in_place else hidden + added
+        if self.norm is not None:
+            hidden = self.norm(hidden)
+        hidden = self.dropout(hidden)
+        if self.projection is not None and self.projected == "sum":
+            hidden = self.projection(hidden)
+        return hidden[0] if single else hidden
+
+    def _with_batch_axis(self, ids: Tensor | None, embeds: Tensor | None) -> tuple[bool, Tensor | None, Tensor | None]:
+        if ids is not None:
+            ids = check_ids(ids)
+            if ids.dim() not in (1, 2):
+                raise ShapeError(f"input_ids has shape {tuple(ids.shape)}; expected (batch, tokens), or (tokens,)")
+            return ids.dim() == 1, ids[None] if ids.dim() == 1 else ids, None
+        embeds = check_float(embeds, "inputs_embeds", width=self.token_embedding.embedding_dim)
+        if embeds.dim() not in (2, 3):
+            raise ShapeError(
+                f"inputs_embeds has shape {tuple(embeds.shape)}; expected (batch, tokens, width), or (tokens, width)"
+            )
+        return embeds.dim() == 2, None, embeds[None] if embeds.dim() == 2 else embeds
+
+    def _enter(self, ids: Tensor | None, embeds: Tensor | None) -> Tensor:
+        """Looked-up rows, scaled; or the vectors that came in their place."""
+        if ids is not None:
+            hidden: Tensor = self.token_embedding(ids)
+            if self.scale != 1.0:
+                hidden = hidden * torch.tensor(self.scale, dtype=hidden.dtype, device=hidden.device)
+        else:
+            assert embeds is not None  # forward let exactly one of the two in
+            hidden = embeds
+        return hidden if self.multiplier == 1.0 else hidden * self.multiplier
+
+    def _added(
+        self,
+        hidden: Tensor,
+        ids: Tensor | None,
+        position_ids: Tensor | None,
+        token_type_ids: Tensor | None,
+        attention_mask: Tensor | None,
+    ) -> Iterator[Tensor]:
+        """What is summed onto the rows, in the models' own order: token types, then absolute positions."""
+        if self.token_type_embedding is not None:
+            if token_type_ids is None:
+                token_type_ids = torch.zeros(1, 1, dtype=torch.int64, device=hidden.device)
+            yield self.token_type_embedding(token_type_ids)
+        elif token_type_ids is not None:
+            raise InputError("token_type_ids were given, but this layer has no token types")
+        if isinstance(self.position_embedding, (Learned, Sinusoidal)):
+            batch, tokens = hidden.shape[:2]
+            if position_ids is None:
+                position_ids = self.numbering.number((batch, tokens), hidden.device, ids, attention_mask)
+            else:
+                position_ids = _check_positions(position_ids, batch, tokens)
+            yield self.position_embedding(position_ids).to(hidden.dtype)
+
+    def rotary(self, position_ids: Tensor, layer_type: str | None = None) -> tuple[Tensor, Tensor]:
+        """cos and sin for the attention, in the table's dtype; `layer_type` where a model's layers differ (Gemma-3)."""
+        if not isinstance(self.position_embedding, Rotary):
+            raise InputError("this layer's positions are not rotary, so there is no cos and sin to prepare")
+        cos_sin: tuple[Tensor, Tensor] = self.position_embedding(position_ids, self.dtype, layer_type)
+        return cos_sin
+
+    # ---- the table and its ties
+
+    @property
+    def vocab_size(self) -> int:
+        return self.token_embedding.num_embeddings
+
+    @property
+    def padding_idx(self) -> int | None:
+        return self.token_embedding.padding_idx
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.token_embedding.weight.dtype
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.token_embedding
+
+    def set_input_embeddings(self, table: nn.Embedding) -> None:
+        """Put another table in place of this one; heads tied to this layer follow."""
+        weight = getattr(table, "weight", None)
+        check_float(weight, "the new table's weight", width=self.token_embedding.embedding_dim, rank=2)
+        self.token_embedding = table
+
+    def resize(
+        self,
+        new_vocab_size: int,
+        *,
+        pad_to_multiple_of: int | None = None,
+        init: Literal["mean", "normal", "zeros"] = "mean",
+        allow_shrink: bool = False,
+    ) -> int:
+        """Grow the table; old rows keep every bit, tied heads follow. Returns the new number of rows."""
+        if not isinstance(self.token_embedding, Table):
+            raise InputError(f"a {type(self.token_embedding).__name__} cannot be resized; only inlayer's own Table can")
+        return self.token_embedding.resize(
+            new_vocab_size, pad_to_multiple_of=pad_to_multiple_of, init=init, allow_shrink=allow_shrink
+        )
+
+    def tie(self, head: Head) -> None:
+        """Let the head read this layer's table: one table, learned from both ends."""
+        head.tie(self)
+
+    def extra_repr(self) -> str:
+        return f"vocab_size={self.vocab_size}, n_embd={self.n_embd}, scale={self.scale}"
+
+
+def _seeds(seed: int | None) -> tuple[int | None, torch.Generator | None, int | None]:
+    """Three independent sources from one seed: were it used thrice, position 0 would equal token 0."""
+    if seed is None:
+        return None, None, None
+    first, second, third = torch.randint(2**62, (3,), generator=torch.Generator().manual_seed(seed)).tolist()
+    return first, torch.Generator().manual_seed(second), third
+
+
+def _rotary_of(spec: LayerSpec) -> Rotary:
+    assert spec.rotary is not None
+    rotary = spec.rotary
+    return Rotary(rotary.head_dim, rotary.angles, pairing=rotary.pairing, layout=rotary.layout, float32=rotary.float32)
+
+
+def _check_positions(position_ids: Tensor, batch: int, tokens: int) -> Tensor:
+    position_ids = check_ids(position_ids, "position_ids")
+    if tuple(position_ids.shape) not in {(tokens,), (1, tokens), (batch, tokens)}:
+        raise ShapeError(
+            f"position_ids has shape {tuple(position_ids.shape)}; expected ({batch}, {tokens}) or ({tokens},)"
+        )
+    return position_ids
