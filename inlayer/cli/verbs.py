@@ -1,0 +1,105 @@
+"""The verbs of the command line.
+
+Each verb translates its arguments into a library call and prints the answer; what it computes lives in a room.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+import inlayer
+from inlayer.errors import InputError
+from inlayer.text import ByteTokenizer, Tokenizer, WordTokenizer, open_tokenizer
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> bool:
+    if asked:
+        typer.echo(f"inlayer {inlayer.__version__}")
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
+def inlayer_(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head."""
+    del version
+
+
+WALK_EXAMPLES = """
+Examples:
+
+    inlayer walk "I love dogs"
+    inlayer walk "I love dogs" "I love cats too" --positions rotary
+    inlayer walk "naïve 🙂" --tokenizer bytes --width 16 --dims 4
+    inlayer walk "Hello world" --tokenizer path/to/tokenizer.json --json
+"""
+
+
+@app.command(epilog=WALK_EXAMPLES)
+def walk(
+    texts: Annotated[list[str] | None, typer.Argument(help="One or more texts; several make a batch.")] = None,
+    tokenizer: Annotated[
+        str,
+        typer.Option(help='"words", "bytes", or a path: tokenizer.json, tiktoken.model, tokenizer.model, or a folder.'),
+    ] = "words",
+    width: Annotated[int, typer.Option(min=1, max=4096, help="Width of a row (n_embd).")] = 8,
+    positions: Annotated[str, typer.Option(help='"learned", "sinusoidal", "rotary" or "none".')] = "learned",
+    dims: Annotated[int, typer.Option(min=1, help="How many channels of a vector to show.")] = 8,
+    seed: Annotated[int, typer.Option(min=0, help="The random rows are the same for the same seed.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the trace as JSON.")] = False,
+) -> None:
+    """Show what happens to your own text: bytes, ids, rows, positions, hidden states.
+
+    The table is newborn: its rows are random, drawn from the seed.
+    """
+    texts = texts or ["I love dogs"]
+    made = _tokenizer(tokenizer, texts)
+
+    from inlayer.layer import Embeddings
+    from inlayer.walk import show, trace_texts
+
+    vocabulary, longest = made.get_vocab_size(), max(1, *(len(ids) for ids in made.encode_batch(texts)))
+    layer = Embeddings(
+        vocabulary + 1,  # one row past the vocabulary for padding
+        width,
+        longest,
+        positions=positions,
+        padding_idx=vocabulary,
+        seed=seed,
+    )
+    trace = trace_texts(texts, made, layer, dims=dims)
+    if as_json:
+        sys.stdout.write(json.dumps(trace.to_dict()) + "\n")
+        return
+
+    from rich.console import Console
+
+    show(trace, Console(highlight=False))
+
+
+def _tokenizer(name: str, texts: list[str]) -> Tokenizer:
+    if name == "bytes":
+        return ByteTokenizer()
+    if name == "words":
+        return WordTokenizer.from_text("\n".join(texts))
+    if not name:
+        raise InputError('the tokenizer has no name; give "words", "bytes" or a path')
+    return open_tokenizer(name)

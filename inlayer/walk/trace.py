@@ -1,0 +1,123 @@
+"""One trace of the whole line for given texts: the facts that every rendering reads, so that none can disagree.
+
+text -> bytes -> pieces -> ids -> rows -> (+ positions) -> hidden states
+- every number is read off the objects that do the work (a tokenizer and an `Embeddings`), none is made up here
+- several texts make a batch: the shorter ones are padded with one id past the vocabulary, whose row is zero
+- not here: how it looks (walk/terminal.py)
+Checked against the library calls in tests/walk/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from inlayer.errors import InputError
+from inlayer.ids import Ragged
+from inlayer.layer import Embeddings
+from inlayer.positions import Learned, Rotary, Sinusoidal
+from inlayer.text import Tokenizer
+
+__all__ = ["Cell", "Trace", "TracedText", "trace_texts"]
+
+Vector = list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One token of one text, through every step. Vectors hold the first `dims` channels."""
+
+    id: int
+    bytes: str  # hexadecimal: a piece may hold half a character
+    span: tuple[int, int]
+    special: bool
+    position: int
+    row: Vector
+    added: Vector | None  # what the position adds; None where nothing is added
+    cos: Vector | None  # what a rotary position prepares, one value a channel pair
+    sin: Vector | None
+    hidden: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedText:
+    text: str
+    bytes: str
+    cells: list[Cell]
+    padding: int  # tokens added behind to reach the length of the batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    tokenizer: str
+    vocab_size: int
+    table_shape: tuple[int, int]
+    table_dtype: str
+    padding_idx: int | None
+    positions: str
+    shape: tuple[int, int, int]  # hidden states: batch, tokens, width
+    dims: int
+    texts: list[TracedText]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and dicts, for JSON."""
+        return asdict(self)
+
+
+@torch.no_grad()
+def trace_texts(texts: Sequence[str], tokenizer: Tokenizer, layer: Embeddings, *, dims: int = 8) -> Trace:
+    """Walk texts through a tokenizer and a layer whose table is at least as large as the vocabulary."""
+    if not texts:
+        raise InputError("there is no text to walk; give at least one")
+    if dims < 1:
+        raise InputError(f"dims is {dims}; show at least one channel")
+    pieces = [tokenizer.pieces(text) for text in texts]
+    ragged = Ragged.from_lists([[piece.id for piece in one] for one in pieces])
+    ids_BT, _ = ragged.padded(layer.padding_idx or 0)
+    rows_BTD, hidden_BTD = layer.token_embedding(ids_BT), layer(ids_BT)
+    position = layer.position_embedding
+    order_T = torch.arange(ids_BT.shape[1])
+    added_TD = position(order_T) if isinstance(position, (Learned, Sinusoidal)) else None
+    cos_TR, sin_TR = layer.rotary(order_T) if isinstance(position, Rotary) else (None, None)
+
+    def shown(x: torch.Tensor | None) -> Vector | None:
+        return None if x is None else x[:dims].tolist()
+
+    def cell(b: int, t: int) -> Cell:
+        piece = pieces[b][t]
+        return Cell(
+            id=piece.id,
+            bytes=piece.bytes.hex(),
+            span=piece.span,
+            special=piece.special,
+            position=t,
+            row=rows_BTD[b, t, :dims].tolist(),
+            added=shown(None if added_TD is None else added_TD[t]),
+            cos=shown(None if cos_TR is None else cos_TR[t]),
+            sin=shown(None if sin_TR is None else sin_TR[t]),
+            hidden=hidden_BTD[b, t, :dims].tolist(),
+        )
+
+    batch, tokens, width = hidden_BTD.shape
+    return Trace(
+        tokenizer=repr(tokenizer),
+        vocab_size=tokenizer.get_vocab_size(),
+        table_shape=(layer.vocab_size, layer.token_embedding.embedding_dim),
+        table_dtype=str(layer.dtype).removeprefix("torch."),
+        padding_idx=layer.padding_idx,
+        positions="none" if position is None else type(position).__name__.lower(),
+        shape=(batch, tokens, width),
+        dims=min(dims, width),
+        texts=[
+            TracedText(
+                text=text,
+                bytes=text.encode().hex(),
+                cells=[cell(b, t) for t in range(len(pieces[b]))],
+                padding=tokens - len(pieces[b]),
+            )
+            for b, text in enumerate(texts)
+        ],
+    )

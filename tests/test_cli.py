@@ -1,0 +1,116 @@
+"""The command line as a user runs it: good, odd and bad input, piped and not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+import inlayer
+from inlayer.cli import main
+from inlayer.cli.verbs import app
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """The command line in this process: argv in, exit code and both outputs out."""
+
+    def run_here(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["inlayer", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capfd.readouterr()
+        return Done(int(stopped.value.code or 0), captured.out, captured.err)
+
+    return run_here
+
+
+Run = Callable[..., Done]
+
+
+def test_the_verbs_are_frozen() -> None:
+    assert [command.callback.__name__ for command in app.registered_commands] == ["walk"]
+
+
+def test_no_argument_shows_help(run: Run) -> None:
+    done = run()
+    assert done.code == 0
+    assert "Usage" in done.out
+    assert "walk" in done.out
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").out.strip() == f"inlayer {inlayer.__version__}"
+
+
+def test_as_a_program_piped() -> None:
+    done = subprocess.run([sys.executable, "-m", "inlayer", "walk"], capture_output=True, check=False)
+    assert done.returncode == 0
+    assert b"\x1b[" not in done.stdout  # no colour
+    assert b"(1, 3, 8)" in done.stdout
+
+
+def test_bytes_that_are_no_text() -> None:
+    done = subprocess.run([sys.executable, "-m", "inlayer", "walk", b"\xff\xfe"], capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"inlayer: text holds the lone surrogate")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_json_is_one_object(run: Run) -> None:
+    trace = json.loads(run("walk", "I love dogs", "Hi", "--json").out)
+    assert trace["shape"] == [2, 3, 8]
+    assert [cell["id"] for cell in trace["texts"][0]["cells"]] == [0, 1, 2]
+    assert trace["texts"][1]["padding"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nope"], "nope"),
+        (["walk", "--nope"], "--nope"),
+        (["walk", "--dims", "0"], "--dims"),
+        (["walk", "--width", "wide"], "--width"),
+        (["walk", "--positions", "up"], "learned"),
+        (["walk", "--tokenizer", "no/such/file"], "no/such/file"),
+        (["walk", "--tokenizer", "no/such\nfile"], "no/such file"),
+        (["walk", "--tokenizer", ""], "path"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], says: str) -> None:
+    done = run(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("inlayer: ")
+    assert done.err.count("\n") == 1
+    assert says in done.err
+
+
+@pytest.mark.parametrize("tokenizer", ["bytes", "words"])
+@pytest.mark.parametrize("text", ["", " ", "\x00\x7f", "🙂", "a\nb", "مرحبا", "-"])
+def test_odd_texts_walk(run: Run, text: str, tokenizer: str) -> None:
+    trace = json.loads(run("walk", "--json", "--tokenizer", tokenizer, "--", text).out)
+    assert bytes.fromhex(trace["texts"][0]["bytes"]).decode() == text
+
+
+def test_the_same_seed_gives_the_same_rows(run: Run) -> None:
+    first, again, other = (run("walk", "--json", "--seed", seed).out for seed in ("7", "7", "8"))
+    assert first == again != other
+
+
+def test_ctrl_c_leaves_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("inlayer.cli.verbs._tokenizer", interrupt)
+    assert run("walk") == Done(130, "", "")

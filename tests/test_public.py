@@ -1,0 +1,75 @@
+"""What users may rely on: the public names, the verbs, and that importing inlayer stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import inlayer
+from inlayer import errors
+
+PUBLIC = [
+    "ByteTokenizer", "Embeddings", "Head", "InlayerError", "MappedTable", "Ragged", "Table", "WordTokenizer",
+    "__version__", "apply_rotary", "describe", "first_token_pool", "last_token_pool", "mean_pool", "open_tokenizer",
+    "train_bpe",
+]  # fmt: skip
+
+
+def run_python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_public_names_are_frozen() -> None:
+    assert sorted(inlayer.__all__) == PUBLIC == dir(inlayer)
+    for name in PUBLIC:
+        assert getattr(inlayer, name) is not None
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse(Path(inlayer.__file__).read_text(encoding="utf-8"))
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.asname for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen == set(PUBLIC) - {"__version__"}
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Embedings'"):
+        _ = inlayer.Embedings
+
+
+HEAVY = "{'torch', 'transformers', 'tokenizers', 'gigatoken', 'tiktoken', 'sentencepiece', 'safetensors'}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import inlayer",
+        "import inlayer; inlayer.ByteTokenizer().encode('Hi'); inlayer.WordTokenizer.from_text('a b').encode('b')",
+        "import inlayer.text",
+        "import sys\nsys.argv = ['inlayer', '--help']\nfrom inlayer.cli import main\n"
+        "try: main()\nexcept SystemExit: pass",
+        "import sys\nsys.argv = ['inlayer', 'walk', '--help']\nfrom inlayer.cli import main\n"
+        "try: main()\nexcept SystemExit: pass",
+    ],
+)
+def test_light_things_load_no_heavy_library(code: str) -> None:
+    loaded = run_python(f"{code}\nimport sys\nprint('\\nHEAVY', sorted({HEAVY} & set(sys.modules)))")
+    assert loaded.splitlines()[-1] == "HEAVY []"
+
+
+def test_the_check_for_heavy_libraries_can_fail() -> None:
+    assert run_python(f"import inlayer.layer, sys; print('torch' in ({HEAVY} & set(sys.modules)))") == "True"
+
+
+def test_every_error_is_of_the_family_and_of_a_builtin() -> None:
+    for name in errors.__all__:
+        error = getattr(errors, name)
+        assert issubclass(error, errors.InlayerError)
+        if error is not errors.InlayerError:
+            assert issubclass(error, (ValueError, IndexError, TypeError, FileNotFoundError, ImportError))

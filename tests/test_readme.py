@@ -1,0 +1,54 @@
+"""The README keeps its word: its commands run, its output is real, its Python works top to bottom."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def run(*command: str) -> str:
+    env = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def trimmed(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def test_it_opens_with_the_two_commands() -> None:
+    commands = re.findall(r"^    (make \w+)", README, flags=re.MULTILINE)
+    assert commands == ["make run", "make test"]
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")  # the second runs this very test
+
+
+def test_make_run_prints_what_it_shows() -> None:
+    shown = trimmed(blocks("text")[0])
+    assert trimmed(run("make", "run"))[-len(shown) :] == shown
+
+
+def test_the_other_commands_run() -> None:
+    commands = re.findall(r"^\$ \.venv/bin/(.+)$", "".join(blocks("console")), flags=re.MULTILINE)
+    assert len(commands) == 3
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        assert program == "inlayer"
+        assert run(sys.executable, "-m", "inlayer", *arguments)
+
+
+def test_the_python_runs_top_to_bottom() -> None:
+    code = "\n".join(blocks("python"))
+    assert code.count("assert ") >= 5  # every snippet shows a result that is checked
+    exec(compile(code, "README.md", "exec"), {})
