@@ -1,0 +1,172 @@
+"""open_tokenizer: the tokenizer of a folder or file, decided by what the file holds.
+
+[text] -> ids -> rows -> (+ positions) -> hidden states -> head
+- in a folder: tokenizer.json first, then tiktoken.model, tokenizer.model, other *.tiktoken and *.model files; the
+  first that is there counts, and its content says what it is (`tokenizer.model` is ranks for LLaMA-3, a sentencepiece
+  protobuf for LLaMA-2)
+- the files beside it are read as data: tokenizer_config.json (special tokens, add_bos_token, pad_token), config.json
+  (model_type), pat_str.txt. Code in the folder is never run
+- not here: the tokenizers themselves
+Checked in tests/text/test_open.py, hostile files too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError
+from inlayer.text.base import Tokenizer
+from inlayer.text.guard import load_json_object, read_limited
+from inlayer.text.huggingface import HuggingFaceTokenizer
+from inlayer.text.patterns import KINDS, KNOWN_RANKS, MODEL_TYPES, TOKENIZER_MODULES, RankKind
+from inlayer.text.ranks import RankTokenizer, looks_like_ranks, parse_ranks, ranks_fingerprint
+from inlayer.text.sentencepiece import SentencePieceTokenizer
+
+__all__ = ["open_tokenizer"]
+
+NAMES = ("tokenizer.json", "tiktoken.model", "tokenizer.model")
+OTHERS = ("*.tiktoken", "*.model")
+
+
+def open_tokenizer(
+    path: str | os.PathLike[str], *, pat_str: str | None = None, special_tokens: Mapping[str, int] | None = None
+) -> Tokenizer:
+    """The tokenizer of a model folder, or of one tokenizer file.
+
+    `pat_str` and `special_tokens` are for rank files that do not say how they are split; elsewhere they are an error.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise DtypeError(f"path is a {type(path).__name__}, not a path")
+    file = find_file(Path(path))
+    data = read_limited(file)
+    where = f"{file.parent.name}/{file.name}"
+    config = sibling(file, "tokenizer_config.json")
+    if looks_like_ranks(data):
+        return open_ranks_file(file, data, where=where, config=config, pat_str=pat_str, special_tokens=special_tokens)
+    if pat_str is not None or special_tokens is not None:
+        raise InputError(f"{where} is no rank file: it carries its own split pattern and special tokens")
+    if data.lstrip()[:1] in {b"{", b"["} or file.suffix == ".json":
+        return HuggingFaceTokenizer(data, where=where, pad_token=token_text(config.get("pad_token")))
+    around = (config.get("add_bos_token") is True, config.get("add_eos_token") is True)
+    return SentencePieceTokenizer(data, where=where, around=around)
+
+
+def find_file(path: Path) -> Path:
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise MissingFileError(f"{path} is not there; give a model's folder or its tokenizer file")
+    for name in NAMES:
+        if (path / name).is_file():
+            return path / name
+    for pattern in OTHERS:
+        found = sorted(file for file in path.glob(pattern) if file.is_file())
+        if len(found) > 1:
+            raise TokenizerError(
+                f"{path} holds several {pattern} files; name the one to open: {found[0].name}, {found[1].name}"
+            )
+        if found:
+            return found[0]
+    raise MissingFileError(f"{path} holds no tokenizer; looked for {', '.join((*NAMES, *OTHERS))}")
+
+
+def sibling(file: Path, name: str) -> dict[str, Any]:
+    """A JSON file beside this one; empty where there is none."""
+    beside = file.parent / name
+    return load_json_object(read_limited(beside), f"{file.parent.name}/{name}") if beside.is_file() else {}
+
+
+def token_text(value: object) -> str | None:
+    """A token in tokenizer_config.json is its text, or an object that holds it."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else None
+
+
+def open_ranks_file(
+    file: Path,
+    data: bytes,
+    *,
+    where: str,
+    config: dict[str, Any],
+    pat_str: str | None,
+    special_tokens: Mapping[str, int] | None,
+) -> RankTokenizer:
+    ranks = parse_ranks(data, where)
+    kind = find_kind(file, ranks, config)
+    scheme = kind.scheme if kind is not None else None
+    written = file.parent / "pat_str.txt"
+    if pat_str is None and kind is not None:
+        pat_str = kind.pat_str
+    elif pat_str is None and written.is_file():
+        pat_str = read_limited(written).decode(errors="replace").rstrip("\n")
+    if pat_str is None:
+        raise TokenizerError(
+            f"{where} is a rank file of {len(ranks)} tokens from no known model, and ranks do not say how text is "
+            "split; pass pat_str= with the model's split pattern (and special_tokens=), or put a pat_str.txt beside "
+            "it"
+        )
+    if kind is None or pat_str != kind.pat_str:
+        scheme = None  # gigatoken knows patterns by name only
+    if special_tokens is None:
+        special_tokens = find_specials(kind, max(ranks.values()) + 1, config, where)
+    return RankTokenizer(
+        ranks,
+        pat_str,
+        special_tokens,
+        where=where,
+        fast_source=(file, scheme) if scheme is not None else None,
+        around=(
+            added_id(config, "bos_token", special_tokens, where),
+            added_id(config, "eos_token", special_tokens, where),
+        ),
+        pad_id=special_tokens.get(token_text(config.get("pad_token")) or ""),
+    )
+
+
+def find_kind(file: Path, ranks: Mapping[bytes, int], config: dict[str, Any]) -> RankKind | None:
+    """The line of models these ranks belong to: by what they are, else by what the folder says."""
+    name = KNOWN_RANKS.get(ranks_fingerprint(ranks))
+    if name is None:
+        auto_map = config.get("auto_map")
+        entry = auto_map.get("AutoTokenizer") if isinstance(auto_map, dict) else None
+        entries = entry if isinstance(entry, list) else [entry]
+        modules = [str(value).rsplit("--", 1)[-1].split(".")[0] for value in entries if value]
+        name = next((TOKENIZER_MODULES[module] for module in modules if module in TOKENIZER_MODULES), None)
+    if name is None:
+        name = MODEL_TYPES.get(str(sibling(file, "config.json").get("model_type")))
+    return KINDS[name] if name is not None else None
+
+
+def find_specials(kind: RankKind | None, after: int, config: dict[str, Any], where: str) -> dict[str, int]:
+    """Those of the model's line, with the names tokenizer_config.json gives in added_tokens_decoder."""
+    by_id = {token_id: token for token, token_id in (kind.specials(after) if kind is not None else {}).items()}
+    written = config.get("added_tokens_decoder") or {}
+    if not isinstance(written, dict):
+        raise TokenizerError(f"added_tokens_decoder beside {where} is a {type(written).__name__}, not an object")
+    for token_id, token in written.items():
+        text = token_text(token)
+        if text is None or not token_id.isdecimal():
+            raise TokenizerError(
+                f"added_tokens_decoder beside {where} has {token_id!r}: {str(token)[:60]}; expected an id and a token"
+            )
+        by_id[int(token_id)] = text
+    specials = {token: token_id for token_id, token in by_id.items()}
+    if len(specials) != len(by_id):
+        raise TokenizerError(f"added_tokens_decoder beside {where} gives one token two ids")
+    return specials
+
+
+def added_id(config: dict[str, Any], name: str, special_tokens: Mapping[str, int], where: str) -> Sequence[int]:
+    """The id to put around every text for bos_token or eos_token, where add_..._token asks for it."""
+    if config.get(f"add_{name}") is not True:
+        return ()
+    token = token_text(config.get(name))
+    if token is None or token not in special_tokens:
+        raise TokenizerError(
+            f"tokenizer_config.json beside {where} asks for add_{name}, but its {name} {token!r} is no special token"
+        )
+    return (special_tokens[token],)

@@ -1,0 +1,232 @@
+"""Rank files: `tiktoken.model` of Kimi-K2, `tokenizer.model` of LLaMA-3, OpenAI's .tiktoken files.
+
+[text] -> ids -> rows -> (+ positions) -> hidden states -> head
+- ids equal `tiktoken.Encoding.encode(text, allowed_special="all")`; parse_special=False equals `encode_ordinary`
+- begin- and end-of-text are added only where tokenizer_config.json says add_bos_token / add_eos_token
+- every line is checked before use: base64, whole-number ranks, no rank twice, no hole but where a special token sits,
+  all 256 single bytes present
+- not here: split patterns and special tokens of known models (patterns.py)
+Checked against tiktoken and recorded fixtures in tests/text/test_ranks.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from threading import RLock
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.errors import TextError, TokenizerError
+from inlayer.ids import Ragged
+from inlayer.text.base import (
+    Piece,
+    Tokenizer,
+    check_ids,
+    check_known,
+    check_text,
+    check_texts,
+    pieces_from_bytes,
+    special_finder,
+)
+from inlayer.text.charset import unsettled_texts
+from inlayer.text.fast import FastPath, encode_both, open_ranks
+from inlayer.text.guard import library_errors, one_line
+
+__all__ = ["RankTokenizer", "looks_like_ranks", "parse_ranks", "ranks_fingerprint"]
+
+LONG_TEXT = 4096  # characters from which one text alone is worth opening the fast path
+
+
+def looks_like_ranks(data: bytes) -> bool:
+    """Is the first line base64, a space, a whole number?"""
+    parts = data[:4096].lstrip().split(b"\n", 1)[0].split()
+    if len(parts) != 2 or not parts[1].isdigit():
+        return False
+    try:
+        base64.b64decode(parts[0], validate=True)
+    except binascii.Error:
+        return False
+    return True
+
+
+def parse_ranks(data: bytes, where: str) -> dict[bytes, int]:
+    """Token bytes -> rank, every line checked."""
+    ranks: dict[bytes, int] = {}
+    lines: dict[int, int] = {}
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            encoded, rank_text = line.split()
+            token, rank = base64.b64decode(encoded, validate=True), int(rank_text)
+        except ValueError:  # binascii.Error is one
+            raise TokenizerError(f"line {number} of {where} is not `base64 rank`; is the file damaged?") from None
+        if rank < 0 or not token:
+            raise TokenizerError(
+                f"line {number} of {where} has rank {rank} for {token!r}; ranks count from 0, tokens are not empty"
+            )
+        if rank in lines:
+            raise TokenizerError(f"rank {rank} stands twice in {where}, on lines {lines[rank]} and {number}")
+        if token in ranks:
+            raise TokenizerError(f"token {token!r} stands twice in {where}, as ranks {ranks[token]} and {rank}")
+        ranks[token], lines[rank] = rank, number
+    missing = next((value for value in range(256) if bytes([value]) not in ranks), None)
+    if missing is not None:
+        raise TokenizerError(f"{where} has no token for the byte 0x{missing:02X}; a rank file has all 256")
+    return ranks
+
+
+def ranks_fingerprint(ranks: Mapping[bytes, int]) -> str:
+    """SHA-256 over the ranks in order; equal to that of the published files, whatever the order of lines here."""
+    digest = hashlib.sha256()
+    for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
+        digest.update(base64.b64encode(token) + b" %d\n" % rank)
+    return digest.hexdigest()
+
+
+class RankTokenizer(Tokenizer):
+    """Byte-pair encoding by ranks, through tiktoken."""
+
+    def __init__(
+        self,
+        ranks: dict[bytes, int],
+        pat_str: str,
+        special_tokens: Mapping[str, int],
+        *,
+        where: str = "ranks",
+        fast_source: tuple[Path, str] | None = None,
+        around: tuple[Sequence[int], Sequence[int]] = ((), ()),
+        pad_id: int | None = None,
+    ) -> None:
+        """`fast_source`: the file and gigatoken's name of its split pattern. `around`: ids before and after a text."""
+        check_numbering(ranks, special_tokens, where)
+        import tiktoken  # when a file is opened, not before
+
+        self.special_tokens: Mapping[str, int] = MappingProxyType(dict(special_tokens))
+        self._where, self._around, self._pad_id = where, around, pad_id
+        self._tokens = {rank: token for token, rank in ranks.items()}
+        self._tokens.update({token_id: token.encode() for token, token_id in special_tokens.items()})
+        self._limit = max(self._tokens) + 1
+        with library_errors(f"{where} cannot be opened with its split pattern"):
+            self._exact = tiktoken.Encoding(
+                where, pat_str=pat_str, mergeable_ranks=ranks, special_tokens=dict(special_tokens)
+            )
+        self._lock = RLock()
+        self._unopened = fast_source
+        self._fast: FastPath | None = None
+
+    def _fast_path(self) -> FastPath | None:
+        with self._lock:
+            if self._unopened is not None:
+                path, scheme = self._unopened
+                self._unopened = None
+                exact = partial(self._encode_exactly, parse_special=True)
+                self._fast = open_ranks(str(path), scheme, dict(self.special_tokens), exact)
+            return self._fast
+
+    def _encode_one(self, text: str, parse_special: bool) -> npt.NDArray[np.uint32]:
+        try:
+            if parse_special:
+                return self._exact.encode_to_numpy(text, allowed_special="all")
+            return self._exact.encode_to_numpy(text, disallowed_special=())
+        except ValueError as error:  # its regex engine gives up on runs of about a million white-space characters
+            raise TextError(f"tiktoken cannot split this text of {len(text)} characters: {one_line(error)}") from None
+
+    def _encode_exactly(self, texts: list[str], parse_special: bool) -> Ragged:
+        """Through tiktoken, which gives an array per text: no Python list."""
+        rows = [self._encode_one(text, parse_special) for text in texts]
+        flat = np.concatenate(rows) if rows else np.empty(0, np.int64)
+        return Ragged.from_counts(flat, np.fromiter(map(len, rows), np.int64, len(rows)))
+
+    @cached_property
+    def _holds_special(self) -> Callable[[str], bool]:
+        return special_finder(self.special_tokens)
+
+    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
+        check_text(text)
+        if len(text) >= LONG_TEXT:
+            batch = self.encode_batch([text], add_special_tokens=add_special_tokens, parse_special=parse_special)
+            return [int(token_id) for token_id in batch.flat]
+        before, after = self._around if add_special_tokens else ((), ())
+        return [*before, *self._encode_one(text, parse_special).tolist(), *after]
+
+    def encode_batch(
+        self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
+    ) -> Ragged:
+        items = check_texts(texts)
+        exact = partial(self._encode_exactly, parse_special=parse_special)
+        fast = self._fast_path()
+        if fast is None:
+            unsettled_texts(items)  # for lone surrogates
+            batch = exact(items)
+        else:  # gigatoken always finds special tokens: a text without any is the same either way
+            batch = encode_both(items, fast, exact, None if parse_special else self._holds_special)
+        return batch.wrapped(*(self._around if add_special_tokens else ((), ())))
+
+    def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
+        """As tiktoken: bytes joined, those that are no valid UTF-8 become U+FFFD."""
+        hidden = self.special_ids if skip_special_tokens else frozenset[int]()
+        return b"".join(self._tokens[token_id] for token_id in self._known(ids) if token_id not in hidden).decode(
+            errors="replace"
+        )
+
+    def decode_bytes(self, ids: Any) -> bytes:
+        return b"".join(self._tokens[token_id] for token_id in self._known(ids))
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.decode_bytes([token_id])
+
+    def _known(self, ids: Any) -> list[int]:
+        known: list[int] = check_ids(ids, self._limit).tolist()
+        return check_known(known, self._tokens.__contains__, self._where)
+
+    def get_vocab_size(self) -> int:
+        return len(self._tokens)
+
+    @property
+    def pad_id(self) -> int | None:
+        return self._pad_id
+
+    def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
+        """The pieces' bytes add up to the text's, exactly."""
+        ids = self.encode(text, add_special_tokens=add_special_tokens, parse_special=parse_special)
+        before, after = self._around if add_special_tokens else ((), ())
+        covered = [self._tokens[token_id] for token_id in ids]
+        pieces = pieces_from_bytes(text.encode(), ids, covered, self.special_ids, prefix=len(before), suffix=len(after))
+        if pieces is None:
+            raise TokenizerError(f"the split pattern of {self._where} drops part of the text: {text[:40]!r}")
+        return pieces
+
+    def __repr__(self) -> str:
+        return f"RankTokenizer({self._where!r}, {self.get_vocab_size()} tokens)"
+
+
+def check_numbering(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], where: str) -> None:
+    """Ranks and special tokens share one row of ids: none twice, no hole below the last rank."""
+    by_id: dict[int, str] = {}
+    taken = set(ranks.values())
+    for token, token_id in special_tokens.items():
+        if not token or not isinstance(token_id, int) or token_id < 0:
+            raise TokenizerError(
+                f"special token {token!r} of {where} has id {token_id!r}; it needs a name and an id from 0 on"
+            )
+        if token_id in taken or token_id in by_id:
+            other = by_id.get(token_id, "a rank")
+            raise TokenizerError(f"special token {token!r} of {where} has id {token_id}, which {other!r} already has")
+        by_id[token_id] = token
+    hole = next(
+        (token_id for token_id in range(max(taken, default=-1)) if token_id not in taken and token_id not in by_id),
+        None,
+    )
+    if hole is not None:
+        raise TokenizerError(
+            f"{where} has no rank {hole}, below its last rank {max(taken)}; is the file cut or damaged?"
+        )

@@ -1,0 +1,140 @@
+"""open_tokenizer: which file of a folder, and what it is; hostile files end in one-line errors."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from inlayer.errors import InlayerError, MissingFileError, TokenizerError
+from inlayer.text import open_tokenizer
+from inlayer.text.huggingface import HuggingFaceTokenizer
+from inlayer.text.ranks import RankTokenizer
+from inlayer.text.sentencepiece import SentencePieceTokenizer
+from tests.text.test_contract import small_ranks, small_sentencepiece
+
+
+def test_order_in_a_folder(tmp_path, small_json):
+    (tmp_path / "tokenizer.model").write_bytes(small_sentencepiece("unigram"))
+    assert isinstance(open_tokenizer(tmp_path), SentencePieceTokenizer)
+    (tmp_path / "tiktoken.model").write_bytes(small_ranks())
+    (tmp_path / "pat_str.txt").write_text(".")
+    assert isinstance(open_tokenizer(tmp_path), RankTokenizer)
+    (tmp_path / "tokenizer.json").write_bytes(small_json)
+    assert isinstance(open_tokenizer(tmp_path), HuggingFaceTokenizer)
+    assert isinstance(open_tokenizer(str(tmp_path / "tokenizer.model")), SentencePieceTokenizer)
+
+
+def test_content_decides_not_the_name(tmp_path, small_json):
+    (tmp_path / "tokenizer.model").write_bytes(small_ranks())
+    (tmp_path / "pat_str.txt").write_text(".")
+    assert isinstance(open_tokenizer(tmp_path), RankTokenizer)
+    (tmp_path / "tokenizer.model").write_bytes(small_json)
+    assert isinstance(open_tokenizer(tmp_path), HuggingFaceTokenizer)
+
+
+def test_missing(tmp_path):
+    with pytest.raises(MissingFileError, match="is not there"):
+        open_tokenizer(tmp_path / "nowhere")
+    with pytest.raises(MissingFileError, match="holds no tokenizer"):
+        open_tokenizer(tmp_path)
+    (tmp_path / "a.model").write_bytes(b"a")
+    (tmp_path / "b.model").write_bytes(b"b")
+    with pytest.raises(TokenizerError, match="name the one to open"):
+        open_tokenizer(tmp_path)
+
+
+def test_pad_token(tmp_path, small_json):
+    (tmp_path / "tokenizer.json").write_bytes(small_json)
+    assert open_tokenizer(tmp_path).pad_id is None
+    for value in ("<s>", {"content": "<s>"}):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"pad_token": value}))
+        assert open_tokenizer(tmp_path).pad_id == 338
+
+
+def hostile(small_json: bytes) -> dict[str, bytes]:
+    config = json.loads(small_json)
+
+    def with_(**changes) -> bytes:
+        return json.dumps(config | changes).encode()
+
+    model = config["model"]
+    return {
+        "empty": b"",
+        "cut": small_json[: len(small_json) // 2],
+        "garbage": bytes(range(256)) * 3,
+        "a list": b"[1, 2]",
+        "an empty object": b"{}",
+        "model is a list": with_(model=[]),
+        "no vocab": with_(model={"type": "BPE"}),
+        "vocab is a number": with_(model=model | {"vocab": 5}),
+        "vocab of strings": with_(model=model | {"vocab": {"a": "b"}}),
+        "negative id": with_(model=model | {"vocab": {"a": -1}}),
+        "huge id": with_(model=model | {"vocab": {"a": 2**40}}),
+        "merge of nothing": with_(model=model | {"merges": [["zzz", "yyy"]]}),
+        "merges of numbers": with_(model=model | {"merges": [1]}),
+        "prefix longer than a token": with_(model=model | {"continuing_subword_prefix": "#########"}),
+        "unknown model": with_(model=model | {"type": "Magic"}),
+        "unknown normalizer": with_(normalizer={"type": "Magic"}),
+        "bad regex": with_(
+            pre_tokenizer={"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}
+        ),
+        "added tokens are a number": with_(added_tokens=5),
+        "added token without content": with_(added_tokens=[{"id": 1}]),
+        "deep": b'{"model":' * 100_000,
+        "not utf-8": small_json.replace(b'"<s>"', b'"\xff\xfe"'),
+        "nul bytes": b"\0" * 1000,
+    }
+
+
+def test_hostile_files_end_in_one_line(small_json, tmp_path):
+    """In a process of its own, as a user has it; Rust's own report of a panic goes to stderr and is not ours."""
+    for name, data in hostile(small_json).items():
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "tokenizer.json").write_bytes(data)
+        (folder / "as.model").write_bytes(data)
+    code = """
+import sys, pathlib
+from inlayer.errors import InlayerError
+from inlayer.text import open_tokenizer
+for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+    for name in ("tokenizer.json", "as.model"):
+        try:
+            tokenizer = open_tokenizer(folder / name)
+            tokenizer.encode_batch(["a b", ""])
+        except InlayerError as error:
+            assert len(str(error).splitlines()) == 1, error
+            print("error", folder.name, name, type(error).__name__)
+        else:
+            print("opened", folder.name, name)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 * len(hostile(small_json))
+    assert [text for text in lines if text.startswith("opened")] == []
+
+
+def test_a_huge_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("inlayer.text.guard.MAX_BYTES", 10)
+    (tmp_path / "tokenizer.json").write_bytes(b"{" + b" " * 20 + b"}")
+    with pytest.raises(TokenizerError, match="refused"):
+        open_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("config", ["[]", "{", '{"added_tokens_decoder": 5}', '{"added_tokens_decoder": {"x": "y"}}'])
+def test_a_damaged_config_beside_ranks(tmp_path, config):
+    (tmp_path / "tiktoken.model").write_bytes(small_ranks())
+    (tmp_path / "pat_str.txt").write_text(".")
+    (tmp_path / "tokenizer_config.json").write_text(config)
+    with pytest.raises(InlayerError):
+        open_tokenizer(tmp_path)
+
+
+def test_code_in_a_folder_is_not_run(tmp_path):
+    (tmp_path / "tiktoken.model").write_bytes(small_ranks())
+    (tmp_path / "tokenization_kimi.py").write_text("raise SystemExit('executed')")
+    config = {"auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", None]}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    assert open_tokenizer(tmp_path).encode("a") == [97]
