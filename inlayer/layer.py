@@ -12,7 +12,7 @@ Checked against transformers for every family in tests/families/test_parity.py; 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ from inlayer.shapes import check_float, check_ids
 
 __all__ = ["Embeddings"]
 
-Scheme = Literal["none", "learned", "sinusoidal", "rotary"]
+SCHEMES = ("none", "learned", "sinusoidal", "rotary")
 
 
 class Embeddings(nn.Module):
@@ -55,7 +55,7 @@ class Embeddings(nn.Module):
         n_embd: int,
         block_size: int | None = None,
         *,
-        positions: Scheme | Learned | Sinusoidal | Rotary | None = None,
+        positions: str | Learned | Sinusoidal | Rotary | None = None,
         padding_idx: int | None = None,
         init: Literal["normal", "embedding", "scaled"] = "normal",
         init_std: float = 0.02,
@@ -85,6 +85,9 @@ class Embeddings(nn.Module):
         self.n_embd, self.block_size = n_embd, block_size
         self.scale, self.multiplier = scale, multiplier
         self.numbering = numbering or Numbering()
+        self._tied_heads: list[
+            Head
+        ] = []  # in a list they are no children: a head belongs to the model, not to its input
         self.projected = projected
 
         self.token_embedding: nn.Embedding = Table(
@@ -97,7 +100,7 @@ class Embeddings(nn.Module):
             if block_size is None:
                 raise ConfigError('positions="learned" needs block_size, the number of positions to learn')
             positions = Learned(
-                block_size, sum_width, offset=position_offset, init_std=init_std, generator=position_seed,
+                block_size, sum_width, offset=position_offset, init_std=init_std, seed=position_seed,
                 padding_idx=self.numbering.padding_idx, device=device, dtype=dtype,
             )  # fmt: skip
         elif positions == "sinusoidal":
@@ -105,8 +108,10 @@ class Embeddings(nn.Module):
         elif positions == "rotary":
             positions = Rotary(head_dim or n_embd, Angles(theta=theta))
         elif isinstance(positions, str) and positions != "none":
-            raise ConfigError(f"unknown positions {positions!r}; choose one of {', '.join(get_args(Scheme))}")
+            raise ConfigError(f"unknown positions {positions!r}; choose one of {', '.join(SCHEMES)}")
         self.position_embedding = None if isinstance(positions, str) else positions
+        if isinstance(positions, (Learned, Sinusoidal)) and _width(positions) != sum_width:
+            raise ConfigError(f"positions of width {_width(positions)} cannot be added to rows of width {sum_width}")
         self.token_type_embedding = (
             Table(token_types, sum_width, init_std=init_std, seed=type_seed, device=device, dtype=dtype)
             if token_types
@@ -154,8 +159,8 @@ class Embeddings(nn.Module):
 
     def head_from_config(self, config: object) -> Head:
         """The head at the other end of the same config, tied to this layer's table where the config says so."""
-        spec = describe(config).head
-        weight = self.token_embedding.weight
+        layer_spec = describe(config)
+        spec, weight = layer_spec.head, self.token_embedding.weight
         head = Head(
             self.token_embedding.embedding_dim,
             self.vocab_size,
@@ -164,7 +169,8 @@ class Embeddings(nn.Module):
             scale=spec.scale,
             divisor=spec.divisor,
             soft_cap=spec.soft_cap,
-            device="meta" if spec.tied else weight.device,
+            init_std=layer_spec.init_std,
+            device="meta" if spec.tied and not spec.bias else weight.device,  # a tied head's own rows are thrown away
             dtype=weight.dtype,
         )
         if spec.tied:
@@ -193,11 +199,16 @@ class Embeddings(nn.Module):
                 else "both input_ids and inputs_embeds were given; give exactly one: ids to look up, or their vectors"
             )
         single, input_ids, inputs_embeds = self._with_batch_axis(input_ids, inputs_embeds)
+        if single and attention_mask is not None and attention_mask.dim() == 1:
+            attention_mask = attention_mask[None]
         hidden: Tensor = self._enter(input_ids, inputs_embeds)
         if self.projection is not None and self.projected == "rows":
             hidden = self.projection(hidden)
         # Fresh rows that no gradient will ask for are summed in place: the same bits, without new memory to fault in.
-        in_place = input_ids is not None and isinstance(self.token_embedding, Table) and not torch.is_grad_enabled()
+        # A hook may have kept the rows, or put others in their place; those are left alone.
+        table = self.token_embedding
+        fresh = input_ids is not None and isinstance(table, Table) and not table._forward_hooks
+        in_place = fresh and not torch.is_grad_enabled()
         for added in self._added(hidden, input_ids, position_ids, token_type_ids, attention_mask):
             hidden = hidden.add_(added) if in_place else hidden + added
         if self.norm is not None:
@@ -240,18 +251,20 @@ class Embeddings(nn.Module):
         attention_mask: Tensor | None,
     ) -> Iterator[Tensor]:
         """What is summed onto the rows, in the models' own order: token types, then absolute positions."""
+        batch, tokens = hidden.shape[:2]
         if self.token_type_embedding is not None:
             if token_type_ids is None:
                 token_type_ids = torch.zeros(1, 1, dtype=torch.int64, device=hidden.device)
+            else:
+                token_type_ids = _check_one_a_token(token_type_ids, batch, tokens, "token_type_ids")
             yield self.token_type_embedding(token_type_ids)
         elif token_type_ids is not None:
             raise InputError("token_type_ids were given, but this layer has no token types")
         if isinstance(self.position_embedding, (Learned, Sinusoidal)):
-            batch, tokens = hidden.shape[:2]
             if position_ids is None:
                 position_ids = self.numbering.number((batch, tokens), hidden.device, ids, attention_mask)
             else:
-                position_ids = _check_positions(position_ids, batch, tokens)
+                position_ids = _check_one_a_token(position_ids, batch, tokens, "position_ids")
             yield self.position_embedding(position_ids).to(hidden.dtype)
 
     def rotary(self, position_ids: Tensor, layer_type: str | None = None) -> tuple[Tensor, Tensor]:
@@ -287,32 +300,39 @@ class Embeddings(nn.Module):
     def resize(
         self,
         new_vocab_size: int,
-        *,
         pad_to_multiple_of: int | None = None,
-        init: Literal["mean", "normal", "zeros"] = "mean",
+        init: str = "mean",
+        *,
         allow_shrink: bool = False,
     ) -> int:
         """Grow the table; old rows keep every bit, tied heads follow. Returns the new number of rows."""
         if not isinstance(self.token_embedding, Table):
             raise InputError(f"a {type(self.token_embedding).__name__} cannot be resized; only inlayer's own Table can")
-        return self.token_embedding.resize(
+        rows = self.token_embedding.resize(
             new_vocab_size, pad_to_multiple_of=pad_to_multiple_of, init=init, allow_shrink=allow_shrink
         )
+        for head in self._tied_heads:
+            head.resize_bias(rows)
+        return rows
 
-    def tie(self, head: Head) -> None:
+    def tie(self, head: object) -> None:
         """Let the head read this layer's table: one table, learned from both ends."""
+        if not isinstance(head, Head):
+            raise InputError(f"a {type(head).__name__} cannot be tied by module; use inlayer.Head as the head")
         head.tie(self)
+        if all(head is not known for known in self._tied_heads):
+            self._tied_heads.append(head)
 
     def extra_repr(self) -> str:
         return f"vocab_size={self.vocab_size}, n_embd={self.n_embd}, scale={self.scale}"
 
 
-def _seeds(seed: int | None) -> tuple[int | None, torch.Generator | None, int | None]:
+def _seeds(seed: int | None) -> tuple[int | None, int | None, int | None]:
     """Three independent sources from one seed: were it used thrice, position 0 would equal token 0."""
     if seed is None:
         return None, None, None
     first, second, third = torch.randint(2**62, (3,), generator=torch.Generator().manual_seed(seed)).tolist()
-    return first, torch.Generator().manual_seed(second), third
+    return first, second, third
 
 
 def _rotary_of(spec: LayerSpec) -> Rotary:
@@ -321,10 +341,13 @@ def _rotary_of(spec: LayerSpec) -> Rotary:
     return Rotary(rotary.head_dim, rotary.angles, pairing=rotary.pairing, layout=rotary.layout, float32=rotary.float32)
 
 
-def _check_positions(position_ids: Tensor, batch: int, tokens: int) -> Tensor:
-    position_ids = check_ids(position_ids, "position_ids")
-    if tuple(position_ids.shape) not in {(tokens,), (1, tokens), (batch, tokens)}:
-        raise ShapeError(
-            f"position_ids has shape {tuple(position_ids.shape)}; expected ({batch}, {tokens}) or ({tokens},)"
-        )
-    return position_ids
+def _width(positions: Learned | Sinusoidal) -> int:
+    return positions.embedding_dim if isinstance(positions, Learned) else positions.n_embd
+
+
+def _check_one_a_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tensor:
+    """Position or type ids that fit the input: a shape that only broadcasts would change the batch unasked."""
+    ids = check_ids(ids, name)
+    if tuple(ids.shape) not in {(tokens,), (1, tokens), (batch, tokens)}:
+        raise ShapeError(f"{name} has shape {tuple(ids.shape)}; expected ({batch}, {tokens}) or ({tokens},)")
+    return ids

@@ -21,7 +21,9 @@ def check_ids(ids: object, name: str = "input_ids") -> Tensor:
     if not isinstance(ids, Tensor):
         raise DtypeError(f"{name} is a {type(ids).__name__}, not a torch tensor; wrap it: torch.tensor([[...]])")
     if ids.dtype not in ID_DTYPES:
-        raise DtypeError(f"{name} has dtype {ids.dtype}; ids are integers (torch.int64); did embeddings come in as ids?")
+        raise DtypeError(
+            f"{name} has dtype {ids.dtype}; ids are integers (torch.int64); did embeddings come in as ids?"
+        )
     return ids
 
 

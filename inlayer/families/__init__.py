@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from inlayer.errors import ConfigError
-from inlayer.families.fields import Fields, read_config
+from inlayer.families.fields import Fields, read_config, shown
 from inlayer.families.rope import read_angles
 from inlayer.families.table import FAMILIES, NESTED, Family
 from inlayer.positions import Angles, Numbering
@@ -24,6 +24,7 @@ __all__ = ["FAMILIES", "HeadSpec", "LayerSpec", "RotarySpec", "describe"]
 WIDTH = ("hidden_size", "n_embd", "d_model", "dim")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 LENGTH = ("max_position_embeddings", "n_positions")
+LARGEST_TABLE = 2**40  # values; the largest published tables have some 2**32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,18 +78,22 @@ def describe(config: object) -> LayerSpec:
     """Read a config (dict, transformers config, or path) into a LayerSpec, or say what is wrong with it."""
     raw = read_config(config)
     outer_type = raw.get("model_type")
+    named = outer_type if isinstance(outer_type, str) else ""
     nested = raw.get("text_config")
-    if outer_type not in FAMILIES and isinstance(nested, Mapping):
+    if named not in FAMILIES and isinstance(nested, Mapping):
         # The text part decides; only the tie may be said at the outer level.
         raw = {
-            "model_type": NESTED.get(str(outer_type)),
+            "model_type": NESTED.get(named),
             "tie_word_embeddings": raw.get("tie_word_embeddings"),
         } | {name: value for name, value in nested.items() if value is not None}
+    elif named in NESTED:
+        raise ConfigError(f"a {named} config keeps its text part in text_config, which is missing or not an object")
     model_type = raw.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):
+        known = ", ".join(sorted([*FAMILIES, *NESTED]))
         raise ConfigError(
-            f"unknown model type {model_type or outer_type!r}; known are {', '.join(sorted([*FAMILIES, *NESTED]))}. "
+            f"unknown model type {shown(model_type or outer_type)}; known are {known}. "
             "Another layer can be described by hand: inlayer.Embeddings(vocab_size, n_embd, positions=...)"
         )
     return _translate(model_type, family, Fields(raw, family.defaults))
@@ -106,6 +111,8 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
     # ALBERT projects even where the widths agree; OPT and ELECTRA only where they differ.
     if row_width == n_embd and name != "albert":
         row_width = None
+    token_types = fields.size("type_vocab_size") if family.token_types else 0
+    _check_tables(max(n_embd, row_width or 0), vocab_size, length or 0, token_types, row_width or 0)
     return LayerSpec(
         family=name,
         vocab_size=vocab_size,
@@ -119,13 +126,21 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
         init_std=fields.number("initializer_range", "init_std", "initializer_factor", otherwise=0.02),
         scale=float(n_embd**0.5) if family.scaled == "sqrt" else 1.0,
         multiplier=fields.number("embedding_multiplier", otherwise=1.0) if family.scaled == "multiplier" else 1.0,
-        token_types=fields.size("type_vocab_size") if family.token_types else 0,
+        token_types=token_types,
         norm_eps=fields.number("layer_norm_eps", "layer_norm_epsilon", otherwise=1e-5) if family.normed else None,
         dropout=_dropout(family, fields),
         row_width=row_width,
         projected=family.projected if row_width is not None else "no",
         head=_head(family, fields, n_embd),
     )
+
+
+def _check_tables(width: int, *rows: int) -> None:
+    """Each size may be possible and their product still be damage: torch would overflow on it."""
+    if max(rows) * width > LARGEST_TABLE:
+        raise ConfigError(
+            f"the config asks for a table of {max(rows):,} x {width:,} values; at most {LARGEST_TABLE:,} are believed"
+        )
 
 
 def _rotary(family: Family, fields: Fields, n_embd: int) -> RotarySpec:
@@ -157,10 +172,12 @@ def _dropout(family: Family, fields: Fields) -> float:
 
 def _head(family: Family, fields: Fields, n_embd: int) -> HeadSpec:
     tied = fields.flag("tie_word_embeddings", otherwise=False)
+    # Files say it by the tie; transformers 5 ties every T5 and keeps the scale in a field of its own.
+    scaled = family.head_input_scaled and fields.flag("scale_decoder_outputs", otherwise=tied)
     return HeadSpec(
         tied=tied,
         bias=family.head_bias,
-        input_scale=n_embd**-0.5 if family.head_input_scaled and tied else 1.0,
+        input_scale=n_embd**-0.5 if scaled else 1.0,
         scale=fields.number("logit_scale", otherwise=1.0),
         divisor=fields.number("logits_scaling", otherwise=1.0),
         soft_cap=fields.optional_number("final_logit_softcapping"),

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from inlayer.errors import ConfigError, MissingFileError
 
-__all__ = ["Fields", "read_config"]
+__all__ = ["Fields", "read_config", "shown"]
 
 LARGEST_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantisation lists, stay below 2 MB
 LARGEST_SIZE = 2**31 - 1  # rows or channels: past this a config is damaged, not ambitious
@@ -37,19 +38,40 @@ def read_config(config: object) -> dict[str, Any]:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    if path.is_dir():
-        path = path / "config.json"
-    if not path.is_file():
-        raise MissingFileError(f"no config at {path}; expected a config.json or a folder that holds one")
-    if path.stat().st_size > LARGEST_CONFIG:
-        raise ConfigError(f"{path} has {path.stat().st_size:,} bytes; a config.json has at most {LARGEST_CONFIG:,}")
     try:
-        config = json.loads(path.read_bytes())
+        if path.is_dir():
+            path = path / "config.json"
+        if not path.is_file():
+            raise MissingFileError(f"no config at {path}; expected a config.json or a folder that holds one")
+        if path.stat().st_size > LARGEST_CONFIG:
+            raise ConfigError(f"{path} has {path.stat().st_size:,} bytes; a config.json has at most {LARGEST_CONFIG:,}")
+        content = path.read_bytes()
+    except MissingFileError:
+        raise
+    except OSError as error:  # a name too long for a path, a file that may not be read
+        raise ConfigError(f"{shown(str(path))} cannot be read: {error.strerror}; is it a path?") from error
+    try:
+        config = json.loads(content)
     except (ValueError, RecursionError) as error:  # ValueError: bad JSON and bad UTF-8 alike
         raise ConfigError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(config, dict):
         raise ConfigError(f"{path} holds a JSON {type(config).__name__}; a config is an object of named fields")
     return config
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: short, whatever the file holds, and safe for one that is nested without end."""
+    return reprlib.repr(value)
+
+
+def _finite(name: str, value: int | float) -> float:
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        number = math.inf
+    if not math.isfinite(number):
+        raise ConfigError(f"the config's {name} is {shown(value)}; expected a finite number")
+    return number
 
 
 class Fields:
@@ -78,7 +100,7 @@ class Fields:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
-            raise ConfigError(f"the config's {name} is {value!r}; expected a whole number in 1..{LARGEST_SIZE:,}")
+            raise ConfigError(f"the config's {name} is {shown(value)}; expected a whole number in 1..{LARGEST_SIZE:,}")
         return value
 
     def index(self, *names: str) -> int | None:
@@ -87,7 +109,7 @@ class Fields:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ConfigError(f"the config's {name} is {value!r}; expected a whole number or null")
+            raise ConfigError(f"the config's {name} is {shown(value)}; expected a whole number or null")
         return value if value >= 0 else None
 
     def number(self, *names: str, otherwise: float) -> float:
@@ -99,24 +121,22 @@ class Fields:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ConfigError(f"the config's {name} is {value!r}; expected a number")
-        if not math.isfinite(value):
-            raise ConfigError(f"the config's {name} is {value!r}; expected a finite number")
-        return float(value)
+            raise ConfigError(f"the config's {name} is {shown(value)}; expected a number")
+        return _finite(name, value)
 
     def flag(self, *names: str, otherwise: bool) -> bool:
         name, value = self.get(*names)
         if value is None:
             return otherwise
         if not isinstance(value, bool):
-            raise ConfigError(f"the config's {name} is {value!r}; expected true or false")
+            raise ConfigError(f"the config's {name} is {shown(value)}; expected true or false")
         return value
 
     def numbers(self, *names: str) -> tuple[float, ...]:
         name, value = self.get(*names)
         if not isinstance(value, (list, tuple)) or not all(type(x) in (int, float) for x in value):
             raise ConfigError(f"the config's {name} is not a list of numbers")
-        return tuple(float(x) for x in value)
+        return tuple(_finite(name, x) for x in value)
 
     def mapping(self, *names: str) -> dict[str, Any]:
         """A nested object; empty where there is none."""

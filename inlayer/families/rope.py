@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inlayer.errors import ConfigError
-from inlayer.families.fields import Fields
+from inlayer.families.fields import Fields, shown
 from inlayer.positions import Angles, DynamicNTK, Linear, Llama3, LongRope, Scaling, Yarn
 
 __all__ = ["read_angles"]
@@ -27,7 +27,8 @@ def read_angles(fields: Fields, *, renamed: Mapping[str, str], partial_by_defaul
     heads ignore a `partial_rotary_factor`, unless the context is stretched: `partial_by_default` is False there.
     """
     rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
-    if rope and all(value is None or isinstance(value, Mapping) for value in rope.values()):
+    by_layer = any(isinstance(value, Mapping) for value in rope.values())
+    if by_layer and all(value is None or isinstance(value, Mapping) for value in rope.values()):
         return {
             layer_type: _one(dict(one), fields, renamed, partial_by_default)
             for layer_type, one in rope.items()
@@ -90,7 +91,7 @@ def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
             factor=factor,
             attention_factor=inner.optional_number("attention_factor"),
         )
-    raise ConfigError(f"the config's rope type is {kind!r}; known are {', '.join(KNOWN_TYPES)}")
+    raise ConfigError(f"the config's rope type is {shown(kind)}; known are {', '.join(KNOWN_TYPES)}")
 
 
 def _factor(inner: Fields) -> float:

@@ -40,7 +40,7 @@ class Family:
     dropout: str | None = None  # the field that says how much of the sum is dropped in training
     # head
     head_bias: bool = False
-    head_input_scaled: bool = False  # T5 when tied: hidden states by 1 / sqrt(width)
+    head_input_scaled: bool = False  # T5 and UMT5 when tied: hidden states by 1 / sqrt(width)
 
 
 def _sizes(
@@ -81,7 +81,9 @@ _t5 = Family(
     dropout="dropout_rate",
     head_input_scaled=True,
 )
-_mt5 = replace(_t5, defaults=_sizes(250112, 512, 6, dropout_rate=0.1, initializer_range=1.0, **TIED))
+_mt5 = replace(
+    _t5, defaults=_sizes(250112, 512, 6, dropout_rate=0.1, initializer_range=1.0, **TIED), head_input_scaled=False
+)
 _llama = Family(defaults=_sizes(32000, 4096, 32, 2048))
 _mistral = Family(defaults=_sizes(32000, 4096, 32, 131072))
 _olmo = Family(defaults=_sizes(50304, 4096, 32, 2048, pad_token_id=1), float32_tables=True)
@@ -240,7 +242,7 @@ FAMILIES: dict[str, Family] = {
         dropout="embedding_dropout",
     ),
     "t5": _t5,
-    "umt5": replace(_mt5, head_input_scaled=False),
+    "umt5": replace(_mt5, head_input_scaled=True),
     "xlm-roberta": _xlm_roberta,
 }
 

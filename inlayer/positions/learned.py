@@ -3,7 +3,7 @@
 text -> ids -> rows -> [positions] -> hidden states -> head
 - a position past the table is an error that names both numbers; so is one before it
 - `offset`: rows in front that no plain position uses (OPT keeps 2)
-Checked in tests/positions/test_learned.py and against transformers in tests/test_families.py.
+Checked in tests/positions/test_learned.py and against transformers in tests/families/.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Learned(nn.Embedding):
         offset: int = 0,
         padding_idx: int | None = None,
         init_std: float = 0.02,
-        generator: torch.Generator | None = None,
+        seed: int | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -37,21 +37,27 @@ class Learned(nn.Embedding):
             raise ConfigError(
                 f"learned positions of {block_size} x {n_embd} with offset {offset}: sizes start at 1, the offset at 0"
             )
-        self.block_size, self.offset, self.init_std = block_size, offset, init_std
-        self._generator = generator
+        if padding_idx is not None and not 0 <= padding_idx < block_size + offset:
+            raise ConfigError(
+                f"padding_idx {padding_idx} is outside the {block_size + offset} rows of learned positions; "
+                "does the padding id leave room for block_size?"
+            )
+        self.block_size, self.offset, self.init_std, self.seed = block_size, offset, init_std, seed
         super().__init__(block_size + offset, n_embd, padding_idx=padding_idx, device=device, dtype=dtype)
-        self._generator = None  # only the birth is seeded; a generator does not survive deepcopy or pickle
 
     def reset_parameters(self) -> None:
-        """Draw N(0, init_std) again; a padding row is zero afterwards."""
+        """Draw N(0, init_std) again, with a seed always the same; a padding row is zero afterwards."""
         with torch.no_grad():
-            self.weight.normal_(0.0, self.init_std, generator=self._generator)
+            if self.seed is None or self.weight.is_meta:  # a meta tensor has no values and its device no generator
+                self.weight.normal_(0.0, self.init_std)
+            else:
+                generator = torch.Generator(self.weight.device).manual_seed(self.seed)
+                self.weight.normal_(0.0, self.init_std, generator=generator)
             if self.padding_idx is not None:
                 self.weight[self.padding_idx].zero_()
 
     def forward(self, position_ids: Tensor) -> Tensor:
-        position_ids = check_ids(position_ids, "position_ids")
-        rows = position_ids + self.offset
+        rows = check_ids(position_ids, "position_ids").long() + self.offset
         if not torch.compiler.is_compiling() and rows.numel() and not rows.is_meta:
             low, high = (int(end) for end in torch.aminmax(rows))
             if low < 0 or high >= self.num_embeddings:

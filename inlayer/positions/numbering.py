@@ -5,7 +5,7 @@ text -> ids -> rows -> [positions] -> hidden states -> head
 - "ids": only tokens that are not padding count, read off the ids (RoBERTa, MPNet): padding keeps one number in front
 - "mask": the same, read off the attention mask (OPT)
 Position ids given by the caller are used as they are: left padding and packed sequences need nothing else.
-Checked against transformers in tests/test_families.py, by hand in tests/positions/test_numbering.py.
+Checked against transformers in tests/families/, by hand in tests/positions/test_numbering.py.
 """
 
 from __future__ import annotations

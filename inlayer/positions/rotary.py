@@ -13,6 +13,7 @@ Checked against a plain loop and against transformers in tests/positions/test_ro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -30,6 +31,8 @@ __all__ = ["Angles", "Rotary", "apply_rotary"]
 Layout = Literal["half", "interleaved", "single"]
 Pairing = Literal["half", "interleaved"]
 
+WIDEST_HEAD = 2**20  # past this a head is a damaged config, and its frequencies would fill the memory
+
 
 @dataclass(frozen=True, kw_only=True)
 class Angles:
@@ -40,7 +43,7 @@ class Angles:
     scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
-        if not self.theta > 0:
+        if not 0 < self.theta < math.inf:
             raise ConfigError(
                 f"the rotary base theta is {self.theta}; it must be positive (10,000 in the first models)"
             )
@@ -65,8 +68,8 @@ class Rotary(nn.Module):
         float32: bool = False,
     ) -> None:
         super().__init__()
-        if head_dim < 1:
-            raise ConfigError(f"the head width is {head_dim}; it must be at least 2")
+        if not 2 <= head_dim <= WIDEST_HEAD:
+            raise ConfigError(f"the head width is {head_dim}; it must lie in 2..{WIDEST_HEAD:,}")
         if pairing not in get_args(Pairing):
             raise ConfigError(f"unknown pairing {pairing!r}; choose one of {', '.join(get_args(Pairing))}")
         if layout is not None and layout not in get_args(Layout):
@@ -77,9 +80,19 @@ class Rotary(nn.Module):
         self.pairing: Pairing = pairing
         self.layout: Layout = layout or pairing
         self.float32 = float32
-        for one in self.angles.values() if isinstance(self.angles, dict) else [self.angles]:
-            if self.rotated_dim(one) < 1:
-                raise ConfigError(f"a share of {one.partial} of a head of {head_dim} channels leaves none to turn")
+        if self.angles == {}:
+            raise ConfigError("rotary positions that differ by layer need the angles of at least one layer type")
+        for layer_type, one in self.angles.items() if isinstance(self.angles, dict) else [(None, self.angles)]:
+            rotated = self.rotated_dim(one)
+            if rotated < 2 or rotated % 2:
+                raise ConfigError(
+                    f"a share of {one.partial} of a head of {head_dim} channels leaves {rotated} to turn; "
+                    "they turn in pairs"
+                )
+            # Asked once at birth: settings that do not fit each other are refused here, not at the first text.
+            frequencies, factor = self.inverse_frequencies(1, layer_type)
+            if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
+                raise ConfigError(f"{one} gives rotary frequencies or a factor that are not finite numbers")
 
     def rotated_dim(self, angles: Angles) -> int:
         """How many of the head's channels turn; the rest pass through untouched."""
@@ -111,10 +124,10 @@ class Rotary(nn.Module):
         """cos and sin of shape position_ids.shape + (rotated channels,), in `dtype`."""
         position_ids = check_ids(position_ids, "position_ids")
         angles = self._choose(layer_type)
-        if angles.scaling is None or position_ids.numel() == 0:
+        if angles.scaling is None or position_ids.numel() == 0 or position_ids.is_meta:
             length: int | Tensor = 1
         else:
-            length = position_ids.max().cpu() + 1
+            length = position_ids.max().long().cpu() + 1  # long first: 127 + 1 is -128 in int8
         frequencies, factor = self.inverse_frequencies(length, layer_type)
         turns = position_ids[..., None].float() * frequencies.to(position_ids.device)
         if self.layout == "half":
@@ -145,7 +158,8 @@ def apply_rotary(
     """Turn queries and keys of shape (B, H, T, K); with head_axis=2, of shape (B, T, H, K).
 
     cos and sin are (B, T, R) or (T, R) as `Rotary` gives them, laid out as `layout` says (by default as `pairing`).
-    Channels past the rotated ones pass through. q and k may differ in their number of heads.
+    Channels past the rotated ones pass through. q and k may differ in their number of heads; each keeps its dtype, also
+    where the tables are float32 and it is not (OLMo).
     """
     if q.dim() != 4 or k.dim() != 4 or head_axis not in (1, 2):
         raise ShapeError(
@@ -173,4 +187,5 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing, name: str) -> T
     else:
         first, second = turning[..., 0::2], turning[..., 1::2]
         turned = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1).flatten(-2)
+    turned = turned.to(x.dtype)
     return torch.cat((turned, passing), dim=-1) if passing.shape[-1] else turned

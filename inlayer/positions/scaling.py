@@ -24,6 +24,9 @@ from inlayer.errors import ConfigError
 __all__ = ["DynamicNTK", "Linear", "Llama3", "LongRope", "Scaling", "Yarn", "plain_frequencies"]
 
 
+SMALLEST, LARGEST = 1e-6, 1e9  # beyond these a setting is damaged, and logarithms and quotients of it overflow
+
+
 @runtime_checkable
 class Scaling(Protocol):
     """Inverse frequencies of `dim // 2` channel pairs and the factor on cos and sin."""
@@ -37,11 +40,12 @@ def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
     return 1.0 / (theta**exponent)
 
 
-def _check_factor(name: str, factor: float) -> None:
-    if not (math.isfinite(factor) and factor > 0):
-        raise ConfigError(
-            f"rotary scaling {name!r} has factor {factor}; it must be a positive number, usually 1 or more"
-        )
+def _check_positive(kind: str, **settings: int | float) -> None:
+    for name, value in settings.items():
+        if not SMALLEST <= value <= LARGEST:
+            raise ConfigError(
+                f"rotary scaling {kind!r} has {name} {value}; it must be a number in {SMALLEST:g}..{LARGEST:g}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,7 @@ class Linear:
     factor: float
 
     def __post_init__(self) -> None:
-        _check_factor("linear", self.factor)
+        _check_positive("linear", factor=self.factor)
 
     def frequencies(self, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:  # noqa: ARG002
         return plain_frequencies(dim, theta) / self.factor, 1.0
@@ -65,7 +69,7 @@ class DynamicNTK:
     trained_length: int
 
     def __post_init__(self) -> None:
-        _check_factor("dynamic", self.factor)
+        _check_positive("dynamic", factor=self.factor, trained_length=self.trained_length)
 
     def frequencies(self, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
         if dim <= 2:
@@ -92,9 +96,19 @@ class Yarn:
     truncate: bool = True
 
     def __post_init__(self) -> None:
-        _check_factor("yarn", self.factor)
+        _check_positive(
+            "yarn",
+            factor=self.factor,
+            trained_length=self.trained_length,
+            beta_fast=self.beta_fast,
+            beta_slow=self.beta_slow,
+        )
 
     def frequencies(self, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:  # noqa: ARG002
+        if not theta > 1:
+            raise ConfigError(
+                f"rotary scaling 'yarn' divides by the logarithm of theta, which is {theta}; give 2 or more"
+            )
         powers = theta ** (torch.arange(0, dim, 2, device="cpu").to(torch.float32) / dim)
         kept, divided = 1.0 / powers, 1.0 / (self.factor * powers)
         low, high = self._ramp_ends(dim, theta)
@@ -139,7 +153,13 @@ class Llama3:
     trained_length: int
 
     def __post_init__(self) -> None:
-        _check_factor("llama3", self.factor)
+        _check_positive(
+            "llama3",
+            factor=self.factor,
+            low_freq_factor=self.low_freq_factor,
+            high_freq_factor=self.high_freq_factor,
+            trained_length=self.trained_length,
+        )
         if self.high_freq_factor == self.low_freq_factor:
             raise ConfigError(
                 f"rotary scaling 'llama3' has low_freq_factor = high_freq_factor = {self.low_freq_factor}; "
@@ -173,7 +193,11 @@ class LongRope:
     attention_factor: float | None = None
 
     def __post_init__(self) -> None:
-        _check_factor("longrope", self.factor)
+        _check_positive("longrope", factor=self.factor)
+        if self.trained_length < 2:
+            raise ConfigError(f"rotary scaling 'longrope' has trained_length {self.trained_length}; it starts at 2")
+        for divisor in (*self.short_factor, *self.long_factor):
+            _check_positive("longrope", divisor=divisor)
 
     def frequencies(self, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
         for name in ("short_factor", "long_factor"):

@@ -74,7 +74,7 @@ class Sinusoidal(nn.Module):
         return self
 
     def forward(self, position_ids: Tensor) -> Tensor:
-        position_ids = check_ids(position_ids, "position_ids")
+        position_ids = check_ids(position_ids, "position_ids").long()  # uint8 would index as a mask
         if torch.compiler.is_compiling() or position_ids.is_meta:
             return self._waves(position_ids)
         if position_ids.numel() == 0:

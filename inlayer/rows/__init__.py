@@ -1,0 +1,11 @@
+"""ids -> rows: the tables, and looking rows up in them.
+
+text -> ids -> [rows] -> (+ positions) -> hidden states -> head
+- `Table` in memory (rows/table.py), `MappedTable` in a file (rows/mapped.py), `look_up` for a bare tensor
+"""
+
+from inlayer.rows.lookup import look_up
+from inlayer.rows.mapped import MappedTable
+from inlayer.rows.table import Table
+
+__all__ = ["MappedTable", "Table", "look_up"]

@@ -24,11 +24,12 @@ DTYPES = (torch.float32, torch.bfloat16)
 
 HEADER = """# Families
 
-Made by `make docs`; do not edit. What `Embeddings.from_config` knows, and the proof that it is exact: for every case a
-tiny model of `transformers` {version} is built with random weights and the case's position settings, and the tensor that
-enters its first block is compared with ours, bit by bit, in float32 and bfloat16: plain, padded right, padded left, with
-`position_ids` up to the longest named, and with `inputs_embeds`. cos and sin are compared as the model's own rotary
-module returns them. The same comparisons, and controls that show they can fail, run in `tests/families/test_parity.py`.
+Made by `make docs`; do not edit. What `Embeddings.from_config` knows, and the proof that it is exact: for every case
+a tiny model of `transformers` {version} is built with random weights and the case's position settings, and the tensor
+that enters its first block is compared with ours, bit by bit, in float32 and bfloat16: plain, padded right, padded
+left, with `position_ids` up to the longest named, and with `inputs_embeds`. cos and sin are compared as the model's own
+rotary module returns them. The same comparisons, and controls that show they can fail, run in
+`tests/families/test_parity.py`.
 
 A model type that is not here is refused with the list of those that are. Describe its layer by hand instead:
 

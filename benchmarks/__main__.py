@@ -1,0 +1,35 @@
+"""Run all benchmarks, or the named ones: tables and pictures first, one JSON line each at the end."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import time
+
+from rich.console import Console
+
+from benchmarks.measure import Result, as_json, draw, show
+
+NAMES = ("lookup", "tokenize", "end_to_end", "head_loss")
+
+
+def main() -> None:
+    """The exit code is 0 whether targets are met or not: a benchmark measures, tests judge."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[[], *NAMES], metavar="name", help=f"of {', '.join(NAMES)}")
+    names = parser.parse_args().names or NAMES
+    console = Console(width=120)
+    results: list[Result] = []
+    for name in names:
+        start = time.perf_counter()
+        for result in importlib.import_module(f"benchmarks.{name}").run():
+            results.append(result)
+            show(result, console)
+            console.print(f"  picture: {draw(result)}", highlight=False)
+        console.print(f"  {name} took {time.perf_counter() - start:.0f} s\n", highlight=False)
+    for result in results:
+        print(as_json(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""text -> hidden states, end to end: inlayer against `tokenizers` + nn.Embedding, a DeepSeek-V3-sized vocabulary.
+
+Both get the same batches of texts and give the same padded hidden states (B, T, D), bit for bit. The table has
+DeepSeek-V3's 129,280 rows; the width is cut to what fits a small machine. A wider table or dtype moves time from
+text -> ids, where the gain is largest, to ids -> rows, where both end at the speed of memory. So the ratio depends on
+the dtype, and both are shown with the same target: bfloat16, DeepSeek-V3's own, and float32, which is harder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import tokenizers
+import torch
+from torch import Tensor, nn
+
+from benchmarks.corpus import deepseek_tokenizer, english_texts
+from benchmarks.lookup import touched_table
+from benchmarks.measure import Result, interleave, milliseconds, ratio
+from inlayer.rows import Table
+from inlayer.text import open_tokenizer
+
+ROWS, WIDTH, BATCH, PAD = 129_280, 512, 128, 1
+DTYPES = (torch.bfloat16, torch.float32)
+
+
+def run() -> Iterator[Result]:
+    """One result per dtype."""
+    for dtype in DTYPES:
+        yield compare(dtype)
+
+
+def compare(dtype: torch.dtype) -> Result:
+    """Both ways from the texts to hidden states of one dtype."""
+    folder = deepseek_tokenizer()
+    texts = list(english_texts())
+    batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+    weight_VD = touched_table(ROWS, WIDTH, dtype)
+    our_tokenizer, our_table = open_tokenizer(folder), Table.from_weight(weight_VD)
+    their_tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    their_tokenizer.enable_padding(pad_id=PAD)
+    their_table = nn.Embedding(ROWS, WIDTH, _weight=weight_VD)
+
+    def ours(batch: list[str]) -> Tensor:
+        ids_BT, _ = our_tokenizer.encode_batch(batch, add_special_tokens=False).padded(PAD)
+        hidden_BTD: Tensor = our_table(ids_BT)
+        return hidden_BTD
+
+    def theirs(batch: list[str]) -> Tensor:
+        encodings = their_tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+        hidden_BTD: Tensor = their_table(torch.tensor([encoding.ids for encoding in encodings]))
+        return hidden_BTD
+
+    with torch.no_grad():
+        hidden_states = [tuple(ours(batch).shape) for batch in batches]
+        assert all(torch.equal(ours(batch), theirs(batch)) for batch in batches[:2])
+        seconds = interleave(
+            {
+                "inlayer": lambda: [ours(batch).shape for batch in batches],
+                "tokenizers + nn.Embedding": lambda: [theirs(batch).shape for batch in batches],
+            },
+            rounds=7,
+        )
+    return Result(
+        name=f"end_to_end_deepseek_v3_{str(dtype).removeprefix('torch.')}",
+        ratios=[
+            ratio(
+                "tokenizers + nn.Embedding / inlayer",
+                seconds["tokenizers + nn.Embedding"],
+                seconds["inlayer"],
+                at_least=8.0,
+            )
+        ],
+        measured=milliseconds(seconds),
+        sizes={
+            "texts": len(texts),
+            "batch": BATCH,
+            "rows": ROWS,
+            "width": WIDTH,
+            "dtype": str(dtype),
+            "hidden states": sum(batch * length for batch, length, _ in hidden_states),
+        },
+        notes=["hidden states bit-equal"],
+    )

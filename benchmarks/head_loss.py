@@ -1,0 +1,94 @@
+"""hidden states -> loss and gradients: Head.loss against plain logits + cross entropy.
+
+Time is measured interleaved in this process; peak memory in a fresh process per peer, by sampling its resident size
+over what it was with rows, hidden states and targets already in memory.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from benchmarks.measure import Ratio, Result, interleave, milliseconds, ratio
+from inlayer.head import Head, chunk_rows
+
+ROWS, WIDTH, TOKENS = 131_072, 512, 2_048
+PAGE = 4096
+
+
+def peers() -> dict[str, Callable[[], Tensor]]:
+    """Both ways to a loss, each with its backward."""
+    torch.manual_seed(0)
+    head = Head(WIDTH, ROWS)
+    hidden_ND = torch.randn(TOKENS, WIDTH, requires_grad=True)
+    targets_N = torch.randint(0, ROWS, (TOKENS,))
+
+    def step(loss: Callable[[], Tensor]) -> Tensor:
+        head.weight.grad = hidden_ND.grad = None
+        value = loss()
+        torch.autograd.backward(value)
+        return value.detach()
+
+    return {
+        "inlayer": lambda: step(lambda: head.loss(hidden_ND, targets_N)),
+        "plain logits": lambda: step(lambda: functional.cross_entropy(head(hidden_ND), targets_N)),
+    }
+
+
+def resident() -> int:
+    """Bytes of this process in memory now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def peak_of(name: str) -> int:
+    """Most bytes held during one step, over those held before it, in this process."""
+    run_once = peers()[name]
+    warm_up = functional.linear(torch.ones(8, 8, requires_grad=True), torch.ones(8, 8)).sum()
+    torch.autograd.backward(warm_up)  # what libraries keep for themselves is no part of the peak
+    before = peak = resident()
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.is_set():
+            peak = max(peak, resident())
+            time.sleep(0.002)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    run_once()
+    done.set()
+    watcher.join()
+    return peak - before
+
+
+def run() -> Iterator[Result]:
+    """One result."""
+    peaks = {}
+    for name in ("inlayer", "plain logits"):
+        command = [sys.executable, "-m", "benchmarks.head_loss", name]
+        peaks[name] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    both = peers()
+    torch.testing.assert_close(both["inlayer"](), both["plain logits"](), rtol=1e-5, atol=1e-6)  # also the warm-up
+    seconds = interleave(both, rounds=3, warm_up=0)
+    yield Result(
+        name="head_loss",
+        ratios=[
+            Ratio(label="peak memory: inlayer / plain", value=peaks["inlayer"] / peaks["plain logits"], at_most=0.35),
+            ratio("time: inlayer / plain", seconds["inlayer"], seconds["plain logits"], at_most=1.05),
+        ],
+        measured={**milliseconds(seconds), "peak_mib": {name: round(peak / 2**20) for name, peak in peaks.items()}},
+        sizes={"rows": ROWS, "width": WIDTH, "tokens": TOKENS, "chunk": chunk_rows(TOKENS, WIDTH)},
+    )
+
+
+if __name__ == "__main__":
+    print(peak_of(sys.argv[1]))

@@ -1,0 +1,191 @@
+"""What every benchmark shares: interleaved timing, conditions, and the three ways a result is shown.
+
+- peers run in the same process, one after the other in every round, so that a noisy machine is noisy for all
+- the headline is a ratio of medians; the ratio of the fastest rounds stands beside it
+- a target is said to be met or missed; missing one is no error
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+OUT = Path(__file__).parent / "out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """One number to look at: how many times one peer's cost is another's, and what was aimed at."""
+
+    label: str
+    value: float
+    best: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def target(self) -> str:
+        """The aim in words."""
+        if self.at_least is not None:
+            return f"at least {self.at_least:g}"
+        return f"at most {self.at_most:g}" if self.at_most is not None else ""
+
+    @property
+    def met(self) -> bool | None:
+        """Was the aim reached? None where there is none."""
+        if self.at_least is not None:
+            return self.value >= self.at_least
+        return self.value <= self.at_most if self.at_most is not None else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One benchmark: ratios first, then what they were made of, then the conditions."""
+
+    name: str
+    ratios: list[Ratio]
+    measured: dict[str, Any]
+    sizes: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+
+def interleave(peers: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
+    """Seconds of every peer in every round. A result is dropped before the next peer starts."""
+    seconds: dict[str, list[float]] = {name: [] for name in peers}
+    for round_number in range(warm_up + rounds):
+        for name, run in peers.items():
+            start = time.perf_counter()
+            result = run()
+            spent = time.perf_counter() - start
+            del result
+            if round_number >= warm_up:
+                seconds[name].append(spent)
+    return seconds
+
+
+def ratio(label: str, over: list[float], under: list[float], **target: float) -> Ratio:
+    """The cost of `over` in units of `under`."""
+    value = statistics.median(over) / statistics.median(under)
+    return Ratio(label=label, value=value, best=min(over) / min(under), **target)
+
+
+def milliseconds(seconds: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+    """Median and fastest round of every peer."""
+    return {
+        name: {"median_ms": round(statistics.median(all_) * 1e3, 3), "min_ms": round(min(all_) * 1e3, 3)}
+        for name, all_ in seconds.items()
+    }
+
+
+def conditions() -> dict[str, Any]:
+    """What the numbers depend on besides the code."""
+    packages = {name: installed(name) for name in ("inlayer", "torch", "numpy", "tokenizers", "gigatoken")}
+    return {
+        "python": platform.python_version(),
+        "packages": packages,
+        "cpu": cpu_name(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "system": platform.platform(),
+    }
+
+
+def installed(package: str) -> str | None:
+    """The version of a package, None where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def cpu_name() -> str:
+    """The processor as it names itself."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def show(result: Result, console: Console) -> None:
+    """The table for people."""
+    table = Table(title=f"{result.name}  {sizes_in_words(result.sizes)}", title_justify="left")
+    for column in ("ratio", "median", "fastest", "target", ""):
+        table.add_column(column, justify="left" if column in {"ratio", "target", ""} else "right")
+    for one in result.ratios:
+        verdict = {True: "target met", False: "target missed", None: ""}[one.met]
+        best = "" if one.best is None else f"{one.best:.2f}x"
+        table.add_row(one.label, f"{one.value:.2f}x", best, one.target, verdict)
+    console.print(table)
+    for name, value in result.measured.items():
+        console.print(f"  {name}: {value}", highlight=False)
+    for note in result.notes:
+        console.print(f"  {note}", highlight=False)
+
+
+def sizes_in_words(sizes: dict[str, Any]) -> str:
+    """Sizes on one line."""
+    return ", ".join(
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in sizes.items()
+    )
+
+
+def draw(result: Result) -> Path:
+    """The picture: one bar per ratio, a tick where the target is."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    OUT.mkdir(exist_ok=True)
+    figure, axes = plt.subplots(figsize=(9, 0.9 + 0.55 * len(result.ratios)), layout="constrained")
+    rows = range(len(result.ratios))[::-1]
+    colours = [{True: "#2a7f62", False: "#b5523b", None: "#6b7280"}[one.met] for one in result.ratios]
+    bars = axes.barh(rows, [one.value for one in result.ratios], color=colours, height=0.6)
+    axes.bar_label(bars, [f"{one.value:.2f}x" for one in result.ratios], padding=4)
+    for row, one in zip(rows, result.ratios, strict=True):
+        aim = one.at_least if one.at_least is not None else one.at_most
+        if aim is not None:
+            axes.plot([aim, aim], [row - 0.4, row + 0.4], color="black", linewidth=1.5)
+    axes.set_yticks(rows, [one.label for one in result.ratios])
+    axes.set_title(f"{result.name} (line: target)", loc="left")
+    axes.margins(x=0.15)
+    axes.spines[["top", "right"]].set_visible(False)
+    path = OUT / f"{result.name}.png"
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def as_json(result: Result) -> str:
+    """The line for machines."""
+    return json.dumps(
+        {
+            "benchmark": result.name,
+            "ratios": {
+                one.label: {
+                    "median": round(one.value, 3),
+                    "fastest": None if one.best is None else round(one.best, 3),
+                    "target": one.target or None,
+                    "met": one.met,
+                }
+                for one in result.ratios
+            },
+            "measured": result.measured,
+            "sizes": result.sizes,
+            "notes": result.notes,
+            "conditions": conditions(),
+        },
+        ensure_ascii=False,
+    )

@@ -1,0 +1,38 @@
+"""text -> ids: inlayer against `tokenizers`, the same DeepSeek-V3 tokenizer.json, the same texts, equal ids.
+
+`tokenizers` runs its fastest way, encode_batch_fast (no offsets), on all cores. Both give plain ids without specials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import tokenizers
+
+from benchmarks.corpus import deepseek_tokenizer, english_texts
+from benchmarks.measure import Result, interleave, milliseconds, ratio
+from inlayer.text import open_tokenizer
+
+
+def run() -> Iterator[Result]:
+    """One result."""
+    folder = deepseek_tokenizer()
+    texts = list(english_texts())
+    ours = open_tokenizer(folder)
+    theirs = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+    def by_tokenizers() -> list[list[int]]:
+        return [encoding.ids for encoding in theirs.encode_batch_fast(texts, add_special_tokens=False)]
+
+    flat = [id_ for ids in by_tokenizers() for id_ in ids]
+    assert ours.encode_batch(texts, add_special_tokens=False).flat.tolist() == flat
+    seconds = interleave(
+        {"inlayer": lambda: ours.encode_batch(texts, add_special_tokens=False), "tokenizers": by_tokenizers}, rounds=7
+    )
+    yield Result(
+        name="tokenize_deepseek_v3",
+        ratios=[ratio("tokenizers / inlayer", seconds["tokenizers"], seconds["inlayer"])],
+        measured=milliseconds(seconds),
+        sizes={"texts": len(texts), "bytes": sum(len(text.encode()) for text in texts), "ids": len(flat)},
+        notes=["ids equal on every text"],
+    )

@@ -1,0 +1,97 @@
+"""ids -> rows: take the row of every id.
+
+text -> ids -> [rows] -> (+ positions) -> hidden states -> head
+- an id outside the table is an error naming id, place and range: checked before the gather, on every path;
+  only a tracer (torch.compile, export, jit, meta and fake tensors), which has no values, skips it
+- where no gradient is needed and the result is large, its memory is reused (rows/pool.py); the values are
+  bit for bit those of F.embedding, which serves every other case
+- not here: the table itself (rows/table.py, rows/mapped.py)
+Checked against F.embedding and against a plain loop in tests/rows/test_lookup.py.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor, nn
+from torch.nn import functional
+
+from inlayer.errors import DtypeError, IdRangeError, ShapeError
+from inlayer.rows.pool import shared_pool
+from inlayer.shapes import check_ids
+
+__all__ = ["check_id_range", "look_up"]
+
+# From here on a lease (about 10 us) is lost in the gather (0.4 ms) and numpy asks for huge pages; below it,
+# malloc keeps freed memory by itself.
+POOLED_BYTES = 4 * 2**20
+PLAIN_TYPES = (Tensor, nn.Parameter, nn.Buffer)
+
+_POOL = shared_pool()
+
+
+def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None = None) -> Shaped[Tensor, "... D"]:
+    """Rows of `weight` for ids of any shape: the result has shape `ids.shape + (D,)`.
+
+    `padding_idx` only says which row gets no gradient. Ids may be any integer dtype.
+
+    >>> look_up(torch.tensor([2, 0]), torch.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]))
+    tensor([[4., 5.],
+            [0., 1.]])
+    """
+    index = check_ids(ids)
+    if weight.dim() != 2:
+        raise ShapeError(f"the table has {weight.dim()} axes {tuple(weight.shape)}; it is rows by width (V, D)")
+    if index.device != weight.device:
+        raise DtypeError(f"input_ids are on {index.device}, the table is on {weight.device}; move one to the other")
+    if index.dtype not in (torch.int64, torch.int32):  # the kernels know these two
+        index = index.to(torch.int64)
+    check_id_range(index, weight.shape[0])
+    if _reusable(index, weight):
+        rows = _POOL.lease((*index.shape, weight.shape[1]), weight.dtype)
+        torch.index_select(weight.detach(), 0, index.reshape(-1), out=rows.view(-1, weight.shape[1]))
+        return rows
+    return functional.embedding(index, weight, padding_idx)
+
+
+def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
+    """Raise IdRangeError for the first id outside 0..rows - 1; a negative id never counts from the end."""
+    if _has_no_values(ids) or ids.numel() == 0:
+        return
+    low, high = torch.aminmax(ids)
+    if int(low) >= 0 and int(high) < rows:
+        return
+    outside = (ids < 0) | (ids >= rows)
+    place = outside.nonzero()[0].tolist()
+    bad = int(ids[tuple(place)])
+    cause = (
+        "a negative id is often an ignored target (-100) or a missing token"
+        if bad < 0
+        else "was the text encoded with another model's tokenizer, or tokens added without resizing?"
+    )
+    more = int(outside.sum()) - 1
+    others = f" ({more} more)" if more else ""
+    raise IdRangeError(f"{name} {bad} at {place}{others} is outside 0..{rows - 1}; {cause}")
+
+
+def _has_no_values(x: Tensor) -> bool:
+    """Is this a tracer's stand-in, whose values must not or cannot be read?"""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None  # torch.jit.trace
+        or x.is_meta
+        or torch._C._functorch.is_functorch_wrapped_tensor(x)
+        or type(x) not in PLAIN_TYPES
+    )
+
+
+def _reusable(ids: Tensor, weight: Tensor) -> bool:
+    """May the result live in pooled memory: large, on the CPU, plain tensors, and no gradient to record?"""
+    return (
+        not (weight.requires_grad and torch.is_grad_enabled())
+        and weight.device.type == "cpu"
+        and weight.is_contiguous()
+        and not _has_no_values(ids)
+        and not _has_no_values(weight)
+        and ids.numel() * weight.shape[1] * weight.dtype.itemsize >= POOLED_BYTES
+    )

@@ -1,0 +1,673 @@
+"""Head: logits bit-equal to the models it serves, ties that hold, a loss equal to the plain one."""
+
+from __future__ import annotations
+
+import copy
+import io
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, load_model, save_file, save_model
+from torch import Tensor, nn
+from torch.nn import functional
+
+from inlayer import head as room
+from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
+from inlayer.head import Head
+from inlayer.rows import Table
+
+V, D = 23, 8
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Thousands of tiny steps: threads would only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class Model(nn.Module):
+    """A table, a body and a head: the smallest thing that is tied."""
+
+    def __init__(self, padding_idx: int | None = None, tied: bool = True, **options: object) -> None:
+        super().__init__()
+        self.table = Table(V, D, padding_idx=padding_idx)
+        self.body = nn.Linear(D, D)
+        self.head = Head(D, V, **options)
+        if tied:
+            self.head.tie(self.table)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.body(self.table(ids))))
+
+
+class Layer(nn.Module):
+    """A layer that names its table and may swap it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token_embedding = Table(V, D)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.token_embedding
+
+
+def is_tied(model: Model) -> bool:
+    return model.head.tied and model.head.weight is model.table.weight
+
+
+# Logits
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("bias", [False, True])
+def test_plain_logits(dtype: torch.dtype, bias: bool) -> None:
+    head = Head(D, V, bias=bias, dtype=dtype)
+    if head.bias is not None:
+        nn.init.normal_(head.bias)
+    hidden = torch.randn(2, 3, D, dtype=dtype)
+    ours, theirs = head(hidden), functional.linear(hidden, head.weight, head.bias)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+def their_logits(family: str, head: nn.Module, hidden: Tensor) -> Tensor:
+    """Run transformers' own forward of a family's head, on our rows and our hidden states."""
+    import transformers
+
+    small = {"vocab_size": V, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config, model_class, body = {
+        "gpt2": (
+            transformers.GPT2Config(n_embd=D, n_head=2, n_layer=1, vocab_size=V),
+            "GPT2LMHeadModel",
+            "transformer",
+        ),
+        "cohere": (
+            transformers.CohereConfig(hidden_size=D, logit_scale=0.0625 * 1.1, **small),
+            "CohereForCausalLM",
+            "model",
+        ),
+        "granite": (
+            transformers.GraniteConfig(hidden_size=D, logits_scaling=6.0, **small),
+            "GraniteForCausalLM",
+            "model",
+        ),
+        "gemma2": (
+            transformers.Gemma2Config(
+                hidden_size=D, head_dim=4, final_logit_softcapping=3.0, num_key_value_heads=2, **small
+            ),
+            "Gemma2ForCausalLM",
+            "model",
+        ),
+        "t5": (
+            transformers.T5Config(
+                d_model=D, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=V, decoder_start_token_id=0
+            ),
+            "T5ForConditionalGeneration",
+            "decoder",
+        ),
+    }[family]
+    config.pad_token_id = 0
+    model = getattr(transformers, model_class)(config).to(hidden.dtype).eval()
+    model.lm_head.weight = nn.Parameter(head.weight.detach().clone())
+    getattr(model, body).register_forward_hook(lambda *call: replace_hidden(call[-1], hidden))
+    ids = torch.ones(hidden.shape[:2], dtype=torch.int64)
+    logits: Tensor = (model(input_ids=ids, decoder_input_ids=ids) if family == "t5" else model(input_ids=ids)).logits
+    return logits
+
+
+def replace_hidden(output: object, hidden: Tensor) -> object:
+    output["last_hidden_state"] = hidden
+    return output
+
+
+FAMILIES: dict[str, dict[str, float]] = {
+    "gpt2": {},
+    "cohere": {"scale": 0.0625 * 1.1},
+    "granite": {"divisor": 6.0},
+    "gemma2": {"soft_cap": 3.0},
+    "t5": {"input_scale": D**-0.5},
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_are_bit_equal_to_transformers(family: str, dtype: torch.dtype) -> None:
+    head = Head(D, V, **FAMILIES[family], init_std=1.0).to(dtype)
+    hidden = torch.randn(2, 5, D).to(dtype)
+    with torch.no_grad():
+        ours, theirs = head(hidden), their_logits(family, head, hidden)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+        if FAMILIES[family]:  # control
+            plain = Head(D, V).to(dtype)
+            plain.load_state_dict(head.state_dict())
+            assert not torch.equal(plain(hidden), theirs)
+
+
+def test_soft_cap_bounds_the_logits() -> None:
+    head = Head(D, V, soft_cap=2.0, init_std=100.0)
+    assert head(torch.randn(50, D)).abs().max() <= 2.0
+
+
+# Ties
+
+
+def survives(change: Callable[[Model], Model]) -> None:
+    model = Model(padding_idx=0)
+    assert is_tied(model)
+    changed = change(model)
+    assert is_tied(changed)
+    names = [name for name, _ in changed.named_parameters()]
+    assert names == ["table.weight", "body.weight", "body.bias"]
+    assert list(changed.state_dict()) == names
+    assert sum(p.numel() for p in changed.parameters()) == V * D + D * D + D
+    hidden = torch.randn(2, D, dtype=changed.table.weight.dtype)
+    with torch.no_grad():  # a change of the table reaches the logits
+        before = changed.head(hidden)
+        changed.table.weight.mul_(2.0)
+        torch.testing.assert_close(changed.head(hidden), 2 * before)
+
+
+def through_state_dict(model: Model) -> Model:
+    twin = Model(padding_idx=0)
+    twin.load_state_dict(model.state_dict())
+    assert torch.equal(twin.table.weight, model.table.weight)
+    return twin
+
+
+def through_assign(model: Model) -> Model:
+    twin = Model(padding_idx=0)
+    twin.load_state_dict(model.state_dict(), assign=True)
+    assert torch.equal(twin.table.weight, model.table.weight)
+    return twin
+
+
+def through_pickle(model: Model) -> Model:
+    buffer = io.BytesIO()
+    torch.save(model, buffer)
+    buffer.seek(0)
+    loaded: Model = torch.load(buffer, weights_only=False)
+    return loaded
+
+
+def through_deepcopy(model: Model) -> Model:
+    twin = copy.deepcopy(model)
+    assert twin.head.table is twin.table
+    assert twin.table.weight is not model.table.weight
+    return twin
+
+
+def through_meta(model: Model) -> Model:
+    return model.to("meta").to_empty(device="cpu").apply(lambda module: getattr(module, "reset_parameters", int)())
+
+
+def through_training(model: Model) -> Model:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.tensor([[1, 2]])).sum().backward()
+    optimizer.step()
+    return model
+
+
+def through_resize(model: Model) -> Model:
+    model.table.resize(V + 5)
+    assert model.head.vocab_size == V + 5
+    model.table.resize(V, allow_shrink=True)
+    return model
+
+
+CHANGES = {
+    "nothing": lambda model: model,
+    "to dtype": lambda model: model.to(torch.bfloat16),
+    "to double": lambda model: model.double(),
+    "deepcopy": through_deepcopy,
+    "deepcopy twice": lambda model: copy.deepcopy(copy.deepcopy(model)),
+    "state_dict": through_state_dict,
+    "state_dict assign": through_assign,
+    "pickle": through_pickle,
+    "meta and back": through_meta,
+    "training": through_training,
+    "resize": through_resize,
+    "requires_grad": lambda model: model.requires_grad_(False),
+    "share_memory": lambda model: model.share_memory(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_tie_survives(change: str) -> None:
+    survives(CHANGES[change])
+
+
+def test_the_tie_survives_safetensors(tmp_path: Path) -> None:
+    model = Model(padding_idx=0)
+    save_file(model.state_dict(), tmp_path / "a.safetensors")  # refuses tensors that share memory
+    assert sorted(load_file(tmp_path / "a.safetensors")) == ["body.bias", "body.weight", "table.weight"]
+    save_model(model, str(tmp_path / "b.safetensors"))
+    for load in (
+        lambda twin: twin.load_state_dict(load_file(tmp_path / "a.safetensors")),
+        lambda twin: load_model(twin, tmp_path / "b.safetensors"),
+    ):
+        twin = Model(padding_idx=0)
+        load(twin)
+        assert is_tied(twin)
+        assert torch.equal(twin.table.weight, model.table.weight)
+
+
+def test_a_tie_by_tensor_does_not_pass_these_checks() -> None:
+    """Control: the usual `head.weight = table.weight`."""
+    model = Model(tied=False)
+    model.head.weight = model.table.weight
+    assert not model.head.tied
+    assert len(model.state_dict()) == 4
+    model.table.resize(V + 1)
+    assert model.head.weight is not model.table.weight
+
+
+def test_a_source_is_asked_at_every_call() -> None:
+    layer, head = Layer(), Head(D, V)
+    assert head.tie(layer) is head
+    assert head.weight is layer.token_embedding.weight
+    layer.token_embedding = Table(V + 2, D)
+    assert head.weight is layer.token_embedding.weight
+    assert head(torch.randn(1, D)).shape == (1, V + 2)
+    assert list(head.state_dict()) == []
+
+
+class Whole(Model):
+    """A model that is its own source, as transformers models are: the tie is a cycle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head.untie().tie(self)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.table
+
+
+@pytest.mark.parametrize("change", [through_deepcopy, through_pickle, lambda model: model.double()])
+def test_a_head_inside_its_own_source(change: Callable[[Model], Model]) -> None:
+    model = change(Whole())
+    assert is_tied(model)
+    assert len(model.state_dict()) == 3
+    assert "Head" in repr(model)
+    model.table = Table(V + 1, D)
+    assert is_tied(model)
+
+
+def test_a_plain_embedding_is_a_table_too() -> None:
+    table, head = nn.Embedding(V, D, padding_idx=3), Head(D, V)
+    head.tie(table)
+    head(torch.randn(4, D)).sum().backward()
+    assert bool((table.weight.grad[3] == 0).all())
+    assert bool((table.weight.grad[2] != 0).any())
+
+
+def test_untie_makes_a_copy() -> None:
+    model = Model()
+    model.head.untie()
+    assert not model.head.tied
+    assert model.head.weight is not model.table.weight
+    assert torch.equal(model.head.weight, model.table.weight)
+    assert "head.weight" in dict(model.named_parameters())
+    weight = model.head.weight
+    assert model.head.untie().weight is weight  # nothing to do
+    with pytest.raises(InputError, match="owns its rows"):
+        _ = model.head.table
+    model.head.tie(model.table)
+    assert is_tied(model)
+
+
+@pytest.mark.parametrize("table", [Table(V + 1, D), Table(V, D + 1)])
+def test_a_table_of_another_shape_cannot_be_tied(table: Table) -> None:
+    head = Head(D, V)
+    with pytest.raises(ShapeError) as caught:
+        head.tie(table)
+    assert str(tuple(table.weight.shape)) in str(caught.value)
+    assert str((V, D)) in str(caught.value)
+    assert not head.tied
+
+
+def test_a_module_without_rows_cannot_be_tied() -> None:
+    with pytest.raises(InputError, match="Dropout has no rows"):
+        Head(D, V).tie(nn.Dropout())
+    with pytest.raises(ShapeError, match="no \\(V, D\\) weight"):
+        Head(D, V).tie(nn.LayerNorm(D))
+
+
+def test_a_bias_that_no_longer_fits_is_named() -> None:
+    model = Model(bias=True)
+    model.table.resize(V + 1)
+    with pytest.raises(ShapeError, match=f"bias has {V} entries, its rows are {V + 1}"):
+        model(torch.tensor([[1]]))
+
+
+# The padding row
+
+
+OPTIMIZERS = {
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
+    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01, weight_decay=0.1),
+}
+
+
+@pytest.mark.parametrize("by", ["logits", "loss"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_the_padding_row_is_zero_after_a_thousand_steps(optimizer: str, by: str) -> None:
+    torch.manual_seed(0)
+    model = copy.deepcopy(Model(padding_idx=4))
+    steps = OPTIMIZERS[optimizer](model.parameters())
+    before = model.table.weight.detach().clone()
+    for _ in range(1000):
+        ids = torch.randint(0, V, (2, 6))
+        if by == "logits":
+            loss = functional.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        else:
+            loss = model.head.loss(torch.tanh(model.body(model.table(ids)))[:, :-1], ids[:, 1:])
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    after = model.table.weight.detach()
+    assert torch.equal(after[4], torch.zeros(D))
+    others = torch.arange(V) != 4
+    assert bool((after[others] != before[others]).all())
+
+
+def test_without_the_guard_the_padding_row_moves() -> None:
+    """Control: padding_idx alone does not protect a tied row."""
+    table = Table(V, D, padding_idx=4)
+    functional.linear(table(torch.tensor([[1, 4]])), table.weight).pow(2).sum().backward()
+    functional.linear(torch.randn(3, D), table.weight).sum().backward()
+    assert bool((table.weight.grad[4] != 0).any())
+
+
+@pytest.mark.parametrize("by", ["logits", "loss", "soft cap", "none"])
+def test_the_guard_changes_no_other_gradient(by: str) -> None:
+    options = {"soft_cap": 5.0} if by == "soft cap" else {}
+    guarded, free = Model(padding_idx=4, **options), Model(**options)
+    free.load_state_dict(guarded.state_dict())
+    hidden, targets = torch.randn(6, D), torch.tensor([1, 2, 3, 5, 6, 7])
+    for model in (guarded, free):
+        if by == "logits":
+            model.head(hidden).sin().sum().backward()
+        else:
+            model.head.loss(hidden, targets, reduction="none" if by == "none" else "mean").sum().backward()
+    others = torch.arange(V) != 4
+    torch.testing.assert_close(guarded.table.weight.grad[others], free.table.weight.grad[others], rtol=0, atol=0)
+    assert bool((guarded.table.weight.grad[4] == 0).all())
+    assert bool((free.table.weight.grad[4] != 0).any())
+
+
+def test_no_node_is_added_without_a_gradient() -> None:
+    model = Model(padding_idx=4)
+    with torch.no_grad():
+        assert model.head._guarded_weight() is model.table.weight
+    assert Model().head._guarded_weight().is_leaf
+
+
+# The loss
+
+
+TOLERANCE = {  # relative and absolute, for values and gradients
+    torch.float64: (1e-12, 1e-12),
+    torch.float32: (1e-5, 1e-6),
+    torch.bfloat16: (2e-2, 2e-2),
+}
+
+
+def plain_loss(head: Head, hidden: Tensor, targets: Tensor, ignored: list[int], reduction: str) -> Tensor:
+    """All logits at once, in float64 where ours are half."""
+    targets = targets.flatten().clone()
+    for value in ignored:
+        targets[targets == value] = -100
+    return functional.cross_entropy(head(hidden).flatten(0, -2), targets, ignore_index=-100, reduction=reduction)
+
+
+HEADS: dict[str, dict[str, object]] = {
+    "plain": {},
+    "bias": {"bias": True},
+    "scales": {"scale": 0.7, "divisor": 3.0, "input_scale": 1.3, "bias": True},
+    "soft cap": {"soft_cap": 4.0},
+    "everything": {"soft_cap": 4.0, "scale": 0.7, "divisor": 3.0, "input_scale": 1.3, "bias": True},
+}
+
+
+@pytest.mark.parametrize("rows", [1, 5, 64])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("kind", HEADS)
+def test_loss_and_gradients_equal_the_plain_ones(
+    monkeypatch: pytest.MonkeyPatch, kind: str, dtype: torch.dtype, reduction: str, rows: int
+) -> None:
+    monkeypatch.setattr(room, "chunk_rows", lambda tokens, *_: min(tokens, rows))
+    torch.manual_seed(0)
+    ours = Head(D, V, init_std=0.5, dtype=dtype, **HEADS[kind])
+    if ours.bias is not None:
+        nn.init.normal_(ours.bias)
+    theirs = copy.deepcopy(ours)
+    hidden = torch.randn(3, 6, D, dtype=dtype, requires_grad=True)
+    their_hidden = hidden.detach().clone().requires_grad_()
+    targets = torch.randint(0, V, (3, 6))
+    targets[0, 2] = targets[2, 5] = -100
+    mine = ours.loss(hidden, targets, reduction=reduction)
+    reference = plain_loss(theirs, their_hidden, targets, [-100], reduction)
+    pull = torch.randn_like(reference) if reduction == "none" else torch.ones_like(reference)
+    mine.flatten().backward(pull.view(-1)) if reduction == "none" else mine.backward()
+    reference.backward(pull)
+    rtol, atol = TOLERANCE[dtype]
+    assert mine.shape == (targets.shape if reduction == "none" else ())
+    torch.testing.assert_close(mine.flatten(), reference.flatten(), rtol=rtol, atol=atol)
+    pairs = [(hidden.grad, their_hidden.grad), (ours.weight.grad, theirs.weight.grad)]
+    if ours.bias is not None:
+        pairs.append((ours.bias.grad, theirs.bias.grad))
+    for mine_grad, their_grad in pairs:
+        scale = float(their_grad.abs().max())
+        torch.testing.assert_close(mine_grad, their_grad, rtol=rtol, atol=atol * max(1.0, scale))
+    assert bool((hidden.grad[0, 2] == 0).all())
+    wrong = plain_loss(theirs, their_hidden, (targets + 1) % V, [], reduction)  # control
+    assert not torch.allclose(mine.flatten(), wrong.flatten(), rtol=rtol, atol=atol)
+
+
+def test_bfloat16_loss_is_as_near_to_the_truth_as_the_plain_one() -> None:
+    torch.manual_seed(0)
+    head = Head(64, 500, init_std=0.3).bfloat16()
+    hidden, targets = torch.randn(200, 64).bfloat16(), torch.randint(0, 500, (200,))
+    truth = functional.cross_entropy(hidden.double() @ head.weight.double().t(), targets)
+    ours, theirs = head.loss(hidden, targets), functional.cross_entropy(head(hidden), targets)
+    assert (ours - truth).abs() <= (theirs - truth).abs() + truth * 2**-8
+
+
+@pytest.mark.parametrize("soft_cap", [None, 4.0])
+def test_targets_that_are_padding_count_for_nothing(soft_cap: float | None) -> None:
+    model = Model(padding_idx=4, soft_cap=soft_cap)
+    hidden, targets = torch.randn(2, 5, D), torch.tensor([[1, 2, 4, 4, 9], [3, -7, 4, 5, 6]])
+    ours = model.head.loss(hidden, targets, ignore_index=-7)
+    theirs = plain_loss(model.head, hidden, targets, [4, -7], "mean")
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(ours, plain_loss(model.head, hidden, targets, [-7], "mean"))  # control
+    each = model.head.loss(hidden, targets, ignore_index=-7, reduction="none")
+    assert ((each == 0) == ((targets == 4) | (targets == -7))).all()
+
+
+def test_nan_in_an_ignored_place_does_not_leak() -> None:
+    head = Head(D, V)
+    hidden = torch.randn(4, D)
+    hidden[2] = float("nan")
+    hidden.requires_grad_()
+    loss = head.loss(hidden, torch.tensor([1, 2, -100, 3]))
+    loss.backward()
+    assert bool(loss.isfinite())
+    assert bool(head.weight.grad.isfinite().all())
+    assert bool((hidden.grad[2] == 0).all())
+
+
+@pytest.mark.parametrize("soft_cap", [None, 4.0])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("shape", [(2, 3), (0, 3), (0,)])
+def test_nothing_to_count_is_zero_with_zero_gradients(
+    soft_cap: float | None, reduction: str, shape: tuple[int, ...]
+) -> None:
+    head = Head(D, V, soft_cap=soft_cap, bias=True)
+    hidden = torch.randn(*shape, D, requires_grad=True)
+    loss = head.loss(hidden, torch.full(shape, -100), reduction=reduction)
+    assert loss.shape == (shape if reduction == "none" else ())
+    assert bool((loss == 0).all())
+    loss.sum().backward()
+    for tensor in (hidden, head.weight, head.bias):
+        assert torch.equal(tensor.grad, torch.zeros_like(tensor))
+
+
+def test_a_single_hidden_state_has_a_loss() -> None:
+    head = Head(D, V)
+    hidden = torch.randn(D)
+    torch.testing.assert_close(
+        head.loss(hidden, torch.tensor(3)),
+        functional.cross_entropy(head(hidden), torch.tensor(3)),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16])
+def test_narrow_targets(dtype: torch.dtype) -> None:
+    head, hidden, targets = Head(D, V), torch.randn(4, D), torch.tensor([1, -100, 2, 3])
+    torch.testing.assert_close(head.loss(hidden, targets.to(dtype)), head.loss(hidden, targets), rtol=0, atol=0)
+
+
+def test_loss_under_autocast() -> None:
+    head, hidden, targets = Head(D, V), torch.randn(9, D, requires_grad=True), torch.randint(0, V, (9,))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = head.loss(hidden, targets)
+    loss.backward()
+    assert head.weight.grad.dtype == torch.float32
+    torch.testing.assert_close(loss.float(), head.loss(hidden, targets), rtol=2e-2, atol=2e-2)
+
+
+def test_no_gradient_no_graph() -> None:
+    with torch.no_grad():
+        assert not Head(D, V).loss(torch.randn(3, D), torch.tensor([1, 2, 3])).requires_grad
+
+
+@pytest.mark.parametrize("soft_cap", [None, 4.0])
+def test_the_full_logits_are_never_made(monkeypatch: pytest.MonkeyPatch, soft_cap: float | None) -> None:
+    """Count the largest tensor any operation gives back, the way torch sees it."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Largest(TorchDispatchMode):
+        elements = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            result = func(*args, **(kwargs or {}))
+            for tensor in result if isinstance(result, (tuple, list)) else (result,):
+                if isinstance(tensor, Tensor):
+                    self.elements = max(self.elements, tensor.numel())
+            return result
+
+    monkeypatch.setattr(room, "FEWEST_ROWS", 8)
+    head, hidden, targets = Head(D, 1000, soft_cap=soft_cap), torch.randn(256, D), torch.randint(0, 1000, (256,))
+    with Largest() as ours:
+        head.loss(hidden, targets).backward()
+    with Largest() as theirs:
+        functional.cross_entropy(head(hidden), targets).backward()
+    assert ours.elements <= 8 * 1000
+    assert theirs.elements == 256 * 1000  # control
+
+
+def test_chunk_rule() -> None:
+    assert room.chunk_rows(10, 512) == 10
+    assert room.chunk_rows(10**6, 8) == room.FEWEST_ROWS
+    assert room.chunk_rows(10**6, 512) == 512
+    assert room.chunk_rows(10**6, 7168) == room.MOST_ROWS
+
+
+@pytest.mark.parametrize("target", [V, -1, 2**40])
+def test_a_target_outside_is_named(target: int) -> None:
+    with pytest.raises(IdRangeError, match=rf"target {target} at \[1, 2\] is outside 0\.\.{V - 1}.*\(-100\)"):
+        Head(D, V).loss(torch.randn(2, 3, D), torch.tensor([[0, 1, 2], [-100, 4, target]]))
+
+
+def test_wrong_arguments_of_the_loss() -> None:
+    head = Head(D, V)
+    with pytest.raises(ShapeError, match=r"needs targets of shape \(2, 3\), got \(2, 4\)"):
+        head.loss(torch.randn(2, 3, D), torch.zeros(2, 4, dtype=torch.int64))
+    with pytest.raises(ShapeError, match="width 8"):
+        head.loss(torch.randn(2, 3, D + 1), torch.zeros(2, 3, dtype=torch.int64))
+    with pytest.raises(DtypeError, match="targets"):
+        head.loss(torch.randn(2, 3, D), torch.zeros(2, 3))
+    with pytest.raises(DtypeError, match=r"bfloat16.*float32"):
+        head.loss(torch.randn(2, D).bfloat16(), torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(InputError, match="'max' is unknown"):
+        head.loss(torch.randn(2, D), torch.zeros(2, dtype=torch.int64), reduction="max")
+    with pytest.raises(DtypeError):
+        head.loss([1.0], torch.zeros(1, dtype=torch.int64))
+
+
+def test_wrong_arguments_of_the_head() -> None:
+    for options in (
+        {"scale": 0.0},
+        {"scale": float("nan")},
+        {"divisor": 0.0},
+        {"input_scale": float("inf")},
+        {"soft_cap": 0.0},
+        {"soft_cap": -1.0},
+        {"init_std": -1.0},
+    ):
+        with pytest.raises(InputError, match=next(iter(options))):
+            Head(D, V, **options)
+    for sizes in ((0, V), (D, 0)):
+        with pytest.raises(InputError, match="at least 1"):
+            Head(*sizes)
+    with pytest.raises(ShapeError, match="width 8"):
+        Head(D, V)(torch.randn(2, 3, D + 1))
+
+
+def test_repr_says_what_is_special() -> None:
+    assert "8, 23, bias=False, tied=True, soft_cap=3.0" in repr(Model(soft_cap=3.0).head)
+
+
+COMPILED = """
+import copy, torch
+from torch import nn
+from inlayer.head import Head
+from inlayer.rows import Table
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = Table(23, 8, padding_idx=4), Head(8, 23, soft_cap=5.0)
+        self.head.tie(self.table)
+    def forward(self, ids):
+        return self.head(self.table(ids))
+
+ids = torch.tensor([[1, 2, 4], [3, 4, 5]])
+eager = Model()
+inner = copy.deepcopy(eager)
+compiled = torch.compile(inner, backend="aot_eager", fullgraph=True)
+torch.testing.assert_close(compiled(ids), eager(ids))
+for model in (compiled, eager):
+    model(ids).pow(2).sum().backward()
+assert inner.head.weight is inner.table.weight
+torch.testing.assert_close(inner.table.weight.grad, eager.table.weight.grad)
+assert bool((inner.table.weight.grad[4] == 0).all())
+with torch.no_grad():
+    inner.table.weight.mul_(2)
+torch.testing.assert_close(compiled(ids), inner(ids))
+
+for soft_cap in (None, 5.0):
+    head = Head(8, 23, soft_cap=soft_cap).tie(Table(23, 8, padding_idx=4))
+    hidden, targets = torch.randn(3, 8), torch.tensor([1, 4, 2])
+    step = torch.compile(lambda h, t: head.loss(h, t), backend="aot_eager")
+    torch.testing.assert_close(step(hidden, targets), head.loss(hidden, targets))
+    step(hidden, targets).backward()
+    assert bool((head.weight.grad[4] == 0).all()) and bool((head.weight.grad[1] != 0).all())
+"""
+
+
+def test_compiled_head_equals_the_eager_one() -> None:
+    """In a process of its own, because the type checks that pytest puts on every function cannot be compiled."""
+    subprocess.run([sys.executable, "-c", COMPILED], check=True)

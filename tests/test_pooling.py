@@ -1,0 +1,113 @@
+"""Pooling against a plain loop over texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from inlayer.errors import DtypeError, InputError, ShapeError
+from inlayer.pooling import first_token_pool, last_token_pool, mean_pool
+
+MASK = torch.tensor(
+    [
+        [1, 1, 1, 0, 0],  # padded on the right
+        [0, 0, 1, 1, 1],  # on the left
+        [1, 1, 1, 1, 1],
+        [0, 0, 0, 0, 0],  # nothing but padding
+        [0, 1, 0, 1, 0],  # with a hole
+    ]
+)
+POOLS = {"mean": mean_pool, "last": last_token_pool, "first": first_token_pool}
+Pool = Callable[..., Tensor]
+
+
+def plain(kind: str, hidden: Tensor, mask: Tensor) -> Tensor:
+    """One text at a time, real tokens picked out by hand."""
+    vectors = []
+    for states, real in zip(hidden, mask.bool(), strict=True):
+        tokens = [states[t] for t in range(len(real)) if real[t]]
+        if not tokens:
+            vectors.append(torch.zeros_like(hidden[0, 0]))
+        elif kind == "mean":
+            vectors.append((torch.stack(tokens).float().sum(0) / len(tokens)).to(hidden.dtype))
+        else:
+            vectors.append(tokens[-1 if kind == "last" else 0])
+    return torch.stack(vectors)
+
+
+@pytest.mark.parametrize(
+    "mask_dtype", [torch.bool, torch.int64, torch.int32, torch.uint8, torch.float32, torch.bfloat16]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", POOLS)
+def test_equals_the_plain_loop(kind: str, dtype: torch.dtype, mask_dtype: torch.dtype) -> None:
+    hidden = torch.randn(5, 5, 4).to(dtype)
+    ours, theirs = POOLS[kind](hidden, MASK.to(mask_dtype)), plain(kind, hidden, MASK)
+    assert ours.dtype == dtype
+    if kind == "mean" and dtype == torch.float32:
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
+    else:
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    assert not torch.allclose(POOLS[kind](hidden), theirs)  # control: without the mask
+
+
+@pytest.mark.parametrize("kind", POOLS)
+def test_no_mask_means_all_real(kind: str) -> None:
+    hidden = torch.randn(3, 5, 4)
+    theirs = {"mean": hidden.mean(1), "last": hidden[:, -1], "first": hidden[:, 0]}[kind]
+    torch.testing.assert_close(POOLS[kind](hidden), theirs)
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+@pytest.mark.parametrize("kind", POOLS)
+def test_what_stands_in_padding_does_not_leak(kind: str, poison: float) -> None:
+    hidden = torch.randn(5, 5, 4)
+    clean = POOLS[kind](hidden, MASK)
+    poisoned = hidden.masked_fill(MASK.unsqueeze(-1) == 0, poison).requires_grad_()
+    ours = POOLS[kind](poisoned, MASK)
+    torch.testing.assert_close(ours, clean, rtol=0, atol=0)
+    ours.sum().backward()
+    assert bool(poisoned.grad.isfinite().all())
+    assert bool((poisoned.grad[MASK == 0] == 0).all())
+
+
+@pytest.mark.parametrize("kind", POOLS)
+def test_gradient_equals_the_plain_loop(kind: str) -> None:
+    ours, theirs = (torch.arange(100.0, dtype=torch.float64).view(5, 5, 4).requires_grad_() for _ in range(2))
+    (POOLS[kind](ours, MASK) ** 2).sum().backward()
+    (plain(kind, theirs, MASK).double() ** 2).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-6, atol=1e-6)
+    assert bool((ours.grad != 0).any())
+
+
+@pytest.mark.parametrize("kind", POOLS)
+@pytest.mark.parametrize("shape", [(0, 5, 4), (3, 0, 4), (0, 0, 4)])
+def test_empty_batches_and_empty_texts(kind: str, shape: tuple[int, int, int]) -> None:
+    ours = POOLS[kind](torch.randn(shape), torch.ones(shape[:2]))
+    assert torch.equal(ours, torch.zeros(shape[0], 4))
+
+
+def test_half_types_are_summed_in_float32() -> None:
+    hidden = torch.full((1, 4096, 1), 100.0).half()  # the sum is past float16
+    assert mean_pool(hidden).item() == 100.0
+    ones = torch.ones(1, 1000, 1).bfloat16()  # a bfloat16 sum stops counting at 256
+    assert mean_pool(ones).item() == 1.0
+
+
+@pytest.mark.parametrize("pool", POOLS.values())
+def test_wrong_arguments(pool: Pool) -> None:
+    hidden = torch.randn(2, 3, 4)
+    with pytest.raises(ShapeError, match=r"mask has shape \(3, 2\), hidden \(2, 3, 4\)"):
+        pool(hidden, torch.ones(3, 2))
+    with pytest.raises(ShapeError, match="2 axes"):
+        pool(torch.randn(2, 3), torch.ones(2, 3))
+    with pytest.raises(DtypeError, match="int64"):
+        pool(torch.ones(2, 3, 4, dtype=torch.int64), torch.ones(2, 3))
+    with pytest.raises(DtypeError, match="list"):
+        pool(hidden, [[1, 1, 1], [1, 1, 1]])
+    for bad in (2.0, -1.0, 0.5, float("nan"), float("-inf")):
+        with pytest.raises(InputError, match="other than 0 and 1"):
+            pool(hidden, torch.tensor([[1, 1, 1], [1, 1, bad]]))
