@@ -18,7 +18,8 @@ def blocks(language: str) -> list[str]:
 
 
 def run(*command: str) -> str:
-    env = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # not a make inside a make
+    env |= {"COLUMNS": "80", "NO_COLOR": "1"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", env=env, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
