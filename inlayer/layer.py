@@ -11,21 +11,23 @@ Checked against transformers for every family in tests/families/test_parity.py; 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Literal
+from types import NoneType
 
 import torch
 from torch import Tensor, nn
 
-from inlayer.errors import ConfigError, InputError, ShapeError
+from inlayer.errors import ConfigError, DtypeError, InputError, ShapeError
 from inlayer.families import LayerSpec, describe
 from inlayer.head import Head
 from inlayer.positions import Angles, Learned, Numbering, Rotary, Sinusoidal
-from inlayer.rows import Table
-from inlayer.shapes import check_float, check_ids
+from inlayer.rows import Table, check_id_range
+from inlayer.shapes import check_float, check_ids, check_seed
 
 __all__ = ["Embeddings"]
 
+PROJECTIONS = ("no", "rows", "sum")
 SCHEMES = ("none", "learned", "sinusoidal", "rotary")
 
 
@@ -57,7 +59,7 @@ class Embeddings(nn.Module):
         *,
         positions: str | Learned | Sinusoidal | Rotary | None = None,
         padding_idx: int | None = None,
-        init: Literal["normal", "embedding", "scaled"] = "normal",
+        init: str = "normal",
         init_std: float = 0.02,
         seed: int | None = None,
         scale: float = 1.0,
@@ -66,7 +68,7 @@ class Embeddings(nn.Module):
         norm_eps: float | None = None,
         token_types: int = 0,
         row_width: int | None = None,
-        projected: Literal["no", "rows", "sum"] = "no",
+        projected: str = "no",
         numbering: Numbering | None = None,
         position_offset: int = 0,
         head_dim: int | None = None,
@@ -75,19 +77,19 @@ class Embeddings(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if (row_width is None) != (projected == "no"):
-            raise ConfigError(f"row_width {row_width} and projected {projected!r} go together: give both or neither")
-        if not 0 <= dropout <= 1:
-            raise ConfigError(f"dropout is {dropout}; it is a share in 0..1")
+        _check_settings(
+            positions=positions, scale=scale, multiplier=multiplier, dropout=dropout, norm_eps=norm_eps,
+            token_types=token_types, row_width=row_width, projected=projected, numbering=numbering, head_dim=head_dim,
+            dtype=dtype,
+        )  # fmt: skip
         row_width = row_width or n_embd
         sum_width = n_embd if projected == "rows" else row_width
         token_seed, position_seed, type_seed = _seeds(seed)
         self.n_embd, self.block_size = n_embd, block_size
         self.scale, self.multiplier = scale, multiplier
         self.numbering = numbering or Numbering()
-        self._tied_heads: list[
-            Head
-        ] = []  # in a list they are no children: a head belongs to the model, not to its input
+        # In a list they are no children: a head belongs to the model, not to its input.
+        self._tied_heads: list[Head] = []
         self.projected = projected
 
         self.token_embedding: nn.Embedding = Table(
@@ -106,9 +108,7 @@ class Embeddings(nn.Module):
         elif positions == "sinusoidal":
             positions = Sinusoidal(sum_width, block_size, theta=theta, device=device)
         elif positions == "rotary":
-            positions = Rotary(head_dim or n_embd, Angles(theta=theta))
-        elif isinstance(positions, str) and positions != "none":
-            raise ConfigError(f"unknown positions {positions!r}; choose one of {', '.join(SCHEMES)}")
+            positions = Rotary(n_embd if head_dim is None else head_dim, Angles(theta=theta))
         self.position_embedding = None if isinstance(positions, str) else positions
         if isinstance(positions, (Learned, Sinusoidal)) and _width(positions) != sum_width:
             raise ConfigError(f"positions of width {_width(positions)} cannot be added to rows of width {sum_width}")
@@ -190,7 +190,8 @@ class Embeddings(nn.Module):
     ) -> Tensor:
         """Hidden states (B, T, D) from exactly one of ids (B, T) and vectors (B, T, D); one text (T,) gives (T, D).
 
-        position_ids (B, T) or (T,) override the numbering. attention_mask matters only where padding is not numbered.
+        Positions count from the left, padding included, unless the layer's numbering skips it: a batch padded on the
+        left needs position_ids (B, T), which override the numbering. attention_mask matters only where that reads it.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise InputError(
@@ -199,8 +200,6 @@ class Embeddings(nn.Module):
                 else "both input_ids and inputs_embeds were given; give exactly one: ids to look up, or their vectors"
             )
         single, input_ids, inputs_embeds = self._with_batch_axis(input_ids, inputs_embeds)
-        if single and attention_mask is not None and attention_mask.dim() == 1:
-            attention_mask = attention_mask[None]
         hidden: Tensor = self._enter(input_ids, inputs_embeds)
         if self.projection is not None and self.projected == "rows":
             hidden = self.projection(hidden)
@@ -234,6 +233,8 @@ class Embeddings(nn.Module):
     def _enter(self, ids: Tensor | None, embeds: Tensor | None) -> Tensor:
         """Looked-up rows, scaled; or the vectors that came in their place."""
         if ids is not None:
+            if not isinstance(self.token_embedding, Table):  # a table from elsewhere, which does not check for itself
+                check_id_range(ids, self.vocab_size)
             hidden: Tensor = self.token_embedding(ids)
             if self.scale != 1.0:
                 hidden = hidden * torch.tensor(self.scale, dtype=hidden.dtype, device=hidden.device)
@@ -252,6 +253,8 @@ class Embeddings(nn.Module):
     ) -> Iterator[Tensor]:
         """What is summed onto the rows, in the models' own order: token types, then absolute positions."""
         batch, tokens = hidden.shape[:2]
+        if attention_mask is not None:
+            attention_mask = _check_mask(attention_mask, batch, tokens)
         if self.token_type_embedding is not None:
             if token_type_ids is None:
                 token_type_ids = torch.zeros(1, 1, dtype=torch.int64, device=hidden.device)
@@ -312,7 +315,8 @@ class Embeddings(nn.Module):
             new_vocab_size, pad_to_multiple_of=pad_to_multiple_of, init=init, allow_shrink=allow_shrink
         )
         for head in self._tied_heads:
-            head.resize_bias(rows)
+            if head.tied and head.table is self.token_embedding:  # not tied to another layer since
+                head.resize_bias(rows)
         return rows
 
     def tie(self, head: object) -> None:
@@ -327,10 +331,53 @@ class Embeddings(nn.Module):
         return f"vocab_size={self.vocab_size}, n_embd={self.n_embd}, scale={self.scale}"
 
 
+def _check_settings(
+    *,
+    positions: object,
+    scale: float,
+    multiplier: float,
+    dropout: float,
+    norm_eps: float | None,
+    token_types: int,
+    row_width: int | None,
+    projected: str,
+    numbering: object,
+    head_dim: int | None,
+    dtype: object,
+) -> None:
+    """What would otherwise be ignored, or go wrong later and elsewhere."""
+    if isinstance(positions, str) and positions not in SCHEMES:
+        raise ConfigError(f"unknown positions {positions!r}; choose one of {', '.join(SCHEMES)}")
+    if not isinstance(positions, (str, Learned, Sinusoidal, Rotary, NoneType)):
+        raise ConfigError(
+            f"positions is a {type(positions).__name__}; give one of {', '.join(SCHEMES)}, or a module that makes them"
+        )
+    if head_dim is not None and positions != "rotary":
+        raise ConfigError(f'head_dim {head_dim} is for positions="rotary"; a Rotary module has its own')
+    if projected not in PROJECTIONS or (row_width is None) != (projected == "no"):
+        raise ConfigError(
+            f"row_width is {row_width} and projected {projected!r}; they go together: rows narrower than n_embd are "
+            f"projected, by one of {', '.join(PROJECTIONS[1:])}"
+        )
+    if numbering is not None and not isinstance(numbering, Numbering):
+        raise ConfigError(f"numbering is {numbering!r}; give a Numbering, such as Numbering(by='mask')")
+    if not (math.isfinite(scale) and math.isfinite(multiplier)):
+        raise ConfigError(f"scale is {scale} and multiplier {multiplier}; both are finite numbers")
+    if not 0 <= dropout <= 1:
+        raise ConfigError(f"dropout is {dropout}; it is a share in 0..1")
+    if norm_eps is not None and not 0 < norm_eps < math.inf:
+        raise ConfigError(f"norm_eps is {norm_eps}; it is a small positive number, 1e-5 or less")
+    if not isinstance(token_types, int) or token_types < 0:
+        raise ConfigError(f"token_types is {token_types!r}; it counts the rows of the segment table, 0 for none")
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise DtypeError(f"dtype is {dtype!r}; give a torch dtype, such as torch.float32")
+
+
 def _seeds(seed: int | None) -> tuple[int | None, int | None, int | None]:
     """Three independent sources from one seed: were it used thrice, position 0 would equal token 0."""
     if seed is None:
         return None, None, None
+    check_seed(seed)
     first, second, third = torch.randint(2**62, (3,), generator=torch.Generator().manual_seed(seed)).tolist()
     return first, second, third
 
@@ -343,6 +390,18 @@ def _rotary_of(spec: LayerSpec) -> Rotary:
 
 def _width(positions: Learned | Sinusoidal) -> int:
     return positions.embedding_dim if isinstance(positions, Learned) else positions.n_embd
+
+
+def _check_mask(mask: object, batch: int, tokens: int) -> Tensor:
+    if not isinstance(mask, Tensor):
+        raise DtypeError(f"attention_mask is a {type(mask).__name__}, not a torch tensor")
+    if mask.dim() == 1 and batch == 1:
+        mask = mask[None]
+    if tuple(mask.shape) != (batch, tokens):
+        raise ShapeError(
+            f"attention_mask has shape {tuple(mask.shape)}; expected ({batch}, {tokens}), 1 for a real token"
+        )
+    return mask
 
 
 def _check_one_a_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""The floor: the letters that name tensor sizes everywhere in inlayer, and the checks that speak in them.
+"""The floor: the letters that name tensor sizes everywhere in inlayer, and the checks that rooms share.
 
 B batch, T tokens of one text, V table rows (vocabulary), D width of a row (n_embd), H heads, K head width,
 N tokens of a whole batch in one row (B * T). A suffix says a tensor's shape where it is made: `hidden_BTD`.
@@ -9,22 +9,34 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inlayer.errors import DtypeError, ShapeError
+from inlayer.errors import DtypeError, InputError, ShapeError
 
-__all__ = ["check_float", "check_ids"]
+__all__ = ["check_float", "check_ids", "check_seed"]
 
-ID_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels know them: converted
 
 
 def check_ids(ids: object, name: str = "input_ids") -> Tensor:
     """Ids as a tensor of integers, or an error that names what came instead."""
     if not isinstance(ids, Tensor):
-        raise DtypeError(f"{name} is a {type(ids).__name__}, not a torch tensor; wrap it: torch.tensor([[...]])")
-    if ids.dtype not in ID_DTYPES:
-        raise DtypeError(
-            f"{name} has dtype {ids.dtype}; ids are integers (torch.int64); did embeddings come in as ids?"
+        hint = {"str": "encode it first", "Ragged": "call its .padded(pad_id)"}.get(
+            type(ids).__name__, "wrap it: torch.tensor([[...]])"
         )
+        raise DtypeError(f"{name} is a {type(ids).__name__}, not a torch tensor; {hint}")
+    if ids.dtype in UNSIGNED:
+        return ids.to(torch.int64)
+    if ids.dtype not in SIGNED_OR_SMALL:
+        hint = "is it a mask?" if ids.dtype == torch.bool else "are they vectors (inputs_embeds)?"
+        raise DtypeError(f"{name} has dtype {ids.dtype}; it holds whole numbers (torch.int64); {hint}")
     return ids
+
+
+def check_seed(seed: object) -> int:
+    """A seed that torch's generators take."""
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+        raise InputError(f"seed is {seed!r}; it is a whole number in 0..{2**63 - 1}")
+    return seed
 
 
 def check_float(x: object, name: str, width: int | None = None, rank: int | None = None) -> Tensor:

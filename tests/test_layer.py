@@ -705,3 +705,55 @@ def test_a_tied_head_with_bias_is_whole() -> None:
     assert head.bias is not None
     assert torch.equal(head.bias, torch.zeros(V))
     assert head(layer(IDS)).shape == (2, 3, V)
+
+
+IMPOSSIBLE = {
+    "positions=3": "positions is a int",
+    "positions='up'": "unknown positions 'up'",
+    "positions='learned', head_dim=4": "head_dim 4 is for",
+    "positions='rotary', head_dim=0": "head width is 0",
+    "row_width=2, projected='foo'": "projected 'foo'",
+    "row_width=2": "they go together",
+    "numbering='ids'": "give a Numbering",
+    "scale=float('inf')": "scale is inf",
+    "multiplier=float('nan')": "multiplier nan",
+    "norm_eps=-1.0": "norm_eps is -1.0",
+    "token_types=-1": "token_types is -1",
+    "dropout=1.5": "dropout is 1.5",
+    "dtype='float32'": "dtype is 'float32'",
+    "seed=2**80": "seed is",
+    "seed=-1": "seed is -1",
+    "init='warm'": "init 'warm' is unknown",
+}
+
+
+def test_settings_that_make_no_layer() -> None:
+    """Refused at birth; in a process without type hooks, as a user's is."""
+    code = "import inlayer\n" + "".join(
+        f"try: inlayer.Embeddings(10, 8, 4, {settings}); print('made')\nexcept inlayer.InlayerError as e: print(e)\n"
+        for settings in IMPOSSIBLE
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for line, says in zip(done.stdout.splitlines(), IMPOSSIBLE.values(), strict=True):
+        assert says in line
+
+
+def test_a_mask_that_does_not_fit_is_refused_by_every_layer() -> None:
+    layer, ids = Embeddings(10, 8), torch.zeros(2, 3, dtype=torch.int64)
+    with pytest.raises(ShapeError, match=r"attention_mask has shape \(2, 4\); expected \(2, 3\)"):
+        layer(ids, attention_mask=torch.ones(2, 4))
+
+
+def test_a_table_from_elsewhere_is_checked_too() -> None:
+    layer = Embeddings(10, 8)
+    layer.set_input_embeddings(nn.Embedding(30, 8))
+    with pytest.raises(IdRangeError, match=r"id 30 at \[0, 1\] is outside 0..29"):
+        layer(torch.tensor([[29, 30]]))
+
+
+def test_unsigned_ids_are_ids() -> None:
+    layer = Embeddings(300, 8, 4, seed=0)
+    ids = torch.tensor([[1, 299]])
+    for dtype in (torch.uint16, torch.uint32, torch.uint64, torch.int32, torch.int16):
+        assert torch.equal(layer(ids.to(dtype)), layer(ids))

@@ -7,6 +7,7 @@ Checked as a user would run it in tests/test_cli.py.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -20,13 +21,29 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character gets its code instead
+            stream.reconfigure(errors="backslashreplace")
     try:
-        sys.exit(app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0)
+        code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        sys.stdout.flush()  # here, where a full disk can still be said in one line
     except (InlayerError, TyperException) as error:
-        # One line, whatever the message quotes: a path may hold a newline, an argument a lone surrogate.
-        message = error.format_message() if isinstance(error, TyperException) else str(error)
-        sys.stderr.write(f"inlayer: {' '.join(message.split())}\n".encode(errors="backslashreplace").decode())
-        sys.exit(2)
+        code = _complain(error.format_message() if isinstance(error, TyperException) else str(error))
     except BrokenPipeError:  # the reader of a pipe left early: `inlayer walk | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        _drop_output()
+        code = 141
+    except OSError as error:
+        _drop_output()
+        code = _complain(f"the output cannot be written: {error.strerror}")
+    sys.exit(code)
+
+
+def _complain(message: str) -> int:
+    """One line, whatever the message quotes: a path may hold a newline."""
+    sys.stderr.write(f"inlayer: {' '.join(message.split())}\n")
+    return 2
+
+
+def _drop_output() -> None:
+    """What is still in the buffer has nowhere to go; without this, Python would try again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -43,6 +43,8 @@ def inlayer_(
     del version
 
 
+MOST_VALUES = 2**28  # of a newborn table: one gigabyte
+
 WALK_EXAMPLES = """
 Examples:
 
@@ -55,7 +57,9 @@ Examples:
 
 @app.command(epilog=WALK_EXAMPLES)
 def walk(
-    texts: Annotated[list[str] | None, typer.Argument(help="One or more texts; several make a batch.")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="One or more texts; several make a batch. [default: I love dogs]")
+    ] = None,
     tokenizer: Annotated[
         str,
         typer.Option(help='"words", "bytes", or a path: tokenizer.json, tiktoken.model, tokenizer.model, or a folder.'),
@@ -63,7 +67,9 @@ def walk(
     width: Annotated[int, typer.Option(min=1, max=4096, help="Width of a row (n_embd).")] = 8,
     positions: Annotated[str, typer.Option(help='"learned", "sinusoidal", "rotary" or "none".')] = "learned",
     dims: Annotated[int, typer.Option(min=1, help="How many channels of a vector to show.")] = 8,
-    seed: Annotated[int, typer.Option(min=0, help="The random rows are the same for the same seed.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="The random rows are the same for the same seed.")
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the trace as JSON.")] = False,
 ) -> None:
     """Show what happens to your own text: bytes, ids, rows, positions, hidden states.
@@ -77,6 +83,11 @@ def walk(
     from inlayer.walk import show, trace_texts
 
     vocabulary, longest = made.get_vocab_size(), max(1, *(len(ids) for ids in made.encode_batch(texts)))
+    if (vocabulary + 1) * width > MOST_VALUES:
+        raise InputError(
+            f"a newborn table of {vocabulary + 1:,} x {width:,} is more than this walk fills; "
+            f"with this tokenizer, choose a --width of at most {MOST_VALUES // (vocabulary + 1)}"
+        )
     layer = Embeddings(
         vocabulary + 1,  # one row past the vocabulary for padding
         width,

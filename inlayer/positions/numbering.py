@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from inlayer.errors import ConfigError, ShapeError
+from inlayer.errors import ConfigError
 
 __all__ = ["Numbering"]
 
@@ -39,8 +39,6 @@ class Numbering:
         if self.by == "ids" and ids is not None and self.padding_idx is not None:
             real = ids.ne(self.padding_idx)
         elif self.by == "mask" and mask is not None:
-            if tuple(mask.shape) != shape:
-                raise ShapeError(f"attention_mask has shape {tuple(mask.shape)}; the input has {shape} (batch, tokens)")
             real = mask.ne(0)
         if real is None:  # by order; also for vectors that come in place of ids: nobody can tell padding from them
             return torch.arange(self.start, self.start + shape[1], device=device)[None]

@@ -68,12 +68,9 @@ class Rotary(nn.Module):
         float32: bool = False,
     ) -> None:
         super().__init__()
-        if not 2 <= head_dim <= WIDEST_HEAD:
-            raise ConfigError(f"the head width is {head_dim}; it must lie in 2..{WIDEST_HEAD:,}")
-        if pairing not in get_args(Pairing):
-            raise ConfigError(f"unknown pairing {pairing!r}; choose one of {', '.join(get_args(Pairing))}")
-        if layout is not None and layout not in get_args(Layout):
-            raise ConfigError(f"unknown layout {layout!r}; choose one of {', '.join(get_args(Layout))}")
+        if not isinstance(head_dim, int) or not 2 <= head_dim <= WIDEST_HEAD:
+            raise ConfigError(f"the head width is {head_dim!r}; it must lie in 2..{WIDEST_HEAD:,}")
+        _check_names(pairing, layout or pairing)
         self.head_dim = head_dim
         self.angles: Angles | dict[str, Angles]
         self.angles = dict(angles) if isinstance(angles, Mapping) else angles or Angles()
@@ -86,8 +83,8 @@ class Rotary(nn.Module):
             rotated = self.rotated_dim(one)
             if rotated < 2 or rotated % 2:
                 raise ConfigError(
-                    f"a share of {one.partial} of a head of {head_dim} channels leaves {rotated} to turn; "
-                    "they turn in pairs"
+                    f"channels turn in pairs: a head of {head_dim} (share {one.partial:g}) leaves {rotated} to turn, "
+                    "which must be an even number"
                 )
             # Asked once at birth: settings that do not fit each other are refused here, not at the first text.
             frequencies, factor = self.inverse_frequencies(1, layer_type)
@@ -151,8 +148,8 @@ def apply_rotary(
     cos: Tensor,
     sin: Tensor,
     *,
-    pairing: Pairing = "half",
-    layout: Layout | None = None,
+    pairing: str = "half",
+    layout: str | None = None,
     head_axis: int = 1,
 ) -> tuple[Tensor, Tensor]:
     """Turn queries and keys of shape (B, H, T, K); with head_axis=2, of shape (B, T, H, K).
@@ -165,21 +162,33 @@ def apply_rotary(
         raise ShapeError(
             f"q {tuple(q.shape)} and k {tuple(k.shape)} must have 4 axes, and head_axis {head_axis} must be 1 or 2"
         )
+    _check_names(pairing, layout or pairing)
     # Counted from the end, the head axis is the same for (B, T, R) and for (T, R).
     cos, sin = (_one_angle_a_pair(table, layout or pairing).unsqueeze(head_axis - 4) for table in (cos, sin))
     return _turn(q, cos, sin, pairing, "q"), _turn(k, cos, sin, pairing, "k")
 
 
-def _one_angle_a_pair(table: Tensor, layout: Layout) -> Tensor:
+def _check_names(pairing: str, layout: str) -> None:
+    for name, value, known in (("pairing", pairing, get_args(Pairing)), ("layout", layout, get_args(Layout))):
+        if value not in known:
+            raise ConfigError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
+
+
+def _one_angle_a_pair(table: Tensor, layout: str) -> Tensor:
     if layout == "single":
         return table
     return table[..., : table.shape[-1] // 2] if layout == "half" else table[..., 0::2]
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor, pairing: Pairing, name: str) -> Tensor:
+def _turn(x: Tensor, cos: Tensor, sin: Tensor, pairing: str, name: str) -> Tensor:
     rotated = 2 * cos.shape[-1]
     if rotated > x.shape[-1]:
         raise ShapeError(f"{name} has heads of {x.shape[-1]} channels, but cos and sin turn {rotated} of them")
+    if any(mine not in (1, theirs) for mine, theirs in zip(cos.shape[-2::-1], x.shape[-2::-1], strict=False)):
+        raise ShapeError(
+            f"cos and sin, spread over heads, are {tuple(cos.shape)} and do not fit {name} {tuple(x.shape)}; "
+            "head_axis is 1 for (B, H, T, K) and 2 for (B, T, H, K)"
+        )
     turning, passing = x[..., :rotated], x[..., rotated:]
     if pairing == "half":
         first, second = turning.chunk(2, dim=-1)

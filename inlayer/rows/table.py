@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from inlayer.errors import DtypeError, InputError, ShapeError
 from inlayer.rows.init import BIRTH_RULES, GROWTH_RULES, check_rule, draw, mean_row
 from inlayer.rows.lookup import look_up
+from inlayer.shapes import check_seed
 
 __all__ = ["Table"]
 
@@ -55,7 +56,7 @@ class Table(nn.Embedding):
         super().__init__(vocab_size, n_embd, check_padding(padding_idx, vocab_size), _weight=weight_VD)
         self.init = check_rule(init, BIRTH_RULES)
         self.init_std = init_std
-        self.seed = seed
+        self.seed = None if seed is None else check_seed(seed)
         self.reset_parameters()
 
     @classmethod

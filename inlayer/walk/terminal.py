@@ -1,14 +1,17 @@
 """A trace as lines for the terminal: five steps, aligned numbers, long texts folded.
 
-- colour only where the terminal has it; piped output is plain text of at most the asked width
+- colour only where the terminal has it; no line is longer than the terminal is wide, none ends in blanks
+- one layout for all steps: the same columns for labels and numbers, so that the eye can follow a token down
 - not here: any computing; what is shown is what the trace holds
 Checked at three widths in tests/walk/.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.table import Table as Grid
 from rich.text import Text
 
 from inlayer.walk.trace import Cell, Trace, TracedText
@@ -16,101 +19,119 @@ from inlayer.walk.trace import Cell, Trace, TracedText
 __all__ = ["show"]
 
 MOST_TOKENS = 12  # of one text; the rest is counted, not printed
-MOST_BYTES = 24
+LONGEST_LABEL = 14
+NUMBER = 8  # columns of one number, with the blank before it
 
 
 def show(trace: Trace, console: Console) -> None:
     """Print every step of the line."""
+    for line in _lines(trace, console.width):
+        console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+
+
+def _lines(trace: Trace, columns: int) -> Iterator[Text]:
     batch, tokens, width = trace.shape
     rows, row_width = trace.table_shape
-    dims = _fitting_dims(trace, console.width)
+    label = max((cell_len(_label(cell)) for text in trace.texts for cell in text.cells[:MOST_TOKENS]), default=0)
+    dims = max(1, min(trace.dims, (columns - label - 6) // NUMBER))
     for number, text in enumerate(trace.texts):
-        title = "text -> bytes" if batch == 1 else f"text {number + 1} of {batch} -> bytes"
-        _step(console, 1, title, f"{len(text.bytes) // 2} bytes of UTF-8")
-        console.print(Text(f"  {_fold(text.text)}"))
-        console.print(Text(f"  {_hex(text.bytes)}", style="dim"))
-        _step(console, 2, "bytes -> ids", f"{len(text.cells)} tokens by {trace.tokenizer}")
-        _print_ids(console, text)
-        _step(console, 3, "ids -> rows", f"a gather from a table of {rows:,} x {row_width}, {trace.table_dtype}")
-        _print_vectors(console, text, "row", dims, row_width)
-        _print_positions(console, trace, text, dims)
-    _step(console, 5, "hidden states", f"({batch}, {tokens}, {width}): batch, tokens, width")
-    for text in trace.texts:
-        _print_vectors(console, text, "hidden", dims, width)
+        if number:
+            yield Text()
+        if batch > 1:
+            yield Text(f"-- text {number + 1} of {batch}", style="bold")
+        size = len(text.bytes) // 2
+        yield _step(1, "text -> bytes", f"{_count(size, 'byte')} of UTF-8")
+        yield Text("  " + _fold(text.text, columns - 2))
+        yield Text("  " + _hex(text.bytes, columns - 2), style="dim")
+        yield Text()
+        yield _step(2, "bytes -> ids", f"{_count(len(text.cells), 'token')} by {trace.tokenizer}")
+        yield from _ids(text, label, columns)
+        spare = ", one row for padding" if trace.padding_idx is not None else ""
+        yield Text()
+        yield _step(3, "ids -> rows", f"gathered from {rows:,} x {row_width} {trace.table_dtype}{spare}")
+        yield from _vectors(text, "row", label, dims, row_width)
+        yield Text()
+        yield from _positions(trace, text, label, dims)
+        yield Text()
+        yield _step(5, "hidden states", f"({batch}, {tokens}, {width}): batch, tokens, width")
+        yield from _vectors(text, "hidden", label, dims, width)
         if text.padding:
-            console.print(Text(f"  + {text.padding} x padding, id {trace.padding_idx}: its row is zero", style="dim"))
+            yield Text(f"  and {text.padding} x padding, id {trace.padding_idx}, whose row is zero", style="dim")
 
 
-def _print_positions(console: Console, trace: Trace, text: TracedText, dims: int) -> None:
+def _positions(trace: Trace, text: TracedText, label: int, dims: int) -> Iterator[Text]:
     if trace.positions == "none":
-        _step(console, 4, "positions", "none: the rows do not know their order")
+        yield _step(4, "positions", "none: the rows do not know their order")
     elif trace.positions == "rotary":
-        _step(console, 4, "positions", "rotary: nothing is added; cos and sin are prepared for the attention")
-        _print_vectors(console, text, "cos", dims, None)
+        yield _step(4, "positions", "rotary: nothing is added, a turn is prepared")
+        for name in ("cos", "sin"):
+            yield Text(f"  {name}", style="dim")
+            yield from _vectors(text, name, label, dims, None)
     else:
-        _step(console, 4, "positions", f"{trace.positions}: one vector a place, added to the row")
-        _print_vectors(console, text, "added", dims, trace.shape[2])
+        yield _step(4, "positions", f"{trace.positions}: one vector a place, added to the row")
+        yield from _vectors(text, "added", label, dims, trace.shape[2])
 
 
-def _step(console: Console, number: int, title: str, note: str) -> None:
-    console.print()
-    console.print(Text.assemble((f"{number} ", "bold cyan"), (title, "bold"), "  ", (note, "dim")))
+def _step(number: int, title: str, note: str) -> Text:
+    return Text.assemble((f"{number} ", "bold cyan"), (title, "bold"), "  ", (note, "dim"))
 
 
-def _print_ids(console: Console, text: TracedText) -> None:
-    grid = Grid(box=None, padding=(0, 2, 0, 0), show_header=False)
-    grid.add_column("piece")
-    grid.add_column("id", justify="right", style="cyan")
-    grid.add_column("bytes", style="dim", overflow="ellipsis", no_wrap=True)
+def _ids(text: TracedText, label: int, columns: int) -> Iterator[Text]:
+    digits = max((len(str(cell.id)) for cell in text.cells[:MOST_TOKENS]), default=0)
     for cell in text.cells[:MOST_TOKENS]:
-        grid.add_row(Text("  " + _label(cell)), str(cell.id), Text(_hex(cell.bytes)))
-    _print_grid(console, grid, text)
+        line = Text.assemble(f"  {set_cell_size(_label(cell), label)}  ", (f"{cell.id:>{digits}}", "cyan"))
+        if cell.bytes:
+            line.append("  " + _hex(cell.bytes, columns - label - digits - 6), style="dim")
+        yield line
+    yield from _rest(text)
 
 
-def _print_vectors(console: Console, text: TracedText, field: str, dims: int, width: int | None) -> None:
-    grid = Grid(box=None, padding=(0, 1, 0, 0), show_header=False)
-    grid.add_column("piece", no_wrap=True)
-    for _ in range(dims):
-        grid.add_column(justify="right", no_wrap=True)
-    grid.add_column(style="dim", no_wrap=True)
+def _vectors(text: TracedText, field: str, label: int, dims: int, width: int | None) -> Iterator[Text]:
+    """One line a token; `width` is how long the vector really is, None where the trace holds all of it."""
     for cell in text.cells[:MOST_TOKENS]:
-        values = getattr(cell, field)[:dims]
-        more = "..." if width is None or width > dims else ""
-        grid.add_row(Text("  " + _label(cell)), *(f"{value:.3f}" for value in values), more)
-    _print_grid(console, grid, text)
+        vector = getattr(cell, field)
+        more = " ..." if (len(vector) if width is None else width) > dims else ""
+        numbers = "".join(f"{value:>{NUMBER}.3f}" for value in vector[:dims])
+        yield Text.assemble(f"  {set_cell_size(_label(cell), label)}{numbers}", (more, "dim"))
+    yield from _rest(text)
 
 
-def _print_grid(console: Console, grid: Grid, text: TracedText) -> None:
-    if text.cells:
-        console.print(grid)
-    else:
-        console.print(Text("  (no tokens)", style="dim"))
+def _rest(text: TracedText) -> Iterator[Text]:
+    if not text.cells:
+        yield Text("  (no tokens)", style="dim")
     if len(text.cells) > MOST_TOKENS:
-        console.print(Text(f"  ... and {len(text.cells) - MOST_TOKENS:,} more", style="dim"))
-
-
-def _fitting_dims(trace: Trace, columns: int) -> int:
-    """As many channels as fit beside the longest label."""
-    labels = [len(_label(cell)) for text in trace.texts for cell in text.cells[:MOST_TOKENS]]
-    return max(1, min(trace.dims, (columns - max(labels, default=0) - 7) // 8))
+        yield Text(f"  ... and {len(text.cells) - MOST_TOKENS:,} more", style="dim")
 
 
 def _label(cell: Cell) -> str:
-    """The piece as text where it is text, as bytes where it is a part of a character."""
-    data = bytes.fromhex(cell.bytes)
-    if not data:
-        return f"[{cell.id}]"
+    """The piece as text where it is text, as bytes where it is part of a character, by name where it is special."""
+    if cell.special:
+        return cell.token if len(cell.token) <= LONGEST_LABEL else cell.token[: LONGEST_LABEL - 1] + "…"
     try:
-        text = data.decode()
+        piece = bytes.fromhex(cell.bytes).decode()
     except UnicodeDecodeError:
-        return _hex(cell.bytes)
-    return repr(text) if len(text) <= 14 else repr(text[:13] + "…")
+        return _hex(cell.bytes, LONGEST_LABEL)
+    quoted = repr(piece)
+    return quoted if len(quoted) <= LONGEST_LABEL else quoted[: LONGEST_LABEL - 1] + "…"
 
 
-def _fold(text: str) -> str:
-    return repr(text) if len(text) <= 60 else f"{text[:60]!r} ... ({len(text):,} characters)"
+def _fold(text: str, columns: int) -> str:
+    quoted = repr(text[:columns])
+    if len(text) <= columns and len(quoted) <= columns:
+        return quoted
+    note = f"... ({_count(len(text), 'character')})"
+    return quoted[: max(1, columns - len(note) - 1)] + " " + note
 
 
-def _hex(data: str) -> str:
-    pairs = " ".join(data[i : i + 2] for i in range(0, min(len(data), 2 * MOST_BYTES), 2))
-    return pairs + (f" ... ({len(data) // 2:,} bytes)" if len(data) > 2 * MOST_BYTES else "")
+def _hex(data: str, columns: int) -> str:
+    """Bytes as pairs, as many as fit."""
+    size, fitting = len(data) // 2, max(1, (columns + 1) // 3)
+    if size <= fitting:
+        return data if not data else bytes.fromhex(data).hex(" ")
+    note = f" ... ({size:,})"
+    shown = max(1, (columns - len(note) + 1) // 3)
+    return bytes.fromhex(data[: 2 * shown]).hex(" ") + note
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")

@@ -10,7 +10,7 @@ Checked against the library calls in tests/walk/.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ class Cell:
     """One token of one text, through every step. Vectors hold the first `dims` channels."""
 
     id: int
+    token: str  # as the vocabulary spells it
     bytes: str  # hexadecimal: a piece may hold half a character
     span: tuple[int, int]
     special: bool
@@ -63,8 +64,9 @@ class Trace:
     texts: list[TracedText]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and dicts, for JSON."""
-        return asdict(self)
+        """Plain lists and dicts, for JSON. Not dataclasses.asdict, which copies every vector of every token."""
+        texts = [vars(text) | {"cells": [vars(cell) for cell in text.cells]} for text in self.texts]
+        return vars(self) | {"texts": texts}
 
 
 @torch.no_grad()
@@ -83,22 +85,28 @@ def trace_texts(texts: Sequence[str], tokenizer: Tokenizer, layer: Embeddings, *
     added_TD = position(order_T) if isinstance(position, (Learned, Sinusoidal)) else None
     cos_TR, sin_TR = layer.rotary(order_T) if isinstance(position, Rotary) else (None, None)
 
-    def shown(x: torch.Tensor | None) -> Vector | None:
-        return None if x is None else x[:dims].tolist()
+    spelled = {
+        token_id: tokenizer.token_bytes(token_id).decode(errors="backslashreplace")
+        for token_id in set(ragged.flat.tolist())
+    }
+    # Whole tensors to lists at once: a cell at a time would cost a second every few thousand tokens.
+    rows, hidden = rows_BTD[..., :dims].tolist(), hidden_BTD[..., :dims].tolist()
+    added, cos, sin = (None if x is None else x[:, :dims].tolist() for x in (added_TD, cos_TR, sin_TR))
 
     def cell(b: int, t: int) -> Cell:
         piece = pieces[b][t]
         return Cell(
             id=piece.id,
+            token=spelled[piece.id],
             bytes=piece.bytes.hex(),
             span=piece.span,
             special=piece.special,
             position=t,
-            row=rows_BTD[b, t, :dims].tolist(),
-            added=shown(None if added_TD is None else added_TD[t]),
-            cos=shown(None if cos_TR is None else cos_TR[t]),
-            sin=shown(None if sin_TR is None else sin_TR[t]),
-            hidden=hidden_BTD[b, t, :dims].tolist(),
+            row=rows[b][t],
+            added=None if added is None else added[t],
+            cos=None if cos is None else cos[t],
+            sin=None if sin is None else sin[t],
+            hidden=hidden[b][t],
         )
 
     batch, tokens, width = hidden_BTD.shape

@@ -15,6 +15,7 @@ import torch
 import transformers
 
 from inlayer.families import LayerSpec, describe
+from inlayer.families.table import NESTED
 from inlayer.layer import Embeddings
 from inlayer.positions import Angles, Rotary
 from tests.families.references import CASES, Case, Reference
@@ -31,7 +32,14 @@ left, with `position_ids` up to the longest named, and with `inputs_embeds`. cos
 rotary module returns them. The same comparisons, and controls that show they can fail, run in
 `tests/families/test_parity.py`.
 
-A model type that is not here is refused with the list of those that are. Describe its layer by hand instead:
+The last columns count the compared values, float32 + bfloat16, every one of them equal. "half" and "interleaved" pairs
+say which channels of a head turn together, the tables' word how cos and sin are laid out over them
+(`inlayer/positions/rotary.py`). A scale is "rounded" to the table's dtype first. A layer is born in training mode, as
+every module: call `.eval()` where a config has dropout.
+
+Configs with their text part inside ({nested}, and any other whose `text_config` names a type below) are
+read from that part. A model type that is not here is refused with the list of those that are. Describe its layer by
+hand instead:
 
 ```python
 from inlayer import Embeddings
@@ -130,7 +138,7 @@ def _around(spec: LayerSpec) -> str:
 
 
 def main() -> None:
-    lines = [HEADER.format(version=transformers.__version__)]
+    lines = [HEADER.format(version=transformers.__version__, nested=", ".join(NESTED))]
     for case in CASES:
         counts = [prove(case, dtype) for dtype in DTYPES]
         proof = " + ".join(f"{count.hidden:,}" for count in counts)

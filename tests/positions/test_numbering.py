@@ -64,7 +64,7 @@ def test_the_layer_passes_the_mask_on() -> None:
     theirs = layer.token_embedding.weight[IDS[1]] + layer.position_embedding.weight[[1, 1, 2, 3, 4]]
     assert torch.equal(layer(IDS, attention_mask=MASK)[1], theirs)
     assert torch.equal(layer(IDS[1], attention_mask=MASK[1]), theirs)  # one text, one mask
-    with pytest.raises(ShapeError, match=r"attention_mask has shape \(3, 4\); the input has \(3, 5\)"):
+    with pytest.raises(ShapeError, match=r"attention_mask has shape \(3, 4\); expected \(3, 5\)"):
         layer(IDS, attention_mask=MASK[:, :4])
 
 

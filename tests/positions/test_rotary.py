@@ -150,7 +150,7 @@ def test_one_base_a_layer_type() -> None:
     ("arguments", "message"),
     [
         ({"head_dim": 0}, "head width is 0"),
-        ({"head_dim": 7}, "leaves 7 to turn; they turn in pairs"),
+        ({"head_dim": 7}, "leaves 7 to turn, which must be an even number"),
         ({"head_dim": 8, "angles": Angles(partial=0.4)}, "leaves 3 to turn"),
         ({"head_dim": 8, "angles": Angles(partial=0.1)}, "leaves 0 to turn"),
         ({"head_dim": 8, "angles": {}}, "at least one layer type"),

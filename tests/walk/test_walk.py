@@ -52,6 +52,7 @@ def test_the_rendering_fits(columns: int) -> None:
     assert all(len(line) <= columns for line in lines)
     assert any("(2, 3, 64)" in line for line in lines)
     assert any("padding, id 4" in line for line in lines)
+    assert not any(line.endswith(" ") for line in lines)
 
 
 def test_a_long_text_is_folded() -> None:
