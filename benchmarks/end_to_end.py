@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from benchmarks.corpus import deepseek_tokenizer, english_texts
 from benchmarks.lookup import touched_table
 from benchmarks.measure import Result, interleave, milliseconds, ratio
+from inlayer.layer import Embeddings
 from inlayer.rows import Table
 from inlayer.text import open_tokenizer
 
@@ -36,14 +37,15 @@ def compare(dtype: torch.dtype) -> Result:
     texts = list(english_texts())
     batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
     weight_VD = touched_table(ROWS, WIDTH, dtype)
-    our_tokenizer, our_table = open_tokenizer(folder), Table.from_weight(weight_VD)
+    our_tokenizer, our_layer = open_tokenizer(folder), Embeddings(ROWS, WIDTH, device="meta")  # rotary: nothing to add
+    our_layer.set_input_embeddings(Table.from_weight(weight_VD))
     their_tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     their_tokenizer.enable_padding(pad_id=PAD)
     their_table = nn.Embedding(ROWS, WIDTH, _weight=weight_VD)
 
     def ours(batch: list[str]) -> Tensor:
         ids_BT, _ = our_tokenizer.encode_batch(batch, add_special_tokens=False).padded(PAD)
-        hidden_BTD: Tensor = our_table(ids_BT)
+        hidden_BTD: Tensor = our_layer(ids_BT)
         return hidden_BTD
 
     def theirs(batch: list[str]) -> Tensor:

@@ -54,6 +54,7 @@ class Head(nn.Module):
         scale: float = 1.0,
         divisor: float = 1.0,
         soft_cap: float | None = None,
+        padding_idx: int | None = None,
         init_std: float = 0.02,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -74,6 +75,7 @@ class Head(nn.Module):
         self.scale = scale
         self.divisor = divisor
         self.soft_cap = soft_cap
+        self.padding_idx = padding_idx
         self.init_std = init_std
         # A tuple, because nn.Module registers a bare module as a child, and the table would be counted twice.
         self._source: tuple[nn.Module] | None = None
@@ -148,7 +150,7 @@ class Head(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "... D"]) -> Float[Tensor, "... V"]:
         """Logits."""
-        hidden = check_float(hidden, "hidden", width=self.n_embd)
+        hidden = self._check_hidden(hidden)
         return self._project(hidden, self._guarded_weight(), self.bias)
 
     def loss(
@@ -156,15 +158,14 @@ class Head(nn.Module):
     ) -> Float[Tensor, "..."]:
         """Cross entropy of hidden states (..., D) against target ids (...), without ever holding all logits.
 
-        Targets equal to `ignore_index` count for nothing, nor do those equal to a tied table's padding id.
+        Targets equal to `ignore_index` count for nothing, nor do those equal to the head's or its table's padding id.
         With nothing left to count, the loss is 0 and its gradients are zero. `reduction` is "mean", "sum" or
         "none". One backward uses the graph up; higher derivatives are not offered.
         """
         hidden_ND, targets_N, shape = self._check_loss(hidden, targets, reduction)
         weight_VD, bias_V = self._guarded_weight(), self.bias
         kept_N = targets_N != ignore_index
-        padding_idx = self._padding_idx()
-        if padding_idx is not None:
+        for padding_idx in {self.padding_idx, self._padding_idx()} - {None}:
             kept_N &= targets_N != padding_idx
         check_targets(targets_N.view(shape), kept_N.view(shape), weight_VD.shape[0], ignore_index)
         if reduction == "none":
@@ -268,19 +269,24 @@ class Head(nn.Module):
     def _check_loss(self, hidden: object, targets: object, reduction: str) -> tuple[Tensor, Tensor, torch.Size]:
         if reduction not in REDUCTIONS:
             raise InputError(f"reduction {reduction!r} is unknown; choose one of {', '.join(map(repr, REDUCTIONS))}")
-        hidden = check_float(hidden, "hidden", width=self.n_embd)
+        hidden = self._check_hidden(hidden)
         targets = check_ids(targets, "targets")
         if hidden.shape[:-1] != targets.shape:
             raise ShapeError(
                 f"hidden {tuple(hidden.shape)} needs targets of shape {tuple(hidden.shape[:-1])}, got "
                 f"{tuple(targets.shape)}; one target per hidden state: shift both before the call"
             )
+        return hidden.reshape(-1, self.n_embd), targets.reshape(-1).long(), targets.shape
+
+    def _check_hidden(self, hidden: object) -> Tensor:
+        hidden = check_float(hidden, "hidden", width=self.n_embd)
         weight = self.weight
         if hidden.dtype != weight.dtype and not torch.is_autocast_enabled(hidden.device.type):
             raise DtypeError(f"hidden is {hidden.dtype} and the head's rows are {weight.dtype}; convert one of them")
-        return hidden.reshape(-1, self.n_embd), targets.reshape(-1).long(), targets.shape
+        return hidden
 
     def _padding_idx(self) -> int | None:
+        """The row of a tied table that must stay zero."""
         padding_idx = getattr(self.table, "padding_idx", None) if self.tied else None
         return padding_idx if isinstance(padding_idx, int) else None
 

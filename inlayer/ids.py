@@ -164,6 +164,11 @@ class Ragged:
         """
         if side not in {"left", "right"}:
             raise InputError(f'side is {side!r}; padding goes to the "right" or to the "left"')
+        if pad_id is None:
+            raise DtypeError(
+                "pad_id is None: this tokenizer names no padding token; choose an id, for example one past the "
+                "vocabulary, in a table with a padding row there"
+            )
         if not isinstance(pad_id, (int, np.integer)) or isinstance(pad_id, bool):
             raise DtypeError(f"pad_id is a {type(pad_id).__name__}; it is the id of a row, a whole number")
         if not 0 <= pad_id < 2**63:

@@ -16,13 +16,14 @@ from collections.abc import Iterator
 from types import NoneType
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.errors import ConfigError, DtypeError, InputError, ShapeError
 from inlayer.families import LayerSpec, describe
 from inlayer.head import Head
 from inlayer.positions import Angles, Learned, Numbering, Rotary, Sinusoidal
-from inlayer.rows import Table, check_id_range
+from inlayer.rows import Table, add_up, check_id_range
 from inlayer.shapes import check_float, check_ids, check_seed
 
 __all__ = ["Embeddings"]
@@ -169,6 +170,7 @@ class Embeddings(nn.Module):
             scale=spec.scale,
             divisor=spec.divisor,
             soft_cap=spec.soft_cap,
+            padding_idx=layer_spec.padding_idx,
             init_std=layer_spec.init_std,
             device="meta" if spec.tied and not spec.bias else weight.device,  # a tied head's own rows are thrown away
             dtype=weight.dtype,
@@ -187,7 +189,7 @@ class Embeddings(nn.Module):
         *,
         token_type_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Float[Tensor, "... T D"]:
         """Hidden states (B, T, D) from exactly one of ids (B, T) and vectors (B, T, D); one text (T,) gives (T, D).
 
         Positions count from the left, padding included, unless the layer's numbering skips it: a batch padded on the
@@ -203,13 +205,8 @@ class Embeddings(nn.Module):
         hidden: Tensor = self._enter(input_ids, inputs_embeds)
         if self.projection is not None and self.projected == "rows":
             hidden = self.projection(hidden)
-        # Fresh rows that no gradient will ask for are summed in place: the same bits, without new memory to fault in.
-        # A hook may have kept the rows, or put others in their place; those are left alone.
-        table = self.token_embedding
-        fresh = input_ids is not None and isinstance(table, Table) and not table._forward_hooks
-        in_place = fresh and not torch.is_grad_enabled()
         for added in self._added(hidden, input_ids, position_ids, token_type_ids, attention_mask):
-            hidden = hidden.add_(added) if in_place else hidden + added
+            hidden = add_up(hidden, added)
         if self.norm is not None:
             hidden = self.norm(hidden)
         hidden = self.dropout(hidden)
@@ -270,7 +267,9 @@ class Embeddings(nn.Module):
                 position_ids = _check_one_a_token(position_ids, batch, tokens, "position_ids")
             yield self.position_embedding(position_ids).to(hidden.dtype)
 
-    def rotary(self, position_ids: Tensor, layer_type: str | None = None) -> tuple[Tensor, Tensor]:
+    def rotary(
+        self, position_ids: Tensor, layer_type: str | None = None
+    ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]:
         """cos and sin for the attention, in the table's dtype; `layer_type` where a model's layers differ (Gemma-3)."""
         if not isinstance(self.position_embedding, Rotary):
             raise InputError("this layer's positions are not rotary, so there is no cos and sin to prepare")
@@ -297,8 +296,9 @@ class Embeddings(nn.Module):
     def set_input_embeddings(self, table: nn.Embedding) -> None:
         """Put another table in place of this one; heads tied to this layer follow."""
         weight = getattr(table, "weight", None)
-        check_float(weight, "the new table's weight", width=self.token_embedding.embedding_dim, rank=2)
+        rows = check_float(weight, "the new table's weight", width=self.token_embedding.embedding_dim, rank=2).shape[0]
         self.token_embedding = table
+        self._resize_biases(rows)
 
     def resize(
         self,
@@ -314,10 +314,13 @@ class Embeddings(nn.Module):
         rows = self.token_embedding.resize(
             new_vocab_size, pad_to_multiple_of=pad_to_multiple_of, init=init, allow_shrink=allow_shrink
         )
+        self._resize_biases(rows)
+        return rows
+
+    def _resize_biases(self, rows: int) -> None:
         for head in self._tied_heads:
             if head.tied and head.table is self.token_embedding:  # not tied to another layer since
                 head.resize_bias(rows)
-        return rows
 
     def tie(self, head: object) -> None:
         """Let the head read this layer's table: one table, learned from both ends."""

@@ -132,6 +132,20 @@ def test_bad_padding():
         batch.padded(-1)
 
 
+def test_padding_with_what_no_tokenizer_names():
+    """`tokenizer.pad_id` may be None; in a process of its own, since pytest checks types before we do."""
+    code = """
+from inlayer.errors import DtypeError
+from inlayer.ids import Ragged
+try:
+    Ragged.from_lists([[1]]).padded(None)
+except DtypeError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "names no padding token; choose an id, for example one past the vocabulary" in done.stdout
+
+
 def test_text_does_not_import_torch():
     """Nor any tokenizer library, until a file is opened."""
     code = (

@@ -757,3 +757,30 @@ def test_unsigned_ids_are_ids() -> None:
     ids = torch.tensor([[1, 299]])
     for dtype in (torch.uint16, torch.uint32, torch.uint64, torch.int32, torch.int16):
         assert torch.equal(layer(ids.to(dtype)), layer(ids))
+
+
+@torch.no_grad()
+def test_rows_that_a_hook_kept_are_not_written_to() -> None:
+    """Neither a hook on every module nor a table that remembers its results sees them change."""
+
+    class Remembering(Table):
+        def forward(self, ids: Any) -> Tensor:
+            kept.append(super().forward(ids))
+            return kept[-1]
+
+    kept: list[Tensor] = []
+    layer = Embeddings(2_000, 256, 8_192, seed=0)
+    ids = torch.randint(0, 2_000, (1, 8_192))
+    rows = layer.token_embedding.weight[ids]
+    hook = nn.modules.module.register_module_forward_hook(
+        lambda module, _, out: kept.append(out) if isinstance(module, Table) else None
+    )
+    try:
+        hidden = layer(ids)
+    finally:
+        hook.remove()
+    layer.set_input_embeddings(Remembering.from_weight(layer.token_embedding.weight))
+    assert torch.equal(layer(ids), hidden)
+    assert len(kept) == 2
+    assert all(torch.equal(one, rows) for one in kept)
+    assert not torch.equal(hidden, rows)  # control: positions were added, elsewhere

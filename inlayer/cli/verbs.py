@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import inlayer
 from inlayer.errors import InputError
-from inlayer.text import ByteTokenizer, Tokenizer, WordTokenizer, open_tokenizer
 
 __all__ = ["app"]
 
@@ -21,7 +20,7 @@ app = typer.Typer(
     help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -45,13 +44,16 @@ def inlayer_(
 
 MOST_VALUES = 2**28  # of a newborn table: one gigabyte
 
-WALK_EXAMPLES = """
-Examples:
+# Blank lines between: typer joins lines that have none.
+WALK_EXAMPLES = """Examples:
 
-    inlayer walk "I love dogs"
-    inlayer walk "I love dogs" "I love cats too" --positions rotary
-    inlayer walk "naïve 🙂" --tokenizer bytes --width 16 --dims 4
-    inlayer walk "Hello world" --tokenizer path/to/tokenizer.json --json
+inlayer walk "I love dogs"
+
+inlayer walk "I love dogs" "I love cats too" --positions rotary
+
+inlayer walk "naïve 🙂" --tokenizer bytes --width 16 --dims 4
+
+inlayer walk "Hello world" --tokenizer path/to/tokenizer.json --json
 """
 
 
@@ -82,7 +84,11 @@ def walk(
     from inlayer.layer import Embeddings
     from inlayer.walk import show, trace_texts
 
-    vocabulary, longest = made.get_vocab_size(), max(1, *(len(ids) for ids in made.encode_batch(texts)))
+    encoded = made.encode_batch(texts)
+    vocabulary = max(
+        made.get_vocab_size(), *(int(ids.max()) + 1 for ids in encoded if len(ids)), 0
+    )  # it may have holes
+    longest = max(1, *(len(ids) for ids in encoded))
     if (vocabulary + 1) * width > MOST_VALUES:
         raise InputError(
             f"a newborn table of {vocabulary + 1:,} x {width:,} is more than this walk fills; "
@@ -106,7 +112,10 @@ def walk(
     show(trace, Console(highlight=False))
 
 
-def _tokenizer(name: str, texts: list[str]) -> Tokenizer:
+def _tokenizer(name: str, texts: list[str]) -> Any:
+    """The Tokenizer asked for. Its room is imported here: it needs numpy, which help does not."""
+    from inlayer.text import ByteTokenizer, WordTokenizer, open_tokenizer
+
     if name == "bytes":
         return ByteTokenizer()
     if name == "words":

@@ -81,11 +81,9 @@ def describe(config: object) -> LayerSpec:
     named = outer_type if isinstance(outer_type, str) else ""
     nested = raw.get("text_config")
     if named not in FAMILIES and isinstance(nested, Mapping):
-        # The text part decides; only the tie may be said at the outer level.
-        raw = {
-            "model_type": NESTED.get(named),
-            "tie_word_embeddings": raw.get("tie_word_embeddings"),
-        } | {name: value for name, value in nested.items() if value is not None}
+        # The text part decides; only its type and the tie may be said, or left, to the outer level.
+        outer = {"model_type": NESTED.get(named), "tie_word_embeddings": raw.get("tie_word_embeddings")}
+        raw = outer | {name: value for name, value in nested.items() if value is not None or name not in outer}
     elif named in NESTED:
         raise ConfigError(f"a {named} config keeps its text part in text_config, which is missing or not an object")
     model_type = raw.get("model_type")
@@ -101,7 +99,7 @@ def describe(config: object) -> LayerSpec:
 
 def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
     vocab_size, n_embd = fields.size("vocab_size"), fields.size(*WIDTH)
-    padding_idx = fields.index("pad_token_id") if family.pads else None
+    padding_idx = fields.index("pad_token_id") if family.pads and family.padding_idx is None else family.padding_idx
     if padding_idx is not None and padding_idx >= vocab_size:
         raise ConfigError(
             f"the config's pad_token_id {padding_idx} lies outside its table of {vocab_size} rows (0..{vocab_size - 1})"

@@ -1,7 +1,7 @@
 """Reading a config.json that may say anything: every field is asked for with its type and range.
 
 - a config is a dict, a `transformers` config object (its `to_dict()`), a path to config.json or to its folder
-- null counts as absent, as it does in the files themselves
+- null says that there is none, where a thing can be missing (a padding row, a soft cap); elsewhere it counts as absent
 - nothing named in a config is imported or run
 Checked with wrong types and damaged files in tests/families/test_fields.py.
 """
@@ -64,6 +64,12 @@ def shown(value: object) -> str:
     return reprlib.repr(value)
 
 
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"the config's {name} is {shown(value)}; expected a number")
+    return _finite(name, value)
+
+
 def _finite(name: str, value: int | float) -> float:
     try:
         number = float(value)
@@ -88,6 +94,12 @@ class Fields:
                     return name, source[name]
         return names[0], None
 
+    def get_or_none(self, *names: str) -> tuple[str, Any]:
+        """As `get`, but null says that there is none: it stands against the family's default."""
+        name, value = self.get(*names)
+        said_null = any(name in self._config for name in names) and self._config.get(name) is None
+        return name, None if said_null else value
+
     def size(self, *names: str) -> int:
         """A count that must be there: rows, channels, heads."""
         size = self.optional_size(*names)
@@ -96,7 +108,7 @@ class Fields:
         return size
 
     def optional_size(self, *names: str) -> int | None:
-        name, value = self.get(*names)
+        name, value = self.get_or_none(*names)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
@@ -105,7 +117,7 @@ class Fields:
 
     def index(self, *names: str) -> int | None:
         """An id; a negative one is an old way to say that there is none."""
-        name, value = self.get(*names)
+        name, value = self.get_or_none(*names)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
@@ -113,16 +125,12 @@ class Fields:
         return value if value >= 0 else None
 
     def number(self, *names: str, otherwise: float) -> float:
-        number = self.optional_number(*names)
-        return otherwise if number is None else number
+        name, value = self.get(*names)
+        return otherwise if value is None else _number(name, value)
 
     def optional_number(self, *names: str) -> float | None:
-        name, value = self.get(*names)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ConfigError(f"the config's {name} is {shown(value)}; expected a number")
-        return _finite(name, value)
+        name, value = self.get_or_none(*names)
+        return None if value is None else _number(name, value)
 
     def flag(self, *names: str, otherwise: bool) -> bool:
         name, value = self.get(*names)

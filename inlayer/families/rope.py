@@ -51,7 +51,7 @@ def _one(rope: dict[str, Any], fields: Fields, renamed: Mapping[str, str], parti
     if partial is None:
         partial = fields.number("partial_rotary_factor", "rotary_pct", otherwise=1.0)
     return Angles(
-        theta=fields.number("rope_theta", "rotary_emb_base", otherwise=10_000.0) if theta is None else theta,
+        theta=fields.number("rotary_emb_base", "rope_theta", otherwise=10_000.0) if theta is None else theta,
         partial=partial if partial_by_default or scaling is not None else 1.0,
         scaling=scaling,
     )

@@ -23,6 +23,7 @@ class Family:
     defaults: dict[str, Any]
     positions: Literal["none", "learned", "rotary"] = "rotary"
     pads: bool = True  # the table has a padding row: pad_token_id
+    padding_idx: int | None = None  # or this one, whatever the config says
     # learned positions
     position_offset: int = 0
     numbered_by: Literal["order", "ids", "mask"] = "order"
@@ -39,7 +40,7 @@ class Family:
     projected: Literal["no", "rows", "sum"] = "no"  # rows: before positions (OPT); sum: after the norm (ALBERT)
     dropout: str | None = None  # the field that says how much of the sum is dropped in training
     # head
-    head_bias: bool = False
+    head_bias: bool = False  # of the projection onto the vocabulary: masked-language heads have one
     head_input_scaled: bool = False  # T5 and UMT5 when tied: hidden states by 1 / sqrt(width)
 
 
@@ -65,6 +66,7 @@ _bert = Family(
     normed=True,
     token_types=True,
     dropout="hidden_dropout_prob",
+    head_bias=True,
 )
 _roberta = replace(_bert, defaults=_sizes(50265, 768, 12, 512, **ENCODER | {"pad_token_id": 1}), numbered_by="ids")
 _xlm_roberta = replace(_roberta, defaults=_roberta.defaults | {"vocab_size": 30522})
@@ -140,6 +142,7 @@ FAMILIES: dict[str, Family] = {
         positions="learned",
         normed=True,
         dropout="dropout",
+        head_bias=True,
     ),
     "electra": replace(_bert, defaults=_sizes(30522, 256, 4, 512, embedding_size=128, **ENCODER), projected="sum"),
     "gemma": _gemma,
@@ -202,7 +205,9 @@ FAMILIES: dict[str, Family] = {
         positions="learned",
         normed=True,
         numbered_by="ids",
+        padding_idx=1,
         dropout="hidden_dropout_prob",
+        head_bias=True,
     ),
     "mt5": _mt5,
     "nemotron": Family(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.errors import ConfigError, PositionRangeError
@@ -33,9 +34,9 @@ class Learned(nn.Embedding):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if block_size < 1 or n_embd < 1 or offset < 0:
+        if not isinstance(block_size, int) or block_size < 1 or n_embd < 1 or offset < 0:
             raise ConfigError(
-                f"learned positions of {block_size} x {n_embd} with offset {offset}: sizes start at 1, the offset at 0"
+                f"learned positions of {block_size!r} x {n_embd} with offset {offset}: sizes are 1 or more"
             )
         if padding_idx is not None and not 0 <= padding_idx < block_size + offset:
             raise ConfigError(
@@ -56,7 +57,7 @@ class Learned(nn.Embedding):
             if self.padding_idx is not None:
                 self.weight[self.padding_idx].zero_()
 
-    def forward(self, position_ids: Tensor) -> Tensor:
+    def forward(self, position_ids: Tensor) -> Float[Tensor, "... D"]:
         rows = check_ids(position_ids, "position_ids").long() + self.offset
         if not torch.compiler.is_compiling() and rows.numel() and not rows.is_meta:
             low, high = (int(end) for end in torch.aminmax(rows))

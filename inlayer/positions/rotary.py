@@ -117,7 +117,7 @@ class Rotary(nn.Module):
     @torch.no_grad()
     def forward(
         self, position_ids: Tensor, dtype: torch.dtype = torch.float32, layer_type: str | None = None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Float[Tensor, "... R"], Float[Tensor, "... R"]]:
         """cos and sin of shape position_ids.shape + (rotated channels,), in `dtype`."""
         position_ids = check_ids(position_ids, "position_ids")
         angles = self._choose(layer_type)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.errors import ConfigError, PositionRangeError
@@ -26,7 +27,9 @@ __all__ = ["Sinusoidal", "sinusoids"]
 Layout = Literal["interleaved", "half"]
 
 
-def sinusoids(position_ids: Tensor, n_embd: int, *, theta: float = 10_000.0, layout: Layout = "interleaved") -> Tensor:
+def sinusoids(
+    position_ids: Tensor, n_embd: int, *, theta: float = 10_000.0, layout: Layout = "interleaved"
+) -> Float[Tensor, "... D"]:
     """The waves at given positions: position_ids.shape + (n_embd,), float32. Position 0 of width 4: [0, 1, 0, 1]."""
     # Float64 inside: at position 100,000 a float32 angle is already off in the third decimal.
     exponent = torch.arange(0, n_embd, 2, dtype=torch.float64, device=position_ids.device) / n_embd
@@ -73,7 +76,7 @@ class Sinusoidal(nn.Module):
         self.table = self._waves(torch.arange(self.block_size, device=self.table.device))
         return self
 
-    def forward(self, position_ids: Tensor) -> Tensor:
+    def forward(self, position_ids: Tensor) -> Float[Tensor, "... D"]:
         position_ids = check_ids(position_ids, "position_ids").long()  # uint8 would index as a mask
         if torch.compiler.is_compiling() or position_ids.is_meta:
             return self._waves(position_ids)

@@ -4,8 +4,8 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - `Table` in memory (rows/table.py), `MappedTable` in a file (rows/mapped.py), `look_up` for a bare tensor
 """
 
-from inlayer.rows.lookup import check_id_range, look_up
+from inlayer.rows.lookup import add_up, check_id_range, look_up
 from inlayer.rows.mapped import MappedTable
 from inlayer.rows.table import Table
 
-__all__ = ["MappedTable", "Table", "check_id_range", "look_up"]
+__all__ = ["MappedTable", "Table", "add_up", "check_id_range", "look_up"]

@@ -20,7 +20,7 @@ from inlayer.errors import DtypeError, IdRangeError, ShapeError
 from inlayer.rows.pool import shared_pool
 from inlayer.shapes import check_ids
 
-__all__ = ["check_id_range", "look_up"]
+__all__ = ["add_up", "check_id_range", "look_up"]
 
 # From here on a lease (about 10 us) is lost in the gather (0.4 ms) and numpy asks for huge pages; below it,
 # malloc keeps freed memory by itself.
@@ -47,11 +47,21 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
     if index.dtype not in (torch.int64, torch.int32):  # the kernels know these two
         index = index.to(torch.int64)
     check_id_range(index, weight.shape[0])
-    if _reusable(index, weight):
+    if weight.is_contiguous() and not _has_no_values(index) and _reusable(index.numel() * weight.shape[1], weight):
         rows = _POOL.lease((*index.shape, weight.shape[1]), weight.dtype)
         torch.index_select(weight.detach(), 0, index.reshape(-1), out=rows.view(-1, weight.shape[1]))
         return rows
     return functional.embedding(index, weight, padding_idx)
+
+
+def add_up(rows: Tensor, added: Tensor) -> Tensor:
+    """`rows + added`, where `added` spreads over `rows`; a large sum lives in reused memory, as a lookup does.
+
+    A new tensor in any case: rows that somebody kept (a hook, a cache) are not written to.
+    """
+    if added.dtype != rows.dtype or not _reusable(rows.numel(), rows, added):
+        return rows + added
+    return torch.add(rows, added, out=_POOL.lease(tuple(rows.shape), rows.dtype))
 
 
 def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
@@ -85,13 +95,10 @@ def _has_no_values(x: Tensor) -> bool:
     )
 
 
-def _reusable(ids: Tensor, weight: Tensor) -> bool:
-    """May the result live in pooled memory: large, on the CPU, plain tensors, and no gradient to record?"""
+def _reusable(values: int, *sources: Tensor) -> bool:
+    """May a result of so many values live in pooled memory: large, on the CPU, plain tensors, no gradient to record?"""
     return (
-        not (weight.requires_grad and torch.is_grad_enabled())
-        and weight.device.type == "cpu"
-        and weight.is_contiguous()
-        and not _has_no_values(ids)
-        and not _has_no_values(weight)
-        and ids.numel() * weight.shape[1] * weight.dtype.itemsize >= POOLED_BYTES
+        values * sources[0].dtype.itemsize >= POOLED_BYTES
+        and not (torch.is_grad_enabled() and any(source.requires_grad for source in sources))
+        and all(source.device.type == "cpu" and not _has_no_values(source) for source in sources)
     )

@@ -20,7 +20,7 @@ from jaxtyping import Shaped
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from inlayer.errors import DtypeError, InputError, MissingFileError, ShapeError
+from inlayer.errors import DtypeError, InlayerError, InputError, MissingFileError, ShapeError
 from inlayer.rows.lookup import look_up
 from inlayer.rows.table import check_padding
 
@@ -67,18 +67,19 @@ class MappedTable(nn.Module):
 
 def open_table(path: Path, name: str | None) -> tuple[str, Shaped[Tensor, "V D"]]:
     """Name and mapped tensor of a table in a safetensors file, or an error saying what is there instead."""
-    if not path.is_file():
-        raise MissingFileError(f"no file {path}; a MappedTable is opened from one .safetensors file")
     try:
+        if not path.is_file():
+            raise MissingFileError(f"no file {path}; a MappedTable is opened from one .safetensors file")
         # Compares the header with the file's length: one cut short or lying about its sizes ends here.
         with safe_open(path, "pt") as file:
-            name = choose(path, name, {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()})  # noqa: SIM118
-            weight = file.get_tensor(name)
+            shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+            name = choose(path, name, shapes)
+            weight, shape = file.get_tensor(name), shapes[name]
     except (SafetensorError, OSError, ValueError) as error:
-        if isinstance(error, (InputError, ShapeError)):
+        if isinstance(error, InlayerError):
             raise
         raise InputError(f"{path} is not a readable safetensors file: {error}; was the download cut short?") from error
-    if not weight.is_floating_point():
+    if not weight.is_floating_point() or tuple(weight.shape) != shape:  # 4-bit floats come packed, two a byte
         raise DtypeError(f"tensor {name!r} of {path.name} has dtype {weight.dtype}; a table holds floating point rows")
     return name, weight
 

@@ -143,8 +143,8 @@ def check_padding(padding_idx: int | None, rows: int) -> int | None:
     """The padding row counted from the start, or an error naming the range."""
     if padding_idx is None:
         return None
-    if not -rows <= padding_idx < rows:
-        raise InputError(f"padding_idx {padding_idx} is outside {-rows}..{rows - 1}, the rows of the table")
+    if not isinstance(padding_idx, int) or not -rows <= padding_idx < rows:
+        raise InputError(f"padding_idx {padding_idx!r} is outside {-rows}..{rows - 1}, the rows of the table")
     return padding_idx % rows
 
 

@@ -70,7 +70,8 @@ def decode_hint(value: object) -> str:
 def surrogate_error(name: str, position: int, code_point: int) -> TextError:
     return TextError(
         f"{name} holds the lone surrogate U+{code_point:04X} at position {position}, which has no UTF-8 bytes; "
-        "was it read with errors='surrogateescape', or cut inside a UTF-16 pair?"
+        "was it read with errors='surrogateescape', cut inside a UTF-16 pair, or given on a command line whose "
+        "locale is not UTF-8?"
     )
 
 
@@ -145,7 +146,10 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def get_vocab_size(self) -> int:
-        """How many tokens there are, added ones included."""
+        """How many tokens there are, added ones included.
+
+        Where a file numbers its tokens with holes (special tokens far above the rest), ids reach beyond this count.
+        """
 
     @abstractmethod
     def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
@@ -157,8 +161,13 @@ class Tokenizer(ABC):
 
     @property
     def pad_id(self) -> int | None:
-        """The id of the padding token where the tokenizer's files name one."""
-        return None
+        """The id of the padding token: the one the tokenizer's files name, else the only special token whose name says
+        so (`<pad>`, `[PAD]`, `<|pad|>`; not `<|image_pad|>`, which stands for an image). None where there is neither.
+        """
+        found = [
+            token_id for token, token_id in self.special_tokens.items() if re.sub(r"[\W_]", "", token).lower() == "pad"
+        ]
+        return found[0] if len(found) == 1 else None
 
 
 def pieces_from_bytes(

@@ -14,7 +14,7 @@ Checked by differential fuzzing, with mutated tokenizers, in tests/text/test_fas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from inlayer.errors import TokenizerError
 from inlayer.ids import Ragged
 from inlayer.text.charset import unsettled_texts
 from inlayer.text.guard import library_errors
+from inlayer.text.parts import flatten
 
 __all__ = ["ExactBatch", "FastPath", "encode_both", "open_json", "open_ranks", "reason_for_exact"]
 
@@ -186,13 +187,3 @@ def overlap(some: list[str], others: list[str]) -> bool:
         if any(token[start:] in beginnings for token in right for start in range(1, len(token))):
             return True
     return False
-
-
-def flatten(step: Any, key: str) -> list[dict[str, Any]]:
-    """The steps of a normalizer or pre-tokenizer, Sequences opened."""
-    if not isinstance(step, dict):
-        return []
-    if step.get("type") != "Sequence":
-        return [step]
-    inner: Iterable[Any] = step.get(key) or []
-    return [leaf for part in inner for leaf in flatten(part, key)]

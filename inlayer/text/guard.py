@@ -1,67 +1,159 @@
 """Reading a tokenizer's files as data from strangers: bounded, typed errors, nothing executed.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- the Rust libraries raise plain Exception, and on some malformed files they panic: PanicException is a BaseException,
-  so that `except Exception` misses it. Here both become a one-line TokenizerError
+- a path is shown as it was given, on one line; what stands there is named for what it is: nothing, a folder, a device
+- the libraries raise plain Exception, and on some malformed files the Rust ones panic: PanicException is a
+  BaseException, so that `except Exception` misses it. Here both become a one-line TokenizerError, without the places in
+  the library's own source
+- a panic also prints its own report to stderr. What is known to cause one is refused beforehand (parts.py)
 - not here: what the files mean
-Checked with hostile files in tests/text/test_open.py.
+Checked with hostile files in tests/text/test_hostile.py and tests/text/test_open.py.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from inlayer.errors import InlayerError, MissingFileError, TokenizerError
+from inlayer.errors import DtypeError, InlayerError, InputError, MissingFileError, TokenizerError
 
-__all__ = ["library_errors", "load_json_object", "one_line", "read_limited"]
+__all__ = [
+    "check_path", "library_errors", "load_json_object", "one_line", "printable", "read_limited", "shown", "what_is_at",
+    "wrong_kind",
+]  # fmt: skip
 
 MAX_BYTES = 512 << 20  # the largest real tokenizer files are near 35 MB
+JSON_KINDS = {type(None): "null", bool: "true or false", int: "a number", float: "a number", str: "a string"}
+LIBRARY_PLACES = re.compile(r"^[A-Z_]+: |\S+\.(?:cc|cpp|h|rs)[(:]\d+[):\d]*\s*(?:\[[^\]]*\])?")
+LFS_POINTER = b"version https://git-lfs"
+
+
+def printable(text: str) -> str:
+    """The text on one line: line breaks and tabs as a space, as the command line has them; NULs, lone surrogates and
+    their like as escapes.
+    """
+    return "".join(
+        character if character.isprintable() else " " if character.isspace() else ascii(character)[1:-1]
+        for character in text
+    )
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """A path as it was given, fit for a message."""
+    text = os.fspath(path)
+    short = text if len(text) <= 300 else f"{text[:60]}...{text[-60:]}"
+    return printable(short)
+
+
+def check_path(path: object, name: str = "path") -> Path:
+    """A path that was given by the user. The empty one is an error: it would mean the current folder."""
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(text, str):
+        kind = type(path).__name__ if text is None else f"{type(path).__name__} of bytes"
+        raise DtypeError(f"{name} is a {kind}; it is a str or a pathlib.Path")
+    if not text:
+        raise InputError(f'{name} is empty; the current folder is "."')
+    return Path(text)
+
+
+def what_is_at(path: Path) -> str:
+    """One of "file", "folder", "nothing", "no regular file"; a path the system cannot look up is an error."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "nothing"
+    except OSError as error:
+        raise MissingFileError(f"{shown(path)} cannot be looked up: {error.strerror}") from error
+    except ValueError:  # a NUL, or a character the file system's encoding lacks
+        raise MissingFileError(f"{shown(path)} holds a character that no path can hold") from None
+    if stat.S_ISREG(mode):
+        return "file"
+    return "folder" if stat.S_ISDIR(mode) else "no regular file"
+
+
+def wrong_kind(path: Path, kind: str) -> MissingFileError:
+    """The error for a path where a file should be; `kind` is what is there."""
+    if kind == "nothing":
+        return MissingFileError(f"{shown(path)} is not there")
+    if kind == "folder":
+        return MissingFileError(f"{shown(path)} is a folder, not a file")
+    return MissingFileError(f"{shown(path)} is no regular file (a device, pipe or socket)")
 
 
 def one_line(error: BaseException, limit: int = 200) -> str:
-    """The first line of a library's message."""
+    """The first line of a library's message, without the places in its source; empty where that was all."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:limit]
+    return printable(LIBRARY_PLACES.sub("", lines[0]).strip()[:limit])
 
 
 @contextmanager
-def library_errors(what: str) -> Iterator[None]:
-    """Turn whatever a tokenizer library raises into a TokenizerError that begins with `what`."""
+def library_panics(what: str) -> Iterator[None]:
+    """Turn a panic of Rust code, which is no Exception, into a TokenizerError that begins with `what`."""
     try:
         yield
-    except InlayerError:
-        raise
-    except Exception as error:  # the libraries promise no narrower class
-        raise TokenizerError(f"{what}: {one_line(error)}") from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # Ctrl-C and exit pass through
             raise
         raise TokenizerError(f"{what}: the library gave up on it ({one_line(error)})") from error
 
 
-def read_limited(path: Path) -> bytes:
-    """The bytes of a file, unless it is missing or absurdly large."""
-    if not path.is_file():
-        raise MissingFileError(f"{path} is not a file")
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise TokenizerError(f"{path} has {size} bytes; a tokenizer file of more than {MAX_BYTES} is refused")
+@contextmanager
+def library_errors(what: str) -> Iterator[None]:
+    """Turn whatever a tokenizer library raises into a TokenizerError that begins with `what`."""
     try:
-        return path.read_bytes()
+        with library_panics(what):
+            yield
+    except InlayerError:
+        raise
+    except Exception as error:  # the libraries promise no narrower class
+        detail = one_line(error)
+        raise TokenizerError(f"{what}: {detail}" if detail else what) from error
+
+
+def read_limited(path: Path) -> bytes:
+    """The bytes of a file, unless it is missing, no regular file, or absurdly large."""
+    kind = what_is_at(path)
+    if kind != "file":
+        raise wrong_kind(path, kind)
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise TokenizerError(
+                f"{shown(path)} has {size} bytes; a tokenizer file of more than {MAX_BYTES} is refused"
+            )
+        data = path.read_bytes()
     except OSError as error:
-        raise MissingFileError(f"{path} cannot be read: {error.strerror}") from error
+        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
+    if data.startswith(LFS_POINTER):
+        raise TokenizerError(f"{shown(path)} is a git-lfs pointer, not the file itself; fetch it with `git lfs pull`")
+    return data
 
 
 def load_json_object(data: bytes, where: str) -> dict[str, Any]:
     """A JSON object; anything else is a TokenizerError saying what is there instead."""
+    if not data.strip():
+        raise TokenizerError(f"{where} is empty")
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise TokenizerError(f"{where} is no valid JSON ({one_line(error)}); is the file cut short?") from None
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        byte = data[error.start]
+        raise TokenizerError(f"{where} is no JSON: byte 0x{byte:02X} at {error.start} is not UTF-8 text") from None
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        at_the_end = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        cause = "; is the file cut short?" if at_the_end else ""
+        raise TokenizerError(f"{where} is no valid JSON ({one_line(error)}){cause}") from None
+    except RecursionError:
+        raise TokenizerError(f"{where} is JSON nested too deeply to be a tokenizer's") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise TokenizerError(f"{where} is no valid JSON ({one_line(error)})") from None
     if not isinstance(value, dict):
-        raise TokenizerError(f"{where} holds a JSON {type(value).__name__}, not an object")
+        raise TokenizerError(f"{where} holds {JSON_KINDS.get(type(value), 'a list')}, not an object")
     return value

@@ -4,10 +4,12 @@
 - ids equal `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken does the work where it is proven equal
 - nothing is cut or padded: truncation and padding written in the file are switched off. Dropout, which makes ids
   random, is switched off too
+- the padding token is what tokenizer_config.json or special_tokens_map.json says, then the file's own `padding`, then a
+  special token of that name (base.py)
 - the ids a post-processor puts around a text come with add_special_tokens, as in `tokenizers`
 - parse_special=False is `encode_special_tokens=True` there: tokens marked special are read as plain text, other added
   tokens are still found
-- not here: which file to open (open.py), when the fast path may be taken (fast.py)
+- not here: which file to open (open.py), what is refused (parts.py), when the fast path may be taken (fast.py)
 Checked against `tokenizers` in tests/text/test_real.py and tests/text/test_fast.py.
 """
 
@@ -39,8 +41,9 @@ from inlayer.text.base import (
     special_finder,
 )
 from inlayer.text.charset import unsettled_texts
-from inlayer.text.fast import FastPath, encode_both, flatten, open_json
+from inlayer.text.fast import FastPath, encode_both, open_json
 from inlayer.text.guard import library_errors, load_json_object
+from inlayer.text.parts import check_opened, check_parts, flatten, unread_part
 from inlayer.text.spans import in_bytes, pieces_from_offsets
 
 if TYPE_CHECKING:
@@ -67,18 +70,21 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def __init__(self, data: bytes, *, where: str = "tokenizer.json", pad_token: str | None = None) -> None:
         config = load_json_object(data, where)
-        model = config.get("model")
-        if not isinstance(model, dict) or "vocab" not in model:
-            raise TokenizerError(f"{where} has no model with a vocab; is it a tokenizer.json?")
+        model = check_parts(config, where)
+        text = data.decode("utf-8-sig")
         if model.get("dropout"):
             model["dropout"] = None
-            data = json.dumps(config).encode()
+            text = json.dumps(config)
         import tokenizers  # when a file is opened, not before
 
         self._where = where
         self._lock = RLock()
         with library_errors(f"{where} cannot be opened"):
-            self._exact = tokenizers.Tokenizer.from_str(data.decode())
+            try:
+                self._exact = tokenizers.Tokenizer.from_str(text)
+            except Exception as error:  # the library promises no narrower class
+                raise unread_part(config, where, error) from error
+            check_opened(self._exact, where)
         self._exact.no_truncation()
         self._exact.no_padding()
         self._variants: dict[tuple[bool, bool], tokenizers.Tokenizer] = {(True, True): self._exact}
@@ -100,10 +106,10 @@ class HuggingFaceTokenizer(Tokenizer):
         self._id_limit = max([last, *self._added]) + 1
         padding = config.get("padding")
         self._pad_id = self._exact.token_to_id(pad_token) if pad_token is not None else None
-        if self._pad_id is None and isinstance(padding, dict):
+        if self._pad_id is None and isinstance(padding, dict) and padding.get("pad_id", 0) < self._id_limit:
             self._pad_id = padding.get("pad_id")
         settings = config | {"model": {key: value for key, value in model.items() if key not in {"vocab", "merges"}}}
-        self._unopened: tuple[str, dict[str, Any]] | None = (data.decode(), settings)
+        self._unopened: tuple[str, dict[str, Any]] | None = (text, settings)
         self._fast: FastPath | None = None
 
     # -- the two paths --
@@ -138,9 +144,12 @@ class HuggingFaceTokenizer(Tokenizer):
         """The ids a post-processor puts before and after any text; None if they are not the same for every text."""
         found: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         for probe in ("a", "the 1!"):
-            with library_errors(f"{self._where} cannot encode"):
-                encoding = self._exact.encode(probe)
-                bare = self._exact.encode(probe, add_special_tokens=False).ids
+            try:
+                with library_errors(f"{self._where} cannot encode"):
+                    encoding = self._exact.encode(probe)
+                    bare = self._exact.encode(probe, add_special_tokens=False).ids
+            except TokenizerError:  # a vocabulary without these letters and without an unknown token
+                return None
             ids, added = encoding.ids, encoding.special_tokens_mask
             before = next((place for place, flag in enumerate(added) if not flag), len(ids))
             if not bare or ids[before : before + len(bare)] != bare:
@@ -227,7 +236,7 @@ class HuggingFaceTokenizer(Tokenizer):
 
     @property
     def pad_id(self) -> int | None:
-        return self._pad_id
+        return self._pad_id if self._pad_id is not None else super().pad_id
 
     def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
         """Byte-level: the pieces' bytes add up to the text's. Elsewhere, and where a normaliser changed the text, spans

@@ -3,11 +3,13 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - in a folder: tokenizer.json first, then tiktoken.model, tokenizer.model, other *.tiktoken and *.model files; the
   first that is there counts, and its content says what it is (`tokenizer.model` is ranks for LLaMA-3, a sentencepiece
-  protobuf for LLaMA-2)
-- the files beside it are read as data: tokenizer_config.json (special tokens, add_bos_token, pad_token), config.json
-  (model_type), pat_str.txt. Code in the folder is never run
+  protobuf for LLaMA-2). A file named tiktoken.model or *.tiktoken that holds no JSON is read as ranks, so that the
+  error about a damaged one names its line
+- the files beside it are read as data: tokenizer_config.json (special tokens, add_bos_token, pad_token),
+  special_tokens_map.json (pad_token), config.json (model_type), pat_str.txt. Code in the folder is never run
+- paths in messages are the ones that were given
 - not here: the tokenizers themselves
-Checked in tests/text/test_open.py, hostile files too.
+Checked in tests/text/test_open.py, with hostile files in tests/text/test_hostile.py.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError
-from inlayer.text.base import Tokenizer
-from inlayer.text.guard import load_json_object, read_limited
+from inlayer.text.base import Tokenizer, check_text
+from inlayer.text.guard import check_path, load_json_object, read_limited, shown, what_is_at, wrong_kind
 from inlayer.text.huggingface import HuggingFaceTokenizer
+from inlayer.text.parts import MAX_ID
 from inlayer.text.patterns import KINDS, KNOWN_RANKS, MODEL_TYPES, TOKENIZER_MODULES, RankKind
 from inlayer.text.ranks import RankTokenizer, looks_like_ranks, parse_ranks, ranks_fingerprint
-from inlayer.text.sentencepiece import SentencePieceTokenizer
+from inlayer.text.sentencepiece import SentencePieceTokenizer, looks_like_sentencepiece
 
 __all__ = ["open_tokenizer"]
 
@@ -36,47 +39,87 @@ def open_tokenizer(
 ) -> Tokenizer:
     """The tokenizer of a model folder, or of one tokenizer file.
 
-    `pat_str` and `special_tokens` are for rank files that do not say how they are split; elsewhere they are an error.
+    `pat_str` and `special_tokens` (text -> id) are for rank files that do not say how they are split; elsewhere they
+    are an error.
     """
-    if not isinstance(path, (str, os.PathLike)):
-        raise DtypeError(f"path is a {type(path).__name__}, not a path")
-    file = find_file(Path(path))
-    data = read_limited(file)
-    where = f"{file.parent.name}/{file.name}"
+    if pat_str is not None:
+        check_text(pat_str, "pat_str")
+    if special_tokens is not None and not isinstance(special_tokens, Mapping):
+        raise DtypeError(
+            f"special_tokens is a {type(special_tokens).__name__}; it maps the text of each token to its id, as in "
+            '{"<s>": 50256}'
+        )
+    file = find_file(check_path(path))
+    data, where = read_limited(file), shown(file)
+    kind = kind_of(file, data, where)
     config = sibling(file, "tokenizer_config.json")
-    if looks_like_ranks(data):
+    if kind == "ranks":
         return open_ranks_file(file, data, where=where, config=config, pat_str=pat_str, special_tokens=special_tokens)
     if pat_str is not None or special_tokens is not None:
         raise InputError(f"{where} is no rank file: it carries its own split pattern and special tokens")
-    if data.lstrip()[:1] in {b"{", b"["} or file.suffix == ".json":
-        return HuggingFaceTokenizer(data, where=where, pad_token=token_text(config.get("pad_token")))
+    pad_token = find_pad_token(file, config)
+    if kind == "json":
+        return HuggingFaceTokenizer(data, where=where, pad_token=pad_token)
     around = (config.get("add_bos_token") is True, config.get("add_eos_token") is True)
-    return SentencePieceTokenizer(data, where=where, around=around)
+    return SentencePieceTokenizer(data, where=where, around=around, pad_token=pad_token)
 
 
 def find_file(path: Path) -> Path:
-    if path.is_file():
+    kind = what_is_at(path)
+    if kind == "file":
         return path
-    if not path.is_dir():
-        raise MissingFileError(f"{path} is not there; give a model's folder or its tokenizer file")
+    if kind == "nothing":
+        raise MissingFileError(f"{shown(path)} is not there; give a model's folder or its tokenizer file")
+    if kind != "folder":
+        raise wrong_kind(path, kind)
+    kinds = {name: what_is_at(path / name) for name in NAMES}
     for name in NAMES:
-        if (path / name).is_file():
+        if kinds[name] == "file":
             return path / name
     for pattern in OTHERS:
-        found = sorted(file for file in path.glob(pattern) if file.is_file())
+        found = sorted(file for file in path.glob(pattern) if file.name not in kinds and what_is_at(file) == "file")
         if len(found) > 1:
             raise TokenizerError(
-                f"{path} holds several {pattern} files; name the one to open: {found[0].name}, {found[1].name}"
+                f"{shown(path)} holds several {pattern} files; name the one to open: {shown(found[0].name)}, "
+                f"{shown(found[1].name)}"
             )
         if found:
             return found[0]
-    raise MissingFileError(f"{path} holds no tokenizer; looked for {', '.join((*NAMES, *OTHERS))}")
+    for name in NAMES:
+        if kinds[name] != "nothing":
+            raise wrong_kind(path / name, kinds[name])
+    raise MissingFileError(
+        f"{shown(path)} is a folder that holds no tokenizer; looked for {', '.join((*NAMES, *OTHERS))}"
+    )
+
+
+def kind_of(file: Path, data: bytes, where: str) -> str:
+    """One of "json", "ranks", "sentencepiece": by content; where that is damaged, by name."""
+    start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not start:
+        raise TokenizerError(f"{where} is empty" if len(data) <= 4096 else f"{where} begins with white space only")
+    if start[:1] in {b"{", b"["}:
+        return "json"
+    if looks_like_ranks(data) or file.suffix == ".tiktoken" or file.name == "tiktoken.model":
+        return "ranks"
+    if file.suffix == ".json":
+        return "json"
+    if looks_like_sentencepiece(data):
+        return "sentencepiece"
+    raise TokenizerError(
+        f"{where} is neither a tokenizer.json, nor ranks (lines of `base64 number`), nor a sentencepiece model; is it "
+        "damaged?"
+    )
 
 
 def sibling(file: Path, name: str) -> dict[str, Any]:
     """A JSON file beside this one; empty where there is none."""
     beside = file.parent / name
-    return load_json_object(read_limited(beside), f"{file.parent.name}/{name}") if beside.is_file() else {}
+    return load_json_object(read_limited(beside), shown(beside)) if what_is_at(beside) == "file" else {}
+
+
+def find_pad_token(file: Path, config: dict[str, Any]) -> str | None:
+    return token_text(config.get("pad_token")) or token_text(sibling(file, "special_tokens_map.json").get("pad_token"))
 
 
 def token_text(value: object) -> str | None:
@@ -101,8 +144,11 @@ def open_ranks_file(
     written = file.parent / "pat_str.txt"
     if pat_str is None and kind is not None:
         pat_str = kind.pat_str
-    elif pat_str is None and written.is_file():
-        pat_str = read_limited(written).decode(errors="replace").rstrip("\n")
+    elif pat_str is None and what_is_at(written) == "file":
+        try:
+            pat_str = read_limited(written).decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise TokenizerError(f"{shown(written)} is not UTF-8 text") from None
     if pat_str is None:
         raise TokenizerError(
             f"{where} is a rank file of {len(ranks)} tokens from no known model, and ranks do not say how text is "
@@ -123,7 +169,7 @@ def open_ranks_file(
             added_id(config, "bos_token", special_tokens, where),
             added_id(config, "eos_token", special_tokens, where),
         ),
-        pad_id=special_tokens.get(token_text(config.get("pad_token")) or ""),
+        pad_id=special_tokens.get(find_pad_token(file, config) or ""),
     )
 
 
@@ -149,9 +195,10 @@ def find_specials(kind: RankKind | None, after: int, config: dict[str, Any], whe
         raise TokenizerError(f"added_tokens_decoder beside {where} is a {type(written).__name__}, not an object")
     for token_id, token in written.items():
         text = token_text(token)
-        if text is None or not token_id.isdecimal():
+        if text is None or not token_id.isdecimal() or len(token_id) > len(str(MAX_ID)):
             raise TokenizerError(
-                f"added_tokens_decoder beside {where} has {token_id!r}: {str(token)[:60]}; expected an id and a token"
+                f"added_tokens_decoder beside {where} has {token_id[:60]!r}: {str(token)[:60]!r}; expected an id and a "
+                "token"
             )
         by_id[int(token_id)] = text
     specials = {token: token_id for token_id, token in by_id.items()}

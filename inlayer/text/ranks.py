@@ -12,8 +12,8 @@ Checked against tiktoken and recorded fixtures in tests/text/test_ranks.py.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -38,23 +38,19 @@ from inlayer.text.base import (
 )
 from inlayer.text.charset import unsettled_texts
 from inlayer.text.fast import FastPath, encode_both, open_ranks
-from inlayer.text.guard import library_errors, one_line
+from inlayer.text.guard import library_errors, library_panics, one_line
+from inlayer.text.parts import MAX_ID
 
 __all__ = ["RankTokenizer", "looks_like_ranks", "parse_ranks", "ranks_fingerprint"]
 
+RANK_LINE = re.compile(rb"\s*[!-~]+[ \t]+-?\d+\s*")
 LONG_TEXT = 4096  # characters from which one text alone is worth opening the fast path
 
 
 def looks_like_ranks(data: bytes) -> bool:
-    """Is the first line base64, a space, a whole number?"""
-    parts = data[:4096].lstrip().split(b"\n", 1)[0].split()
-    if len(parts) != 2 or not parts[1].isdigit():
-        return False
-    try:
-        base64.b64decode(parts[0], validate=True)
-    except binascii.Error:
-        return False
-    return True
+    """Are most of the first lines a word and a whole number? Also where some are damaged: parse_ranks says which."""
+    lines = [line for line in data[:4096].splitlines()[:16] if line.strip()]
+    return sum(RANK_LINE.fullmatch(line) is not None for line in lines) * 2 > len(lines)
 
 
 def parse_ranks(data: bytes, where: str) -> dict[bytes, int]:
@@ -66,6 +62,8 @@ def parse_ranks(data: bytes, where: str) -> dict[bytes, int]:
             continue
         try:
             encoded, rank_text = line.split()
+            if not rank_text.lstrip(b"-").isdigit():  # int would take 1_0
+                raise ValueError
             token, rank = base64.b64decode(encoded, validate=True), int(rank_text)
         except ValueError:  # binascii.Error is one
             raise TokenizerError(f"line {number} of {where} is not `base64 rank`; is the file damaged?") from None
@@ -92,6 +90,21 @@ def ranks_fingerprint(ranks: Mapping[bytes, int]) -> str:
     return digest.hexdigest()
 
 
+def matches_nothing(pat_str: str) -> bool:
+    """Can the pattern match an empty piece? tiktoken would end in a panic on it.
+
+    Asked of `regex`, which tiktoken brings along; where it does not know the dialect, tiktoken itself will say.
+    """
+    import regex
+
+    try:
+        pattern = regex.compile(pat_str, regex.V1)  # V1: [a&&b], as Kimi-K2's has
+        probes = ("", "a", " a1!\n  \u4f60 ")
+        return any(match.start() == match.end() for probe in probes for match in pattern.finditer(probe, timeout=1))
+    except (regex.error, TimeoutError):
+        return False
+
+
 class RankTokenizer(Tokenizer):
     """Byte-pair encoding by ranks, through tiktoken."""
 
@@ -115,6 +128,10 @@ class RankTokenizer(Tokenizer):
         self._tokens = {rank: token for token, rank in ranks.items()}
         self._tokens.update({token_id: token.encode() for token, token_id in special_tokens.items()})
         self._limit = max(self._tokens) + 1
+        if matches_nothing(pat_str):
+            raise TokenizerError(
+                f"{where} cannot be opened: its split pattern {pat_str[:60]!r} also matches no text at all"
+            )
         with library_errors(f"{where} cannot be opened with its split pattern"):
             self._exact = tiktoken.Encoding(
                 where, pat_str=pat_str, mergeable_ranks=ranks, special_tokens=dict(special_tokens)
@@ -134,9 +151,10 @@ class RankTokenizer(Tokenizer):
 
     def _encode_one(self, text: str, parse_special: bool) -> npt.NDArray[np.uint32]:
         try:
-            if parse_special:
-                return self._exact.encode_to_numpy(text, allowed_special="all")
-            return self._exact.encode_to_numpy(text, disallowed_special=())
+            with library_panics(f"{self._where} cannot encode"):
+                if parse_special:
+                    return self._exact.encode_to_numpy(text, allowed_special="all")
+                return self._exact.encode_to_numpy(text, disallowed_special=())
         except ValueError as error:  # its regex engine gives up on runs of about a million white-space characters
             raise TextError(f"tiktoken cannot split this text of {len(text)} characters: {one_line(error)}") from None
 
@@ -193,7 +211,7 @@ class RankTokenizer(Tokenizer):
 
     @property
     def pad_id(self) -> int | None:
-        return self._pad_id
+        return self._pad_id if self._pad_id is not None else super().pad_id
 
     def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
         """The pieces' bytes add up to the text's, exactly."""
@@ -214,9 +232,10 @@ def check_numbering(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int
     by_id: dict[int, str] = {}
     taken = set(ranks.values())
     for token, token_id in special_tokens.items():
-        if not token or not isinstance(token_id, int) or token_id < 0:
+        check_text(token, f"a special token of {where}")
+        if not token or type(token_id) is not int or not 0 <= token_id <= MAX_ID:
             raise TokenizerError(
-                f"special token {token!r} of {where} has id {token_id!r}; it needs a name and an id from 0 on"
+                f"special token {token!r} of {where} has id {token_id!r:.40}; it needs a name and an id in 0..{MAX_ID}"
             )
         if token_id in taken or token_id in by_id:
             other = by_id.get(token_id, "a rank")

@@ -25,7 +25,7 @@ from inlayer.text.base import BLOCK, Piece, Tokenizer, check_ids, check_text, ch
 from inlayer.text.guard import library_errors
 from inlayer.text.spans import pieces_from_offsets
 
-__all__ = ["SentencePieceTokenizer"]
+__all__ = ["SentencePieceTokenizer", "looks_like_sentencepiece"]
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -37,6 +37,7 @@ class SentencePieceTokenizer(Tokenizer):
         *,
         where: str = "tokenizer.model",
         around: tuple[bool, bool] = (False, False),
+        pad_token: str | None = None,
     ) -> None:
         """`around`: put begin-of-text before, end-of-text after a text?"""
         import sentencepiece  # when a file is opened, not before
@@ -49,6 +50,8 @@ class SentencePieceTokenizer(Tokenizer):
         self._size = int(self._exact.get_piece_size())
         if self._size == 0:
             raise TokenizerError(f"{where} is a sentencepiece model without pieces")
+        pad_ids = (self._id_of(pad_token), int(self._exact.pad_id()))
+        self._pad_id = next((token_id for token_id in pad_ids if token_id >= 0), None)
         self.special_tokens: Mapping[str, int] = MappingProxyType(
             {
                 str(self._exact.id_to_piece(token_id)): token_id
@@ -107,6 +110,11 @@ class SentencePieceTokenizer(Tokenizer):
         """The piece as the model spells it (`▁the`), or the one byte of a byte piece."""
         return self._bytes_of(int(check_ids([token_id], self._size)[0]))
 
+    def _id_of(self, piece: str | None) -> int:
+        """The id of a piece by its spelling; -1 where there is none: the library answers with the unknown token."""
+        token_id = -1 if piece is None else int(self._exact.piece_to_id(piece))
+        return token_id if token_id >= 0 and self._exact.id_to_piece(token_id) == piece else -1
+
     def _bytes_of(self, token_id: int) -> bytes:
         piece = str(self._exact.id_to_piece(token_id))
         if self._exact.is_byte(token_id) and re.fullmatch(r"<0x[0-9A-F]{2}>", piece):
@@ -118,8 +126,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @property
     def pad_id(self) -> int | None:
-        token_id = int(self._exact.pad_id())
-        return token_id if token_id >= 0 else None
+        return self._pad_id if self._pad_id is not None else super().pad_id
 
     def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
         """Spans are the library's own; the bytes are those of the text under them (rules in spans.py)."""
@@ -140,6 +147,24 @@ class SentencePieceTokenizer(Tokenizer):
 
     def __repr__(self) -> str:
         return f"SentencePieceTokenizer({self._where!r}, {self._size} tokens)"
+
+
+def looks_like_sentencepiece(data: bytes) -> bool:
+    """Does it begin as a model's message does? Its first fields are strings or messages (1 to 5: pieces, settings)."""
+    place = 0
+    for _ in range(8):
+        if place == len(data) > 0:
+            return True
+        try:
+            key, width = read_number(data[place : place + 10], 0)  # no number is longer
+            place += width
+            length, width = read_number(data[place : place + 10], 0)
+        except IndexError:  # it ends inside a number, or is none
+            return False
+        place += width + length
+        if key & 7 != 2 or not 1 <= key >> 3 <= 5 or place > len(data):
+            return False
+    return True
 
 
 def read_pieces(message: bytes) -> list[tuple[int, int, int]]:

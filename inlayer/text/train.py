@@ -5,6 +5,7 @@
 - text is cut as GPT-2 cuts it before merges are counted
 - the size asked for is the size given; a text too small for that many merges is an error that says how many it had
 - the same files give the same tokenizer.json, whatever the number of threads
+- what is wrong with the arguments, `save_to` too, is said before the work, which may be long
 - not here: choosing a good size, other models' split patterns
 Checked against a slow trainer of a few lines in tests/text/test_train.py.
 """
@@ -14,14 +15,17 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
 from inlayer.text.base import check_text
-from inlayer.text.guard import library_errors
+from inlayer.text.guard import check_path, library_errors, shown, what_is_at, wrong_kind
 from inlayer.text.huggingface import HuggingFaceTokenizer
 
 __all__ = ["train_bpe"]
+
+MAX_VOCAB = 2**24  # real vocabularies are below 2**19; the trainer sets memory aside for the size it is asked for
 
 
 def train_bpe(
@@ -34,30 +38,34 @@ def train_bpe(
 ) -> HuggingFaceTokenizer:
     """A tokenizer of exactly `vocab_size` ids, special tokens included; saved as tokenizer.json where `save_to` says.
 
-    `save_to` is a folder (tokenizer.json goes into it) or a path that ends in .json. A pair of tokens is merged while
-    it occurs at least `min_frequency` times.
+    `save_to` is a path that ends in .json, or a folder, made where it is not there: tokenizer.json goes into it. A
+    name with another ending (x.txt) is an error unless such a folder is there. A pair of tokens is merged while it
+    occurs at least `min_frequency` times. `vocab_size` is at most MAX_VOCAB.
     """
+    target = None if save_to is None else find_target(check_path(save_to, "save_to"))
     paths = check_files(files)
-    specials = [check_text(token, f"special token {index}") for index, token in enumerate(special_tokens)]
-    if len(set(specials)) != len(specials) or "" in specials:
-        raise InputError(f"special_tokens are {specials}; each needs a name of its own")
-    if not isinstance(vocab_size, int) or isinstance(vocab_size, bool):
-        raise DtypeError(f"vocab_size is a {type(vocab_size).__name__}; it is a whole number")
+    specials = check_specials(special_tokens)
     least = 256 + len(specials)
+    check_count(vocab_size, "vocab_size")
     if vocab_size < least:
         raise InputError(
             f"vocab_size is {vocab_size}; 256 bytes and {len(specials)} special tokens need at least {least}"
         )
+    if vocab_size > MAX_VOCAB:
+        raise InputError(f"vocab_size is {vocab_size}; {MAX_VOCAB} is the most")
+    check_count(min_frequency, "min_frequency")
     if min_frequency < 1:
         raise InputError(f"min_frequency is {min_frequency}; a pair occurs at least once")
+    most = sum(path.stat().st_size for path in paths)  # a merge joins two bytes at least, so there are fewer of them
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # when needed
 
     engine = Tokenizer(models.BPE())
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     engine.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size - len(specials),  # special tokens are added after training: ids 0..255 stay bytes
-        min_frequency=min_frequency,
+        # special tokens are added after training: ids 0..255 stay bytes
+        vocab_size=min(vocab_size - len(specials), 256 + most),
+        min_frequency=min(min_frequency, most + 1),
         show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
@@ -75,30 +83,40 @@ def train_bpe(
             f"one of the special tokens {specials} is also a learned token; choose names that are not words"
         )
     data = engine.to_str(pretty=True).encode()
-    if save_to is None:
+    if target is None:
         return HuggingFaceTokenizer(data, where="trained tokenizer")
-    target = Path(save_to)
-    if target.suffix != ".json":
-        target = target / "tokenizer.json"
     write_whole(target, data)
-    return HuggingFaceTokenizer(data, where=f"{target.parent.name}/{target.name}")
+    return HuggingFaceTokenizer(data, where=shown(target))
+
+
+def check_count(value: object, name: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise DtypeError(f"{name} is a {type(value).__name__}; it is a whole number")
+
+
+def check_specials(special_tokens: object) -> list[str]:
+    if isinstance(special_tokens, (str, bytes)) or not isinstance(special_tokens, Iterable):
+        raise DtypeError(
+            f'special_tokens is a {type(special_tokens).__name__}, not a list of names, as in ["<pad>", "<s>"]'
+        )
+    specials = [check_text(token, f"special token {index}") for index, token in enumerate(special_tokens)]
+    if len(set(specials)) != len(specials) or "" in specials:
+        raise InputError(f"special_tokens are {specials}; each needs a name of its own")
+    return specials
 
 
 def check_files(files: object) -> list[Path]:
     if isinstance(files, (str, os.PathLike)):
         files = [files]
-    if not isinstance(files, Iterable):
+    if isinstance(files, bytes) or not isinstance(files, Iterable):
         raise DtypeError(f"files is a {type(files).__name__}, not a path or a list of paths")
-    paths: list[Path] = []
-    for file in files:
-        if not isinstance(file, (str, os.PathLike)):
-            raise DtypeError(f"files holds a {type(file).__name__}, not a path")
-        paths.append(Path(file))
+    paths = [check_path(file, f"file {index}") for index, file in enumerate(files)]
     if not paths:
         raise InputError("files is empty; there is no text to learn from")
     for path in paths:
-        if not path.is_file():
-            raise MissingFileError(f"{path} is not a file; train_bpe reads text files")
+        kind = what_is_at(path)
+        if kind != "file":
+            raise MissingFileError(f"{wrong_kind(path, kind)}; train_bpe reads text files")
     return paths
 
 
@@ -110,20 +128,53 @@ def read_lines(paths: list[Path]) -> Iterator[str]:
                 yield from file
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
-        raise TextError(f"{path} is not UTF-8 text: byte 0x{byte:02X} is out of place") from None
+        raise TextError(f"{shown(path)} is not UTF-8 text: byte 0x{byte:02X} is out of place") from None
+    except OSError as error:
+        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
+
+
+def find_target(save_to: Path) -> Path:
+    """The file to write; an error where `save_to` cannot be meant or cannot be written to."""
+    kind = what_is_at(save_to)
+    if save_to.name.endswith(".json"):
+        target = save_to
+    elif kind in {"folder", "nothing"}:
+        if kind == "nothing" and save_to.suffix:
+            raise InputError(
+                f"save_to is {shown(save_to)}; give a path that ends in .json, or a folder (one whose name has a dot "
+                "must be there already)"
+            )
+        target = save_to / "tokenizer.json"
+        kind = what_is_at(target)
+    else:
+        raise InputError(f"save_to is {shown(save_to)}, which is no folder; give a folder or a path that ends in .json")
+    if kind not in {"file", "nothing"}:
+        raise InputError(f"{shown(target)} cannot be written: it is {'a folder' if kind == 'folder' else kind}")
+    there = next(folder for folder in target.parents if what_is_at(folder) != "nothing" or folder == folder.parent)
+    if what_is_at(there) != "folder":
+        raise InputError(f"{shown(target)} cannot be written: {shown(there)} is no folder")
+    return target
 
 
 def write_whole(target: Path, data: bytes) -> None:
-    """All of the file or none of it: written beside its place, then moved there."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    """All of the file or none of it: written beside its place, then moved there. Folders made for it go with it."""
+    made = [folder for folder in target.parents if not folder.exists()]
+    name = ""
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:60]}.")
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o644)
         Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+    except BaseException as error:
+        if name:
+            Path(name).unlink(missing_ok=True)
+        for folder in made:
+            with suppress(OSError):  # not made yet
+                folder.rmdir()
+        if isinstance(error, OSError):
+            raise InputError(f"{shown(target)} cannot be written: {error.strerror}") from error
         raise

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from inlayer.errors import InputError, TextError
+from inlayer.errors import DtypeError, InputError, TextError
 from inlayer.ids import Ragged
 from inlayer.text.base import Piece, Tokenizer, check_ids, check_text, check_texts, not_byte_level
 
@@ -32,6 +32,10 @@ class WordTokenizer(Tokenizer):
 
     def __init__(self, words: Iterable[str], *, unk: str | None = None) -> None:
         """`words` in the order of their ids; with `unk`, that token takes the id after them (or its own, if listed)."""
+        if isinstance(words, (str, bytes)) or not isinstance(words, Iterable):
+            raise DtypeError(
+                f"words is a {type(words).__name__}, not a list of words; WordTokenizer.from_text(text) takes a text"
+            )
         self.words = tuple(words)
         if unk is not None and unk not in self.words:
             self.words = (*self.words, unk)

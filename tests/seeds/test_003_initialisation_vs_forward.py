@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from inlayer import ByteTokenizer, Embeddings
+from tests.text.samples import shared
 
 INITIALISATION = """
 # This happens in __init__
@@ -167,3 +169,15 @@ def test_training_moves_both_tables_where_they_were_read(embeddings: Embeddings)
     optimizer.step()
     assert (token != before[0]).any(1).nonzero().flatten().tolist() == [72, 105]
     assert (position != before[1]).any(1).nonzero().flatten().tolist() == [0, 1]
+
+
+def test_the_document_itself_runs_top_to_bottom(embeddings: Embeddings, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every Python block of the document, comments and all, one after the other."""
+    document = shared("seeds", "003_44ac4c2c945f3e5a.txt").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", document, flags=re.DOTALL)
+    assert len(blocks) == 6
+    made, *rest = blocks
+    run(made)  # the tables it makes are random; the next blocks show the rows of the fixture
+    out = run(*rest, embeddings=embeddings, self=embeddings)
+    assert capsys.readouterr().out == "torch.Size([1, 2, 4])\n"
+    assert close(out.final_embeddings, [[H_AT_0, I_AT_1]])

@@ -90,7 +90,12 @@ def test_rope_is_the_position_scheme(layer: Embeddings) -> None:
     assert cos.shape == sin.shape == (1, 3, 8)
 
 
-def test_tying_trains_stably_with_a_small_init() -> None:
+def test_the_byte_of_a_letter() -> None:
+    """The document's token "I" is 73: its byte."""
+    assert ByteTokenizer().encode("I") == [73]
+
+
+def test_tying_starts_at_chance_with_a_small_init() -> None:
     """The document gave tying up as unstable. It is the scale: with N(0, 1) rows the first loss is far above chance."""
 
     def first_loss(init: str) -> float:

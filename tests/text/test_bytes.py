@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inlayer.errors import IdRangeError, InputError, TextError
+from inlayer.errors import DtypeError, IdRangeError, InputError, TextError
 from inlayer.text import ByteTokenizer, WordTokenizer
 
 BYTES = ByteTokenizer()
@@ -66,5 +66,7 @@ def test_bad_words():
         WordTokenizer(["a b"])
     with pytest.raises(InputError, match="no exact bytes"):
         WordTokenizer(["a"]).decode_bytes([0])
+    with pytest.raises(DtypeError, match="from_text"):
+        WordTokenizer("abc")  # would be three words
     with pytest.raises(IdRangeError, match="id 1 at position 0"):
         WordTokenizer(["a"]).decode([1])

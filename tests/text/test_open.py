@@ -1,12 +1,13 @@
 """open_tokenizer: which file of a folder, and what it is; hostile files end in one-line errors."""
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
-from inlayer.errors import InlayerError, MissingFileError, TokenizerError
+from inlayer.errors import InlayerError, InputError, MissingFileError, TokenizerError
 from inlayer.text import open_tokenizer
 from inlayer.text.huggingface import HuggingFaceTokenizer
 from inlayer.text.ranks import RankTokenizer
@@ -52,6 +53,69 @@ def test_pad_token(tmp_path, small_json):
         assert open_tokenizer(tmp_path).pad_id == 338
 
 
+def test_pad_token_of_the_other_files(tmp_path, small_json):
+    (tmp_path / "tokenizer.json").write_bytes(small_json)
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps({"pad_token": {"content": "<s>"}}))
+    assert open_tokenizer(tmp_path).pad_id == 338
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"pad_token": "<|end|>"}))
+    assert open_tokenizer(tmp_path).pad_id == 339
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"pad_token": "</s>"}))
+    (tmp_path / "tokenizer.model").write_bytes(small_sentencepiece("bpe"))
+    assert open_tokenizer(tmp_path).pad_id == 2
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"pad_token": "<none>"}))
+    assert open_tokenizer(tmp_path).pad_id is None  # not the unknown token, which the library answers with
+
+
+@pytest.mark.parametrize(
+    ("names", "pad"),
+    [
+        (["<s>", "<pad>"], 262), (["[PAD]"], 261), (["<|pad|>", "x"], 261), (["<｜▁pad▁｜>"], 261), (["<PAD>"], 261),
+        (["<|image_pad|>", "<|fim_pad|>"], None), (["<pad>", "<|image_pad|>"], 261), (["<|endoftext|>"], None),
+        (["<notepad>"], None), (["<pad>", "[PAD]"], None), ([], None),
+    ],
+)  # fmt: skip
+def test_a_pad_token_by_its_name(tmp_path, names, pad):
+    (tmp_path / "x.tiktoken").write_bytes(small_ranks())
+    specials = {name: 261 + place for place, name in enumerate(names)}
+    assert open_tokenizer(tmp_path, pat_str=".", special_tokens=specials).pad_id == pad
+    if names:  # what a file says goes before
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"pad_token": names[-1]}))
+        assert open_tokenizer(tmp_path, pat_str=".", special_tokens=specials).pad_id == 260 + len(names)
+
+
+def test_what_is_there_but_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    (tmp_path / "model" / "tokenizer.json").mkdir(parents=True)
+    for path, match in {
+        "/dev/null": "^/dev/null is no regular file",
+        "pipe": "^pipe is no regular file",
+        "model": r"^model/tokenizer\.json is a folder, not a file",
+        "model/tokenizer.json": r"^model/tokenizer\.json is a folder that holds no tokenizer",
+        "pipe/x": "^pipe/x is not there",
+    }.items():
+        with pytest.raises(MissingFileError, match=match):
+            open_tokenizer(path)
+    with pytest.raises(InputError, match="path is empty"):
+        open_tokenizer("")
+    (tmp_path / "model" / "x.tiktoken").write_bytes(small_ranks())  # a folder of that name hides no file
+    assert open_tokenizer("model", pat_str=".").get_vocab_size() == 261
+
+
+def test_paths_are_shown_as_given(tmp_path, monkeypatch, small_json):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    for name in ("tokenizer.json", "sub/tokenizer.json"):
+        (tmp_path / name).write_bytes(small_json)
+        assert repr(open_tokenizer(name)) == f"HuggingFaceTokenizer('{name}', 340 tokens)"
+    assert "('sub/tokenizer.json'" in repr(open_tokenizer("sub"))
+    assert f"('{tmp_path}/tokenizer.json'" in repr(open_tokenizer(tmp_path))
+    (tmp_path / "sub" / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(TokenizerError, match=r"^sub/tokenizer_config\.json holds a list"):
+        open_tokenizer("sub")
+
+
 def hostile(small_json: bytes) -> dict[str, bytes]:
     config = json.loads(small_json)
 
@@ -88,7 +152,7 @@ def hostile(small_json: bytes) -> dict[str, bytes]:
 
 
 def test_hostile_files_end_in_one_line(small_json, tmp_path):
-    """In a process of its own, as a user has it; Rust's own report of a panic goes to stderr and is not ours."""
+    """In a process of its own, as a user has it: Rust's own report of a panic would go to stderr."""
     for name, data in hostile(small_json).items():
         folder = tmp_path / name
         folder.mkdir()
@@ -110,7 +174,7 @@ for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
             print("opened", folder.name, name)
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert (done.returncode, done.stderr[-2000:]) == (0, "")
     lines = done.stdout.splitlines()
     assert len(lines) == 2 * len(hostile(small_json))
     assert [text for text in lines if text.startswith("opened")] == []

@@ -102,6 +102,8 @@ def test_special_tokens_given(tmp_path):
     assert open_tokenizer(path, pat_str=r".", special_tokens={"<s>": 300}).encode("a<s>") == [97, 300]
     with pytest.raises(TokenizerError, match="already has"):
         open_tokenizer(path, pat_str=r".", special_tokens={"<s>": 97})
+    with pytest.raises(TokenizerError, match=r"0\.\.2147483647"):
+        open_tokenizer(path, pat_str=r".", special_tokens={"<s>": 2**31})
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(InputError, match="no rank file"):
         open_tokenizer(tmp_path / "tokenizer.json", pat_str=".")

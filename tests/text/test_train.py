@@ -1,12 +1,14 @@
 """train_bpe against a slow trainer, and what it refuses."""
 
+import errno
+import os
 import re
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 
-from inlayer.errors import InputError, MissingFileError, TextError
+from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
 from inlayer.text import open_tokenizer, train_bpe
 
 
@@ -78,7 +80,7 @@ def test_refusals(training_file, tmp_path):
         train_bpe(training_file, 300, special_tokens=["<s>", "<s>"])
     with pytest.raises(InputError, match="empty"):
         train_bpe([], 300)
-    with pytest.raises(MissingFileError, match="not a file"):
+    with pytest.raises(MissingFileError, match=r"none\.txt is not there; train_bpe reads"):
         train_bpe([training_file, tmp_path / "none.txt"], 300)
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9 au lait\n")
     with pytest.raises(TextError, match="0xE9"):
@@ -87,3 +89,75 @@ def test_refusals(training_file, tmp_path):
     with pytest.raises(InputError, match="gives 0 merges"):
         train_bpe(tmp_path / "nothing.txt", 257)
     assert not (tmp_path / "tokenizer.json").exists()
+
+
+def test_the_size_is_bounded_before_the_trainer(training_file):
+    """The trainer sets memory aside for the size it is asked for, and takes the whole process down where it cannot."""
+    with pytest.raises(InputError, match="16777216 is the most"):
+        train_bpe(training_file, 1_000_000_000)
+    with pytest.raises(InputError, match=r"gives \d+ merges"):
+        train_bpe(training_file, 2**24)
+    with pytest.raises(InputError, match="gives 0 merges"):
+        train_bpe(training_file, 300, min_frequency=2**80)
+
+
+def test_one_special_token_goes_into_a_list(training_file):
+    with pytest.raises(DtypeError, match="special_tokens is a str, not a list"):
+        train_bpe(training_file, 300, special_tokens="<pad>")
+    assert train_bpe(training_file, 300, special_tokens=["<pad>"]).pad_id == 299
+
+
+def test_texts_that_are_no_files(training_file, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MissingFileError, match="pipe is no regular file"):
+        train_bpe([training_file, tmp_path / "pipe"], 300)
+    with pytest.raises(MissingFileError, match="is a folder, not a file"):
+        train_bpe(tmp_path, 300)
+    with pytest.raises(InputError, match="file 1 is empty"):
+        train_bpe([training_file, ""], 300)
+
+
+@pytest.mark.parametrize(
+    ("save_to", "match"),
+    [
+        ("", "save_to is empty"),
+        ("/dev/null", "/dev/null, which is no folder"),
+        ("x.txt", r"save_to is x\.txt; give a path that ends in \.json"),
+        ("v1.0", r"must be there already"),
+        ("file", "save_to is file, which is no folder"),
+        ("file/sub", "file is no folder"),
+        ("file/sub.json", "file is no folder"),
+        ("full", r"full/tokenizer\.json cannot be written: it is a folder"),
+        ("full/tokenizer.json", r"full/tokenizer\.json cannot be written: it is a folder"),
+        ("pipe.json", "no regular file"),
+    ],
+)
+def test_places_that_cannot_be_saved_to(training_file, tmp_path, monkeypatch, save_to, match):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "full" / "tokenizer.json").mkdir(parents=True)
+    os.mkfifo(tmp_path / "pipe.json")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=match):
+        train_bpe(training_file, 300, save_to)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_with_a_dot_that_is_there(training_file, tmp_path):
+    (tmp_path / "v1.0").mkdir()
+    train_bpe(training_file, 300, tmp_path / "v1.0")
+    assert open_tokenizer(tmp_path / "v1.0").get_vocab_size() == 300
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "mkdir"])
+def test_nothing_is_left_of_a_write_that_fails(training_file, tmp_path, monkeypatch, call):
+    def full(*_args, **_options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "tokenizer.json").write_text("old")
+    monkeypatch.setattr(*{"fsync": (os, "fsync"), "replace": (os, "replace"), "mkdir": (os, "mkdir")}[call], full)
+    for target in (tmp_path / "a" / "b", *([tmp_path] if call != "mkdir" else [])):
+        with pytest.raises(InputError, match="cannot be written: No space left"):
+            train_bpe(training_file, 300, target)
+    assert [path.name for path in tmp_path.rglob("*")] == ["tokenizer.json"]
+    assert (tmp_path / "tokenizer.json").read_text() == "old"
