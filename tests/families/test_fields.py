@@ -365,7 +365,7 @@ def check_anything(config: dict[str, Any]) -> bool:
     return True
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     model_type=st.sampled_from(sorted(FAMILIES)),
     damage=st.dictionaries(st.sampled_from(FIELDS), JSON, min_size=1, max_size=2),
@@ -374,7 +374,7 @@ def test_any_value_in_any_field(model_type: str, damage: dict[str, Any]) -> None
     check_anything(LLAMA | {"model_type": model_type} | damage)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     model_type=st.sampled_from(["llama", "phi3", "gemma3_text", "gpt_oss", "stablelm"]),
     rope=st.sampled_from(ROPES),
@@ -387,13 +387,13 @@ def test_any_value_in_any_rope_setting(
     check_anything(LLAMA | {"model_type": model_type, name: copy.deepcopy(rope) | damage})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(config=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5), text=JSON | st.none())
 def test_any_object(config: dict[str, Any], text: object) -> None:
     check_anything(config | ({"text_config": text} if text is not None else {}))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(content=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any_config.json"

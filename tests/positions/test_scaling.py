@@ -199,7 +199,7 @@ KINDS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_bit_equal_with_random_settings(kind: str, data: st.DataObject) -> None:
     rope = data.draw(KINDS[kind]) | {"rope_type": kind}
@@ -215,7 +215,7 @@ def test_bit_equal_with_random_settings(kind: str, data: st.DataObject) -> None:
     assert our_factor == their_factor
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), pairs=st.integers(1, 32), length=LENGTH, trained=LENGTH, longest=LENGTH)
 def test_longrope_bit_equal_with_random_settings(
     data: st.DataObject, pairs: int, length: int, trained: int, longest: int

@@ -1,0 +1,9 @@
+"""Settings of the whole test run."""
+
+import os
+
+from hypothesis import settings
+
+# No deadlines: a busy machine is not a bug. In CI the examples are always the same; elsewhere each run looks further.
+settings.register_profile("inlayer", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("inlayer")
