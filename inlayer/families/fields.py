@@ -97,8 +97,7 @@ class Fields:
     def get_or_none(self, *names: str) -> tuple[str, Any]:
         """As `get`, but null says that there is none: it stands against the family's default."""
         name, value = self.get(*names)
-        said_null = any(name in self._config for name in names) and self._config.get(name) is None
-        return name, None if said_null else value
+        return name, None if name in self._config and self._config[name] is None else value
 
     def size(self, *names: str) -> int:
         """A count that must be there: rows, channels, heads."""
