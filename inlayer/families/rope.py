@@ -35,9 +35,10 @@ def read_angles(fields: Fields, *, renamed: Mapping[str, str], partial_by_defaul
             if one is not None  # a layer type without positions
         }
     local = fields.optional_number("rope_local_base_freq")
-    everywhere = _one(rope, fields, renamed, partial_by_default)
     if local is None:
-        return everywhere
+        return _one(rope, fields, renamed, partial_by_default)
+    # transformers lays the settings over a default type here, so that the old key "type" says nothing.
+    everywhere = _one({"rope_type": "default"} | rope, fields, renamed, partial_by_default)
     return {"full_attention": everywhere, "sliding_attention": Angles(theta=local)}
 
 

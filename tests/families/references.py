@@ -94,6 +94,7 @@ def _rotary_cases() -> list[Case]:
         Case("gemma", "gemma", heads),
         Case("gemma2", "gemma2", heads | {"final_logit_softcapping": 30.0}),
         Case("gemma3_text-old", "gemma3_text", heads | {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "num_hidden_layers": 6, "max_position_embeddings": 131072}, longest=100_000),
+        Case("gemma3_text-type", "gemma3_text", heads | {"rope_scaling": {"factor": 8.0, "type": "linear"}, "num_hidden_layers": 6}),
         Case("gemma3_text-new", "gemma3_text", heads | {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}, "sliding_attention": {"rope_type": "default", "rope_theta": 2e4}}, "num_hidden_layers": 6}),
         Case("phi", "phi", {"partial_rotary_factor": 0.5}),
         Case("phi3", "phi3"),
