@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: run test setup bench lint docs clean
+.PHONY: run test setup bench docs clean
 
 run: $(VENV)/installed        ## the main job: one text, every step of the line
 	@$(BIN)/inlayer walk "I love dogs"
