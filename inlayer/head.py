@@ -165,7 +165,7 @@ class Head(nn.Module):
         hidden_ND, targets_N, shape = self._check_loss(hidden, targets, reduction)
         weight_VD, bias_V = self._guarded_weight(), self.bias
         kept_N = targets_N != ignore_index
-        for padding_idx in {self.padding_idx, self._padding_idx()} - {None}:
+        for padding_idx in {self.padding_idx, self._zero_row()} - {None}:
             kept_N &= targets_N != padding_idx
         check_targets(targets_N.view(shape), kept_N.view(shape), weight_VD.shape[0], ignore_index)
         if reduction == "none":
@@ -285,7 +285,7 @@ class Head(nn.Module):
             raise DtypeError(f"hidden is {hidden.dtype} and the head's rows are {weight.dtype}; convert one of them")
         return hidden
 
-    def _padding_idx(self) -> int | None:
+    def _zero_row(self) -> int | None:
         """The row of a tied table that must stay zero."""
         padding_idx = getattr(self.table, "padding_idx", None) if self.tied else None
         return padding_idx if isinstance(padding_idx, int) else None
@@ -297,7 +297,7 @@ class Head(nn.Module):
                 f"the head's bias has {self.bias.shape[0]} entries, its rows are {weight_VD.shape[0]}; "
                 "the tied table was resized by itself: resize the layer that the head is tied to, or call resize_bias"
             )
-        padding_idx = self._padding_idx()
+        padding_idx = self._zero_row()
         if padding_idx is None or not (weight_VD.requires_grad and torch.is_grad_enabled()):
             return weight_VD
         guarded: Tensor = KeepRow.apply(weight_VD, padding_idx)  # type: ignore[no-untyped-call]

@@ -172,11 +172,13 @@ class Embeddings(nn.Module):
             soft_cap=spec.soft_cap,
             padding_idx=layer_spec.padding_idx,
             init_std=layer_spec.init_std,
-            device="meta" if spec.tied and not spec.bias else weight.device,  # a tied head's own rows are thrown away
+            device="meta" if spec.tied else weight.device,  # a tied head's own rows are thrown away: never fill them
             dtype=weight.dtype,
         )
         if spec.tied:
             self.tie(head)
+            if head.bias is not None:  # its bias is its own
+                head.bias = nn.Parameter(torch.zeros_like(head.bias, device=weight.device))
         return head
 
     # ---- forward

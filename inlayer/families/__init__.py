@@ -106,8 +106,7 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
         )
     length = None if family.positions == "none" else fields.size(*LENGTH)
     row_width = fields.optional_size("word_embed_proj_dim", "embedding_size") if family.projected != "no" else None
-    # ALBERT projects even where the widths agree; OPT and ELECTRA only where they differ.
-    if row_width == n_embd and name != "albert":
+    if row_width == n_embd and not family.projects_equal_widths:
         row_width = None
     token_types = fields.size("type_vocab_size") if family.token_types else 0
     _check_tables(max(n_embd, row_width or 0), vocab_size, length or 0, token_types, row_width or 0)

@@ -38,6 +38,7 @@ class Family:
     normed: bool = False
     token_types: bool = False
     projected: Literal["no", "rows", "sum"] = "no"  # rows: before positions (OPT); sum: after the norm (ALBERT)
+    projects_equal_widths: bool = False  # also where rows are as wide as hidden states
     dropout: str | None = None  # the field that says how much of the sum is dropped in training
     # head
     head_bias: bool = False  # of the projection onto the vocabulary: masked-language heads have one
@@ -124,6 +125,7 @@ FAMILIES: dict[str, Family] = {
         _bert,
         defaults=_sizes(30000, 4096, 64, 512, embedding_size=128, **ENCODER | {"hidden_dropout_prob": 0.0}),
         projected="sum",
+        projects_equal_widths=True,
     ),
     "arcee": Family(defaults=_sizes(32000, 2560, 32, 4096)),
     "bert": _bert,

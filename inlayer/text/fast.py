@@ -25,9 +25,11 @@ from inlayer.text.charset import unsettled_texts
 from inlayer.text.guard import library_errors
 from inlayer.text.parts import flatten
 
-__all__ = ["ExactBatch", "FastPath", "encode_both", "open_json", "open_ranks", "reason_for_exact"]
+__all__ = ["LONG_TEXT", "ExactBatch", "FastPath", "encode_both", "open_json", "open_ranks", "reason_for_exact"]
 
 ExactBatch = Callable[[list[str]], Ragged]
+
+LONG_TEXT = 4096  # characters from which one text alone is worth opening the fast path
 
 SPLIT_BEHAVIOURS = ({"behavior": "Isolated", "invert": False}, {"behavior": "Removed", "invert": True})
 SPACE_TO_BLOCK = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}

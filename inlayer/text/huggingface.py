@@ -41,7 +41,7 @@ from inlayer.text.base import (
     special_finder,
 )
 from inlayer.text.charset import unsettled_texts
-from inlayer.text.fast import FastPath, encode_both, open_json
+from inlayer.text.fast import LONG_TEXT, FastPath, encode_both, open_json
 from inlayer.text.guard import library_errors, load_json_object
 from inlayer.text.parts import check_opened, check_parts, flatten, unread_part
 from inlayer.text.spans import in_bytes, pieces_from_offsets
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     import tokenizers
 
 __all__ = ["HuggingFaceTokenizer"]
-
-LONG_TEXT = 4096  # characters from which one text alone is worth opening the fast path
 
 
 @cache

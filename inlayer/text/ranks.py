@@ -37,14 +37,13 @@ from inlayer.text.base import (
     special_finder,
 )
 from inlayer.text.charset import unsettled_texts
-from inlayer.text.fast import FastPath, encode_both, open_ranks
+from inlayer.text.fast import LONG_TEXT, FastPath, encode_both, open_ranks
 from inlayer.text.guard import library_errors, library_panics, one_line
 from inlayer.text.parts import MAX_ID
 
 __all__ = ["RankTokenizer", "looks_like_ranks", "parse_ranks", "ranks_fingerprint"]
 
 RANK_LINE = re.compile(rb"\s*[!-~]+[ \t]+-?\d+\s*")
-LONG_TEXT = 4096  # characters from which one text alone is worth opening the fast path
 
 
 def looks_like_ranks(data: bytes) -> bool:
