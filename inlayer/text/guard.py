@@ -1,7 +1,6 @@
 """Reading a tokenizer's files as data from strangers: bounded, typed errors, nothing executed.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- a path is shown as it was given, on one line; what stands there is named for what it is: nothing, a folder, a device
 - the libraries raise plain Exception, and on some malformed files the Rust ones panic: PanicException is a
   BaseException, so that `except Exception` misses it. Here both become a one-line TokenizerError, without the places in
   the library's own source
@@ -13,77 +12,21 @@ Checked with hostile files in tests/text/test_hostile.py and tests/text/test_ope
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from inlayer.errors import DtypeError, InlayerError, InputError, MissingFileError, TokenizerError
+from inlayer.errors import InlayerError, MissingFileError, TokenizerError
+from inlayer.paths import printable, shown, what_is_at, wrong_kind
 
-__all__ = [
-    "check_path", "library_errors", "load_json_object", "one_line", "printable", "read_limited", "shown", "what_is_at",
-    "wrong_kind",
-]  # fmt: skip
+__all__ = ["library_errors", "library_panics", "load_json_object", "one_line", "read_limited"]
 
 MAX_BYTES = 512 << 20  # the largest real tokenizer files are near 35 MB
 JSON_KINDS = {type(None): "null", bool: "true or false", int: "a number", float: "a number", str: "a string"}
 LIBRARY_PLACES = re.compile(r"^[A-Z_]+: |\S+\.(?:cc|cpp|h|rs)[(:]\d+[):\d]*\s*(?:\[[^\]]*\])?")
 LFS_POINTER = b"version https://git-lfs"
-
-
-def printable(text: str) -> str:
-    """The text on one line: line breaks and tabs as a space, as the command line has them; NULs, lone surrogates and
-    their like as escapes.
-    """
-    return "".join(
-        character if character.isprintable() else " " if character.isspace() else ascii(character)[1:-1]
-        for character in text
-    )
-
-
-def shown(path: str | os.PathLike[str]) -> str:
-    """A path as it was given, fit for a message."""
-    text = os.fspath(path)
-    short = text if len(text) <= 300 else f"{text[:60]}...{text[-60:]}"
-    return printable(short)
-
-
-def check_path(path: object, name: str = "path") -> Path:
-    """A path that was given by the user. The empty one is an error: it would mean the current folder."""
-    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
-    if not isinstance(text, str):
-        kind = type(path).__name__ if text is None else f"{type(path).__name__} of bytes"
-        raise DtypeError(f"{name} is a {kind}; it is a str or a pathlib.Path")
-    if not text:
-        raise InputError(f'{name} is empty; the current folder is "."')
-    return Path(text)
-
-
-def what_is_at(path: Path) -> str:
-    """One of "file", "folder", "nothing", "no regular file"; a path the system cannot look up is an error."""
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return "nothing"
-    except OSError as error:
-        raise MissingFileError(f"{shown(path)} cannot be looked up: {error.strerror}") from error
-    except ValueError:  # a NUL, or a character the file system's encoding lacks
-        raise MissingFileError(f"{shown(path)} holds a character that no path can hold") from None
-    if stat.S_ISREG(mode):
-        return "file"
-    return "folder" if stat.S_ISDIR(mode) else "no regular file"
-
-
-def wrong_kind(path: Path, kind: str) -> MissingFileError:
-    """The error for a path where a file should be; `kind` is what is there."""
-    if kind == "nothing":
-        return MissingFileError(f"{shown(path)} is not there")
-    if kind == "folder":
-        return MissingFileError(f"{shown(path)} is a folder, not a file")
-    return MissingFileError(f"{shown(path)} is no regular file (a device, pipe or socket)")
 
 
 def one_line(error: BaseException, limit: int = 200) -> str:

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError
+from inlayer.paths import check_path, shown, what_is_at, wrong_kind
 from inlayer.text.base import Tokenizer, check_text
-from inlayer.text.guard import check_path, load_json_object, read_limited, shown, what_is_at, wrong_kind
+from inlayer.text.guard import load_json_object, read_limited
 from inlayer.text.huggingface import HuggingFaceTokenizer
 from inlayer.text.parts import MAX_ID
 from inlayer.text.patterns import KINDS, KNOWN_RANKS, MODEL_TYPES, TOKENIZER_MODULES, RankKind

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from inlayer.errors import TokenizerError
+from inlayer.paths import printable
 from inlayer.text.charsmap import charsmap_fault
-from inlayer.text.guard import one_line, printable
+from inlayer.text.guard import one_line
 
 if TYPE_CHECKING:
     import tokenizers

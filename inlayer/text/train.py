@@ -19,8 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
+from inlayer.paths import check_path, shown, what_is_at, wrong_kind
 from inlayer.text.base import check_text
-from inlayer.text.guard import check_path, library_errors, shown, what_is_at, wrong_kind
+from inlayer.text.guard import library_errors
 from inlayer.text.huggingface import HuggingFaceTokenizer
 
 __all__ = ["train_bpe"]
