@@ -7,6 +7,7 @@ is wrong, where, what is allowed, and the likely cause. The command line prints 
 from __future__ import annotations
 
 __all__ = [
+    "CheckpointError",
     "ConfigError",
     "DtypeError",
     "IdRangeError",
@@ -55,6 +56,10 @@ class ConfigError(InlayerError, ValueError):
 
 class TokenizerError(InlayerError, ValueError):
     """A tokenizer file that is malformed or of an unknown kind."""
+
+
+class CheckpointError(InputError):
+    """A checkpoint's file that is malformed, cut short, or changed while it was open."""
 
 
 class MissingFileError(InlayerError, FileNotFoundError):

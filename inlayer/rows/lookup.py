@@ -11,6 +11,8 @@ Checked against F.embedding and against a plain loop in tests/rows/test_lookup.p
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
@@ -20,7 +22,7 @@ from inlayer.errors import DtypeError, IdRangeError, ShapeError
 from inlayer.rows.pool import shared_pool
 from inlayer.shapes import check_ids
 
-__all__ = ["add_up", "check_id_range", "look_up"]
+__all__ = ["add_up", "check_id_range", "has_no_values", "lease", "look_up"]
 
 # From here on a lease (about 10 us) is lost in the gather (0.4 ms) and numpy asks for huge pages; below it,
 # malloc keeps freed memory by itself.
@@ -47,11 +49,17 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
     if index.dtype not in (torch.int64, torch.int32):  # the kernels know these two
         index = index.to(torch.int64)
     check_id_range(index, weight.shape[0])
-    if weight.is_contiguous() and not _has_no_values(index) and _reusable(index.numel() * weight.shape[1], weight):
+    if weight.is_contiguous() and not has_no_values(index) and _reusable(index.numel() * weight.shape[1], weight):
         rows = _POOL.lease((*index.shape, weight.shape[1]), weight.dtype)
         torch.index_select(weight.detach(), 0, index.reshape(-1), out=rows.view(-1, weight.shape[1]))
         return rows
     return functional.embedding(index, weight, padding_idx)
+
+
+def lease(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Uninitialised memory for rows that are read, not gathered: reused where it is large."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    return _POOL.lease(shape, dtype) if nbytes >= POOLED_BYTES else torch.empty(shape, dtype=dtype)
 
 
 def add_up(rows: Tensor, added: Tensor) -> Tensor:
@@ -66,7 +74,7 @@ def add_up(rows: Tensor, added: Tensor) -> Tensor:
 
 def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
     """Raise IdRangeError for the first id outside 0..rows - 1; a negative id never counts from the end."""
-    if _has_no_values(ids) or ids.numel() == 0:
+    if has_no_values(ids) or ids.numel() == 0:
         return
     low, high = torch.aminmax(ids)
     if int(low) >= 0 and int(high) < rows:
@@ -84,7 +92,7 @@ def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
     raise IdRangeError(f"{name} {bad} at {place}{others} is outside 0..{rows - 1}; {cause}")
 
 
-def _has_no_values(x: Tensor) -> bool:
+def has_no_values(x: Tensor) -> bool:
     """Is this a tracer's stand-in, whose values must not or cannot be read?"""
     return (
         torch.compiler.is_compiling()
@@ -100,5 +108,5 @@ def _reusable(values: int, *sources: Tensor) -> bool:
     return (
         values * sources[0].dtype.itemsize >= POOLED_BYTES
         and not (torch.is_grad_enabled() and any(source.requires_grad for source in sources))
-        and all(source.device.type == "cpu" and not _has_no_values(source) for source in sources)
+        and all(source.device.type == "cpu" and not has_no_values(source) for source in sources)
     )

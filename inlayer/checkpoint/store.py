@@ -1,0 +1,55 @@
+"""A store: a checkpoint that was found and opened, whatever it is made of. Nothing is read but headers.
+
+[checkpoint] -> Embeddings, Head, tokenizer
+- one class a kind of source: a folder or file of safetensors (checkpoint/folder.py), a GGUF (checkpoint/gguf.py), old
+  PyTorch files (checkpoint/pytorch.py), a hub repository (checkpoint/hub.py)
+- tensors have the names the file gives them; which of them is the table is decided in families/weights.py
+- not here: putting a layer together (checkpoint/model.py)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Any
+
+from torch import Tensor
+
+from inlayer.rows import StoredTable
+from inlayer.rows.header import Stored
+from inlayer.text import Tokenizer
+
+__all__ = ["Store"]
+
+
+class Store(ABC):
+    """An opened checkpoint. Subclasses open it in their constructor and say in one line what is wrong if they cannot."""
+
+    kind: str  # "folder", "safetensors", "gguf", "pytorch", "hub"
+    where: str  # the source as messages and reports show it
+    config: dict[str, Any] | None  # config.json, or what another format says in its place; None where nothing is said
+    note: str = ""  # shown with the source wherever it shows: that a model is a sample
+
+    @abstractmethod
+    def names(self) -> Collection[str]:
+        """The names of all tensors that are known without reading more than an index."""
+
+    @abstractmethod
+    def find(self, name: str) -> Stored:
+        """Where a tensor lies; reads the header of its file if that was not read yet."""
+
+    @abstractmethod
+    def read(self, name: str) -> Tensor:
+        """A whole tensor in memory, as floating point values: for norms, biases and position tables."""
+
+    @abstractmethod
+    def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
+        """A tensor of two axes as a table, none of whose rows is read yet."""
+
+    @abstractmethod
+    def open_tokenizer(self) -> Tokenizer | None:
+        """The checkpoint's own tokenizer, or None where it has none."""
+
+    @abstractmethod
+    def parameters(self) -> int | None:
+        """How many parameters the whole model has, where headers or index tell it cheaply."""
