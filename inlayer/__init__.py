@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what a type checker sees; the table below is what Python uses, and a test compares the two
+    from inlayer.checkpoint import Model as Model
+    from inlayer.checkpoint import load as load
     from inlayer.errors import InlayerError as InlayerError
     from inlayer.families import describe as describe
     from inlayer.head import Head as Head
@@ -36,6 +38,7 @@ _HOME = {
     "Head": "inlayer.head",
     "InlayerError": "inlayer.errors",
     "MappedTable": "inlayer.rows",
+    "Model": "inlayer.checkpoint",
     "Ragged": "inlayer.ids",
     "Table": "inlayer.rows",
     "WordTokenizer": "inlayer.text",
@@ -43,6 +46,7 @@ _HOME = {
     "describe": "inlayer.families",
     "first_token_pool": "inlayer.pooling",
     "last_token_pool": "inlayer.pooling",
+    "load": "inlayer.checkpoint",
     "mean_pool": "inlayer.pooling",
     "open_tokenizer": "inlayer.text",
     "train_bpe": "inlayer.text",

@@ -103,8 +103,8 @@ class Head(nn.Module):
 
     @property
     def vocab_size(self) -> int:
-        """V; of a tied head it follows the table."""
-        return self.weight.shape[0]
+        """V; of a tied head it follows the table, none of whose rows is read for it."""
+        return table_size(self.table)[0] if self.tied else self.weight.shape[0]
 
     @property
     def tied(self) -> bool:
@@ -120,12 +120,10 @@ class Head(nn.Module):
 
     def tie(self, source: nn.Module) -> Head:
         """Use the rows of `source` from now on, and drop the head's own. Returns the head."""
-        weight = resolve_table(source).weight
-        if not isinstance(weight, Tensor) or weight.dim() != 2:
-            raise ShapeError(f"{type(source).__name__} has no (V, D) weight to tie to")
-        if tuple(weight.shape) != (self.vocab_size, self.n_embd):
+        size = table_size(resolve_table(source))
+        if size != (self.vocab_size, self.n_embd):
             raise ShapeError(
-                f"the table is {tuple(weight.shape)}, the head {(self.vocab_size, self.n_embd)}, as (V, D); "
+                f"the table is {size}, the head {(self.vocab_size, self.n_embd)}, as (V, D); "
                 "only equal ones can be tied: was one of them resized or padded to a multiple?"
             )
         self._source = (source,)
@@ -335,9 +333,22 @@ def resolve_table(source: nn.Module) -> nn.Module:
     """The module that owns the rows: what the source names as its input embeddings, or the source itself."""
     getter = getattr(source, "get_input_embeddings", None)
     table = getter() if callable(getter) else source
-    if not isinstance(table, nn.Module) or not hasattr(table, "weight"):
+    # Of the class, too: asking a stored table itself for its weight would read all of it.
+    if not isinstance(table, nn.Module) or not (hasattr(type(table), "weight") or hasattr(table, "weight")):
         raise InputError(f"{type(source).__name__} has no rows to tie to: neither .weight nor .get_input_embeddings()")
     return table
+
+
+def table_size(table: nn.Module) -> tuple[int, int]:
+    """(V, D). A table that holds no weight but reads it from a file is asked for its size, not for its rows."""
+    rows, width = getattr(table, "num_embeddings", None), getattr(table, "embedding_dim", None)
+    held = "weight" in table._parameters or "weight" in table._buffers
+    if not held and isinstance(rows, int) and isinstance(width, int):
+        return rows, width
+    weight = table.weight
+    if not isinstance(weight, Tensor) or weight.dim() != 2:
+        raise ShapeError(f"{type(table).__name__} has no (V, D) weight to tie to")
+    return weight.shape[0], weight.shape[1]
 
 
 def chunk_rows(tokens: int, n_embd: int) -> int:

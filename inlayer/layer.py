@@ -23,7 +23,7 @@ from inlayer.errors import ConfigError, DtypeError, InputError, ShapeError
 from inlayer.families import LayerSpec, describe
 from inlayer.head import Head
 from inlayer.positions import Angles, Learned, Numbering, Rotary, Sinusoidal
-from inlayer.rows import Table, add_up, check_id_range
+from inlayer.rows import StoredTable, Table, add_up, check_id_range
 from inlayer.shapes import check_float, check_ids, check_seed
 
 __all__ = ["Embeddings"]
@@ -93,7 +93,7 @@ class Embeddings(nn.Module):
         self._tied_heads: list[Head] = []
         self.projected = projected
 
-        self.token_embedding: nn.Embedding = Table(
+        self.token_embedding: nn.Embedding | StoredTable = Table(
             vocab_size, row_width, padding_idx=padding_idx, init=init, init_std=init_std, seed=token_seed,
             device=device, dtype=dtype,
         )  # fmt: skip
@@ -158,12 +158,17 @@ class Embeddings(nn.Module):
             dtype=dtype,
         )
 
-    def head_from_config(self, config: object) -> Head:
-        """The head at the other end of the same config, tied to this layer's table where the config says so."""
+    def head_from_config(self, config: object, *, device: torch.device | str | None = None) -> Head:
+        """The head at the other end of the same config, tied to this layer's table where the config says so.
+
+        Its rows and bias are made on the table's device, or on `device`: "meta" makes none, to be filled from a file.
+        """
         layer_spec = describe(config)
-        spec, weight = layer_spec.head, self.token_embedding.weight
+        spec, table = layer_spec.head, self.token_embedding
+        if device is None:
+            device = table.device if isinstance(table, StoredTable) else table.weight.device
         head = Head(
-            self.token_embedding.embedding_dim,
+            table.embedding_dim,
             self.vocab_size,
             bias=spec.bias,
             input_scale=spec.input_scale,
@@ -172,13 +177,13 @@ class Embeddings(nn.Module):
             soft_cap=spec.soft_cap,
             padding_idx=layer_spec.padding_idx,
             init_std=layer_spec.init_std,
-            device="meta" if spec.tied else weight.device,  # a tied head's own rows are thrown away: never fill them
-            dtype=weight.dtype,
+            device="meta" if spec.tied else device,  # a tied head's own rows are thrown away: never fill them
+            dtype=self.dtype,
         )
         if spec.tied:
             self.tie(head)
             if head.bias is not None:  # its bias is its own
-                head.bias = nn.Parameter(torch.zeros_like(head.bias, device=weight.device))
+                head.bias = nn.Parameter(torch.zeros_like(head.bias, device=device))
         return head
 
     # ---- forward
@@ -232,7 +237,9 @@ class Embeddings(nn.Module):
     def _enter(self, ids: Tensor | None, embeds: Tensor | None) -> Tensor:
         """Looked-up rows, scaled; or the vectors that came in their place."""
         if ids is not None:
-            if not isinstance(self.token_embedding, Table):  # a table from elsewhere, which does not check for itself
+            if not isinstance(
+                self.token_embedding, (Table, StoredTable)
+            ):  # a table from elsewhere, which does not check for itself
                 check_id_range(ids, self.vocab_size)
             hidden: Tensor = self.token_embedding(ids)
             if self.scale != 1.0:
@@ -290,15 +297,21 @@ class Embeddings(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.token_embedding.weight.dtype
+        table = self.token_embedding
+        return table.dtype if isinstance(table, StoredTable) else table.weight.dtype
 
-    def get_input_embeddings(self) -> nn.Embedding:
+    def get_input_embeddings(self) -> nn.Embedding | StoredTable:
         return self.token_embedding
 
-    def set_input_embeddings(self, table: nn.Embedding) -> None:
+    def set_input_embeddings(self, table: nn.Embedding | StoredTable) -> None:
         """Put another table in place of this one; heads tied to this layer follow."""
-        weight = getattr(table, "weight", None)
-        rows = check_float(weight, "the new table's weight", width=self.token_embedding.embedding_dim, rank=2).shape[0]
+        width = self.token_embedding.embedding_dim
+        if isinstance(table, StoredTable):  # its weight is the whole table: not read to learn its size
+            if table.embedding_dim != width:
+                raise ShapeError(f"the new table's rows have width {table.embedding_dim}; this layer's have {width}")
+            rows = table.num_embeddings
+        else:
+            rows = check_float(getattr(table, "weight", None), "the new table's weight", width=width, rank=2).shape[0]
         self.token_embedding = table
         self._resize_biases(rows)
 

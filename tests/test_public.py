@@ -13,9 +13,9 @@ import inlayer
 from inlayer import errors
 
 PUBLIC = [
-    "ByteTokenizer", "Embeddings", "Head", "InlayerError", "MappedTable", "Ragged", "Table", "WordTokenizer",
-    "__version__", "apply_rotary", "describe", "first_token_pool", "last_token_pool", "mean_pool", "open_tokenizer",
-    "train_bpe",
+    "ByteTokenizer", "Embeddings", "Head", "InlayerError", "MappedTable", "Model", "Ragged", "Table",
+    "WordTokenizer", "__version__", "apply_rotary", "describe", "first_token_pool", "last_token_pool", "load",
+    "mean_pool", "open_tokenizer", "train_bpe",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -23,7 +23,7 @@ __all__ = ["Store"]
 
 
 class Store(ABC):
-    """An opened checkpoint. Subclasses open it in their constructor and say in one line what is wrong if they cannot."""
+    """An opened checkpoint. A subclass opens it in its constructor, or says in one line why it cannot."""
 
     kind: str  # "folder", "safetensors", "gguf", "pytorch", "hub"
     where: str  # the source as messages and reports show it
@@ -33,6 +33,13 @@ class Store(ABC):
     @abstractmethod
     def names(self) -> Collection[str]:
         """The names of all tensors that are known without reading more than an index."""
+
+    def first_of(self, candidates: Sequence[str]) -> str | None:
+        """The first of these exact names that the checkpoint holds. A remote one reads as little of its index for it
+        as it can.
+        """
+        names = self.names()
+        return next((name for name in candidates if name in names), None)
 
     @abstractmethod
     def find(self, name: str) -> Stored:

@@ -93,8 +93,8 @@ def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[
     entries = _load(data, where)
     start = LENGTH_BYTES + len(data)
     metadata = entries.pop("__metadata__", {})
-    if not isinstance(metadata, dict):
-        raise _unreadable(where, "its __metadata__ is not an object")
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise _unreadable(where, "its __metadata__ is not an object of strings")
     tensors = {name: _entry(name, entry, start, where, file) for name, entry in entries.items()}
     end, last = start, "the header"
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.nbytes)):

@@ -5,7 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
   what they mean (a dtype, or `decode` for a quantised row)
 - `.to(dtype)` and `.to(device)` read nothing: rows are converted when looked up, to the same bits
 - `weight` is the whole table: mapped from the file where the bytes are the values, else read and decoded once
-- a tracer (torch.compile), which has no ids to read rows for, gathers from that
+- a tracer (torch.compile), which has no ids to read rows for, gathers from that: ask for it before compiling
 - it holds no parameters and no state; `in_memory()` makes a `Table` of it, which can be trained and saved
 - not here: opening files (rows/mapped.py, checkpoint/)
 Checked against the same table in memory in tests/rows/test_stored.py.

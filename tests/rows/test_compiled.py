@@ -19,6 +19,7 @@ ids = torch.tensor([[1, 2], [6, 0]])
 path = pathlib.Path(tempfile.mkdtemp()) / "t.safetensors"
 save_file({"rows": torch.randn(7, 4)}, path)
 for table in (Table(7, 4, padding_idx=1), MappedTable(path)):
+    assert table.weight.shape == (7, 4)  # a stored table is mapped before it is traced
     compiled = torch.compile(table, backend="aot_eager", fullgraph=True)
     with torch.no_grad():
         first, second = compiled(ids), compiled(ids.flip(0))

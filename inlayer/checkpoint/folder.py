@@ -1,0 +1,168 @@
+"""A folder of safetensors, or one such file: the usual form of a checkpoint.
+
+[checkpoint] -> Embeddings, Head, tokenizer
+- opening reads config.json and the index; the header of a shard is read when a tensor of it is asked for. Without an
+  index, `model.safetensors`, else every safetensors file of the folder is believed
+- a shard that is missing matters only when a tensor in it is asked for: who needs the table may fetch its shard alone
+- every file must lie in the folder: a symbolic link out of it is refused, except into the blobs of the hub's own cache,
+  which is made of such links
+- a single file is opened with what lies beside it, config.json and tokenizer, if it is there
+- not here: other formats (checkpoint/gguf.py, checkpoint/pytorch.py)
+Checked in tests/checkpoint/test_folder.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from inlayer.checkpoint.shards import INDEX, LARGEST_INDEX, parse_index
+from inlayer.checkpoint.store import Store
+from inlayer.errors import CheckpointError, DtypeError, MissingFileError
+from inlayer.families.fields import read_config
+from inlayer.paths import shown, what_is_at, wrong_kind
+from inlayer.rows import StoredTable
+from inlayer.rows.files import FileRows
+from inlayer.rows.header import DTYPES, Stored, read_header
+from inlayer.rows.mapped import check_table
+from inlayer.text import Tokenizer, open_tokenizer
+
+__all__ = ["FolderStore", "beside", "inside", "tokenizer_beside"]
+
+
+class FolderStore(Store):
+    """The safetensors of a folder, or the one file `path`."""
+
+    def __init__(self, path: Path) -> None:
+        single = what_is_at(path) == "file"
+        self.kind, self.where = "safetensors" if single else "folder", shown(path)
+        self.folder = path.parent if single else path
+        self._headers: dict[str, dict[str, Stored]] = {}
+        self.config = beside(self.folder)
+        self._files = {path.name} if single else _weight_files(self.folder)
+        self._index = None if single or not (self.folder / INDEX).exists() else self._read_index()
+
+    def names(self) -> Collection[str]:
+        return self._index if self._index is not None else self._found
+
+    def find(self, name: str) -> Stored:
+        if self._index is None:
+            if name not in self._found:
+                raise CheckpointError(f"{self.where} holds no tensor {name!r}")
+            return self._found[name]
+        file = self._index.get(name)
+        if file is None:
+            raise CheckpointError(f"{self.where} holds no tensor {name!r}")
+        stored = self._header(file).get(name)
+        if stored is None:
+            raise CheckpointError(f"{self.where}: the index puts tensor {name!r} into {file}, which does not hold it")
+        return stored
+
+    def read(self, name: str) -> Tensor:
+        stored = self.find(name)
+        if stored.dtype not in DTYPES:
+            raise DtypeError(f"tensor {name!r} of {stored.file} has dtype {stored.dtype}; its values are no floats")
+        values = np.empty((1, stored.nbytes), np.uint8)
+        self._rows(stored, 1).read(np.zeros(1, np.int64), values)
+        return torch.from_numpy(values.reshape(-1)).view(DTYPES[stored.dtype]).view(stored.shape)
+
+    def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
+        stored = check_table(self.find(name))
+        rows, width = stored.shape
+        return StoredTable(
+            self._rows(stored, rows), width, DTYPES[stored.dtype], padding_idx=padding_idx, name=stored.name
+        )
+
+    def open_tokenizer(self) -> Tokenizer | None:
+        return tokenizer_beside(self.folder)
+
+    def parameters(self) -> int | None:
+        files = set(self._index.values()) if self._index is not None else self._files
+        if any(what_is_at(self.folder / file) != "file" for file in files):
+            return None
+        return sum(math.prod(stored.shape) for file in files for stored in self._header(file).values())
+
+    @cached_property
+    def _found(self) -> dict[str, Stored]:
+        """Every tensor of every file, where no index says what is where."""
+        found: dict[str, Stored] = {}
+        for file in sorted(self._files):
+            for name, stored in self._header(file).items():
+                if name in found:
+                    raise CheckpointError(
+                        f"{self.where}: tensor {name!r} is both in {found[name].file} and in {file}, and no index says "
+                        "which counts; name the file to open"
+                    )
+                found[name] = stored
+        return found
+
+    def _header(self, file: str) -> dict[str, Stored]:
+        if file not in self._headers:
+            path = inside(self.folder, file)
+            if what_is_at(path) == "nothing":
+                raise MissingFileError(f"{self.where} lacks the file {file}, which its index names; fetch it as well")
+            self._headers[file] = read_header(path)
+        return self._headers[file]
+
+    def _rows(self, stored: Stored, rows: int) -> FileRows:
+        return FileRows(inside(self.folder, stored.file), stored.offset, rows, stored.nbytes // rows)
+
+    def _read_index(self) -> dict[str, str]:
+        path = inside(self.folder, INDEX)
+        kind = what_is_at(path)
+        if kind != "file":
+            raise wrong_kind(path, kind)
+        try:
+            with path.open("rb") as stream:
+                data = stream.read(LARGEST_INDEX + 1)
+        except OSError as error:
+            raise CheckpointError(f"{shown(path)} cannot be read: {error.strerror}") from error
+        return parse_index(data, shown(path))[0]
+
+
+def inside(folder: Path, name: str) -> Path:
+    """A file of the folder, which is nowhere else; the hub's cache may keep it among its blobs."""
+    path = folder / name
+    if not path.is_symlink():
+        return path
+    try:
+        real, home = path.resolve(), folder.resolve()
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(f"{shown(path)} is a symbolic link that leads nowhere") from error
+    blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else home
+    if not real.is_relative_to(home) and not real.is_relative_to(blobs):
+        raise CheckpointError(f"{shown(path)} is a symbolic link out of its folder; put the file itself there")
+    return path
+
+
+def beside(folder: Path) -> dict[str, Any] | None:
+    """The folder's config.json, or None where there is none."""
+    path = inside(folder, "config.json")
+    return None if what_is_at(path) == "nothing" else read_config(path)
+
+
+def tokenizer_beside(folder: Path) -> Tokenizer | None:
+    """The folder's tokenizer, or None where there is none; a damaged one is an error."""
+    for path in folder.iterdir():
+        if path.suffix in {".json", ".model", ".tiktoken", ".txt"}:
+            inside(folder, path.name)
+    try:
+        return open_tokenizer(folder)
+    except MissingFileError:
+        return None
+
+
+def _weight_files(folder: Path) -> set[str]:
+    """The safetensors to believe without an index: model.safetensors, or the shards of one, or all there are."""
+    files = {path.name for path in folder.glob("*.safetensors")}
+    for believed in ({"model.safetensors"}, {file for file in files if file.startswith("model")}):
+        if believed & files:
+            return believed & files
+    return files

@@ -1,0 +1,100 @@
+"""open_store: what a source is, a folder, a file, a sample or a hub id, and its store.
+
+source -> [Store] -> Model
+- what is there on this machine wins: a folder called like a sample is the folder
+- the formats of a folder, in order: safetensors, GGUF, old PyTorch files; of a file, by its first bytes
+- a hub id is `org/name` or `org/name@revision`, and only where no such path exists
+Checked in tests/checkpoint/test_open.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from inlayer.checkpoint.store import Store
+from inlayer.errors import CheckpointError, MissingFileError
+from inlayer.paths import check_path, shown, what_is_at, wrong_kind
+
+__all__ = ["DEFAULT", "open_store"]
+
+DEFAULT = "default"  # the sample that inlayer carries
+HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?", re.ASCII)
+FILES = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".json", ".ckpt")  # never the name of a hub's model
+ZIP, PICKLE, GGUF = b"PK\x03\x04", b"\x80", b"GGUF"
+
+
+def open_store(source: str | os.PathLike[str]) -> Store:
+    """Open a checkpoint: a folder, a .safetensors, .gguf or old .bin file, a sample's name, or a hub id."""
+    path = check_path(source, "source")
+    path = path.expanduser() if str(path).startswith("~") else path
+    kind = what_is_at(path)
+    if kind == "folder":
+        return _open_folder(path)
+    if kind == "file":
+        return _open_file(path)
+    if kind != "nothing":
+        raise wrong_kind(path, kind)
+    return _open_name(os.fspath(source))
+
+
+def _open_name(name: str) -> Store:
+    from inlayer.checkpoint.samples import SAMPLES, open_sample
+
+    if name in SAMPLES:
+        return open_sample(name)
+    if HUB_ID.fullmatch(name) and not name.endswith(FILES):
+        from inlayer.checkpoint.hub import HubStore
+
+        repository, _, revision = name.partition("@")
+        return HubStore(repository, revision or None)
+    raise MissingFileError(
+        f"{shown(name)} is not there; a source is a folder, a .safetensors or .gguf file, a hub id (org/name), or a "
+        f"sample: {', '.join(SAMPLES)}"
+    )
+
+
+def _open_folder(folder: Path) -> Store:
+    from inlayer.checkpoint.folder import FolderStore
+    from inlayer.checkpoint.shards import INDEX
+
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError as error:
+        raise MissingFileError(f"{shown(folder)} cannot be read: {error.strerror}") from error
+    if INDEX in names or any(name.endswith(".safetensors") for name in names):
+        return FolderStore(folder)
+    ggufs = [name for name in names if name.endswith(".gguf")]
+    firsts = [name for name in ggufs if re.search(r"-0*1-of-\d+\.gguf$", name)] or ggufs
+    if len(firsts) > 1:
+        raise CheckpointError(f"{shown(folder)} holds several .gguf files; name one: {', '.join(firsts[:8])}")
+    if firsts:
+        return _open_file(folder / firsts[0])
+    if any(name.endswith((".bin", ".bin.index.json")) for name in names):
+        from inlayer.checkpoint.pytorch import PytorchStore
+
+        return PytorchStore(folder)
+    raise MissingFileError(f"{shown(folder)} holds no weights; looked for *.safetensors, *.gguf and pytorch_model.bin")
+
+
+def _open_file(path: Path) -> Store:
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(4)
+    except OSError as error:
+        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
+    if start == GGUF or path.suffix == ".gguf":
+        from inlayer.checkpoint.gguf import GgufStore
+
+        return GgufStore(path)
+    if path.suffix != ".safetensors" and start.startswith((ZIP, PICKLE)):
+        from inlayer.checkpoint.pytorch import PytorchStore
+
+        return PytorchStore(path)
+    if path.name == "config.json" or path.name.endswith(".index.json"):
+        return _open_folder(path.parent)
+
+    from inlayer.checkpoint.folder import FolderStore
+
+    return FolderStore(path)

@@ -1,0 +1,141 @@
+"""A checkpoint that transformers wrote, for every family: sharded, with and without its head, and opened by `load`.
+
+The reference is the model transformers itself loads from the same folder.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
+
+import inlayer
+from inlayer.checkpoint.folder import FolderStore
+from inlayer.families import FAMILIES
+from inlayer.positions import Rotary
+from tests.families.references import CASES, Case, Reference, reference_config
+from tests.families.test_parity import random_ids, same_bits
+
+ENCODERS = {"bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "albert"}
+SEQ2SEQ = {"t5", "mt5", "umt5"}
+
+
+def with_head(case: Case) -> Any:
+    """transformers' class of the family that has a language-model head."""
+    if case.model_type in ENCODERS:
+        return AutoModelForMaskedLM
+    return AutoModelForSeq2SeqLM if case.model_type in SEQ2SEQ else AutoModelForCausalLM
+
+
+@cache
+def saved(folder: Path, name: str, dtype: torch.dtype, headed: bool) -> Path:
+    """The folder of a tiny random model, in shards so small that every tensor of size has its own."""
+    case = next(case for case in CASES if case.name == name)
+    torch.manual_seed(0)
+    maker = with_head(case) if headed else AutoModel
+    model = maker.from_config(reference_config(case), dtype=dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    if headed and model.generation_config is not None:
+        model.generation_config.pad_token_id = None  # transformers refuses to write LLaMA-1's -1
+    path = folder / f"{name}-{dtype}-{headed}".replace("torch.", "")
+    model.save_pretrained(path, max_shard_size="8KB")
+    assert len(list(path.glob("*.safetensors"))) > 1
+    return path
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+each_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+
+
+class Loaded(Reference):
+    """The reference for a saved model: what transformers feeds into its first block after loading the folder."""
+
+    def __init__(self, path: Path, case: Case, dtype: torch.dtype) -> None:
+        self.case, self.dtype = case, dtype
+        model = AutoModel.from_pretrained(path, dtype=dtype, attn_implementation="eager").eval()
+        self.model: nn.Module = model.encoder if model.config.model_type.endswith("t5") else model
+        self.table = model.get_input_embeddings()
+
+
+@each_case
+@pytest.mark.parametrize(("dtype", "headed"), [(torch.float32, True), (torch.float32, False), (torch.bfloat16, True)])
+def test_hidden_states(folder: Path, case: Case, dtype: torch.dtype, headed: bool) -> None:
+    path = saved(folder, case.name, dtype, headed)
+    ids, mask = random_ids("right")
+    theirs, tables = Loaded(path, case, dtype).run(input_ids=ids, attention_mask=mask)
+    layer = inlayer.load(path).embeddings
+    assert same_bits(layer(ids, attention_mask=mask), theirs)
+    assert not same_bits(layer(ids.flip(1), attention_mask=mask), theirs)  # control
+    assert bool(tables) == isinstance(layer.position_embedding, Rotary)
+    position_ids = torch.arange(ids.shape[1])[None]
+    for layer_type, (cos, sin) in tables.items():
+        ours = layer.rotary(position_ids, layer_type)
+        assert same_bits(ours[0], cos[:1])
+        assert same_bits(ours[1], sin[:1])
+
+
+@each_case
+def test_head(folder: Path, case: Case) -> None:
+    path = saved(folder, case.name, torch.float32, True)
+    theirs = with_head(case).from_pretrained(path, dtype=torch.float32).eval()
+    model = inlayer.load(path)
+    assert model.head is not None
+    assert torch.equal(model.head.weight, theirs.get_output_embeddings().weight)
+    assert model.head.tied == (model.head.weight is model.embeddings.token_embedding.weight)
+    bias = getattr(theirs.get_output_embeddings(), "bias", None)
+    assert (model.head.bias is None) == (bias is None)
+    assert bias is None or torch.equal(model.head.bias, bias)
+
+
+@each_case
+def test_a_model_saved_without_its_head_has_none(folder: Path, case: Case) -> None:
+    assert inlayer.load(saved(folder, case.name, torch.float32, False)).head is None
+
+
+def test_every_family_is_here() -> None:
+    assert {case.ours or case.model_type for case in CASES} == set(FAMILIES)
+
+
+def test_the_table_is_found_without_an_index(folder: Path, tmp_path: Path) -> None:
+    """Odd shard names and no index: the headers alone tell."""
+    source = saved(folder, "llama", torch.float32, True)
+    shards = sorted(source.glob("*.safetensors"))
+    for number, shard in enumerate(reversed(shards), 1):
+        (tmp_path / f"model-{number}-of-{len(shards)}.safetensors").write_bytes(shard.read_bytes())
+    (tmp_path / "config.json").write_bytes((source / "config.json").read_bytes())
+    ids = torch.arange(99)[None]
+    assert torch.equal(inlayer.load(tmp_path).embeddings(ids), inlayer.load(source).embeddings(ids))
+
+
+def test_only_the_shard_of_the_table_is_needed(folder: Path, tmp_path: Path) -> None:
+    source = saved(folder, "llama", torch.float32, True)
+    store = FolderStore(source)
+    shard = store.find("model.embed_tokens.weight").file
+    for name in (shard, "config.json", "model.safetensors.index.json"):
+        (tmp_path / name).write_bytes((source / name).read_bytes())
+    ids = torch.arange(99)[None]
+    model = inlayer.load(tmp_path)
+    assert torch.equal(model.embeddings(ids), inlayer.load(source).embeddings(ids))
+    with pytest.raises(inlayer.InlayerError, match=r"lacks the file .* which its index names"):
+        model.head  # noqa: B018
+    assert store.parameters() is not None
+    assert model.store.parameters() is None
+
+
+def test_another_dtype_is_made_of_the_same_rows(folder: Path) -> None:
+    path = saved(folder, "gpt2", torch.float32, True)
+    ids: Tensor = torch.arange(99)[None, :60]
+    layer, plain = inlayer.load(path, dtype=torch.bfloat16).embeddings, inlayer.load(path).embeddings
+    assert layer(ids).dtype == torch.bfloat16
+    assert torch.equal(layer(ids), plain.to(torch.bfloat16)(ids))
