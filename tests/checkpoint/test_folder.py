@@ -1,0 +1,255 @@
+"""Folders of safetensors: every shape in which they are met, and the ones that lie."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import inlayer
+from inlayer.checkpoint.shards import INDEX, parse_index
+from inlayer.errors import CheckpointError, ConfigError, DtypeError, MissingFileError
+
+LLAMA = {
+    "model_type": "llama", "vocab_size": 20, "hidden_size": 8, "num_attention_heads": 2, "tie_word_embeddings": False,
+    "architectures": ["LlamaForCausalLM"],
+}  # fmt: skip
+TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+
+def weights() -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    return {
+        TABLE: torch.randn(20, 8).to(torch.bfloat16),
+        HEAD: torch.randn(20, 8).to(torch.bfloat16),
+        "model.layers.0.mlp.up_proj.weight": torch.randn(20, 8).to(torch.bfloat16),
+    }
+
+
+def write(folder: Path, shards: dict[str, list[str]], *, index: bool = True, config: Any = LLAMA) -> Path:
+    folder.mkdir(exist_ok=True)
+    tensors = weights()
+    for file, names in shards.items():
+        save_file({name: tensors[name] for name in names}, folder / file)
+    if index:
+        weight_map = {name: file for file, names in shards.items() for name in names}
+        (folder / INDEX).write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}))
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+SHARDS = {
+    "model-1-of-3.safetensors": ["model.layers.0.mlp.up_proj.weight"],
+    "model-2-of-3.safetensors": [HEAD],
+    "model-3-of-3.safetensors": [TABLE],
+}
+IDS = torch.tensor([[0, 19, 7, 7]])
+
+
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize(
+    "shards", [SHARDS, {"model.safetensors": [*weights()]}, {"odd name.safetensors": [*weights()]}]
+)
+def test_wherever_the_table_lies(tmp_path: Path, shards: dict[str, list[str]], index: bool) -> None:
+    model = inlayer.load(write(tmp_path / "m", shards, index=index))
+    assert torch.equal(model.embeddings(IDS), weights()[TABLE][IDS])
+    assert model.head is not None
+    assert torch.equal(model.head.weight, weights()[HEAD])
+    assert not model.head.tied
+    assert (model.stored.name, model.head_name) == (TABLE, HEAD)
+    stored = model.stored
+    content = (tmp_path / "m" / stored.file).read_bytes()
+    assert (
+        content[stored.offset : stored.offset + stored.nbytes] == weights()[TABLE].view(torch.uint8).numpy().tobytes()
+    )
+    assert model.store.parameters() == 480
+    assert model.tokenizer is None
+    assert model.config == LLAMA
+
+
+def test_a_bare_file_opens_as_rows_alone(tmp_path: Path) -> None:
+    write(tmp_path, {"x.safetensors": [TABLE, HEAD]}, index=False, config=None)
+    model = inlayer.load(tmp_path / "x.safetensors")
+    assert (model.config, model.spec, model.tokenizer) == (None, None, None)
+    assert torch.equal(model.embeddings(IDS), weights()[TABLE][IDS])
+    assert model.embeddings.position_embedding is None
+    assert model.head is not None
+    assert torch.equal(model.head.weight, weights()[HEAD])
+
+
+def test_a_file_is_opened_with_what_lies_beside_it(tmp_path: Path) -> None:
+    write(tmp_path, {"x.safetensors": [TABLE]}, index=False)
+    assert inlayer.load(tmp_path / "x.safetensors").spec is not None
+    assert inlayer.load(str(tmp_path / "x.safetensors")).head is None
+    assert inlayer.load(tmp_path / "config.json").spec is not None
+
+
+def test_model_safetensors_counts_before_its_neighbours(tmp_path: Path) -> None:
+    write(tmp_path, {"model.safetensors": [TABLE, HEAD]}, index=False)
+    save_file({TABLE: torch.zeros(3, 3)}, tmp_path / "consolidated.safetensors")
+    assert torch.equal(inlayer.load(tmp_path).embeddings(IDS), weights()[TABLE][IDS])
+
+
+def test_two_files_with_one_tensor(tmp_path: Path) -> None:
+    write(tmp_path, {"model-1.safetensors": [TABLE], "model-2.safetensors": [TABLE]}, index=False)
+    with pytest.raises(CheckpointError, match=r"is both in model-1.safetensors and in model-2.safetensors"):
+        inlayer.load(tmp_path)
+
+
+def test_tied_by_the_config_even_with_a_head_tensor(tmp_path: Path) -> None:
+    model = inlayer.load(write(tmp_path, SHARDS, config=LLAMA | {"tie_word_embeddings": True}))
+    assert model.head is not None
+    assert model.head.tied
+    assert model.head_name == HEAD
+    assert torch.equal(model.head.weight, weights()[TABLE])
+
+
+def test_an_unknown_family_gives_rows_and_guesses_nothing(tmp_path: Path) -> None:
+    model = inlayer.load(write(tmp_path, SHARDS, config={"model_type": "martian"}))
+    assert torch.equal(model.table(IDS), weights()[TABLE][IDS])
+    with pytest.raises(ConfigError, match="unknown model type 'martian'"):
+        model.embeddings  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"hidden_size": 16}, CheckpointError, "is 20 x 8, but its config asks for rows of width 16"),
+        ({"hidden_size": "8"}, ConfigError, "hidden_size is '8'"),
+        ({"vocab_size": 10**12}, ConfigError, "vocab_size"),
+        ({"model_type": ["llama"]}, ConfigError, "unknown model type"),
+        ({"model_type": "gpt2"}, CheckpointError, "holds no tensor for position_embedding.weight"),
+    ],
+)
+def test_configs_that_do_not_fit(tmp_path: Path, change: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        inlayer.load(write(tmp_path, SHARDS, config=LLAMA | change)).embeddings  # noqa: B018
+
+
+def test_more_rows_than_the_config_says_are_believed(tmp_path: Path) -> None:
+    model = inlayer.load(write(tmp_path, SHARDS, config=LLAMA | {"vocab_size": 18}))
+    assert torch.equal(model.embeddings(IDS), weights()[TABLE][IDS])
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("../secret.safetensors", "plain file name"),
+        ("/etc/passwd", "plain file name"),
+        ("a/b.safetensors", "plain file name"),
+        ("..\\b.safetensors", "plain file name"),
+        ("x.py", "plain file name"),
+        (["x"], "plain file name"),
+        ("", "plain file name"),
+        ("\0.safetensors", "plain file name"),
+        ("missing.safetensors", "lacks the file missing.safetensors"),
+        ("model-1-of-3.safetensors", "which does not hold it"),
+    ],
+)
+def test_an_index_that_misleads(tmp_path: Path, file: Any, words: str) -> None:
+    write(tmp_path, SHARDS)
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {TABLE: file}}))
+    with pytest.raises((CheckpointError, MissingFileError), match=words):
+        inlayer.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "index", [b"", b"[]", b"{}", b'{"weight_map": 3}', b'{"weight_map": {}}', b"[" * 10**5, b"\xff"]
+)
+def test_an_index_that_is_none(tmp_path: Path, index: bytes) -> None:
+    write(tmp_path, SHARDS)
+    (tmp_path / INDEX).write_bytes(index)
+    with pytest.raises(CheckpointError, match=INDEX):
+        inlayer.load(tmp_path)
+
+
+def test_parse_index_tells_the_bytes_of_all_tensors() -> None:
+    assert parse_index(b'{"metadata": {"total_size": 7}, "weight_map": {"a": "b.safetensors"}}', "x") == (
+        {"a": "b.safetensors"}, 7,
+    )  # fmt: skip
+    assert parse_index(b'{"weight_map": {"a": "b.safetensors"}}', "x")[1] is None
+
+
+def test_links_out_of_the_folder(tmp_path: Path) -> None:
+    outside = write(tmp_path / "outside", {"model.safetensors": [TABLE, HEAD]}, index=False)
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "model.safetensors").symlink_to(outside / "model.safetensors")
+    with pytest.raises(CheckpointError, match="symbolic link out of its folder"):
+        inlayer.load(inside)
+    (inside / "model.safetensors").unlink()
+    (inside / "real").mkdir()
+    os.link(outside / "model.safetensors", inside / "real" / "weights.safetensors")
+    (inside / "model.safetensors").symlink_to(Path("real") / "weights.safetensors")
+    assert torch.equal(inlayer.load(inside).embeddings(IDS), weights()[TABLE][IDS])
+    (inside / "config.json").symlink_to(outside / "config.json")
+    with pytest.raises(CheckpointError, match="symbolic link out of its folder"):
+        inlayer.load(inside)
+    (inside / "config.json").unlink()
+    (inside / "config.json").symlink_to(inside / "config.json")
+    with pytest.raises(inlayer.InlayerError):
+        inlayer.load(inside)
+
+
+def test_the_hubs_own_cache_is_made_of_links(tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "models--a--b" / "blobs", tmp_path / "models--a--b" / "snapshots" / "0f"
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    for file in write(tmp_path / "source", SHARDS).iterdir():
+        (blobs / f"{file.name}-hash").write_bytes(file.read_bytes())
+        (snapshot / file.name).symlink_to(Path("../../blobs") / f"{file.name}-hash")
+    assert torch.equal(inlayer.load(snapshot).embeddings(IDS), weights()[TABLE][IDS])
+
+
+def test_a_table_of_whole_numbers_is_none(tmp_path: Path) -> None:
+    save_file({TABLE: torch.ones(4, 4, dtype=torch.int8)}, tmp_path / "model.safetensors")
+    with pytest.raises(DtypeError, match="floating point rows"):
+        inlayer.load(tmp_path).embeddings  # noqa: B018
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.float64])
+def test_every_dtype_is_kept(tmp_path: Path, dtype: torch.dtype) -> None:
+    rows = weights()[TABLE].to(dtype)
+    save_file({TABLE: rows}, tmp_path / "model.safetensors")
+    ours = inlayer.load(tmp_path).embeddings(IDS)
+    assert ours.dtype == dtype
+    assert torch.equal(ours.view(torch.uint8), rows[IDS].view(torch.uint8))
+    asked = inlayer.load(tmp_path, dtype=torch.float32).embeddings(IDS)
+    assert torch.equal(asked, rows.to(torch.float32)[IDS])
+
+
+def test_odd_places(tmp_path: Path) -> None:
+    """No file has to begin its tensors at a multiple of their size."""
+    header = json.dumps({TABLE: {"dtype": "F32", "shape": [2, 4], "data_offsets": [0, 32]}}).encode()
+    header += b" " * (-(len(header) + 8) % 4 + 1)
+    data = torch.arange(8.0)
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data.numpy().tobytes())
+    model = inlayer.load(tmp_path)
+    assert model.stored.offset % 4 == 1
+    assert torch.equal(model.embeddings(torch.tensor([1, 0])), data.view(2, 4).flip(0))
+    assert torch.equal(model.table.weight, data.view(2, 4))
+
+
+@pytest.mark.parametrize(
+    "source", ["", "nowhere", "no/such/folder", "./nowhere", "x.gguf", "a/b.safetensors", "\0", "~nobody/x"]
+)
+def test_sources_that_are_none(source: str) -> None:
+    with pytest.raises(inlayer.InlayerError) as caught:
+        inlayer.load(source)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_empty_folders_and_devices(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match="holds no weights"):
+        inlayer.load(tmp_path)
+    with pytest.raises(MissingFileError, match="no regular file"):
+        inlayer.load("/dev/null")
+    with pytest.raises(DtypeError, match=r"dtype is torch.int8"):
+        inlayer.load(tmp_path, dtype=torch.int8)

@@ -1,0 +1,96 @@
+"""Which tensor is the table: on the true layouts of large models, and on names that were made to mislead."""
+
+from __future__ import annotations
+
+import pytest
+
+from inlayer.families.weights import HEADS, TABLES, choose_part, table_candidates
+
+BIG = (163840, 7168)
+
+
+def first(names: dict[str, tuple[int, ...]], rows: int | None = None, width: int | None = None) -> str | None:
+    found = table_candidates(names, rows, width)
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "model.embed_tokens.weight",
+        "transformer.wte.weight",
+        "embeddings.word_embeddings.weight",
+        "bert.embeddings.word_embeddings.weight",
+        "model.language_model.embed_tokens.weight",
+        "language_model.model.embed_tokens.weight",
+        "model.decoder.embed_tokens.weight",
+        "transformer.word_embeddings.weight",
+        "gpt_neox.embed_in.weight",
+        "shared.weight",
+        "token_embd.weight",
+        "tok_embeddings.weight",
+        "wte.weight",
+    ],
+)
+def test_the_usual_names(table: str) -> None:
+    assert table in TABLES
+    others = {"lm_head.weight": BIG, "model.layers.0.mlp.up_proj.weight": BIG, "model.norm.weight": (7168,)}
+    assert first(others | {table: BIG}) == table
+    assert first(others | {table: BIG}, *BIG) == table
+
+
+def test_the_second_table_of_multi_token_prediction_is_not_it() -> None:
+    """DeepSeek-V3: a match by the end of the name finds two."""
+    names = {
+        "model.layers.61.embed_tokens.weight": BIG,
+        "model.layers.61.shared_head.head.weight": BIG,
+        "model.embed_tokens.weight": BIG,
+        "lm_head.weight": BIG,
+    }
+    assert table_candidates(names, *BIG) == ["model.embed_tokens.weight"]
+
+
+def test_towers_have_tables_of_their_own() -> None:
+    names = {
+        "model.visual.embed_tokens.weight": (999, 7168),
+        "vision_tower.embeddings.weight": (99, 7168),
+        "model.language_model.embed_tokens.weight": BIG,
+    }
+    assert table_candidates(names, None, None) == ["model.language_model.embed_tokens.weight"]
+
+
+def test_the_config_settles_a_doubt() -> None:
+    names = {"decoder.embed_tokens.weight": (10, 4), "other.embed_tokens.weight": (20, 4)}
+    assert first(names, 20, 4) == "other.embed_tokens.weight"
+    assert first(names, 10, 4) == "decoder.embed_tokens.weight"
+    assert first(names) == "decoder.embed_tokens.weight"
+
+
+def test_an_unknown_name_is_found_by_its_size_and_a_head_only_at_last() -> None:
+    names = {"lm_head.weight": (20, 4), "lookup": (20, 4), "square": (4, 4), "vector": (20,)}
+    assert first(names, 20, 4) == "lookup"
+    assert first({"lm_head.weight": (20, 4), "square": (4, 4)}, 20, 4) == "lm_head.weight"
+    assert first({"only": (20, 4), "vector": (20,)}) == "only"
+    assert first({"one": (20, 4), "two": (20, 4)}) is None
+    assert first({"vector": (20,)}) is None
+
+
+def test_parts_lie_beside_their_table() -> None:
+    names = [
+        "decoder.embed_positions.weight",
+        "encoder.embed_positions.weight",
+        "encoder.layers.0.embed_positions.weight",
+        "vision_tower.embeddings.position_embeddings.weight",
+    ]
+    part = "position_embedding.weight"
+    assert choose_part(part, names, "encoder.embed_tokens.weight") == "encoder.embed_positions.weight"
+    assert choose_part(part, names, "decoder.embed_tokens.weight") == "decoder.embed_positions.weight"
+    assert choose_part(part, names[2:], "decoder.embed_tokens.weight") is None
+    assert choose_part("norm.weight", ["bert.embeddings.LayerNorm.gamma", "bert.pooler.LayerNorm.weight"], "") == (
+        "bert.embeddings.LayerNorm.gamma"
+    )
+
+
+def test_no_name_means_two_things() -> None:
+    assert not set(TABLES) & set(HEADS)
+    assert len(set(TABLES)) == len(TABLES)
