@@ -88,7 +88,7 @@ class Head(nn.Module):
     def reset_parameters(self) -> None:
         """Draw the head's own rows from N(0, init_std) and zero its bias; a tied table is not touched."""
         own = self._parameters["weight"]
-        if own is not None:
+        if own is not None and not own.is_meta:
             nn.init.normal_(own, std=self.init_std)
         if self.bias is not None:
             nn.init.zeros_(self.bias)

@@ -48,8 +48,10 @@ class Learned(nn.Embedding):
 
     def reset_parameters(self) -> None:
         """Draw N(0, init_std) again, with a seed always the same; a padding row is zero afterwards."""
+        if self.weight.is_meta:  # no values to draw
+            return
         with torch.no_grad():
-            if self.seed is None or self.weight.is_meta:  # a meta tensor has no values and its device no generator
+            if self.seed is None:
                 self.weight.normal_(0.0, self.init_std)
             else:
                 generator = torch.Generator(self.weight.device).manual_seed(self.seed)

@@ -83,7 +83,7 @@ class Table(nn.Embedding):
     def reset_parameters(self) -> None:
         """Draw all rows anew and zero the padding row again."""
         draw(self.weight, self.init, self.init_std, self.seed)
-        if self.padding_idx is not None:
+        if self.padding_idx is not None and not self.weight.is_meta:
             nn.init.zeros_(self.weight[self.padding_idx])
 
     def forward(self, ids: Any) -> Shaped[Tensor, "... D"]:

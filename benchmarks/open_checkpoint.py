@@ -1,0 +1,161 @@
+"""Opening a 2.35 GB table and looking up 2,048 ids: inlayer.load against transformers' own way and safetensors' two.
+
+Each run is a process of its own, because what it leaves resident is half of the question; it is measured from after
+the imports to the rows in hand, on a file that is in the page cache. The table has Kimi-K2's shape. transformers opens
+it as a model without blocks, so that nothing else has to be read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import Ratio, Result, ratio
+
+ROWS, WIDTH, IDS = 163_840, 7_168, 2_048
+NAME = "model.embed_tokens.weight"
+ROUNDS = 5
+MOST_MS, MOST_MB = 100, 64
+CONFIG = {
+    "model_type": "llama", "architectures": ["LlamaModel"], "vocab_size": ROWS, "hidden_size": WIDTH,
+    "num_attention_heads": 56, "num_hidden_layers": 0, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def run() -> Iterator[Result]:
+    """One result: seconds and resident memory, each against every peer."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_checkpoint(Path(folder))
+        measured: dict[str, list[dict[str, float]]] = {name: [] for name in PEERS}
+        for _ in range(ROUNDS):
+            for name, runs in measured.items():
+                runs.append(in_a_process(name, folder))
+    assert len({run["sum"] for runs in measured.values() for run in runs}) == 1, "the peers read different rows"
+    seconds = {name: [run["seconds"] for run in runs] for name, runs in measured.items()}
+    resident = {name: [run["resident_mb"] for run in runs] for name, runs in measured.items()}
+    ours_ms, ours_mb = statistics.median(seconds["inlayer"]) * 1e3, statistics.median(resident["inlayer"])
+    others = [name for name in PEERS if name != "inlayer"]
+    yield Result(
+        name="open_checkpoint",
+        ratios=[
+            *(ratio(f"time: {name} / inlayer", seconds[name], seconds["inlayer"]) for name in others),
+            *(ratio(f"memory: {name} / inlayer", resident[name], resident["inlayer"]) for name in others),
+            Ratio(label=f"time: inlayer / {MOST_MS} ms", value=ours_ms / MOST_MS, at_most=1),
+            Ratio(label=f"memory: inlayer / {MOST_MB} MB", value=ours_mb / MOST_MB, at_most=1),
+        ],
+        measured={
+            name: {
+                "median_ms": round(statistics.median(seconds[name]) * 1e3, 1),
+                "resident_mb": round(statistics.median(resident[name]), 1),
+            }
+            for name in PEERS
+        },
+        sizes={"rows": ROWS, "width": WIDTH, "ids": IDS, "dtype": "bfloat16"},
+        notes=["resident memory holds the result itself, 29 MB"],
+    )
+
+
+def write_checkpoint(folder: Path) -> None:
+    """A table of random bytes that are numbers, and the norm that a model without blocks still has."""
+    table, norm = ROWS * WIDTH * 2, WIDTH * 2
+    header = json.dumps(
+        {
+            "__metadata__": {"format": "pt"},
+            NAME: {"dtype": "BF16", "shape": [ROWS, WIDTH], "data_offsets": [0, table]},
+            "model.norm.weight": {"dtype": "BF16", "shape": [WIDTH], "data_offsets": [table, table + norm]},
+        }
+    ).encode()
+    header += b" " * (-len(header) % 8)
+    block = bytes(byte & 0x3F for byte in os.urandom(WIDTH * 2 * 512))  # no exponent of all ones: no NaN, no Inf
+    with (folder / "model.safetensors").open("wb") as stream:
+        stream.write(struct.pack("<Q", len(header)) + header)
+        for _ in range(ROWS // 512):
+            stream.write(block)
+        stream.write(block[:norm])
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+
+
+def in_a_process(name: str, folder: str) -> dict[str, float]:
+    """Seconds and resident megabytes of one peer, and the sum of its rows, which must be everybody's."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.open_checkpoint", name, folder], capture_output=True, text=True, check=True
+    )
+    answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def resident_mb() -> float:
+    """Megabytes of this process in memory, files mapped into it included."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def with_inlayer(folder: str, ids: Any) -> Any:
+    import inlayer
+
+    model = inlayer.load(folder)
+    return model.embeddings(ids), model
+
+
+def with_transformers(folder: str, ids: Any) -> Any:
+    from transformers import AutoModel
+
+    model = AutoModel.from_pretrained(folder)
+    return model.get_input_embeddings()(ids), model
+
+
+def with_safetensors_tensor(folder: str, ids: Any) -> Any:
+    from safetensors import safe_open
+
+    with safe_open(f"{folder}/model.safetensors", "pt") as file:
+        table = file.get_tensor(NAME)
+        return table[ids], table
+
+
+def with_safetensors_slices(folder: str, ids: Any) -> Any:
+    import torch
+    from safetensors import safe_open
+
+    with safe_open(f"{folder}/model.safetensors", "pt") as file:
+        rows = file.get_slice(NAME)
+        return torch.cat([rows[token : token + 1] for token in ids.reshape(-1).tolist()]), rows
+
+
+PEERS: dict[str, Callable[[str, Any], Any]] = {
+    "inlayer": with_inlayer,
+    "transformers from_pretrained": with_transformers,
+    "safetensors get_tensor": with_safetensors_tensor,
+    "safetensors row slices": with_safetensors_slices,
+}
+
+
+def measure_one(name: str, folder: str) -> dict[str, float]:
+    """Run a peer here, once, after its imports."""
+    import torch
+
+    import inlayer.checkpoint  # noqa: F401
+
+    if name.startswith("transformers"):
+        from transformers import LlamaModel  # noqa: F401  # the class itself is imported late
+    torch.set_grad_enabled(False)
+    ids = torch.randint(0, ROWS, (1, IDS), generator=torch.Generator().manual_seed(0))
+    torch.zeros(3)[ids % 3]  # torch's own first-time costs
+    before, start = resident_mb(), time.perf_counter()
+    rows, opened = PEERS[name](folder, ids)
+    seconds = time.perf_counter() - start
+    resident = resident_mb() - before
+    del opened  # it stayed open until here, as a model in use does
+    return {"seconds": seconds, "resident_mb": resident, "sum": float(rows.float().sum())}
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure_one(*sys.argv[1:])))
