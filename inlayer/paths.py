@@ -11,7 +11,7 @@ from pathlib import Path
 
 from inlayer.errors import DtypeError, InputError, MissingFileError
 
-__all__ = ["check_path", "printable", "shown", "what_is_at", "wrong_kind"]
+__all__ = ["check_path", "printable", "quoted", "shown", "what_is_at", "wrong_kind"]
 
 
 def printable(text: str) -> str:
@@ -29,6 +29,12 @@ def shown(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     short = text if len(text) <= 300 else f"{text[:60]}...{text[-60:]}"
     return printable(short)
+
+
+def quoted(value: object, most: int = 80) -> str:
+    """A stranger's word or value in quotes, short and on one line."""
+    text = repr(value[: most + 1]) if isinstance(value, str) else repr(value)
+    return printable(text if len(text) <= most else text[:most] + "...")
 
 
 def check_path(path: object, name: str = "path") -> Path:

@@ -27,7 +27,7 @@ from inlayer.checkpoint.shards import INDEX, LARGEST_INDEX, parse_index
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
-from inlayer.paths import shown, what_is_at, wrong_kind
+from inlayer.paths import quoted, shown, what_is_at, wrong_kind
 from inlayer.rows import StoredTable
 from inlayer.rows.files import FileRows
 from inlayer.rows.header import DTYPES, Stored, read_header
@@ -55,20 +55,24 @@ class FolderStore(Store):
     def find(self, name: str) -> Stored:
         if self._index is None:
             if name not in self._found:
-                raise CheckpointError(f"{self.where} holds no tensor {name!r}")
+                raise CheckpointError(f"{self.where} holds no tensor {quoted(name)}")
             return self._found[name]
         file = self._index.get(name)
         if file is None:
-            raise CheckpointError(f"{self.where} holds no tensor {name!r}")
+            raise CheckpointError(f"{self.where} holds no tensor {quoted(name)}")
         stored = self._header(file).get(name)
         if stored is None:
-            raise CheckpointError(f"{self.where}: the index puts tensor {name!r} into {file}, which does not hold it")
+            raise CheckpointError(
+                f"{self.where}: the index puts tensor {quoted(name)} into {file}, which does not hold it"
+            )
         return stored
 
     def read(self, name: str) -> Tensor:
         stored = self.find(name)
         if stored.dtype not in DTYPES:
-            raise DtypeError(f"tensor {name!r} of {stored.file} has dtype {stored.dtype}; its values are no floats")
+            raise DtypeError(
+                f"tensor {quoted(name)} of {stored.file} has dtype {stored.dtype}; its values are no floats"
+            )
         values = np.empty((1, stored.nbytes), np.uint8)
         self._rows(stored, 1).read(np.zeros(1, np.int64), values)
         return torch.from_numpy(values.reshape(-1)).view(DTYPES[stored.dtype]).view(stored.shape)
@@ -97,7 +101,7 @@ class FolderStore(Store):
             for name, stored in self._header(file).items():
                 if name in found:
                     raise CheckpointError(
-                        f"{self.where}: tensor {name!r} is both in {found[name].file} and in {file}, and no index says "
+                        f"{self.where}: tensor {quoted(name)} is both in {found[name].file} and in {file}, and no index says "
                         "which counts; name the file to open"
                     )
                 found[name] = stored

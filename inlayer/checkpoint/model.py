@@ -27,6 +27,7 @@ from inlayer.families import LayerSpec, describe
 from inlayer.families.weights import HEADS, TABLES, choose_part, table_candidates
 from inlayer.head import Head
 from inlayer.layer import Embeddings
+from inlayer.paths import quoted
 from inlayer.rows import StoredTable
 from inlayer.rows.header import Stored
 from inlayer.text import Tokenizer
@@ -90,7 +91,7 @@ class Model:
             layer = Embeddings.from_config(self.config, device="meta")
             if layer.token_embedding.embedding_dim != width:
                 raise CheckpointError(
-                    f"{self.source}: the table {self.stored.name} is {rows:,} x {width:,}, but its config asks for "
+                    f"{self.source}: the table {quoted(self.stored.name)} is {rows:,} x {width:,}, but its config asks for "
                     f"rows of width {layer.token_embedding.embedding_dim:,}"
                 )
         layer.set_input_embeddings(self.table)
@@ -113,7 +114,7 @@ class Model:
             rows = self.store.table(own)
             if (rows.num_embeddings, rows.embedding_dim) != (head.vocab_size, head.n_embd):
                 raise CheckpointError(
-                    f"{self.source}: the head {own} is {rows.num_embeddings:,} x {rows.embedding_dim:,}, the table "
+                    f"{self.source}: the head {quoted(own)} is {rows.num_embeddings:,} x {rows.embedding_dim:,}, the table "
                     f"{head.vocab_size:,} x {head.n_embd:,}"
                 )
             head.weight = nn.Parameter(rows.to(self.table.dtype).weight)  # type: ignore[misc]
@@ -147,7 +148,7 @@ class Model:
         tensor = self.store.read(name)
         if tensor.shape != like.shape:
             raise CheckpointError(
-                f"{self.source}: tensor {name} has shape {tuple(tensor.shape)}; its config asks for {tuple(like.shape)}"
+                f"{self.source}: tensor {quoted(name)} has shape {tuple(tensor.shape)}; its config asks for {tuple(like.shape)}"
             )
         return tensor.to(self.table.dtype)
 
@@ -183,5 +184,7 @@ def _size(spec: LayerSpec | None) -> tuple[int | None, int | None]:
 
 def _checked(store: Store, stored: Stored) -> Stored:
     if len(stored.shape) != 2 or 0 in stored.shape:
-        raise CheckpointError(f"{store.where}: tensor {stored.name} has shape {stored.shape}; a table is (V, D)")
+        raise CheckpointError(
+            f"{store.where}: tensor {quoted(stored.name)} has shape {stored.shape}; a table is (V, D)"
+        )
     return stored

@@ -13,12 +13,13 @@ import re
 from typing import Any
 
 from inlayer.errors import CheckpointError
-from inlayer.paths import printable
+from inlayer.paths import printable, quoted
 
 __all__ = ["INDEX", "PLAIN_FILE", "parse_index"]
 
 INDEX = "model.safetensors.index.json"
 LARGEST_INDEX = 64 << 20  # bytes; Kimi-K2's 139,644 tensors take some 14 MB
+MOST_VALUES = 1_000_000  # each is many times larger in memory than in the file
 PLAIN_FILE = re.compile(r"(?!\.)[^/\\\0:]{1,250}\.(safetensors|bin)")
 
 
@@ -26,6 +27,8 @@ def parse_index(data: bytes, where: str) -> tuple[dict[str, str], int | None]:
     """File by tensor name, and the bytes of all tensors where the index says so."""
     if len(data) > LARGEST_INDEX:
         raise CheckpointError(f"{where} has {len(data):,} bytes; an index has at most {LARGEST_INDEX:,}")
+    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
+        raise CheckpointError(f"{where} holds more than {MOST_VALUES:,} values; no model has as many tensors")
     try:
         index: Any = json.loads(data)
     except RecursionError:
@@ -46,7 +49,6 @@ def check_file(file: object, name: str, where: str) -> str:
     """The name of a shard, if it is one: no path, above all none that leads out of the folder."""
     if not isinstance(file, str) or not PLAIN_FILE.fullmatch(file):
         raise CheckpointError(
-            f"{where} puts tensor {name[:80]!r} into {printable(repr(file)[:80])}; a shard is a plain file name in the "
-            "same folder"
+            f"{where} puts tensor {quoted(name)} into {quoted(file)}; a shard is a plain file name in the same folder"
         )
     return file

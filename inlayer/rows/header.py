@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from inlayer.errors import CheckpointError
-from inlayer.paths import printable, shown, what_is_at, wrong_kind
+from inlayer.paths import printable, quoted, shown, what_is_at, wrong_kind
 
 __all__ = ["DTYPES", "LENGTH_BYTES", "Stored", "header_length", "parse_header", "read_header"]
 
@@ -100,7 +100,7 @@ def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.nbytes)):
         if tensor.offset != end:
             how = "overlap" if tensor.offset < end else "leave a gap"
-            raise _unreadable(where, f"tensors {_name(last)} and {_name(tensor.name)} {how} in it")
+            raise _unreadable(where, f"tensors {quoted(last)} and {quoted(tensor.name)} {how} in it")
         end, last = tensor.offset + tensor.nbytes, tensor.name
     if end != file_size:
         raise _unreadable(where, f"its tensors end at byte {end:,} and the file at {file_size:,}", cut=end > file_size)
@@ -128,34 +128,29 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{_name(twice)} stands there twice")
+        raise ValueError(f"{quoted(twice)} stands there twice")
     return found
 
 
 def _entry(name: str, entry: object, start: int, where: str, file: str) -> Stored:
     if not isinstance(entry, dict):
-        raise _unreadable(where, f"tensor {_name(name)} is not described by an object")
+        raise _unreadable(where, f"tensor {quoted(name)} is not described by an object")
     dtype, shape, span = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise _unreadable(where, f"tensor {_name(name)} has the unknown dtype {_name(dtype)}")
+        raise _unreadable(where, f"tensor {quoted(name)} has the unknown dtype {quoted(dtype)}")
     if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < LARGEST_SIZE for size in shape):
-        raise _unreadable(where, f"tensor {_name(name)} has the impossible shape {_name(shape)}")
+        raise _unreadable(where, f"tensor {quoted(name)} has the impossible shape {quoted(shape)}")
     if not isinstance(span, list) or len(span) != 2 or not all(type(at) is int and 0 <= at < 2**63 for at in span):
-        raise _unreadable(where, f"tensor {_name(name)} has the impossible data_offsets {_name(span)}")
+        raise _unreadable(where, f"tensor {quoted(name)} has the impossible data_offsets {quoted(span)}")
     nbytes, bits = span[1] - span[0], math.prod(shape[:16]) * BITS[dtype]
     if len(shape) > 16 or nbytes * 8 != bits:
         raise _unreadable(
-            where, f"tensor {_name(name)} is {dtype} of shape {_name(shape)}, which does not fill its {nbytes:,} bytes"
+            where,
+            f"tensor {quoted(name)} is {dtype} of shape {quoted(shape)}, which does not fill its {nbytes:,} bytes",
         )
     return Stored(
         name=name, dtype=dtype, shape=tuple(shape), file=file, offset=start + span[0], nbytes=nbytes,
     )  # fmt: skip
-
-
-def _name(value: object) -> str:
-    """A stranger's word, short and on one line."""
-    text = str(value)
-    return printable(repr(value)[:80] if len(text) <= 80 else repr(text[:60]) + "...")
 
 
 def _unreadable(where: str, why: str, *, cut: bool = False) -> CheckpointError:

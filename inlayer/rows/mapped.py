@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, ShapeError
-from inlayer.paths import check_path, shown, what_is_at
+from inlayer.paths import check_path, printable, quoted, shown, what_is_at
 from inlayer.rows.files import FileRows
 from inlayer.rows.header import DTYPES, Stored, read_header
 from inlayer.rows.stored import StoredTable
@@ -48,11 +48,11 @@ def check_table(stored: Stored) -> Stored:
     """A tensor that can be a table: two axes, neither empty, floating point."""
     if len(stored.shape) != 2 or 0 in stored.shape:
         raise ShapeError(
-            f"tensor {stored.name!r} of {stored.file} has shape {stored.shape}; a table is (V, D), neither of them 0"
+            f"tensor {quoted(stored.name)} of {stored.file} has shape {stored.shape}; a table is (V, D), neither of them 0"
         )
     if stored.dtype not in DTYPES:
         raise DtypeError(
-            f"tensor {stored.name!r} of {stored.file} has dtype {stored.dtype}; a table holds floating point rows"
+            f"tensor {quoted(stored.name)} of {stored.file} has dtype {stored.dtype}; a table holds floating point rows"
         )
     return stored
 
@@ -66,12 +66,12 @@ def choose(path: Path, name: str | None, tensors: Mapping[str, Stored]) -> Store
         found = f"{len(tables)} two-dimensional tensors" if tables else "no two-dimensional tensor"
         raise InputError(f"{path.name} holds {found}; say which is the table: {listing(tables or tensors)}")
     if name not in tensors:
-        raise InputError(f"{path.name} has no tensor {name!r}; it has {listing(tensors)}")
+        raise InputError(f"{path.name} has no tensor {quoted(name)}; it has {listing(tensors)}")
     return tensors[name]
 
 
 def listing(names: Iterable[str], most: int = 8) -> str:
     """Names for a message, the first few of them."""
     names = sorted(names)
-    shown_names = ", ".join(name[:80] for name in names[:most])
+    shown_names = ", ".join(printable(name[:80]) for name in names[:most])
     return f"{shown_names} and {len(names) - most} more" if len(names) > most else shown_names or "nothing"
