@@ -101,8 +101,8 @@ class FolderStore(Store):
             for name, stored in self._header(file).items():
                 if name in found:
                     raise CheckpointError(
-                        f"{self.where}: tensor {quoted(name)} is both in {found[name].file} and in {file}, and no index says "
-                        "which counts; name the file to open"
+                        f"{self.where}: tensor {quoted(name)} is in both {found[name].file} and {file}, and no index "
+                        "says which counts; name the file to open"
                     )
                 found[name] = stored
         return found

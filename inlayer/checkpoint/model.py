@@ -91,8 +91,8 @@ class Model:
             layer = Embeddings.from_config(self.config, device="meta")
             if layer.token_embedding.embedding_dim != width:
                 raise CheckpointError(
-                    f"{self.source}: the table {quoted(self.stored.name)} is {rows:,} x {width:,}, but its config asks for "
-                    f"rows of width {layer.token_embedding.embedding_dim:,}"
+                    f"{self.source}: the table {quoted(self.stored.name)} is {rows:,} x {width:,}, but its config asks "
+                    f"for rows of width {layer.token_embedding.embedding_dim:,}"
                 )
         layer.set_input_embeddings(self.table)
         parts = {part: self._read(part, like) for part, like in layer.state_dict().items()}
@@ -114,8 +114,8 @@ class Model:
             rows = self.store.table(own)
             if (rows.num_embeddings, rows.embedding_dim) != (head.vocab_size, head.n_embd):
                 raise CheckpointError(
-                    f"{self.source}: the head {quoted(own)} is {rows.num_embeddings:,} x {rows.embedding_dim:,}, the table "
-                    f"{head.vocab_size:,} x {head.n_embd:,}"
+                    f"{self.source}: the head {quoted(own)} is {rows.num_embeddings:,} x {rows.embedding_dim:,}, the "
+                    f"table {head.vocab_size:,} x {head.n_embd:,}"
                 )
             head.weight = nn.Parameter(rows.to(self.table.dtype).weight)  # type: ignore[misc]
         if head.bias is not None:
@@ -148,7 +148,8 @@ class Model:
         tensor = self.store.read(name)
         if tensor.shape != like.shape:
             raise CheckpointError(
-                f"{self.source}: tensor {quoted(name)} has shape {tuple(tensor.shape)}; its config asks for {tuple(like.shape)}"
+                f"{self.source}: tensor {quoted(name)} has shape {tuple(tensor.shape)}; its config asks for "
+                f"{tuple(like.shape)}"
             )
         return tensor.to(self.table.dtype)
 

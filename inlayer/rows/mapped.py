@@ -48,7 +48,8 @@ def check_table(stored: Stored) -> Stored:
     """A tensor that can be a table: two axes, neither empty, floating point."""
     if len(stored.shape) != 2 or 0 in stored.shape:
         raise ShapeError(
-            f"tensor {quoted(stored.name)} of {stored.file} has shape {stored.shape}; a table is (V, D), neither of them 0"
+            f"tensor {quoted(stored.name)} of {stored.file} has shape {stored.shape}; a table is (V, D), neither of "
+            "them 0"
         )
     if stored.dtype not in DTYPES:
         raise DtypeError(

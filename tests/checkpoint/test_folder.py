@@ -99,7 +99,7 @@ def test_model_safetensors_counts_before_its_neighbours(tmp_path: Path) -> None:
 
 def test_two_files_with_one_tensor(tmp_path: Path) -> None:
     write(tmp_path, {"model-1.safetensors": [TABLE], "model-2.safetensors": [TABLE]}, index=False)
-    with pytest.raises(CheckpointError, match=r"is both in model-1.safetensors and in model-2.safetensors"):
+    with pytest.raises(CheckpointError, match=r"is in both model-1.safetensors and model-2.safetensors"):
         inlayer.load(tmp_path)
 
 
