@@ -42,7 +42,7 @@ def test_make_run_prints_what_it_shows() -> None:
 
 def test_the_other_commands_run() -> None:
     commands = re.findall(r"^\$ \.venv/bin/(.+)$", "".join(blocks("console")), flags=re.MULTILINE)
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         program, *arguments = shlex.split(command)
         assert program == "inlayer"

@@ -49,9 +49,9 @@ WALK_EXAMPLES = """Examples:
 
 inlayer walk "I love dogs"
 
-inlayer walk "I love dogs" "I love cats too" --positions rotary
+inlayer walk "I love dogs" "I love cats too" --model path/to/model
 
-inlayer walk "naïve 🙂" --tokenizer bytes --width 16 --dims 4
+inlayer walk "naïve 🙂" --tokenizer bytes --positions rotary --width 16 --dims 4
 
 inlayer walk "Hello world" --tokenizer path/to/tokenizer.json --json
 """
@@ -62,27 +62,78 @@ def walk(
     texts: Annotated[
         list[str] | None, typer.Argument(help="One or more texts; several make a batch. [default: I love dogs]")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A model's folder, .safetensors or .gguf file, hub id or sample. [default: the sample inlayer carries]"
+        ),
+    ] = None,
     tokenizer: Annotated[
-        str,
-        typer.Option(help='"words", "bytes", or a path: tokenizer.json, tiktoken.model, tokenizer.model, or a folder.'),
-    ] = "words",
-    width: Annotated[int, typer.Option(min=1, max=4096, help="Width of a row (n_embd).")] = 8,
-    positions: Annotated[str, typer.Option(help='"learned", "sinusoidal", "rotary" or "none".')] = "learned",
-    dims: Annotated[int, typer.Option(min=1, help="How many channels of a vector to show.")] = 8,
+        str | None,
+        typer.Option(
+            help='For a newborn table: "words", "bytes", or a path: tokenizer.json, tiktoken.model, tokenizer.model, '
+            "or a folder."
+        ),
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="For a newborn table: width of a row. [default: 8]")
+    ] = None,
+    positions: Annotated[
+        str | None,
+        typer.Option(help='For a newborn table: "learned", "sinusoidal", "rotary" or "none". [default: learned]'),
+    ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="The random rows are the same for the same seed.")
-    ] = 0,
+        int | None,
+        typer.Option(min=0, max=2**63 - 1, help="For a newborn table: where its random rows come from. [default: 0]"),
+    ] = None,
+    dims: Annotated[int, typer.Option(min=1, help="How many channels of a vector to show.")] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print the trace as JSON.")] = False,
 ) -> None:
     """Show what happens to your own text: bytes, ids, rows, positions, hidden states.
 
-    The table is newborn: its rows are random, drawn from the seed.
+    The rows are a model's own; with any option for a newborn table they are random, drawn from its seed.
     """
     texts = texts or ["I love dogs"]
+    newborn = {"tokenizer": tokenizer, "width": width, "positions": positions, "seed": seed}
+    said: dict[str, Any] = {name: value for name, value in newborn.items() if value is not None}
+    if model is not None and said:
+        raise InputError(f"--{next(iter(said))} is for a newborn table, and --model {model} brings its own; give one")
+    trace = _walk_newborn(texts, dims, **said) if said else _walk_model(texts, dims, model)
+    if as_json:
+        sys.stdout.write(json.dumps(trace.to_dict()) + "\n")
+        return
+
+    from rich.console import Console
+
+    from inlayer.walk import show
+
+    show(trace, Console(highlight=False))
+
+
+def _walk_model(texts: list[str], dims: int, source: str | None) -> Any:
+    from inlayer.checkpoint import load
+    from inlayer.walk import trace_texts
+
+    model = load(source)
+    if model.tokenizer is None:
+        raise InputError(f"{model.source} has no tokenizer, so a text cannot be walked through it")
+    said = f"{model.source} ({model.note})" if model.note else model.source
+    return trace_texts(texts, model.tokenizer, model.embeddings, dims=dims, model=said)
+
+
+def _walk_newborn(
+    texts: list[str],
+    dims: int,
+    *,
+    tokenizer: str = "words",
+    width: int = 8,
+    positions: str = "learned",
+    seed: int = 0,
+) -> Any:
     made = _tokenizer(tokenizer, texts)
 
     from inlayer.layer import Embeddings
-    from inlayer.walk import show, trace_texts
+    from inlayer.walk import trace_texts
 
     encoded = made.encode_batch(texts)
     vocabulary = max(
@@ -102,14 +153,7 @@ def walk(
         padding_idx=vocabulary,
         seed=seed,
     )
-    trace = trace_texts(texts, made, layer, dims=dims)
-    if as_json:
-        sys.stdout.write(json.dumps(trace.to_dict()) + "\n")
-        return
-
-    from rich.console import Console
-
-    show(trace, Console(highlight=False))
+    return trace_texts(texts, made, layer, dims=dims, model=f"newborn: random rows from seed {seed}")
 
 
 def _tokenizer(name: str, texts: list[str]) -> Any:

@@ -8,6 +8,7 @@ Checked at three widths in tests/walk/.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from rich.cells import cell_len, set_cell_size
@@ -19,6 +20,7 @@ from inlayer.walk.trace import Cell, Trace, TracedText
 __all__ = ["show"]
 
 MOST_TOKENS = 12  # of one text; the rest is counted, not printed
+MOST_LINES = 4  # of what the model is
 LONGEST_LABEL = 14
 NUMBER = 8  # columns of one number, with the blank before it
 
@@ -32,8 +34,13 @@ def show(trace: Trace, console: Console) -> None:
 def _lines(trace: Trace, columns: int) -> Iterator[Text]:
     batch, tokens, width = trace.shape
     rows, row_width = trace.table_shape
+    kind = trace.tokenizer.partition("(")[0]  # where it lies is the model's place, or was said by the user
     label = max((cell_len(_label(cell)) for text in trace.texts for cell in text.cells[:MOST_TOKENS]), default=0)
     dims = max(1, min(trace.dims, (columns - label - 6) // NUMBER))
+    if trace.model:
+        for line in textwrap.wrap(trace.model, columns)[:MOST_LINES]:
+            yield Text(line, style="dim")
+        yield Text()
     for number, text in enumerate(trace.texts):
         if number:
             yield Text()
@@ -44,9 +51,9 @@ def _lines(trace: Trace, columns: int) -> Iterator[Text]:
         yield Text("  " + _fold(text.text, columns - 2))
         yield Text("  " + _hex(text.bytes, columns - 2), style="dim")
         yield Text()
-        yield _step(2, "bytes -> ids", f"{_count(len(text.cells), 'token')} by {trace.tokenizer}")
+        yield _step(2, "bytes -> ids", f"{_count(len(text.cells), 'token')} by {kind}, {trace.vocab_size:,} in its vocabulary")
         yield from _ids(text, label, columns)
-        spare = ", one row for padding" if trace.padding_idx is not None else ""
+        spare = f", row {trace.padding_idx:,} for padding" if trace.padding_idx is not None else ""
         yield Text()
         yield _step(3, "ids -> rows", f"gathered from {rows:,} x {row_width} {trace.table_dtype}{spare}")
         yield from _vectors(text, "row", label, dims, row_width)
@@ -56,7 +63,7 @@ def _lines(trace: Trace, columns: int) -> Iterator[Text]:
         yield _step(5, "hidden states", f"({batch}, {tokens}, {width}): batch, tokens, width")
         yield from _vectors(text, "hidden", label, dims, width)
         if text.padding:
-            yield Text(f"  and {text.padding} x padding, id {trace.padding_idx}, whose row is zero", style="dim")
+            yield Text(f"  and {text.padding} x padding, id {trace.padding_idx}", style="dim")
 
 
 def _positions(trace: Trace, text: TracedText, label: int, dims: int) -> Iterator[Text]:

@@ -2,7 +2,8 @@
 
 text -> bytes -> pieces -> ids -> rows -> (+ positions) -> hidden states
 - every number is read off the objects that do the work (a tokenizer and an `Embeddings`), none is made up here
-- several texts make a batch: the shorter ones are padded with one id past the vocabulary, whose row is zero
+- several texts make a batch: the shorter ones are padded with the layer's padding row, or else with the tokenizer's
+  padding token; a model that has neither takes one text at a time
 - not here: how it looks (walk/terminal.py)
 Checked against the library calls in tests/walk/.
 """
@@ -53,11 +54,12 @@ class TracedText:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
+    model: str  # whose rows these are
     tokenizer: str
     vocab_size: int
     table_shape: tuple[int, int]
     table_dtype: str
-    padding_idx: int | None
+    padding_idx: int | None  # the id that fills up shorter texts
     positions: str
     shape: tuple[int, int, int]  # hidden states: batch, tokens, width
     dims: int
@@ -70,7 +72,9 @@ class Trace:
 
 
 @torch.no_grad()
-def trace_texts(texts: Sequence[str], tokenizer: Tokenizer, layer: Embeddings, *, dims: int = 8) -> Trace:
+def trace_texts(
+    texts: Sequence[str], tokenizer: Tokenizer, layer: Embeddings, *, dims: int = 8, model: str = ""
+) -> Trace:
     """Walk texts through a tokenizer and a layer whose table is at least as large as the vocabulary."""
     if not texts:
         raise InputError("there is no text to walk; give at least one")
@@ -78,7 +82,10 @@ def trace_texts(texts: Sequence[str], tokenizer: Tokenizer, layer: Embeddings, *
         raise InputError(f"dims is {dims}; show at least one channel")
     pieces = [tokenizer.pieces(text) for text in texts]
     ragged = Ragged.from_lists([[piece.id for piece in one] for one in pieces])
-    ids_BT, _ = ragged.padded(layer.padding_idx or 0)
+    padding_idx = layer.padding_idx if layer.padding_idx is not None else tokenizer.pad_id
+    if padding_idx is None and len(set(ragged.counts.tolist())) > 1:
+        raise InputError(f"{model or 'this model'} has no padding row or token; walk texts of one length, or one text")
+    ids_BT, _ = ragged.padded(padding_idx or 0)
     rows_BTD, hidden_BTD = layer.token_embedding(ids_BT), layer(ids_BT)
     position = layer.position_embedding
     order_T = torch.arange(ids_BT.shape[1])
@@ -111,11 +118,12 @@ def trace_texts(texts: Sequence[str], tokenizer: Tokenizer, layer: Embeddings, *
 
     batch, tokens, width = hidden_BTD.shape
     return Trace(
+        model=model,
         tokenizer=repr(tokenizer),
         vocab_size=tokenizer.get_vocab_size(),
         table_shape=(layer.vocab_size, layer.token_embedding.embedding_dim),
         table_dtype=str(layer.dtype).removeprefix("torch."),
-        padding_idx=layer.padding_idx,
+        padding_idx=padding_idx,
         positions="none" if position is None else type(position).__name__.lower(),
         shape=(batch, tokens, width),
         dims=min(dims, width),

