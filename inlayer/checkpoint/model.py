@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from inlayer.checkpoint.open import DEFAULT, open_store
 from inlayer.checkpoint.store import Store
-from inlayer.errors import CheckpointError, ConfigError, DtypeError
+from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError
 from inlayer.families import LayerSpec, describe
 from inlayer.families.weights import HEADS, TABLES, choose_part, table_candidates
 from inlayer.head import Head
@@ -175,7 +175,17 @@ def find_table(store: Store, spec: LayerSpec | None) -> Stored:
 
 def candidates_of(store: Store, rows: int | None, width: int | None) -> list[str]:
     """Every tensor that could be the table, the likeliest first."""
-    return table_candidates({name: store.find(name).shape for name in store.names()}, rows, width)
+    shapes: dict[str, tuple[int, ...]] = {}
+    refusal = None
+    for name in store.names():
+        try:
+            shapes[name] = store.find(name).shape
+        except InlayerError as error:  # noqa: PERF203  # of one file, or one tensor: the table may be another
+            refusal = refusal or error
+    found = table_candidates(shapes, rows, width)
+    if not found and refusal is not None:
+        raise refusal
+    return found
 
 
 def _size(spec: LayerSpec | None) -> tuple[int | None, int | None]:

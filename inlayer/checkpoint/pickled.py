@@ -3,8 +3,8 @@
 [checkpoint] -> Embeddings, Head, tokenizer
 - a pickle is a program. A state dict needs some thirty of its instructions and a handful of names; they are followed
   here into plain values, and every other name or instruction is refused before it could mean anything
-- `torch.load(weights_only=True)` refuses strangers' functions too, but believes sizes and keys: a file of 200 bytes
-  made it allocate 805 MB, another one hash a nested tuple for hours (docs/decisions.md)
+- `torch.load(weights_only=True)` refuses strangers' functions too, but believes sizes and keys: a tiny file took it
+  986 MB, another 9 seconds, twice as many with every further byte (docs/decisions.md)
 - a tensor is a view: a storage, an offset into it, a shape and strides. All of them are compared before they count
 - not here: where in the file a storage lies (checkpoint/pytorch.py)
 Checked against torch.load and with hostile pickles in tests/checkpoint/test_pytorch.py.

@@ -2,7 +2,7 @@
 
 [checkpoint] -> Embeddings, Head, tokenizer
 - one class a kind of source: a folder or file of safetensors (checkpoint/folder.py), a GGUF (checkpoint/gguf.py), old
-  PyTorch files (checkpoint/pytorch.py), a hub repository (checkpoint/hub.py)
+  PyTorch files (checkpoint/pytorch.py), a hub repository (checkpoint/hub/)
 - tensors have the names the file gives them; which of them is the table is decided in families/weights.py
 - not here: putting a layer together (checkpoint/model.py)
 """

@@ -51,7 +51,8 @@ def _lines(trace: Trace, columns: int) -> Iterator[Text]:
         yield Text("  " + _fold(text.text, columns - 2))
         yield Text("  " + _hex(text.bytes, columns - 2), style="dim")
         yield Text()
-        yield _step(2, "bytes -> ids", f"{_count(len(text.cells), 'token')} by {kind}, {trace.vocab_size:,} in its vocabulary")
+        made_by = f"{kind}, {trace.vocab_size:,} in its vocabulary"
+        yield _step(2, "bytes -> ids", f"{_count(len(text.cells), 'token')} by {made_by}")
         yield from _ids(text, label, columns)
         spare = f", row {trace.padding_idx:,} for padding" if trace.padding_idx is not None else ""
         yield Text()

@@ -19,13 +19,12 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from inlayer.checkpoint import parts, remote, transfer
-from inlayer.checkpoint.hub import HubStore
-from inlayer.checkpoint.remote import RemoteRows
-from inlayer.checkpoint.revision import split_id
+from inlayer.checkpoint.hub import HubStore, parts, remote, transfer
+from inlayer.checkpoint.hub.remote import RemoteRows
+from inlayer.checkpoint.hub.revision import split_id
 from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, MissingExtraError, MissingFileError
 from inlayer.rows import MappedTable
-from tests.checkpoint.hub_models import (
+from tests.checkpoint.hub.models import (
     HEAD,
     KIMI_ROWS,
     KIMI_WIDTH,
@@ -38,7 +37,7 @@ from tests.checkpoint.hub_models import (
     write_byte_ranks,
     write_json,
 )
-from tests.checkpoint.hub_server import Hub
+from tests.checkpoint.hub.server import Hub
 
 REPO = "org/name"
 IDS = torch.tensor([[0, 4095, 7, 7], [8, 2000, 1, 4095]])

@@ -4,7 +4,7 @@
 - `org/name` or `org/name@revision`; a revision is a branch, a tag or a commit
 - a branch moves: it is looked up once, and everything else is asked of the commit it meant then
 - without a network it means the commit it meant the last time, here or to any other user of huggingface_hub's cache
-Checked in tests/checkpoint/test_hub.py.
+Checked in tests/checkpoint/hub/test_hub.py.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from inlayer.checkpoint.ranges import RangeCache, cache_folder
-from inlayer.checkpoint.transfer import (
+from inlayer.checkpoint.hub.ranges import RangeCache, cache_folder
+from inlayer.checkpoint.hub.transfer import (
     CONNECT_TIMEOUT,
     RETRIED,
     Fault,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.checkpoint.ranges import DATABASE, RangeCache, RemoteFile, cache_folder
-from inlayer.checkpoint.transfer import AbsentError, Facts, Place
+from inlayer.checkpoint.hub.ranges import DATABASE, RangeCache, RemoteFile, cache_folder
+from inlayer.checkpoint.hub.transfer import AbsentError, Facts, Place
 from inlayer.errors import CheckpointError
-from tests.checkpoint.hub_server import Hub
+from tests.checkpoint.hub.server import Hub
 
 CONTENT = bytes(range(256)) * 100
 FILE = "weights.safetensors"
@@ -151,8 +151,8 @@ def test_a_file_on_disk_is_read_there(hub: Hub, place: Place, tmp_path: Path) ->
 WRITER = """
 import sys
 from pathlib import Path
-from inlayer.checkpoint.ranges import RangeCache
-from inlayer.checkpoint.transfer import Facts
+from inlayer.checkpoint.hub.ranges import RangeCache
+from inlayer.checkpoint.hub.transfer import Facts
 cache, number = RangeCache(Path(sys.argv[1])), int(sys.argv[2])
 for step in range(12):
     cache.put_facts(f"file {number}", Facts(size=step, etag="e"))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.checkpoint import transfer
-from inlayer.checkpoint.transfer import AbsentError, Facts, Place, fetch
+from inlayer.checkpoint.hub import transfer
+from inlayer.checkpoint.hub.transfer import AbsentError, Facts, Place, fetch
 from inlayer.errors import CheckpointError, InlayerError, MissingFileError
-from tests.checkpoint.hub_server import Hub
+from tests.checkpoint.hub.server import Hub
 
 CONTENT = bytes(range(256)) * 1000
 FILE = "weights.safetensors"  # redirected to the other origin

@@ -6,8 +6,8 @@
   About a tenth of a table counts as many: row by row it would take as long as the whole of it in one go
 - a download that broke off goes on at the last block that is known to be on disk; the file gets its name when its last
   byte is there, so a partial one is never taken for a whole one
-- not here: what the bytes of a row mean (rows/stored.py), requests and their faults (checkpoint/transfer.py)
-Checked against the same rows in a local file in tests/checkpoint/test_hub.py.
+- not here: what the bytes of a row mean (rows/stored.py), requests and their faults (checkpoint/hub/transfer.py)
+Checked against the same rows in a local file in tests/checkpoint/hub/test_hub.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.ranges import RemoteFile, Span
+from inlayer.checkpoint.hub.ranges import RemoteFile, Span
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.paths import shown
 from inlayer.rows.files import FileRows

@@ -7,7 +7,7 @@
   mostly hold the table and the head. Only then the middle is read, in growing steps
 - a part is searched as text. What that finds is only where to look: the header of the file it names has the last word
 - once all parts are there they are parsed by the rules of any index (checkpoint/shards.py)
-Checked against the whole index in tests/checkpoint/test_hub.py.
+Checked against the whole index in tests/checkpoint/hub/test_hub.py.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import json
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from inlayer.checkpoint.ranges import RemoteFile
+from inlayer.checkpoint.hub.ranges import RemoteFile
+from inlayer.checkpoint.hub.transfer import AbsentError
 from inlayer.checkpoint.shards import LARGEST_INDEX, check_file, parse_index
-from inlayer.checkpoint.transfer import AbsentError
 from inlayer.errors import CheckpointError
 
 __all__ = ["RemoteIndex"]

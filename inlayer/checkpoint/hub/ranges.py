@@ -7,8 +7,8 @@
   and made anew, a folder that cannot be written or a disk that is full only means that nothing is kept
 - a connection lives for one question: safe for threads, forks and several processes at once
 - a file that huggingface_hub already downloaded as a whole is read from there
-- not here: the requests (checkpoint/transfer.py), rows and whole tables (checkpoint/remote.py)
-Checked in tests/checkpoint/test_ranges.py.
+- not here: the requests (checkpoint/hub/transfer.py), rows and whole tables (checkpoint/hub/remote.py)
+Checked in tests/checkpoint/hub/test_ranges.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from inlayer.checkpoint.transfer import AbsentError, Facts, Place, fetch
+from inlayer.checkpoint.hub.transfer import AbsentError, Facts, Place, fetch
 from inlayer.errors import CheckpointError
 from inlayer.paths import shown
 

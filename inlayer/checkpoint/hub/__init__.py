@@ -3,12 +3,12 @@
 [checkpoint] -> Embeddings, Head, tokenizer
 - `org/name`, or `org/name@revision`. Everything is asked of the one commit that was meant when it was opened
 - small files (config.json, the tokenizer) are downloaded by huggingface_hub: its cache, tokens, endpoint and offline
-  mode are the ones its users know. Weights are read by byte ranges, which are kept beside (checkpoint/ranges.py): the
-  second time needs no network
+  mode are the ones its users know. Weights are read by byte ranges, which are kept beside (hub/ranges.py): the second
+  time needs no network
 - weights that were downloaded before, by whatever library, are read from huggingface_hub's cache
 - nothing of the repository is ever executed; names of files it gives are plain names or an error
 - not here: GGUF and pickled weights of a repository, which cannot be read in parts: the error says how to get them
-Checked against a server on this machine in tests/checkpoint/test_hub.py.
+Checked against a server on this machine in tests/checkpoint/hub/test_hub.py.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from inlayer.checkpoint.parts import RemoteIndex
-from inlayer.checkpoint.ranges import RangeCache, RemoteFile, cache_folder
-from inlayer.checkpoint.remote import RemoteRows
-from inlayer.checkpoint.revision import pin, split_id
+from inlayer.checkpoint.hub.parts import RemoteIndex
+from inlayer.checkpoint.hub.ranges import RangeCache, RemoteFile, cache_folder
+from inlayer.checkpoint.hub.remote import RemoteRows
+from inlayer.checkpoint.hub.revision import pin, split_id
+from inlayer.checkpoint.hub.transfer import AbsentError, Place, explain, hub_errors, require_hub
 from inlayer.checkpoint.shards import INDEX, PLAIN_FILE
 from inlayer.checkpoint.store import Store
-from inlayer.checkpoint.transfer import AbsentError, Place, explain, hub_errors, require_hub
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
 from inlayer.paths import printable

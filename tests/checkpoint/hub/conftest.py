@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.checkpoint import transfer
-from tests.checkpoint.hub_server import Hub
+from inlayer.checkpoint.hub import transfer
+from tests.checkpoint.hub.server import Hub
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@
 - a server that ignores ranges is found out by its status line: the gigabytes it starts to send are not read
 - requests go through huggingface_hub's own session: its endpoint, token, proxies and offline mode count here too. The
   token does not follow a redirect to another host
-- not here: keeping what was fetched (checkpoint/ranges.py), whole small files (checkpoint/hub.py)
-Checked against a server with every one of these faults in tests/checkpoint/test_transfer.py.
+- not here: keeping what was fetched (checkpoint/hub/ranges.py), whole small files (checkpoint/hub/)
+Checked against a server with every one of these faults in tests/checkpoint/hub/test_transfer.py.
 """
 
 from __future__ import annotations
