@@ -1,0 +1,297 @@
+"""GGUF metadata -> config: the layer that the model's own config.json describes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import struct
+
+import pytest
+import torch
+
+from inlayer.errors import ConfigError
+from inlayer.families import FAMILIES, LayerSpec, describe
+from inlayer.families.gguf import ARCHITECTURES, _share, config_from_gguf
+from inlayer.positions import Llama3, LongRope, Rotary
+from tests.text.samples import shared
+
+
+def single(value: float) -> float:
+    """A number as it comes back out of a float32."""
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def said(architecture: str, **values: object) -> dict[str, object]:
+    """Metadata; double underscores are dots, floats have been float32."""
+    stored = {
+        f"{architecture}.{name.replace('__', '.')}": single(value) if isinstance(value, float) else value
+        for name, value in values.items()
+    }
+    return {"general.architecture": architecture, **stored}
+
+
+def shapes(rows: int, width: int, *others: str) -> dict[str, tuple[int, ...]]:
+    return {"token_embd.weight": (rows, width)} | dict.fromkeys(others, (rows, width))
+
+
+def layer(spec: LayerSpec) -> LayerSpec:
+    """Without what a GGUF does not tell: how a model was initialised and trained."""
+    return dataclasses.replace(spec, init_std=0.0, dropout=0.0)
+
+
+def test_every_architecture_is_one_of_llama_cpp_and_a_family_of_ours():
+    constants = pytest.importorskip("gguf.constants")
+    assert set(ARCHITECTURES) <= set(constants.MODEL_ARCH_NAMES.values())
+    assert set(ARCHITECTURES.values()) <= set(FAMILIES)
+
+
+# A model's config.json beside what its converter writes. Sizes are real ones or small.
+PAIRS = {
+    "mistral": (
+        {"model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "num_attention_heads": 32,
+         "max_position_embeddings": 32768, "rope_theta": 1e6, "tie_word_embeddings": False},
+        said("llama", context_length=32768, attention__head_count=32, rope__dimension_count=128, rope__freq_base=1e6),
+        shapes(32000, 4096, "output.weight"),
+    ),
+    "smollm2": (
+        {"model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "num_attention_heads": 9, "pad_token_id": 2,
+         "max_position_embeddings": 8192, "rope_theta": 100000, "tie_word_embeddings": True},
+        said("llama", context_length=8192, attention__head_count=9, rope__dimension_count=64, rope__freq_base=1e5)
+        | {"tokenizer.ggml.padding_token_id": 2},
+        shapes(49152, 576),
+    ),
+    "gpt2": (
+        {"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "n_head": 12, "n_positions": 1024},
+        said("gpt2", context_length=1024, embedding_length=768, attention__head_count=12),
+        shapes(50257, 768) | {"position_embd.weight": (1024, 768)},
+    ),
+    "starcoder": (
+        {"model_type": "gpt_bigcode", "vocab_size": 49152, "n_embd": 2048, "n_head": 16, "n_positions": 8192},
+        said("starcoder", context_length=8192, attention__head_count=16),
+        shapes(49152, 2048),
+    ),
+    "bert": (
+        {"model_type": "bert", "vocab_size": 30522, "hidden_size": 384, "num_attention_heads": 12,
+         "max_position_embeddings": 512, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "pad_token_id": 0},
+        said("bert", context_length=512, attention__head_count=12, attention__layer_norm_epsilon=1e-12)
+        | {"tokenizer.ggml.padding_token_id": 0},
+        shapes(30522, 384) | {"position_embd.weight": (512, 384), "token_types.weight": (2, 384)},
+    ),
+    "pythia": (
+        {"model_type": "gpt_neox", "vocab_size": 50304, "hidden_size": 768, "num_attention_heads": 12,
+         "max_position_embeddings": 2048, "rotary_pct": 0.25, "rotary_emb_base": 10000, "tie_word_embeddings": False},
+        said("gptneox", context_length=2048, attention__head_count=12, rope__dimension_count=16),
+        shapes(50304, 768, "output.weight"),
+    ),
+    "bloom": (
+        {"model_type": "bloom", "vocab_size": 250880, "hidden_size": 1024, "n_head": 16, "layer_norm_epsilon": 1e-5},
+        said("bloom", context_length=2048, attention__head_count=16, attention__layer_norm_epsilon=1e-5),
+        shapes(250880, 1024),
+    ),
+    "qwen2.5 with yarn": (
+        {"model_type": "qwen2", "vocab_size": 152064, "hidden_size": 3584, "num_attention_heads": 28,
+         "max_position_embeddings": 32768, "rope_theta": 1e6, "tie_word_embeddings": False,
+         "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}},
+        said("qwen2", context_length=32768, attention__head_count=28, rope__freq_base=1e6, rope__scaling__type="yarn",
+             rope__scaling__factor=4.0, rope__scaling__original_context_length=32768),
+        shapes(152064, 3584, "output.weight"),
+    ),
+    "qwen3": (
+        {"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 1024, "num_attention_heads": 16, "head_dim": 128,
+         "max_position_embeddings": 40960, "rope_theta": 1e6, "tie_word_embeddings": True},
+        said("qwen3", context_length=40960, attention__head_count=16, attention__key_length=128, rope__freq_base=1e6),
+        shapes(151936, 1024),
+    ),
+    "gemma2": (
+        {"model_type": "gemma2", "vocab_size": 256000, "hidden_size": 2304, "num_attention_heads": 8, "head_dim": 256,
+         "max_position_embeddings": 8192, "pad_token_id": 0, "final_logit_softcapping": 30.0},
+        said("gemma2", context_length=8192, attention__head_count=8, attention__key_length=256,
+             final_logit_softcapping=30.0) | {"tokenizer.ggml.padding_token_id": 0},
+        shapes(256000, 2304),
+    ),
+    "gemma3": (
+        {"model_type": "gemma3_text", "vocab_size": 262208, "hidden_size": 2560, "num_attention_heads": 8,
+         "head_dim": 256, "max_position_embeddings": 131072, "pad_token_id": 0, "rope_theta": 1e6,
+         "rope_local_base_freq": 1e4, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+        said("gemma3", context_length=131072, attention__head_count=8, attention__key_length=256, rope__freq_base=1e6,
+             rope__scaling__type="linear", rope__scaling__factor=8.0) | {"tokenizer.ggml.padding_token_id": 0},
+        shapes(262208, 2560),
+    ),
+    "phi2": (
+        {"model_type": "phi", "vocab_size": 51200, "hidden_size": 2560, "num_attention_heads": 32,
+         "max_position_embeddings": 2048, "partial_rotary_factor": 0.4, "tie_word_embeddings": False},
+        said("phi2", context_length=2048, attention__head_count=32, rope__dimension_count=32),
+        shapes(51200, 2560, "output.weight"),
+    ),
+    "command-r": (
+        {"model_type": "cohere", "vocab_size": 256000, "hidden_size": 8192, "num_attention_heads": 64,
+         "max_position_embeddings": 8192, "rope_theta": 8e6, "logit_scale": 0.0625, "pad_token_id": 0},
+        said("command-r", context_length=8192, attention__head_count=64, rope__freq_base=8e6, logit_scale=0.0625)
+        | {"tokenizer.ggml.padding_token_id": 0},
+        shapes(256000, 8192),
+    ),
+    "granite": (
+        {"model_type": "granite", "vocab_size": 49155, "hidden_size": 2048, "num_attention_heads": 32,
+         "max_position_embeddings": 131072, "rope_theta": 5e6, "embedding_multiplier": 12.0, "logits_scaling": 8.0,
+         "pad_token_id": 0, "tie_word_embeddings": True},
+        said("granite", context_length=131072, attention__head_count=32, rope__freq_base=5e6, embedding_scale=12.0,
+             logit_scale=8.0) | {"tokenizer.ggml.padding_token_id": 0},
+        shapes(49155, 2048),
+    ),
+    "t5": (
+        {"model_type": "t5", "vocab_size": 32128, "d_model": 512, "num_heads": 8, "tie_word_embeddings": True},
+        said("t5", context_length=512, attention__head_count=8),
+        shapes(32128, 512),
+    ),
+    "flan-t5": (
+        {"model_type": "t5", "vocab_size": 32128, "d_model": 512, "num_heads": 6, "tie_word_embeddings": False},
+        said("t5", context_length=512, attention__head_count=6),
+        shapes(32128, 512, "output.weight"),
+    ),
+    "glm4": (
+        {"model_type": "glm4", "vocab_size": 151552, "hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128,
+         "max_position_embeddings": 32768, "partial_rotary_factor": 0.5, "pad_token_id": 151329,
+         "tie_word_embeddings": False},
+        said("glm4", context_length=32768, attention__head_count=32, rope__dimension_count=64)
+        | {"tokenizer.ggml.padding_token_id": 151329},
+        shapes(151552, 4096, "output.weight"),
+    ),
+    "gpt-oss": (
+        {"model_type": "gpt_oss", "vocab_size": 201088, "hidden_size": 2880, "num_attention_heads": 64, "head_dim": 64,
+         "max_position_embeddings": 131072, "rope_theta": 150000, "tie_word_embeddings": False,
+         "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+                          "original_max_position_embeddings": 4096}},
+        said("gpt-oss", context_length=131072, attention__head_count=64, attention__key_length=64,
+             rope__freq_base=150000.0, rope__scaling__type="yarn", rope__scaling__factor=32.0,
+             rope__scaling__original_context_length=4096),
+        shapes(201088, 2880, "output.weight"),
+    ),
+    "phi3": (
+        {"model_type": "phi3", "vocab_size": 32064, "hidden_size": 64, "num_attention_heads": 2,
+         "max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "pad_token_id": 32000,
+         "tie_word_embeddings": False,
+         "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 16, "long_factor": [2.0] * 16}},
+        said("phi3", context_length=131072, attention__head_count=2, rope__dimension_count=32,
+             rope__scaling__original_context_length=4096, rope__scaling__attn_factor=1.19)
+        | {"tokenizer.ggml.padding_token_id": 32000},
+        shapes(32064, 64, "output.weight"),
+    ),
+}  # fmt: skip
+FACTORS = {"phi3": {"rope_factors_short.weight": [1.0] * 16, "rope_factors_long.weight": [2.0] * 16}}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_layer_is_that_of_the_config(name: str):
+    config, metadata, tensors = PAIRS[name]
+    ours = config_from_gguf(metadata, tensors, FACTORS.get(name, {}))
+    assert layer(describe(ours)) == layer(describe(config))
+
+
+@pytest.mark.parametrize("name", ["granite", "smollm2", "bert"])
+def test_the_comparison_can_fail(name: str):
+    config, metadata, tensors = PAIRS[name]
+    changed = {key: value * 2 if isinstance(value, float) else value for key, value in metadata.items()}
+    other = config_from_gguf(changed, tensors | {"output.weight": tensors["token_embd.weight"]}, {})
+    assert layer(describe(other)) != layer(describe(config))
+
+
+def test_deepseek_v3():
+    config = json.loads(shared("data", "configs", "DeepSeek-V3.config.json").read_text("utf-8"))
+    metadata = said(
+        "deepseek2", context_length=163840, attention__head_count=128, attention__key_length=192,
+        rope__dimension_count=64, rope__freq_base=10000.0, rope__scaling__type="yarn", rope__scaling__factor=40.0,
+        rope__scaling__original_context_length=4096, rope__scaling__yarn_log_multiplier=0.1,
+    )  # fmt: skip
+    ours = describe(config_from_gguf(metadata, shapes(129280, 7168, "output.weight"), {}))
+    theirs = describe(config)
+    assert layer(ours) == layer(theirs)
+
+
+def test_llama_3_1_factors():
+    """Angles from the stored divisors are those of the formula, to the last bit or the one before."""
+    config = json.loads(shared("data", "configs", "Llama-3.1-8B-Instruct.config.json").read_text("utf-8"))
+    theirs = describe(config).rotary
+    assert theirs is not None
+    scaling = theirs.angles.scaling
+    assert isinstance(scaling, Llama3)
+    metadata = said(
+        "llama", context_length=131072, attention__head_count=32, rope__dimension_count=128, rope__freq_base=5e5
+    )
+    factors = {"rope_freqs.weight": llama3_factors(scaling, 128, 5e5)}
+    ours = describe(config_from_gguf(metadata, shapes(128256, 4096, "output.weight"), factors)).rotary
+    assert ours is not None
+    assert isinstance(ours.angles.scaling, LongRope)
+    positions = torch.arange(64)[None]
+    for mine, other in zip(
+        *(Rotary(spec.head_dim, angles=spec.angles)(positions) for spec in (ours, theirs)), strict=True
+    ):
+        torch.testing.assert_close(mine, other, rtol=0, atol=2e-5)
+    plain = describe(config_from_gguf(metadata, shapes(128256, 4096, "output.weight"), {})).rotary
+    assert plain is not None
+    assert plain.angles.scaling is None  # the control: without the tensor, nothing is stretched
+
+
+def llama3_factors(scaling: Llama3, dim: int, theta: float) -> list[float]:
+    """As llama.cpp's converter computes them."""
+    factors = []
+    for place in range(0, dim, 2):
+        wavelength = 2 * math.pi * theta ** (place / dim)
+        low, high = (scaling.trained_length / factor for factor in (scaling.low_freq_factor, scaling.high_freq_factor))
+        if wavelength < high:
+            factors.append(1.0)
+        elif wavelength > low:
+            factors.append(scaling.factor)
+        else:
+            share = (scaling.trained_length / wavelength - scaling.low_freq_factor) / (
+                scaling.high_freq_factor - scaling.low_freq_factor
+            )
+            factors.append(1 / ((1 - share) / scaling.factor + share))
+    return [single(factor) for factor in factors]
+
+
+def test_ones_stretch_nothing():
+    config, metadata, tensors = PAIRS["mistral"]
+    ours = config_from_gguf(metadata, tensors, {"rope_freqs.weight": [1.0] * 64})
+    assert layer(describe(ours)) == layer(describe(config))
+
+
+def test_any_share_of_a_head_comes_back():
+    for head in range(1, 513):
+        assert all(int(head * _share(rotated, head)) == rotated for rotated in range(1, head + 1))
+    assert any(
+        int(head * (rotated / head)) != rotated for head in range(1, 513) for rotated in range(1, head)
+    )  # control
+
+
+@pytest.mark.parametrize("architecture", ["mamba", "falcon", "clip", "", None, 3])
+def test_other_architectures_have_no_config(architecture: object):
+    assert config_from_gguf({"general.architecture": architecture}, shapes(8, 8), {}) is None
+
+
+def test_no_table_no_config():
+    assert config_from_gguf(PAIRS["mistral"][1], {}, {}) is None
+
+
+def test_a_padding_id_past_the_table_is_none():
+    _, metadata, tensors = PAIRS["mistral"]
+    ours = config_from_gguf(metadata | {"tokenizer.ggml.padding_token_id": 32000}, tensors, {})
+    assert describe(ours).padding_idx is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"llama.context_length": None}, "llama.context_length is None"),
+        ({"llama.context_length": "many"}, "llama.context_length is 'many'"),
+        ({"llama.attention.head_count": 0}, "llama.attention.head_count is 0"),
+        ({"llama.rope.dimension_count": 200}, "turns 200 channels of a head of 128"),
+        ({"llama.rope.freq_base": "x"}, "rope_theta"),
+        ({"llama.rope.scaling.type": "linear"}, "no factor"),
+        ({"llama.rope.scaling.type": "spiral"}, "'spiral'; known are"),
+    ],
+)
+def test_nonsense_is_told(changes: dict[str, object], message: str):
+    _, metadata, tensors = PAIRS["mistral"]
+    with pytest.raises(ConfigError, match=message):
+        describe(config_from_gguf(metadata | changes, tensors, {}))
