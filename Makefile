@@ -21,8 +21,9 @@ setup: $(VENV)/installed-dev  ## everything a developer needs
 bench: $(VENV)/installed-dev  ## speed and memory against the peers, as ratios
 	@$(BIN)/python -m benchmarks
 
-docs: $(VENV)/installed-dev   ## make again what is made: docs/families.md
+docs: $(VENV)/installed-dev   ## make again what is made: docs/families.md, the outputs in docs/checkpoints.md
 	@$(BIN)/python -m tests.families.document
+	@$(BIN)/python -m tests.console docs/checkpoints.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage benchmarks/out

@@ -1,0 +1,28 @@
+"""Ten thousand damaged checkpoints: each is read or refused in one typed line, fast and within bounds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("gguf")
+from tests.checkpoint.fuzz import MOST_MEMORY, SLOWEST
+
+PARTS, EACH = 4, 2_600  # more than 10,000 in all; in parts, so that they share the cores
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_damaged_checkpoints(tmp_path: Path, part: int) -> None:
+    command = [sys.executable, "-m", "tests.checkpoint.fuzz", str(tmp_path), str(part * EACH), str(EACH)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]  # a crash of the process would be seen here
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["wrong"] == []
+    assert sum(report["counts"].values()) == EACH
+    assert min(report["counts"].values()) > EACH // 20  # control: the damage bites, and not always
+    assert report["slowest"][0] < SLOWEST, report["slowest"]
+    assert report["memory_mb"] < MOST_MEMORY

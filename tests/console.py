@@ -1,0 +1,41 @@
+"""The console blocks of the documentation: each command's real output, run again and compared, or written anew.
+
+python -m tests.console docs/checkpoints.md      # write the outputs anew (`make docs`)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"```console\n\$ (inlayer .*)\n(.*?)```", re.DOTALL)
+
+
+def refreshed(text: str) -> str:
+    """The text with the output of every `$ inlayer ...` block as it is now."""
+    return BLOCK.sub(lambda block: f"```console\n$ {block[1].splitlines()[0]}\n{output(block[1])}```", text)
+
+
+def output(command: str) -> str:
+    """What a reader sees at 80 columns without colour, and the exit code where it is not 0."""
+    program, *arguments = shlex.split(command)
+    assert program == "inlayer"
+    env = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", program, *arguments], cwd=ROOT, capture_output=True, text=True, env=env, check=False
+    )
+    lines = [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
+    if done.returncode:
+        lines.append(f"(exit code {done.returncode})")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        file = ROOT / name
+        file.write_text(refreshed(file.read_text(encoding="utf-8")), encoding="utf-8")
