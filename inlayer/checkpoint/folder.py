@@ -40,14 +40,16 @@ __all__ = ["FolderStore", "beside", "inside", "tokenizer_beside"]
 class FolderStore(Store):
     """The safetensors of a folder, or the one file `path`."""
 
+    index = INDEX  # the name of the file that says what is in which shard
+
     def __init__(self, path: Path) -> None:
         single = what_is_at(path) == "file"
         self.kind, self.where = "safetensors" if single else "folder", shown(path)
         self.folder = path.parent if single else path
         self._headers: dict[str, dict[str, Stored]] = {}
         self.config = beside(self.folder)
-        self._files = {path.name} if single else _weight_files(self.folder)
-        self._index = None if single or not (self.folder / INDEX).exists() else self._read_index()
+        self._files = {path.name} if single else self._weight_files()
+        self._index = None if single or what_is_at(path / self.index) == "nothing" else self._read_index()
 
     def names(self) -> Collection[str]:
         return self._index if self._index is not None else self._found
@@ -111,15 +113,27 @@ class FolderStore(Store):
         if file not in self._headers:
             path = inside(self.folder, file)
             if what_is_at(path) == "nothing":
-                raise MissingFileError(f"{self.where} lacks the file {file}, which its index names; fetch it as well")
-            self._headers[file] = read_header(path)
+                named = ", which its index names" if self._index is not None else ""
+                raise MissingFileError(f"{self.where} lacks the file {file}{named}; fetch it as well")
+            self._headers[file] = self._read_header(path)
         return self._headers[file]
+
+    def _read_header(self, path: Path) -> dict[str, Stored]:
+        return read_header(path)
+
+    def _weight_files(self) -> set[str]:
+        """What to believe without an index: model.safetensors, or the shards of one, or all there are."""
+        files = {path.name for path in self.folder.glob("*.safetensors")}
+        for believed in ({"model.safetensors"}, {file for file in files if file.startswith("model")}):
+            if believed & files:
+                return believed & files
+        return files
 
     def _rows(self, stored: Stored, rows: int) -> FileRows:
         return FileRows(inside(self.folder, stored.file), stored.offset, rows, stored.nbytes // rows)
 
     def _read_index(self) -> dict[str, str]:
-        path = inside(self.folder, INDEX)
+        path = inside(self.folder, self.index)
         kind = what_is_at(path)
         if kind != "file":
             raise wrong_kind(path, kind)
@@ -162,11 +176,3 @@ def tokenizer_beside(folder: Path) -> Tokenizer | None:
     except MissingFileError:
         return None
 
-
-def _weight_files(folder: Path) -> set[str]:
-    """The safetensors to believe without an index: model.safetensors, or the shards of one, or all there are."""
-    files = {path.name for path in folder.glob("*.safetensors")}
-    for believed in ({"model.safetensors"}, {file for file in files if file.startswith("model")}):
-        if believed & files:
-            return believed & files
-    return files

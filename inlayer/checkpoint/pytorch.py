@@ -19,10 +19,9 @@ import struct
 import zipfile
 from pathlib import Path
 
-from inlayer.checkpoint.folder import FolderStore, beside, inside
+from inlayer.checkpoint.folder import FolderStore
 from inlayer.checkpoint.pickled import LARGEST_PICKLE, View, find_views, read_pickle, unreadable
-from inlayer.checkpoint.shards import LARGEST_INDEX, parse_index
-from inlayer.errors import CheckpointError, InlayerError, MissingFileError
+from inlayer.errors import CheckpointError, InlayerError
 from inlayer.paths import printable, quoted, shown, what_is_at, wrong_kind
 from inlayer.rows.header import BITS, Stored
 
@@ -42,15 +41,12 @@ Places = dict[str, int]  # where in the file the values of each storage begin, b
 class PytorchStore(FolderStore):
     """The tensors of a .bin or .pt file, or of the `pytorch_model.bin` or its shards in a folder."""
 
+    index = INDEX
+
     def __init__(self, path: Path) -> None:
-        single = what_is_at(path) == "file"
-        self.kind, self.where = "pytorch", shown(path)
-        self.folder = path.parent if single else path
-        self._headers: dict[str, dict[str, Stored]] = {}
         self._scattered: dict[str, View] = {}
-        self.config = beside(self.folder)
-        self._files = {path.name if single else WEIGHTS}
-        self._index = None if single or what_is_at(path / INDEX) == "nothing" else self._read_index()
+        super().__init__(path)
+        self.kind = "pytorch"
         if self._index is None:
             self._header(*self._files)  # an error belongs to the opening
 
@@ -73,30 +69,17 @@ class PytorchStore(FolderStore):
         distinct = {(file, s.offset, s.shape): s for file in files for s in self._header(file).values()}
         return sum(math.prod(stored.shape) for stored in distinct.values())
 
-    def _header(self, file: str) -> dict[str, Stored]:
-        if file not in self._headers:
-            path = inside(self.folder, file)
-            kind = what_is_at(path)
-            if kind == "nothing":
-                raise MissingFileError(f"{self.where} lacks the file {file}; it may have to be fetched as well")
-            if kind != "file":
-                raise wrong_kind(path, kind)
-            views, places = read_file(path)
-            self._headers[file] = {name: describe_view(name, view, places, file) for name, view in views.items()}
-            self._scattered |= {name: view for name, view in views.items() if not view.by_rows}
-        return self._headers[file]
-
-    def _read_index(self) -> dict[str, str]:
-        path = inside(self.folder, INDEX)
-        kind = what_is_at(path)
-        if kind != "file":
+    def _read_header(self, path: Path) -> dict[str, Stored]:
+        if (kind := what_is_at(path)) != "file":
             raise wrong_kind(path, kind)
-        try:
-            with path.open("rb") as stream:
-                data = stream.read(LARGEST_INDEX + 1)
-        except OSError as error:
-            raise CheckpointError(f"{shown(path)} cannot be read: {error.strerror}") from error
-        return parse_index(data, shown(path))[0]
+        views, places = read_file(path)
+        self._scattered |= {name: view for name, view in views.items() if not view.by_rows}
+        return {name: describe_view(name, view, places, path.name) for name, view in views.items()}
+
+    def _weight_files(self) -> set[str]:
+        """The usual file, or the only one there is."""
+        files = {path.name for path in self.folder.glob("*.bin")}
+        return files if len(files) == 1 else {WEIGHTS}
 
 
 def describe_view(name: str, view: View, places: Places, file: str) -> Stored:
