@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+import torch
 
 import inlayer
 from inlayer.cli import main
@@ -40,7 +41,7 @@ Run = Callable[..., Done]
 
 
 def test_the_verbs_are_frozen() -> None:
-    assert [command.callback.__name__ for command in app.registered_commands] == ["walk"]
+    assert [command.callback.__name__ for command in app.registered_commands] == ["walk", "inspect"]
 
 
 def test_no_argument_shows_help(run: Run) -> None:
@@ -58,7 +59,8 @@ def test_as_a_program_piped() -> None:
     done = subprocess.run([sys.executable, "-m", "inlayer", "walk"], capture_output=True, check=False)
     assert done.returncode == 0
     assert b"\x1b[" not in done.stdout  # no colour
-    assert b"(1, 3, 8)" in done.stdout
+    assert done.stdout.startswith(b"default (sample: ")  # labelled wherever it shows
+    assert b"(1, 4, 128)" in done.stdout
 
 
 def test_bytes_that_are_no_text() -> None:
@@ -69,7 +71,7 @@ def test_bytes_that_are_no_text() -> None:
 
 
 def test_json_is_one_object(run: Run) -> None:
-    trace = json.loads(run("walk", "I love dogs", "Hi", "--json").out)
+    trace = json.loads(run("walk", "I love dogs", "Hi", "--json", "--tokenizer", "words").out)
     assert trace["shape"] == [2, 3, 8]
     assert [cell["id"] for cell in trace["texts"][0]["cells"]] == [0, 1, 2]
     assert trace["texts"][1]["padding"] == 2
@@ -86,6 +88,8 @@ def test_json_is_one_object(run: Run) -> None:
         (["walk", "--tokenizer", "no/such/file"], "no/such/file"),
         (["walk", "--tokenizer", "no/such\nfile"], "no/such file"),
         (["walk", "--tokenizer", ""], "path"),
+        (["walk", "--model", "no/such"], "no/such"),
+        (["walk", "--model", "default", "--width", "4"], "--width is for a newborn table"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], says: str) -> None:
@@ -103,6 +107,16 @@ def test_odd_texts_walk(run: Run, text: str, tokenizer: str) -> None:
     assert bytes.fromhex(trace["texts"][0]["bytes"]).decode() == text
 
 
+def test_the_rows_of_a_walk_are_the_models_own(run: Run) -> None:
+    model = inlayer.load("default")
+    trace = json.loads(run("walk", "I love dogs", "Hi", "--json", "--dims", "128").out)
+    assert trace["padding_idx"] == model.embeddings.padding_idx
+    for text in trace["texts"]:
+        assert [cell["id"] for cell in text["cells"]] == model.tokenizer.encode(text["text"])
+        for cell in text["cells"]:
+            assert cell["row"] == model.table(torch.tensor([cell["id"]]))[0].tolist()
+
+
 def test_the_same_seed_gives_the_same_rows(run: Run) -> None:
     first, again, other = (run("walk", "--json", "--seed", seed).out for seed in ("7", "7", "8"))
     assert first == again != other
@@ -112,5 +126,5 @@ def test_ctrl_c_leaves_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("inlayer.cli.verbs._tokenizer", interrupt)
+    monkeypatch.setattr("inlayer.cli.verbs._walk_model", interrupt)
     assert run("walk") == Done(130, "", "")

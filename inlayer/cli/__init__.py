@@ -13,6 +13,7 @@ import sys
 
 from typer.exceptions import TyperException
 
+from inlayer.cli import inspect as _inspect  # noqa: F401  # its verb joins the app
 from inlayer.cli.verbs import app
 from inlayer.errors import InlayerError
 

@@ -24,5 +24,4 @@ def test_a_quick_look_at_a_giant_moves_little(hub: Hub, tmp_path: Path) -> None:
     hub.add("org/kimi", tmp_path / "repo")
     report = inspect("org/kimi", quick=True)
     assert (report.layer.rows, report.layer.width) == (163840, 7168)
-    print(hub.sent)
     assert sum(hub.sent.values()) < 24e6  # of a terabyte: a thousand rows, the tokenizer, a part of the index
