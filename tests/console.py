@@ -13,12 +13,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"```console\n\$ (inlayer .*)\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"```console\n\$ (inlayer [^\n]*)\n(.*?)```", re.DOTALL)
 
 
 def refreshed(text: str) -> str:
     """The text with the output of every `$ inlayer ...` block as it is now."""
-    return BLOCK.sub(lambda block: f"```console\n$ {block[1].splitlines()[0]}\n{output(block[1])}```", text)
+    return BLOCK.sub(lambda block: f"```console\n$ {block[1]}\n{output(block[1])}```", text)
 
 
 def output(command: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 
 import pytest
 
@@ -17,3 +18,15 @@ def test_console_blocks_are_real(name: str) -> None:
     text = (ROOT / "docs" / name).read_text(encoding="utf-8")
     assert len(BLOCK.findall(text)) >= 3
     assert refreshed(text) == text
+
+
+def test_every_finding_is_explained() -> None:
+    doctor = ROOT / "inlayer" / "checkpoint" / "doctor"
+    # Words in quotes with hyphens between: the doctor uses them for findings alone.
+    code = r'(?:code=)"([a-z]+)"|"([a-z]+(?:-[a-z]+)+)"'
+    found = [re.findall(code, file.read_text(encoding="utf-8")) for file in doctor.glob("*.py")]
+    raised = {one or other for names in found for one, other in names}
+    page = (ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[a-z-]+`(?:, `[a-z-]+`)*) \|", page, flags=re.MULTILINE)
+    explained = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row)}
+    assert raised == explained

@@ -42,7 +42,7 @@ def saved(folder: Path, name: str, dtype: torch.dtype, headed: bool) -> Path:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_()
-    if headed and model.generation_config is not None:
+    if getattr(model, "generation_config", None) is not None:
         model.generation_config.pad_token_id = None  # transformers refuses to write LLaMA-1's -1
     path = folder / f"{name}-{dtype}-{headed}".replace("torch.", "")
     model.save_pretrained(path, max_shard_size="8KB")
