@@ -117,12 +117,11 @@ def test_the_comparison_can_fail(tmp_path):
     assert [ids.tolist() for ids in fewer.encode_batch(texts)] != expected
 
 
+@pytest.mark.parametrize("real", ["gpt-2", "llama-bpe", "deepseek-llm"], indirect=True)
 def test_llama_cpp_fixtures(real):
-    """Ids that llama.cpp keeps of the original tokenizers, for some of them."""
+    """Ids that llama.cpp keeps of some of the original tokenizers."""
     pre, _, ours, _ = real
     folder = shared("data", "tokenizer-fixtures")
-    if not (folder / f"ggml-vocab-{pre}.gguf.inp").exists():
-        pytest.skip(f"llama.cpp keeps no ids of {pre}")
     texts = (folder / f"ggml-vocab-{pre}.gguf.inp").read_text("utf-8").split("\n__ggml_vocab_test__\n")
     expected = (folder / f"ggml-vocab-{pre}.gguf.out").read_text("utf-8").splitlines()
     assert len(texts) >= len(expected) > 40
