@@ -9,6 +9,8 @@ neither a result nor a typed error of one line.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import random
 import resource
@@ -24,6 +26,8 @@ import torch
 from safetensors.torch import save_file
 
 import inlayer
+from inlayer.checkpoint.doctor import inspect
+from inlayer.cli import main
 from inlayer.errors import InlayerError
 
 SLOWEST = 2.0  # seconds
@@ -183,14 +187,31 @@ def change_value(value: Any, rng: random.Random) -> Any:
 
 
 def use(folder: Path) -> None:
-    """Everything a user would do with a checkpoint."""
+    """Everything a user would do with a checkpoint. The doctor comes first: it looks on where a lookup would end."""
     model = inlayer.load(folder)
+    json.dumps(inspect(model).to_dict(), allow_nan=False)
     rows = model.stored.shape[0]
     ids = [0, rows - 1] if model.tokenizer is None else [*model.tokenizer.encode(TEXT)[:8], rows - 1]
     model.embeddings(torch.tensor([ids]))
     if model.head is not None:
         model.head(torch.zeros(1, 8))
     model.store.parameters()
+
+
+def at_the_command_line(folder: Path) -> str:
+    """What is wrong with how `inlayer inspect` answers; empty where nothing is."""
+    out, err = io.StringIO(), io.StringIO()
+    sys.argv = ["inlayer", "inspect", str(folder), "--json"]
+    code: object = None
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as end:
+        code = end.code
+    lines = err.getvalue().splitlines()
+    if code == 2:
+        return "" if len(lines) == 1 and not out.getvalue() else f"exit code 2 with {lines[:3]}"
+    return "" if code in {0, 1} and not lines else f"exit code {code} with {lines[:3]}"
 
 
 def run(folder: Path, first: int, count: int) -> dict[str, Any]:
@@ -215,6 +236,8 @@ def run(folder: Path, first: int, count: int) -> dict[str, Any]:
                 wrong.append(f"{what}: {str(error)[:300]!r}")
         except Exception as error:  # that is what is looked for
             wrong.append(f"{what}: {type(error).__name__}: {str(error)[:200]}")
+        if seed % 10 == 0 and (answer := at_the_command_line(copy)):
+            wrong.append(f"{what}: {answer}")
         slowest = max(slowest, (time.perf_counter() - start, what))
     return {"counts": counts, "slowest": slowest, "memory_mb": _peak_mb() - before, "wrong": wrong}
 
