@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import inlayer
 from inlayer.cli import main
@@ -115,6 +118,34 @@ def test_the_rows_of_a_walk_are_the_models_own(run: Run) -> None:
         assert [cell["id"] for cell in text["cells"]] == model.tokenizer.encode(text["text"])
         for cell in text["cells"]:
             assert cell["row"] == model.table(torch.tensor([cell["id"]]))[0].tolist()
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "-5", "wide", "30"])
+@pytest.mark.parametrize("verb", ["walk", "inspect"])
+def test_terminals_of_no_width(verb: str, columns: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "inlayer", verb], capture_output=True, check=False, env=os.environ | {"COLUMNS": columns}
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"sample" in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["walk", "inspect"])
+def test_a_reader_who_leaves_is_no_finding(verb: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "inlayer", verb], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        program.stdout.close()
+        assert program.stderr.read() == b""
+    assert program.returncode == 141
+
+
+def test_a_model_without_a_tokenizer_takes_one(run: Run, tmp_path: Path) -> None:
+    save_file({"wte.weight": torch.randn(256, 4)}, tmp_path / "model.safetensors")
+    source = str(tmp_path / "model.safetensors")
+    assert "name one with --tokenizer" in run("walk", "Hi", "--model", source).err
+    trace = json.loads(run("walk", "Hi", "--model", source, "--tokenizer", "bytes", "--json").out)
+    assert [cell["id"] for cell in trace["texts"][0]["cells"]] == [72, 105]
 
 
 def test_the_same_seed_gives_the_same_rows(run: Run) -> None:

@@ -175,4 +175,3 @@ def tokenizer_beside(folder: Path) -> Tokenizer | None:
         return open_tokenizer(folder)
     except MissingFileError:
         return None
-

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,11 +47,21 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: torch.dtype | N
     """
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise DtypeError(f"dtype is {dtype!r}; give a floating point torch dtype, such as torch.float32")
-    return Model(open_store(DEFAULT if source is None else source), dtype)
+    source = DEFAULT if source is None else source
+    model = Model(open_store(source), dtype)
+    model._recipe = source, dtype
+    return model
+
+
+def load_again(source: str | os.PathLike[str], dtype: torch.dtype | None) -> Model:
+    """Undo a Model's pickle."""
+    return load(source, dtype=dtype)
 
 
 class Model:
     """A checkpoint's embedding layer. `source` says where it is, `note` what to say of it wherever it shows."""
+
+    _recipe: tuple[str | os.PathLike[str], torch.dtype | None]
 
     def __init__(self, store: Store, dtype: torch.dtype | None = None) -> None:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
@@ -125,7 +136,7 @@ class Model:
     @cached_property
     def candidates(self) -> list[str]:
         """Every tensor that could be the table, the likeliest first; reads the headers of all files."""
-        return candidates_of(self.store, *_size(self.spec))
+        return candidates_of(self.store, *_size(self.spec), tied=self.spec is not None and self.spec.head.tied)
 
     @cached_property
     def head_name(self) -> str | None:
@@ -153,6 +164,9 @@ class Model:
             )
         return tensor.to(self.table.dtype)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_again, self._recipe  # it names the source; nothing that was read goes with it
+
     def __repr__(self) -> str:
         rows, width = self.stored.shape
         family = self.spec.family if self.spec is not None else "unknown family"
@@ -162,18 +176,22 @@ class Model:
 def find_table(store: Store, spec: LayerSpec | None) -> Stored:
     """The table of token rows: under its usual name if it has the size the config asks for, else the likeliest."""
     rows, width = _size(spec)
+    tied = spec is not None and spec.head.tied
     usual = store.first_of(TABLES)
     if usual is not None:
         stored = store.find(usual)
         if len(stored.shape) == 2 and (spec is None or stored.shape == (rows, width)):
             return _checked(store, stored)
-    candidates = candidates_of(store, rows, width)
+    candidates = candidates_of(store, rows, width, tied=tied)
     if not candidates:
-        raise CheckpointError(f"{store.where} holds no embedding table: no tensor has a table's name or its size")
+        raise CheckpointError(
+            f"{store.where} holds no embedding table: no tensor has a table's name, or its size and no head's name; is "
+            "a shard missing?"
+        )
     return _checked(store, store.find(candidates[0]))
 
 
-def candidates_of(store: Store, rows: int | None, width: int | None) -> list[str]:
+def candidates_of(store: Store, rows: int | None, width: int | None, *, tied: bool) -> list[str]:
     """Every tensor that could be the table, the likeliest first."""
     shapes: dict[str, tuple[int, ...]] = {}
     refusal = None
@@ -182,7 +200,7 @@ def candidates_of(store: Store, rows: int | None, width: int | None) -> list[str
             shapes[name] = store.find(name).shape
         except InlayerError as error:  # noqa: PERF203  # of one file, or one tensor: the table may be another
             refusal = refusal or error
-    found = table_candidates(shapes, rows, width)
+    found = table_candidates(shapes, rows, width, tied=tied)
     if not found and refusal is not None:
         raise refusal
     return found

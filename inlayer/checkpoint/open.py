@@ -81,10 +81,10 @@ def _open_folder(folder: Path) -> Store:
 def _open_file(path: Path) -> Store:
     try:
         with path.open("rb") as stream:
-            start = stream.read(4)
+            start = stream.read(9)
     except OSError as error:
         raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
-    if start == GGUF or path.suffix == ".gguf":
+    if start.startswith(GGUF) or path.suffix == ".gguf":
         from inlayer.checkpoint.gguf import GgufStore
 
         return GgufStore(path)
@@ -94,6 +94,11 @@ def _open_file(path: Path) -> Store:
         return PytorchStore(path)
     if path.name == "config.json" or path.name.endswith(".index.json"):
         return _open_folder(path.parent)
+
+    if path.suffix != ".safetensors" and start[8:] != b"{":
+        raise CheckpointError(
+            f"{shown(path)} is neither a safetensors, nor a GGUF, nor a PyTorch file by its first bytes"
+        )
 
     from inlayer.checkpoint.folder import FolderStore
 

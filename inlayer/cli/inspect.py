@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.verbs import app
+from inlayer.cli.verbs import app, console
 
 __all__ = ["inspect"]
 
@@ -52,11 +52,9 @@ def inspect(
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict(), allow_nan=False) + "\n")
     else:
-        from rich.console import Console
-
         from inlayer.checkpoint.doctor.terminal import show
 
-        show(report, Console(highlight=False))
+        show(report, console())
     raise typer.Exit(report.exit_code)
 
 

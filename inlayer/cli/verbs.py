@@ -43,6 +43,7 @@ def inlayer_(
 
 
 MOST_VALUES = 2**28  # of a newborn table: one gigabyte
+NARROWEST = 30  # columns
 
 # Blank lines between: typer joins lines that have none.
 WALK_EXAMPLES = """Examples:
@@ -71,8 +72,8 @@ def walk(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help='For a newborn table: "words", "bytes", or a path: tokenizer.json, tiktoken.model, tokenizer.model, '
-            "or a folder."
+            help='"words", "bytes", or a path: tokenizer.json, tiktoken.model, tokenizer.model, or a folder. '
+            "[default: the model's own; without a model, a newborn table is made for it]"
         ),
     ] = None,
     width: Annotated[
@@ -94,38 +95,56 @@ def walk(
     The rows are a model's own; with any option for a newborn table they are random, drawn from its seed.
     """
     texts = texts or ["I love dogs"]
-    newborn = {"tokenizer": tokenizer, "width": width, "positions": positions, "seed": seed}
+    newborn = {"width": width, "positions": positions, "seed": seed}
     said: dict[str, Any] = {name: value for name, value in newborn.items() if value is not None}
     if model is not None and said:
-        raise InputError(f"--{next(iter(said))} is for a newborn table, and --model {model} brings its own; give one")
-    trace = _walk_newborn(texts, dims, **said) if said else _walk_model(texts, dims, model)
+        raise InputError(f"--{next(iter(said))} is for a newborn table, and --model opens one that is not; give one")
+    if model is None and (said or tokenizer is not None):
+        trace = _walk_newborn(texts, dims, "words" if tokenizer is None else tokenizer, **said)
+    else:
+        trace = _walk_model(texts, dims, model, tokenizer)
     if as_json:
         sys.stdout.write(json.dumps(trace.to_dict()) + "\n")
         return
 
-    from rich.console import Console
-
     from inlayer.walk import show
 
-    show(trace, Console(highlight=False))
+    show(trace, console())
 
 
-def _walk_model(texts: list[str], dims: int, source: str | None) -> Any:
+def console() -> Any:
+    """Where a verb prints for people: never too narrow to read, and a reader who leaves ends it with his own code."""
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:  # rich would exit with 1, which `inspect` says of findings
+            raise BrokenPipeError
+
+    made = Output(highlight=False)
+    if made.width < NARROWEST:
+        made = Output(highlight=False, width=NARROWEST)
+    return made
+
+
+def _walk_model(texts: list[str], dims: int, source: str | None, tokenizer: str | None) -> Any:
     from inlayer.checkpoint import load
     from inlayer.walk import trace_texts
 
     model = load(source)
-    if model.tokenizer is None:
-        raise InputError(f"{model.source} has no tokenizer, so a text cannot be walked through it")
+    made = model.tokenizer if tokenizer is None else _tokenizer(tokenizer, texts)
+    if made is None:
+        raise InputError(
+            f"{model.source} has no tokenizer; put tokenizer.json beside its weights, or name one with --tokenizer"
+        )
     said = f"{model.source} ({model.note})" if model.note else model.source
-    return trace_texts(texts, model.tokenizer, model.embeddings, dims=dims, model=said)
+    return trace_texts(texts, made, model.embeddings, dims=dims, model=said)
 
 
 def _walk_newborn(
     texts: list[str],
     dims: int,
+    tokenizer: str,
     *,
-    tokenizer: str = "words",
     width: int = 8,
     positions: str = "learned",
     seed: int = 0,

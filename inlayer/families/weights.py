@@ -106,17 +106,20 @@ def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None
     return min(found, key=preference, default=None)
 
 
-def table_candidates(shapes: Mapping[str, Sequence[int]], rows: int | None, width: int | None) -> list[str]:
+def table_candidates(
+    shapes: Mapping[str, Sequence[int]], rows: int | None, width: int | None, *, tied: bool = False
+) -> list[str]:
     """Tensors that could be the table, the likeliest first: by name, then by the size the config asks for.
 
     `shapes` holds the tensors that a header or an index told of; `rows` and `width` are None where no config says.
+    A head has a table's size, but is one only where the two are `tied`.
     """
     flat = {name: shape for name, shape in shapes.items() if len(shape) == 2 and not _ELSEWHERE.search(name)}
-    named = [name for name in flat if name.endswith(_TABLE_ENDS)]
-    fitting = [name for name, shape in flat.items() if tuple(shape) == (rows, width)]
-    likely = named or [name for name in fitting if not name.endswith(_HEAD_ENDS)] or fitting
-    if not likely and len(flat) == 1:
-        likely = list(flat)
+    heads = [name for name in flat if name.endswith(_HEAD_ENDS)]
+    others = [name for name in flat if name not in heads]
+    likely = [name for name in others if name.endswith(_TABLE_ENDS)]
+    likely = likely or [name for name in others if tuple(flat[name]) == (rows, width)]
+    likely = likely or (heads if tied else []) or (others if len(others) == 1 else [])
 
     def preference(name: str) -> tuple[bool, bool, int, int, str]:
         usual = TABLES.index(name) if name in TABLES else len(TABLES)

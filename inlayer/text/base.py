@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from inlayer.ids import IdArray, Ragged, as_int64
 
 __all__ = ["Piece", "Tokenizer"]
 
+Made = TypeVar("Made", bound="LibraryTokenizer")
 BLOCK = 1024  # texts handed to a library at once: bounds the memory of its per-text objects
 
 
@@ -168,6 +169,25 @@ class Tokenizer(ABC):
             token_id for token, token_id in self.special_tokens.items() if re.sub(r"[\W_]", "", token).lower() == "pad"
         ]
         return found[0] if len(found) == 1 else None
+
+
+class LibraryTokenizer(Tokenizer):
+    """A tokenizer around a library's object, which may not pickle: what it was made of is kept, and pickled instead."""
+
+    _recipe: tuple[type[LibraryTokenizer], tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls: type[Made], *made_of: Any, **settings: Any) -> Made:
+        tokenizer = super().__new__(cls)
+        tokenizer._recipe = (cls, made_of, settings)
+        return tokenizer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make_again, self._recipe
+
+
+def make_again(kind: type[Made], made_of: tuple[Any, ...], settings: dict[str, Any]) -> Made:
+    """Undo LibraryTokenizer's pickle."""
+    return kind(*made_of, **settings)
 
 
 def pieces_from_bytes(

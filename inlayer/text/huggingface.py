@@ -30,8 +30,8 @@ from inlayer.errors import TokenizerError
 from inlayer.ids import IdArray, Ragged
 from inlayer.text.base import (
     BLOCK,
+    LibraryTokenizer,
     Piece,
-    Tokenizer,
     check_ids,
     check_known,
     check_text,
@@ -63,7 +63,7 @@ def byte_alphabet() -> dict[str, int]:
     return {chr(value): value for value in printable} | {chr(256 + n): value for n, value in enumerate(hidden)}
 
 
-class HuggingFaceTokenizer(Tokenizer):
+class HuggingFaceTokenizer(LibraryTokenizer):
     """The tokenizer of a tokenizer.json, given as its bytes."""
 
     def __init__(self, data: bytes, *, where: str = "tokenizer.json", pad_token: str | None = None) -> None:

@@ -27,8 +27,8 @@ import numpy.typing as npt
 from inlayer.errors import TextError, TokenizerError
 from inlayer.ids import Ragged
 from inlayer.text.base import (
+    LibraryTokenizer,
     Piece,
-    Tokenizer,
     check_ids,
     check_known,
     check_text,
@@ -104,7 +104,7 @@ def matches_nothing(pat_str: str) -> bool:
         return False
 
 
-class RankTokenizer(Tokenizer):
+class RankTokenizer(LibraryTokenizer):
     """Byte-pair encoding by ranks, through tiktoken."""
 
     def __init__(

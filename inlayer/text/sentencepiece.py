@@ -21,14 +21,14 @@ import numpy as np
 
 from inlayer.errors import TokenizerError
 from inlayer.ids import IdArray, Ragged
-from inlayer.text.base import BLOCK, Piece, Tokenizer, check_ids, check_text, check_texts, not_byte_level
+from inlayer.text.base import BLOCK, LibraryTokenizer, Piece, check_ids, check_text, check_texts, not_byte_level
 from inlayer.text.guard import library_errors
 from inlayer.text.spans import pieces_from_offsets
 
 __all__ = ["SentencePieceTokenizer", "looks_like_sentencepiece"]
 
 
-class SentencePieceTokenizer(Tokenizer):
+class SentencePieceTokenizer(LibraryTokenizer):
     """The tokenizer of a sentencepiece .model, given as its bytes."""
 
     def __init__(

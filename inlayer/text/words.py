@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -105,6 +106,9 @@ class WordTokenizer(Tokenizer):
             found.append(Piece(known, data, (start, start + len(data)), known in self.special_ids))
             seen, start = match.end(), start + len(data)
         return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(WordTokenizer, unk=self.unk), (self.words,)
 
     def __repr__(self) -> str:
         return f"WordTokenizer({len(self.words)} words, unk={self.unk!r})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import struct
 from pathlib import Path
 from typing import Any
@@ -253,3 +254,27 @@ def test_empty_folders_and_devices(tmp_path: Path) -> None:
         inlayer.load("/dev/null")
     with pytest.raises(DtypeError, match=r"dtype is torch.int8"):
         inlayer.load(tmp_path, dtype=torch.int8)
+
+
+def test_a_pickled_model_names_its_source(tmp_path: Path) -> None:
+    model = inlayer.load(write(tmp_path, SHARDS), dtype=torch.float32)
+    data = pickle.dumps(model)
+    assert len(data) < 1024
+    assert torch.equal(pickle.loads(data).embeddings(IDS), model.embeddings(IDS))
+
+
+def test_a_head_is_no_table(tmp_path: Path) -> None:
+    """An untied model whose table's shard is missing, or that was never given one."""
+    write(tmp_path, {"model-2-of-3.safetensors": [HEAD, "model.layers.0.mlp.up_proj.weight"]}, index=False)
+    for source in (tmp_path, tmp_path / "model-2-of-3.safetensors"):
+        with pytest.raises(CheckpointError, match=r"holds no embedding table.* is a shard missing"):
+            inlayer.load(source)
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA | {"tie_word_embeddings": True}))
+    assert torch.equal(inlayer.load(tmp_path).embeddings(IDS), weights()[HEAD][IDS])
+
+
+@pytest.mark.parametrize("content", [b"", b"hi", b"hello, world", b'{"a": 1}', bytes(100)])
+def test_files_of_no_format(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.dat").write_bytes(content)
+    with pytest.raises(CheckpointError, match="neither a safetensors, nor a GGUF, nor a PyTorch file"):
+        inlayer.load(tmp_path / "x.dat")

@@ -66,10 +66,12 @@ def test_the_config_settles_a_doubt() -> None:
     assert first(names) == "decoder.embed_tokens.weight"
 
 
-def test_an_unknown_name_is_found_by_its_size_and_a_head_only_at_last() -> None:
+def test_an_unknown_name_is_found_by_its_size_and_a_head_only_where_tied() -> None:
     names = {"lm_head.weight": (20, 4), "lookup": (20, 4), "square": (4, 4), "vector": (20,)}
     assert first(names, 20, 4) == "lookup"
-    assert first({"lm_head.weight": (20, 4), "square": (4, 4)}, 20, 4) == "lm_head.weight"
+    alone = {"lm_head.weight": (20, 4), "square": (4, 4), "other": (4, 4)}
+    assert table_candidates(alone, 20, 4, tied=True) == ["lm_head.weight"]
+    assert table_candidates(alone, 20, 4) == []  # an untied head is no table: its shard is missing
     assert first({"only": (20, 4), "vector": (20,)}) == "only"
     assert first({"one": (20, 4), "two": (20, 4)}) is None
     assert first({"vector": (20,)}) is None

@@ -1,7 +1,9 @@
 """What every tokenizer promises, for one of each kind."""
 
 import base64
+import copy
 import io
+import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -144,3 +146,10 @@ for number, call in enumerate(calls):
 """
     done = subprocess.run([sys.executable, "-c", code, str(training_file)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_it_can_be_pickled_and_copied(tokenizer):
+    for twin in (pickle.loads(pickle.dumps(tokenizer)), copy.deepcopy(tokenizer)):
+        assert twin.encode("a b") == tokenizer.encode("a b")
+        assert dict(twin.special_tokens) == dict(tokenizer.special_tokens)
+        assert (repr(twin), twin.pad_id) == (repr(tokenizer), tokenizer.pad_id)
