@@ -46,9 +46,13 @@ def _open_name(name: str) -> Store:
         return open_sample(name)
     if HUB_ID.fullmatch(name) and not name.endswith(FILES):
         from inlayer.checkpoint.hub import HubStore
+        from inlayer.checkpoint.hub.transfer import UnreachableError
 
         repository, _, revision = name.partition("@")
-        return HubStore(repository, revision or None)
+        try:
+            return HubStore(repository, revision or None)
+        except UnreachableError as error:
+            raise UnreachableError(f"{error}; is there a network? No folder {shown(name)} is here either") from error
     raise MissingFileError(
         f"{shown(name)} is not there; a source is a folder, a .safetensors or .gguf file, a hub id (org/name), or a "
         f"sample: {', '.join(SAMPLES)}"
