@@ -158,13 +158,16 @@ class Embeddings(nn.Module):
             dtype=dtype,
         )
 
-    def head_from_config(self, config: object, *, device: torch.device | str | None = None) -> Head:
-        """The head at the other end of the same config, tied to this layer's table where the config says so.
+    def head_from_config(
+        self, config: object, *, tied: bool | None = None, device: torch.device | str | None = None
+    ) -> Head:
+        """The head at the other end of the same config, tied to this layer's table where the config or `tied` says so.
 
         Its rows and bias are made on the table's device, or on `device`: "meta" makes none, to be filled from a file.
         """
         layer_spec = describe(config)
         spec, table = layer_spec.head, self.token_embedding
+        tied = spec.tied if tied is None else tied
         if device is None:
             device = table.device if isinstance(table, StoredTable) else table.weight.device
         head = Head(
@@ -177,10 +180,10 @@ class Embeddings(nn.Module):
             soft_cap=spec.soft_cap,
             padding_idx=layer_spec.padding_idx,
             init_std=layer_spec.init_std,
-            device="meta" if spec.tied else device,  # a tied head's own rows are thrown away: never fill them
+            device="meta" if tied else device,  # a tied head's own rows are thrown away: never fill them
             dtype=self.dtype,
         )
-        if spec.tied:
+        if tied:
             self.tie(head)
             if head.bias is not None:  # its bias is its own
                 head.bias = nn.Parameter(torch.zeros_like(head.bias, device=device))

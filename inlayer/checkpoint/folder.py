@@ -154,8 +154,8 @@ def inside(folder: Path, name: str) -> Path:
         real, home = path.resolve(), folder.resolve()
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"{shown(path)} is a symbolic link that leads nowhere") from error
-    blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else home
-    if not real.is_relative_to(home) and not real.is_relative_to(blobs):
+    blobs = [above.parent / "blobs" for above in home.parents if above.name == "snapshots"]
+    if not any(real.is_relative_to(allowed) for allowed in (home, *blobs)):
         raise CheckpointError(f"{shown(path)} is a symbolic link out of its folder; put the file itself there")
     return path
 

@@ -6,7 +6,7 @@ Store -> [Model] -> tokenizer, embeddings, head
 - a file without a config opens as rows alone, without positions; a config of an unknown family does not: its rows can
   be looked up in `table`, but what its layer adds to them is not guessed
 - a head is there where the checkpoint has one: a tensor of its own, or the table where the config ties them and the
-  model's class has a head at all
+  model's class has a head at all. Tied by the config and yet different in the files, it is not tied, as in transformers
 - everything is frozen and in evaluation mode; `embeddings.token_embedding.in_memory()` makes rows that can learn
 Checked against transformers on checkpoints it wrote in tests/checkpoint/test_parity.py.
 """
@@ -18,6 +18,7 @@ import re
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,7 +26,7 @@ from inlayer.checkpoint.open import DEFAULT, open_store
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError
 from inlayer.families import LayerSpec, describe
-from inlayer.families.weights import HEADS, TABLES, choose_part, table_candidates
+from inlayer.families.weights import HEADS, TABLES, choose_head, choose_part, table_candidates
 from inlayer.head import Head
 from inlayer.layer import Embeddings
 from inlayer.paths import quoted
@@ -35,7 +36,9 @@ from inlayer.text import Tokenizer
 
 __all__ = ["Model", "load"]
 
-WITH_HEAD = re.compile(r"LMHead|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining|QuestionAnswering)|LM$")
+WITH_HEAD = re.compile(r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$")
+COMPARED_ROWS = 4096  # at once
+FETCHED_ROWS = 64  # of a remote head, to tell whether it is the table
 
 
 def load(source: str | os.PathLike[str] | None = None, *, dtype: torch.dtype | None = None) -> Model:
@@ -113,14 +116,15 @@ class Model:
     @cached_property
     def head(self) -> Head | None:
         """The head, or None where the checkpoint has none."""
-        tied = self.spec is not None and self.spec.head.tied
-        own = None if tied else self.head_name
+        own, tied = self.head_name, self.spec is not None and self.spec.head.tied
+        if own is not None and tied and self._equals_table(own):
+            own = None
         if own is None and not (tied and self._has_head()):
             return None
         if self.config is None or self.spec is None:
             head = Head(self.stored.shape[1], self.stored.shape[0], device="meta", dtype=self.table.dtype)
         else:
-            head = self.embeddings.head_from_config(self.config, device="meta")
+            head = self.embeddings.head_from_config(self.config, tied=own is None, device="meta")
         if own is not None:
             rows = self.store.table(own)
             if (rows.num_embeddings, rows.embedding_dim) != (head.vocab_size, head.n_embd):
@@ -128,7 +132,7 @@ class Model:
                     f"{self.source}: the head {quoted(own)} is {rows.num_embeddings:,} x {rows.embedding_dim:,}, the "
                     f"table {head.vocab_size:,} x {head.n_embd:,}"
                 )
-            head.weight = nn.Parameter(rows.to(self.table.dtype).weight)  # type: ignore[misc]
+            head.weight = nn.Parameter(rows.to(self._dtype or rows.dtype).weight)  # type: ignore[misc]
         if head.bias is not None:
             head.bias = nn.Parameter(self._read("head.bias", head.bias))
         return head.requires_grad_(False).eval()
@@ -141,7 +145,20 @@ class Model:
     @cached_property
     def head_name(self) -> str | None:
         """The tensor of a head in the files, whatever the config says of it."""
-        return self.store.first_of(HEADS)
+        usual = self.store.first_of(HEADS)
+        return choose_head(self.store.names()) if usual is None and not self.store.remote else usual
+
+    def _equals_table(self, name: str) -> bool:
+        """Is a tied model's head in the files the table again? If not, it counts, as it does for transformers."""
+        stored = self.store.find(name)
+        if stored.shape != self.stored.shape:
+            return False
+        rows, head, table = stored.shape[0], self.store.table(name), self.store.table(self.stored.name)
+        if self.store.remote:  # not two whole tables for one answer
+            some = np.linspace(0, rows - 1, FETCHED_ROWS).astype(np.int64)
+            return _same_bytes(head.read(some), table.read(some))
+        pairs = zip(head.blocks(COMPARED_ROWS), table.blocks(COMPARED_ROWS), strict=True)
+        return all(_same_bytes(one, other) for (_, one), (_, other) in pairs)
 
     def _has_head(self) -> bool:
         """Was the model saved with its head? Its class says so; a masked-language head also has a bias in the files."""
@@ -204,6 +221,10 @@ def candidates_of(store: Store, rows: int | None, width: int | None, *, tied: bo
     if not found and refusal is not None:
         raise refusal
     return found
+
+
+def _same_bytes(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(one.view(torch.uint8), other.view(torch.uint8))
 
 
 def _size(spec: LayerSpec | None) -> tuple[int | None, int | None]:

@@ -2,7 +2,8 @@
 
 source -> [Store] -> Model
 - what is there on this machine wins: a folder called like a sample is the folder
-- the formats of a folder, in order: safetensors, GGUF, old PyTorch files; of a file, by its first bytes
+- the formats of a folder, in order: model*.safetensors, pytorch_model*.bin, GGUF, and then whatever safetensors or .bin
+  file there is: beside a model may lie adapters and value heads. Of a file, by its first bytes
 - a hub id is `org/name` or `org/name@revision`, and only where no such path exists
 Checked in tests/checkpoint/test_open.py.
 """
@@ -67,19 +68,27 @@ def _open_folder(folder: Path) -> Store:
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
         raise MissingFileError(f"{shown(folder)} cannot be read: {error.strerror}") from error
-    if INDEX in names or any(name.endswith(".safetensors") for name in names):
+    if INDEX in names or any(name.startswith("model") and name.endswith(".safetensors") for name in names):
         return FolderStore(folder)
+    if any(name.startswith("pytorch_model") and name.endswith((".bin", ".bin.index.json")) for name in names):
+        return _open_pytorch(folder)
     ggufs = [name for name in names if name.endswith(".gguf")]
     firsts = [name for name in ggufs if re.search(r"-0*1-of-\d+\.gguf$", name)] or ggufs
     if len(firsts) > 1:
         raise CheckpointError(f"{shown(folder)} holds several .gguf files; name one: {', '.join(firsts[:8])}")
     if firsts:
         return _open_file(folder / firsts[0])
-    if any(name.endswith((".bin", ".bin.index.json")) for name in names):
-        from inlayer.checkpoint.pytorch import PytorchStore
-
-        return PytorchStore(folder)
+    if any(name.endswith(".safetensors") for name in names):
+        return FolderStore(folder)
+    if any(name.endswith(".bin") for name in names):
+        return _open_pytorch(folder)
     raise MissingFileError(f"{shown(folder)} holds no weights; looked for *.safetensors, *.gguf and pytorch_model.bin")
+
+
+def _open_pytorch(path: Path) -> Store:
+    from inlayer.checkpoint.pytorch import PytorchStore
+
+    return PytorchStore(path)
 
 
 def _open_file(path: Path) -> Store:
@@ -93,9 +102,7 @@ def _open_file(path: Path) -> Store:
 
         return GgufStore(path)
     if path.suffix != ".safetensors" and start.startswith((ZIP, PICKLE)):
-        from inlayer.checkpoint.pytorch import PytorchStore
-
-        return PytorchStore(path)
+        return _open_pytorch(path)
     if path.name == "config.json" or path.name.endswith(".index.json"):
         return _open_folder(path.parent)
 

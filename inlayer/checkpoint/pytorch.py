@@ -48,7 +48,7 @@ class PytorchStore(FolderStore):
         super().__init__(path)
         self.kind = "pytorch"
         if self._index is None:
-            self._header(*self._files)  # an error belongs to the opening
+            self.names()  # an error belongs to the opening
 
     def find(self, name: str) -> Stored:
         """As for any folder; of tensors that share their values each has its own entry, at the same place."""
@@ -77,9 +77,12 @@ class PytorchStore(FolderStore):
         return {name: describe_view(name, view, places, path.name) for name, view in views.items()}
 
     def _weight_files(self) -> set[str]:
-        """The usual file, or the only one there is."""
+        """The usual file, or its shards, or the only one there is."""
         files = {path.name for path in self.folder.glob("*.bin")}
-        return files if len(files) == 1 else {WEIGHTS}
+        shards = {file for file in files if file.startswith("pytorch_model-")}
+        if WEIGHTS in files or not (shards or len(files) == 1):
+            return {WEIGHTS}
+        return shards or files
 
 
 def describe_view(name: str, view: View, places: Places, file: str) -> Stored:

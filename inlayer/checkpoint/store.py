@@ -28,6 +28,7 @@ class Store(ABC):
     kind: str  # "folder", "safetensors", "gguf", "pytorch", "hub"
     where: str  # the source as messages and reports show it
     config: dict[str, Any] | None  # config.json, or what another format says in its place; None where nothing is said
+    remote = False  # what is read has to be fetched first
     note: str = ""  # shown with the source wherever it shows: that a model is a sample
 
     @abstractmethod

@@ -81,9 +81,10 @@ def describe(config: object) -> LayerSpec:
     named = outer_type if isinstance(outer_type, str) else ""
     nested = raw.get("text_config")
     if named not in FAMILIES and isinstance(nested, Mapping):
-        # The text part decides; only its type and the tie may be said, or left, to the outer level.
-        outer = {"model_type": NESTED.get(named), "tie_word_embeddings": raw.get("tie_word_embeddings")}
-        raw = outer | {name: value for name, value in nested.items() if value is not None or name not in outer}
+        # The text part decides, except on the tie, which is the whole model's; its type may be left to the outer level.
+        tie = {name: raw[name] for name in ("tie_word_embeddings",) if raw.get(name) is not None}
+        kind = nested.get("model_type")
+        raw = {**nested, "model_type": NESTED.get(named) if kind is None else kind, **tie}
     elif named in NESTED:
         raise ConfigError(f"a {named} config keeps its text part in text_config, which is missing or not an object")
     model_type = raw.get("model_type")

@@ -14,20 +14,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["HEADS", "PARTS", "TABLES", "choose_part", "table_candidates"]
+__all__ = ["HEADS", "PARTS", "TABLES", "choose_head", "choose_part", "table_candidates"]
 
 # Where the text model sits within a larger one; the empty prefix is a checkpoint saved without a head.
 TEXT_MODELS = (
-    "model.", "", "transformer.", "model.language_model.", "language_model.model.", "language_model.", "model.decoder.",
-    "decoder.", "gpt_neox.", "bert.", "roberta.", "distilbert.", "electra.", "albert.", "mpnet.", "model.text_model.",
-    "text_model.", "model.model.", "encoder.", "backbone.",
+    "model.", "", "transformer.", "model.language_model.", "language_model.model.", "language_model.", "model.encoder.",
+    "encoder.", "model.decoder.", "decoder.", "gpt_neox.", "bert.", "roberta.", "distilbert.", "electra.", "albert.",
+    "mpnet.", "model.text_model.", "text_model.", "model.model.", "backbone.",
 )  # fmt: skip
 
 _TABLE_ENDS = (
+    "shared.weight",  # T5: before the copies its encoder and decoder may have
     "embed_tokens.weight",
     "wte.weight",
     "embeddings.word_embeddings.weight",
-    "shared.weight",
     "word_embeddings.weight",
     "embed_in.weight",
     "tok_embeddings.weight",
@@ -77,12 +77,12 @@ PARTS: dict[str, tuple[str, ...]] = {
     "projection.weight": ("project_in.weight", "embedding_hidden_mapping_in.weight", "embeddings_project.weight"),
     "projection.bias": ("embedding_hidden_mapping_in.bias", "embeddings_project.bias"),
     "head.bias": (
+        "cls.predictions.decoder.bias",  # where there are two, the decoder's is the one in use
+        "lm_head.decoder.bias",
+        "predictions.decoder.bias",
         "lm_head.bias",
         "cls.predictions.bias",
-        "cls.predictions.decoder.bias",
-        "lm_head.decoder.bias",
         "predictions.bias",
-        "predictions.decoder.bias",
         "vocab_projector.bias",
         "generator_lm_head.bias",
         "output.bias",
@@ -106,6 +106,12 @@ def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None
     return min(found, key=preference, default=None)
 
 
+def choose_head(names: Iterable[str]) -> str | None:
+    """A head under no usual name, such as one whose model was wrapped by another: `module.lm_head.weight`."""
+    found = [name for name in names if name.endswith(_HEAD_ENDS) and not _ELSEWHERE.search(name)]
+    return min(found, key=lambda name: (len(name), name), default=None)
+
+
 def table_candidates(
     shapes: Mapping[str, Sequence[int]], rows: int | None, width: int | None, *, tied: bool = False
 ) -> list[str]:
@@ -119,7 +125,7 @@ def table_candidates(
     others = [name for name in flat if name not in heads]
     likely = [name for name in others if name.endswith(_TABLE_ENDS)]
     likely = likely or [name for name in others if tuple(flat[name]) == (rows, width)]
-    likely = likely or (heads if tied else []) or (others if len(others) == 1 else [])
+    likely = likely or (heads if tied else []) or (others if rows is None and len(others) == 1 else [])
 
     def preference(name: str) -> tuple[bool, bool, int, int, str]:
         usual = TABLES.index(name) if name in TABLES else len(TABLES)

@@ -104,12 +104,62 @@ def test_two_files_with_one_tensor(tmp_path: Path) -> None:
         inlayer.load(tmp_path)
 
 
-def test_tied_by_the_config_even_with_a_head_tensor(tmp_path: Path) -> None:
-    model = inlayer.load(write(tmp_path, SHARDS, config=LLAMA | {"tie_word_embeddings": True}))
+def test_tied_by_the_config_but_not_by_the_files(tmp_path: Path) -> None:
+    """As in transformers: a head that differs counts; one that repeats the table is the table."""
+    tied = LLAMA | {"tie_word_embeddings": True}
+    model = inlayer.load(write(tmp_path / "differs", SHARDS, config=tied))
+    assert model.head is not None
+    assert not model.head.tied
+    assert torch.equal(model.head.weight, weights()[HEAD])
+    same = {TABLE: weights()[TABLE], HEAD: weights()[TABLE].clone()}
+    (tmp_path / "repeats").mkdir()
+    save_file(same, tmp_path / "repeats" / "model.safetensors")
+    (tmp_path / "repeats" / "config.json").write_text(json.dumps(tied))
+    model = inlayer.load(tmp_path / "repeats")
     assert model.head is not None
     assert model.head.tied
-    assert model.head_name == HEAD
-    assert torch.equal(model.head.weight, weights()[TABLE])
+    assert model.head.table is model.embeddings.token_embedding
+
+
+def test_a_head_keeps_its_own_dtype(tmp_path: Path) -> None:
+    head = torch.randn(20, 8)
+    save_file({TABLE: weights()[TABLE].to(torch.float8_e4m3fn), HEAD: head}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    assert torch.equal(inlayer.load(tmp_path).head.weight, head)
+    assert inlayer.load(tmp_path, dtype=torch.float16).head.weight.dtype == torch.float16
+
+
+def test_a_wrapped_head_is_found(tmp_path: Path) -> None:
+    tensors = {f"module.{name}": tensor for name, tensor in weights().items()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    model = inlayer.load(tmp_path)
+    assert torch.equal(model.embeddings(IDS), weights()[TABLE][IDS])
+    assert torch.equal(model.head.weight, weights()[HEAD])
+
+
+def test_what_lies_beside_old_files_is_not_the_model(tmp_path: Path) -> None:
+    torch.save(weights(), tmp_path / "pytorch_model.bin")
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    save_file({"v_head.summary.weight": torch.zeros(1, 8)}, tmp_path / "value_head.safetensors")
+    save_file({"lora.weight": torch.zeros(2, 8)}, tmp_path / "adapter_model.safetensors")
+    (tmp_path / "junk.gguf").write_bytes(b"junk")
+    assert torch.equal(inlayer.load(tmp_path).embeddings(IDS), weights()[TABLE][IDS])
+
+
+def test_a_lone_tensor_of_another_size_is_no_table(tmp_path: Path) -> None:
+    save_file({"foo": torch.zeros(3, 5)}, tmp_path / "model.safetensors")
+    assert inlayer.load(tmp_path).stored.shape == (3, 5)  # nothing says otherwise
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    with pytest.raises(CheckpointError, match="holds no embedding table"):
+        inlayer.load(tmp_path)
+
+
+def test_t5_shares_its_table(tmp_path: Path) -> None:
+    tensors = {"shared.weight": torch.ones(20, 8), "decoder.embed_tokens.weight": torch.zeros(20, 8),
+               "encoder.embed_tokens.weight": torch.zeros(20, 8)}  # fmt: skip
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert inlayer.load(tmp_path).stored.name == "shared.weight"
 
 
 def test_an_unknown_family_gives_rows_and_guesses_nothing(tmp_path: Path) -> None:
@@ -206,7 +256,10 @@ def test_the_hubs_own_cache_is_made_of_links(tmp_path: Path) -> None:
     for file in write(tmp_path / "source", SHARDS).iterdir():
         (blobs / f"{file.name}-hash").write_bytes(file.read_bytes())
         (snapshot / file.name).symlink_to(Path("../../blobs") / f"{file.name}-hash")
-    assert torch.equal(inlayer.load(snapshot).embeddings(IDS), weights()[TABLE][IDS])
+        (snapshot / "text_encoder").mkdir(exist_ok=True)
+        (snapshot / "text_encoder" / file.name).symlink_to(Path("../../../blobs") / f"{file.name}-hash")
+    for folder in (snapshot, snapshot / "text_encoder"):
+        assert torch.equal(inlayer.load(folder).embeddings(IDS), weights()[TABLE][IDS])
 
 
 def test_a_table_of_whole_numbers_is_none(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
@@ -139,3 +140,57 @@ def test_another_dtype_is_made_of_the_same_rows(folder: Path) -> None:
     layer, plain = inlayer.load(path, dtype=torch.bfloat16).embeddings, inlayer.load(path).embeddings
     assert layer(ids).dtype == torch.bfloat16
     assert torch.equal(layer(ids), plain.to(torch.bfloat16)(ids))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(
+    "model_type", ["bert", "roberta", "albert", "mpnet", "electra", "distilbert", "gpt2", "llama", "t5"]
+)
+def test_heads_tied_and_untied(tmp_path: Path, model_type: str, tied: bool) -> None:
+    """Weight and bias as transformers uses them, whichever of two biases in the file that is."""
+    case = next(case for case in CASES if case.model_type == model_type)
+    config = reference_config(case)
+    config.tie_word_embeddings = tied
+    model = with_head(case).from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    model.save_pretrained(tmp_path)
+    theirs = with_head(case).from_pretrained(tmp_path).get_output_embeddings()
+    head = inlayer.load(tmp_path).head
+    assert head is not None
+    assert torch.equal(head.weight, theirs.weight)
+    assert (head.bias is None) == (theirs.bias is None)
+    assert head.bias is None or torch.equal(head.bias, theirs.bias)
+
+
+def test_only_language_models_have_a_head(tmp_path: Path) -> None:
+    case = next(case for case in CASES if case.name == "gpt2")
+    for maker, headed in (("AutoModelForQuestionAnswering", False), ("AutoModelForSequenceClassification", False)):
+        getattr(transformers, maker).from_config(reference_config(case)).save_pretrained(tmp_path / maker)
+        assert (inlayer.load(tmp_path / maker).head is not None) == headed
+    transformers.GPT2DoubleHeadsModel(reference_config(case)).save_pretrained(tmp_path / "double")
+    assert inlayer.load(tmp_path / "double").head is not None
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_outer_level_decides_on_the_tie(tmp_path: Path, tied: bool) -> None:
+    """Gemma-3 with images: the flag stands in both configs, and transformers believes the outer one."""
+    text = {"vocab_size": 99, "hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 32, "head_dim": 16,
+            "num_attention_heads": 4, "num_key_value_heads": 2}  # fmt: skip
+    vision = {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 32, "num_attention_heads": 2,
+              "image_size": 28, "patch_size": 14}  # fmt: skip
+    config = transformers.Gemma3Config(
+        text_config=text, vision_config=vision, tie_word_embeddings=tied, mm_tokens_per_image=4
+    )
+    model = transformers.Gemma3ForConditionalGeneration(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    model.save_pretrained(tmp_path)
+    theirs = transformers.Gemma3ForConditionalGeneration.from_pretrained(tmp_path)
+    ours = inlayer.load(tmp_path)
+    assert torch.equal(ours.table.weight, theirs.get_input_embeddings().weight)
+    assert ours.head is not None
+    assert ours.head.tied == tied
+    assert torch.equal(ours.head.weight, theirs.get_output_embeddings().weight)

@@ -51,6 +51,7 @@ class HubStore(Store):
     """A model repository on the hub at one commit."""
 
     kind = "hub"
+    remote = True
 
     def __init__(self, repo_id: str, revision: str | None = None) -> None:
         require_hub()
