@@ -95,21 +95,25 @@ class Head(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The rows (V, D): the head's own parameter, or the very weight of the table it is tied to."""
+        """The rows (V, D): the head's own parameter, or the very weight of its own table or the one it is tied to."""
         own = self._parameters.get("weight")
-        if own is None and self._source is None:
+        if own is not None:
+            return own
+        stored = self._modules.get("stored")
+        if stored is None and self._source is None:
             raise AttributeError("weight")  # not registered yet: nn.Module asks before it registers
-        return self.table.weight if own is None else own  # type: ignore[return-value]
+        return (self.table if stored is None else stored).weight  # type: ignore[return-value]
 
     @property
     def vocab_size(self) -> int:
-        """V; of a tied head it follows the table, none of whose rows is read for it."""
-        return table_size(self.table)[0] if self.tied else self.weight.shape[0]
+        """V; of a tied head it follows the table. No row of a table in a file is read for it."""
+        own = self._parameters.get("weight")
+        return table_size(self._modules.get("stored") or self.table)[0] if own is None else own.shape[0]
 
     @property
     def tied(self) -> bool:
         """Are the rows another module's?"""
-        return self._parameters["weight"] is None
+        return self._parameters["weight"] is None and "stored" not in self._modules
 
     @property
     def table(self) -> nn.Module:
@@ -120,15 +124,27 @@ class Head(nn.Module):
 
     def tie(self, source: nn.Module) -> Head:
         """Use the rows of `source` from now on, and drop the head's own. Returns the head."""
-        size = table_size(resolve_table(source))
+        self._check_size(resolve_table(source))
+        self._source = (source,)
+        self.register_parameter("weight", None)
+        self._modules.pop("stored", None)
+        return self
+
+    def store(self, table: nn.Module) -> Head:
+        """Use the rows of a table of the head's own, one that stays in its file, and drop the ones it has."""
+        self._check_size(resolve_table(table))
+        self.stored = table  # a child, where the table of a tied head is none
+        self.register_parameter("weight", None)
+        self._source = None
+        return self
+
+    def _check_size(self, table: nn.Module) -> None:
+        size = table_size(table)
         if size != (self.vocab_size, self.n_embd):
             raise ShapeError(
                 f"the table is {size}, the head {(self.vocab_size, self.n_embd)}, as (V, D); "
                 "only equal ones can be tied: was one of them resized or padded to a multiple?"
             )
-        self._source = (source,)
-        self.register_parameter("weight", None)
-        return self
 
     def untie(self) -> Head:
         """Keep an own copy of the rows from now on. Returns the head."""

@@ -65,7 +65,7 @@ class FolderStore(Store):
         stored = self._header(file).get(name)
         if stored is None:
             raise CheckpointError(
-                f"{self.where}: the index puts tensor {quoted(name)} into {file}, which does not hold it"
+                f"{self.where}: the index puts tensor {quoted(name)} into {shown(file)}, which does not hold it"
             )
         return stored
 
@@ -73,7 +73,7 @@ class FolderStore(Store):
         stored = self.find(name)
         if stored.dtype not in DTYPES:
             raise DtypeError(
-                f"tensor {quoted(name)} of {stored.file} has dtype {stored.dtype}; its values are no floats"
+                f"tensor {quoted(name)} of {shown(stored.file)} has dtype {stored.dtype}; its values are no floats"
             )
         values = np.empty((1, stored.nbytes), np.uint8)
         self._rows(stored, 1).read(np.zeros(1, np.int64), values)
@@ -103,8 +103,8 @@ class FolderStore(Store):
             for name, stored in self._header(file).items():
                 if name in found:
                     raise CheckpointError(
-                        f"{self.where}: tensor {quoted(name)} is in both {found[name].file} and {file}, and no index "
-                        "says which counts; name the file to open"
+                        f"{self.where}: tensor {quoted(name)} is in {quoted(found[name].file)} and in {quoted(file)}, "
+                        "and no index says which counts; name the file to open"
                     )
                 found[name] = stored
         return found
@@ -114,7 +114,7 @@ class FolderStore(Store):
             path = inside(self.folder, file)
             if what_is_at(path) == "nothing":
                 named = ", which its index names" if self._index is not None else ""
-                raise MissingFileError(f"{self.where} lacks the file {file}{named}; fetch it as well")
+                raise MissingFileError(f"{self.where} lacks the file {shown(file)}{named}; fetch it as well")
             self._headers[file] = self._read_header(path)
         return self._headers[file]
 

@@ -37,6 +37,7 @@ from inlayer.text import Tokenizer
 __all__ = ["Model", "load"]
 
 WITH_HEAD = re.compile(r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$")
+LARGEST_PART = 256 << 20  # bytes; the largest learned positions have some 100 MB
 COMPARED_ROWS = 4096  # at once
 FETCHED_ROWS = 64  # of a remote head, to tell whether it is the table
 
@@ -132,7 +133,7 @@ class Model:
                     f"{self.source}: the head {quoted(own)} is {rows.num_embeddings:,} x {rows.embedding_dim:,}, the "
                     f"table {head.vocab_size:,} x {head.n_embd:,}"
                 )
-            head.weight = nn.Parameter(rows.to(self._dtype or rows.dtype).weight)  # type: ignore[misc]
+            head.store(rows.to(self._dtype or rows.dtype))
         if head.bias is not None:
             head.bias = nn.Parameter(self._read("head.bias", head.bias))
         return head.requires_grad_(False).eval()
@@ -173,13 +174,18 @@ class Model:
         name = choose_part(part, self.store.names(), self.stored.name)
         if name is None:
             raise CheckpointError(f"{self.source} holds no tensor for {part}, which its config asks for")
-        tensor = self.store.read(name)
-        if tensor.shape != like.shape:
+        stored = self.store.find(name)
+        if stored.shape != tuple(like.shape):
             raise CheckpointError(
-                f"{self.source}: tensor {quoted(name)} has shape {tuple(tensor.shape)}; its config asks for "
+                f"{self.source}: tensor {quoted(name)} has shape {quoted(stored.shape)}; its config asks for "
                 f"{tuple(like.shape)}"
             )
-        return tensor.to(self.table.dtype)
+        if stored.nbytes > LARGEST_PART:
+            raise CheckpointError(
+                f"{self.source}: tensor {quoted(name)} has {stored.nbytes:,} bytes; of a part that is read whole up to "
+                f"{LARGEST_PART:,} are believed"
+            )
+        return self.store.read(name).to(self.table.dtype)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return load_again, self._recipe  # it names the source; nothing that was read goes with it

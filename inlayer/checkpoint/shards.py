@@ -20,6 +20,7 @@ __all__ = ["INDEX", "PLAIN_FILE", "parse_index"]
 INDEX = "model.safetensors.index.json"
 LARGEST_INDEX = 64 << 20  # bytes; Kimi-K2's 139,644 tensors take some 14 MB
 MOST_VALUES = 1_000_000  # each is many times larger in memory than in the file
+MOST_FILES = 4096  # DeepSeek-V3 has 163
 PLAIN_FILE = re.compile(r"(?!\.)[^/\\\0:]{1,250}\.(safetensors|bin)")
 
 
@@ -40,6 +41,8 @@ def parse_index(data: bytes, where: str) -> tuple[dict[str, str], int | None]:
         raise CheckpointError(f"{where} has no weight_map, which says the file of every tensor")
     for name, file in weight_map.items():
         check_file(file, name, where)
+    if len(set(weight_map.values())) > MOST_FILES:
+        raise CheckpointError(f"{where} names more than {MOST_FILES:,} files; no model has as many shards")
     metadata = index.get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     return weight_map, total if type(total) is int and total > 0 else None
@@ -47,7 +50,7 @@ def parse_index(data: bytes, where: str) -> tuple[dict[str, str], int | None]:
 
 def check_file(file: object, name: str, where: str) -> str:
     """The name of a shard, if it is one: no path, above all none that leads out of the folder."""
-    if not isinstance(file, str) or not PLAIN_FILE.fullmatch(file):
+    if not isinstance(file, str) or not PLAIN_FILE.fullmatch(file) or not file.isprintable():
         raise CheckpointError(
             f"{where} puts tensor {quoted(name)} into {quoted(file)}; a shard is a plain file name in the same folder"
         )

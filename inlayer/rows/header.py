@@ -27,6 +27,7 @@ __all__ = ["DTYPES", "LENGTH_BYTES", "Stored", "header_length", "parse_header", 
 
 LENGTH_BYTES = 8
 LARGEST_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors would take half of it in one file
+MOST_TENSORS = 150_000  # in one file; all of Kimi-K2 has 139,644
 LARGEST_SIZE = 2**48  # of one axis: their products stay exact and small
 
 BITS = {
@@ -109,9 +110,9 @@ def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[
 
 def _load(data: bytes, where: str) -> dict[str, Any]:
     # Numbers and names are many times larger in memory than in the file: an honest header has some ten a tensor.
-    values = data.count(b",") + data.count(b"[") + data.count(b"{")
-    if values > 200_000 + 32 * data.count(b"data_offsets"):
-        raise _unreadable(where, "its header holds far more values than its tensors need")
+    values, tensors = data.count(b",") + data.count(b"[") + data.count(b"{"), data.count(b"data_offsets")
+    if values > 200_000 + 32 * tensors or tensors > MOST_TENSORS:
+        raise _unreadable(where, f"its header names {tensors:,} tensors and holds far more values than it may need")
     try:
         entries = json.loads(data, object_pairs_hook=_unique)
     except RecursionError:
@@ -124,11 +125,11 @@ def _load(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{quoted(twice)} stands there twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{quoted(name)} stands there twice")
+        found[name] = value
     return found
 
 

@@ -46,15 +46,11 @@ class MappedTable(StoredTable):
 
 def check_table(stored: Stored) -> Stored:
     """A tensor that can be a table: two axes, neither empty, floating point."""
+    which = f"tensor {quoted(stored.name)} of {shown(stored.file)}"
     if len(stored.shape) != 2 or 0 in stored.shape:
-        raise ShapeError(
-            f"tensor {quoted(stored.name)} of {stored.file} has shape {stored.shape}; a table is (V, D), neither of "
-            "them 0"
-        )
+        raise ShapeError(f"{which} has shape {quoted(stored.shape)}; a table is (V, D), neither of them 0")
     if stored.dtype not in DTYPES:
-        raise DtypeError(
-            f"tensor {quoted(stored.name)} of {stored.file} has dtype {stored.dtype}; a table holds floating point rows"
-        )
+        raise DtypeError(f"{which} has dtype {stored.dtype}; a table holds floating point rows")
     return stored
 
 

@@ -23,6 +23,8 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
+from inlayer.errors import CheckpointError
+from inlayer.paths import quoted
 from inlayer.rows.lookup import check_id_range, has_no_values, lease, look_up
 from inlayer.rows.table import Table, check_padding
 from inlayer.shapes import check_ids
@@ -45,6 +47,9 @@ class RowSource(Protocol):
 
     def map(self) -> Bytes:
         """All rows (rows, row_bytes), mapped where that can be done."""
+
+    def check(self) -> None:
+        """An error where what is mapped is no longer there."""
 
 
 class StoredTable(nn.Module):
@@ -99,13 +104,23 @@ class StoredTable(nn.Module):
     def weight(self) -> Shaped[Tensor, "V D"]:
         """The whole table (V, D). It is never trained, and writing into it changes no file."""
         if self._whole is None:
-            raw = self.source.map()
-            if self._decode is None:
-                whole = torch.from_numpy(raw.reshape(-1)).view(self._stored_dtype).view(-1, self.embedding_dim)
-            else:
-                whole = self._decode(raw)
-            self._whole = whole.to(self.device, self.dtype)
+            try:
+                self._whole = self._read_whole()
+            except MemoryError:
+                raise CheckpointError(
+                    f"the table {quoted(self.name)} of {self.num_embeddings:,} x {self.embedding_dim:,} is too large "
+                    "for the memory of this machine"
+                ) from None
+        if not torch.compiler.is_compiling():
+            self.source.check()
         return self._whole
+
+    def _read_whole(self) -> Tensor:
+        raw = self.source.map()
+        if self._decode is not None:
+            return self._decode(raw).to(self.device, self.dtype)
+        whole = torch.from_numpy(raw.reshape(-1)).view(self._stored_dtype).view(-1, self.embedding_dim)
+        return whole.to(self.device, self.dtype)
 
     def in_memory(self) -> Table:
         """A `Table` with these rows, all of them read: it can be trained, resized and saved."""

@@ -52,10 +52,12 @@ class SentencePieceTokenizer(LibraryTokenizer):
             raise TokenizerError(f"{where} is a sentencepiece model without pieces")
         pad_ids = (self._id_of(pad_token), int(self._exact.pad_id()))
         self._pad_id = next((token_id for token_id in pad_ids if token_id >= 0), None)
+        with library_errors(f"{where} holds a piece that is no text"):  # not UTF-8
+            pieces = [str(self._exact.id_to_piece(token_id)) for token_id in range(self._size)]
         self.special_tokens: Mapping[str, int] = MappingProxyType(
             {
-                str(self._exact.id_to_piece(token_id)): token_id
-                for token_id in range(self._size)
+                piece: token_id
+                for token_id, piece in enumerate(pieces)
                 if self._exact.is_control(token_id) or self._exact.is_unknown(token_id)
             }
         )

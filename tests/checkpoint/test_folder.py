@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import nn
 
 import inlayer
 from inlayer.checkpoint.shards import INDEX, parse_index
@@ -100,7 +103,7 @@ def test_model_safetensors_counts_before_its_neighbours(tmp_path: Path) -> None:
 
 def test_two_files_with_one_tensor(tmp_path: Path) -> None:
     write(tmp_path, {"model-1.safetensors": [TABLE], "model-2.safetensors": [TABLE]}, index=False)
-    with pytest.raises(CheckpointError, match=r"is in both model-1.safetensors and model-2.safetensors"):
+    with pytest.raises(CheckpointError, match=r"is in 'model-1.safetensors' and in 'model-2.safetensors'"):
         inlayer.load(tmp_path)
 
 
@@ -200,6 +203,8 @@ def test_more_rows_than_the_config_says_are_believed(tmp_path: Path) -> None:
         (["x"], "plain file name"),
         ("", "plain file name"),
         ("\0.safetensors", "plain file name"),
+        ("\x1b[2J\u202e.safetensors", "plain file name"),
+        ("two\nlines.safetensors", "plain file name"),
         ("missing.safetensors", "lacks the file missing.safetensors"),
         ("model-1-of-3.safetensors", "which does not hold it"),
     ],
@@ -331,3 +336,57 @@ def test_files_of_no_format(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.dat").write_bytes(content)
     with pytest.raises(CheckpointError, match="neither a safetensors, nor a GGUF, nor a PyTorch file"):
         inlayer.load(tmp_path / "x.dat")
+
+
+def sparse(path: Path, shapes: dict[str, list[int]]) -> None:
+    """An honest header over a file that takes no room on the disk."""
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        size = 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    with path.open("wb") as stream:
+        stream.write(struct.pack("<Q", len(text)) + text)
+        stream.truncate(8 + len(text) + end)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "config"),
+    [
+        ({"wte.weight": [20, 8], "wpe.weight": [2**36, 8]}, {"n_positions": 16}),
+        ({"wte.weight": [20, 8], "wpe.weight": [2**26, 8]}, {"n_positions": 2**26}),
+        ({"wte.weight": [20, 8], "wpe.weight": [16, 8], "lm_head.weight": [2**34, 8]}, {"n_positions": 16}),
+        ({"wte.weight": [20, 8], "wpe.weight": [16, 8], "lm_head.weight": [1, 2**36]}, {"n_positions": 16}),
+    ],
+)
+def test_honest_headers_of_absurd_sizes(tmp_path: Path, shapes: dict[str, list[int]], config: dict[str, int]) -> None:
+    """Nothing is allocated for a part or a head that does not fit its table."""
+    sparse(tmp_path / "model.safetensors", shapes)
+    gpt2 = {"model_type": "gpt2", "vocab_size": 20, "n_embd": 8, "n_head": 2, "tie_word_embeddings": False}
+    (tmp_path / "config.json").write_text(json.dumps(gpt2 | config))
+    model = inlayer.load(tmp_path)
+    with pytest.raises(CheckpointError):
+        (model.embeddings, model.head)  # noqa: B018
+
+
+def test_a_name_said_twice_among_many_is_found_at_once(tmp_path: Path) -> None:
+    header = b"{" + b",".join(b'"w%d":{"data_offsets":0}' % (number % 140_000) for number in range(140_001)) + b"}"
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    start = time.process_time()
+    with pytest.raises(CheckpointError, match="'w0' stands there twice"):
+        inlayer.load(tmp_path)
+    assert time.process_time() - start < 2  # it was quadratic once: hours
+
+
+def test_a_head_whose_file_is_cut_short(tmp_path: Path) -> None:
+    write(tmp_path, SHARDS)
+    model = inlayer.load(tmp_path)
+    head = model.head
+    assert head is not None
+    assert (head.tied, head.vocab_size) == (False, 20)
+    hidden = torch.zeros(1, 8, dtype=torch.bfloat16)
+    assert torch.equal(head(hidden + 1), nn.functional.linear(hidden + 1, weights()[HEAD]))
+    os.truncate(tmp_path / "model-2-of-3.safetensors", 500)
+    with pytest.raises(CheckpointError, match="was changed while it was open"):
+        head(hidden)

@@ -53,3 +53,11 @@ def test_garbage(tmp_path, data):
     (tmp_path / "tokenizer.model").write_bytes(data)
     with pytest.raises(TokenizerError, match=r"tokenizer\.model"):
         open_tokenizer(tmp_path)
+
+
+def test_a_piece_that_is_no_text(tmp_path):
+    data = small_sentencepiece("bpe")
+    place = data.index("▁t".encode())
+    (tmp_path / "tokenizer.model").write_bytes(data[:place] + b"\xff" + data[place + 1 :])
+    with pytest.raises(TokenizerError, match="holds a piece that is no text"):
+        open_tokenizer(tmp_path)

@@ -64,6 +64,11 @@ class RemoteRows:
         """All rows (rows, row_bytes), mapped from the downloaded table."""
         return self._download().map()
 
+    def check(self) -> None:
+        """An error where the downloaded table was changed."""
+        if self._whole is not None:
+            self._whole.check()
+
     def _collect(self, wanted: Sequence[int]) -> list[bytes] | None:
         """These rows, kept or fetched; None where they are so many that the whole table should be."""
         spans = [self._span(row) for row in wanted]
