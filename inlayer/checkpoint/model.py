@@ -99,7 +99,7 @@ class Model:
         """The whole input layer: rows, positions, and what else the family has."""
         rows, width = self.stored.shape
         if self.spec is None and self.config is not None:
-            raise self._refusal
+            raise ConfigError(f"{self._refusal}. Its rows can be looked up all the same: load(...).table(ids)")
         if self.config is None:
             layer = Embeddings(rows, width, positions="none", device="meta")
         else:
