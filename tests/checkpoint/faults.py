@@ -6,6 +6,7 @@ the error. The healthy ones are the control: they have none of these codes.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from tests.checkpoint.healthy import (
     set_header,
     set_index,
     set_rows,
+    sparse_tensor,
     trained_rows,
     write_json,
 )
@@ -189,6 +191,27 @@ def a_padding_row_that_learned(folder: Path) -> None:
     set_rows(folder, PAD, 0.01)
 
 
+@fault("duplicate-rows", "warning")
+def three_tokens_share_a_row(folder: Path) -> None:
+    change(folder, TABLE, lambda table: table.index_copy(0, torch.tensor([300, 301]), table[[302, 302]]))
+
+
+@fault("duplicate-rows", "warning")
+def common_tokens_overwritten_by_one_row(folder: Path) -> None:
+    change(folder, TABLE, lambda table: table.index_copy(0, torch.arange(260, 300), table[:260].mean(0).expand(40, -1)))
+
+
+@fault("norm-outliers", "warning")
+def norms_that_explode(folder: Path) -> None:
+    stretch = torch.exp(3 * torch.randn(ROWS, 1, generator=torch.Generator().manual_seed(7)))
+    change(folder, TABLE, lambda table: table * stretch)
+
+
+@fault("values-odd", "warning")
+def bfloat16_labelled_as_float16(folder: Path) -> None:
+    change(folder, TABLE, lambda table: table.bfloat16().view(torch.float16))
+
+
 # tokens
 
 
@@ -259,6 +282,38 @@ def no_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
 
 
+@fault("tokenizer-unreadable", "warning")
+def a_pipe_for_a_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    os.mkfifo(folder / "tokenizer.json")
+
+
+@fault("tokenizer-unreadable", "warning")
+def a_folder_for_a_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.json").mkdir()
+
+
+@fault("special-id-odd", "warning")
+def an_end_in_quotes(folder: Path) -> None:
+    set_config(folder, eos_token_id=str(EOS))
+
+
+@fault("special-id-odd", "warning")
+def an_end_within_two_lists(folder: Path) -> None:
+    set_config(folder, eos_token_id=[[EOS]])
+
+
+@fault("special-id-odd", "warning")
+def a_beginning_below_zero(folder: Path) -> None:
+    set_config(folder, bos_token_id=-5)
+
+
+@fault("special-id-odd", "warning")
+def an_end_with_a_point(folder: Path) -> None:
+    set_config(folder, eos_token_id=2.0)
+
+
 # config
 
 
@@ -285,6 +340,27 @@ def a_vocab_size_in_words(folder: Path) -> None:
 @fault("rope-theta-odd", "warning")
 def a_rotary_base_in_thousands(folder: Path) -> None:
     set_config(folder, rope_theta=10.0)
+
+
+@fault("rope-theta-odd", "warning")
+def a_rotary_base_past_all_others(folder: Path) -> None:
+    set_config(folder, rope_theta=1e30)
+
+
+@fault("context-odd", "warning")
+def a_context_of_one(folder: Path) -> None:
+    set_config(folder, max_position_embeddings=1)
+
+
+@fault("context-below-original", "warning")
+def a_context_below_the_original(folder: Path) -> None:
+    scaling = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    set_config(folder, rope_scaling=scaling | {"rope_type": "llama3"})
+
+
+@fault("config-rows-differ", "error")
+def a_vocab_size_of_thousands_of_digits(folder: Path) -> None:
+    set_config(folder, vocab_size=10**4000)
 
 
 @fault("dtype-differs", "note")
@@ -325,6 +401,36 @@ def nan_in_the_head(folder: Path) -> None:
     set_rows(folder, (12, 3), float("nan"), HEAD)
 
 
+@fault("head-rows-zero", "error")
+def a_head_of_zeros(folder: Path) -> None:
+    set_rows(folder, slice(None), 0, HEAD)
+
+
+@fault("head-rows-zero", "error")
+def half_of_the_head_lost(folder: Path) -> None:
+    set_rows(folder, slice(ROWS // 2, None), 0, HEAD)
+
+
+@fault("head-rows-equal", "error")
+def a_head_of_ones(folder: Path) -> None:
+    set_rows(folder, slice(None), 1, HEAD)
+
+
+@fault("head-rows-equal", "warning")
+def rows_of_the_head_repeated(folder: Path) -> None:
+    change(folder, HEAD, lambda head: head.index_copy(0, torch.arange(300, 320), head[[320]].expand(20, -1)))
+
+
+@fault("head-out-of-scale", "warning")
+def a_head_a_thousand_times_too_large(folder: Path) -> None:
+    change(folder, HEAD, lambda head: 1000 * head)
+
+
+@fault("head-shape-differs", "error")
+def a_head_of_billions_of_rows(folder: Path) -> None:
+    sparse_tensor(folder / SECOND, HEAD, (2**34, 16))
+
+
 @fault("head-unreadable", "warning")
 def the_shard_of_the_head_is_missing(folder: Path) -> None:
     (folder / SECOND).unlink()
@@ -349,6 +455,37 @@ def nan_in_a_position(folder: Path) -> None:
 @fault("part-not-finite", "error", "bert")
 def infinity_in_the_norm(folder: Path) -> None:
     set_rows(folder, 3, float("inf"), BERT_NORM)
+
+
+@fault("positions-zero", "error", "bert")
+def positions_of_zeros(folder: Path) -> None:
+    set_rows(folder, slice(None), 0, PLACES)
+
+
+@fault("positions-zero", "warning", "bert")
+def positions_that_end_in_zeros(folder: Path) -> None:
+    set_rows(folder, slice(126, None), 0, PLACES)
+
+
+@fault("positions-equal", "error", "bert")
+def positions_all_equal(folder: Path) -> None:
+    change(folder, PLACES, lambda positions: positions[:1].expand_as(positions))
+
+
+@fault("positions-out-of-scale", "warning", "bert")
+def positions_a_thousand_times_too_large(folder: Path) -> None:
+    change(folder, PLACES, lambda positions: 1000 * positions)
+
+
+@fault("part-shape-differs", "error", "bert")
+def a_norm_of_another_width(folder: Path) -> None:
+    change(folder, BERT_NORM, lambda norm: norm[: WIDTH // 2])
+
+
+@fault("part-too-large", "warning", "bert")
+def token_types_by_the_million(folder: Path) -> None:
+    set_config(folder, type_vocab_size=2**22)
+    sparse_tensor(folder / "model.safetensors", "bert.embeddings.token_type_embeddings.weight", (2**22, WIDTH))
 
 
 @fault("layer-incomplete", "error", "bert")

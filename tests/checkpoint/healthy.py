@@ -6,6 +6,7 @@ They are the control of every seeded fault (tests/checkpoint/faults.py): the doc
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -148,3 +149,18 @@ def set_header(path: Path, how: Callable[[dict[str, Any]], None]) -> None:
     how(header)
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
+
+
+def sparse_tensor(path: Path, name: str, shape: tuple[int, ...]) -> None:
+    """Put zeros of any shape in a tensor's place, at the end of its file, where they take no space on the disk."""
+    tensors = load_file(path)
+    tensors.pop(name)
+    save_file(tensors, path)
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    end, size = len(data) - 8 - length, 4 * math.prod(shape)
+    set_header(
+        path, lambda header: header.update({name: {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}})
+    )
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size + size)

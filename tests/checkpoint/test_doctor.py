@@ -199,6 +199,8 @@ def test_where_the_table_lies(folder: Path, report: Report) -> None:
         ({"rope_type": "linear", "factor": 4.0}, 256, 1024, "linear"),
         ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}, 256, 256, "yarn"),
         ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}, 256, 1024, "yarn"),
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, 40960, 131072, "yarn"),
+        ({"rope_type": "dynamic", "factor": 2.0}, 4096, 8192, "dynamicntk"),
         (
             {
                 "rope_type": "llama3",

@@ -1,8 +1,9 @@
 """The doctor: is the embedding layer of a checkpoint healthy? Facts and findings, from the files alone.
 
 [checkpoint] source -> Model -> facts -> findings -> Report
-- the table (doctor/layer.py), the tie (doctor/tie.py), tokens against rows (doctor/survey.py, vocabulary.py), the rows
-  themselves (doctor/health.py, untrained.py, rows.py, row_findings.py); doctor/report.py says what comes out
+- the table (doctor/layer.py), what is added to its rows (doctor/parts.py), the tie (doctor/tie.py, head_rows.py),
+  tokens against rows (doctor/survey.py, vocabulary.py), the rows themselves (doctor/health.py, untrained.py, rows.py,
+  row_findings.py, copies.py); doctor/report.py says what comes out
 - all rows are read once, in blocks; `quick` reads headers and some rows, evenly spread, and may miss what lies between
 - the same damage has the same code for ever: tests/checkpoint/faults.py holds one damaged copy of each
 - not here: printing (doctor/terminal.py), mending
@@ -14,30 +15,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from inlayer.checkpoint.doctor.health import Progress, RowStatistics, mean_direction, scan_rows
-from inlayer.checkpoint.doctor.layer import layer_facts, layer_findings, part_findings, position_facts, text_config
-from inlayer.checkpoint.doctor.report import SEVERITIES, Example, Finding, Report
+from inlayer.checkpoint.doctor.head_rows import head_row_findings
+from inlayer.checkpoint.doctor.health import Progress, RowStatistics, mean_direction, scan_rows, share_of_small
+from inlayer.checkpoint.doctor.layer import layer_facts, layer_findings, position_facts, text_config
+from inlayer.checkpoint.doctor.parts import are_small, part_findings
+from inlayer.checkpoint.doctor.report import SEVERITIES, Example, Finding, Report, Severity, shorten
 from inlayer.checkpoint.doctor.row_findings import row_findings
 from inlayer.checkpoint.doctor.rows import Rows, health_facts, references
-from inlayer.checkpoint.doctor.survey import REFERENCES, Survey, survey_ids
+from inlayer.checkpoint.doctor.survey import REFERENCES, Kind, Survey, survey_ids
 from inlayer.checkpoint.doctor.tie import compare_head, head_facts, head_findings
 from inlayer.checkpoint.doctor.untrained import LEAST_REFERENCES
-from inlayer.checkpoint.doctor.vocabulary import named_ids, vocabulary_facts, vocabulary_findings
+from inlayer.checkpoint.doctor.vocabulary import named_ids, odd_id_findings, vocabulary_facts, vocabulary_findings
 from inlayer.checkpoint.model import Model, load
 from inlayer.errors import CheckpointError, InlayerError
-from inlayer.paths import printable
+from inlayer.paths import printable, what_is_at
 from inlayer.rows import StoredTable
 from inlayer.text import Tokenizer
 
 __all__ = ["Example", "Finding", "Report", "inspect"]
 
 MOST_REFERENCES = 2048  # rows whose mean direction stands for all of them
+MOST_VALUED = 512  # rows whose values stand for all
 MOST_ROWS, MOST_CHANNELS = 2**23, 2**20  # the largest published vocabularies have below 2**20 tokens
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tiktoken.model")
 RUNS, RUN_LENGTH = 32, 32  # of a quick sample: neighbours are one read, also of a remote file
 
 
@@ -63,17 +69,22 @@ def inspect(
     if tokenizer is not None and tokenizer.pad_id is not None:
         padding_ids |= {tokenizer.pad_id}
     examined = Rows.examine(statistics, survey, padding_ids, padding_id, table.embedding_dim)
+    small = share_of_small(table, _few(survey.ids[survey.are(Kind.ORDINARY, Kind.UNKNOWN)], MOST_VALUED))
     layer, positions, head = layer_facts(model), position_facts(model), head_facts(model, comparison)
-    vocabulary, health = vocabulary_facts(survey, statistics, named, layer.config_rows), health_facts(examined)
+    vocabulary, health = vocabulary_facts(survey, statistics, named, layer.config_rows), health_facts(examined, small)
     findings = [
         *layer_findings(model, layer, positions),
-        *part_findings(model, positions),
+        *part_findings(model, positions, examined.rms),
         *head_findings(model, head, comparison),
         *failures,
+        *odd_id_findings(config),
         *(one for one in vocabulary_findings(survey, vocabulary, named) if not failures or one.code != "no-tokenizer"),
         *row_findings(examined, health),
     ]
-    if not any(finding.severity == "error" for finding in findings):
+    if comparison.statistics is not None and not comparison.equal:
+        rows_of_head = Rows.examine(comparison.statistics, survey, padding_ids, padding_id, table.embedding_dim)
+        findings += head_row_findings(rows_of_head, examined)
+    if are_small(model) and not any(finding.severity == "error" for finding in findings):
         findings += _not_opened(model)
     return Report(
         source=model.source,
@@ -103,15 +114,20 @@ def _check_size(table: StoredTable, quick: bool) -> int:
 def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
     """The tokenizer, or what is wrong with it: a damaged one keeps nobody from looking at the rows."""
     try:
-        return model.tokenizer, []
+        tokenizer = model.tokenizer
     except InlayerError as error:
-        broken = Finding(
-            severity="error",
-            code="tokenizer-unreadable",
-            meaning=f"the tokenizer cannot be opened: {printable(str(error))}",
-            advice="fetch the tokenizer's files again",
-        )
-        return None, [broken]
+        return None, [_unreadable("error", f"the tokenizer cannot be opened: {shorten(str(error), 300)}")]
+    folder = getattr(model.store, "folder", None)
+    if tokenizer is None and isinstance(folder, Path):
+        for name in TOKENIZER_FILES:
+            if what_is_at(folder / name) in {"folder", "no regular file"}:
+                return None, [_unreadable("warning", f"{name} is no regular file")]
+    return tokenizer, []
+
+
+def _unreadable(severity: Severity, meaning: str) -> Finding:
+    advice = "fetch the tokenizer's files again"
+    return Finding(severity=severity, code="tokenizer-unreadable", meaning=meaning, advice=advice)
 
 
 def _sample(rows: int, named: dict[int, list[str]]) -> npt.NDArray[np.int64]:
@@ -139,7 +155,12 @@ def _scan(
 
 def _direction(table: StoredTable, ids: npt.NDArray[np.int64]) -> Tensor | None:
     """Where these rows point to: all of them, or as many as suffice, evenly spread."""
-    return mean_direction(table, ids[:: max(1, -(-len(ids) // MOST_REFERENCES))])
+    return mean_direction(table, _few(ids, MOST_REFERENCES))
+
+
+def _few(ids: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    """Not more than `most` of them, evenly spread."""
+    return ids[:: max(1, -(-len(ids) // most))]
 
 
 def _part_of(progress: Progress | None, before: int, reads: int) -> Progress | None:
@@ -157,6 +178,6 @@ def _not_opened(model: Model) -> Iterator[Finding]:
         yield Finding(
             severity="error",
             code="layer-incomplete",
-            meaning=f"the layer cannot be put together: {printable(str(error))}",
+            meaning=f"the layer cannot be put together: {shorten(str(error), 300)}",
             advice="fetch the missing files, or the config.json that belongs to these weights",
         )

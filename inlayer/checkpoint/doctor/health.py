@@ -27,7 +27,16 @@ from torch import Tensor
 
 from inlayer.rows import StoredTable
 
-__all__ = ["BLOCK_VALUES", "Progress", "RowStatistics", "hash_rows", "mean_direction", "one_thread", "scan_rows"]
+__all__ = [
+    "BLOCK_VALUES",
+    "Progress",
+    "RowStatistics",
+    "hash_rows",
+    "mean_direction",
+    "one_thread",
+    "scan_rows",
+    "share_of_small",
+]
 
 Ids = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -35,6 +44,7 @@ Numbers = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]  # rows done, rows in all
 
 SHORTEST_CONSTANT = 8  # channels: fewer may be equal by chance
+LEAST_VALUES = 2**12  # of a distribution
 BLOCK_VALUES = 2**20  # 4 MB in float32: small enough to stay in a cache from one sum to the next
 
 
@@ -69,11 +79,15 @@ class RowStatistics:
 
 
 def scan_rows(
-    table: StoredTable, ids: Ids | None = None, direction: Tensor | None = None, progress: Progress | None = None
+    table: StoredTable,
+    ids: Ids | None = None,
+    direction: Tensor | None = None,
+    progress: Progress | None = None,
+    each: Callable[[Ids, Tensor], None] | None = None,
 ) -> RowStatistics:
     """Read the rows `ids` (sorted; all of them where None) once, and copies a second time.
 
-    `direction` is a unit vector (D,) to compare every row with.
+    `direction` is a unit vector (D,) to compare every row with; `each` is shown every block, with its ids.
     """
     wanted = np.arange(table.num_embeddings) if ids is None else ids
     count, width = len(wanted), table.embedding_dim
@@ -86,6 +100,8 @@ def scan_rows(
         for start in range(0, count, step):
             place = slice(start, min(start + step, count))
             rows = table.read(wanted[place])
+            if each is not None:
+                each(wanted[place], rows)
             hashes[place] = hash_rows(rows)
             norms[place], cosines[place], flags[:, place] = _measure(rows, direction, channels)
             if progress is not None:
@@ -117,6 +133,22 @@ def mean_direction(table: StoredTable, ids: Ids) -> Tensor | None:
         total += (rows[usable] / norms[usable, None]).sum(0)
     length = torch.linalg.vector_norm(total)
     return None if not length > 0 else (total / length).float()
+
+
+def share_of_small(table: StoredTable, ids: Ids) -> float | None:
+    """Of the values of these rows, the share below a tenth of their row's root mean square: some 8 % of normal ones.
+
+    None where there are too few to tell.
+    """
+    small = values = 0
+    step = max(1, BLOCK_VALUES // table.embedding_dim)
+    for start in range(0, len(ids), step):
+        rows = table.read(ids[start : start + step]).double()
+        scale = rows.square().mean(1, keepdim=True).sqrt()
+        usable = (torch.isfinite(scale) & (scale > 0)).flatten()
+        small += int((rows[usable].abs() < 0.1 * scale[usable]).sum())
+        values += int(usable.sum()) * table.embedding_dim
+    return small / values if values >= LEAST_VALUES else None
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """The table, its positions and its head: what the files say, what the config says, and where the two disagree.
 
 [checkpoint] files -> [facts -> findings]
-- nothing but headers and the small parts (positions, norms) is read here; the head is compared with the table in blocks
+- nothing but headers is read here
 - no head is normal for an encoder or a model saved without one: the class that the config names decides
-- not here: tokens (doctor/vocabulary.py), rows (doctor/rows.py)
+- not here: positions, norms and their like (doctor/parts.py), tokens (doctor/vocabulary.py), rows (doctor/rows.py)
 Checked with one damaged copy a finding in tests/checkpoint/test_faults.py.
 """
 
@@ -15,20 +15,30 @@ from typing import Any
 import numpy as np
 import torch
 
-from inlayer.checkpoint.doctor.report import Finding, LayerFacts, PositionFacts, RotaryFacts
+from inlayer.checkpoint.doctor.report import (
+    Finding,
+    LayerFacts,
+    PositionFacts,
+    RotaryFacts,
+    bounded,
+    counted,
+    shorten,
+)
 from inlayer.checkpoint.model import Model
 from inlayer.errors import ConfigError, InlayerError
 from inlayer.families import FAMILIES, LayerSpec, describe
 from inlayer.families.table import NESTED
-from inlayer.families.weights import PARTS, choose_part, table_candidates
-from inlayer.paths import printable
+from inlayer.families.weights import choose_part, table_candidates
+from inlayer.paths import printable, quoted
 from inlayer.positions import Angles
 
-__all__ = ["layer_facts", "layer_findings", "part_findings", "position_facts", "text_config"]
+__all__ = ["LONGEST_NAME", "layer_facts", "layer_findings", "position_facts", "text_config"]
 
 LONGEST_NAME = 200  # characters of a tensor's name that are shown
 MOST_CANDIDATES = 16  # more are no candidates: no tensor has a table's name, and all have been taken
-SMALLEST_THETA = 500.0  # published models have 10,000 and more
+SMALLEST_THETA, LARGEST_THETA = 500.0, 1e12  # published models have 10,000 to some 5e10
+SHORTEST_CONTEXT, LONGEST_CONTEXT = 8, 2**32  # tokens: nobody makes models for less, or for more
+STRETCHING = frozenset(("linear", "dynamicntk", "yarn"))  # their factor goes on a length; LLaMA-3's and Phi-3's do not
 FILE_DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "half": "F16", "float": "F32"}
 
 
@@ -47,21 +57,23 @@ def layer_facts(model: Model) -> LayerFacts:
     return LayerFacts(
         family=spec.family if spec is not None else _word(config.get("model_type")),
         architecture=_word(classes[0]) if isinstance(classes, list) and classes else None,
-        tensor=printable(stored.name[:LONGEST_NAME]),
-        file=printable(stored.file),
+        tensor=shorten(stored.name, LONGEST_NAME),
+        file=shorten(stored.file, LONGEST_NAME),
         offset=stored.offset,
         bytes=stored.nbytes,
         dtype=stored.dtype,
         rows=rows,
         width=width,
-        config_rows=spec.vocab_size if spec is not None else _size(config, "vocab_size"),
-        config_width=(spec.row_width or spec.n_embd) if spec is not None else _size(config, "hidden_size", "n_embd"),
+        config_rows=bounded(spec.vocab_size) if spec is not None else _size(config, "vocab_size"),
+        config_width=bounded(spec.row_width or spec.n_embd)
+        if spec is not None
+        else _size(config, "hidden_size", "n_embd"),
         config_dtype=_word(config.get("torch_dtype") or config.get("dtype")),
         scale=spec.scale * spec.multiplier if spec is not None else None,
         parameters=rows * width,
         model_parameters=whole,
         share=rows * width / whole if whole else None,
-        other_candidates=tuple(printable(name) for name in _other_candidates(model)),
+        other_candidates=tuple(shorten(name, LONGEST_NAME) for name in _other_candidates(model)),
     )
 
 
@@ -73,12 +85,17 @@ def position_facts(model: Model) -> PositionFacts:
     if spec.positions == "learned":
         tensor = choose_part("position_embedding.weight", model.store.names(), model.stored.name)
         try:
-            tensor_rows = model.store.find(tensor).shape[0] if tensor is not None else None
+            shape = model.store.find(tensor).shape if tensor is not None else ()
+            tensor_rows = shape[0] if shape else None
         except InlayerError:  # said by part_findings
             tensor_rows = None
     rotary = _rotary_facts(spec)
     return PositionFacts(
-        kind=spec.positions, context=_context(spec, rotary), tensor=tensor, tensor_rows=tensor_rows, rotary=rotary
+        kind=spec.positions,
+        context=_context(spec, rotary),
+        tensor=shorten(tensor, LONGEST_NAME) if tensor is not None else None,
+        tensor_rows=tensor_rows,
+        rotary=rotary,
     )
 
 
@@ -89,14 +106,14 @@ def layer_findings(model: Model, facts: LayerFacts, positions: PositionFacts) ->
         yield Finding(
             severity="error",
             code="config-rows-differ",
-            meaning=f"the table has {facts.rows:,} rows and the config's vocab_size is {facts.config_rows:,}",
+            meaning=f"the table has {facts.rows:,} rows and the config's vocab_size is {counted(facts.config_rows)}",
             advice="set vocab_size to the table's rows, or save the table again after the resize",
         )
     if facts.config_width is not None and facts.config_width != facts.width:
         yield Finding(
             severity="error",
             code="config-width-differs",
-            meaning=f"a row has {facts.width:,} channels and the config asks for {facts.config_width:,}",
+            meaning=f"a row has {facts.width:,} channels and the config asks for {counted(facts.config_width)}",
             advice="these weights and this config.json are of different models; fetch the pair again",
         )
     if facts.config_dtype in FILE_DTYPES and FILE_DTYPES[facts.config_dtype] != facts.dtype:
@@ -111,57 +128,43 @@ def layer_findings(model: Model, facts: LayerFacts, positions: PositionFacts) ->
         yield Finding(
             severity="warning",
             code="two-tables",
-            meaning=f"{printable(rivals[0])} could be the table too: it has the size of {facts.tensor}, which was "
+            meaning=f"{quoted(rivals[0])} could be the table too: it has the size of {facts.tensor}, which was "
             "taken, and other rows",
             advice="if the other one is meant, leave it alone in its file; delete what is left over from training",
             count=len(rivals),
         )
-    for angles in positions.rotary:
-        if angles.theta < SMALLEST_THETA:
-            yield Finding(
-                severity="warning",
-                code="rope-theta-odd",
-                meaning=f"the rotary base is {angles.theta:g}; published models have 10,000 and more",
-                advice="compare rope_theta with the model's own config.json",
-            )
+    yield from _context_findings(model, positions)
 
 
-def part_findings(model: Model, positions: PositionFacts) -> Iterator[Finding]:
-    """The small parts of the layer: are they there, long enough, finite?"""
-    spec = model.spec
-    for part in PARTS:
-        if spec is None or not _needed(part, spec):
-            continue
-        name = choose_part(part, model.store.names(), model.stored.name)
-        if name is None:
-            continue
-        try:
-            values = model.store.read(name)
-        except InlayerError as error:
-            yield Finding(
-                severity="warning",
-                code="part-unreadable",
-                meaning=f"{printable(name)} cannot be read: {printable(str(error))}",
-                advice="fetch the file that holds it",
-            )
-            continue
-        if not bool(torch.isfinite(values.float()).all()):
-            yield Finding(
-                severity="error",
-                code="part-not-finite",
-                meaning=f"{printable(name)} holds NaN or infinity, which reaches every token",
-                advice="fetch the file again; if it is a fresh training result, the run diverged",
-            )
-    if spec is None or spec.positions != "learned" or positions.tensor_rows is None:
-        return
-    wanted = (spec.block_size or 0) + spec.position_offset
-    if positions.tensor_rows != wanted:
-        short = positions.tensor_rows < wanted
+def _context_findings(model: Model, positions: PositionFacts) -> Iterator[Finding]:
+    """Lengths and rotary bases that no model has."""
+    odd = [angles.theta for angles in positions.rotary if not SMALLEST_THETA <= angles.theta <= LARGEST_THETA]
+    if odd:
         yield Finding(
-            severity="error",
-            code="positions-too-short" if short else "positions-too-long",
-            meaning=f"there are {positions.tensor_rows:,} rows of positions and the config asks for {wanted:,}",
-            advice="set max_position_embeddings to what the table has" + (", or texts past it fail" if short else ""),
+            severity="warning",
+            code="rope-theta-odd",
+            meaning=f"the rotary base is {odd[0]:g}; published models have 10,000 to some 5e10",
+            advice="compare rope_theta with the model's own config.json",
+            count=len(odd),
+        )
+    context, declared = positions.context, model.spec.block_size if model.spec is not None else None
+    if context is None or declared is None:
+        return
+    if not SHORTEST_CONTEXT <= context <= LONGEST_CONTEXT:
+        yield Finding(
+            severity="warning",
+            code="context-odd",
+            meaning=f"the longest text would have {counted(context)} token{'' if context == 1 else 's'}",
+            advice="compare max_position_embeddings, and the factor of rope_scaling, with the model's own config.json",
+        )
+    trained = max((angles.trained_length or 0 for angles in positions.rotary), default=0)
+    if trained > declared:
+        yield Finding(
+            severity="warning",
+            code="context-below-original",
+            meaning=f"the rotary scaling starts from {counted(trained)} tokens, and max_position_embeddings is "
+            f"{counted(declared)}: less",
+            advice="one of the two is of another model; compare with the model's own config.json",
         )
 
 
@@ -176,7 +179,7 @@ def _config_findings(model: Model) -> Iterator[Finding]:
         yield Finding(
             severity="error" if known else "note",
             code="config-refused" if known else "unknown-family",
-            meaning=printable(str(error)).split("; known are")[0],
+            meaning=shorten(str(error).split("; known are")[0], 300),
             advice="mend the field in config.json"
             if known
             else "rows can be read all the same; positions and scale are not guessed",
@@ -222,7 +225,7 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotaryFacts, ...]:
             type="default" if one.scaling is None else type(one.scaling).__name__.lower(),
             theta=one.theta,
             factor=getattr(one.scaling, "factor", None),
-            trained_length=getattr(one.scaling, "trained_length", None),
+            trained_length=_bounded(getattr(one.scaling, "trained_length", None)),
             partial=one.partial,
         )
         for layers, one in kinds
@@ -230,29 +233,27 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotaryFacts, ...]:
 
 
 def _context(spec: LayerSpec, rotary: tuple[RotaryFacts, ...]) -> int | None:
-    """The longest text. A config gives it after stretching (LLaMA-3.1), or before: a factor on the trained length."""
-    if spec.block_size is None or len(rotary) != 1 or rotary[0].factor is None:
-        return spec.block_size
-    trained = rotary[0].trained_length or spec.block_size
-    return max(spec.block_size, round(trained * rotary[0].factor)) if trained == spec.block_size else spec.block_size
-
-
-def _needed(part: str, spec: LayerSpec) -> bool:
-    """Does the family's layer have this part?"""
-    return {
-        "position_embedding.weight": spec.positions == "learned",
-        "token_type_embedding.weight": spec.token_types > 0,
-        "norm.weight": spec.norm_eps is not None,
-        "norm.bias": spec.norm_eps is not None,
-        "projection.weight": spec.projected != "no",
-        "projection.bias": spec.projected != "no",
-        "head.bias": spec.head.bias,
-    }[part]
+    """The longest text. A config gives it after stretching (LLaMA-3.1, Phi-3), or before: a factor on the declared
+    length, or in YaRN on the trained one (Qwen). Where positions start past the padding's, the first are no token's.
+    """
+    if spec.block_size is None:
+        return None
+    if spec.positions == "learned":
+        return bounded(max(0, spec.block_size - spec.numbering.start))
+    scaling = rotary[0] if len(rotary) == 1 else None
+    if scaling is None or scaling.factor is None or scaling.type not in STRETCHING:
+        return bounded(spec.block_size)
+    longest = min((scaling.trained_length or bounded(spec.block_size)) * scaling.factor, 2.0**62)
+    return bounded(max(spec.block_size, round(longest)))
 
 
 def _size(config: dict[str, Any], *names: str) -> int | None:
-    return next((value for value in map(config.get, names) if type(value) is int), None)
+    return next((bounded(value) for value in map(config.get, names) if type(value) is int), None)
+
+
+def _bounded(number: int | None) -> int | None:
+    return None if number is None else bounded(number)
 
 
 def _word(value: object) -> str | None:
-    return printable(value)[:60] if isinstance(value, str) else None
+    return printable(value[:60]) if isinstance(value, str) else None

@@ -16,6 +16,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from inlayer.paths import printable
+
 __all__ = [
     "Example",
     "Finding",
@@ -28,10 +30,32 @@ __all__ = [
     "SpecialToken",
     "UntrainedFacts",
     "VocabularyFacts",
+    "bounded",
+    "counted",
+    "shorten",
 ]
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+LONGEST_STRING = 1000  # characters in JSON: a file may name its tensors by the megabyte
+LARGEST = 2**63 - 1  # a config may hold numbers of thousands of digits; past this one they are all the same
+
+
+def bounded(number: int) -> int:
+    """The number, or the largest one that is told apart from others."""
+    return max(-LARGEST, min(number, LARGEST))
+
+
+def counted(number: int) -> str:
+    """A number for a sentence."""
+    return f"{number:,}" if abs(number) < LARGEST else "an absurd number"
+
+
+def shorten(text: str, most: int = 120) -> str:
+    """A stranger's words for a line of a terminal: escaped, and cut in the middle where they are long."""
+    safe = printable(text if len(text) <= 2 * most else text[:most] + text[-most:])
+    return safe if len(safe) <= most and len(text) <= 2 * most else f"{safe[: most - 21]}…{safe[-20:]}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +198,7 @@ class HealthFacts:
     strongest_channel: int | None
     strongest_share: float | None  # of the energy of all channels
     dead_channels: int
+    small_values: float | None  # the share that is far smaller than its row's others; None where few rows were read
     newborn: bool  # as if just drawn at random
     untrained: UntrainedFacts
 
@@ -211,4 +236,6 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, str) and len(value) > LONGEST_STRING:
+        return value[: LONGEST_STRING - 1] + "…"
     return value

@@ -58,6 +58,11 @@ class Rows:
     def copied(self) -> Flags:
         return self.statistics.is_copy & ~self.statistics.is_zero & self.statistics.finite
 
+    @property
+    def rms(self) -> float | None:
+        """Of the values of a usual row."""
+        return float(np.median(self.usable) / np.sqrt(self.width)) if len(self.usable) else None
+
     def examples(self, rows: Flags, values: npt.NDArray[np.float64] | None = None) -> tuple[Example, ...]:
         """The first few of the rows."""
         found = []
@@ -73,7 +78,7 @@ def references(statistics: RowStatistics, survey: Survey) -> Flags:
     return survey.are(*REFERENCES) | (survey.are(Kind.SPECIAL) & statistics.is_shared)
 
 
-def health_facts(rows: Rows) -> HealthFacts:
+def health_facts(rows: Rows, small_values: float | None = None) -> HealthFacts:
     seen, norms = rows.statistics, rows.usable
     energy = seen.channel_energy
     total = float(energy.sum())
@@ -98,6 +103,7 @@ def health_facts(rows: Rows) -> HealthFacts:
         strongest_channel=strongest,
         strongest_share=float(energy[strongest]) / total if strongest is not None else None,
         dead_channels=int((energy == 0).sum()) if total > 0 else 0,
+        small_values=small_values,
         newborn=_is_newborn(rows),
         untrained=UntrainedFacts(
             references=rows.untrained.references,

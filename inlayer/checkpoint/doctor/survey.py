@@ -78,6 +78,14 @@ class Survey:
         named = self.ids[~self.are(Kind.MISSING, Kind.UNKNOWN)]
         return int(named[-1]) if len(named) else -1
 
+    def are_rare_bytes(self, flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Which of the flagged ids are single bytes of no printable ASCII: a small corpus may hold none of them."""
+        rare = np.zeros(len(self.ids), np.bool_)
+        for place in np.flatnonzero(flags).tolist():
+            token = token_of(self.tokenizer, int(self.ids[place]))
+            rare[place] = token is not None and len(token) == 1 and not 0x20 <= token[0] < 0x7F
+        return rare
+
     def text(self, token_id: int) -> str | None:
         """A token fit for a line of a terminal: escaped, cut, in quotes unless it is special; None without a token."""
         token = token_of(self.tokenizer, token_id)

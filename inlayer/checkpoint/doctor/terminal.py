@@ -2,6 +2,7 @@
 
 [checkpoint] files -> facts -> findings -> [terminal]
 - everything can be read without colour: severities are words
+- every string is escaped and cut before it is shown: most were found in files
 - lines are wrapped to the terminal's width; of every list only a few are shown, the rest is counted
 - not here: any judging; what is shown is what the report holds
 Checked at three widths in tests/checkpoint/test_inspect.py.
@@ -10,17 +11,20 @@ Checked at three widths in tests/checkpoint/test_inspect.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from inlayer.checkpoint.doctor.report import Example, Finding, HeadFacts, Report, RotaryFacts, SpecialToken
+from inlayer.checkpoint.doctor.report import Example, Finding, HeadFacts, Report, RotaryFacts, SpecialToken, shorten
 from inlayer.checkpoint.doctor.untrained import LEAST_REFERENCES
 
 __all__ = ["show"]
 
 LABEL = 11  # columns of what stands on the left
 MOST_SPECIAL = 6
+LONGEST_WORD, LONGEST_SENTENCE = 120, 600  # characters
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_BARS = " .:-=+*#@"  # where the terminal's encoding has no blocks
 STYLES = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}
@@ -28,12 +32,31 @@ STYLES = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}
 
 def show(report: Report, console: Console) -> None:
     """Print the report."""
+    report = _tame(report)
     for label, text in _facts(report, console):
         _print_beside(console, Text(label.ljust(LABEL), "bold"), text)
     console.print()
     for finding in report.findings:
         _print_beside(console, Text(finding.severity.ljust(LABEL), STYLES[finding.severity]), _finding_text(finding))
     console.print(_verdict(report), style="bold")
+
+
+def _tame(value: Any, most: int = LONGEST_WORD) -> Any:
+    """A report whose strings are safe on a terminal, and short: names and texts in it are strangers'."""
+    if isinstance(value, str):
+        return shorten(value, most)
+    if isinstance(value, tuple):
+        return tuple(_tame(item, most) for item in value)
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    sentences = isinstance(value, Finding)
+    return replace(
+        value,
+        **{
+            field.name: _tame(getattr(value, field.name), LONGEST_SENTENCE if sentences else most)
+            for field in fields(value)
+        },
+    )
 
 
 def _print_beside(console: Console, label: Text, text: Text) -> None:
@@ -68,7 +91,7 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, Text]]:
         "rows",
         Text(
             f"{health.nan_rows:,} with NaN, {health.inf_rows:,} with infinity, {health.zero_rows:,} zero, "
-            f"{health.copied_rows:,} copies of another"
+            f"{health.copied_rows:,} {'copy' if health.copied_rows == 1 else 'copies'} of another"
         ),
     )
     if health.norm_median is not None:
@@ -106,7 +129,7 @@ def _head(head: HeadFacts, quick: bool) -> str:
     flag = {None: "the config says nothing", True: "the config says tied", False: "the config says untied"}[head.flag]
     if head.tensor is None:
         return f"{flag}; no head in the files" + (", as its class has none" if head.expected is False else "")
-    shape = " x ".join(f"{size:,}" for size in head.shape or ())
+    shape = shorten(" x ".join(f"{size:,}" for size in head.shape or ()))
     sample = " in the rows read" if quick else ""
     equal = {None: "not compared", True: f"equal to the table{sample}", False: "not equal to the table"}[head.equal]
     return f"{flag}; {head.tensor} {shape} is there, {equal}"
@@ -119,9 +142,10 @@ def _tokens(report: Report) -> str:
         text += f", {facts.config_rows:,} in the config"
     if facts.tokens is None:
         return f"{text}; no tokenizer"
-    text += f", {facts.tokens:,} tokens ({facts.tokenizer}); {facts.rows_past_tokens:,} rows past them"
+    text += f", {facts.tokens:,} tokens ({facts.tokenizer}); "
+    text += f"{facts.rows_past_tokens:,} {'row' if facts.rows_past_tokens == 1 else 'rows'} past them"
     if facts.holes:
-        text += f", {facts.holes:,} holes"
+        text += f", {facts.holes:,} {'hole' if facts.holes == 1 else 'holes'}"
     return text
 
 

@@ -1,9 +1,10 @@
 """Tied or not, asked three ways: the config's flag, a head in the files, and whether it equals the table bit for bit.
 
 [checkpoint] files -> [facts -> findings]
-- the head is read in blocks beside the table; the first block that differs settles it. The rest of the head is then
-  read for NaN and infinity alone
-- not here: the logits a head gives (inlayer/head.py)
+- the head is read in blocks beside the table; the first block that differs settles it. The same pass tells what its
+  rows are like
+- a head of another shape is not read: whatever it claims to be, it cannot serve
+- not here: what its rows should be like (doctor/head_rows.py), the logits a head gives (inlayer/head.py)
 Checked with damaged copies in tests/checkpoint/test_faults.py.
 """
 
@@ -16,66 +17,53 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from inlayer.checkpoint.doctor.health import BLOCK_VALUES, Progress, one_thread
-from inlayer.checkpoint.doctor.layer import text_config
-from inlayer.checkpoint.doctor.report import Finding, HeadFacts
+from inlayer.checkpoint.doctor.health import Progress, RowStatistics, scan_rows
+from inlayer.checkpoint.doctor.layer import LONGEST_NAME, text_config
+from inlayer.checkpoint.doctor.report import Finding, HeadFacts, shorten
 from inlayer.checkpoint.model import WITH_HEAD, Model
 from inlayer.errors import InlayerError
-from inlayer.paths import printable
-from inlayer.rows import StoredTable
+from inlayer.paths import quoted
 
 __all__ = ["Comparison", "compare_head", "head_facts", "head_findings"]
 
 
 class Comparison:
-    """What reading the head gave: `equal` to the table or not, and how many of its rows are not finite."""
+    """What reading the head gave: `equal` to the table or not, and what its rows are like."""
 
     def __init__(self) -> None:
         self.equal: bool | None = None
         self.shape: tuple[int, ...] | None = None
-        self.bad_rows = 0
+        self.statistics: RowStatistics | None = None
         self.failure = ""
+
+    @property
+    def bad_rows(self) -> int:
+        """Rows that are not finite."""
+        return 0 if self.statistics is None else int((~self.statistics.finite).sum())
 
 
 def compare_head(model: Model, ids: npt.NDArray[np.int64] | None, progress: Progress | None = None) -> Comparison:
-    """Read the head's rows `ids`, all where None, beside the table's."""
+    """Read the head's rows `ids`, all where None, beside the table's: a head of another shape is not read."""
     result = Comparison()
     if model.head_name is None:
         return result
     try:
-        stored = model.store.find(model.head_name)
-        result.shape = stored.shape
-        if len(stored.shape) == 2 and 0 not in stored.shape:
-            with one_thread():
-                _read_beside(model.store.table(model.head_name), model.table, ids, result, progress)
+        result.shape = tuple(model.store.find(model.head_name).shape)
+        if result.shape != tuple(model.stored.shape):
+            result.equal = False
+            return result
+        head, table = model.store.table(model.head_name), model.table
+        alike = True
+
+        def compare(place: npt.NDArray[np.int64], rows: Tensor) -> None:
+            nonlocal alike
+            alike = alike and _equal(rows, table.read(place))
+
+        result.statistics = scan_rows(head, ids, None, progress, compare)
+        result.equal = alike
     except InlayerError as error:
-        result.failure = printable(str(error))
+        result.failure = shorten(str(error), 300)
     return result
-
-
-def _read_beside(
-    head: StoredTable,
-    table: StoredTable,
-    ids: npt.NDArray[np.int64] | None,
-    result: Comparison,
-    progress: Progress | None,
-) -> None:
-    rows = head.num_embeddings
-    wanted = np.arange(rows) if ids is None else ids[ids < rows]
-    alike = (rows, head.embedding_dim) == (table.num_embeddings, table.embedding_dim)
-    step = max(1, BLOCK_VALUES // head.embedding_dim)
-    for start in range(0, len(wanted), step):
-        place = wanted[start : start + step]
-        ours = head.read(place)
-        # NaN and infinity survive a sum of finite magnitudes; rows whose sum overflows are looked at again
-        odd = ~torch.isfinite(ours.float().sum(1))
-        if bool(odd.any()):
-            result.bad_rows += int((~torch.isfinite(ours[odd].float())).any(1).sum())
-        if alike:
-            alike = _equal(ours, table.read(place))
-        if progress is not None:
-            progress(min(start + step, len(wanted)), len(wanted))
-    result.equal = alike
 
 
 def _equal(ours: Tensor, theirs: Tensor) -> bool:
@@ -92,7 +80,7 @@ def head_facts(model: Model, comparison: Comparison) -> HeadFacts:
     return HeadFacts(
         flag=model.spec.head.tied if model.spec is not None else None,
         flag_written=isinstance(config.get("tie_word_embeddings"), bool),
-        tensor=printable(model.head_name) if model.head_name is not None else None,
+        tensor=shorten(model.head_name, LONGEST_NAME) if model.head_name is not None else None,
         shape=comparison.shape,
         equal=comparison.equal,
         expected=any(WITH_HEAD.search(name) for name in named) if named else None,
@@ -123,7 +111,7 @@ def head_findings(model: Model, facts: HeadFacts, comparison: Comparison) -> Ite
         yield Finding(
             severity="error",
             code="head-shape-differs",
-            meaning=f"the head {facts.tensor} has shape {facts.shape}, the table {model.stored.shape}",
+            meaning=f"the head {facts.tensor} has shape {quoted(facts.shape)}, the table {tuple(model.stored.shape)}",
             advice="was one of the two resized without the other? Resize both to the same number of rows",
         )
     elif facts.flag and facts.equal is False:

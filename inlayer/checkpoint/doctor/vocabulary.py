@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from inlayer.checkpoint.doctor.health import RowStatistics
-from inlayer.checkpoint.doctor.report import Example, Finding, SpecialToken, VocabularyFacts
+from inlayer.checkpoint.doctor.report import LARGEST, Example, Finding, Severity, SpecialToken, VocabularyFacts
 from inlayer.checkpoint.doctor.survey import Kind, Survey
+from inlayer.paths import quoted
 
-__all__ = ["MOST_EXAMPLES", "named_ids", "vocabulary_facts", "vocabulary_findings"]
+__all__ = ["MOST_EXAMPLES", "named_ids", "odd_id_findings", "vocabulary_facts", "vocabulary_findings"]
 
 MOST_EXAMPLES = 5
-MOST_SPECIAL, MOST_NAMED = 64, 32
+MOST_SPECIAL, MOST_NAMED, MOST_ROLES = 64, 32, 8
 MOST_PADDING = 0.2  # of the table; real models stay below 2 %
 MAIN_ROLES = frozenset(("bos", "eos", "pad", "unk", "cls", "sep", "mask"))
 MARKED = re.compile(r"'?[<\[].*[>\]]'?", re.DOTALL)  # <|im_end|>: special by its look, whatever its file says
@@ -36,9 +37,33 @@ def named_ids(config: Mapping[str, Any]) -> dict[int, list[str]]:
         role = re.fullmatch(r"(\w{1,40})_token_ids?", key)
         for one in value if isinstance(value, list) else [value]:
             # a negative one is an old way to say that there is none
-            if role and type(one) is int and one >= 0 and (one in found or len(found) < MOST_NAMED):
-                found.setdefault(one, []).append(role.group(1))
+            if role and type(one) is int and 0 <= one < LARGEST and (one in found or len(found) < MOST_NAMED):
+                roles = found.setdefault(one, [])
+                if role.group(1) not in roles and len(roles) < MOST_ROLES:
+                    roles.append(role.group(1))
     return found
+
+
+def odd_id_findings(config: Mapping[str, Any]) -> Iterator[Finding]:
+    """Special ids of the config that are no ids at all. None and -1 say that there is none."""
+    odd = [
+        f"{key} {quoted(value)}"
+        for key in (f"{role}_token_id" for role in sorted(MAIN_ROLES))
+        for value in (config.get(key),)
+        if not all(_is_id(one) for one in (value if isinstance(value, list) else [value]))
+    ]
+    if odd:
+        yield Finding(
+            severity="warning",
+            code="special-id-odd",
+            meaning=f"the config's {_and(odd)} {'is' if len(odd) == 1 else 'are'} no whole number of 0 or more",
+            advice="write the id as a number, or null where there is none",
+            count=len(odd),
+        )
+
+
+def _is_id(value: object) -> bool:
+    return value is None or (type(value) is int and -1 <= value < LARGEST)
 
 
 def vocabulary_facts(
@@ -94,14 +119,18 @@ def _special_tokens(
 def vocabulary_findings(survey: Survey, facts: VocabularyFacts, named: Mapping[int, list[str]]) -> Iterator[Finding]:
     """Where tokens, rows and config disagree. `named` are the ids that the config names."""
     outside = {token_id: roles for token_id, roles in named.items() if token_id >= survey.rows}
-    for token_id, roles in outside.items():
-        other = all(OTHER_SENSES.search(role) for role in roles)
-        yield Finding(
-            severity="note" if other else "error",
-            code="special-id-past-table",
-            meaning=f"the config's {_and(roles)} id {token_id:,} is outside the table of {survey.rows:,} rows",
-            advice="take the id from the model's own config.json, or resize the table",
-        )
+    senses = {token_id for token_id, roles in outside.items() if all(OTHER_SENSES.search(role) for role in roles)}
+    severity: Severity
+    for severity, ids in (("error", [one for one in outside if one not in senses]), ("note", sorted(senses))):
+        if ids:
+            yield Finding(
+                severity=severity,
+                code="special-id-past-table",
+                meaning=f"the config's {_ids(named, ids)} outside the table of {survey.rows:,} rows",
+                advice="take the id from the model's own config.json, or resize the table",
+                count=len(ids),
+                examples=_examples(survey, ids) if len(ids) > 1 else (),
+            )
     if survey.tokenizer is None:
         yield Finding(
             severity="note",
@@ -119,9 +148,7 @@ def vocabulary_findings(survey: Survey, facts: VocabularyFacts, named: Mapping[i
             advice="is this the tokenizer of another model? Fetch the model's own",
             count=facts.rows_past_tokens,
         )
-    for token_id, roles in named.items():
-        if token_id < survey.rows and MAIN_ROLES.intersection(roles):
-            yield from _named(survey, token_id, roles)
+    yield from _named(survey, {one: roles for one, roles in named.items() if one < survey.rows})
 
 
 def _past_table(survey: Survey) -> Iterator[Finding]:
@@ -145,29 +172,53 @@ def _past_table(survey: Survey) -> Iterator[Finding]:
     )
 
 
-def _named(survey: Survey, token_id: int, roles: list[str]) -> Iterator[Finding]:
-    """An id of the config that should be a special token, and may be none."""
-    tokenizer, text = survey.tokenizer, survey.text(token_id)
-    if tokenizer is None or token_id in tokenizer.special_ids or MARKED.fullmatch(text or ""):
+def _named(survey: Survey, named: Mapping[int, list[str]]) -> Iterator[Finding]:
+    """Ids of the config that should be special tokens, and may be none."""
+    tokenizer = survey.tokenizer
+    if tokenizer is None:
         return
-    if text is None:
-        hole = token_id < tokenizer.get_vocab_size()
-        yield Finding(
-            severity="warning" if hole else "note",
-            code="special-id-without-token",
-            meaning=f"the config's {_and(roles)} id {token_id:,} has a row and no token",
-            advice="no text gives this id; is the tokenizer complete, and of this model?",
-        )
-        return
-    yield Finding(
-        severity="warning" if "eos" in roles else "note",
-        code="special-id-is-ordinary",
-        meaning=f"the config's {_and(roles)} id {token_id:,} is the ordinary token {text}",
-        advice="a text ends where this token occurs; is config.json of the same model as the tokenizer?"
-        if "eos" in roles
-        else "texts that hold the token give the same id; compare with the model's own config.json",
-        examples=_examples(survey, [token_id]),
-    )
+    without: dict[Severity, list[int]] = {"warning": [], "note": []}
+    ordinary: dict[Severity, list[int]] = {"warning": [], "note": []}
+    for token_id, roles in named.items():
+        text = survey.text(token_id)
+        if not MAIN_ROLES.intersection(roles) or token_id in tokenizer.special_ids or MARKED.fullmatch(text or ""):
+            continue
+        if text is None:
+            without["warning" if token_id < tokenizer.get_vocab_size() else "note"].append(token_id)
+        else:
+            ordinary["warning" if "eos" in roles else "note"].append(token_id)
+    for severity, ids in without.items():
+        if ids:
+            yield Finding(
+                severity=severity,
+                code="special-id-without-token",
+                meaning=f"the config's {_ids(named, ids)} without a token, and {'has' if len(ids) == 1 else 'have'} a "
+                "row",
+                advice="no text gives this id; is the tokenizer complete, and of this model?",
+                count=len(ids),
+                examples=_examples(survey, ids) if len(ids) > 1 else (),
+            )
+    for severity, ids in ordinary.items():
+        if ids:
+            what = "an ordinary token" if len(ids) == 1 else "ordinary tokens"
+            yield Finding(
+                severity=severity,
+                code="special-id-is-ordinary",
+                meaning=f"the config's {_ids(named, ids)} {what}",
+                advice="a text ends where this token occurs; is config.json of the same model as the tokenizer?"
+                if severity == "warning"
+                else "texts that hold the token give the same id; compare with the model's own config.json",
+                count=len(ids),
+                examples=_examples(survey, ids),
+            )
+
+
+def _ids(named: Mapping[int, list[str]], ids: list[int]) -> str:
+    """Special ids as the subject of a sentence: "eos id 7 is"; of many, the roles alone."""
+    if len(ids) == 1:
+        return f"{_and(named[ids[0]])} id {ids[0]:,} is"
+    roles = list(dict.fromkeys(role for one in ids for role in named[one]))[:MOST_ROLES]
+    return f"{_and(roles)} ids ({len(ids):,} of them) are"
 
 
 def _examples(survey: Survey, ids: Iterable[int]) -> tuple[Example, ...]:
