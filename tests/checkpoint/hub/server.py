@@ -21,6 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+HOUSEKEEPING = "/api/agent-harnesses"  # huggingface_hub asks for it once a day, whoever uses it: not ours to count
 LARGE = (".safetensors", ".model", ".bin")  # redirected
 CHUNK = 64 << 10
 FAULTS = {
@@ -150,8 +151,10 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
         token = self.headers.get("Authorization")
-        self.hub.seen.append(Seen(self.command, path, self.origin, self.headers.get("Range"), token))
         self.key = path
+        if path == HOUSEKEEPING:
+            return self.refuse(404, "")
+        self.hub.seen.append(Seen(self.command, path, self.origin, self.headers.get("Range"), token))
         found = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
         tree = re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/([^/]+)", path)
         if found is None and tree is None:
