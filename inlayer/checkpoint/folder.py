@@ -19,17 +19,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from inlayer.checkpoint.shards import INDEX, LARGEST_INDEX, parse_index
+from inlayer.checkpoint.shards import INDEX, LARGEST_INDEX, gather, parse_index
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
 from inlayer.paths import quoted, shown, what_is_at, wrong_kind
 from inlayer.rows import StoredTable
-from inlayer.rows.files import FileRows
+from inlayer.rows.files import FileRows, read_span
 from inlayer.rows.header import DTYPES, Stored, read_header
 from inlayer.rows.mapped import check_table
 from inlayer.text import Tokenizer, open_tokenizer
@@ -75,16 +74,14 @@ class FolderStore(Store):
             raise DtypeError(
                 f"tensor {quoted(name)} of {shown(stored.file)} has dtype {stored.dtype}; its values are no floats"
             )
-        values = np.empty((1, stored.nbytes), np.uint8)
-        self._rows(stored, 1).read(np.zeros(1, np.int64), values)
-        return torch.from_numpy(values.reshape(-1)).view(DTYPES[stored.dtype]).view(stored.shape)
+        values = read_span(inside(self.folder, stored.file), stored.offset, stored.nbytes)
+        return torch.from_numpy(values).view(DTYPES[stored.dtype]).view(stored.shape)
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
         stored = check_table(self.find(name))
         rows, width = stored.shape
-        return StoredTable(
-            self._rows(stored, rows), width, DTYPES[stored.dtype], padding_idx=padding_idx, name=stored.name
-        )
+        source = FileRows(inside(self.folder, stored.file), stored.offset, rows, stored.nbytes // rows)
+        return StoredTable(source, width, DTYPES[stored.dtype], padding_idx=padding_idx, name=stored.name)
 
     def open_tokenizer(self) -> Tokenizer | None:
         return tokenizer_beside(self.folder)
@@ -98,16 +95,7 @@ class FolderStore(Store):
     @cached_property
     def _found(self) -> dict[str, Stored]:
         """Every tensor of every file, where no index says what is where."""
-        found: dict[str, Stored] = {}
-        for file in sorted(self._files):
-            for name, stored in self._header(file).items():
-                if name in found:
-                    raise CheckpointError(
-                        f"{self.where}: tensor {quoted(name)} is in {quoted(found[name].file)} and in {quoted(file)}, "
-                        "and no index says which counts; name the file to open"
-                    )
-                found[name] = stored
-        return found
+        return gather((self._header(file) for file in sorted(self._files)), self.where)
 
     def _header(self, file: str) -> dict[str, Stored]:
         if file not in self._headers:
@@ -128,9 +116,6 @@ class FolderStore(Store):
             if believed & files:
                 return believed & files
         return files
-
-    def _rows(self, stored: Stored, rows: int) -> FileRows:
-        return FileRows(inside(self.folder, stored.file), stored.offset, rows, stored.nbytes // rows)
 
     def _read_index(self) -> dict[str, str]:
         path = inside(self.folder, self.index)

@@ -29,7 +29,7 @@ from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError
 from inlayer.families.gguf import ROPE_FACTORS, config_from_gguf
 from inlayer.paths import shown, what_is_at
 from inlayer.rows import StoredTable
-from inlayer.rows.files import FileRows
+from inlayer.rows.files import FileRows, read_span
 from inlayer.rows.header import Stored
 from inlayer.rows.mapped import listing
 from inlayer.rows.quantised import PLAIN, decoder, row_bytes
@@ -72,8 +72,7 @@ class GgufStore(Store):
         stored = self.find(name)
         width = stored.shape[-1] if stored.shape else 1
         decode = decoder(stored.dtype, width)
-        raw = np.empty((1, stored.nbytes), np.uint8)
-        FileRows(self._folder / stored.file, stored.offset, 1, stored.nbytes).read(np.zeros(1, np.int64), raw)
+        raw = read_span(self._folder / stored.file, stored.offset, stored.nbytes)
         if decode is None:
             return torch.from_numpy(raw).view(PLAIN[stored.dtype]).view(stored.shape)
         return decode(raw.reshape(-1, row_bytes(stored.dtype, width))).view(stored.shape)

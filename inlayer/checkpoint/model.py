@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -55,11 +55,6 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: torch.dtype | N
     model = Model(open_store(source), dtype)
     model._recipe = source, dtype
     return model
-
-
-def load_again(source: str | os.PathLike[str], dtype: torch.dtype | None) -> Model:
-    """Undo a Model's pickle."""
-    return load(source, dtype=dtype)
 
 
 class Model:
@@ -188,7 +183,8 @@ class Model:
         return self.store.read(name).to(self.table.dtype)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return load_again, self._recipe  # it names the source; nothing that was read goes with it
+        source, dtype = self._recipe
+        return partial(load, dtype=dtype), (source,)  # it names the source; nothing that was read goes with it
 
     def __repr__(self) -> str:
         rows, width = self.stored.shape

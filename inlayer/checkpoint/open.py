@@ -5,7 +5,7 @@ source -> [Store] -> Model
 - the formats of a folder, in order: model*.safetensors, pytorch_model*.bin, GGUF, and then whatever safetensors or .bin
   file there is: beside a model may lie adapters and value heads. Of a file, by its first bytes
 - a hub id is `org/name` or `org/name@revision`, and only where no such path exists
-Checked in tests/checkpoint/test_open.py.
+Checked in tests/checkpoint/test_folder.py and test_samples.py, hub ids in tests/checkpoint/hub/test_hub.py.
 """
 
 from __future__ import annotations

@@ -3,19 +3,21 @@
 [checkpoint] -> Embeddings, Head, tokenizer
 - the names of files come from a stranger: only plain names within the checkpoint's own folder are followed
 - shards may have any name (`model-1-of-61.safetensors`), and the table may lie in any of them
-Checked in tests/checkpoint/test_shards.py.
+Checked in tests/checkpoint/test_folder.py.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inlayer.errors import CheckpointError
 from inlayer.paths import printable, quoted
+from inlayer.rows.header import Stored
 
-__all__ = ["INDEX", "PLAIN_FILE", "parse_index"]
+__all__ = ["INDEX", "PLAIN_FILE", "check_file", "gather", "parse_index"]
 
 INDEX = "model.safetensors.index.json"
 LARGEST_INDEX = 64 << 20  # bytes; Kimi-K2's 139,644 tensors take some 14 MB
@@ -46,6 +48,20 @@ def parse_index(data: bytes, where: str) -> tuple[dict[str, str], int | None]:
     metadata = index.get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     return weight_map, total if type(total) is int and total > 0 else None
+
+
+def gather(headers: Iterable[Mapping[str, Stored]], where: str) -> dict[str, Stored]:
+    """Every tensor of several files, by the headers of each, where no index says what is in which."""
+    found: dict[str, Stored] = {}
+    for header in headers:
+        for name, stored in header.items():
+            if name in found:
+                raise CheckpointError(
+                    f"{where}: tensor {quoted(name)} is in {quoted(found[name].file)} and in {quoted(stored.file)}, "
+                    "and no index says which counts; name the file to open"
+                )
+            found[name] = stored
+    return found
 
 
 def check_file(file: object, name: str, where: str) -> str:

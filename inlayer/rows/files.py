@@ -23,10 +23,17 @@ import numpy.typing as npt
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.paths import shown
 
-__all__ = ["FileRows"]
+__all__ = ["FileRows", "read_span"]
 
 Bytes = npt.NDArray[np.uint8]
 LONGEST_READ = 1 << 30  # the system reads at most 2 GB in one call
+
+
+def read_span(path: Path, offset: int, nbytes: int) -> Bytes:
+    """So many bytes of a file, from `offset` on."""
+    span = np.empty((1, nbytes), np.uint8)
+    FileRows(path, offset, 1, nbytes).read(np.zeros(1, np.int64), span)
+    return span.reshape(-1)
 
 
 class FileRows:

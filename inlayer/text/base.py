@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -174,20 +175,16 @@ class Tokenizer(ABC):
 class LibraryTokenizer(Tokenizer):
     """A tokenizer around a library's object, which may not pickle: what it was made of is kept, and pickled instead."""
 
-    _recipe: tuple[type[LibraryTokenizer], tuple[Any, ...], dict[str, Any]]
+    _recipe: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls: type[Made], *made_of: Any, **settings: Any) -> Made:
         tokenizer = super().__new__(cls)
-        tokenizer._recipe = (cls, made_of, settings)
+        tokenizer._recipe = (made_of, settings)
         return tokenizer
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return make_again, self._recipe
-
-
-def make_again(kind: type[Made], made_of: tuple[Any, ...], settings: dict[str, Any]) -> Made:
-    """Undo LibraryTokenizer's pickle."""
-    return kind(*made_of, **settings)
+        made_of, settings = self._recipe
+        return partial(type(self), **settings), made_of
 
 
 def pieces_from_bytes(

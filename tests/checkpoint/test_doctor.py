@@ -28,26 +28,12 @@ from tests.checkpoint.healthy import (
     SECOND,
     TABLE,
     TOKENS,
-    make_llama,
     set_config,
-    tokenizer_bytes,
 )
 from tests.families.references import CASES, Case, reference_config
 from tests.text.samples import counted, llama2, package_files
 
 ENCODERS = {"bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "albert"}
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("llama")
-    make_llama(home, tokenizer_bytes(tmp_path_factory.mktemp("tokenizer")))
-    return home
-
-
-@pytest.fixture(scope="module")
-def report(folder: Path) -> Report:
-    return inspect(folder)
 
 
 @pytest.fixture(scope="module")

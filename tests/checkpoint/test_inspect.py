@@ -22,20 +22,7 @@ from inlayer.checkpoint.doctor.report import Example, Finding
 from inlayer.checkpoint.doctor.survey import survey_ids
 from inlayer.checkpoint.doctor.terminal import show
 from inlayer.cli import main
-from tests.checkpoint.healthy import TABLE, make_llama, set_config, tokenizer_bytes
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("llama")
-    make_llama(home, tokenizer_bytes(tmp_path_factory.mktemp("tokenizer")))
-    return home
-
-
-@pytest.fixture(scope="module")
-def report(folder: Path) -> Report:
-    return inspect(folder)
-
+from tests.checkpoint.healthy import TABLE, set_config
 
 # -- the forms of a report --
 

@@ -27,7 +27,7 @@ from inlayer.checkpoint.hub.ranges import RangeCache, RemoteFile, cache_folder
 from inlayer.checkpoint.hub.remote import RemoteRows
 from inlayer.checkpoint.hub.revision import pin, split_id
 from inlayer.checkpoint.hub.transfer import AbsentError, Place, explain, hub_errors, require_hub
-from inlayer.checkpoint.shards import INDEX, PLAIN_FILE
+from inlayer.checkpoint.shards import INDEX, PLAIN_FILE, gather
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
@@ -159,16 +159,7 @@ class HubStore(Store):
             return self._header(SINGLE)
         except AbsentError:
             files = self._weight_files(self._list_files())
-        tensors: dict[str, Stored] = {}
-        for file in files:
-            for name, stored in self._header(file).items():
-                if name in tensors:
-                    raise CheckpointError(
-                        f"{self.where}: tensor {name!r} is both in {tensors[name].file} and in {file}, and no index "
-                        "says which counts"
-                    )
-                tensors[name] = stored
-        return tensors
+        return gather(map(self._header, files), self.where)
 
     def _weight_files(self, files: Iterable[str]) -> list[str]:
         """The safetensors files of the repository, or an error that names what it has instead."""

@@ -238,7 +238,7 @@ def test_a_name_in_two_files_without_index_is_an_error(hub: Hub, tmp_path: Path)
     for name in ("x", "y"):
         save_file({"a": torch.zeros(2, 2)}, tmp_path / "twice" / f"{name}.safetensors")
     hub.add(REPO, tmp_path / "twice")
-    with pytest.raises(CheckpointError, match=r"'a' is both in x.safetensors and in y.safetensors"):
+    with pytest.raises(CheckpointError, match=r"'a' is in 'x.safetensors' and in 'y.safetensors'"):
         HubStore(REPO)
 
 
