@@ -3,13 +3,14 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 A ladder: bytes.py (a byte is an id), words.py (a word is an id), train.py (learn which bytes to join), then the
 files of real models: huggingface.py, ranks.py, sentencepiece.py. open.py chooses among them; fast.py and charset.py
-say when gigatoken may do the work. The libraries behind them are imported when a file is opened, not here.
+say when gigatoken may do the work, merges.py how bytes became tokens. The libraries behind them are imported when a
+file is opened, not here.
 """
 
-from inlayer.text.base import Piece, Tokenizer
+from inlayer.text.base import Merged, Piece, Tokenizer
 from inlayer.text.bytes import ByteTokenizer
 from inlayer.text.open import open_tokenizer
 from inlayer.text.train import train_bpe
 from inlayer.text.words import WordTokenizer
 
-__all__ = ["ByteTokenizer", "Piece", "Tokenizer", "WordTokenizer", "open_tokenizer", "train_bpe"]
+__all__ = ["ByteTokenizer", "Merged", "Piece", "Tokenizer", "WordTokenizer", "open_tokenizer", "train_bpe"]

@@ -3,7 +3,9 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - a text is a str that has UTF-8 bytes: a lone surrogate has none and is a TextError everywhere, never a silent U+FFFD
 - an id outside the vocabulary is an IdRangeError everywhere, never skipped
-- `Tokenizer` is a small base class: a new kind implements six methods and inherits the rest
+- `Tokenizer` is a small base class: a new kind implements seven methods and inherits the rest
+- how a text became its ids can be asked for: `pieces`, and before them `splits` and `merges`. These answer None rather
+  than something that did not happen
 - not here: any particular tokenizer
 Checked for every kind in tests/text/test_contract.py.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +23,7 @@ import numpy as np
 from inlayer.errors import DtypeError, IdRangeError, InputError, TextError
 from inlayer.ids import IdArray, Ragged, as_int64
 
-__all__ = ["Piece", "Tokenizer"]
+__all__ = ["Merged", "Piece", "Tokenizer"]
 
 Made = TypeVar("Made", bound="LibraryTokenizer")
 BLOCK = 1024  # texts handed to a library at once: bounds the memory of its per-text objects
@@ -38,6 +40,19 @@ class Piece(NamedTuple):
     bytes: bytes
     span: tuple[int, int]
     special: bool
+
+
+class Merged(NamedTuple):
+    """Two neighbours of a split that became one token, `id`.
+
+    The lowest `rank` goes first. In a tokenizer.json it is the place in the list of merges, in a rank file the rank of
+    the token that comes out, which is its id.
+    """
+
+    left: bytes
+    right: bytes
+    rank: int
+    id: int
 
 
 def check_text(text: object, name: str = "text") -> str:
@@ -156,6 +171,28 @@ class Tokenizer(ABC):
     @abstractmethod
     def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
         """The ids of one text, each with the bytes and the span it covers."""
+
+    def splits(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
+        """Where the text is cut before it becomes tokens: spans in UTF-8 bytes, in order, none empty, none overlapping.
+
+        No token reaches across their edges, and each piece with bytes lies within one of them. A special or other added
+        token found in the text is a split of its own. What no token stands for (BERT's white space) lies outside, or
+        inside where it was dropped from the middle of a word. None where this kind of tokenizer does not cut
+        beforehand, or where its cuts are not known for certain (ranks.py).
+        """
+        del parse_special  # no cuts either way
+        check_text(text)
+        return None
+
+    def merges(self, ids: Sequence[int]) -> list[Merged] | None:
+        """The merges, in the order they happen, that make exactly these ids of the single bytes of one split.
+
+        Empty where nothing is merged: a single byte, or a split taken whole since it is a token (merges.py). None where
+        the tokenizer is no byte-level BPE, where merges do not make these ids (those of a special or added token, or of
+        several splits), and for a split longer than merges.LONGEST.
+        """
+        self.decode(ids)  # for ids that name no token
+        return None
 
     @property
     def special_ids(self) -> frozenset[int]:

@@ -9,8 +9,11 @@
 - the ids a post-processor puts around a text come with add_special_tokens, as in `tokenizers`
 - parse_special=False is `encode_special_tokens=True` there: tokens marked special are read as plain text, other added
   tokens are still found
-- not here: which file to open (open.py), what is refused (parts.py), when the fast path may be taken (fast.py)
-Checked against `tokenizers` in tests/text/test_real.py and tests/text/test_fast.py.
+- splits are those `tokenizers` made: it numbers the split each token comes from. Merges are replayed from the file,
+  which is read again for them when first asked for
+- not here: which file to open (open.py), what is refused (parts.py), when the fast path may be taken (fast.py), how a
+  merge goes (merges.py)
+Checked against `tokenizers` in tests/text/test_real.py, test_fast.py, test_splits.py and test_merges.py.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, cached_property, partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +34,7 @@ from inlayer.ids import IdArray, Ragged
 from inlayer.text.base import (
     BLOCK,
     LibraryTokenizer,
+    Merged,
     Piece,
     check_ids,
     check_known,
@@ -43,24 +47,14 @@ from inlayer.text.base import (
 from inlayer.text.charset import unsettled_texts
 from inlayer.text.fast import LONG_TEXT, FastPath, encode_both, open_json
 from inlayer.text.guard import library_errors, load_json_object
+from inlayer.text.merges import Merges, byte_alphabet, json_merges
 from inlayer.text.parts import check_opened, check_parts, flatten, unread_part
-from inlayer.text.spans import in_bytes, pieces_from_offsets
+from inlayer.text.spans import in_bytes, pieces_from_offsets, splits_from_pieces
 
 if TYPE_CHECKING:
     import tokenizers
 
 __all__ = ["HuggingFaceTokenizer"]
-
-
-@cache
-def byte_alphabet() -> dict[str, int]:
-    """The printable character that stands for each byte in a byte-level vocabulary, and back.
-
-    Bytes that print keep their character; the others take U+0100, U+0101, ... in order.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [value for value in range(256) if value not in printable]
-    return {chr(value): value for value in printable} | {chr(256 + n): value for n, value in enumerate(hidden)}
 
 
 class HuggingFaceTokenizer(LibraryTokenizer):
@@ -75,7 +69,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             text = json.dumps(config)
         import tokenizers  # when a file is opened, not before
 
-        self._where = where
+        self._where, self._data = where, data
         self._lock = RLock()
         with library_errors(f"{where} cannot be opened"):
             try:
@@ -90,15 +84,10 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         self.special_tokens: Mapping[str, int] = MappingProxyType(
             {token.content: token_id for token_id, token in self._added.items() if token.special}
         )
-        self._byte_level = any(
-            step.get("type") == "ByteLevel"
-            for part, key in (
-                ("pre_tokenizer", "pretokenizers"),
-                ("normalizer", "normalizers"),
-                ("decoder", "decoders"),
-            )
-            for step in flatten(config.get(part), key)
-        )
+        cuts = flatten(config.get("pre_tokenizer"), "pretokenizers")
+        self._cuts_first = bool(cuts)
+        self._spells_bytes = is_byte_level([*cuts, *flatten(config.get("normalizer"), "normalizers")])
+        self._byte_level = self._spells_bytes or is_byte_level(flatten(config.get("decoder"), "decoders"))
         vocab = model["vocab"]
         last = max(vocab.values(), default=-1) if isinstance(vocab, dict) else len(vocab) - 1
         self._id_limit = max([last, *self._added]) + 1
@@ -240,22 +229,53 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         """Byte-level: the pieces' bytes add up to the text's. Elsewhere, and where a normaliser changed the text, spans
         come from the offsets of `tokenizers` and the bytes are those of the text under them (rules in spans.py).
         """
-        check_text(text)
-        source = text.encode()
+        source = check_text(text).encode()
+        pieces, _ = self._cut(text, source, parse_special)
+        with library_errors(f"{self._where} cannot encode"):
+            whole = self._variant(parse_special).encode(text, add_special_tokens=add_special_tokens)
+        return place_added(whole.ids, whole.special_tokens_mask, pieces, len(source), self._where)
+
+    def _cut(self, text: str, source: bytes, parse_special: bool) -> tuple[list[Piece], list[int | None]]:
+        """The pieces of the text itself, and for each the number of the split it comes from."""
         with library_errors(f"{self._where} cannot encode"):
             # without its post-processor, which would trim white space off the offsets
             body = self._variant(parse_special, post_process=False).encode(text, add_special_tokens=False)
-            whole = self._variant(parse_special).encode(text, add_special_tokens=add_special_tokens)
         ids = body.ids
         pieces = None
         if self._byte_level:
             pieces = pieces_from_bytes(source, ids, [self._bytes_of(token_id) for token_id in ids], self.special_ids)
         if pieces is None:
             pieces = pieces_from_offsets(source, ids, in_bytes(text, body.offsets), self._bytes_of, self.special_ids)
-        return place_added(whole.ids, whole.special_tokens_mask, pieces, len(source), self._where)
+        return pieces, body.word_ids
+
+    def splits(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
+        """As `tokenizers` cut it. None for every text where the file has no pre_tokenizer (LLaMA-2's), also for one in
+        which added tokens are found.
+        """
+        source = check_text(text).encode()
+        return splits_from_pieces(*self._cut(text, source, parse_special)) if self._cuts_first else None
+
+    def merges(self, ids: Sequence[int]) -> list[Merged] | None:
+        known = self._known(ids)
+        with self._lock:
+            merges = self._merges
+        if merges is None or not self._added.keys().isdisjoint(known):  # added tokens are found, not merged
+            return None
+        return merges.leading_to(known, b"".join(self._bytes_of(token_id) for token_id in known))
+
+    @cached_property
+    def _merges(self) -> Merges | None:
+        """Read from the file under the lock, once: `tokenizers` does not give them back."""
+        if type(self._exact.model).__name__ != "BPE" or not self._spells_bytes:
+            return None
+        return json_merges(load_json_object(self._data, self._where)["model"])
 
     def __repr__(self) -> str:
         return f"HuggingFaceTokenizer({self._where!r}, {self.get_vocab_size()} tokens)"
+
+
+def is_byte_level(steps: list[dict[str, Any]]) -> bool:
+    return any(step.get("type") == "ByteLevel" for step in steps)
 
 
 def twin(original: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

@@ -5,14 +5,18 @@
 - begin- and end-of-text are added only where tokenizer_config.json says add_bos_token / add_eos_token
 - every line is checked before use: base64, whole-number ranks, no rank twice, no hole but where a special token sits,
   all 256 single bytes present
-- not here: split patterns and special tokens of known models (patterns.py)
-Checked against tiktoken and recorded fixtures in tests/text/test_ranks.py.
+- tiktoken does not tell where it cut: `splits` cuts with the same pattern in `regex`, and is None where the two may
+  differ. That is: a character younger than one's Unicode tables (charset.py), ids that do not follow from the cuts, a
+  pattern `regex` does not know or needs more than SPLIT_SECONDS for
+- not here: split patterns and special tokens of known models (patterns.py), how a merge goes (merges.py)
+Checked against tiktoken and recorded fixtures in tests/text/test_ranks.py, test_splits.py and test_merges.py.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
@@ -28,6 +32,7 @@ from inlayer.errors import TextError, TokenizerError
 from inlayer.ids import Ragged
 from inlayer.text.base import (
     LibraryTokenizer,
+    Merged,
     Piece,
     check_ids,
     check_known,
@@ -39,10 +44,12 @@ from inlayer.text.base import (
 from inlayer.text.charset import unsettled_texts
 from inlayer.text.fast import LONG_TEXT, FastPath, encode_both, open_ranks
 from inlayer.text.guard import library_errors, library_panics, one_line
+from inlayer.text.merges import Merges, rank_merges
 from inlayer.text.parts import MAX_ID
 
 __all__ = ["RankTokenizer", "looks_like_ranks", "parse_ranks", "ranks_fingerprint"]
 
+SPLIT_SECONDS = 10.0  # a real pattern cuts some megabytes in this time
 RANK_LINE = re.compile(rb"\s*[!-~]+[ \t]+-?\d+\s*")
 
 
@@ -124,6 +131,7 @@ class RankTokenizer(LibraryTokenizer):
 
         self.special_tokens: Mapping[str, int] = MappingProxyType(dict(special_tokens))
         self._where, self._around, self._pad_id = where, around, pad_id
+        self._ranks, self._pat_str = ranks, pat_str
         self._tokens = {rank: token for token, rank in ranks.items()}
         self._tokens.update({token_id: token.encode() for token, token_id in special_tokens.items()})
         self._limit = max(self._tokens) + 1
@@ -221,6 +229,50 @@ class RankTokenizer(LibraryTokenizer):
         if pieces is None:
             raise TokenizerError(f"the split pattern of {self._where} drops part of the text: {text[:40]!r}")
         return pieces
+
+    def splits(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
+        if unsettled_texts([check_text(text)]).size:
+            return None
+        spans: list[tuple[int, int]] = []
+        pieces = self.pieces(text, add_special_tokens=False, parse_special=parse_special)
+        for special, run in itertools.groupby(pieces, key=lambda piece: piece.special):
+            stretch = list(run)
+            found = [piece.span for piece in stretch] if special else self._split(stretch)
+            if found is None:
+                return None
+            spans += found
+        return spans
+
+    def _split(self, pieces: list[Piece]) -> list[tuple[int, int]] | None:
+        """The splits of a stretch without special tokens; None where these pieces do not follow from them."""
+        text = b"".join(piece.bytes for piece in pieces).decode()
+        import regex
+
+        try:
+            pattern = regex.compile(self._pat_str, regex.V1)
+            words = [match.group() for match in pattern.finditer(text, timeout=SPLIT_SECONDS)]
+        except (regex.error, TimeoutError):
+            return None
+        spans, ids, start = [], [], pieces[0].span[0]
+        for word in words:
+            data = word.encode()
+            replayed = self._merges.replay(data)
+            if replayed is None:
+                return None
+            spans.append((start, start + len(data)))
+            ids += replayed[1]
+            start += len(data)
+        return spans if "".join(words) == text and ids == [piece.id for piece in pieces] else None
+
+    def merges(self, ids: Sequence[int]) -> list[Merged] | None:
+        known = self._known(ids)
+        return (
+            None if not self.special_ids.isdisjoint(known) else self._merges.leading_to(known, self.decode_bytes(known))
+        )
+
+    @cached_property
+    def _merges(self) -> Merges:
+        return rank_merges(self._ranks)
 
     def __repr__(self) -> str:
         return f"RankTokenizer({self._where!r}, {self.get_vocab_size()} tokens)"

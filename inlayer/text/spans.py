@@ -5,18 +5,20 @@
   their own bytes add up to the source; where they do not, the first to claim a byte has it
 - what a normaliser dropped belongs to no piece (BERT's white space), except what it composed into the character
   before: combining marks and Hangul vowels belong to that character's piece
+- the span of a split reaches from its first piece to its last
 - not here: byte-level tokenizers without a normaliser, whose bytes simply follow one another (base.py)
-Checked in tests/text/test_pieces.py.
+Checked in tests/text/test_pieces.py and tests/text/test_splits.py.
 """
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from collections.abc import Callable, Sequence
 
 from inlayer.text.base import Piece
 
-__all__ = ["in_bytes", "pieces_from_offsets"]
+__all__ = ["in_bytes", "pieces_from_offsets", "splits_from_pieces"]
 
 Offsets = Sequence[tuple[int, int]]
 
@@ -61,6 +63,17 @@ def pieces_from_offsets(
         Piece(token_id, source[start:end], (start, end), token_id in special_ids)
         for token_id, (start, end) in zip(ids, ends, strict=True)
     ]
+
+
+def splits_from_pieces(pieces: Sequence[Piece], words: Sequence[int | None]) -> list[tuple[int, int]]:
+    """The span of each split, given which one each piece belongs to. One that covers nothing of the text (a space put
+    before it, the second half of a character taken apart) is left out.
+    """
+    spans = []
+    for _, run in itertools.groupby(zip(words, pieces, strict=True), key=lambda item: item[0]):
+        covered = [piece.span for _, piece in run]
+        spans.append((covered[0][0], covered[-1][1]))
+    return [(start, end) for start, end in spans if start < end]
 
 
 def groups(offsets: Offsets) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ Checked in tests/text/test_bytes.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -90,25 +90,34 @@ class WordTokenizer(Tokenizer):
     def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
         """Spans cover the words; the white space between them belongs to no piece."""
         del add_special_tokens, parse_special  # nothing is added; `unk` is a word like others
-        source = check_text(text)
         found: list[Piece] = []
-        seen, start = 0, 0  # characters read so far, and the bytes they take
-        for index, match in enumerate(re.finditer(r"\S+", source)):
-            word = match.group()
+        for index, (word, span) in enumerate(find_words(check_text(text))):
             known = self._ids.get(word, None if self.unk is None else self._ids[self.unk])
             if known is None:
                 raise TextError(
                     f"word {index} of the text, {word!r}, is not among the {len(self.words)} words this tokenizer was "
                     "built from; build it from a longer text, or with unk='<unk>'"
                 )
-            start += len(source[seen : match.start()].encode())
-            data = word.encode()
-            found.append(Piece(known, data, (start, start + len(data)), known in self.special_ids))
-            seen, start = match.end(), start + len(data)
+            found.append(Piece(known, word.encode(), span, known in self.special_ids))
         return found
+
+    def splits(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]]:
+        """The words, known ones or not."""
+        del parse_special  # `unk` is a word like others
+        return [span for _, span in find_words(check_text(text))]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(WordTokenizer, unk=self.unk), (self.words,)
 
     def __repr__(self) -> str:
         return f"WordTokenizer({len(self.words)} words, unk={self.unk!r})"
+
+
+def find_words(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Each word with its span in UTF-8 bytes."""
+    seen, start = 0, 0  # characters read so far, and the bytes they take
+    for match in re.finditer(r"\S+", text):
+        start += len(text[seen : match.start()].encode())
+        end = start + len(match.group().encode())
+        yield match.group(), (start, end)
+        seen, start = match.end(), end
