@@ -122,6 +122,11 @@ class Head(nn.Module):
             raise InputError("this head owns its rows; tie(source) ties it to a table")
         return resolve_table(self._source[0])
 
+    @property
+    def owner(self) -> nn.Module:
+        """The module whose `weight` the rows are: the table it is tied to, its own stored table, or the head itself."""
+        return self.table if self.tied else self._modules.get("stored") or self
+
     def tie(self, source: nn.Module) -> Head:
         """Use the rows of `source` from now on, and drop the head's own. Returns the head."""
         self._check_size(resolve_table(source))
@@ -165,7 +170,7 @@ class Head(nn.Module):
     def forward(self, hidden: Float[Tensor, "... D"]) -> Float[Tensor, "... V"]:
         """Logits."""
         hidden = self._check_hidden(hidden)
-        return self._project(hidden, self._guarded_weight(), self.bias)
+        return self.project(hidden, self._guarded_weight(), self.bias)
 
     def loss(
         self, hidden: Any, targets: object, *, ignore_index: int = IGNORE, reduction: str = "mean"
@@ -202,7 +207,8 @@ class Head(nn.Module):
         )
         return f"{self.n_embd}, {self.vocab_size}, bias={self.bias is not None}, tied={self.tied}{said}"
 
-    def _project(self, hidden: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
+    def project(self, hidden: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
+        """Logits for rows that may be some of the head's only; their biases with them."""
         if self.input_scale != 1.0:
             hidden = hidden * self.input_scale
         logits = functional.linear(hidden, weight_VD, bias_V)
@@ -261,7 +267,7 @@ class Head(nn.Module):
         """A soft cap bends the logits, which torch's function cannot: chunks, computed again backward."""
 
         def one_chunk(hidden_CD: Tensor, targets_C: Tensor) -> Tensor:
-            logits_CV = self._project(hidden_CD, weight_VD, bias_V)
+            logits_CV = self.project(hidden_CD, weight_VD, bias_V)
             return functional.cross_entropy(logits_CV, targets_C, ignore_index=IGNORE, reduction="none")
 
         rows = chunk_rows(len(targets_N), self.n_embd)

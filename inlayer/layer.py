@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from types import NoneType
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -26,10 +27,19 @@ from inlayer.positions import Angles, Learned, Numbering, Rotary, Sinusoidal
 from inlayer.rows import StoredTable, Table, add_up, check_id_range
 from inlayer.shapes import check_float, check_ids, check_seed
 
-__all__ = ["Embeddings"]
+__all__ = ["Embeddings", "Stage"]
 
 PROJECTIONS = ("no", "rows", "sum")
 SCHEMES = ("none", "learned", "sinusoidal", "rotary")
+StageName = Literal["row", "scale", "multiplier", "projection", "token type", "position", "norm"]
+
+
+class Stage(NamedTuple):
+    """What the vectors are after one stage of the layer, and what the stage added to them, where it is a sum."""
+
+    name: StageName
+    added: Tensor | None
+    after: Tensor
 
 
 class Embeddings(nn.Module):
@@ -205,6 +215,34 @@ class Embeddings(nn.Module):
         Positions count from the left, padding included, unless the layer's numbering skips it: a batch padded on the
         left needs position_ids (B, T), which override the numbering. attention_mask matters only where that reads it.
         """
+        return self._run(input_ids, inputs_embeds, position_ids, token_type_ids, attention_mask, None)
+
+    def stages(
+        self,
+        input_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        *,
+        token_type_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> list[Stage]:
+        """What `forward` does, stage by stage: the rows first, the hidden states last. Of this layer only the stages it
+        has.
+        """
+        seen: list[Stage] = []
+        self._run(input_ids, inputs_embeds, position_ids, token_type_ids, attention_mask, seen)
+        return seen
+
+    def _run(
+        self,
+        input_ids: Tensor | None,
+        inputs_embeds: Tensor | None,
+        position_ids: Tensor | None,
+        token_type_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        seen: list[Stage] | None,
+    ) -> Tensor:
+        """The one way through the layer; `seen` takes down every stage where somebody wants to watch."""
         if (input_ids is None) == (inputs_embeds is None):
             raise InputError(
                 "neither input_ids nor inputs_embeds was given; give exactly one of them"
@@ -212,16 +250,26 @@ class Embeddings(nn.Module):
                 else "both input_ids and inputs_embeds were given; give exactly one: ids to look up, or their vectors"
             )
         single, input_ids, inputs_embeds = self._with_batch_axis(input_ids, inputs_embeds)
-        hidden: Tensor = self._enter(input_ids, inputs_embeds)
+
+        def after(name: StageName, hidden: Tensor, added: Tensor | None = None) -> Tensor:
+            if seen is not None:
+                seen.append(Stage(name, added, hidden[0] if single else hidden))
+            return hidden
+
+        hidden = after("row", self._look_up(input_ids) if inputs_embeds is None else inputs_embeds)
+        if self.scale != 1.0 and inputs_embeds is None:
+            hidden = after("scale", hidden * torch.tensor(self.scale, dtype=hidden.dtype, device=hidden.device))
+        if self.multiplier != 1.0:
+            hidden = after("multiplier", hidden * self.multiplier)
         if self.projection is not None and self.projected == "rows":
-            hidden = self.projection(hidden)
-        for added in self._added(hidden, input_ids, position_ids, token_type_ids, attention_mask):
-            hidden = add_up(hidden, added)
+            hidden = after("projection", self.projection(hidden))
+        for name, added in self._added(hidden, input_ids, position_ids, token_type_ids, attention_mask):
+            hidden = after(name, add_up(hidden, added), added)
         if self.norm is not None:
-            hidden = self.norm(hidden)
+            hidden = after("norm", self.norm(hidden))
         hidden = self.dropout(hidden)
         if self.projection is not None and self.projected == "sum":
-            hidden = self.projection(hidden)
+            hidden = after("projection", self.projection(hidden))
         return hidden[0] if single else hidden
 
     def _with_batch_axis(self, ids: Tensor | None, embeds: Tensor | None) -> tuple[bool, Tensor | None, Tensor | None]:
@@ -237,20 +285,12 @@ class Embeddings(nn.Module):
             )
         return embeds.dim() == 2, None, embeds[None] if embeds.dim() == 2 else embeds
 
-    def _enter(self, ids: Tensor | None, embeds: Tensor | None) -> Tensor:
-        """Looked-up rows, scaled; or the vectors that came in their place."""
-        if ids is not None:
-            if not isinstance(
-                self.token_embedding, (Table, StoredTable)
-            ):  # a table from elsewhere, which does not check for itself
-                check_id_range(ids, self.vocab_size)
-            hidden: Tensor = self.token_embedding(ids)
-            if self.scale != 1.0:
-                hidden = hidden * torch.tensor(self.scale, dtype=hidden.dtype, device=hidden.device)
-        else:
-            assert embeds is not None  # forward let exactly one of the two in
-            hidden = embeds
-        return hidden if self.multiplier == 1.0 else hidden * self.multiplier
+    def _look_up(self, ids: Tensor | None) -> Tensor:
+        if not isinstance(self.token_embedding, (Table, StoredTable)):  # from elsewhere, it does not check for itself
+            assert ids is not None  # _run let exactly one of the two in
+            check_id_range(ids, self.vocab_size)
+        rows: Tensor = self.token_embedding(ids)
+        return rows
 
     def _added(
         self,
@@ -259,7 +299,7 @@ class Embeddings(nn.Module):
         position_ids: Tensor | None,
         token_type_ids: Tensor | None,
         attention_mask: Tensor | None,
-    ) -> Iterator[Tensor]:
+    ) -> Iterator[tuple[StageName, Tensor]]:
         """What is summed onto the rows, in the models' own order: token types, then absolute positions."""
         batch, tokens = hidden.shape[:2]
         if attention_mask is not None:
@@ -269,7 +309,7 @@ class Embeddings(nn.Module):
                 token_type_ids = torch.zeros(1, 1, dtype=torch.int64, device=hidden.device)
             else:
                 token_type_ids = _check_one_a_token(token_type_ids, batch, tokens, "token_type_ids")
-            yield self.token_type_embedding(token_type_ids)
+            yield "token type", self.token_type_embedding(token_type_ids)
         elif token_type_ids is not None:
             raise InputError("token_type_ids were given, but this layer has no token types")
         if isinstance(self.position_embedding, (Learned, Sinusoidal)):
@@ -277,7 +317,7 @@ class Embeddings(nn.Module):
                 position_ids = self.numbering.number((batch, tokens), hidden.device, ids, attention_mask)
             else:
                 position_ids = _check_one_a_token(position_ids, batch, tokens, "position_ids")
-            yield self.position_embedding(position_ids).to(hidden.dtype)
+            yield "position", self.position_embedding(position_ids).to(hidden.dtype)
 
     def rotary(
         self, position_ids: Tensor, layer_type: str | None = None

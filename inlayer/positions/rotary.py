@@ -164,7 +164,7 @@ def apply_rotary(
         )
     _check_names(pairing, layout or pairing)
     # Counted from the end, the head axis is the same for (B, T, R) and for (T, R).
-    cos, sin = (_one_angle_a_pair(table, layout or pairing).unsqueeze(head_axis - 4) for table in (cos, sin))
+    cos, sin = (one_angle_a_pair(table, layout or pairing).unsqueeze(head_axis - 4) for table in (cos, sin))
     return _turn(q, cos, sin, pairing, "q"), _turn(k, cos, sin, pairing, "k")
 
 
@@ -174,7 +174,7 @@ def _check_names(pairing: str, layout: str) -> None:
             raise ConfigError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
 
 
-def _one_angle_a_pair(table: Tensor, layout: str) -> Tensor:
+def one_angle_a_pair(table: Tensor, layout: str) -> Tensor:
     if layout == "single":
         return table
     return table[..., : table.shape[-1] // 2] if layout == "half" else table[..., 0::2]
