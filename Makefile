@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: run test setup bench docs clean
+.PHONY: run test setup bench docs screenshots browser clean
 
 run: $(VENV)/installed        ## the main job: one text, every step of the line
 	@$(BIN)/inlayer walk "I love dogs"
@@ -21,9 +22,17 @@ setup: $(VENV)/installed-dev  ## everything a developer needs
 bench: $(VENV)/installed-dev  ## speed and memory against the peers, as ratios
 	@$(BIN)/python -m benchmarks
 
-docs: $(VENV)/installed-dev   ## make again what is made: docs/families.md, the outputs in docs/checkpoints.md
+docs: $(VENV)/installed-dev   ## make again what is made: docs/families.md, schemas, the outputs in docs/*.md
 	@$(BIN)/python -m tests.families.document
+	@$(BIN)/python -m tests.trace.schema
 	@$(BIN)/python -m tests.console docs/checkpoints.md
+
+screenshots: $(VENV)/installed-dev browser  ## make again the pictures of the README
+	@$(BIN)/python scripts/make_screenshots.py
+
+browser:                      ## Debian's Chromium, for the browser tests and the screenshots; nothing where it is there
+	@command -v chromium > /dev/null || \
+	  { $(AS_ROOT) apt-get update --quiet=2 && $(AS_ROOT) apt-get install --quiet=2 --yes chromium > /dev/null; }
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage benchmarks/out

@@ -29,6 +29,8 @@ if TYPE_CHECKING:  # what a type checker sees; the table below is what Python us
     from inlayer.text import WordTokenizer as WordTokenizer
     from inlayer.text import open_tokenizer as open_tokenizer
     from inlayer.text import train_bpe as train_bpe
+    from inlayer.trace import Trace as Trace
+    from inlayer.trace import walk as walk
 
 __version__ = "0.1.0"
 
@@ -41,6 +43,7 @@ _HOME = {
     "Model": "inlayer.checkpoint",
     "Ragged": "inlayer.ids",
     "Table": "inlayer.rows",
+    "Trace": "inlayer.trace",
     "WordTokenizer": "inlayer.text",
     "apply_rotary": "inlayer.positions",
     "describe": "inlayer.families",
@@ -50,6 +53,7 @@ _HOME = {
     "mean_pool": "inlayer.pooling",
     "open_tokenizer": "inlayer.text",
     "train_bpe": "inlayer.text",
+    "walk": "inlayer.trace",
 }
 
 __all__ = [  # noqa: PLE0604  # the public names, frozen by tests/test_public.py

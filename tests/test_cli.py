@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -9,7 +10,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import parse_qs
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -44,7 +47,7 @@ Run = Callable[..., Done]
 
 
 def test_the_verbs_are_frozen() -> None:
-    assert [command.callback.__name__ for command in app.registered_commands] == ["walk", "inspect"]
+    assert [command.callback.__name__ for command in app.registered_commands] == ["walk", "inspect", "serve"]
 
 
 def test_no_argument_shows_help(run: Run) -> None:
@@ -77,7 +80,12 @@ def test_json_is_one_object(run: Run) -> None:
     trace = json.loads(run("walk", "I love dogs", "Hi", "--json", "--tokenizer", "words").out)
     assert trace["shape"] == [2, 3, 8]
     assert [cell["id"] for cell in trace["texts"][0]["cells"]] == [0, 1, 2]
-    assert trace["texts"][1]["padding"] == 2
+    assert trace["texts"][1]["n_padding"] == 2
+
+
+def test_json_is_what_the_library_says(run: Run) -> None:
+    said = json.loads(run("walk", "dogs love dogs", "Hi", "--json", "--dims", "3", "--tokens", "2", "--pad", "1").out)
+    assert said == inlayer.walk(["dogs love dogs", "Hi"], dims=3, tokens=2, pad=1).to_dict()
 
 
 @pytest.mark.parametrize(
@@ -88,11 +96,40 @@ def test_json_is_one_object(run: Run) -> None:
         (["walk", "--dims", "0"], "--dims"),
         (["walk", "--width", "wide"], "--width"),
         (["walk", "--positions", "up"], "learned"),
+        (["walk", "--width", "4", "--positions", "up"], "learned"),
+        (["walk", "--step", "0"], "--step"),
+        (["walk", "--step", "9"], "--step"),
+        (["walk", "--tokens", "0"], "--tokens"),
+        (["walk", "--pad", "-1"], "--pad"),
+        (["walk", "--theta", "big"], "--theta"),
+        (["walk", "--theta", "nan"], "positive"),
+        (["walk", "--theta", "-1"], "positive"),
+        (["walk", "--positions", "none", "--theta", "5"], "theta"),
+        (["walk", "--swap", "1"], "two tokens"),
+        (["walk", "--swap", "1,-2"], "two tokens"),
+        (["walk", "--swap", "0,99"], "token 99"),
+        (["walk", "--json", "--web"], "give one"),
+        (["walk", "--json", "--html", "x.html"], "give one"),
+        (["walk", "--json", "--step", "2"], "every step"),
+        (["walk", "--html", "-", "--tokens", "9"], "own limit"),
+        (["walk", "--html", ""], "empty"),
+        (["walk", "--html", "."], "folder"),
+        (["walk", "--html", os.devnull], "no regular file"),
+        (["walk", "--html", "no/such/folder/x.html"], "no folder"),
+        (["walk", "--file", "no/such"], "not there"),
+        (["walk", "--file", "."], "folder"),
+        (["walk", "--file", ""], "empty"),
+        (["walk", "-", "-"], "once"),
+        (["walk", "--embeds", "no/such.npy"], "not there"),
+        (["walk", "--embeds", "x.npy", "Hi"], "give one"),
+        (["walk", "--embeds", "x.npy", "--html", "-"], "begins with a text"),
+        (["walk", "--embeds", "x.npy", "--width", "8"], "newborn"),
         (["walk", "--tokenizer", "no/such/file"], "no/such/file"),
         (["walk", "--tokenizer", "no/such\nfile"], "no/such file"),
         (["walk", "--tokenizer", ""], "path"),
         (["walk", "--model", "no/such"], "no/such"),
         (["walk", "--model", "default", "--width", "4"], "--width is for a newborn table"),
+        (["walk", "--model", "default", "--seed", "4", "--json"], "--seed is for a newborn table"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], says: str) -> None:
@@ -104,30 +141,30 @@ def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], s
 
 
 @pytest.mark.parametrize("tokenizer", ["bytes", "words"])
-@pytest.mark.parametrize("text", ["", " ", "\x00\x7f", "🙂", "a\nb", "مرحبا", "-"])
+@pytest.mark.parametrize("text", ["", " ", "\x00\x7f", "🙂", "a\nb", "مرحبا", "--json"])
 def test_odd_texts_walk(run: Run, text: str, tokenizer: str) -> None:
     trace = json.loads(run("walk", "--json", "--tokenizer", tokenizer, "--", text).out)
-    assert bytes.fromhex(trace["texts"][0]["bytes"]).decode() == text
+    assert trace["texts"][0]["text"] == text
+    assert bytes.fromhex("".join(one["bytes"] for one in trace["texts"][0]["characters"])).decode() == text
 
 
 def test_the_rows_of_a_walk_are_the_models_own(run: Run) -> None:
     model = inlayer.load("default")
     trace = json.loads(run("walk", "I love dogs", "Hi", "--json", "--dims", "128").out)
-    assert trace["padding_idx"] == model.embeddings.padding_idx
+    assert trace["padding"]["id"] == model.embeddings.padding_idx
     for text in trace["texts"]:
-        assert [cell["id"] for cell in text["cells"]] == model.tokenizer.encode(text["text"])
+        assert [cell["id"] for cell in text["cells"] if cell["mask"]] == model.tokenizer.encode(text["text"])
         for cell in text["cells"]:
             assert cell["row"] == model.table(torch.tensor([cell["id"]]))[0].tolist()
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "-5", "wide", "30"])
 @pytest.mark.parametrize("verb", ["walk", "inspect"])
-def test_terminals_of_no_width(verb: str, columns: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "inlayer", verb], capture_output=True, check=False, env=os.environ | {"COLUMNS": columns}
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert b"sample" in done.stdout
+def test_terminals_of_no_width(run: Run, verb: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    done = run(verb)
+    assert (done.code, done.err) == (0, "")
+    assert "sample" in done.out
 
 
 @pytest.mark.parametrize("verb", ["walk", "inspect"])
@@ -143,7 +180,7 @@ def test_a_reader_who_leaves_is_no_finding(verb: str) -> None:
 def test_a_model_without_a_tokenizer_takes_one(run: Run, tmp_path: Path) -> None:
     save_file({"wte.weight": torch.randn(256, 4)}, tmp_path / "model.safetensors")
     source = str(tmp_path / "model.safetensors")
-    assert "name one with --tokenizer" in run("walk", "Hi", "--model", source).err
+    assert "has no tokenizer; name one" in run("walk", "Hi", "--model", source).err
     trace = json.loads(run("walk", "Hi", "--model", source, "--tokenizer", "bytes", "--json").out)
     assert [cell["id"] for cell in trace["texts"][0]["cells"]] == [72, 105]
 
@@ -153,9 +190,161 @@ def test_the_same_seed_gives_the_same_rows(run: Run) -> None:
     assert first == again != other
 
 
+# ---- walk: what goes in
+
+
+def test_texts_from_files_and_standard_input(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "unix.txt").write_bytes("naïve\n\n".encode())
+    (tmp_path / "other.txt").write_bytes(b"\r\nI love dogs\r\n")
+    (tmp_path / "empty.txt").write_bytes(b"")
+    files = [part for name in ("unix", "other", "empty") for part in ("--file", str(tmp_path / f"{name}.txt"))]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("🙂\n".encode()), encoding="ascii"))
+    trace = json.loads(run("walk", "first", "-", *files, "--json").out)
+    assert [text["text"] for text in trace["texts"]] == ["first", "🙂", "naïve\n", "\r\nI love dogs", ""]
+
+
+def test_bad_files_are_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
+    (tmp_path / "long.txt").write_bytes(b"a" * (2**20 + 1))
+    assert "latin.txt is no UTF-8: byte 0xe9 at 3\n" in run("walk", "--file", str(tmp_path / "latin.txt")).err
+    assert "long.txt holds more than 1,048,576 bytes" in run("walk", "--file", str(tmp_path / "long.txt")).err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ab\xff"), encoding="utf-8"))
+    assert run("walk", "-", "--json") == Done(2, "", "inlayer: standard input is no UTF-8: byte 0xff at 2\n")
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", ">f4", "<f8"])
+def test_vectors_from_a_file(run: Run, tmp_path: Path, dtype: str) -> None:
+    vectors = np.random.default_rng(0).normal(size=(2, 3, 128)).astype(dtype)
+    np.save(tmp_path / "three.npy", vectors)
+    np.save(tmp_path / "two.npy", np.asfortranarray(vectors[0]))
+    three, two = (
+        json.loads(run("walk", "--embeds", str(tmp_path / f"{n}.npy"), "--json").out) for n in ("three", "two")
+    )
+    assert (three["shape"], two["shape"]) == ([2, 3, 128], [1, 3, 128])
+    assert three["entered"] == "inputs_embeds"
+    assert three["texts"][0]["cells"] == two["texts"][0]["cells"]
+    assert two["texts"][0]["cells"][1]["row"] == pytest.approx(vectors[0, 1, :8].astype(float).tolist(), rel=0.01)
+
+
+def test_files_that_are_no_vectors(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "x.npy"
+    for array, says in [
+        (np.zeros((3, 7), np.float32), "width 128"),
+        (np.zeros((3, 128), np.int64), "holds int64"),
+        (np.zeros(128, np.float32), "shape (128,)"),
+        (np.zeros((1, 1, 3, 128), np.float32), "shape (1, 1, 3, 128)"),
+        (np.array([{}], object), "pickle"),
+    ]:
+        np.save(file, array)
+        done = run("walk", "--embeds", str(file))
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        assert says in done.err
+    np.save(file, np.zeros((3, 128), np.float32))
+    honest = file.read_bytes()
+    for data in (
+        b"",
+        b"junk",
+        honest[:-1],
+        honest.replace(b"(3, 128)", b"(9**9,9)"),
+        honest.replace(b"(3, 128), }", b"(9999999999, 128), }"),
+        honest.replace(b"(3, 128)", b"(((((((("),
+        honest.replace(b"<f4", b"|O8"),
+        b"PK\x03\x04" + honest,
+    ):
+        file.write_bytes(data)
+        done = run("walk", "--embeds", str(file))
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+        assert "x.npy" in done.err
+
+
+def test_positions_change_a_model_and_make_a_newborn(run: Run) -> None:
+    """With a model, said or not, its layer is changed; a newborn table is born with them."""
+    for arguments, source, own, scheme in [
+        (["--positions", "none"], "default", False, "none"),
+        (["--positions", "none", "--model", "default"], "default", False, "none"),
+        (["--positions", "rotary"], "default", True, "rotary"),
+        (["--theta", "100"], "default", False, "rotary"),
+        (["--positions", "sinusoidal", "--model", "default", "--tokenizer", "bytes"], "default", False, "sinusoidal"),
+        (["--positions", "sinusoidal", "--tokenizer", "bytes"], "newborn", True, "sinusoidal"),
+        (["--positions", "rotary", "--seed", "1"], "newborn", True, "rotary"),
+        (["--width", "4"], "newborn", True, "learned"),
+        (["--tokenizer", "words"], "newborn", True, "learned"),
+    ]:
+        trace = json.loads(run("walk", "--json", *arguments).out)
+        assert (trace["source"], trace["positions"]["own"], trace["positions"]["scheme"]) == (source, own, scheme)
+
+
+@pytest.mark.parametrize("said", ["0,2", "0, 2", "0 2", " 2 , 0 "])
+def test_swap(run: Run, said: str) -> None:
+    plain, swapped = (json.loads(run("walk", "--json", *more).out) for more in ([], ["--swap", said]))
+    ids, other = ([cell["id"] for cell in trace["texts"][0]["cells"]] for trace in (plain, swapped))
+    assert other == [ids[2], ids[1], ids[0], *ids[3:]]
+
+
+# ---- walk: what comes out
+
+
+def test_a_step_alone(run: Run) -> None:
+    done = run("walk", "--step", "4", "--dims", "2")
+    assert (done.code, done.err) == (0, "")
+    assert "4  id to row" in done.out
+    assert "3  pieces to ids" not in done.out
+    assert " 3e7c 3e09\n" in done.out
+
+
+def test_the_page_is_written_whole(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, link = tmp_path / "walk.html", tmp_path / "link.html"
+    done = run("walk", "<script>Hi", "--html", str(file), "--step", "3")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"{file} ({file.stat().st_size:,} bytes)\n"
+    page = file.read_text(encoding="utf-8")
+    assert page.rstrip().endswith("</html>")
+    assert run("walk", "<script>Hi", "--html", "-", "--step", "3").out == page
+    link.symlink_to(file)
+    file.write_text("before", encoding="utf-8")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", full)
+        done = run("walk", "--html", str(link))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith("cannot be written: No space left on device\n")
+    assert file.read_text(encoding="utf-8") == "before"  # and nothing beside it
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.html", "walk.html"]
+    run("walk", "--html", str(link))
+    assert link.is_symlink()
+    assert file.read_text(encoding="utf-8").rstrip().endswith("</html>")
+
+
+def test_web_serves_the_walk_that_was_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = {}
+    monkeypatch.setattr("inlayer.web.serve", lambda lines, **options: served.update(lines=lines, **options))
+    done = run("walk", "I love & dogs", "b=c", "--web", "--step", "6", "--swap", "0,1", "--pad", "2", "--theta", "1e6")
+    assert (done.code, done.err) == (0, "")
+    assert [(name, line.facts().name) for name, line in served["lines"].items()] == [("default", "default")]
+    said = {"text": ["I love & dogs", "b=c"], "step": ["6"], "theta": ["1e+06"], "swap": ["0,1"], "pad": ["2"]}
+    assert parse_qs(served["fragment"]) == said
+
+
+def test_help_needs_no_heavy_library() -> None:
+    check = """
+import sys
+from inlayer.cli import main
+try:
+    main()
+finally:
+    assert not {"torch", "numpy"} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", check, "walk", "--help"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "[default: I love dogs]" in " ".join(done.stdout.replace("│", " ").split())
+
+
 def test_ctrl_c_leaves_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("inlayer.cli.verbs._walk_model", interrupt)
+    monkeypatch.setattr("inlayer.cli.walk._opened", interrupt)
     assert run("walk") == Done(130, "", "")

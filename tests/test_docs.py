@@ -20,6 +20,13 @@ def test_console_blocks_are_real(name: str) -> None:
     assert refreshed(text) == text
 
 
+def test_the_python_of_the_trace_page_runs() -> None:
+    page = (ROOT / "docs" / "trace.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
+    assert code.count("assert ") >= 10
+    exec(compile(code, "trace.md", "exec"), {})
+
+
 def test_every_finding_is_explained() -> None:
     doctor = ROOT / "inlayer" / "checkpoint" / "doctor"
     # Words in quotes with hyphens between: the doctor uses them for findings alone.

@@ -13,7 +13,11 @@ import sys
 
 from typer.exceptions import TyperException
 
-from inlayer.cli import inspect as _inspect  # noqa: F401  # its verb joins the app
+from inlayer.cli import walk as _walk  # noqa: F401  # each verb joins the app, in the order help shows them
+
+# isort: split
+from inlayer.cli import inspect as _inspect  # noqa: F401
+from inlayer.cli import serve as _serve  # noqa: F401
 from inlayer.cli.verbs import app
 from inlayer.errors import InlayerError
 

@@ -1,0 +1,68 @@
+"""The exported page: one file that holds a walk, the changes a reader may try on it, and nothing from outside.
+
+- it is the page of `inlayer serve` with its answers inside: the walk, one walk for each change a control offers, the
+  tokens with their neighbours, the birth of the table
+- not here: the page itself (trace/html.py, trace/page/)
+Checked in a browser, from the disk, in tests/browser/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+from inlayer.errors import ConfigError
+from inlayer.layer import SCHEMES
+from inlayer.trace.facts import Change, Trace, plain
+from inlayer.trace.html import page
+from inlayer.trace.line import Line
+
+__all__ = ["export"]
+
+SWAPPED = 8  # tokens of the first text of which any two can be swapped
+THETAS = (100.0, 1_000_000.0)
+MOST_TOKENS = 64  # of a text
+MOST_KNOWN = 64  # tokens that open when clicked
+
+
+def export(line: Line, texts: Sequence[str], *, dims: int = 8, step: int = 1, change: Change | None = None) -> str:
+    """The page, with this walk in it."""
+    first = line.walk(texts, dims=dims, tokens=MOST_TOKENS)
+    walks = {key_of(Change()): first}
+    for one in [*([] if change is None else [change]), *_changes(line, first)]:
+        if key_of(one) not in walks:
+            walks[key_of(one)] = line.walk(texts, dims=dims, tokens=MOST_TOKENS, change=one)
+    ids = dict.fromkeys(cell.id for text in first.texts for cell in text.cells if cell.id is not None)
+    data: dict[str, Any] = {
+        "models": [plain(line.facts())],
+        "texts": list(texts),
+        "walks": {key: walked.to_dict() for key, walked in walks.items()},
+        "tokens": {str(token_id): plain(line.token(token_id)) for token_id in list(ids)[:MOST_KNOWN]},
+        "birth": plain(line.birth(dims=dims)),
+        "step": step,
+        "change": None if change is None else key_of(change),
+    }
+    return page(title=f"inlayer: {texts[0][:60]}", data=data, served=False)
+
+
+def key_of(change: Change) -> str:
+    """How the page asks for a walk: one word for every field."""
+    theta = "" if change.theta is None else repr(float(change.theta))
+    swap = "" if change.swap is None else ",".join(map(str, change.swap))
+    return f"{change.positions or ''}|{theta}|{swap}|{change.pad}"
+
+
+def _changes(line: Line, trace: Trace) -> Iterator[Change]:
+    for swap in combinations(range(min(SWAPPED, trace.texts[0].n_tokens)), 2):
+        yield Change(swap=swap)
+    if line.padding_id is not None:
+        yield Change(pad=1)
+    tried = [Change(positions=scheme) for scheme in SCHEMES]
+    tried += [Change(positions="rotary", theta=theta) for theta in THETAS]
+    for change in tried:
+        try:
+            line.order(change.positions, change.theta)
+        except ConfigError:  # a table too narrow to turn in pairs, a scaling that refuses the base
+            continue
+        yield change

@@ -1,0 +1,78 @@
+// Elements: made by hand, filled with text only. Nothing here or elsewhere parses markup from a string.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+function make(tag, attributes = {}, ...children) {
+  return furnish(document.createElement(tag), attributes, children);
+}
+
+function draw(tag, attributes = {}, ...children) {
+  return furnish(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function furnish(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (isNothing(value)) continue;
+    if (name === "on") {
+      for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+    } else if (name === "data") {
+      for (const [key, item] of Object.entries(value)) {
+        if (!isNothing(item)) element.dataset[key] = item;
+      }
+    } else {
+      element.setAttribute(name, value === true ? "" : value);
+    }
+  }
+  element.append(...children.flat(Infinity).filter((child) => !isNothing(child)));
+  return element;
+}
+
+function isNothing(value) {
+  return value === null || value === undefined || value === false;
+}
+
+// A style the policy allows: set through the object model, never as an attribute in markup.
+function styled(element, properties) {
+  for (const [name, value] of Object.entries(properties)) element.style.setProperty(name, value);
+  return element;
+}
+
+// ---- the few kinds of element that everything is made of
+
+function span(name, ...children) {
+  return make("span", { class: name }, children);
+}
+
+function note(...children) {
+  return make("p", { class: "note" }, children);
+}
+
+function code(text) {
+  return make("code", {}, text);
+}
+
+function digits(text) {
+  return span("number", text);
+}
+
+function button(label, click, attributes = {}) {
+  return make("button", { type: "button", on: { click }, ...attributes }, label);
+}
+
+function codeLine(text) {
+  return make("p", { class: "line-of-code" }, span("line-name", "PyTorch"), code(text));
+}
+
+function facts(pairs, name = "facts") {
+  const told = pairs.filter(([, value]) => !isNothing(value) && value !== "");
+  const pair = ([term, value]) => make("div", { class: "fact-pair" }, make("dt", {}, term), make("dd", {}, value));
+  return make("dl", { class: name }, told.map(pair));
+}
+
+function announce(text) {
+  byId("live").textContent = text;
+}

@@ -1,0 +1,129 @@
+// How things are written: numbers, bytes, shapes, tokens. The one place that rounds; data-value is never rounded.
+
+const MINUS = "\u2212";
+const TIMES = "\u00d7";
+const ARROW = "\u2192";
+const DOTS = "\u2026";
+const NOT_FINITE = { nan: NaN, inf: Infinity, "-inf": -Infinity };
+
+// JSON has no NaN and no infinities: the trace spells them.
+function toNumber(value) {
+  return typeof value === "string" ? NOT_FINITE[value] : value;
+}
+
+function exact(value) {
+  return String(value);
+}
+
+function largest(values) {
+  let most = 0;
+  for (const value of values) {
+    const size = Math.abs(toNumber(value));
+    if (Number.isFinite(size) && size > most) most = size;
+  }
+  return most;
+}
+
+// Decimals that show three significant digits of the largest number, the same for a whole figure.
+function decimalsFor(most) {
+  if (!(most > 0)) return 3;
+  return Math.max(1, Math.min(7, 2 - Math.floor(Math.log10(most)) + (most < 1 ? 0 : 1)));
+}
+
+function fixed(value, decimals) {
+  const number = toNumber(value);
+  if (Number.isNaN(number)) return "NaN";
+  if (!Number.isFinite(number)) return number > 0 ? "+\u221e" : MINUS + "\u221e";
+  if (number !== 0 && Math.abs(number) < 0.5 * 10 ** -7) return signed(number.toExponential(1));
+  const written = number.toFixed(decimals);
+  return Number(written) === 0 ? (0).toFixed(decimals) : signed(written);
+}
+
+// For sentences and formulas: six significant digits, no trailing zeros.
+function brief(value) {
+  const number = toNumber(value);
+  if (!Number.isFinite(number)) return fixed(value, 0);
+  if (number === 0) return "0";
+  const size = Math.abs(number);
+  if (size < 1e-5 || size >= 1e9) return signed(number.toExponential(3));
+  return signed(String(Number(number.toPrecision(6))));
+}
+
+function shortened(value) {
+  return brief(Number(toNumber(value).toPrecision(4)));
+}
+
+function signed(written) {
+  return written.replaceAll("-", MINUS);
+}
+
+function counted(number, thing, things = thing + "s") {
+  return `${grouped(number)} ${number === 1 ? thing : things}`;
+}
+
+function grouped(number) {
+  return Number(number).toLocaleString("en-US", { maximumFractionDigits: 6 });
+}
+
+function byteSize(count) {
+  if (count < 10000) return counted(count, "byte");
+  const units = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]];
+  const [unit, size] = units.find(([, least]) => count >= least);
+  return `${grouped(count)} bytes (${(count / size).toPrecision(3)} ${unit})`;
+}
+
+function shapeOf(sizes) {
+  return `(${sizes.join(", ")})`;
+}
+
+function hexPairs(bytes) {
+  return bytes.replace(/(..)(?=.)/g, "$1 ");
+}
+
+function bytesOf(hex) {
+  return Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+}
+
+// Text where the bytes are whole characters, bytes in hexadecimal where they are not: never a replacement character.
+function readable(hex) {
+  try {
+    return visible(new TextDecoder("utf-8", { fatal: true }).decode(bytesOf(hex)));
+  } catch {
+    return hexPairs(hex);
+  }
+}
+
+const SEEN = { " ": "\u2423", "\n": "\u21b5", "\t": "\u21e5", "\r": "\u240d" };
+
+// Blanks and control characters get a sign of their own; what turns the direction of text is written out.
+function visible(text) {
+  return Array.from(text, (character) => {
+    if (SEEN[character]) return SEEN[character];
+    const point = character.codePointAt(0);
+    if (point < 0x20) return String.fromCodePoint(0x2400 + point);
+    if (/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}\p{Cn}]/u.test(character)) return codePoint(character);
+    return character;
+  }).join("");
+}
+
+function codePoint(character) {
+  return "U+" + character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+}
+
+function cut(text, most = 18) {
+  const characters = Array.from(text);
+  return characters.length > most ? characters.slice(0, most - 1).join("") + DOTS : text;
+}
+
+function arrows(text) {
+  return text.replaceAll("->", ARROW);
+}
+
+function listed(items) {
+  if (items.length < 2) return items.join("");
+  return items.slice(0, -1).join(", ") + " and " + items[items.length - 1];
+}
+
+function nameOf(cell) {
+  return cell.label === "" ? "(empty)" : visible(cell.label);
+}

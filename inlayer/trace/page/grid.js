@@ -1,0 +1,120 @@
+// The matrix: a real table with the grid role, one number a cell, heat behind it, one stop for Tab and arrows inside.
+
+// A number's cell. `place` says which number it is; tests and formulas read it back from the data attributes.
+function numberCell(value, place, scale) {
+  const mark = markOf(place, value);
+  const cell = make("td", {
+    class: "cell number" + (mark ? " " + mark : ""),
+    role: "gridcell",
+    tabindex: -1,
+    data: { value: exact(value), nav: "", ...place },
+  }, fixed(value, scale.decimals));
+  return heat(cell, value, scale);
+}
+
+function heat(element, value, scale) {
+  const number = toNumber(value);
+  if (!Number.isFinite(number)) {
+    element.classList.add("odd");
+  } else if (number !== 0 && scale.most > 0) {
+    element.classList.add(number > 0 ? "hot" : "cold");
+    element.style.setProperty("--m", Math.min(1, Math.abs(number) / scale.most).toFixed(3));
+  }
+  return element;
+}
+
+function scaleOf(...vectors) {
+  const most = largest(vectors.flat(Infinity));
+  return { most, decimals: decimalsFor(most) };
+}
+
+// rows: [{head: element, values, place: (d) => ({...}), kind}]; `more` channels are counted but not shown.
+function matrix({ label, rows, count, scale, corner = "", more = 0 }) {
+  const head = make("tr", {},
+    make("th", { scope: "col", class: "corner" }, corner),
+    columnHeads(count),
+    more > 0 && make("th", { scope: "col", class: "column more" }, `+${grouped(more)}`));
+  const body = rows.map((row) => make("tr", { class: row.kind || null },
+    make("th", { scope: "row", class: "row-head" }, row.head),
+    row.values.map((value, d) => numberCell(value, row.place(d), scale)),
+    more > 0 && make("td", { class: "more", "aria-hidden": "true" }, DOTS)));
+  return gridTable(label, make("thead", {}, head), [make("tbody", {}, body)]);
+}
+
+function gridTable(label, head, bodies, kind = "") {
+  const table = make("table", { class: "matrix " + kind, role: "grid", "aria-label": label }, head, bodies);
+  return make("div", { class: "scroll" }, rove(table));
+}
+
+function columnHeads(count) {
+  return Array.from({ length: count }, (_, index) => make("th", { scope: "col", class: "column" }, String(index)));
+}
+
+// Roving focus: Tab stops once at a grid, arrows, Home, End and Page keys move inside it.
+function rove(container) {
+  const stops = () => Array.from(container.querySelectorAll("[data-nav]"));
+  const first = container.querySelector("[data-nav]");
+  if (first) first.tabIndex = 0;
+  container.addEventListener("focusin", (event) => {
+    const stop = event.target.closest("[data-nav]");
+    if (!stop) return;
+    for (const other of container.querySelectorAll('[data-nav][tabindex="0"]')) other.tabIndex = -1;
+    stop.tabIndex = 0;
+  });
+  container.addEventListener("keydown", (event) => {
+    const stop = event.target.closest("[data-nav]");
+    if (!stop || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const next = neighbourStop(stops(), stop, event.key);
+    if (next === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (next) next.focus();
+  });
+  return container;
+}
+
+function neighbourStop(stops, stop, key) {
+  const place = stops.indexOf(stop);
+  if (key === "ArrowRight") return stops[place + 1] ?? null;
+  if (key === "ArrowLeft") return stops[place - 1] ?? null;
+  if (key === "Home") return stops[0];
+  if (key === "End") return stops[stops.length - 1];
+  const far = key === "PageDown" || key === "PageUp";
+  if (key === "ArrowDown" || key === "PageDown") return below(stops, place, 1, far ? 10 : 1);
+  if (key === "ArrowUp" || key === "PageUp") return below(stops, place, -1, far ? 10 : 1);
+  return undefined;
+}
+
+// The stop under or over this one as it lies on the screen, `lines` lines further.
+function below(stops, place, direction, lines) {
+  const centre = (element) => {
+    const box = element.getBoundingClientRect();
+    return { x: box.left + box.width / 2, y: box.top + box.height / 2, height: box.height };
+  };
+  const from = centre(stops[place]);
+  let line = null, crossed = 0, best = null, nearest = Infinity;
+  for (let index = place + direction; index >= 0 && index < stops.length; index += direction) {
+    const at = centre(stops[index]);
+    if ((at.y - from.y) * direction < Math.min(8, from.height / 2)) continue;
+    if (line === null || Math.abs(at.y - line) > 6) {
+      if (crossed === lines) break;
+      line = at.y;
+      crossed += 1;
+      nearest = Infinity;
+    }
+    if (Math.abs(at.x - from.x) < nearest) {
+      nearest = Math.abs(at.x - from.x);
+      best = stops[index];
+    }
+  }
+  return best;
+}
+
+function legend(scale) {
+  if (!(scale.most > 0)) return null;
+  const blocks = [-1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1].map((share) =>
+    heat(make("i", { class: "block" }), share, { most: 1 }));
+  return make("p", { class: "legend", "aria-hidden": "true" },
+    make("span", { class: "number" }, fixed(-scale.most, scale.decimals)), make("span", { class: "blocks" }, blocks),
+    make("span", { class: "number" }, "+" + fixed(scale.most, scale.decimals)));
+}

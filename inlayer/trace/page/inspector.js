@@ -1,0 +1,70 @@
+// The inspector: the number under the pointer or the focus, its formula, where it came from, the line that does it.
+
+let inspected = null;
+
+function inspect(element, { spoken = false } = {}) {
+  const place = placeOf(element);
+  const told = EXPLANATIONS[place.field]?.(place, element.dataset.value);
+  if (!told) return;
+  inspected?.classList.remove("inspected");
+  inspected = element;
+  element.classList.add("inspected");
+  const step = current?.trace.steps[place.step - 1];
+  const lines = (told.formula ?? []).flatMap((line, index) => (index > 0 ? [make("br"), line] : [line]));
+  byId("inspector").replaceChildren(...[
+    make("h2", { class: "inspector-title mono" }, told.title),
+    lines.length > 0 && make("p", { class: "formula mono", id: "formula" }, lines),
+    told.drawing,
+    facts(told.facts ?? [], "facts inspector-facts"),
+    wasBefore(place, element.dataset.value),
+    told.words && note(told.words),
+    step?.code && codeLine(step.code),
+    button("Close", closeInspector, { class: "quiet close", "aria-label": "Close the inspector" }),
+  ].filter(Boolean));
+  byId("inspector").classList.add("filled");
+  if (spoken) announce([told.title, ...(told.formula ?? [])].join(", "));
+}
+
+function placeOf(element) {
+  const place = { field: element.dataset.field };
+  for (const name of ["step", "b", "t", "d", "s", "id"]) {
+    if (element.dataset[name] !== undefined) place[name] = Number(element.dataset[name]);
+  }
+  return place;
+}
+
+function wasBefore(place, value) {
+  const isNumber = place.step !== undefined && (place.b !== undefined || place.id !== undefined);
+  if (!current?.known || !isNumber) return null;
+  const before = current.known.get(keyOf(place, current.trace, current.slots));
+  if (before === undefined || exact(before) === value) return null;
+  return make("p", { class: "was" }, `Before the change: ${brief(before)}`);
+}
+
+function emptyInspector() {
+  inspected?.classList.remove("inspected");
+  inspected = null;
+  byId("inspector").classList.remove("filled");
+  byId("inspector").replaceChildren(
+    make("h2", { class: "inspector-title" }, "Any number"),
+    note("Point at a number, or reach it with Tab and the arrow keys: its formula, its byte in the file and the ",
+      "line of PyTorch show here. Press a token for its row and its neighbours."));
+}
+
+function closeInspector() {
+  const back = inspected;
+  emptyInspector();
+  if (back?.isConnected) back.focus({ preventScroll: true });
+}
+
+function listenForInspection() {
+  const floor = document.querySelector(".floor");
+  const found = (event) => event.target.closest?.("[data-field]");
+  const look = (event, settings) => {
+    const element = found(event);
+    if (element && element !== inspected) inspect(element, settings);
+  };
+  floor.addEventListener("pointerover", (event) => event.pointerType !== "touch" && look(event));
+  floor.addEventListener("click", (event) => look(event));
+  floor.addEventListener("focusin", (event) => event.target.matches(":focus-visible") && look(event, { spoken: true }));
+}

@@ -1,0 +1,181 @@
+// From state to page: ask for what the state needs, drop answers that come too late, draw.
+
+const LOADING_SHOWS = 150; // milliseconds; faster answers need no sign
+const THEMES = ["auto", "light", "dark"];
+
+const source = openSource();
+let ticket = 0;
+let abort = null;
+let shownQuery = "";
+let lastAnnounced = "";
+
+function queryOf(view, change) {
+  return { texts: view.texts, model: view.model, dims: view.dims, ...change };
+}
+
+function update() {
+  renderAsk();
+  renderPath();
+  renderControls();
+  byId("view-walk").setAttribute("aria-pressed", String(state.view === "walk"));
+  byId("view-birth").setAttribute("aria-pressed", String(state.view === "birth"));
+  byId("predict").setAttribute("aria-pressed", String(state.predict));
+  byId("changes").hidden = state.view === "birth";
+  refresh();
+}
+
+async function refresh() {
+  const mine = ++ticket;
+  const change = changeOf(state);
+  const query = JSON.stringify(queryOf(state, change));
+  if (query === shownQuery && (state.view === "walk" || isBirthShown())) {
+    hideError();
+    settled();
+    return;
+  }
+  abort?.abort();
+  abort = new AbortController();
+  const { signal } = abort;
+  const sign = setTimeout(() => busy(true), LOADING_SHOWS);
+  try {
+    const [trace, base, birth] = await Promise.all([
+      source.walk(queryOf(state, change), signal),
+      isChanged(change) ? source.walk(queryOf(state, UNCHANGED), signal) : null,
+      state.view === "birth" ? loadBirth(signal) : shownBirth,
+    ]);
+    if (mine !== ticket) return;
+    shownBirth = birth;
+    if (query !== shownQuery) coverAgain();
+    shownQuery = query;
+    setCurrent(trace, base);
+    hideError();
+    renderControls();
+    settled();
+  } catch (error) {
+    if (mine !== ticket || error.name === "AbortError") return;
+    if (!(error instanceof Refused)) console.error(error);
+    showError(error instanceof Refused ? error.message : `This page failed: ${error.message}`);
+  } finally {
+    clearTimeout(sign);
+    if (mine === ticket) busy(false);
+  }
+}
+
+function settled() {
+  busy(false);
+  renderStage();
+  showToken();
+  const { table, source: name, note: remark } = current.trace;
+  const size = `${name}: ${grouped(table.shape[0])} ${TIMES} ${grouped(table.shape[1])} ${table.dtype}`;
+  byId("source").textContent = [size, remark].filter(Boolean).join("; ");
+  const said = summary();
+  if (said !== lastAnnounced) announce((lastAnnounced = said));
+}
+
+// What a screen reader hears when a step is reached or something changed.
+function summary() {
+  if (state.view === "birth") return "Initialisation against forward pass";
+  const step = current.trace.steps[state.step - 1];
+  const told = isCovered(state.step) ? "A question first." : `${step.note}. ${byId("changed-note")?.textContent ?? ""}`;
+  return `Step ${state.step} of ${STEPS}: ${step.title}. ${told}`;
+}
+
+function busy(on) {
+  byId("progress").hidden = !on;
+  byId("stage").setAttribute("aria-busy", String(on));
+}
+
+function showError(message) {
+  byId("error").textContent = message;
+  byId("error").hidden = false;
+}
+
+function hideError() {
+  byId("error").hidden = true;
+  byId("error").textContent = "";
+}
+
+function setTheme(theme) {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  byId("theme").textContent = `Theme: ${theme}`;
+  try {
+    localStorage.setItem("inlayer-theme", theme);
+  } catch {
+    // A page from disk may have no storage; the theme then lasts as long as the page.
+  }
+}
+
+function storedTheme() {
+  try {
+    return localStorage.getItem("inlayer-theme");
+  } catch {
+    return null;
+  }
+}
+
+function readLocation() {
+  state = readFragment(location.hash);
+  if (source.exported) {
+    const begun = /[#&]step=/.test(location.hash); // else it opens as it was exported
+    if (!begun) state = { ...state, step: source.step, ...source.change };
+    state = { ...state, texts: source.texts, dims: source.dims, model: models[0].name, seed: 0 };
+  } else if (!models.some((one) => one.name === state.model)) {
+    state.model = models[0].name;
+  }
+}
+
+function listen() {
+  listenForInspection();
+  listenForKeys();
+  byId("skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the fragment is the state's
+    byId("stage").focus();
+  });
+  byId("ask").addEventListener("submit", (event) => event.preventDefault());
+  byId("model").addEventListener("change", (event) => go({ model: event.target.value, token: null, ...UNCHANGED }));
+  byId("add-text").addEventListener("click", addText);
+  byId("dims").addEventListener("change", (event) => go({ dims: Number(event.target.value) }));
+  byId("view-walk").addEventListener("click", () => go({ view: "walk" }));
+  byId("view-birth").addEventListener("click", () => go({ view: "birth" }));
+  byId("changes-toggle").addEventListener("click", (event) => {
+    const open = byId("changes").classList.toggle("open");
+    event.target.setAttribute("aria-expanded", String(open));
+  });
+  byId("predict").addEventListener("click", togglePredict);
+  byId("theme").addEventListener("click", () => {
+    const now = document.documentElement.dataset.theme ?? "auto";
+    setTheme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
+  });
+  byId("help").addEventListener("click", () => byId("keys").showModal());
+  document.querySelector(".floor").addEventListener("click", (event) => {
+    const token = event.target.closest("[data-token]");
+    if (!token) return;
+    const { b, t, tokenId } = token.dataset;
+    if (picking && b !== undefined) pick(Number(b), Number(t), current.trace.texts[b].cells[t]);
+    else if (tokenId !== undefined) openToken(Number(tokenId), token);
+  });
+  window.addEventListener("popstate", () => {
+    readLocation();
+    picking = null;
+    update();
+  });
+}
+
+async function start() {
+  setTheme(THEMES.includes(storedTheme()) ? storedTheme() : "auto");
+  renderKeys();
+  emptyInspector();
+  listen();
+  try {
+    models = await source.models();
+  } catch (error) {
+    byId("stage").setAttribute("aria-busy", "false");
+    return showError(error.message);
+  }
+  readLocation();
+  history.replaceState(null, "", writeFragment(state));
+  update();
+}
+
+start();

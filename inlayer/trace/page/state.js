@@ -1,0 +1,73 @@
+// What the page shows, and its writing in the URL fragment: a link holds the whole view.
+
+const START = Object.freeze({
+  texts: ["I love dogs"], model: null, step: 1, dims: 8, positions: null, theta: null, swap: null, pad: 0,
+  view: "walk", predict: false, token: null, seed: 0,
+});
+const STEPS = 8;
+const SCHEMES = ["none", "learned", "sinusoidal", "rotary"];
+const DIMS = [4, 8, 16, 32, 64];
+const MOST_PAD = 8;
+
+let state = { ...START };
+
+function readFragment(fragment) {
+  const read = new URLSearchParams(fragment.replace(/^#/, ""));
+  const whole = (name, least, most, otherwise) => {
+    const text = read.get(name) ?? "";
+    const number = Number(text);
+    return /^\d+$/.test(text) && number >= least && number <= most ? number : otherwise;
+  };
+  const swap = /^(\d+),(\d+)$/.exec(read.get("swap") ?? "");
+  const theta = Number(read.get("theta"));
+  return {
+    texts: read.has("text") ? read.getAll("text") : [...START.texts],
+    model: read.get("model"),
+    step: whole("step", 1, STEPS, START.step),
+    dims: whole("dims", 1, 512, START.dims),
+    positions: SCHEMES.includes(read.get("positions")) ? read.get("positions") : null,
+    theta: theta > 0 && Number.isFinite(theta) ? theta : null,
+    swap: swap ? [Number(swap[1]), Number(swap[2])] : null,
+    pad: whole("pad", 0, 64, 0),
+    view: read.get("view") === "birth" ? "birth" : "walk",
+    predict: read.get("predict") === "1",
+    token: whole("token", 0, Number.MAX_SAFE_INTEGER, null),
+    seed: whole("seed", 0, 0x7fffffff, 0),
+  };
+}
+
+function writeFragment(view) {
+  const write = new URLSearchParams();
+  for (const text of view.texts) write.append("text", text);
+  if (view.model !== null) write.set("model", view.model);
+  write.set("step", view.step);
+  if (view.dims !== START.dims) write.set("dims", view.dims);
+  if (view.positions !== null) write.set("positions", view.positions);
+  if (view.theta !== null) write.set("theta", view.theta);
+  if (view.swap !== null) write.set("swap", view.swap.join(","));
+  if (view.pad) write.set("pad", view.pad);
+  if (view.view !== START.view) write.set("view", view.view);
+  if (view.predict) write.set("predict", "1");
+  if (view.token !== null) write.set("token", view.token);
+  if (view.seed) write.set("seed", view.seed);
+  return "#" + write.toString();
+}
+
+// Typing replaces the entry of the history, a step or a change adds one: back undoes what a reader would undo.
+function go(patch, { replace = false } = {}) {
+  takeTyped();
+  state = { ...state, ...patch };
+  const fragment = writeFragment(state);
+  if (fragment !== location.hash) history[replace ? "replaceState" : "pushState"](null, "", fragment);
+  update();
+}
+
+const UNCHANGED = Object.freeze({ positions: null, theta: null, swap: null, pad: 0 });
+
+function changeOf(view) {
+  return { positions: view.positions, theta: view.theta, swap: view.swap, pad: view.pad };
+}
+
+function isChanged(change) {
+  return change.positions !== null || change.theta !== null || change.swap !== null || change.pad > 0;
+}

@@ -1,0 +1,106 @@
+// The token panel: one id by itself, its row, its neighbours in the table, its bytes.
+
+let shownToken = null;
+let tokenOpener = null;
+let tokenTicket = 0;
+
+function openToken(id, opener) {
+  tokenOpener = opener ?? tokenOpener;
+  go({ token: id });
+}
+
+function closeToken() {
+  const focused = byId("token").contains(document.activeElement);
+  const opener = tokenOpener;
+  tokenOpener = null;
+  go({ token: null }, { replace: true });
+  if (!focused) return;
+  const again = opener?.isConnected ? opener : findAgain(byId("stage"), opener);
+  (again ?? byId("stage")).focus();
+}
+
+async function showToken() {
+  const panel = byId("token");
+  const { token: id, model } = state;
+  const ticket = ++tokenTicket;
+  if (id === null) {
+    shownToken = null;
+    panel.hidden = true;
+    panel.replaceChildren();
+    return;
+  }
+  if (shownToken?.id === id && shownToken.model === model && !panel.hidden) return;
+  let content;
+  try {
+    const told = await source.token(model, id);
+    if (ticket !== tokenTicket) return;
+    shownToken = { ...told, model };
+    content = tokenFacts(shownToken);
+  } catch (error) {
+    if (ticket !== tokenTicket) return;
+    shownToken = null;
+    content = [panelHead(`Token ${id}`), make("p", { class: "error", role: "alert" }, error.message)];
+  }
+  panel.replaceChildren(...content);
+  panel.hidden = false;
+  if (tokenOpener !== null) panel.focus({ preventScroll: true }); // opened by hand, not by a link
+}
+
+function panelHead(title) {
+  return make("div", { class: "panel-head" }, make("h2", { id: "token-title", class: "mono" }, title),
+    button("Close", closeToken, { class: "quiet", "aria-label": "Close the token" }));
+}
+
+function tokenFacts(told) {
+  const left = told.width - told.row.length;
+  return [
+    panelHead(cut(nameOf(told), 40)),
+    facts([
+      ["Id", digits(String(told.id))],
+      ["Spelled", told.token === null || told.token === told.label ? null : code(cut(visible(told.token), 60))],
+      ["Bytes", told.bytes ? code(cut(hexPairs(told.bytes), 90)) : "none"],
+      ["Kind", told.special ? "special" : null],
+      ["First byte", told.offset === null ? null : digits(grouped(told.offset))],
+      ["Length", digits(brief(told.norm))],
+    ], "facts inspector-facts"),
+    make("h3", {}, `Its row: ${counted(told.width, "channel")}`),
+    rowStrip(told),
+    left > 0 && note(`${DOTS} and ${grouped(left)} more`),
+    make("h3", {}, "Nearest rows, by cosine"),
+    told.note && note(told.note),
+    make("ol", { class: "neighbours" }, told.neighbours.map(neighbourLine)),
+  ].filter(Boolean);
+}
+
+function rowStrip(told) {
+  const scale = scaleOf(told.row);
+  const square = (value, d) => heat(make("span", {
+    class: "strip-cell", role: "gridcell", tabindex: -1, "aria-label": `channel ${d}: ${brief(value)}`,
+    data: { nav: "", field: "channel", id: told.id, d, value: exact(value) },
+  }), value, scale);
+  const grid = make("div", { class: "row-strip", role: "grid", "aria-label": `Row ${told.id}, all channels` },
+    make("div", { role: "row", class: "row-strip-cells" }, told.row.map(square)));
+  return rove(grid);
+}
+
+function neighbourLine(neighbour) {
+  const label = nameOf(neighbour);
+  const name = [span("mono neighbour-name", cut(label, 16)), span("number muted", String(neighbour.id))];
+  const share = Math.max(0, Math.min(1, toNumber(neighbour.cosine)));
+  return make("li", {},
+    source.hasToken(neighbour.id)
+      ? button(name, () => openToken(neighbour.id), { class: "neighbour", title: label })
+      : span("neighbour", name),
+    styled(make("span", { class: "cosine-bar", "aria-hidden": "true" }), { "--share": share.toFixed(3) }),
+    make("span", { class: "number", data: { value: exact(neighbour.cosine) } }, fixed(neighbour.cosine, 3)));
+}
+
+EXPLANATIONS.channel = ({ id, d }) => ({
+  title: indexed("E", id, d),
+  formula: [`${indexed("E", id, d)} = ${brief(shownToken.row[d])}`],
+  facts: [
+    exactly(shownToken.row[d]),
+    ...(shownToken.offset === null ? [] : [byteFact(shownToken.offset, d)]),
+    ["File", fileOf(current.trace.table)],
+  ],
+});

@@ -1,0 +1,279 @@
+"""Everything a walk passes through, made ready once: tokenizer, layer, head, and where the rows lie.
+
+text -> ids -> rows -> (+ positions) -> hidden states -> head
+- nothing here is changed by a walk, so that several threads can walk at once
+- other positions can be put in place of the model's own, to see what they change
+- not here: the walk itself (trace/take.py)
+Checked in tests/trace/test_line.py.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from inlayer.checkpoint import Model
+from inlayer.errors import ConfigError, InputError
+from inlayer.head import Head
+from inlayer.layer import SCHEMES, Embeddings
+from inlayer.positions import Angles, Learned, Rotary, Sinusoidal
+from inlayer.rows import StoredTable
+from inlayer.text import Tokenizer
+from inlayer.trace.facts import ModelFacts, TableFacts
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Order", "Parts", "Used", "scheme_of"]
+
+HELD_VALUES = 2**24  # of a table that is kept in float32 between walks: 64 MB
+BLOCK_VALUES = 2**24  # of a larger one, read at once
+NEWBORN_POSITIONS = 2048  # learned positions put in place of a model's own
+USUAL_HEAD = 64  # channels of an attention head, where the model does not say
+
+
+class Order(NamedTuple):
+    """The layer with the positions of a walk."""
+
+    layer: Embeddings
+    own: bool
+    note: str
+
+
+class Used(NamedTuple):
+    """The different ids of a batch, each with its row: looked up once for all who ask."""
+
+    ids_U: Tensor
+    places_BT: Tensor  # where in ids_U each id of the batch is
+    rows_UD: Tensor
+
+
+class Parts:
+    """A model made ready. `name` is what it is called where several are to choose from."""
+
+    def __init__(self, model: Model, *, name: str = "", tokenizer: Tokenizer | None = None) -> None:
+        spec, stored = model.spec, model.stored
+        self._prepare(
+            name=name or model.source,
+            source=model.source,
+            note=model.note,
+            family=None if spec is None else spec.family,
+            tokenizer=model.tokenizer if tokenizer is None else tokenizer,
+            layer=model.embeddings,
+            head=model.head if not model.store.remote else None,  # its rows are all needed for one logit
+        )
+        self.init_std = 0.02 if spec is None else spec.init_std
+        table = model.table
+        self.table = TableFacts(
+            name=stored.name,
+            file=stored.file,
+            remote=model.store.remote,
+            dtype=stored.dtype,
+            row_dtype=dtype_name(table.dtype),
+            shape=(table.num_embeddings, table.embedding_dim),
+            offset=stored.offset,
+            row_bytes=table.source.row_bytes,
+            itemsize=table.itemsize,
+        )
+
+    @classmethod
+    def of_layer(
+        cls, tokenizer: Tokenizer | None, layer: Embeddings, head: Head | None = None, *, source: str, note: str = ""
+    ) -> Self:
+        """The same around a layer in memory."""
+        parts = cls.__new__(cls)
+        parts._prepare(
+            name=source, source=source, note=note, family=None, tokenizer=tokenizer, layer=layer.eval(), head=head
+        )
+        table = layer.token_embedding
+        parts.init_std = float(getattr(table, "init_std", 0.02))
+        weight = table.weight
+        parts.table = TableFacts(
+            name="token_embedding.weight",
+            file=None,
+            remote=False,
+            dtype=dtype_name(weight.dtype),
+            row_dtype=dtype_name(weight.dtype),
+            shape=(table.num_embeddings, table.embedding_dim),
+            offset=0,
+            row_bytes=table.embedding_dim * weight.itemsize,
+            itemsize=weight.itemsize,
+        )
+        return parts
+
+    def _prepare(
+        self,
+        *,
+        name: str,
+        source: str,
+        note: str,
+        family: str | None,
+        tokenizer: Tokenizer | None,
+        layer: Embeddings,
+        head: Head | None,
+    ) -> None:
+        self.name, self.source, self.note, self.family = name, source, note, family
+        self.tokenizer, self.layer, self.head = tokenizer, layer, head
+        self.order = lru_cache(maxsize=32)(self._order)
+        self.wide = lru_cache(maxsize=4)(self._wide)
+
+    def facts(self) -> ModelFacts:
+        """What to choose it by."""
+        return ModelFacts(
+            name=self.name,
+            source=self.source,
+            note=self.note,
+            family=self.family,
+            shape=self.table.shape,
+            dtype=self.table.dtype,
+            positions=scheme_of(self.layer),
+            padding_id=self.padding_id,
+            tied=None if self.head is None else self.head.tied,
+        )
+
+    @cached_property
+    def padding_row(self) -> Tensor | None:
+        if self.padding_id is None:
+            return None
+        row_D: Tensor = self.layer.token_embedding(torch.tensor([self.padding_id]))[0].detach()
+        return row_D
+
+    @cached_property
+    def padding_id(self) -> int | None:
+        """What fills up shorter texts: the table's padding row, else the tokenizer's padding token if it has a row."""
+        if self.layer.padding_idx is not None:
+            return self.layer.padding_idx
+        named = None if self.tokenizer is None else self.tokenizer.pad_id
+        return named if named is not None and named < self.layer.vocab_size else None
+
+    # ---- rows
+
+    def use(self, ids_BT: Tensor) -> Used:
+        """The rows of a batch, without the repeats."""
+        ids_U, places_BT = torch.unique(ids_BT, return_inverse=True)
+        return Used(ids_U, places_BT, self.layer.token_embedding(ids_U).detach())
+
+    def raw_rows(self, ids: Sequence[int]) -> list[bytes]:
+        """The bytes of rows as they are stored."""
+        table = self.layer.token_embedding
+        if isinstance(table, StoredTable):
+            raw = np.empty((len(ids), table.source.row_bytes), np.uint8)
+            table.source.read(np.array(ids, np.int64), raw)
+        else:
+            rows = table.weight.detach()[torch.tensor(list(ids), dtype=torch.int64)].cpu()
+            raw = rows.contiguous().view(torch.uint8).numpy().reshape(len(ids), self.table.row_bytes)
+        return [row.tobytes() for row in raw]
+
+    def offset_of(self, token_id: int) -> int:
+        """Where a row's first byte lies in the table's file, or in the table where that is in no file."""
+        return self.table.offset + token_id * self.table.row_bytes
+
+    def values(self) -> int:
+        """How many values the table has."""
+        rows, width = self.table.shape
+        return rows * width
+
+    @cached_property
+    def _held(self) -> Tensor:
+        return self.layer.token_embedding.weight.detach().float()
+
+    def blocks(self) -> Iterator[tuple[int, Tensor]]:
+        """The whole table in float32, part by part, each with the id of its first row."""
+        yield from blocks_of(self.layer.token_embedding, self._held if self.values() <= HELD_VALUES else None)
+
+    @cached_property
+    def _held_head(self) -> Tensor:
+        assert self.head is not None
+        return self._held if self.head.tied else self.head.weight.detach().float()
+
+    def head_blocks(self) -> Iterator[tuple[int, Tensor]]:
+        """The rows of the head in the same way; those of the table where it is tied."""
+        assert self.head is not None
+        yield from blocks_of(self.head.owner, self._held_head if self.values() <= HELD_VALUES else None)
+
+    # ---- positions
+
+    def _order(self, scheme: str | None, theta: float | None) -> Order:
+        """The layer as it is, or with other positions: `scheme` for its own, `theta` for the base of the angles."""
+        own = self.layer.position_embedding
+        if scheme is not None and scheme not in SCHEMES:
+            raise ConfigError(f"unknown positions {scheme!r}; choose one of {', '.join(SCHEMES)}")
+        wanted = scheme or scheme_of(self.layer)
+        if theta is not None and wanted not in ("sinusoidal", "rotary"):
+            raise InputError(
+                f"theta is the base of sinusoidal and rotary positions; these are {wanted}"
+                + ("" if scheme else ": say which positions to put in their place")
+            )
+        if wanted == scheme_of(self.layer) and theta is None:
+            return Order(self.layer, True, "")
+        width = self.layer.n_embd if self.layer.projected == "rows" else self.layer.token_embedding.embedding_dim
+        base = 10_000.0 if theta is None else theta
+        note = "put in place of the model's own for this walk"
+        module: nn.Module | None
+        if wanted == "none":
+            module = None
+        elif wanted == "learned":
+            module = Learned(NEWBORN_POSITIONS, width, init_std=self.init_std, seed=0, dtype=self.layer.dtype)
+            note = "newborn: random, and " + note
+        elif wanted == "sinusoidal":
+            module = Sinusoidal(width, theta=base)
+        elif isinstance(own, Rotary):
+            angles = own.angles
+            turned = (
+                replace(angles, theta=base)
+                if isinstance(angles, Angles)
+                else {name: replace(one, theta=base) for name, one in angles.items()}
+            )
+            module = Rotary(own.head_dim, turned, pairing=own.pairing, layout=own.layout, float32=own.float32)
+        else:
+            module = Rotary(min(USUAL_HEAD, width - width % 2), Angles(theta=base))
+        return Order(with_modules(self.layer, position_embedding=module), False, note)
+
+    def _wide(self, scheme: str | None, theta: float | None) -> Embeddings:
+        """The layer of `order` with its small parts in float32, to run backwards with."""
+        layer = self.order(scheme, theta).layer
+        parts = {name: part for name, part in layer._modules.items() if name != "token_embedding"}
+        return with_modules(layer, **{name: part and copy.deepcopy(part).float() for name, part in parts.items()})
+
+    def __repr__(self) -> str:
+        rows, width = self.table.shape
+        return f"{type(self).__name__}({self.source!r}, {rows:,} x {width:,} {self.table.dtype})"
+
+
+def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:
+    """The same layer with some of its parts replaced; the rest is shared, not copied."""
+    twin = copy.copy(layer)
+    twin._modules = dict(layer._modules)
+    for name, module in modules.items():
+        setattr(twin, name, module)
+    return twin.eval()
+
+
+def blocks_of(table: nn.Module, held: Tensor | None) -> Iterator[tuple[int, Tensor]]:
+    if held is not None:
+        yield 0, held
+        return
+    if isinstance(table, StoredTable):
+        for start, block in table.blocks(max(1, BLOCK_VALUES // table.embedding_dim)):
+            yield start, block.float()
+        return
+    weight: Tensor = table.weight.detach()  # type: ignore[operator]
+    rows = max(1, BLOCK_VALUES // weight.shape[1])
+    for start in range(0, len(weight), rows):
+        yield start, weight[start : start + rows].float()
+
+
+def scheme_of(layer: Embeddings) -> str:
+    position = layer.position_embedding
+    return "none" if position is None else type(position).__name__.lower()
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

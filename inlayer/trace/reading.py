@@ -1,0 +1,118 @@
+"""Steps 1 to 3 of a walk: text -> bytes -> pieces -> ids.
+
+[text -> ids] -> rows -> (+ positions) -> hidden states -> head
+- all of it is what the tokenizer says of itself: `pieces`, `splits`, `merges`
+- a piece is shown as text only where its bytes are whole characters; else by its bytes
+- not here: the rows of the ids (trace/take.py)
+Checked in tests/trace/test_reading.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inlayer.errors import InlayerError
+from inlayer.text import Piece, Tokenizer
+from inlayer.trace.facts import Character, Merge, Span, Split
+
+__all__ = ["Reading", "label_of", "read", "spelled"]
+
+MOST_SPLIT = 256  # tokens of a split whose merges are told
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One text, read: what of it is shown, and how much there is of it."""
+
+    text: str
+    n_characters: int
+    n_bytes: int
+    characters: list[Character]
+    splits: list[Split] | None
+    n_splits: int
+    pieces: list[Piece]
+
+
+def read(text: str, tokenizer: Tokenizer, tokens: int) -> Reading:
+    """Read a text; characters and splits are told of its first `tokens` tokens."""
+    pieces = tokenizer.pieces(text)
+    source = text.encode()
+    shown = max((piece.span[1] for piece in pieces[:tokens]), default=0)
+    if len(pieces) <= tokens:
+        shown = len(source)
+    # An end within a character is moved behind it.
+    while shown < len(source) and source[shown] & 0xC0 == 0x80:
+        shown += 1
+    beginning = source[:shown].decode()
+    spans = tokenizer.splits(text)
+    return Reading(
+        text=beginning,
+        n_characters=len(text),
+        n_bytes=len(source),
+        characters=[Character(text=character, bytes=character.encode().hex()) for character in beginning],
+        splits=None if spans is None else _splits(source, spans, pieces, tokens, tokenizer),
+        n_splits=0 if spans is None else len(spans),
+        pieces=pieces,
+    )
+
+
+def _splits(
+    source: bytes, spans: Sequence[Span], pieces: Sequence[Piece], tokens: int, tokenizer: Tokenizer
+) -> list[Split]:
+    """The splits that begin within the first `tokens` tokens, each with its own."""
+    found, place = [], 0
+    for start, end in spans:
+        while place < len(pieces) and (pieces[place].span[0] < start or _was_added(pieces[place])):
+            place += 1
+        past = place
+        while past < len(pieces) and pieces[past].span[1] <= end and not _was_added(pieces[past]):
+            past += 1
+        if place >= tokens:
+            break
+        ids = [piece.id for piece in pieces[place:past]]
+        merges = tokenizer.merges(ids) if len(ids) <= MOST_SPLIT else None
+        found.append(
+            Split(
+                span=(start, end),
+                bytes=source[start:end].hex(),
+                cells=(place, past),
+                merges=None
+                if merges is None
+                else [
+                    Merge(left=merge.left.hex(), right=merge.right.hex(), rank=merge.rank, id=merge.id)
+                    for merge in merges
+                ],
+            )
+        )
+        place = past
+    return found
+
+
+def _was_added(piece: Piece) -> bool:
+    """By the tokenizer, which found nothing of it in the text: of no split."""
+    return piece.special and not piece.bytes
+
+
+def label_of(piece: Piece, token: str) -> str:
+    """The piece as text where its bytes are whole characters, as bytes where not, by name where it is special."""
+    if piece.special or not piece.bytes:
+        return token
+    try:
+        return piece.bytes.decode()
+    except UnicodeDecodeError:
+        return piece.bytes.hex(" ")
+
+
+def spelled(tokenizer: Tokenizer | None, token_id: int) -> str:
+    """A token as the vocabulary spells it; its number where it has no name."""
+    if tokenizer is None:
+        return f"#{token_id}"
+    try:
+        data = tokenizer.token_bytes(token_id)
+    except InlayerError:  # a row past the vocabulary, or in a hole of it
+        return f"#{token_id}"
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.hex(" ")

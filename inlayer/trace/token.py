@@ -1,0 +1,70 @@
+"""One token by itself: what it stands for, its row, and the rows nearest to it.
+
+Checked in tests/trace/test_line.py.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from inlayer.errors import IdRangeError, InputError
+from inlayer.look import nearest
+from inlayer.text import Piece
+from inlayer.trace.facts import Neighbour, TokenFacts
+from inlayer.trace.parts import Parts
+from inlayer.trace.reading import label_of, spelled
+from inlayer.trace.take import bits_of
+
+__all__ = ["look_at"]
+
+MOST_CHANNELS = 512
+MOST_SEARCHED = 2**31  # values of a table that is searched for neighbours
+MOST_NEIGHBOURS = 100
+
+
+@torch.no_grad()
+def look_at(parts: Parts, token_id: int, k: int) -> TokenFacts:
+    """The facts of one id, with the k nearest rows."""
+    rows, width = parts.table.shape
+    if not isinstance(token_id, int) or not 0 <= token_id < rows:
+        raise IdRangeError(f"id {token_id!r} is outside 0..{rows - 1}, the rows of the table")
+    if not isinstance(k, int) or not 0 <= k <= MOST_NEIGHBOURS:
+        raise InputError(f"k is {k!r}; so many neighbours cannot be asked for, only 0..{MOST_NEIGHBOURS}")
+    row_D = parts.layer.token_embedding(torch.tensor([token_id]))[0]
+    why_none = ""
+    if parts.table.remote:
+        why_none = "the table is not on this machine: finding neighbours would fetch all of it"
+    elif parts.values() > MOST_SEARCHED:
+        why_none = "the table is too large to be searched for neighbours here"
+    elif not bool(row_D.float().any()):
+        why_none = "a row of zeros points nowhere: it has no neighbours"
+    found = [] if why_none else nearest(row_D, parts.blocks(), k, but=token_id)
+    special = parts.tokenizer is None or token_id in parts.tokenizer.special_ids
+    return TokenFacts(
+        id=token_id,
+        token=spelled(parts.tokenizer, token_id),
+        label=_label(parts, token_id),
+        bytes=_bytes(parts, token_id),
+        special=special,
+        offset=parts.offset_of(token_id),
+        bits=bits_of(parts.raw_rows([token_id])[0], parts.table.itemsize, 8),
+        row=row_D[:MOST_CHANNELS].tolist(),
+        width=width,
+        norm=float(row_D.float().norm()),
+        neighbours=[Neighbour(id=other, label=_label(parts, other), cosine=cosine) for other, cosine in found],
+        note=why_none,
+    )
+
+
+def _bytes(parts: Parts, token_id: int) -> str:
+    if parts.tokenizer is None or not 0 <= token_id < parts.table.shape[0]:
+        return ""
+    try:
+        return parts.tokenizer.token_bytes(token_id).hex()
+    except IdRangeError:  # a row past the vocabulary
+        return ""
+
+
+def _label(parts: Parts, token_id: int) -> str:
+    piece = Piece(token_id, bytes.fromhex(_bytes(parts, token_id)), (0, 0), special=False)
+    return label_of(piece, spelled(parts.tokenizer, token_id))

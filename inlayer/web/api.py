@@ -1,0 +1,162 @@
+"""The API: six addresses, each a question to the library and its facts as JSON.
+
+asked -> [api] -> Line -> facts -> JSON
+- a model is one of those named at start; nothing a request says is opened, looked up or fetched by name
+- answers are made in threads and kept; whatever the library refuses is status 400 with its own line
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from inlayer.errors import InlayerError, InputError
+from inlayer.paths import quoted
+from inlayer.trace import Change, Line
+from inlayer.trace.facts import plain
+from inlayer.trace.html import content_security_policy, page
+from inlayer.web.asked import BirthAsked, Limits, RefusedError, TokenAsked, WalkAsked, read_query, read_walk
+from inlayer.web.guard import Guard, error_body, read_body
+from inlayer.web.openapi import describe
+from inlayer.web.workers import Answers, Workers
+
+__all__ = ["Api", "make_app"]
+
+THREADS = 2
+WAITING = 512  # requests; with more of them an answer would come too late to be of use
+KEPT = 32 << 20  # bytes of answers
+TITLE = "inlayer walk"
+
+
+def make_app(
+    lines: Mapping[str, Line], *, token: str, hosts: tuple[str, ...] = (), limits: Limits | None = None
+) -> Guard:
+    """The ASGI application: these models, for whoever shows this token."""
+    return Guard(Api(lines, Limits() if limits is None else limits).app, token=token, hosts=hosts)
+
+
+class Api:
+    """What the guard lets through. `workers` are to be closed by whoever stops the server."""
+
+    def __init__(self, lines: Mapping[str, Line], limits: Limits) -> None:
+        if not lines:
+            raise InputError("there is no model to serve; name at least one")
+        self.lines, self.limits = dict(lines), limits
+        self.workers, self.answers = Workers(THREADS, WAITING), Answers(KEPT)
+        models = [line.facts() for line in self.lines.values()]
+        self.models = encode({"models": models})
+        self.page = page(title=TITLE, data=None, served=True).encode("utf-8")
+        self.page_policy = content_security_policy(served=True)
+        self.description = encode(describe(limits, list(self.lines)))
+        self.app = Starlette(
+            routes=[
+                Route("/", self.get_page),
+                Route("/api/models", self.get_models),
+                Route("/api/walk", self.post_walk, methods=["POST"]),
+                Route("/api/token", self.get_token),
+                Route("/api/birth", self.get_birth),
+                Route("/api/openapi.json", self.get_openapi),
+            ],
+            exception_handlers={
+                HTTPException: _not_here,
+                InlayerError: _bad_value,
+                RefusedError: _refused,
+                Exception: _failed,
+            },
+        )
+        self.app.router.redirect_slashes = False  # a redirect would repeat the token
+
+    async def get_page(self, _: Request) -> Response:
+        headers = {"content-security-policy": self.page_policy}
+        return Response(self.page, media_type="text/html", headers=headers)
+
+    async def get_models(self, _: Request) -> Response:
+        return _json(self.models)
+
+    async def get_openapi(self, _: Request) -> Response:
+        return _json(self.description)
+
+    async def post_walk(self, request: Request) -> Response:
+        body = await read_body(request.scope, request.receive, self.limits.body)
+        asked = read_walk(body, self.limits)
+        line = self._line(asked.model)
+        return await self._answer(asked, len(body), lambda: _walk(line, asked))
+
+    async def get_token(self, request: Request) -> Response:
+        query = request.scope["query_string"]
+        asked = read_query(query, TokenAsked, self.limits)
+        line = self._line(asked.model)
+        return await self._answer(asked, len(query), lambda: line.token(asked.id, k=asked.k))
+
+    async def get_birth(self, request: Request) -> Response:
+        query = request.scope["query_string"]
+        asked = read_query(query, BirthAsked, self.limits)
+        line = self._line(asked.model)
+        return await self._answer(asked, len(query), lambda: line.birth(seed=asked.seed, dims=asked.dims))
+
+    def _line(self, name: str | None) -> Line:
+        if name is None:
+            return next(iter(self.lines.values()))
+        if name not in self.lines:
+            named = ", ".join(map(quoted, self.lines))
+            raise InputError(f"model is {quoted(name)}; those named when the server started are {named}")
+        return self.lines[name]
+
+    async def _answer(self, asked: WalkAsked | TokenAsked | BirthAsked, size: int, make: Callable[[], Any]) -> Response:
+        answer = self.answers.get(asked)
+        if answer is None:
+            answer = await self.workers.run(lambda: encode(make()))
+            self.answers.put(asked, answer, size)
+        return _json(answer)
+
+
+def _walk(line: Line, asked: WalkAsked) -> Any:
+    change = Change(positions=asked.positions, theta=asked.theta, swap=asked.swap, pad=asked.pad)
+    return line.walk(list(asked.texts), dims=asked.dims, tokens=asked.tokens, change=change)
+
+
+def encode(facts: Any) -> bytes:
+    """Facts as JSON. The encoder looks into dataclasses by itself; only where a number is not finite `plain` has to."""
+    try:
+        return json.dumps(facts, default=vars, allow_nan=False, separators=(",", ":")).encode("ascii")
+    except ValueError:
+        return json.dumps(plain(facts), allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def _json(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(body, status, headers, media_type="application/json")
+
+
+Handler = Callable[[Request, Exception], Awaitable[Response]]
+
+
+async def _not_here(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        allowed = (error.headers or {})["Allow"]
+        message = f"{quoted(request.method)} is not for {quoted(request.url.path)}; it takes {allowed}"
+    else:
+        message = f"nothing is at {quoted(request.url.path)}; /api/openapi.json lists what is"
+    return _json(error_body(message), error.status_code, error.headers)
+
+
+async def _bad_value(_: Request, error: Exception) -> Response:
+    return _json(error_body(str(error)), 400)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)
+    return _json(error_body(str(error)), error.status, error.headers)
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    """The guard logs it: Starlette raises it again after this answer."""
+    del error
+    return _json(error_body("something went wrong here; the server's own output says what"), 500)

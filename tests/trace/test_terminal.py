@@ -1,0 +1,373 @@
+"""The terminal shows what the trace holds, fits where it is shown, and lets no text act on it.
+
+INLAYER_SNAPSHOTS=write pytest tests/trace/test_terminal.py      # make the snapshots again, then look at the difference
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from inlayer.errors import InputError
+from inlayer.text import ByteTokenizer
+from inlayer.trace import Change, Trace, newborn
+from inlayer.trace.facts import plain
+from inlayer.trace.terminal import show
+from inlayer.trace.terminal.signs import LEFT_TO_RIGHT, NUMBER, number, signs_for
+from tests.trace.lines import FAMILIES, bytes_line, family, sample
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+WIDTHS = (60, 80, 120)
+TITLE = re.compile(r"^(?:──|--) (\d)  ")
+DECIMAL = re.compile(r"(?<![\w.,])-?\d+\.\d+(?:e-?\d+)?(?![\w.])|(?<![\w.,])-?\d(?:\.\d)?e-?\d+")
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+HOSTILE = [
+    "",
+    " ",
+    "\x1b[31mred\x1b]0;title\x07\x9b2J",
+    "a\nb\r\nc\td\0\x7f\x85\u2028",
+    "日本語 ｆｕｌｌ 한국어",
+    "مرحبا بالعالم 123 שלום",
+    "\u202eevil\u202c \u2066x\u2069 \u200f\u061c",
+    "e\u0301 Z" + "\u0353" * 40 + "a" + "\u030d" * 40,
+    "👩\u200d👩\u200d👧 👍🏽 🇩🇪 ❤\ufe0f 1\ufe0f\u20e3",
+    "ไทยั हिन्दी \u1100\u1161\u11a8",
+    "[bold]x[/bold] :smile: \\n [link=x]",
+    "\ufffd\ufeff\ufff9\U000e0041\u00ad",
+    "<|endoftext|><pad>",
+    "x" * 5000,
+    "word " * 400,
+    "𝔘𝔫𝔦" * 100,
+]
+
+
+def rendered(
+    trace: Trace, columns: int, *, step: int | None = None, encoding: str = "utf-8", colour: bool = False
+) -> str:
+    """What is printed, strictly in an encoding, with the colours of a terminal that has all of them or none."""
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, newline="")
+    system = "truecolor" if colour else None
+    show(
+        trace, Console(file=file, width=columns, color_system=system, force_terminal=colour, highlight=False), step=step
+    )
+    file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+def check_lines(printed: str, columns: int) -> None:
+    for line in printed.split("\n"):
+        assert cell_len(line) <= columns
+        assert not line.endswith(" ")
+        for character in line:
+            if character != LEFT_TO_RIGHT:
+                assert unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"), ascii(line)
+    assert [match[1] for line in printed.split("\n") if (match := TITLE.match(line))] == list("12345678")
+
+
+# ---- snapshots
+
+
+@cache
+def snapshots() -> dict[str, Trace]:
+    line = sample("default")
+    return {
+        "one": line.walk(["I love dogs"]),
+        "odd": line.walk(["<|endoftext|>naïve 🙂 日本語\n"]),
+        "batch": line.walk(["dogs love dogs, dogs love me", "I love"]),
+        "changed": line.walk(["I love dogs"], change=Change(positions="sinusoidal", theta=100.0, swap=(0, 2), pad=2)),
+        "wide": line.walk(["I love dogs"], dims=32),
+    }
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("name", ["one", "odd", "batch", "changed", "wide"])
+def test_snapshot(name: str, columns: int) -> None:
+    printed = rendered(snapshots()[name], columns)
+    file = SNAPSHOTS / f"{name}-{columns}.txt"
+    if os.environ.get("INLAYER_SNAPSHOTS") == "write":
+        file.write_text(printed, encoding="utf-8")
+    stored = file.read_text(encoding="utf-8")
+    # Another processor may round the last digit of a gradient in another way; everything else is equal.
+    assert DECIMAL.sub("#", printed) == DECIMAL.sub("#", stored)
+    ours, theirs = ([float(found) for found in DECIMAL.findall(text)] for text in (printed, stored))
+    assert ours == pytest.approx(theirs, rel=0.03, abs=1.1e-4)
+    check_lines(printed, columns)
+
+
+# ---- whatever comes
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_text_breaks_the_page(text: str) -> None:
+    trace = sample("default").walk([text], dims=9)
+    for columns in (30, 60, 120):
+        check_lines(rendered(trace, columns), columns)
+    check_lines(rendered(sample("default").walk([text, "Hi", text]), 80), 80)
+
+
+@settings(max_examples=12)
+@given(st.lists(st.text(max_size=60), min_size=1, max_size=3), st.sampled_from((37, 60, 101)))
+def test_no_random_text_does_either(texts: list[str], columns: int) -> None:
+    check_lines(rendered(sample("default").walk(texts), columns), columns)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_fits(name: str) -> None:
+    check_lines(rendered(family(name).walk(["I love dogs and dogs"]), 60), 60)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437"])
+@pytest.mark.parametrize("text", HOSTILE[2:11], ids=range(9))
+def test_a_terminal_that_cannot_show_it_gets_its_code(text: str, encoding: str) -> None:
+    printed = rendered(
+        sample("default").walk([text, "naïve"]), 80, encoding=encoding
+    )  # strict: it raises what it cannot
+    check_lines(printed, 80)
+    assert "na\\xefve" in printed or encoding != "ascii"
+
+
+def test_half_a_character_is_shown_by_its_bytes() -> None:
+    printed = rendered(sample("default").walk(["🙂"]), 80)
+    assert "\ufffd" not in printed
+    assert all(f"\\x{byte:02x}" in printed for byte in "🙂".encode())
+    assert "f0 9f 99 82" in printed
+
+
+def test_right_to_left_text_keeps_its_columns() -> None:
+    printed = rendered(bytes_line("none").walk(["שלום"]), 80, step=1)
+    characters = next(line for line in printed.split("\n") if "ש" in line)
+    assert characters.split() == [f"{letter}{LEFT_TO_RIGHT}" for letter in "שלום"]
+
+
+# ---- what is shown
+
+
+def values_of(facts: object) -> Iterator[float]:
+    if isinstance(facts, dict):
+        facts = list(facts.values())
+    if isinstance(facts, list):
+        for one in facts:
+            yield from values_of(one)
+    elif isinstance(facts, float):
+        yield facts
+        yield abs(facts)  # the scale of a strip
+    elif facts in ("nan", "inf", "-inf"):
+        yield float(str(facts))
+
+
+def printable_numbers(trace: Trace) -> set[str]:
+    return {number(value, power=power) for value in values_of(plain(trace)) for power in (False, True)}
+
+
+def printed_numbers(trace: Trace) -> set[str]:
+    printed = "".join(rendered(trace, 120, step=step) for step in (5, 6, 7, 8))
+    notes = " ".join(step.note for step in trace.steps)
+    return {found for found in DECIMAL.findall(printed) if found not in notes}
+
+
+@pytest.mark.parametrize("name", ["one", "batch", "changed"])
+def test_every_number_is_in_the_trace(name: str) -> None:
+    trace = snapshots()[name]
+    shown, held = printed_numbers(trace), printable_numbers(trace)
+    assert len(shown) > 50
+    assert shown <= held
+    text = trace.texts[0]
+    other = replace(text, cells=[replace(cell, row=[value + 0.1 for value in cell.row]) for cell in text.cells])
+    assert not printed_numbers(replace(trace, texts=[other, *trace.texts[1:]])) <= held
+
+
+def test_one_step_alone() -> None:
+    trace = sample("default").walk(["I love dogs"])
+    whole = rendered(trace, 80)
+    for step in range(1, 9):
+        printed = rendered(trace, 80, step=step)
+        assert [match[1] for line in printed.split("\n") if (match := TITLE.match(line))] == [str(step)]
+        assert printed.partition(f" {step}  ")[2].rstrip() in whole
+        assert "sample" in printed  # labelled wherever it shows
+    for step in (0, 9, -1):
+        with pytest.raises(InputError, match="1 to 8"):
+            rendered(trace, 80, step=step)
+
+
+def test_titles_notes_and_code_are_the_traces() -> None:
+    trace = sample("default").walk(["I love dogs"])
+    printed = " ".join(rendered(trace, 120).split())
+    for step in trace.steps:
+        for said in (step.title, step.note, step.code):
+            assert said in printed
+
+
+def test_colour_changes_nothing_but_the_strips() -> None:
+    trace = sample("default").walk(["I love dogs", "naïve"])
+    coloured, bare = rendered(trace, 80, colour=True), rendered(trace, 80)
+    assert "\x1b[" in coloured
+    assert "\x1b" not in bare
+    blocks = re.compile("[▁▂▃▄▅▆▇]")
+    assert blocks.sub("▇", ESCAPE.sub("", coloured)) == blocks.sub("▇", bare)
+    assert len(set(blocks.findall(bare))) == 7
+    raw = io.StringIO()
+    show(trace, Console(file=raw, width=80, force_terminal=True, no_color=True, highlight=False))
+    assert ESCAPE.sub("", raw.getvalue()) == bare  # NO_COLOR: bold and dim stay, the strips are heights again
+
+
+def test_a_long_text_is_folded() -> None:
+    trace = sample("default").walk(["ab cd " * 5000])
+    printed = rendered(trace, 80)
+    assert len(printed.splitlines()) < 160
+    assert f"and {trace.shape[1] - 12:,} more tokens" in printed
+    assert re.search(r"and 9,9\d\d more pieces", printed)
+
+
+def test_many_texts_are_folded() -> None:
+    printed = rendered(sample("default").walk(["I love dogs"] * 100), 80)
+    assert "and 96 more texts" in printed
+    assert len(printed.splitlines()) < 260
+
+
+def test_padding_and_mask_are_seen() -> None:
+    printed = rendered(sample("default").walk(["I love dogs", "Hi"]), 80, step=7)
+    assert "text 1  mask 1 1 1 1\n" in printed
+    assert "text 2  mask 1 1 0 0\n" in printed
+    assert "its values are all zero\n" in printed
+    added = rendered(bytes_line("learned").walk(["I love dogs", "Hi"]), 80, step=7)
+    assert "added on the way" in " ".join(added.split())
+
+
+def test_stages_are_shown_by_name() -> None:
+    printed = rendered(family("electra").walk(["I love dogs"]), 80, step=7)
+    assert re.search(r"I  row .*\n +\+ token type .*\n +\+ position .*\n +norm .*\n +projection ", printed)
+    assert re.search(r"\n +scale ", rendered(family("gemma").walk(["I love dogs"]), 80, step=7))
+
+
+def test_positions_that_are_added() -> None:
+    trace = bytes_line("learned").walk(["Hi"])
+    printed = rendered(trace, 120, step=6)
+    for cell in trace.texts[0].cells:
+        added = cell.stages[0].added
+        assert added is not None
+        for name, vector in (("before", cell.row), (f"+ position {cell.position}", added), ("= after", cell.hidden)):
+            shown = " ".join(f"{number(value):>{NUMBER}}" for value in vector)
+            assert re.search(rf"{re.escape(name)} +{re.escape(shown.strip())}", printed)
+
+
+def test_scaling_is_shown_against_plain_angles() -> None:
+    scaled = rendered(family("llama-3.1").walk(["I love dogs"]), 80, step=6)
+    assert re.search(r"\n +unscaled +pair 0", scaled)
+    assert "unscaled  pair" not in rendered(sample("default").walk(["I love dogs"]), 80, step=6)
+    assert "leaves these pairs as they are" in rendered(family("deepseek_v3").walk(["I love dogs"]), 80, step=6)
+    both = rendered(family("gemma3_text-new").walk(["I love dogs"]), 80, step=6)
+    assert both.index("full_attention: theta 1,000,000") < both.index("sliding_attention: theta 20,000")
+
+
+def test_the_way_back() -> None:
+    trace = sample("default").walk(["dogs love dogs", "Hi"])
+    assert trace.backward is not None
+    printed = rendered(trace, 120, step=8)
+    for row in trace.backward.rows[:8]:
+        assert re.search(rf" {row.id} +{row.count} +{re.escape(number(row.norm))} ", printed)
+    assert re.search(r"lookup .*\n +\+ head .*\n +\+? ?= total ", printed)
+    assert "without its guard it would have received" in printed
+    assert "+ head" not in rendered(family("llama").walk(["I love dogs"]), 120, step=8)
+
+
+def test_vectors_in_place_of_a_text() -> None:
+    vectors = torch.randn(2, 3, 128, generator=torch.Generator().manual_seed(0))
+    trace = sample("default").walk(None, inputs_embeds=vectors)
+    printed = rendered(trace, 80)
+    check_lines(printed, 80)
+    assert "vector 2" in printed
+    assert "one_hot" not in printed
+
+
+def test_values_that_are_no_numbers() -> None:
+    line = newborn(["Hi"], ByteTokenizer())
+    with torch.no_grad():
+        line.layer.token_embedding.weight[ord("H")] = torch.tensor(
+            [math.nan, math.inf, -math.inf, 3e38, 1e-45, -1.25e-6, 0, 12345.678]
+        )
+    printed = rendered(line.walk(["Hi"]), 120, step=5)
+    assert re.search(r" H +nan +inf +-inf +3\.0e38 +1\.4e-45 +-1\.2e-6 +0 +1\.2e4 +\?▇▁▇▅▃▄▅", printed)
+    assert "not equal" in printed
+    check_lines(rendered(line.walk(["Hi"]), 80), 80)
+
+
+# ---- signs
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.0, "0"),
+        (-0.0, "0"),
+        (0.25, "0.2500"),
+        (-9.87654, "-9.8765"),
+        (9.99999, "10.0000"),
+        (-9.99999, "-10.000"),
+        (123.456, "123.46"),
+        (-9999.9, "-9999.9"),
+        (12345.0, "1.2e4"),
+        (0.000999, "1.0e-3"),
+        (1.2e-05, "1.2e-5"),
+        (-1.2e-38, "-1e-38"),
+        (-3.4e38, "-3.4e38"),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+    ],
+)
+def test_number(value: float, shown: str) -> None:
+    assert number(value) == shown
+
+
+@given(st.floats(width=32), st.booleans())
+def test_a_number_fits_and_says_its_value(value: float, power: bool) -> None:
+    shown = number(value, power=power)
+    assert len(shown) <= NUMBER
+    assert float(shown) == pytest.approx(value, rel=0.5, nan_ok=True)
+    assert (shown == "0") == (value == 0)
+
+
+@given(st.lists(st.floats(-2, 2), min_size=1, max_size=20))
+def test_a_strip_rises_with_its_values(values: list[float]) -> None:
+    values.sort()
+    for encoding in ("utf-8", "ascii"):
+        signs = signs_for(encoding, colour=False)
+        levels = [signs.strip.index(sign) for sign in signs.heat(values, max(map(abs, values))).plain]
+        assert levels == sorted(levels)
+        assert all(
+            (level > 3) - (level < 3) == (value > 0) - (value < 0) for level, value in zip(levels, values, strict=True)
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "shown"),
+    [
+        ("dog", 3, "dog"),
+        (" dogs", 4, "␣do…"),
+        ("日本語", 6, "日本語"),
+        ("日本語", 5, "日本…"),
+        ("日本語", 4, "日…"),
+        ("a\x1b\u202e", 11, "a\\x1b\\u202e"),
+        ("e\u0301", 1, "e\u0301"),
+        ("\u0301e", 10, "\\u0301e"),
+        ("👍🏽", 12, "👍\\U0001f3fd"),
+        ("x", 0, ""),
+    ],
+)
+def test_fold(text: str, columns: int, shown: str) -> None:
+    assert signs_for("utf-8", colour=False).fold(text, columns) == shown
