@@ -5,10 +5,13 @@ BIN := $(VENV)/bin
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: run test setup bench docs screenshots browser clean
+.PHONY: run serve test setup bench docs screenshots browser clean
 
 run: $(VENV)/installed        ## the main job: one text, every step of the line
 	@$(BIN)/inlayer walk "I love dogs"
+
+serve: $(VENV)/installed-web  ## the same as a page, on this machine alone
+	@$(BIN)/inlayer serve --text "I love dogs"
 
 test: $(VENV)/installed-dev   ## lint, types, import rules, tests
 	@$(BIN)/ruff check .
@@ -42,6 +45,10 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@echo "setting up .venv (once; torch is large)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/installed-web: $(VENV)/installed
+	@$(PIP_INSTALL) --editable '.[web]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed tests/artefacts.txt

@@ -122,11 +122,6 @@ class Head(nn.Module):
             raise InputError("this head owns its rows; tie(source) ties it to a table")
         return resolve_table(self._source[0])
 
-    @property
-    def owner(self) -> nn.Module:
-        """The module whose `weight` the rows are: the table it is tied to, its own stored table, or the head itself."""
-        return self.table if self.tied else self._modules.get("stored") or self
-
     def tie(self, source: nn.Module) -> Head:
         """Use the rows of `source` from now on, and drop the head's own. Returns the head."""
         self._check_size(resolve_table(source))

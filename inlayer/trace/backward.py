@@ -6,7 +6,7 @@ text -> ids -> [rows] <- (positions) <- hidden states <- head <- loss
 - torch's own autograd does it, in float32, on the rows in use: what the lookup brings to a row is summed over its
   places, and nothing reaches the padding row
 - a tied head brings a second share, to every row of the table: it is told for the rows in use
-- the table is never held whole: the head runs block by block, once forward and once back
+- the table itself is no parameter: a dense gradient of a large one would be as large again
 Checked against autograd on the whole table in tests/trace/test_backward.py.
 """
 
@@ -18,13 +18,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from inlayer.head import Head
 from inlayer.layer import Embeddings
-from inlayer.trace.facts import Backward, RowGradient
+from inlayer.trace.facts import Backward, RowGradient, Span
 from inlayer.trace.parts import Parts, Used
 
 __all__ = ["go_back"]
 
-MOST_HEAD_VALUES = 2**28  # of a head that is run twice for this step
+MOST_HEAD_VALUES = 2**27  # of a head that is run for this step: half a gigabyte in float32
 MOST_LOGITS = 2**25  # held at once; of a longer text only the first tokens are guessed
 
 
@@ -48,13 +49,11 @@ def go_back(
     most: int,
 ) -> Backward:
     """Run backwards over the ids in use, in which padding has mask 0. `layer` has its small parts in float32."""
-    used_U, places_BT = used.ids_U, used.places_BT
-    ids_BT = used_U[places_BT]
-    order = _by_first_place(places_BT, len(used_U))
+    used_U = used.ids_U
     padding = layer.padding_idx
     head = parts.head
     uncounted = {one for one in (padding, None if head is None else head.padding_idx) if one is not None}
-    pairs = _next_tokens(ids_BT, mask_BT, uncounted, MOST_LOGITS // parts.table.shape[0])
+    pairs = _next_tokens(used_U[used.places_BT], mask_BT, uncounted, MOST_LOGITS // parts.table.shape[0])
     fits = head is not None and head.n_embd == layer.n_embd and parts.values() <= MOST_HEAD_VALUES
     by_head = fits and len(pairs.targets_N) > 0
     shares = _shares(parts, layer, used, position_ids, pairs if by_head else None)
@@ -62,26 +61,30 @@ def go_back(
     guarded_UD = None if head_UD is None else head_UD * used_U.ne(-1 if padding is None else padding)[:, None]
     total_UD = shares.lookup_UD if guarded_UD is None else shares.lookup_UD + guarded_UD
 
-    rows = []
-    for place in order[:most]:
-        token_id = int(used_U[place])
-        where = (places_BT == place).nonzero().tolist()
-        rows.append(
-            RowGradient(
-                id=token_id,
-                label=labels[token_id],
-                places=[(b, t) for b, t in where[:most]],
-                count=len(where),
-                lookup=shares.lookup_UD[place, :dims].tolist(),
-                head=None if guarded_UD is None else guarded_UD[place, :dims].tolist(),
-                total=total_UD[place, :dims].tolist(),
-                norm=float(total_UD[place].norm()),
-                is_padding=token_id == padding,
-            )
+    lookup, total = shares.lookup_UD[:, :dims].tolist(), total_UD[:, :dims].tolist()
+    by_tie = None if guarded_UD is None else guarded_UD[:, :dims].tolist()
+    ids, norms = used_U.tolist(), total_UD.norm(dim=1).tolist()
+    found: dict[int, list[Span]] = {}  # in the order of first places
+    for b, row in enumerate(used.places_BT.tolist()):
+        for t, place in enumerate(row):
+            found.setdefault(place, []).append((b, t))
+    rows = [
+        RowGradient(
+            id=ids[place],
+            label=labels[ids[place]],
+            places=where[:most],
+            count=len(where),
+            lookup=lookup[place],
+            head=None if by_tie is None else by_tie[place],
+            total=total[place],
+            norm=norms[place],
+            is_padding=ids[place] == padding,
         )
+        for place, where in list(found.items())[:most]
+    ]
     without = None
-    if padding is not None and padding in labels and bool((used_U == padding).any()):
-        place = int((used_U == padding).nonzero()[0])
+    if padding is not None and padding in ids:
+        place = ids.index(padding)
         unguarded_D = shares.unguarded_UD[place] if head_UD is None else shares.unguarded_UD[place] + head_UD[place]
         without = unguarded_D[:dims].tolist()
     tied = by_head and head_UD is not None
@@ -116,79 +119,37 @@ def _next_tokens(ids_BT: Tensor, mask_BT: Tensor, uncounted: set[int], most: int
     return Pairs(places_N, ids_BT.flatten()[places_N + 1] if len(places_N) else places_N)
 
 
-def _by_first_place(places_BT: Tensor, used: int) -> list[int]:
-    flat = places_BT.flatten()
-    first = torch.full((used,), flat.numel()).scatter_reduce_(0, flat, torch.arange(flat.numel()), "amin")
-    return [int(place) for place in first.argsort()]
-
-
-def _shares(
-    parts: Parts,
-    layer: Embeddings,
-    used: Used,
-    position_ids: Tensor | None,
-    pairs: Pairs | None,
-) -> Shares:
-    padding = layer.padding_idx
-    at = (used.ids_U == padding).nonzero().flatten().tolist() if padding is not None else []
+def _shares(parts: Parts, layer: Embeddings, used: Used, position_ids: Tensor | None, pairs: Pairs | None) -> Shares:
+    at = (used.ids_U == layer.padding_idx).nonzero().flatten().tolist() if layer.padding_idx is not None else []
+    head_UD = None
     with torch.enable_grad():
         rows_UD = used.rows_UD.float().clone().requires_grad_()
         gathered_BTD = functional.embedding(used.places_BT, rows_UD, padding_idx=at[0] if at else None)
-        gathered_BTD.retain_grad()
         hidden_BTD = layer(inputs_embeds=gathered_BTD * layer.scale, position_ids=position_ids)
-        head_UD = None
         if pairs is None:
             loss = hidden_BTD.sum()
-            torch.autograd.backward(loss)
+            lookup_UD, back_BTD = torch.autograd.grad(loss, (rows_UD, gathered_BTD))
         else:
+            head = parts.head
+            assert head is not None
+            bias_V = None if head.bias is None else head.bias.detach().float()
             hidden_ND = hidden_BTD.flatten(0, 1)[pairs.places_N]
-            loss, back_ND, head_UD = _through_head(parts, hidden_ND.detach(), pairs.targets_N, used)
-            _send_back(hidden_ND, back_ND)
-    assert rows_UD.grad is not None
-    assert gathered_BTD.grad is not None
-    unguarded_UD = torch.zeros_like(rows_UD).index_add_(0, used.places_BT.flatten(), gathered_BTD.grad.flatten(0, 1))
-    return Shares(loss.detach(), rows_UD.grad, unguarded_UD.detach(), head_UD)
+            logits_NV = head.project(hidden_ND, parts.head_rows(), bias_V)
+            loss = functional.cross_entropy(logits_NV, pairs.targets_N)
+            lookup_UD, back_BTD, back_NV = torch.autograd.grad(loss, (rows_UD, gathered_BTD, logits_NV))
+            if head.tied:
+                head_UD = _head_share(head, hidden_ND.detach(), back_NV, used, bias_V)
+    unguarded_UD = torch.zeros_like(lookup_UD).index_add_(0, used.places_BT.flatten(), back_BTD.flatten(0, 1))
+    return Shares(loss.detach(), lookup_UD, unguarded_UD, head_UD)
 
 
-def _through_head(
-    parts: Parts, hidden_ND: Tensor, targets_N: Tensor, used: Used
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The loss, the gradient of the hidden states, and that of the head's rows in use where they are the table's."""
-    head = parts.head
-    assert head is not None
-    bias_V = None if head.bias is None else head.bias.detach().float()
-
-    def bias(rows: slice | Tensor) -> Tensor | None:
-        return None if bias_V is None else bias_V[rows]
-
-    with torch.no_grad():
-        logits_NV = torch.cat(
-            [
-                head.project(hidden_ND, block, bias(slice(start, start + len(block))))
-                for start, block in parts.head_blocks()
-            ],
-            dim=1,
-        )
-    logits_NV.requires_grad_()
-    loss = functional.cross_entropy(logits_NV, targets_N)
-    (back_NV,) = torch.autograd.grad(loss, logits_NV)
-    hidden_ND = hidden_ND.clone().requires_grad_()
-    for start, block in parts.head_blocks():
-        past = start + len(block)
-        _send_back(head.project(hidden_ND, block, bias(slice(start, past))), back_NV[:, start:past])
-    assert hidden_ND.grad is not None
-    if not head.tied:
-        return loss, hidden_ND.grad, None
+def _head_share(head: Head, hidden_ND: Tensor, back_NV: Tensor, used: Used, bias_V: Tensor | None) -> Tensor:
+    """What a tied head sends to the rows in use, by the gradient of their logits."""
     rows_UD = used.rows_UD.float().clone().requires_grad_()
-    _send_back(head.project(hidden_ND.detach(), rows_UD, bias(used.ids_U)), back_NV[:, used.ids_U])
-    return loss, hidden_ND.grad, rows_UD.grad
-
-
-def _send_back(result: Tensor, gradient: Tensor) -> None:
-    """A gradient into the graph of a result. Handed to `backward` itself, it would make torch import its symbolic
-    shapes: half a second.
-    """
-    torch.autograd.backward((result * gradient).sum())
+    logits_NU = head.project(hidden_ND, rows_UD, None if bias_V is None else bias_V[used.ids_U])
+    # Given to `grad` as an argument, the gradient would make torch import its symbolic shapes: half a second.
+    (head_UD,) = torch.autograd.grad((logits_NU * back_NV[:, used.ids_U]).sum(), rows_UD)
+    return head_UD
 
 
 def _note(parts: Parts, by_head: bool, guesses: int) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from inlayer.shapes import check_seed
 from inlayer.trace.facts import Birth, BirthStage
-from inlayer.trace.parts import Parts
+from inlayer.trace.parts import Parts, one_thread
 
 __all__ = ["give_birth"]
 
@@ -22,6 +22,7 @@ WATCHED = 4  # rows
 BARS = 41
 
 
+@one_thread()
 @torch.no_grad()
 def give_birth(parts: Parts, seed: int, dims: int) -> Birth:
     """Make a table like the model's, step by step."""

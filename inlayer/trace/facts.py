@@ -19,7 +19,7 @@ from typing import Any, Literal
 __all__ = [
     "Backward", "Birth", "BirthStage", "Cell", "Change", "Character", "Gather", "Merge", "ModelFacts", "Neighbour",
     "Padding", "Positions", "RowGradient", "Split", "Stage", "StageValue", "Step", "TableFacts", "TextTrace",
-    "TokenFacts", "Trace", "Turn", "Turning", "plain",
+    "TokenFacts", "Trace", "Turn", "Turning", "plain", "to_json",
 ]  # fmt: skip
 
 Vector = list[float]  # in JSON, what is no finite number is one of the strings "nan", "inf", "-inf"
@@ -256,7 +256,7 @@ class Trace:
         return facts
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
+        return to_json(self)
 
 
 # ---- beside the walk: one token, the birth of a table, the model itself
@@ -330,6 +330,16 @@ class ModelFacts:
     positions: str
     padding_id: int | None
     tied: bool | None  # None: no head
+
+
+def to_json(value: Any) -> str:
+    """Facts as JSON text, in ASCII: the name of a file may be no valid Unicode. The encoder looks into dataclasses by itself; only where a number is not finite `plain` has
+    to, which takes twice as long.
+    """
+    try:
+        return json.dumps(value, default=vars, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
 
 
 def plain(value: Any) -> Any:

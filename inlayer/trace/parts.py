@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,11 +28,12 @@ from inlayer.positions import Angles, Learned, Rotary, Sinusoidal
 from inlayer.rows import StoredTable
 from inlayer.text import Tokenizer
 from inlayer.trace.facts import ModelFacts, TableFacts
+from inlayer.trace.order import Turned, turn
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Order", "Parts", "Used", "scheme_of"]
+__all__ = ["Order", "Parts", "Used", "one_thread", "scheme_of"]
 
 HELD_VALUES = 2**24  # of a table that is kept in float32 between walks: 64 MB
 BLOCK_VALUES = 2**24  # of a larger one, read at once
@@ -123,6 +125,7 @@ class Parts:
         self.tokenizer, self.layer, self.head = tokenizer, layer, head
         self.order = lru_cache(maxsize=32)(self._order)
         self.wide = lru_cache(maxsize=4)(self._wide)
+        self.turned = lru_cache(maxsize=64)(self._turned)
 
     def facts(self) -> ModelFacts:
         """What to choose it by."""
@@ -186,17 +189,27 @@ class Parts:
 
     def blocks(self) -> Iterator[tuple[int, Tensor]]:
         """The whole table in float32, part by part, each with the id of its first row."""
-        yield from blocks_of(self.layer.token_embedding, self._held if self.values() <= HELD_VALUES else None)
+        table = self.layer.token_embedding
+        rows = max(1, BLOCK_VALUES // table.embedding_dim)
+        if self.values() <= HELD_VALUES:
+            yield 0, self._held
+        elif isinstance(table, StoredTable):
+            yield from ((start, block.float()) for start, block in table.blocks(rows))
+        else:
+            weight = table.weight.detach()
+            yield from ((start, weight[start : start + rows].float()) for start in range(0, len(weight), rows))
 
     @cached_property
     def _held_head(self) -> Tensor:
         assert self.head is not None
-        return self._held if self.head.tied else self.head.weight.detach().float()
+        return self.head.weight.detach().float()
 
-    def head_blocks(self) -> Iterator[tuple[int, Tensor]]:
-        """The rows of the head in the same way; those of the table where it is tied."""
+    def head_rows(self) -> Tensor:
+        """The rows of the head in float32; those of the table where it is tied."""
         assert self.head is not None
-        yield from blocks_of(self.head.owner, self._held_head if self.values() <= HELD_VALUES else None)
+        if self.values() > HELD_VALUES:
+            return self.head.weight.detach().float()
+        return self._held if self.head.tied else self._held_head
 
     # ---- positions
 
@@ -242,9 +255,24 @@ class Parts:
         parts = {name: part for name, part in layer._modules.items() if name != "token_embedding"}
         return with_modules(layer, **{name: part and copy.deepcopy(part).float() for name, part in parts.items()})
 
+    def _turned(self, scheme: str | None, theta: float | None, shown: int, length: int, dims: int) -> list[Turned]:
+        """What rotary positions prepare for the first tokens of a text of `length`: the same for every such text."""
+        return turn(self.order(scheme, theta).layer, torch.arange(shown), length, dims)
+
     def __repr__(self) -> str:
         rows, width = self.table.shape
         return f"{type(self).__name__}({self.source!r}, {rows:,} x {width:,} {self.table.dtype})"
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute on the calling thread alone for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:
@@ -254,20 +282,6 @@ def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:
     for name, module in modules.items():
         setattr(twin, name, module)
     return twin.eval()
-
-
-def blocks_of(table: nn.Module, held: Tensor | None) -> Iterator[tuple[int, Tensor]]:
-    if held is not None:
-        yield 0, held
-        return
-    if isinstance(table, StoredTable):
-        for start, block in table.blocks(max(1, BLOCK_VALUES // table.embedding_dim)):
-            yield start, block.float()
-        return
-    weight: Tensor = table.weight.detach()  # type: ignore[operator]
-    rows = max(1, BLOCK_VALUES // weight.shape[1])
-    for start in range(0, len(weight), rows):
-        yield start, weight[start : start + rows].float()
 
 
 def scheme_of(layer: Embeddings) -> str:

@@ -5,6 +5,7 @@ text -> bytes -> pieces -> ids -> rows -> (+ positions) -> hidden states, and ba
 - several texts make a batch: the shorter ones are padded behind. Vectors may come in place of ids: the walk then begins
   with the gathered rows
 - of a long text the first tokens are told, with the positions they have in the whole
+- on one thread: sums do not depend on how many a machine has, and parallel walks do not wait for each other's threads
 - not here: what is told (trace/facts.py), how it looks (trace/terminal/, trace/html.py)
 Checked against the library calls in tests/trace/test_walk.py.
 """
@@ -38,8 +39,8 @@ from inlayer.trace.facts import (
     TextTrace,
     Trace,
 )
-from inlayer.trace.order import Turned, turn
-from inlayer.trace.parts import Parts, Used, scheme_of
+from inlayer.trace.order import Turned
+from inlayer.trace.parts import Parts, Used, one_thread, scheme_of
 from inlayer.trace.reading import Reading, label_of, read, spelled
 from inlayer.trace.steps import describe_steps
 
@@ -60,6 +61,7 @@ class Batch(NamedTuple):
     mask_BT: Tensor
 
 
+@one_thread()
 @torch.no_grad()
 def take(
     parts: Parts,
@@ -92,7 +94,7 @@ def take(
         None if batch.embeds_BTD is None else batch.embeds_BTD[:, :shown],
         shown_BT if absolute else None,
     )
-    turned = turn(layer, torch.arange(shown), length, dims)
+    turned = parts.turned(change.positions, change.theta, shown, length, dims)
 
     used = None if batch.ids_BT is None else parts.use(batch.ids_BT[:, :shown])
     names = {} if used is None else {token_id: spelled(parts.tokenizer, token_id) for token_id in used.ids_U.tolist()}

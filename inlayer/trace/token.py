@@ -11,7 +11,7 @@ from inlayer.errors import IdRangeError, InputError
 from inlayer.look import nearest
 from inlayer.text import Piece
 from inlayer.trace.facts import Neighbour, TokenFacts
-from inlayer.trace.parts import Parts
+from inlayer.trace.parts import Parts, one_thread
 from inlayer.trace.reading import label_of, spelled
 from inlayer.trace.take import bits_of
 
@@ -22,6 +22,7 @@ MOST_SEARCHED = 2**31  # values of a table that is searched for neighbours
 MOST_NEIGHBOURS = 100
 
 
+@one_thread()
 @torch.no_grad()
 def look_at(parts: Parts, token_id: int, k: int) -> TokenFacts:
     """The facts of one id, with the k nearest rows."""

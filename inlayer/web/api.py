@@ -7,8 +7,7 @@ asked -> [api] -> Line -> facts -> JSON
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -20,7 +19,7 @@ from starlette.routing import Route
 from inlayer.errors import InlayerError, InputError
 from inlayer.paths import quoted
 from inlayer.trace import Change, Line
-from inlayer.trace.facts import plain
+from inlayer.trace.facts import to_json
 from inlayer.trace.html import content_security_policy, page
 from inlayer.web.asked import BirthAsked, Limits, RefusedError, TokenAsked, WalkAsked, read_query, read_walk
 from inlayer.web.guard import Guard, error_body, read_body
@@ -123,18 +122,11 @@ def _walk(line: Line, asked: WalkAsked) -> Any:
 
 
 def encode(facts: Any) -> bytes:
-    """Facts as JSON. The encoder looks into dataclasses by itself; only where a number is not finite `plain` has to."""
-    try:
-        return json.dumps(facts, default=vars, allow_nan=False, separators=(",", ":")).encode("ascii")
-    except ValueError:
-        return json.dumps(plain(facts), allow_nan=False, separators=(",", ":")).encode("ascii")
+    return to_json(facts).encode("ascii")
 
 
 def _json(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(body, status, headers, media_type="application/json")
-
-
-Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
 async def _not_here(request: Request, error: Exception) -> Response:

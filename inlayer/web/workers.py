@@ -1,6 +1,7 @@
 """The work of the server: a few threads, a line of bounded length before them, and a store of answers.
 
 - threads, because torch and the tokenizers let go of the interpreter, and because the event loop has to stay free
+- torch keeps its own number of threads in them: with another one, sums differ in their last bits from the library's
 - they are daemons: a model on the network may keep one for long, and Ctrl-C does not wait for it
 - the store holds encoded answers, the least used go first; its bound is in bytes, for answers differ a thousandfold
 """

@@ -110,16 +110,14 @@ def test_both_shares_make_the_total() -> None:
         assert any(row.head)
 
 
-def test_a_table_in_blocks_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_is_not_held_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     line = sample("default")
-    held = line.walk(["I love dogs"]).backward
+    held = line.walk(["I love dogs"])
     monkeypatch.setattr("inlayer.trace.parts.HELD_VALUES", 0)
     monkeypatch.setattr("inlayer.trace.parts.BLOCK_VALUES", 1000 * 128)
-    blocks = line.walk(["I love dogs"]).backward
-    assert held is not None
-    assert blocks is not None
-    for one, other in zip(held.rows, blocks.rows, strict=True):
-        torch.testing.assert_close(torch.tensor(one.total), torch.tensor(other.total), rtol=1e-4, atol=1e-6)
+    assert line.walk(["I love dogs"]) == held
+    memory = bytes_line("none")
+    assert memory.walk(["ab"]).gather.equal
 
 
 def test_a_head_too_large_or_missing_gives_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,11 @@ function arrows(text) {
   return text.replaceAll("->", ARROW);
 }
 
+// The beginning of a sentence; what is no plain word, such as nn.Embedding, stays as it is.
+function upper(text) {
+  return /^[a-z]+([\s,;:.]|$)/.test(text) && !/^[a-z]+\.\S/.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
+}
+
 function listed(items) {
   if (items.length < 2) return items.join("");
   return items.slice(0, -1).join(", ") + " and " + items[items.length - 1];

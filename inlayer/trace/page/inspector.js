@@ -62,7 +62,9 @@ function listenForInspection() {
   const found = (event) => event.target.closest?.("[data-field]");
   const look = (event, settings) => {
     const element = found(event);
-    if (element && element !== inspected) inspect(element, settings);
+    if (!element || element === inspected) return;
+    const isOpen = state.token !== null && element.dataset.tokenId === String(state.token);
+    if (!isOpen) inspect(element, settings); // else the panel tells more
   };
   floor.addEventListener("pointerover", (event) => event.pointerType !== "touch" && look(event));
   floor.addEventListener("click", (event) => look(event));

@@ -7,6 +7,7 @@ const source = openSource();
 let ticket = 0;
 let abort = null;
 let shownQuery = "";
+let drawn = ""; // what the stage shows, so that opening a token does not draw it anew
 let lastAnnounced = "";
 
 function queryOf(view, change) {
@@ -63,7 +64,9 @@ async function refresh() {
 
 function settled() {
   busy(false);
-  renderStage();
+  const wanted = [shownQuery, state.view, state.step, state.seed, state.predict, picking !== null].join();
+  if (wanted !== drawn) renderStage();
+  drawn = wanted;
   showToken();
   const { table, source: name, note: remark } = current.trace;
   const size = `${name}: ${grouped(table.shape[0])} ${TIMES} ${grouped(table.shape[1])} ${table.dtype}`;

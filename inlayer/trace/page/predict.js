@@ -59,20 +59,20 @@ function reveal(step, verdict) {
   revealed.set(step, verdict);
   renderStage();
   byId("stage").focus({ preventScroll: true });
-  if (verdict) announce(verdictWords(verdict));
+  if (verdict) announce(`${verdictWords(verdict)} ${verdict.question.explain}`);
 }
 
 function verdictWords({ question, right, written }) {
   const answer = answerWords(question);
-  const start = right ? `Right: ${answer}.` : `Not quite: it is ${answer}, you said ${cut(written.trim(), 40)}.`;
-  return `${start} ${question.explain}`;
+  return right ? `Right: ${answer}.` : `Not quite: it is ${answer}, you said ${cut(written.trim(), 40)}.`;
 }
 
 function verdictBanner(step) {
   const verdict = state.predict ? revealed.get(step) : null;
   if (!verdict) return null;
   return make("div", { class: "verdict-banner " + (verdict.right ? "right" : "wrong") },
-    make("p", { id: "verdict" }, span("muted", verdict.question.ask), " ", make("strong", {}, verdictWords(verdict))),
+    make("p", { id: "verdict" },
+      span("muted", verdict.question.ask), " ", make("strong", {}, verdictWords(verdict)), " ", verdict.question.explain),
     button("Ask another", () => askAnother(step), { class: "quiet" }));
 }
 

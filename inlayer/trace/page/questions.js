@@ -87,9 +87,11 @@ const QUESTIONS = {
         `A row has ${grouped(width)} values of ${table.dtype}, ${counted(table.itemsize, "byte")} each. `
         + "How many bytes is one row?", table.row_bytes, `${width} ${TIMES} ${table.itemsize} = ${size}.`),
       whole(`The table begins at byte ${grouped(table.offset)}, a row is ${size} bytes. `
-        + `At which byte does row ${cell.id} begin?`, cell.offset, `${grouped(table.offset)} + ${cell.id} ${TIMES} ${size} = ${grouped(cell.offset)}.`),
+        + `At which byte does row ${cell.id} begin?`, cell.offset,
+        `${grouped(table.offset)} + ${cell.id} ${TIMES} ${size} = ${grouped(cell.offset)}.`),
       choice("To read one row, how much of the table has to be read?",
-        ["that row", "everything before it", "all of it"], "that row", `${size} of ${grouped(rows * table.row_bytes)} bytes.`),
+        ["that row", "everything before it", "all of it"], "that row",
+        `${size} of ${grouped(rows * table.row_bytes)} bytes.`),
     ];
   },
 
@@ -181,7 +183,8 @@ function turnQuestions(trace, cells) {
       toNumber(cells[last].turns[0].angles[0]), `${last} ${TIMES} ${speed}.`),
     real("What is the cos at place 0?", toNumber(cells[0].turns[0].cos[0]), "The angle is 0 there, for every pair."),
     turning.pairs > 1 && choice("Which pair turns faster, the first or the last?",
-      ["the first", "the last"], "the first", `The speed falls from ${brief(turning.plain_frequencies[0])} by powers of theta.`),
+      ["the first", "the last"], "the first",
+      `The speed falls from ${brief(turning.plain_frequencies[0])} by powers of theta.`),
   ];
 }
 

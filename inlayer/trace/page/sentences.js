@@ -1,20 +1,23 @@
 // What a change did, in words. A reason is said only where the numbers bear it out.
 
+function changeBanner(step) {
+  return current.base && make("p", { class: "changed-note", id: "changed-note" }, changeSentence(step));
+}
+
 function changeSentence(step) {
-  const { trace } = current;
-  const change = trace.change;
-  if (step < 3) return { count: "Nothing changes here.", reasons: [laterOn(change)] };
+  const { change } = current.trace;
+  if (step < 3) return `Nothing changes here. ${laterOn(change)}`;
   const count = tally(step);
   const total = count.same + count.changed;
-  const counting = total === 0 ? "" : count.changed === 0
-    ? `None of ${grouped(total)} numbers changed`
-    : `${grouped(count.changed)} of ${counted(total, "number")} changed`;
-  const fresh = count.new ? `${counting ? ", " : ""}${counted(count.new, "new one")}` : "";
+  const told = [];
+  if (count.changed > 0) told.push(`${grouped(count.changed)} of ${counted(total, "number")} changed`);
+  else if (total > 0) told.push(`None of ${counted(total, "number")} changed`);
+  if (count.new > 0) told.push(counted(count.new, "new one"));
   const reasons = [];
   if (change.swap) reasons.push(...swapReasons(step, change.swap, count));
   if (change.pad) reasons.push(...padReasons(step, change.pad, count));
-  if (change.positions !== null || change.theta !== null) reasons.push(...positionReasons(step, change, count));
-  return { count: counting + fresh, reasons: reasons.filter(Boolean) };
+  if (change.positions !== null || change.theta !== null) reasons.push(...positionReasons(step, count));
+  return `${upper([told.join(", "), reasons.filter(Boolean).join("; ")].filter(Boolean).join(": "))}.`;
 }
 
 function laterOn(change) {
@@ -47,7 +50,7 @@ function swapReasons(step, [i, j], count) {
     if (traded("hidden")) return [`${two} traded their hidden states whole: nothing added here tells the order`];
     return [`only ${two}: each is now the other's row with its own position`];
   }
-  const guessing = current.trace.backward?.loss === "next token";
+  const guessing = count.changed > 0 && current.trace.backward?.loss === "next token";
   return [guessing && "what comes next is asked of other rows now, so the way back differs"];
 }
 
@@ -61,11 +64,11 @@ function padReasons(step, pad, count) {
       quiet && "the padding row itself receives nothing",
     ];
   }
-  const kept = count.changed === 0 ? "the real tokens did not notice" : "";
+  const kept = count.changed === 0 && count.same > 0 && "the real tokens did not notice";
   return [count.new ? `the new ones belong to ${padding}` : "", kept];
 }
 
-function positionReasons(step, change, count) {
+function positionReasons(step, count) {
   const { trace, base } = current;
   const now = trace.positions.scheme, was = base.positions.scheme;
   if (step < 6) return ["ids and rows do not depend on positions"];
@@ -86,20 +89,4 @@ function positionReasons(step, change, count) {
 
 function sameVector(a, b) {
   return a.length === b.length && a.every((value, index) => value === b[index]);
-}
-
-function changeBanner(step) {
-  if (!current.base) return null;
-  const { count, reasons } = changeSentence(step);
-  const text = reasons.length === 0 ? `${count}.` : count === "" ? `${upper(reasons.join("; "))}.`
-    : count.endsWith(".") ? `${count} ${reasons.join(" ")}` : `${count}: ${reasons.map(lower).join("; ")}.`;
-  return make("p", { class: "changed-note", id: "changed-note" }, text.replaceAll("..", "."));
-}
-
-function lower(text) {
-  return text[0].toLowerCase() + text.slice(1);
-}
-
-function upper(text) {
-  return text[0].toUpperCase() + text.slice(1);
 }

@@ -65,7 +65,7 @@ function gradientHead(row) {
     "aria-label": `Row ${row.id}, ${name}, looked up ${counted(row.count, "time")}`,
     data: { nav: "", token: "", tokenId: row.id, step: 8, field: "gradient", id: row.id },
   }, span("token-label mono", cut(name, 14)), span("token-id number", String(row.id)),
-  span("token-times", row.is_padding ? "padding" : row.count > 1 ? `${TIMES} ${row.count}` : ""));
+  row.count > 1 && span("token-times", `${TIMES} ${row.count}`));
 }
 
 function unguarded({ padding, backward }, scale) {

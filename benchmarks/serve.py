@@ -1,0 +1,166 @@
+"""The server under load: 50 clients for 30 s on loopback, each asking for the next walk as soon as it has the last.
+
+The server is `inlayer serve` in a process of its own, with the embedded default; the clients are one more process, as
+lean as they can be, on the same cores. Every request has a text of its own, so that no answer was kept from before.
+There is no peer to compare with: the headline is how much of the 300 ms that a hand still takes for "at once" the
+slowest of twenty answers needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from benchmarks.measure import Ratio, Result, installed
+
+CLIENTS, SECONDS, WARM_UP = 50, 30.0, 2.0
+MOST_MS = 300
+SENTENCE = "I love dogs and cats but the old house by the sea keeps its own time"
+
+
+def run() -> Iterator[Result]:
+    """One result: the 95th percentile against its target."""
+    load = measure_load(CLIENTS, SECONDS)
+    yield Result(
+        name="serve",
+        ratios=[
+            Ratio(label=f"95th percentile / {MOST_MS} ms", value=load["p95_ms"] / MOST_MS, at_most=1),
+            Ratio(label="errors", value=load["errors"], at_most=0),
+        ],
+        measured=load,
+        sizes={"clients": CLIENTS, "seconds": SECONDS, "model": "default", "words a text": "3 to 10"},
+        notes=[
+            f"starlette {installed('starlette')}, uvicorn {installed('uvicorn')}",
+            "the clients run on the same cores as the server",
+        ],
+    )
+
+
+def measure_load(clients: int, seconds: float) -> dict[str, Any]:
+    """Start the server, let the clients ask, stop it, and say what they saw."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "inlayer", "serve", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as server:
+        assert server.stdout is not None
+        try:
+            url = json.loads(server.stdout.readline())["url"]
+            arguments = [url, str(clients), str(seconds)]
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.serve", *arguments], capture_output=True, text=True, check=True
+            )
+        finally:
+            server.terminate()
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
+
+
+def text_of(client: int, number: int) -> str:
+    """A text that nobody else asks for, of 3 to 10 words."""
+    words = SENTENCE.split()
+    start = (client * 7 + number * 3) % len(words)
+    words = [*words[start:], *words[:start]][: 2 + number % 8]
+    return f"{' '.join(words)} {client}-{number}"
+
+
+@dataclass
+class Seen:
+    """What all clients saw together; times in seconds, those of the warm-up left out."""
+
+    begin: float
+    end: float
+    seconds: list[float] = field(default_factory=list)
+    bytes: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+class Client(asyncio.Protocol):
+    """One connection that asks, waits for the whole answer, and asks again."""
+
+    def __init__(self, number: int, host: str, token: str, seen: Seen, finished: asyncio.Future[None]) -> None:
+        self.number, self.host, self.token, self.seen, self.finished = number, host, token, seen, finished
+        self.asked, self.since, self.missing, self.head = 0, 0.0, -1, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.ask()
+
+    def ask(self) -> None:
+        body = json.dumps({"texts": [text_of(self.number, self.asked)]}).encode()
+        self.asked += 1
+        self.head, self.missing = b"", -1
+        self.since = time.perf_counter()
+        self.transport.write(
+            f"POST /api/walk HTTP/1.1\r\nHost: {self.host}\r\nAuthorization: Bearer {self.token}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+
+    def data_received(self, data: bytes) -> None:
+        if self.missing < 0:
+            self.head += data
+            head, end, rest = self.head.partition(b"\r\n\r\n")
+            if not end:
+                return
+            if not head.startswith(b"HTTP/1.1 200 "):
+                self.seen.errors.append((head.split(b"\r\n")[0] + rest).decode(errors="replace"))
+            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+            self.missing = length
+            self.seen.bytes += length
+            data = rest
+        self.missing -= len(data)
+        if self.missing > 0:
+            return
+        now = time.perf_counter()
+        if self.since >= self.seen.begin and now <= self.seen.end:
+            self.seen.seconds.append(now - self.since)
+        if now < self.seen.end:
+            self.ask()
+        else:
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if time.perf_counter() < self.seen.end:
+            self.seen.errors.append(f"connection lost: {exc}")
+        if not self.finished.done():
+            self.finished.set_result(None)
+
+
+async def ask_all(url: str, clients: int, seconds: float) -> dict[str, Any]:
+    """All clients at once, after a warm-up that does not count."""
+    parts = urlsplit(url)
+    token = parse_qs(parts.query)["token"][0]
+    begin = time.perf_counter() + WARM_UP
+    seen = Seen(begin, begin + seconds)
+    loop = asyncio.get_running_loop()
+    finished = []
+    for number in range(clients):
+        done: asyncio.Future[None] = loop.create_future()
+        finished.append(done)
+        client = Client(number, parts.netloc, token, seen, done)
+        await loop.create_connection(lambda made=client: made, parts.hostname, parts.port)
+    await asyncio.gather(*finished)
+    cuts = statistics.quantiles(seen.seconds, n=100)
+    return {
+        "p50_ms": round(cuts[49] * 1e3, 1),
+        "p95_ms": round(cuts[94] * 1e3, 1),
+        "p99_ms": round(cuts[98] * 1e3, 1),
+        "slowest_ms": round(max(seen.seconds) * 1e3, 1),
+        "requests": len(seen.seconds),
+        "requests_per_second": round(len(seen.seconds) / seconds, 1),
+        "errors": len(seen.errors),
+        "first_error": seen.errors[0] if seen.errors else None,
+        "clients_cpu_share": round(time.process_time() / (seconds + WARM_UP), 3),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(asyncio.run(ask_all(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))))
