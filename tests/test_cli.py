@@ -324,7 +324,7 @@ def test_web_serves_the_walk_that_was_asked_for(run: Run, monkeypatch: pytest.Mo
     done = run("walk", "I love & dogs", "b=c", "--web", "--step", "6", "--swap", "0,1", "--pad", "2", "--theta", "1e6")
     assert (done.code, done.err) == (0, "")
     assert [(name, line.facts().name) for name, line in served["lines"].items()] == [("default", "default")]
-    said = {"text": ["I love & dogs", "b=c"], "step": ["6"], "theta": ["1e+06"], "swap": ["0,1"], "pad": ["2"]}
+    said = {"text": ["I love & dogs", "b=c"], "step": ["6"], "theta": ["1000000.0"], "swap": ["0,1"], "pad": ["2"]}
     assert parse_qs(served["fragment"]) == said
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import typer
 
-from inlayer.cli.verbs import app
+from inlayer.cli.verbs import app, stopping_at_once
 
 if TYPE_CHECKING:
     from inlayer.trace import Line
@@ -78,13 +78,8 @@ def serve(
             threading.Thread(target=webbrowser.open, args=[address.url], daemon=True).start()
 
     fragment = "&".join(f"text={quote(one, safe='', errors='replace')}" for one in text or [])
-    try:
+    with stopping_at_once():
         run(open_lines(model or [None]), host=host, port=port, fragment=fragment, announce=announce)
-    except KeyboardInterrupt:
-        if any(thread.name.startswith("inlayer-walk") for thread in threading.enumerate()):
-            sys.stdout.flush()
-            os._exit(130)  # a thread still waits, for a network or a large table; Python's own exit may crash inside it
-        raise
 
 
 def open_lines(sources: list[str] | list[None]) -> dict[str, Line]:

@@ -6,13 +6,18 @@ computes lives in a room.
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
 import inlayer
 
-__all__ = ["app", "console"]
+__all__ = ["app", "console", "stopping_at_once"]
 
 app = typer.Typer(
     help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
@@ -55,3 +60,17 @@ def console() -> Any:
     if made.width < NARROWEST:
         made = Output(highlight=False, width=NARROWEST)
     return made
+
+
+@contextmanager
+def stopping_at_once() -> Iterator[None]:
+    """Ctrl-C ends the process also where a thread still waits, for a network or a large table: Python's own exit may
+    crash inside it.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if any(thread.name.startswith("inlayer-walk") for thread in threading.enumerate()):
+            sys.stdout.flush()
+            os._exit(130)
+        raise

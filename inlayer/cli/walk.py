@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import typer
 
 from inlayer.cli.given import read_places, read_texts, read_vectors
-from inlayer.cli.verbs import app, console
+from inlayer.cli.verbs import app, console, stopping_at_once
 from inlayer.errors import InputError, MissingFileError
 from inlayer.paths import check_path, shown, what_is_at, wrong_kind
 
@@ -299,4 +299,5 @@ def _serve(line: Line, texts: list[str], dims: int, step: int | None, change: Ch
         )
         if value
     ]
-    serve({line.name: line}, fragment=urlencode(said))
+    with stopping_at_once():
+        serve({line.name: line}, fragment=urlencode(said))

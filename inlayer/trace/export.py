@@ -9,7 +9,9 @@ Checked in a browser, from the disk, in tests/browser/.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from inlayer.errors import ConfigError
@@ -28,14 +30,20 @@ MOST_KNOWN = 64  # tokens that open when clicked
 
 def export(line: Line, texts: Sequence[str], *, dims: int = 8, step: int = 1, change: Change | None = None) -> str:
     """The page, with this walk in it."""
-    first = line.walk(texts, dims=dims, tokens=MOST_TOKENS)
+    # A page goes to others: it says what the model is called, not where it lies on this machine.
+    source = Path(line.source).name if Path(line.source).exists() else line.source
+
+    def walk(change: Change) -> Trace:
+        return replace(line.walk(texts, dims=dims, tokens=MOST_TOKENS, change=change), source=source)
+
+    first = walk(Change())
     walks = {key_of(Change()): first}
     for one in [*([] if change is None else [change]), *_changes(line, first)]:
         if key_of(one) not in walks:
-            walks[key_of(one)] = line.walk(texts, dims=dims, tokens=MOST_TOKENS, change=one)
+            walks[key_of(one)] = walk(one)
     ids = dict.fromkeys(cell.id for text in first.texts for cell in text.cells if cell.id is not None)
     data: dict[str, Any] = {
-        "models": [plain(line.facts())],
+        "models": [plain(replace(line.facts(), name=Path(line.name).name or source, source=source))],
         "texts": list(texts),
         "walks": {key: walked.to_dict() for key, walked in walks.items()},
         "tokens": {str(token_id): plain(line.token(token_id)) for token_id in list(ids)[:MOST_KNOWN]},

@@ -333,8 +333,9 @@ class ModelFacts:
 
 
 def to_json(value: Any) -> str:
-    """Facts as JSON text, in ASCII: the name of a file may be no valid Unicode. The encoder looks into dataclasses by itself; only where a number is not finite `plain` has
-    to, which takes twice as long.
+    """Facts as JSON text, in ASCII: the name of a file may be no valid Unicode.
+
+    The encoder looks into dataclasses by itself; only where a number is not finite `plain` has to, in twice the time.
     """
     try:
         return json.dumps(value, default=vars, allow_nan=False, separators=(",", ":"))

@@ -124,7 +124,8 @@ def _backwards(trace: Trace) -> tuple[str, str]:
     back = trace.backward
     if back is None:
         return "there is no token to learn from", ""
-    learning = f"{_count(back.touched, 'row')} of {trace.table.shape[0]:,} receive a gradient"
+    receive = "receives" if back.touched == 1 else "receive"
+    learning = f"{_count(back.touched, 'row')} of {trace.table.shape[0]:,} {receive} a gradient"
     if back.loss == "sum":
         return f"{learning}; the loss is {back.note}", "layer(ids).sum().backward(); E.grad[ids]"
     return (

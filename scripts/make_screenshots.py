@@ -1,0 +1,82 @@
+"""Make the pictures of the walk that README.md and docs/ show: `make screenshots`.
+
+- docs/walk-page.png is the page of the real server with the embedded default, in Debian's Chromium
+- docs/walk-terminal.svg is what `inlayer walk` prints at 100 columns, drawn by rich
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+import threading
+from pathlib import Path
+from urllib.parse import urlencode
+
+from playwright.sync_api import sync_playwright
+from rich.console import Console
+
+import inlayer
+from inlayer.trace import Line
+from inlayer.trace.terminal import show
+from inlayer.web.api import Api
+from inlayer.web.asked import Limits
+from inlayer.web.guard import Guard
+from inlayer.web.server import Server, bind
+
+DOCS = Path(__file__).parent.parent / "docs"
+TEXT = "I love dogs"
+TOKEN = "only-for-a-picture"
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--force-color-profile=srgb")
+
+
+def main() -> None:
+    line = Line(inlayer.load("default"), name="default")
+    made = [page(line, DOCS / "walk-page.png"), terminal(line, DOCS / "walk-terminal.svg")]
+    for path in made:
+        print(f"{path.name}: {path.stat().st_size:,} bytes")
+
+
+def page(line: Line, path: Path) -> Path:
+    """Hidden states with another order put in: two tokens swapped, one number looked at."""
+    chromium = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium")
+    if chromium is None:
+        sys.exit("there is no chromium here; on Debian: apt-get install chromium")
+    api = Api({line.name: line}, Limits())
+    listening = threading.Event()
+    server = Server(Guard(api.app, token=TOKEN, hosts=()), listening.set)
+    listener = bind("127.0.0.1", 0)
+    thread = threading.Thread(target=server.run, args=[[listener]], daemon=True)
+    thread.start()
+    listening.wait()
+    fields = {"text": TEXT, "step": 7, "positions": "sinusoidal"}
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={TOKEN}#{urlencode(fields)}"
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+            shown = browser.new_page(
+                viewport={"width": 1280, "height": 800}, color_scheme="light", device_scale_factor=2
+            )
+            shown.goto(address)
+            shown.wait_for_selector("#changed-note")
+            shown.hover("[data-field=hidden][data-t='1'][data-d='3']")
+            shown.wait_for_timeout(400)  # transitions
+            shown.screenshot(path=path)
+            browser.close()
+    finally:
+        server.should_exit = True
+        thread.join()
+        api.workers.close(1.0)
+    return path
+
+
+def terminal(line: Line, path: Path) -> Path:
+    console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    show(line.walk([TEXT], dims=8), console)
+    console.save_svg(str(path), title=f'inlayer walk "{TEXT}"')
+    return path
+
+
+if __name__ == "__main__":
+    main()

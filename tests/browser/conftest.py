@@ -1,0 +1,128 @@
+"""Chromium, a real server on loopback, and a page that fails its test when it misbehaves in silence.
+
+Every page is watched: a request that would leave loopback, an error in the console and a breach of the content policy
+fail the test that caused it, whatever the test was about.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+import inlayer
+from inlayer.positions import Angles, Linear, Rotary
+from inlayer.trace import Line, newborn
+from tests.browser.loud import MISSING, pytest_terminal_summary  # noqa: F401  # a hook of pytest
+from tests.browser.watching import Watched, watch
+from tests.checkpoint.make_gguf import write_gguf
+from tests.web.client import Place, running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Playwright
+
+CHROMIUM = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    if not Path(CHROMIUM).exists():
+        pytest.skip(MISSING)
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        pytest.skip(MISSING)
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    launched = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+    yield launched
+    launched.close()
+
+
+@pytest.fixture(scope="session")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Line]:
+    """One line for each thing the page can have to draw."""
+    default = Line(inlayer.load("default"), name="default")
+    tokenizer = default.tokenizer
+    assert tokenizer is not None
+    born = newborn(["text"], inlayer.ByteTokenizer(), width=16)
+    stages = inlayer.Embeddings(
+        6144, 32, 64, padding_idx=6142, token_types=2, norm_eps=1e-5, scale=2.0, seed=1
+    )  # fmt: skip
+    angles = {"full": Angles(scaling=Linear(factor=4.0)), "sliding": Angles(theta=100.0)}
+    scaled = inlayer.Embeddings(6144, 32, positions=Rotary(16, angles), seed=2, dtype=torch.bfloat16)
+    odd = inlayer.Embeddings(6144, 8, seed=3)
+    with torch.no_grad():
+        odd.token_embedding.weight[40, :4] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e-9])
+    made = [default, born, Line(inlayer.load(quantised(tmp_path_factory.mktemp("gguf"))), name="quantised")]
+    for name, layer in (("stages", stages), ("scaled", scaled), ("odd", odd)):
+        made.append(Line.of_layer(tokenizer, layer, source=name))
+    return {line.name: line for line in made}
+
+
+def quantised(folder: Path) -> Path:
+    """A GGUF of four tokens, its rows packed in blocks."""
+    rows = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
+    tokens = {"model": "gpt2", "pre": "gpt-2", "tokens": ["a", "b", "ab", "<s>"], "token_type": [1, 1, 1, 3]}
+    values = {"embedding_length": 64, "attention.head_count": 4, "rope.dimension_count": 16, "context_length": 128}
+    return write_gguf(
+        folder / "small.gguf",
+        values={f"llama.{name}": value for name, value in values.items()},
+        tokenizer={**tokens, "merges": ["a b"], "bos_token_id": 3},
+        tensors={"token_embd.weight": (gguf.quantize(rows, gguf.GGMLQuantizationType.Q8_0), "Q8_0")},
+    )
+
+
+@pytest.fixture(scope="session")
+def place(lines: dict[str, Line]) -> Iterator[Place]:
+    with running(lines) as (made, _):
+        yield made
+
+
+@pytest.fixture
+def open_page(browser: Browser, place: Place) -> Iterator[Callable[..., Watched]]:
+    """Open a view of the served page by its fragment; everything it did is checked at the end."""
+    opened: list[Watched] = []
+
+    def opening(fragment: str = "", *, width: int = 1280, height: int = 800, **settings: Any) -> Watched:
+        context = browser.new_context(viewport={"width": width, "height": height}, **settings)
+        watched = watch(context, f"http://127.0.0.1:{place.port}/?token={place.token}#{fragment}")
+        opened.append(watched)
+        watched.open()
+        return watched
+
+    yield opening
+    for watched in opened:
+        watched.finish()
+
+
+@pytest.fixture
+def open_file(browser: Browser) -> Iterator[Callable[..., Watched]]:
+    """Open an exported page from disk, without any network."""
+    opened: list[Watched] = []
+
+    def opening(path: Path, fragment: str = "", **settings: Any) -> Watched:
+        context = browser.new_context(viewport={"width": 1280, "height": 800}, offline=True, **settings)
+        watched = watch(context, path.as_uri() + (f"#{fragment}" if fragment else ""))
+        opened.append(watched)
+        watched.open()
+        return watched
+
+    yield opening
+    for watched in opened:
+        watched.finish()

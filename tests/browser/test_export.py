@@ -1,0 +1,103 @@
+"""One file from disk with no network: the walk, its changes by key, and a reason where something is not inside."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from inlayer.trace import Change, plain
+from inlayer.trace.export import export
+from inlayer.trace.html import page
+
+
+@pytest.fixture(scope="module")
+def exported(lines, tmp_path_factory):
+    file = tmp_path_factory.mktemp("export") / "walk.html"
+    file.write_text(export(lines["default"], ["I love dogs"], step=5), encoding="utf-8")
+    return file
+
+
+def test_it_opens_at_its_step_and_walks(exported, open_file):
+    watched = open_file(exported)
+    assert watched.page.get_attribute(".figure", "data-step") == "5"
+    watched.page.keyboard.press("ArrowRight")
+    assert watched.page.get_attribute(".figure", "data-step") == "6"
+    assert all(url.startswith(("file:", "data:")) for url in watched.requests)
+    again = open_file(exported, watched.fragment())
+    assert again.text("body") == watched.text("body")
+
+
+def test_changes_come_from_inside(exported, open_file, lines):
+    watched = open_file(exported)
+    watched.page.click("#swap")
+    watched.page.click("[data-field=token][data-t='2']")
+    watched.page.click("[data-field=token][data-t='1']")
+    watched.page.wait_for_selector("#changed-note")
+    assert "16 of 32 numbers changed" in watched.text("#changed-note")
+    shown = [float(cell["value"]) for cell in watched.shown() if cell["field"] == "row"]
+    trace = lines["default"].walk(["I love dogs"], change=Change(swap=(1, 2)))
+    assert shown == [value for cell in trace.texts[0].cells for value in cell.row]
+    watched.page.click("#reset")
+    watched.page.click("label:has(#positions-learned)")
+    watched.page.wait_for_selector("#changed-note")
+    watched.page.click("label:has(#positions-rotary)")
+    watched.page.wait_for_selector("#changed-note", state="detached")
+    watched.page.select_option("#theta", "100")
+    watched.page.wait_for_selector("#changed-note")
+
+
+def test_what_is_not_inside_is_disabled_with_a_reason(exported, open_file):
+    watched = open_file(exported)
+    page = watched.page
+    assert page.is_disabled("#model")
+    assert page.is_disabled("#add-text")
+    assert page.get_attribute("#texts textarea", "readonly") is not None
+    assert "inlayer serve" in watched.text("#ask-note")
+    page.click("#pad-more")
+    page.wait_for_selector("#changed-note")
+    assert page.is_disabled("#pad-more")
+    assert "not in this exported page" in (page.get_attribute("#pad-more", "title") or "")
+    assert page.is_disabled("#positions-none")  # two changes at once are not inside
+
+
+def test_token_and_birth_come_from_inside(exported, open_file, lines):
+    watched = open_file(exported, "step=5&token=812")
+    watched.page.wait_for_selector("#token h3")
+    assert [float(cell["value"]) for cell in watched.shown("#token") if cell.get("field") == "channel"] == lines[
+        "default"
+    ].token(812).row
+    watched.page.click("#view-birth")
+    assert "Made once" in watched.text("#stage-title")
+
+
+def test_it_opens_as_it_was_changed(lines, open_file, tmp_path):
+    file = tmp_path / "walk.html"
+    change = Change(swap=(0, 3), pad=1)
+    file.write_text(export(lines["newborn"], ["dogs"], step=7, change=change), encoding="utf-8")
+    watched = open_file(file)
+    assert watched.text("#swap") == "Tokens 0 and 3 swapped"
+    assert watched.text("#pad-count") == "1 pad token"
+    assert watched.page.is_visible("#changed-note")
+
+
+def test_vectors_in_place_of_a_text(lines, open_file, tmp_path):
+    """What `inputs_embeds` gives: no text, no ids, no rows of the table; from step 5 on all is there."""
+    line = lines["default"]
+    trace = line.walk(None, inputs_embeds=torch.arange(3 * 128.0).reshape(1, 3, 128) / 1000)
+    data = {"models": [plain(line.facts())], "texts": [""], "walks": {"|||0": trace.to_dict()}, "tokens": {}}
+    file = tmp_path / "vectors.html"
+    file.write_text(page(title="vectors", data={**data, "birth": None, "step": 5}, served=False), encoding="utf-8")
+    watched = open_file(file)
+    shown = [float(cell["value"]) for cell in watched.shown() if cell["field"] == "row"]
+    assert shown == [value for cell in trace.texts[0].cells for value in cell.row]
+    watched.page.hover("[data-field=row][data-t='1'][data-d='2']")
+    assert "came in from outside" in watched.inspector()
+    assert watched.page.is_disabled("#swap")
+    for step in (1, 2, 3, 4):
+        watched.step(step)
+        assert "Vectors came in" in watched.text(".figure")
+    watched.step(8)
+    assert "no row of the table was looked up" in watched.text(".figure")
+    watched.page.click("#predict")
+    for step in (7, 6, 5, 4, 1):
+        watched.step(step)

@@ -1,0 +1,135 @@
+"""The whole walk without a pointer: arrows, Tab, Enter, Escape, with the focus always in sight."""
+
+from __future__ import annotations
+
+START = "text=I+love+dogs&step=1"
+FOCUSED = "document.activeElement"
+
+
+def focus_is(watched, selector: str) -> bool:
+    return bool(watched.page.evaluate("(selector) => document.activeElement.matches(selector)", selector))
+
+
+def test_arrows_walk_all_eight_steps(open_page):
+    watched = open_page(START)
+    for step in range(2, 9):
+        watched.page.keyboard.press("ArrowRight")
+        assert watched.text("#path [aria-current=step] .stop-number") == str(step)
+        assert watched.page.get_attribute(".figure", "data-step") == str(step)
+        assert f"Step {step} of 8" in watched.page.text_content("#live")
+    watched.page.keyboard.press("ArrowRight")  # there is no ninth
+    assert "step=8" in watched.fragment()
+    watched.page.keyboard.press("ArrowLeft")
+    assert "step=7" in watched.fragment()
+    watched.page.keyboard.press("3")
+    assert "step=3" in watched.fragment()
+
+
+def test_arrows_are_left_to_whoever_types(open_page):
+    watched = open_page(START)
+    watched.page.focus("#texts textarea")
+    watched.page.keyboard.press("ArrowRight")
+    watched.page.keyboard.press("3")
+    assert "step=1" in watched.fragment()
+
+
+def test_a_grid_is_one_stop_and_arrows_move_inside(open_page):
+    watched = open_page("text=I+love+dogs&step=5")
+    page = watched.page
+    page.focus("#stage")
+    page.keyboard.press("Tab")
+    assert focus_is(watched, "[data-field=token][data-t='0']")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert focus_is(watched, "[data-field=row][data-t='1'][data-d='1']")
+    assert "rows[0,1,1] = E[812,1]" in watched.inspector()
+    assert "rows[0,1,1]" in page.text_content("#live")
+    page.keyboard.press("End")
+    assert focus_is(watched, "[data-field=row][data-t='3'][data-d='7']")
+    page.keyboard.press("Home")
+    assert focus_is(watched, "[data-field=token][data-t='0']")
+    assert "step=5" in watched.fragment()
+    page.keyboard.press("Tab")
+    assert not focus_is(watched, ".matrix *")
+    page.keyboard.press("Shift+Tab")
+    assert focus_is(watched, "[data-field=token][data-t='0']")  # back where one was
+
+
+def test_everything_can_be_reached_and_the_focus_is_seen(open_page):
+    watched = open_page("text=I+love+dogs&step=5")
+    page = watched.page
+    page.evaluate("document.activeElement.blur()")
+    reached, unseen = [], []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        told = page.evaluate(
+            """() => { const here = document.activeElement;
+                 const shown = here.matches(".option input") ? here.nextElementSibling : here;
+                 return [here.id || here.className || here.tagName, here.matches(":focus-visible"),
+                   parseFloat(getComputedStyle(shown).outlineWidth)]; }"""
+        )
+        if told[0] == "BODY":
+            break
+        reached.append(told[0])
+        if not (told[1] and told[2] >= 2):
+            unseen.append(told)
+    assert unseen == []
+    wanted = {"skip", "view-walk", "view-birth", "predict", "theme", "help", "model", "dims", "add-text", "stop-1"}
+    wanted |= {"stop-8", "swap", "pad-more", "positions-rotary", "theta", "primary"}
+    assert wanted <= set(reached)
+
+
+def test_skip_link_leads_to_the_step_and_leaves_the_address_alone(open_page):
+    watched = open_page(START)
+    before = watched.page.url
+    watched.page.focus("#skip")
+    watched.page.keyboard.press("Enter")
+    assert focus_is(watched, "#stage")
+    assert watched.page.url == before
+
+
+def test_token_panel_by_keyboard(open_page):
+    watched = open_page("text=I+love+dogs&step=5")
+    page = watched.page
+    page.focus("#stage")
+    for key in ("Tab", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_selector("#token h3")
+    assert focus_is(watched, "#token")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#token", state="hidden")
+    assert focus_is(watched, "[data-field=token][data-t='1']")
+
+
+def test_swap_by_keyboard(open_page):
+    watched = open_page("text=I+love+dogs&step=5")
+    page = watched.page
+    page.keyboard.press("s")
+    assert watched.text("#swap") == "Pick the first token"
+    page.focus("#stage")
+    for key in ("Tab", "ArrowDown", "Enter", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_selector("#changed-note")
+    assert "swap=1%2C2" in watched.fragment()
+    page.keyboard.press("r")
+    page.wait_for_selector("#changed-note", state="detached")
+    assert "swap" not in watched.fragment()
+
+
+def test_escape_leaves_a_swap(open_page):
+    watched = open_page("text=I+love+dogs&step=5")
+    watched.page.keyboard.press("s")
+    watched.page.keyboard.press("Escape")
+    assert watched.text("#swap") == "Swap two tokens"
+
+
+def test_help_opens_and_closes(open_page):
+    watched = open_page(START)
+    watched.page.keyboard.press("?")
+    assert watched.page.is_visible("#keys")
+    assert focus_is(watched, "#keys *")
+    watched.page.keyboard.press("ArrowRight")  # behind the dialog nothing moves
+    watched.page.keyboard.press("Escape")
+    assert not watched.page.is_visible("#keys")
+    assert "step=1" in watched.fragment()

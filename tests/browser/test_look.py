@@ -1,0 +1,146 @@
+"""How it looks and reads: phone width, dark and light, contrast, names for a screen reader, long texts.
+
+Screenshots go to INLAYER_SHOTS where that is set, to be looked at by a human.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+DOGS = "text=I+love+dogs&model=default"
+BATCH = DOGS + "&text=the+cats+and+the+dogs,+and+so+on"
+
+# The contrast of every text on show with what lies behind it, by the formula of WCAG.
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const parse = (colour) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255]; };
+  const over = (top, under) => top.slice(0, 3).map((part, at) => part * top[3] + under[at] * (1 - top[3]));
+  const behind = (element) => { if (!element) return [255, 255, 255];
+    const colour = parse(getComputedStyle(element).backgroundColor);
+    return colour[3] === 1 ? colour.slice(0, 3) : over(colour, behind(element.parentElement)); };
+  const light = (colour) => { const [r, g, b] = colour.map((part) => { const s = part / 255;
+    return s <= 0.03928 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const weak = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!own || !element.checkVisibility() || element.closest(".hidden-text, script, option")) continue;
+    const ground = behind(element), ink = over(parse(getComputedStyle(element).color), ground);
+    const [high, low] = [light(ink), light(ground)].sort((a, b) => b - a);
+    const ratio = (high + 0.05) / (low + 0.05);
+    if (ratio < 4.5) weak.push([element.className, element.textContent.slice(0, 30), ratio.toFixed(2)]);
+  }
+  return weak;
+}"""
+
+
+def keep(watched, name: str) -> None:
+    if "INLAYER_SHOTS" in os.environ:
+        folder = Path(os.environ["INLAYER_SHOTS"])
+        folder.mkdir(parents=True, exist_ok=True)
+        watched.page.screenshot(path=folder / f"{name}.png", full_page=True)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_of_every_text(scheme, open_page):
+    watched = open_page(f"{BATCH}&step=1&swap=0,1&positions=sinusoidal", color_scheme=scheme)
+    weak = []
+    for step in range(1, 9):
+        watched.step(step)
+        weak += watched.page.evaluate(CONTRAST)
+        keep(watched, f"{scheme}-{step}")
+    watched.page.click("#reset")
+    watched.page.wait_for_selector("#changed-note", state="detached")
+    for selector in ("#stop-3", "#stop-6", "#view-birth", "#predict"):
+        watched.page.click(selector)
+        weak += watched.page.evaluate(CONTRAST)
+    assert weak == []
+    watched.page.evaluate("document.querySelector('.brand').style.setProperty('color', '#777')")
+    assert watched.page.evaluate(CONTRAST) != []  # control
+
+
+def test_dark_is_dark_and_the_switch_overrides_the_system(open_page):
+    def ground(watched) -> int:
+        colour = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return sum(int(part) for part in colour[4:-1].split(","))
+
+    dark, light = (open_page(f"{DOGS}&step=5", color_scheme=scheme) for scheme in ("dark", "light"))
+    assert ground(dark) < 150
+    assert ground(light) > 600
+    dark.page.click("#theme")
+    assert dark.text("#theme") == "Theme: light"
+    assert ground(dark) == ground(light)
+    dark.page.reload()
+    dark.page.wait_for_selector(".figure")
+    assert ground(dark) == ground(light)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_phone_width_never_scrolls_sideways(scheme, open_page):
+    watched = open_page(f"{BATCH}&step=1&dims=16", width=390, height=844, color_scheme=scheme, has_touch=True)
+    page = watched.page
+    for step in range(1, 9):
+        watched.step(step)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, step
+        keep(watched, f"phone-{scheme}-{step}")
+    watched.step(5)
+    assert page.evaluate("document.querySelector('.scroll').scrollWidth > 390")  # the matrix scrolls in its own box
+    page.tap("[data-field=row][data-t='0'][data-d='0']")
+    assert "rows[0,0,0]" in watched.inspector()
+    page.tap("[aria-label='Close the inspector']")
+    page.tap("#changes-toggle")
+    assert page.is_visible("#swap")
+    page.tap("[data-field=token][data-t='1']")
+    page.wait_for_selector("#token h3")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.tap("[aria-label='Close the token']")
+    page.tap("#view-birth")
+    page.wait_for_selector(".birth-stage")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    keep(watched, f"phone-{scheme}-birth")
+
+
+NAMELESS = """() => [...document.querySelectorAll(
+    "button, a, input, select, textarea, [role=grid], [role=gridcell], section")]
+  .filter((element) => element.checkVisibility() && !(element.textContent.trim() || element.getAttribute("aria-label")
+    || element.labels?.length || element.getAttribute("aria-labelledby")))
+  .map((element) => element.outerHTML.slice(0, 120))"""
+
+
+def test_every_part_has_a_name(open_page):
+    watched = open_page(f"{BATCH}&step=1&token=812")
+    watched.page.wait_for_selector("#token h3")
+    for step in range(1, 9):
+        watched.step(step)
+        assert watched.page.evaluate(NAMELESS) == [], step
+    landmarks = watched.page.evaluate(
+        "['header', 'nav[aria-label]', 'main[aria-labelledby]', 'aside[aria-label]', 'footer', 'form[aria-label]']"
+        ".map((one) => document.querySelectorAll('body > ' + one + ', .floor > ' + one).length)"
+    )
+    assert landmarks == [1] * 6
+    grids = watched.page.evaluate("[...document.querySelectorAll('table')].every((one) => one.tHead && one.ariaLabel)")
+    assert grids
+    assert watched.page.evaluate("document.querySelectorAll('[id]').length") == len(
+        watched.page.evaluate("[...new Set([...document.querySelectorAll('[id]')].map((one) => one.id))]")
+    )
+
+
+def test_reduced_motion_moves_nothing(open_page):
+    watched = open_page(f"{DOGS}&step=5", reduced_motion="reduce")
+    still = "[...document.querySelectorAll('*')].every((one) => getComputedStyle(one).transitionDuration === '0s')"
+    assert watched.page.evaluate(still)
+
+
+def test_a_long_text_stays_quick(open_page):
+    """256 tokens drawn, thousands of cells: a step is drawn in a blink even on a busy machine."""
+    watched = open_page("text=" + "the+dog+and+" * 120 + "&model=default&step=4")
+    assert "more tokens, counted but not drawn" in watched.text("#stage")
+    for step in (5, 6, 7):
+        begun = time.perf_counter()
+        watched.step(step)
+        assert time.perf_counter() - begun < 5
+    assert len([cell for cell in watched.shown() if cell["field"] == "hidden"]) == 256 * 8

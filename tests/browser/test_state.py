@@ -1,0 +1,173 @@
+"""The address holds the view; typing is debounced, late answers are dropped, errors are said in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.browser.watching import READY
+
+VIEWS = [
+    "text=I+love+dogs&model=default&step=5",
+    "text=I+love+dogs&text=Hi&model=default&step=7&dims=4",
+    "text=I+love+dogs&model=default&step=7&positions=learned&swap=0%2C2&pad=1",
+    "text=I+love+dogs&model=stages&step=6&positions=sinusoidal&theta=100",
+    "text=I+love+dogs&model=default&step=1&view=birth&seed=3",
+    "text=I+love+dogs&model=default&step=5&token=812",
+    "text=I+love+dogs&model=default&step=5&predict=1",
+    "text=%3Cb%3E%26+%25+%2B+%23+%22%27+%F0%9F%98%80%0Anew+line&model=default&step=3",
+]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_link_reproduces_the_view(view, open_page):
+    watched = open_page(view)
+    seen: list[Any] = []
+    while len(seen) < 2:
+        if seen:
+            watched.page.goto("about:blank")
+            watched.open()
+        if "token=" in view:
+            watched.page.wait_for_selector("#token h3")
+        fields = watched.page.eval_on_selector_all("#ask textarea, #ask select", "(all) => all.map((one) => one.value)")
+        seen.append((watched.fragment(), watched.text("body"), watched.shown("body"), fields))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == view
+
+
+def test_what_the_controls_do_is_in_the_address(open_page):
+    watched = open_page("text=I+love+dogs")
+    page = watched.page
+    page.click("#stop-7")
+    page.click("#pad-more")
+    page.click("label:has(#positions-sinusoidal)")
+    page.select_option("#dims", "4")
+    watched.settle()
+    assert watched.fragment() == "text=I+love+dogs&model=default&step=7&dims=4&positions=sinusoidal&pad=1"
+    page.fill("#theta", "500")
+    page.keyboard.press("Enter")
+    watched.settle()
+    assert "theta=500" in watched.fragment()
+    page.select_option("#model", "stages")
+    watched.settle()
+    assert watched.fragment() == "text=I+love+dogs&model=stages&step=7&dims=4"  # another model, no change on it
+
+
+def test_back_and_forward(open_page):
+    watched = open_page("text=I+love+dogs&step=1")
+    page = watched.page
+    page.click("#stop-5")
+    page.click("#pad-more")
+    page.wait_for_selector("#changed-note")
+    page.go_back()
+    page.wait_for_selector("#changed-note", state="detached")
+    assert "step=5" in watched.fragment()
+    page.go_back()
+    page.wait_for_selector(".figure[data-step='1']")
+    page.go_forward()
+    page.go_forward()
+    page.wait_for_selector("#changed-note")
+    assert watched.text("#pad-count") == "1 pad token"
+
+
+def test_typing_walks_once_and_adds_no_history(open_page):
+    watched = open_page("text=I+love+dogs&step=3")
+    page = watched.page
+    entries = page.evaluate("history.length")
+    before = sum(url.endswith("/api/walk") for url in watched.requests)
+    page.focus("#texts textarea")
+    page.eval_on_selector(  # key by key, with no pause that a busy machine could stretch
+        "#texts textarea",
+        """(field) => { field.value = ""; for (const key of "The cat sat") {
+             field.value += key; field.dispatchEvent(new Event("input", { bubbles: true })); } }""",
+    )
+    page.wait_for_selector(".token-card:has-text('cat')")
+    assert sum(url.endswith("/api/walk") for url in watched.requests) == before + 1
+    assert page.evaluate("history.length") == entries
+    assert "text=The+cat+sat" in watched.fragment()
+    assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"
+
+
+def test_a_late_answer_is_dropped(open_page, lines):
+    watched = open_page("text=I+love+dogs&step=3")
+    page = watched.page
+
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        slow = json.loads(route.request.post_data)["texts"] == ["slow"]
+        held.append(route) if slow else route.continue_()
+
+    page.route("**/api/walk", hold)
+    with page.expect_request("**/api/walk"):
+        page.fill("#texts textarea", "slow")
+    page.fill("#texts textarea", "quick")
+    page.wait_for_selector(".token-card:has-text('qu')")
+    held[0].fulfill(json=lines["default"].walk(["slow"]).to_dict())
+    page.wait_for_timeout(200)
+    assert "qu" in watched.text(".tokens")
+    assert "slow" not in watched.text(".tokens")
+
+
+def test_errors_are_said_and_nothing_is_lost(open_page):
+    watched = open_page("text=I+love+dogs&step=5&swap=0,99")
+    watched.expected = ("400",)
+    assert watched.page.get_attribute("#error", "role") == "alert"
+    assert "token 99 cannot be swapped" in watched.text("#error")
+    assert watched.page.input_value("#texts textarea") == "I love dogs"
+    watched.page.click("#reset")
+    watched.page.wait_for_selector("#error", state="hidden")
+    assert len(watched.shown()) > 0
+    watched.page.fill("#theta", "minus one")
+    watched.page.keyboard.press("Enter")
+    assert "theta is a number above 0" in watched.text("#error")
+    assert len(watched.shown()) > 0  # the walk is still there
+
+
+def test_a_server_that_is_gone_is_said_in_words(open_page):
+    watched = open_page("text=I+love+dogs&step=5")
+    watched.expected = ("Failed to load",)
+    watched.page.route("**/api/**", lambda route: route.abort())
+    watched.page.fill("#texts textarea", "Hello again")
+    watched.page.wait_for_selector("#error:not([hidden])")
+    assert "The server does not answer" in watched.text("#error")
+    assert watched.page.input_value("#texts textarea") == "Hello again"
+    watched.page.unroute("**/api/**")
+    watched.page.fill("#texts textarea", "Hello again!")
+    watched.page.wait_for_selector("#error", state="hidden")
+
+
+def test_a_wrong_token_is_said_in_words(browser, place):
+    page = browser.new_page()
+    answer = page.goto(f"http://127.0.0.1:{place.port}/?token=wrong")
+    assert answer is not None
+    assert answer.status == 401
+    page.close()
+
+
+def test_loading_is_shown(open_page):
+    watched = open_page("text=I+love+dogs&step=5")
+    page = watched.page
+
+    held: list[Any] = []
+    page.route("**/api/walk", lambda route: held.append(route))  # noqa: PLW0108  # playwright marks its handlers
+    page.fill("#texts textarea", "Hello")
+    page.wait_for_selector("#progress:not([hidden])", state="attached")
+    assert page.get_attribute("#stage", "aria-busy") == "true"
+    held[0].continue_()
+    page.wait_for_selector(READY)
+    assert page.is_hidden("#progress")
+
+
+def test_a_batch_grows_and_shrinks(open_page):
+    watched = open_page("text=I+love+dogs&step=7")
+    page = watched.page
+    page.click("#add-text")
+    page.keyboard.type("The cats and the dogs")
+    page.wait_for_selector("section[aria-label=Mask]")
+    assert watched.fragment().count("text=") == 2
+    page.click("[aria-label='Remove text 0']")
+    page.wait_for_selector("section[aria-label=Mask]", state="detached")
+    assert "text=The+cats+and+the+dogs&" in watched.fragment()
