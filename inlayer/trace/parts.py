@@ -13,7 +13,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -27,7 +27,8 @@ from inlayer.layer import SCHEMES, Embeddings
 from inlayer.positions import Angles, Learned, Rotary, Sinusoidal
 from inlayer.rows import StoredTable
 from inlayer.text import Tokenizer
-from inlayer.trace.facts import ModelFacts, TableFacts
+from inlayer.trace.facts import Merge, ModelFacts, TableFacts
+from inlayer.trace.names import spelled
 from inlayer.trace.order import Turned, turn
 
 if TYPE_CHECKING:
@@ -50,11 +51,18 @@ class Order(NamedTuple):
 
 
 class Used(NamedTuple):
-    """The different ids of a batch, each with its row: looked up once for all who ask."""
+    """The different ids of a batch, each with its row."""
 
     ids_U: Tensor
     places_BT: Tensor  # where in ids_U each id of the batch is
     rows_UD: Tensor
+
+    @classmethod
+    def of(cls, ids_BT: Tensor, rows_BTD: Tensor) -> Used:
+        """Without the repeats."""
+        ids_U, places_BT = torch.unique(ids_BT, return_inverse=True)
+        rows_UD = rows_BTD.new_empty(len(ids_U), rows_BTD.shape[2])
+        return cls(ids_U, places_BT, rows_UD.index_copy_(0, places_BT.flatten(), rows_BTD.flatten(0, 1)))
 
 
 class Parts:
@@ -126,6 +134,8 @@ class Parts:
         self.order = lru_cache(maxsize=32)(self._order)
         self.wide = lru_cache(maxsize=4)(self._wide)
         self.turned = lru_cache(maxsize=64)(self._turned)
+        self.spelled = lru_cache(maxsize=65_536)(partial(spelled, tokenizer))
+        self.merges = lru_cache(maxsize=4_096)(self._merges)
 
     def facts(self) -> ModelFacts:
         """What to choose it by."""
@@ -157,11 +167,6 @@ class Parts:
         return named if named is not None and named < self.layer.vocab_size else None
 
     # ---- rows
-
-    def use(self, ids_BT: Tensor) -> Used:
-        """The rows of a batch, without the repeats."""
-        ids_U, places_BT = torch.unique(ids_BT, return_inverse=True)
-        return Used(ids_U, places_BT, self.layer.token_embedding(ids_U).detach())
 
     def raw_rows(self, ids: Sequence[int]) -> list[bytes]:
         """The bytes of rows as they are stored."""
@@ -254,6 +259,13 @@ class Parts:
         layer = self.order(scheme, theta).layer
         parts = {name: part for name, part in layer._modules.items() if name != "token_embedding"}
         return with_modules(layer, **{name: part and copy.deepcopy(part).float() for name, part in parts.items()})
+
+    def _merges(self, ids: tuple[int, ...]) -> list[Merge] | None:
+        """How the bytes of one split became these ids."""
+        told = None if self.tokenizer is None else self.tokenizer.merges(ids)
+        if told is None:
+            return None
+        return [Merge(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in told]
 
     def _turned(self, scheme: str | None, theta: float | None, shown: int, length: int, dims: int) -> list[Turned]:
         """What rotary positions prepare for the first tokens of a text of `length`: the same for every such text."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inlayer.errors import InlayerError
-from inlayer.text import Piece, Tokenizer
-from inlayer.trace.facts import Character, Merge, Span, Split
+from inlayer.text import Piece
+from inlayer.trace.facts import Character, Span, Split
+from inlayer.trace.parts import Parts
 
-__all__ = ["Reading", "label_of", "read", "spelled"]
+__all__ = ["Reading", "read"]
 
 MOST_SPLIT = 256  # tokens of a split whose merges are told
 
@@ -34,8 +34,10 @@ class Reading:
     pieces: list[Piece]
 
 
-def read(text: str, tokenizer: Tokenizer, tokens: int) -> Reading:
+def read(text: str, parts: Parts, tokens: int) -> Reading:
     """Read a text; characters and splits are told of its first `tokens` tokens."""
+    tokenizer = parts.tokenizer
+    assert tokenizer is not None
     pieces = tokenizer.pieces(text)
     source = text.encode()
     shown = max((piece.span[1] for piece in pieces[:tokens]), default=0)
@@ -51,15 +53,13 @@ def read(text: str, tokenizer: Tokenizer, tokens: int) -> Reading:
         n_characters=len(text),
         n_bytes=len(source),
         characters=[Character(text=character, bytes=character.encode().hex()) for character in beginning],
-        splits=None if spans is None else _splits(source, spans, pieces, tokens, tokenizer),
+        splits=None if spans is None else _splits(source, spans, pieces, tokens, parts),
         n_splits=0 if spans is None else len(spans),
         pieces=pieces,
     )
 
 
-def _splits(
-    source: bytes, spans: Sequence[Span], pieces: Sequence[Piece], tokens: int, tokenizer: Tokenizer
-) -> list[Split]:
+def _splits(source: bytes, spans: Sequence[Span], pieces: Sequence[Piece], tokens: int, parts: Parts) -> list[Split]:
     """The splits that begin within the first `tokens` tokens, each with its own."""
     found, place = [], 0
     for start, end in spans:
@@ -70,19 +70,13 @@ def _splits(
             past += 1
         if place >= tokens:
             break
-        ids = [piece.id for piece in pieces[place:past]]
-        merges = tokenizer.merges(ids) if len(ids) <= MOST_SPLIT else None
+        ids = tuple(piece.id for piece in pieces[place:past])
         found.append(
             Split(
                 span=(start, end),
                 bytes=source[start:end].hex(),
                 cells=(place, past),
-                merges=None
-                if merges is None
-                else [
-                    Merge(left=merge.left.hex(), right=merge.right.hex(), rank=merge.rank, id=merge.id)
-                    for merge in merges
-                ],
+                merges=parts.merges(ids) if len(ids) <= MOST_SPLIT else None,
             )
         )
         place = past
@@ -92,27 +86,3 @@ def _splits(
 def _was_added(piece: Piece) -> bool:
     """By the tokenizer, which found nothing of it in the text: of no split."""
     return piece.special and not piece.bytes
-
-
-def label_of(piece: Piece, token: str) -> str:
-    """The piece as text where its bytes are whole characters, as bytes where not, by name where it is special."""
-    if piece.special or not piece.bytes:
-        return token
-    try:
-        return piece.bytes.decode()
-    except UnicodeDecodeError:
-        return piece.bytes.hex(" ")
-
-
-def spelled(tokenizer: Tokenizer | None, token_id: int) -> str:
-    """A token as the vocabulary spells it; its number where it has no name."""
-    if tokenizer is None:
-        return f"#{token_id}"
-    try:
-        data = tokenizer.token_bytes(token_id)
-    except InlayerError:  # a row past the vocabulary, or in a hole of it
-        return f"#{token_id}"
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.hex(" ")

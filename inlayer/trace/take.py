@@ -39,9 +39,10 @@ from inlayer.trace.facts import (
     TextTrace,
     Trace,
 )
+from inlayer.trace.names import label_of
 from inlayer.trace.order import Turned
 from inlayer.trace.parts import Parts, Used, one_thread, scheme_of
-from inlayer.trace.reading import Reading, label_of, read, spelled
+from inlayer.trace.reading import Reading, read
 from inlayer.trace.steps import describe_steps
 
 __all__ = ["bits_of", "take"]
@@ -96,8 +97,8 @@ def take(
     )
     turned = parts.turned(change.positions, change.theta, shown, length, dims)
 
-    used = None if batch.ids_BT is None else parts.use(batch.ids_BT[:, :shown])
-    names = {} if used is None else {token_id: spelled(parts.tokenizer, token_id) for token_id in used.ids_U.tolist()}
+    used = None if batch.ids_BT is None else Used.of(batch.ids_BT[:, :shown], passed[0].after)
+    names = {} if used is None else {token_id: parts.spelled(token_id) for token_id in used.ids_U.tolist()}
     returned = None
     if used is not None and shown:
         returned = go_back(
@@ -156,7 +157,7 @@ def _batch(parts: Parts, texts: Sequence[str] | None, tokens: int, change: Chang
     assert texts is not None
     if parts.tokenizer is None:
         raise InputError(f"{parts.source} has no tokenizer; name one, or give inputs_embeds")
-    readings = [read(text, parts.tokenizer, tokens) for text in texts]
+    readings = [read(text, parts, tokens) for text in texts]
     pieces = [list(reading.pieces) for reading in readings]
     if change.swap is not None:
         first, second = _places(change.swap, len(pieces[0]))

@@ -11,8 +11,8 @@ from inlayer.errors import IdRangeError, InputError
 from inlayer.look import nearest
 from inlayer.text import Piece
 from inlayer.trace.facts import Neighbour, TokenFacts
+from inlayer.trace.names import label_of
 from inlayer.trace.parts import Parts, one_thread
-from inlayer.trace.reading import label_of, spelled
 from inlayer.trace.take import bits_of
 
 __all__ = ["look_at"]
@@ -43,7 +43,7 @@ def look_at(parts: Parts, token_id: int, k: int) -> TokenFacts:
     special = parts.tokenizer is None or token_id in parts.tokenizer.special_ids
     return TokenFacts(
         id=token_id,
-        token=spelled(parts.tokenizer, token_id),
+        token=parts.spelled(token_id),
         label=_label(parts, token_id),
         bytes=_bytes(parts, token_id),
         special=special,
@@ -68,4 +68,4 @@ def _bytes(parts: Parts, token_id: int) -> str:
 
 def _label(parts: Parts, token_id: int) -> str:
     piece = Piece(token_id, bytes.fromhex(_bytes(parts, token_id)), (0, 0), special=False)
-    return label_of(piece, spelled(parts.tokenizer, token_id))
+    return label_of(piece, parts.spelled(token_id))

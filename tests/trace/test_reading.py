@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inlayer.text import ByteTokenizer
 from inlayer.trace.reading import read
-from tests.trace.lines import SAMPLES, sample
+from tests.trace.lines import SAMPLES, bytes_line, sample
 
+BYTES = bytes_line("none")
 TEXTS = ["I love dogs", "naïve 🙂 漢字", "", "  a\n\nb  ", "<|endoftext|>x", "e\u0301\0", "the the"]
 
 
@@ -18,7 +18,7 @@ TEXTS = ["I love dogs", "naïve 🙂 漢字", "", "  a\n\nb  ", "<|endoftext|>x"
 def test_a_text_is_read_as_its_tokenizer_does(name: str, text: str) -> None:
     tokenizer = sample(name).tokenizer
     assert tokenizer is not None
-    reading = read(text, tokenizer, 256)
+    reading = read(text, sample(name), 256)
     assert "".join(character.text for character in reading.characters) == text
     assert bytes.fromhex("".join(character.bytes for character in reading.characters)) == text.encode()
     assert [piece.id for piece in reading.pieces] == tokenizer.encode(text)
@@ -47,7 +47,7 @@ def test_bytes_that_are_no_characters_are_shown_as_hex() -> None:
 @given(st.text(max_size=40), st.integers(1, 20))
 def test_the_beginning_ends_between_characters(text: str, tokens: int) -> None:
     text = text.encode(errors="ignore").decode()
-    reading = read(text, ByteTokenizer(), tokens)
+    reading = read(text, BYTES, tokens)
     assert text.startswith(reading.text)
     assert len(reading.text.encode()) >= min(tokens, len(text.encode()))
     assert reading.n_bytes == len(text.encode())
