@@ -164,12 +164,17 @@ class Model:
         biased = self.spec is not None and self.spec.head.bias
         return not biased or choose_part("head.bias", self.store.names(), self.stored.name) is not None
 
+    def find_part(self, part: str) -> Stored | None:
+        """Where a small part of the layer lies, by its name in `embeddings.state_dict()`."""
+        name = choose_part(part, self.store.names(), self.stored.name)
+        return None if name is None else self.store.find(name)
+
     def _read(self, part: str, like: Tensor) -> Tensor:
         """A small part of the layer, which must have the shape the config gives it."""
-        name = choose_part(part, self.store.names(), self.stored.name)
-        if name is None:
+        stored = self.find_part(part)
+        if stored is None:
             raise CheckpointError(f"{self.source} holds no tensor for {part}, which its config asks for")
-        stored = self.store.find(name)
+        name = stored.name
         if stored.shape != tuple(like.shape):
             raise CheckpointError(
                 f"{self.source}: tensor {quoted(name)} has shape {quoted(stored.shape)}; its config asks for "

@@ -2,7 +2,8 @@
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - spans are in order and count UTF-8 bytes. Tokens that share a character (its bytes cut apart) split it exactly where
-  their own bytes add up to the source; where they do not, the first to claim a byte has it
+  their own bytes add up to the source; where they do not, the first to claim a byte has it. A block put before the
+  text (`▁`) covers nothing of it
 - what a normaliser dropped belongs to no piece (BERT's white space), except what it composed into the character
   before: combining marks and Hangul vowels belong to that character's piece
 - the span of a split reaches from its first piece to its last
@@ -21,6 +22,7 @@ from inlayer.text.base import Piece
 __all__ = ["in_bytes", "pieces_from_offsets", "splits_from_pieces"]
 
 Offsets = Sequence[tuple[int, int]]
+BLOCK = "▁".encode()
 
 
 def in_bytes(text: str, offsets: Offsets) -> Offsets:
@@ -49,10 +51,7 @@ def pieces_from_offsets(
             ends[-1] = (ends[-1][0], begin)
         end = max(begin, *(stop for _, stop in offsets[first:last]))
         own = [token_bytes(token_id) for token_id in ids[first:last]]
-        if b"".join(own) == source[begin:end]:
-            claims = [len(data) for data in own]
-        else:
-            claims = claimed(begin, offsets[first:last])
+        claims = fitting(own, source[begin:end]) or claimed(begin, offsets[first:last])
         for length in claims:
             ends.append((begin, begin + length))
             begin += length
@@ -90,6 +89,18 @@ def groups(offsets: Offsets) -> list[tuple[int, int]]:
     if offsets:
         found.append((first, len(offsets)))
     return found
+
+
+def fitting(own: list[bytes], shared: bytes) -> list[int] | None:
+    """How many bytes each token gets where their own add up to those they share; None where they do not.
+
+    A block stands for a space, and the first one of a text for none: it is put there before the text is cut.
+    """
+    spaced = [data.replace(BLOCK, b" ") for data in own]
+    for tried in (own, spaced, [spaced[0].removeprefix(b" "), *spaced[1:]]):
+        if b"".join(tried) == shared:
+            return [len(data) for data in tried]
+    return None
 
 
 def claimed(begin: int, offsets: Offsets) -> list[int]:

@@ -36,6 +36,7 @@ class Shares(NamedTuple):
     lookup_UD: Tensor
     unguarded_UD: Tensor  # of the lookup, if no row were protected
     head_UD: Tensor | None
+    elsewhere: int  # rows not in use that a tied head sends a gradient
 
 
 def go_back(
@@ -56,7 +57,7 @@ def go_back(
     pairs = _next_tokens(used_U[used.places_BT], mask_BT, uncounted, MOST_LOGITS // parts.table.shape[0])
     fits = head is not None and head.n_embd == layer.n_embd and parts.values() <= MOST_HEAD_VALUES
     by_head = fits and len(pairs.targets_N) > 0
-    shares = _shares(parts, layer, used, position_ids, pairs if by_head else None)
+    shares = _shares(parts, layer, used, mask_BT, position_ids, pairs if by_head else None)
     head_UD = shares.head_UD
     guarded_UD = None if head_UD is None else head_UD * used_U.ne(-1 if padding is None else padding)[:, None]
     total_UD = shares.lookup_UD if guarded_UD is None else shares.lookup_UD + guarded_UD
@@ -88,8 +89,7 @@ def go_back(
         unguarded_D = shares.unguarded_UD[place] if head_UD is None else shares.unguarded_UD[place] + head_UD[place]
         without = unguarded_D[:dims].tolist()
     tied = by_head and head_UD is not None
-    everywhere = parts.table.shape[0] - (padding is not None)
-    touched = everywhere if tied else int(total_UD.ne(0).any(dim=1).sum())
+    touched = int(total_UD.ne(0).any(dim=1).sum()) + shares.elsewhere
     return Backward(
         loss="next token" if by_head else "sum",
         value=float(shares.loss),
@@ -119,15 +119,24 @@ def _next_tokens(ids_BT: Tensor, mask_BT: Tensor, uncounted: set[int], most: int
     return Pairs(places_N, ids_BT.flatten()[places_N + 1] if len(places_N) else places_N)
 
 
-def _shares(parts: Parts, layer: Embeddings, used: Used, position_ids: Tensor | None, pairs: Pairs | None) -> Shares:
+def _shares(
+    parts: Parts,
+    layer: Embeddings,
+    used: Used,
+    mask_BT: Tensor,
+    position_ids: Tensor | None,
+    pairs: Pairs | None,
+) -> Shares:
     at = (used.ids_U == layer.padding_idx).nonzero().flatten().tolist() if layer.padding_idx is not None else []
-    head_UD = None
+    head_UD, elsewhere = None, 0
     with torch.enable_grad():
         rows_UD = used.rows_UD.float().clone().requires_grad_()
         gathered_BTD = functional.embedding(used.places_BT, rows_UD, padding_idx=at[0] if at else None)
         hidden_BTD = layer(inputs_embeds=gathered_BTD * layer.scale, position_ids=position_ids)
         if pairs is None:
-            loss = hidden_BTD.sum()
+            # Padding that is a token like others would learn: only a padding row may be summed over unseen.
+            counted_BTD = hidden_BTD if layer.padding_idx is not None else hidden_BTD * mask_BT[:, :, None]
+            loss = counted_BTD.sum()
             lookup_UD, back_BTD = torch.autograd.grad(loss, (rows_UD, gathered_BTD))
         else:
             head = parts.head
@@ -139,8 +148,13 @@ def _shares(parts: Parts, layer: Embeddings, used: Used, position_ids: Tensor | 
             lookup_UD, back_BTD, back_NV = torch.autograd.grad(loss, (rows_UD, gathered_BTD, logits_NV))
             if head.tied:
                 head_UD = _head_share(head, hidden_ND.detach(), back_NV, used, bias_V)
+                sent_V = back_NV.ne(0).any(dim=0)
+                sent_V[used.ids_U] = False
+                if layer.padding_idx is not None:
+                    sent_V[layer.padding_idx] = False
+                elsewhere = int(sent_V.sum())
     unguarded_UD = torch.zeros_like(lookup_UD).index_add_(0, used.places_BT.flatten(), back_BTD.flatten(0, 1))
-    return Shares(loss.detach(), lookup_UD, unguarded_UD, head_UD)
+    return Shares(loss.detach(), lookup_UD, unguarded_UD, head_UD, elsewhere)
 
 
 def _head_share(head: Head, hidden_ND: Tensor, back_NV: Tensor, used: Used, bias_V: Tensor | None) -> Tensor:

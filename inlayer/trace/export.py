@@ -9,12 +9,13 @@ Checked in a browser, from the disk, in tests/browser/.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from inlayer.errors import ConfigError
+from inlayer.errors import ConfigError, PositionRangeError
 from inlayer.layer import SCHEMES
 from inlayer.trace.facts import Change, Trace, plain
 from inlayer.trace.html import page
@@ -22,7 +23,8 @@ from inlayer.trace.line import Line
 
 __all__ = ["export"]
 
-SWAPPED = 8  # tokens of the first text of which any two can be swapped
+SWAPPED = 8  # tokens of the first text of which any two can be swapped; fewer of a long one
+MOST_CELLS = 800  # of all walks that swap: a page is to be sent
 THETAS = (100.0, 1_000_000.0)
 MOST_TOKENS = 64  # of a text
 MOST_KNOWN = 64  # tokens that open when clicked
@@ -38,9 +40,12 @@ def export(line: Line, texts: Sequence[str], *, dims: int = 8, step: int = 1, ch
 
     first = walk(Change())
     walks = {key_of(Change()): first}
-    for one in [*([] if change is None else [change]), *_changes(line, first)]:
+    if change is not None:
+        walks[key_of(change)] = walk(change)
+    for one in _changes(line, first):
         if key_of(one) not in walks:
-            walks[key_of(one)] = walk(one)
+            with suppress(PositionRangeError):  # a text too long for the positions a reader might try
+                walks[key_of(one)] = walk(one)
     ids = dict.fromkeys(cell.id for text in first.texts for cell in text.cells if cell.id is not None)
     data: dict[str, Any] = {
         "models": [plain(replace(line.facts(), name=Path(line.name).name or source, source=source))],
@@ -62,7 +67,11 @@ def key_of(change: Change) -> str:
 
 
 def _changes(line: Line, trace: Trace) -> Iterator[Change]:
-    for swap in combinations(range(min(SWAPPED, trace.texts[0].n_tokens)), 2):
+    swapped = min(SWAPPED, trace.texts[0].n_tokens)
+    cells = sum(len(text.cells) for text in trace.texts)
+    while swapped > 2 and swapped * (swapped - 1) // 2 * cells > MOST_CELLS:
+        swapped -= 1
+    for swap in combinations(range(swapped), 2):
         yield Change(swap=swap)
     if line.padding_id is not None:
         yield Change(pad=1)

@@ -36,7 +36,10 @@ class Character:
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """Two neighbours that became one token; `rank` orders the merges, the lowest goes first."""
+    """Two neighbours that became one token; `rank` orders the merges, the lowest goes first.
+
+    Their bytes are those the tokenizer cuts: of a text it normalises (NFC), not those of the text.
+    """
 
     left: str
     right: str
@@ -50,8 +53,8 @@ class Split:
 
     span: Span  # in bytes of the text
     bytes: str
-    cells: Span  # its tokens, as places in `TextTrace.cells`
-    merges: list[Merge] | None  # in the order they happen; None where the tokenizer is no byte-level BPE
+    cells: Span  # its tokens that are told, as places in `TextTrace.cells` before any swap
+    merges: list[Merge] | None  # in the order they happen; None where they are not known: no byte-level BPE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,8 @@ class StageValue:
     """One token's vector after a stage of the layer, and what the stage added to it, if it is a sum."""
 
     added: Vector | None
+    row: int | None  # of `Stage.table`: what was added is this row; None where it is no row of a table
+    offset: int | None  # of that row's first byte
     after: Vector
 
 
@@ -139,6 +144,7 @@ class Stage:
 
     name: Literal["scale", "multiplier", "projection", "token type", "position", "norm"]
     note: str
+    table: TableFacts | None  # where the rows lie that it adds; None where it adds none, or waves that lie nowhere
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +206,7 @@ class Backward:
     value: float
     note: str  # what the loss is of
     tied: bool
-    touched: int  # rows that receive a gradient; with a tied head all but the padding row
+    touched: int  # rows that receive a gradient; by a tied head every one it gives a chance to be guessed
     rows: list[RowGradient]  # of the ids of this batch, in order of their first place; at most `tokens`
     n_rows: int  # different ids in the batch
     padding_without_guard: Vector | None  # what the padding row would have received if it were not protected

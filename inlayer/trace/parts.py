@@ -24,8 +24,9 @@ from inlayer.checkpoint import Model
 from inlayer.errors import ConfigError, InputError
 from inlayer.head import Head
 from inlayer.layer import SCHEMES, Embeddings
-from inlayer.positions import Angles, Learned, Rotary, Sinusoidal
+from inlayer.positions import Angles, Learned, Numbering, Rotary, Sinusoidal
 from inlayer.rows import StoredTable
+from inlayer.rows.header import DTYPES, Stored
 from inlayer.text import Tokenizer
 from inlayer.trace.facts import Merge, ModelFacts, TableFacts
 from inlayer.trace.names import spelled
@@ -39,6 +40,7 @@ __all__ = ["Order", "Parts", "Used", "one_thread", "scheme_of"]
 HELD_VALUES = 2**24  # of a table that is kept in float32 between walks: 64 MB
 BLOCK_VALUES = 2**24  # of a larger one, read at once
 NEWBORN_POSITIONS = 2048  # learned positions put in place of a model's own
+ADDED = {"token type": "token_type_embedding.weight", "position": "position_embedding.weight"}
 USUAL_HEAD = 64  # channels of an attention head, where the model does not say
 
 
@@ -61,8 +63,9 @@ class Used(NamedTuple):
     def of(cls, ids_BT: Tensor, rows_BTD: Tensor) -> Used:
         """Without the repeats."""
         ids_U, places_BT = torch.unique(ids_BT, return_inverse=True)
-        rows_UD = rows_BTD.new_empty(len(ids_U), rows_BTD.shape[2])
-        return cls(ids_U, places_BT, rows_UD.index_copy_(0, places_BT.flatten(), rows_BTD.flatten(0, 1)))
+        flat = places_BT.flatten()
+        last_U = torch.zeros_like(ids_U).index_copy_(0, flat, torch.arange(len(flat)))  # one place of each
+        return cls(ids_U, places_BT, rows_BTD.flatten(0, 1)[last_U])
 
 
 class Parts:
@@ -81,6 +84,10 @@ class Parts:
         )
         self.init_std = 0.02 if spec is None else spec.init_std
         table = model.table
+        for part in ADDED.values():
+            found = model.find_part(part) if part in self.layer.state_dict() else None
+            if found is not None:
+                self.small[part] = _small_facts(found, dtype_name(self.layer.dtype), model.store.remote)
         self.table = TableFacts(
             name=stored.name,
             file=stored.file,
@@ -102,20 +109,12 @@ class Parts:
         parts._prepare(
             name=source, source=source, note=note, family=None, tokenizer=tokenizer, layer=layer.eval(), head=head
         )
+        for name in ADDED.values():
+            if name in layer.state_dict():
+                parts.small[name] = _in_memory(name, layer.state_dict()[name])
         table = layer.token_embedding
         parts.init_std = float(getattr(table, "init_std", 0.02))
-        weight = table.weight
-        parts.table = TableFacts(
-            name="token_embedding.weight",
-            file=None,
-            remote=False,
-            dtype=dtype_name(weight.dtype),
-            row_dtype=dtype_name(weight.dtype),
-            shape=(table.num_embeddings, table.embedding_dim),
-            offset=0,
-            row_bytes=table.embedding_dim * weight.itemsize,
-            itemsize=weight.itemsize,
-        )
+        parts.table = _in_memory("token_embedding.weight", table.weight)
         return parts
 
     def _prepare(
@@ -131,6 +130,7 @@ class Parts:
     ) -> None:
         self.name, self.source, self.note, self.family = name, source, note, family
         self.tokenizer, self.layer, self.head = tokenizer, layer, head
+        self.small: dict[str, TableFacts] = {}  # the tables of the stages that add a row
         self.order = lru_cache(maxsize=32)(self._order)
         self.wide = lru_cache(maxsize=4)(self._wide)
         self.turned = lru_cache(maxsize=64)(self._turned)
@@ -183,6 +183,14 @@ class Parts:
         """Where a row's first byte lies in the table's file, or in the table where that is in no file."""
         return self.table.offset + token_id * self.table.row_bytes
 
+    def table_of(self, stage: str, layer: Embeddings) -> TableFacts | None:
+        """The table whose rows a stage of this layer adds; None where it adds none, or where they were put in place of
+        the model's own.
+        """
+        part = getattr(layer, ADDED.get(stage, "").partition(".")[0], None)
+        own = part is not None and part is getattr(self.layer, ADDED[stage].partition(".")[0])
+        return self.small.get(ADDED[stage]) if own else None
+
     def values(self) -> int:
         """How many values the table has."""
         rows, width = self.table.shape
@@ -224,6 +232,8 @@ class Parts:
         if scheme is not None and scheme not in SCHEMES:
             raise ConfigError(f"unknown positions {scheme!r}; choose one of {', '.join(SCHEMES)}")
         wanted = scheme or scheme_of(self.layer)
+        if theta is not None and (not isinstance(theta, (int, float)) or isinstance(theta, bool)):
+            raise InputError(f"theta is {theta!r}; it is a number above 0, such as 10000")
         if theta is not None and wanted not in ("sinusoidal", "rotary"):
             raise InputError(
                 f"theta is the base of sinusoidal and rotary positions; these are {wanted}"
@@ -252,7 +262,9 @@ class Parts:
             module = Rotary(own.head_dim, turned, pairing=own.pairing, layout=own.layout, float32=own.float32)
         else:
             module = Rotary(min(USUAL_HEAD, width - width % 2), Angles(theta=base))
-        return Order(with_modules(self.layer, position_embedding=module), False, note)
+        layer = with_modules(self.layer, position_embedding=module)
+        layer.numbering = Numbering()  # the model's own may number padding in a way that is for its own table only
+        return Order(layer, False, note)
 
     def _wide(self, scheme: str | None, theta: float | None) -> Embeddings:
         """The layer of `order` with its small parts in float32, to run backwards with."""
@@ -294,6 +306,25 @@ def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:
     for name, module in modules.items():
         setattr(twin, name, module)
     return twin.eval()
+
+
+def _in_memory(name: str, weight: Tensor) -> TableFacts:
+    rows, width = weight.shape
+    dtype = dtype_name(weight.dtype)
+    return TableFacts(
+        name=name, file=None, remote=False, dtype=dtype, row_dtype=dtype, shape=(rows, width), offset=0,
+        row_bytes=width * weight.itemsize, itemsize=weight.itemsize,
+    )  # fmt: skip
+
+
+def _small_facts(stored: Stored, row_dtype: str, remote: bool) -> TableFacts:
+    rows, width = stored.shape
+    row_bytes = stored.nbytes // rows
+    plain = stored.dtype in DTYPES
+    return TableFacts(
+        name=stored.name, file=stored.file, remote=remote, dtype=stored.dtype, row_dtype=row_dtype,
+        shape=(rows, width), offset=stored.offset, row_bytes=row_bytes, itemsize=row_bytes // width if plain else None,
+    )  # fmt: skip
 
 
 def scheme_of(layer: Embeddings) -> str:

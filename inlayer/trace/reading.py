@@ -48,25 +48,28 @@ def read(text: str, parts: Parts, tokens: int) -> Reading:
         shown += 1
     beginning = source[:shown].decode()
     spans = tokenizer.splits(text)
+    body = _body(pieces, tokenizer.encode(text, add_special_tokens=False))
     return Reading(
         text=beginning,
         n_characters=len(text),
         n_bytes=len(source),
         characters=[Character(text=character, bytes=character.encode().hex()) for character in beginning],
-        splits=None if spans is None else _splits(source, spans, pieces, tokens, parts),
+        splits=None if spans is None else _splits(source, spans, pieces, body, tokens, parts),
         n_splits=0 if spans is None else len(spans),
         pieces=pieces,
     )
 
 
-def _splits(source: bytes, spans: Sequence[Span], pieces: Sequence[Piece], tokens: int, parts: Parts) -> list[Split]:
+def _splits(
+    source: bytes, spans: Sequence[Span], pieces: Sequence[Piece], body: range, tokens: int, parts: Parts
+) -> list[Split]:
     """The splits that begin within the first `tokens` tokens, each with its own."""
-    found, place = [], 0
+    found, place = [], body.start
     for start, end in spans:
-        while place < len(pieces) and (pieces[place].span[0] < start or _was_added(pieces[place])):
+        while place < body.stop and pieces[place].span[0] < start:
             place += 1
         past = place
-        while past < len(pieces) and pieces[past].span[1] <= end and not _was_added(pieces[past]):
+        while past < body.stop and pieces[past].span[1] <= end:
             past += 1
         if place >= tokens:
             break
@@ -75,7 +78,7 @@ def _splits(source: bytes, spans: Sequence[Span], pieces: Sequence[Piece], token
             Split(
                 span=(start, end),
                 bytes=source[start:end].hex(),
-                cells=(place, past),
+                cells=(place, min(past, tokens)),
                 merges=parts.merges(ids) if len(ids) <= MOST_SPLIT else None,
             )
         )
@@ -83,6 +86,10 @@ def _splits(source: bytes, spans: Sequence[Span], pieces: Sequence[Piece], token
     return found
 
 
-def _was_added(piece: Piece) -> bool:
-    """By the tokenizer, which found nothing of it in the text: of no split."""
-    return piece.special and not piece.bytes
+def _body(pieces: Sequence[Piece], bare: list[int]) -> range:
+    """Which of the pieces are the text's own: the tokenizer may have added others before and behind."""
+    ids = [piece.id for piece in pieces]
+    for start in range(len(ids) - len(bare) + 1):
+        if ids[start : start + len(bare)] == bare:
+            return range(start, start + len(bare))
+    return range(len(pieces))

@@ -12,7 +12,7 @@ Checked against the library calls in tests/trace/test_walk.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -45,7 +45,7 @@ from inlayer.trace.parts import Parts, Used, one_thread, scheme_of
 from inlayer.trace.reading import Reading, read
 from inlayer.trace.steps import describe_steps
 
-__all__ = ["bits_of", "take"]
+__all__ = ["bits_of", "numbers", "take"]
 
 MOST_CHECKED = 2**26  # values of a table that is multiplied by one-hot vectors as a whole
 MOST_PADDING = 4096
@@ -112,7 +112,11 @@ def take(
             tokens,
         )
     hidden_BTD = passed[-1].after
-    cells = _cells(parts, batch, used, names, passed, turned, shown_BT, dims)
+    stages = [
+        Stage(name=stage.name, note=_note(layer, stage), table=parts.table_of(stage.name, layer))  # type: ignore[arg-type]
+        for stage in passed[1:]
+    ]
+    cells = _cells(parts, batch, used, names, passed, stages, turned, shown_BT, dims)
     told: dict[str, Any] = {
         "source": parts.source,
         "note": parts.note,
@@ -127,7 +131,7 @@ def take(
         "texts": [_text(batch, b, row) for b, row in enumerate(cells)],
         "table": parts.table,
         "gather": _gather(parts, used, passed[0].after, length),
-        "stages": [Stage(name=stage.name, note=_note(layer, stage)) for stage in passed[1:]],  # type: ignore[arg-type]
+        "stages": stages,
         "positions": Positions(
             scheme=scheme_of(layer),  # type: ignore[arg-type]
             own=order.own,
@@ -141,11 +145,14 @@ def take(
     return Trace(steps=describe_steps(told), **told)
 
 
-def _check(texts: Sequence[str] | None, inputs_embeds: Tensor | None, dims: int, tokens: int, change: Change) -> None:
+def _check(texts: object, inputs_embeds: Tensor | None, dims: int, tokens: int, change: Change) -> None:
     if (texts is None) == (inputs_embeds is None):
         raise InputError("give either texts or inputs_embeds to walk" + ("" if texts is None else ", not both"))
-    if texts is not None and not texts:
-        raise InputError("there is no text to walk; give at least one")
+    if texts is not None:
+        if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
+            raise DtypeError(f"the texts are a {type(texts).__name__}; give a str, or a list of them")
+        if not list(texts):
+            raise InputError("there is no text to walk; give at least one")
     for name, value in (("dims", dims), ("tokens", tokens)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(f"{name} is {value!r}; it is a whole number of at least 1")
@@ -214,7 +221,7 @@ def _padding(parts: Parts, dims: int) -> Padding:
         id=token_id,
         is_row=parts.layer.padding_idx is not None,
         zero=not bool(row_D.float().any()),
-        row=row_D[:dims].tolist(),
+        row=numbers(row_D, dims),
     )
 
 
@@ -239,16 +246,17 @@ def _cells(
     used: Used | None,
     names: dict[int, str],
     passed: list[Passed],
+    stages: list[Stage],
     turned: list[Turned],
     position_BT: Tensor,
     dims: int,
 ) -> list[list[Cell]]:
     # Whole tensors to lists at once: a cell at a time would cost a second every few thousand tokens.
-    rows = passed[0].after[..., :dims].tolist()
-    after = [stage.after[..., :dims].tolist() for stage in passed[1:]]
-    added = [
-        None if stage.added is None else stage.added.expand_as(stage.after)[..., :dims].tolist() for stage in passed[1:]
-    ]
+    rows = numbers(passed[0].after, dims)
+    after = [numbers(stage.after, dims) for stage in passed[1:]]
+    added = [None if stage.added is None else numbers(stage.added.expand_as(stage.after), dims) for stage in passed[1:]]
+    # OPT's table begins with two unused rows.
+    first_position = getattr(parts.layer.position_embedding, "offset", 0)
     positions, masks = position_BT.tolist(), batch.mask_BT.long().tolist()
     ids, bits = [], {}
     if used is not None:
@@ -259,10 +267,18 @@ def _cells(
     def cell(b: int, t: int) -> Cell:
         piece = batch.pieces[b][t] if batch.pieces and t < len(batch.pieces[b]) else None
         token_id = ids[b][t] if ids else None
-        values = [
-            StageValue(added=None if one is None else one[b][t], after=other[b][t])
-            for one, other in zip(added, after, strict=True)
-        ]
+        values = []
+        for stage, one, other in zip(stages, added, after, strict=True):
+            table = stage.table
+            row = None if table is None else (positions[b][t] + first_position if stage.name == "position" else 0)
+            values.append(
+                StageValue(
+                    added=None if one is None else one[b][t],
+                    row=row,
+                    offset=None if table is None or row is None else table.offset + row * table.row_bytes,
+                    after=other[b][t],
+                )
+            )
         if token_id is None:
             label = f"vector {t}"
         else:
@@ -285,6 +301,11 @@ def _cells(
         )
 
     return [[cell(b, t) for t in range(position_BT.shape[1])] for b in range(len(masks))]
+
+
+def numbers(vectors: Tensor, dims: int) -> Any:
+    """The first channels as Python has numbers: exactly these, whatever the dtype."""
+    return vectors[..., :dims].double().tolist()
 
 
 def bits_of(row: bytes, itemsize: int | None, dims: int) -> list[str]:

@@ -13,7 +13,7 @@ from inlayer.text import Piece
 from inlayer.trace.facts import Neighbour, TokenFacts
 from inlayer.trace.names import label_of
 from inlayer.trace.parts import Parts, one_thread
-from inlayer.trace.take import bits_of
+from inlayer.trace.take import bits_of, numbers
 
 __all__ = ["look_at"]
 
@@ -49,7 +49,7 @@ def look_at(parts: Parts, token_id: int, k: int) -> TokenFacts:
         special=special,
         offset=parts.offset_of(token_id),
         bits=bits_of(parts.raw_rows([token_id])[0], parts.table.itemsize, 8),
-        row=row_D[:MOST_CHANNELS].tolist(),
+        row=numbers(row_D, MOST_CHANNELS),
         width=width,
         norm=float(row_D.float().norm()),
         neighbours=[Neighbour(id=other, label=_label(parts, other), cosine=cosine) for other, cosine in found],

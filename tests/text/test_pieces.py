@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import tokenizers
 
 from inlayer.text.huggingface import HuggingFaceTokenizer
 from inlayer.text.spans import in_bytes, pieces_from_offsets
@@ -66,3 +67,26 @@ def test_llama2_covers_all_of_a_text():
     ours = HuggingFaceTokenizer(llama2())
     for text in ("Hello  world", "🫠 x", "a\n\tb", "中文 <s>é"):
         assert b"".join(piece.bytes for piece in ours.pieces(text)) == text.encode()
+
+
+def test_a_block_put_before_the_text_covers_nothing_of_it() -> None:
+    """LLaMA-2's way: the text gets a block before it, and unknown characters are cut into bytes."""
+    vocabulary = (
+        {"<unk>": 0} | {f"<0x{value:02X}>": value + 1 for value in range(256)} | {"▁": 257, "日": 258, "x": 259}
+    )
+    made = tokenizers.Tokenizer(
+        tokenizers.models.BPE(vocab=vocabulary, merges=[], byte_fallback=True, unk_token="<unk>", fuse_unk=True)
+    )
+    made.normalizer = tokenizers.normalizers.Sequence(
+        [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
+    )
+    tokenizer = HuggingFaceTokenizer(made.to_str().encode())
+    for text, wanted in (
+        ("日x", [b"", "日".encode(), b"x"]),
+        ("🙂 x", [b"", b"\xf0", b"\x9f", b"\x99", b"\x82", b" ", b"x"]),
+        (" x", [b"", b" ", b"x"]),
+        ("é", [b"", b"\xc3", b"\xa9"]),
+    ):
+        pieces = tokenizer.pieces(text)
+        assert [piece.bytes for piece in pieces] == wanted
+        assert [piece.id for piece in pieces] == made.encode(text).ids

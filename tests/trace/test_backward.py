@@ -38,8 +38,8 @@ def gradient(line: Line, texts: list[str], back: Backward) -> Tensor:
     layer, head = whole(line)
     ids, mask = line.tokenizer.encode_batch(texts).padded(line.padding_id or 0)
     hidden = layer(ids, attention_mask=mask)
-    if back.loss == "sum":
-        loss = hidden.sum()
+    if back.loss == "sum":  # padding that is no padding row does not count
+        loss = (hidden if line.layer.padding_idx is not None else hidden * mask[..., None]).sum()
     else:
         assert head is not None
         targets = ids[:, 1:].where(mask[:, 1:].bool(), -100)
@@ -137,6 +137,15 @@ def test_changed_positions_change_the_gradient() -> None:
     assert plain is not None
     assert waves is not None
     assert plain.rows[0].total != waves.rows[0].total
+
+
+def test_a_head_that_is_sure_sends_nothing_elsewhere() -> None:
+    """Where the softmax leaves no chance to a row, no gradient reaches it: counted, not assumed."""
+    line = bytes_line("none")
+    with torch.no_grad():
+        line.layer.token_embedding.weight.mul_(5000)
+    back = compare(Line.of_layer(line.tokenizer, line.layer, line.head, source="sure"), ["aab"])
+    assert back.touched < 100
 
 
 def test_nothing_is_learned_from_no_tokens() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from inlayer.positions import Learned, Sinusoidal
-from inlayer.trace import Line
+from inlayer.trace import Change, Line, Trace
 from tests.trace.lines import bytes_line, family, sample
 from tests.trace.test_backward import whole
 
@@ -18,62 +18,98 @@ LINES = {
     "minilm": lambda: sample("minilm"),
     "gemma3": lambda: family("gemma3_text-new"),
     "gpt2": lambda: family("gpt2"),
+    "opt": lambda: family("opt-projected"),
+    "roberta": lambda: family("roberta"),
     "newborn": lambda: bytes_line("sinusoidal"),
     "none": lambda: bytes_line("none"),
 }
 
 
-@pytest.mark.parametrize("name", LINES)
-def test_the_lines_of_code_do_what_the_steps_show(name: str) -> None:
+class Shell:
+    """The names of docs/trace.md, and the lines of one trace to run with them."""
+
+    def __init__(self, line: Line, trace: Trace, texts: list[str]) -> None:
+        layer, head = whole(line)  # float32: the samples in files have no parameters to learn with
+        self.steps = trace.steps
+        self.names: dict[str, Any] = {
+            "text": texts[0], "texts": texts, "tokenizer": line.tokenizer, "torch": torch, "F": functional,
+            "layer": layer, "head": head, "E": layer.token_embedding.weight,
+        }  # fmt: skip
+        if isinstance(layer.position_embedding, (Learned, Sinusoidal)):
+            self.names["position_ids"] = torch.tensor([[cell.position for cell in text.cells] for text in trace.texts])
+            last = int(self.names["position_ids"].max())
+            self.names["P"] = layer.position_embedding(torch.arange(last + 1))
+            if bool((self.names["position_ids"] == -1).any()):  # OPT's padding: Python's last row
+                lowest = layer.position_embedding(torch.tensor([-1]))
+                self.names["P"] = torch.cat((self.names["P"], lowest))
+        if layer.token_type_embedding is not None:
+            self.names["S"] = layer.token_type_embedding.weight
+
+    def run(self, number: int) -> Any:
+        """The value of the line, where it is one; else what it assigned."""
+        *before, last = self.steps[number - 1].code.split("; ")
+        for statement in before:
+            exec(statement, self.names)
+        if " = " not in last:
+            return eval(last, self.names)
+        exec(last, self.names)
+        found = [self.names[name.strip()] for name in last.partition("[0, [")[0].partition(" = ")[0].split(",")]
+        return found if len(found) > 1 else found[0]
+
+
+CASES = [
+    (["I love dogs"], Change()),
+    (["I love dogs and dogs", "dogs"], Change()),
+    (["I love dogs"], Change(swap=(0, 2), pad=2)),
+    (["I love dogs and dogs", "dogs"], Change(pad=1)),
+]
+
+
+WITHOUT_PADDING = ("gpt2",)
+
+
+@pytest.mark.parametrize(
+    ("name", "case"), [(name, case) for name in LINES for case in range(1 if name in WITHOUT_PADDING else len(CASES))]
+)
+def test_the_lines_of_code_do_what_the_steps_show(name: str, case: int) -> None:
     line: Line = LINES[name]()
-    text = "I love dogs"
-    trace = line.walk([text])
-    layer, head = whole(line)  # float32: the samples in files have no parameters to learn with
-    names: dict[str, Any] = {
-        "text": text, "tokenizer": line.tokenizer, "torch": torch, "F": functional, "layer": layer, "head": head,
-        "E": layer.token_embedding.weight,
-    }  # fmt: skip
-    if isinstance(layer.position_embedding, (Learned, Sinusoidal)):
-        names["position_ids"] = torch.tensor([cell.position for cell in trace.texts[0].cells])
-        names["P"] = layer.position_embedding(torch.arange(20))
+    texts, change = CASES[case]
+    assert (line.padding_id is None) == (name in WITHOUT_PADDING)
+    trace = line.walk(texts, change=change)
+    shell = Shell(line, trace, texts)
+    several = len(texts) > 1
 
-    def run(number: int) -> Any:
-        code = trace.steps[number - 1].code
-        target, _, value = code.rpartition("; ")
-        if target:
-            exec(target, names)
-        assigned, _, expression = value.partition(" = ")
-        if not expression:
-            return eval(value, names)
-        exec(value, names)
-        return (
-            names[assigned.split(",")[0]]
-            if "," not in assigned
-            else [names[one.strip()] for one in assigned.split(",")]
-        )
-
-    cells = trace.texts[0].cells
-    assert bytes(run(1)).hex() == "".join(character.bytes for character in trace.texts[0].characters)
-    splits = trace.texts[0].splits
-    assert run(2) == (None if splits is None else [split.span for split in splits])
-    assert run(3)[0].tolist() == [cell.id for cell in cells]
-    assert run(4)[:8].tolist() == cells[0].row
-    assert run(5)[0, :, :8].tolist() == [cell.row for cell in cells]
-    ordered = run(6)
+    characters = ["".join(one.bytes for one in text.characters) for text in trace.texts]
+    listed = shell.run(1) if several else [shell.run(1)]
+    assert [bytes(one).hex() for one in listed] == characters
+    splits = [None if text.splits is None else [split.span for split in text.splits] for text in trace.texts]
+    assert (shell.run(2) if several else [shell.run(2)]) == splits
+    shell.run(3)
+    assert shell.names["ids"].tolist() == [[cell.id for cell in text.cells] for text in trace.texts]
+    if "mask" in shell.names:
+        assert shell.names["mask"].tolist() == [[cell.mask for cell in text.cells] for text in trace.texts]
+    first = trace.texts[0].cells
+    assert shell.run(4)[:8].tolist() == first[0].row
+    assert shell.run(5)[..., :8].tolist() == [[cell.row for cell in text.cells] for text in trace.texts]
+    ordered = shell.run(6)
     if trace.positions.scheme == "rotary":
         cos, _ = ordered
-        torch.testing.assert_close(cos[1, :8], torch.tensor(cells[1].turns[0].cos), rtol=0.01, atol=0.01)
+        torch.testing.assert_close(cos[1, :8], torch.tensor(first[1].turns[0].cos), rtol=0.01, atol=0.01)
     elif trace.positions.scheme == "none":
-        assert ordered is names["rows"]
-    elif [stage.name for stage in trace.stages] == ["position"]:
-        assert ordered[0, :, :8].tolist() == [cell.stages[0].after for cell in cells]
-    torch.testing.assert_close(run(7)[0, :, :8], torch.tensor([cell.hidden for cell in cells]), rtol=1e-6, atol=1e-6)
+        assert ordered is shell.names["rows"]
+    else:
+        place = [stage.name for stage in trace.stages].index("position")
+        theirs = torch.tensor([[cell.stages[place].after for cell in text.cells] for text in trace.texts])
+        torch.testing.assert_close(ordered[..., :8], theirs, rtol=1e-6, atol=1e-6)
+    hidden = torch.tensor([[cell.hidden for cell in text.cells] for text in trace.texts])
+    torch.testing.assert_close(shell.run(7)[..., :8], hidden, rtol=1e-6, atol=1e-6)
     assert trace.backward is not None
-    gradients = run(8)[0]
+    gradients = shell.run(8)
     by_id = {row.id: torch.tensor(row.total) for row in trace.backward.rows}
-    for cell, theirs in zip(cells, gradients, strict=True):
-        assert cell.id is not None
-        torch.testing.assert_close(by_id[cell.id], theirs[:8], rtol=1e-4, atol=1e-6)
+    for b, text in enumerate(trace.texts):
+        for t, cell in enumerate(text.cells):
+            assert cell.id is not None
+            torch.testing.assert_close(by_id[cell.id], gradients[b, t, :8], rtol=1e-4, atol=1e-6)
 
 
 def test_vectors_skip_the_steps_before_them() -> None:

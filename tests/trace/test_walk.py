@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import inlayer
 from inlayer.errors import IdRangeError, InlayerError, InputError, PositionRangeError, TextError
@@ -308,3 +311,54 @@ def test_odd_texts_walk(name: str, text: str) -> None:
         return
     assert trace.texts[0].n_bytes == len(text.encode())
     assert "\ufffd" not in trace.to_json()
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.float64])
+def test_every_dtype_of_a_table(tmp_path: Path, dtype: torch.dtype) -> None:
+    rows = torch.randn(256, 8, generator=torch.Generator().manual_seed(0)).to(dtype)
+    save_file({"embed_tokens.weight": rows}, tmp_path / "table.safetensors")
+    line = Line(inlayer.load(tmp_path / "table.safetensors"), tokenizer=ByteTokenizer())
+    trace = line.walk(["aab"])
+    assert [cell.row for cell in trace.texts[0].cells] == rows.double()[[97, 97, 98]].tolist()
+    assert trace.gather.equal
+    assert line.token(97).row == rows[97].double().tolist()
+
+
+def test_rows_that_are_added_are_where_the_trace_says() -> None:
+    """BERT's position and segment vectors, read from the file with nothing but `seek`."""
+    trace = sample("minilm").walk(["I love dogs"], dims=4)
+    path = _files(inlayer.load("minilm"))[0]
+    with path.open("rb") as stream:
+        for *_, cell in cells_of(trace):
+            for stage, value in zip(trace.stages, cell.stages, strict=True):
+                if stage.name not in ("token type", "position"):
+                    assert stage.table is None
+                    continue
+                assert stage.table is not None
+                assert value.row == (cell.position if stage.name == "position" else 0)
+                assert value.offset is not None
+                stream.seek(value.offset)
+                assert list(struct.unpack("<4f", stream.read(16))) == value.added
+    waves = sample("minilm").walk(["I love dogs"], change=Change(positions="sinusoidal"))
+    assert [stage.table is None for stage in waves.stages if stage.name == "position"] == [True]
+
+
+@pytest.mark.parametrize("name", ["opt", "roberta"])
+def test_positions_in_place_of_ones_that_skip_padding(name: str) -> None:
+    trace = family(name).walk(["I love dogs", "dogs"], change=Change(positions="sinusoidal"))
+    assert [cell.position for cell in trace.texts[1].cells] == [0, 1, 2]
+
+
+def test_splits_name_the_cells_that_are_told() -> None:
+    line = sample("default")
+    folded = line.walk(["antidisestablishmentarianism and so on"], tokens=2)
+    assert folded.texts[0].splits is not None
+    assert [split.cells for split in folded.texts[0].splits] == [(0, 2)]
+
+
+@pytest.mark.parametrize("texts", [5, b"ab", [b"ab"], [5], ["a", None]])
+def test_texts_that_are_none(texts: object) -> None:
+    # In a process of its own: beartype would be faster than the error.
+    code = f"import inlayer\ntry: inlayer.walk({texts!r})\nexcept inlayer.InlayerError as error: print(error)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "str" in done.stdout
