@@ -1,5 +1,16 @@
-"""`python -m inlayer` is the command line."""
+"""The command line: `inlayer`, and `python -m inlayer`. Ctrl-C while it is being imported ends as quietly as later."""
 
-from inlayer.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    try:
+        from inlayer.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

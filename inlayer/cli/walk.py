@@ -183,7 +183,7 @@ def walk(
 
     from inlayer.trace.terminal import show
 
-    show(trace, console(), step=step)
+    show(trace, console(), step=step, tokens=tokens)
 
 
 def _check_output(*, as_json: bool, html: str | None, web: bool, step: int | None, tokens: int | None) -> None:

@@ -36,12 +36,12 @@ STEPS: list[Callable[[Page], Iterator[Text]]] = [
 FIRST_WITH_STRIPS = 5
 
 
-def show(trace: Trace, console: Console, *, step: int | None = None) -> None:
-    """Print every step of the line, or one of them."""
+def show(trace: Trace, console: Console, *, step: int | None = None, tokens: int | None = None) -> None:
+    """Print every step of the line, or one of them. `tokens` of a text are shown; unsaid, as many as do not flood."""
     if step is not None and not 1 <= step <= len(STEPS):
         raise InputError(f"step is {step}; there are steps 1 to {len(STEPS)}")
     colour = console.color_system is not None and not console.no_color
-    page = Page(trace, console.width, console.encoding, colour=colour)
+    page = Page(trace, console.width, console.encoding, colour=colour, tokens=tokens)
     for line in _lines(page, step):
         page.cut(line)
         line.rstrip()

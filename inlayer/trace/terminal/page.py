@@ -51,9 +51,9 @@ class Grid:
 class Page:
     """A trace on paper of a certain width."""
 
-    def __init__(self, trace: Trace, columns: int, encoding: str, *, colour: bool) -> None:
+    def __init__(self, trace: Trace, columns: int, encoding: str, *, colour: bool, tokens: int | None = None) -> None:
         self.trace, self.columns, self.signs = trace, columns, signs_for(encoding, colour=colour)
-        self.most_tokens = MOST_TOKENS if len(trace.texts) <= 1 else MOST_TOKENS_OF_MANY
+        self.most_tokens = tokens or (MOST_TOKENS if len(trace.texts) <= 1 else MOST_TOKENS_OF_MANY)
         cells = [cell for _, text in self._shown_texts() for cell in self.cells(text)]
         self.widest_label = min(WIDEST_LABEL, columns // 5)
         self.label_width = max((cell_len(self.label(cell).plain) for cell in cells), default=5)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from inlayer.trace.facts import Cell, RowGradient, Turning, Vector
+from inlayer.trace.facts import Cell, RowGradient, Trace, Turning, Vector
 from inlayer.trace.terminal.page import INDENT, Page, Parts, count, padded
 from inlayer.trace.terminal.signs import NUMBER, number
 
@@ -50,7 +50,7 @@ def positions_step(page: Page) -> Iterator[Text]:
         return
     place = names.index("position")
     blocks = [
-        (text, heading, [(cell, _added(cell, place)) for cell in page.cells(text)[: _most_sums(page)]])
+        (text, heading, [(cell, _added(page.trace, cell, place)) for cell in page.cells(text)[: _most_sums(page)]])
         for _, text, heading in page.texts()
     ]
     grid = page.parts_grid([parts for _, _, block in blocks for _, parts in block], page.trace.shape[2])
@@ -109,11 +109,12 @@ def _token_table(page: Page, vector: Callable[[Cell], Vector], channels: int, *,
     yield from page.texts_left_out()
 
 
-def _added(cell: Cell, place: int) -> Parts:
+def _added(trace: Trace, cell: Cell, place: int) -> Parts:
     before = cell.stages[place - 1].after if place else cell.row
     stage = cell.stages[place]
     added = [] if stage.added is None else [(f"+ position {cell.position}", stage.added)]
-    return [("before", before), *added, ("= after", stage.after)]
+    name = f"after {trace.stages[place - 1].name}" if place else "row"
+    return [(name, before), *added, ("= after", stage.after)]
 
 
 def _turning(page: Page, which: int, turning: Turning) -> Iterator[Text]:
