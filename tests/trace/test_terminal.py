@@ -261,7 +261,7 @@ def test_positions_that_are_added() -> None:
     for cell in trace.texts[0].cells:
         added = cell.stages[0].added
         assert added is not None
-        for name, vector in (("before", cell.row), (f"+ position {cell.position}", added), ("= after", cell.hidden)):
+        for name, vector in (("row", cell.row), (f"+ position {cell.position}", added), ("= after", cell.hidden)):
             shown = " ".join(f"{number(value):>{NUMBER}}" for value in vector)
             assert re.search(rf"{re.escape(name)} +{re.escape(shown.strip())}", printed)
 
