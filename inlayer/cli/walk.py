@@ -300,4 +300,4 @@ def _serve(line: Line, texts: list[str], dims: int, step: int | None, change: Ch
         if value
     ]
     with stopping_at_once():
-        serve({line.name: line}, fragment=urlencode(said))
+        serve({line.title: line}, fragment=urlencode(said))

@@ -26,7 +26,7 @@ from inlayer.trace.parts import Parts, Used
 __all__ = ["go_back"]
 
 MOST_HEAD_VALUES = 2**27  # of a head that is run for this step: half a gigabyte in float32
-MOST_LOGITS = 2**25  # held at once; of a longer text only the first tokens are guessed
+MOST_LOGITS = 2**23  # held at once; of a longer text only the first tokens are guessed
 
 
 class Shares(NamedTuple):

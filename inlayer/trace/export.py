@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 from inlayer.errors import ConfigError, PositionRangeError
@@ -24,7 +23,7 @@ from inlayer.trace.line import Line
 __all__ = ["export"]
 
 SWAPPED = 8  # tokens of the first text of which any two can be swapped; fewer of a long one
-MOST_CELLS = 800  # of all walks that swap: a page is to be sent
+MOST_CELLS = 300  # of all walks that swap: a page is to be sent
 THETAS = (100.0, 1_000_000.0)
 MOST_TOKENS = 64  # of a text
 MOST_KNOWN = 64  # tokens that open when clicked
@@ -32,11 +31,9 @@ MOST_KNOWN = 64  # tokens that open when clicked
 
 def export(line: Line, texts: Sequence[str], *, dims: int = 8, step: int = 1, change: Change | None = None) -> str:
     """The page, with this walk in it."""
-    # A page goes to others: it says what the model is called, not where it lies on this machine.
-    source = Path(line.source).name if Path(line.source).exists() else line.source
 
     def walk(change: Change) -> Trace:
-        return replace(line.walk(texts, dims=dims, tokens=MOST_TOKENS, change=change), source=source)
+        return replace(line.walk(texts, dims=dims, tokens=MOST_TOKENS, change=change), source=line.title)
 
     first = walk(Change())
     walks = {key_of(Change()): first}
@@ -48,7 +45,7 @@ def export(line: Line, texts: Sequence[str], *, dims: int = 8, step: int = 1, ch
                 walks[key_of(one)] = walk(one)
     ids = dict.fromkeys(cell.id for text in first.texts for cell in text.cells if cell.id is not None)
     data: dict[str, Any] = {
-        "models": [plain(replace(line.facts(), name=Path(line.name).name or source, source=source))],
+        "models": [plain(replace(line.facts(), name=line.title, source=line.title))],
         "texts": list(texts),
         "walks": {key: walked.to_dict() for key, walked in walks.items()},
         "tokens": {str(token_id): plain(line.token(token_id)) for token_id in list(ids)[:MOST_KNOWN]},

@@ -27,7 +27,7 @@ SCRIPTS = (
     "dom.js", "format.js", "state.js", "source.js", "grid.js", "changes.js", "sentences.js",
     "steps/text.js", "steps/ids.js", "steps/rows.js", "steps/positions.js", "steps/hidden.js", "steps/backward.js",
     "inspector.js", "formulas.js", "formulas-later.js", "token.js", "questions.js", "predict.js", "birth.js",
-    "controls.js", "path.js", "keys.js", "main.js",
+    "controls.js", "refused.js", "path.js", "keys.js", "main.js",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -150,6 +151,14 @@ class Parts:
             padding_id=self.padding_id,
             tied=None if self.head is None else self.head.tied,
         )
+
+    @cached_property
+    def title(self) -> str:
+        """What to call its source where others may read it: of a path its last part, not where it lies here."""
+        path = Path(self.source)
+        if not (path.exists() or path.is_absolute()):
+            return self.source
+        return path.name if path.name not in {"", ".."} else path.resolve().name or str(path)
 
     @cached_property
     def padding_row(self) -> Tensor | None:

@@ -342,7 +342,8 @@ def _gather(parts: Parts, used: Used | None, rows_BTD: Tensor, length: int) -> G
         return Gather(
             shape=shape, checked_rows=0, whole=False, equal=True, note="vectors came in: nothing was looked up"
         )
-    whole = parts.values() <= MOST_CHECKED and not parts.table.remote
+    hot = len(used.ids_U) * parts.table.shape[0]
+    whole = max(parts.values(), 4 * hot) <= MOST_CHECKED and not parts.table.remote
     if whole:
         product_UD = torch.zeros(used.rows_UD.shape)
         hot_UV = torch.zeros(len(used.ids_U), parts.table.shape[0]).scatter_(1, used.ids_U[:, None], 1.0)

@@ -3,11 +3,14 @@
 asked -> [api] -> Line -> facts -> JSON
 - a model is one of those named at start; nothing a request says is opened, looked up or fetched by name
 - answers are made in threads and kept; whatever the library refuses is status 400 with its own line
+- a client that goes takes its question along, unless it is being answered already
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -15,22 +18,27 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive
 
 from inlayer.errors import InlayerError, InputError
 from inlayer.paths import quoted
 from inlayer.trace import Change, Line
+from inlayer.trace.backward import MOST_HEAD_VALUES
 from inlayer.trace.facts import to_json
 from inlayer.trace.html import content_security_policy, page
 from inlayer.web.asked import BirthAsked, Limits, RefusedError, TokenAsked, WalkAsked, read_query, read_walk
 from inlayer.web.guard import Guard, error_body, read_body
 from inlayer.web.openapi import describe
-from inlayer.web.workers import Answers, Workers
+from inlayer.web.places import find_places, without_places
+from inlayer.web.workers import Answers, LeftError, Workers
 
 __all__ = ["Api", "make_app"]
 
 THREADS = 2
 WAITING = 512  # requests; with more of them an answer would come too late to be of use
 KEPT = 32 << 20  # bytes of answers
+LARGE = 2**31  # values of a table x tokens that pass its head: the better part of a second
+SEARCH = 32  # tokens whose walk takes as long as the search for one row's neighbours
 TITLE = "inlayer walk"
 
 
@@ -49,7 +57,8 @@ class Api:
             raise InputError("there is no model to serve; name at least one")
         self.lines, self.limits = dict(lines), limits
         self.workers, self.answers = Workers(THREADS, WAITING), Answers(KEPT)
-        models = [line.facts() for line in self.lines.values()]
+        models = [replace(line.facts(), name=name, source=line.title) for name, line in self.lines.items()]
+        self.places = find_places(self.lines.values())
         self.models = encode({"models": models})
         self.page = page(title=TITLE, data=None, served=True).encode("utf-8")
         self.page_policy = content_security_policy(served=True)
@@ -65,8 +74,9 @@ class Api:
             ],
             exception_handlers={
                 HTTPException: _not_here,
-                InlayerError: _bad_value,
+                InlayerError: self._bad_value,
                 RefusedError: _refused,
+                LeftError: _left,
                 Exception: _failed,
             },
         )
@@ -86,19 +96,22 @@ class Api:
         body = await read_body(request.scope, request.receive, self.limits.body)
         asked = read_walk(body, self.limits)
         line = self._line(asked.model)
-        return await self._answer(asked, len(body), lambda: _walk(line, asked))
+        heads = line.values() <= MOST_HEAD_VALUES  # with a larger one a walk leaves out what takes long
+        large = _is_large(line, len(asked.texts) * asked.tokens if heads else 0)
+        return await self._answer(request, asked, len(body), lambda: _walk(line, asked), large)
 
     async def get_token(self, request: Request) -> Response:
         query = request.scope["query_string"]
         asked = read_query(query, TokenAsked, self.limits)
         line = self._line(asked.model)
-        return await self._answer(asked, len(query), lambda: line.token(asked.id, k=asked.k))
+        large = _is_large(line, SEARCH)
+        return await self._answer(request, asked, len(query), lambda: line.token(asked.id, k=asked.k), large)
 
     async def get_birth(self, request: Request) -> Response:
         query = request.scope["query_string"]
         asked = read_query(query, BirthAsked, self.limits)
         line = self._line(asked.model)
-        return await self._answer(asked, len(query), lambda: line.birth(seed=asked.seed, dims=asked.dims))
+        return await self._answer(request, asked, len(query), lambda: line.birth(seed=asked.seed, dims=asked.dims))
 
     def _line(self, name: str | None) -> Line:
         if name is None:
@@ -108,17 +121,43 @@ class Api:
             raise InputError(f"model is {quoted(name)}; those named when the server started are {named}")
         return self.lines[name]
 
-    async def _answer(self, asked: WalkAsked | TokenAsked | BirthAsked, size: int, make: Callable[[], Any]) -> Response:
+    async def _answer(
+        self,
+        request: Request,
+        asked: WalkAsked | TokenAsked | BirthAsked,
+        size: int,
+        make: Callable[[], Any],
+        large: bool = False,
+    ) -> Response:
         answer = self.answers.get(asked)
         if answer is None:
-            answer = await self.workers.run(lambda: encode(make()))
+            left = asyncio.ensure_future(_until_left(request.receive))
+            try:
+                answer = await self.workers.run(lambda: encode(make()), left, large=large)
+            finally:
+                left.cancel()
             self.answers.put(asked, answer, size)
         return _json(answer)
+
+    async def _bad_value(self, _: Request, error: Exception) -> Response:
+        return _json(error_body(without_places(str(error), self.places)), 400)
+
+
+async def _until_left(receive: Receive) -> None:
+    """The body was read, or there is none: what is still to come is that the client goes."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _is_large(line: Line, tokens: int) -> bool:
+    """Is it more work than others should wait for? What waits for the network may be."""
+    return line.table.remote or line.values() * tokens > LARGE
 
 
 def _walk(line: Line, asked: WalkAsked) -> Any:
     change = Change(positions=asked.positions, theta=asked.theta, swap=asked.swap, pad=asked.pad)
-    return line.walk(list(asked.texts), dims=asked.dims, tokens=asked.tokens, change=change)
+    trace = line.walk(list(asked.texts), dims=asked.dims, tokens=asked.tokens, change=change)
+    return replace(trace, source=line.title)
 
 
 def encode(facts: Any) -> bytes:
@@ -139,13 +178,15 @@ async def _not_here(request: Request, error: Exception) -> Response:
     return _json(error_body(message), error.status_code, error.headers)
 
 
-async def _bad_value(_: Request, error: Exception) -> Response:
-    return _json(error_body(str(error)), 400)
-
-
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, RefusedError)
     return _json(error_body(str(error)), error.status, error.headers)
+
+
+async def _left(_: Request, error: Exception) -> Response:
+    """Nobody reads it, but every request ends with an answer."""
+    del error
+    return _json(error_body("the client left before the answer was there"), 400)
 
 
 async def _failed(_: Request, error: Exception) -> Response:

@@ -53,6 +53,7 @@ class Limits:
     characters: int = 16_384  # of all texts together
     dims: int = 512
     tokens: int = 1_024
+    places: int = 1_024  # texts x tokens: the work
     values: int = 32_768  # texts x tokens x dims: the size of the answer
     pad: int = 64
     theta: float = 1e12
@@ -114,6 +115,11 @@ def read_walk(body: bytes, limits: Limits) -> WalkAsked:
         texts=texts,
         **{name: checks[name](value) for name, value in said.items() if not (value is None and name in optional)},
     )
+    if (places := len(texts) * asked.tokens) > limits.places:
+        raise InputError(
+            f"texts x tokens is {len(texts)} x {asked.tokens} = {places:,}; "
+            f"at most {limits.places:,} are walked at once"
+        )
     if (values := len(texts) * asked.tokens * asked.dims) > limits.values:
         raise InputError(
             f"texts x tokens x dims is {len(texts)} x {asked.tokens} x {asked.dims} = {values:,}; "

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from inlayer.paths import printable, quoted
 from inlayer.web.asked import TOKEN, RefusedError
 
-__all__ = ["Guard", "error_body", "read_body"]
+__all__ = ["HEADERS", "Guard", "error_body", "read_body"]
 
 HEADERS = {
     "cache-control": "no-store",

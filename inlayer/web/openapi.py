@@ -43,48 +43,7 @@ def describe(limits: Limits, models: list[str]) -> dict[str, Any]:
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"query": []}],
-        "paths": {
-            "/": {"get": _operation("page", "The page.", _content("text/html", {"type": "string"}))},
-            "/api/models": {"get": _operation("models", "The models that can be walked.", _answer("Models"))},
-            "/api/walk": {
-                "post": _operation(
-                    "walk",
-                    "One batch of texts through a model: every step, forwards and backwards.",
-                    _answer("Trace"),
-                    errors=("400", "408", "413", "415", "503"),
-                    requestBody={"required": True, **_content("application/json", _reference("Walk"))},
-                )
-            },
-            "/api/token": {
-                "get": _operation(
-                    "token",
-                    "One id: what it stands for, its row, its neighbours.",
-                    _answer("TokenFacts"),
-                    errors=("400", "503"),
-                    parameters=[
-                        _parameter("id", {"type": "integer", "minimum": 0}, required=True),
-                        _parameter("model", model),
-                        _parameter("k", _integer(1, limits.k, 8, "How many neighbours.")),
-                    ],
-                )
-            },
-            "/api/birth": {
-                "get": _operation(
-                    "birth",
-                    "A table of the model's size being made, before it is only looked up.",
-                    _answer("Birth"),
-                    errors=("400", "503"),
-                    parameters=[
-                        _parameter("model", model),
-                        _parameter("seed", _integer(0, limits.integer, 0, "Where its random rows come from.")),
-                        _parameter("dims", dims),
-                    ],
-                )
-            },
-            "/api/openapi.json": {
-                "get": _operation("openapi", "This document.", _content("application/json", {"type": "object"}))
-            },
-        },
+        "paths": _with_heads(_paths(limits, model, dims)),
         "components": {
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer", "description": "The token that the server printed."},
@@ -110,11 +69,69 @@ def describe(limits: Limits, models: list[str]) -> dict[str, Any]:
     }
 
 
+def _paths(limits: Limits, model: dict[str, Any], dims: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "/": {"get": _operation("page", "The page.", _content("text/html", {"type": "string"}))},
+        "/api/models": {"get": _operation("models", "The models that can be walked.", _answer("Models"))},
+        "/api/walk": {
+            "post": _operation(
+                "walk",
+                "One batch of texts through a model: every step, forwards and backwards.",
+                _answer("Trace"),
+                errors=("400", "408", "413", "415", "503"),
+                requestBody={"required": True, **_content("application/json", _reference("Walk"))},
+            )
+        },
+        "/api/token": {
+            "get": _operation(
+                "token",
+                "One id: what it stands for, its row, its neighbours.",
+                _answer("TokenFacts"),
+                errors=("400", "503"),
+                parameters=[
+                    _parameter("id", {"type": "integer", "minimum": 0}, required=True),
+                    _parameter("model", model),
+                    _parameter("k", _integer(1, limits.k, 8, "How many neighbours.")),
+                ],
+            )
+        },
+        "/api/birth": {
+            "get": _operation(
+                "birth",
+                "A table of the model's size being made, before it is only looked up.",
+                _answer("Birth"),
+                errors=("400", "503"),
+                parameters=[
+                    _parameter("model", model),
+                    _parameter("seed", _integer(0, limits.integer, 0, "Where its random rows come from.")),
+                    _parameter("dims", dims),
+                ],
+            )
+        },
+        "/api/openapi.json": {
+            "get": _operation("openapi", "This document.", _content("application/json", {"type": "object"}))
+        },
+    }
+
+
+def _with_heads(paths: dict[str, Any]) -> dict[str, Any]:
+    """Whatever GET is answered, HEAD is too: the same, without its body."""
+    return {path: item | ({"head": _head(item["get"])} if "get" in item else {}) for path, item in paths.items()}
+
+
+def _head(operation: dict[str, Any]) -> dict[str, Any]:
+    responses = {
+        status: {key: value for key, value in response.items() if key != "content"}
+        for status, response in operation["responses"].items()
+    }
+    return {**operation, "operationId": f"{operation['operationId']}Head", "responses": responses}
+
+
 def _walk(limits: Limits, model: dict[str, Any], dims: dict[str, Any]) -> dict[str, Any]:
     place = {"type": "integer", "minimum": 0, "maximum": limits.integer}
     return {
         "type": "object",
-        "description": f"texts x tokens x dims is at most {limits.values:,}, "
+        "description": f"texts x tokens is at most {limits.places:,}, texts x tokens x dims at most {limits.values:,}, "
         f"and all texts together have at most {limits.characters:,} characters.",
         "required": ["texts"],
         "additionalProperties": False,

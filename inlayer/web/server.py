@@ -29,7 +29,7 @@ from inlayer.paths import quoted
 from inlayer.trace import Line
 from inlayer.web.api import Api
 from inlayer.web.asked import Limits
-from inlayer.web.guard import Guard, error_body
+from inlayer.web.guard import HEADERS, Guard, error_body
 
 __all__ = ["Address", "Server", "bind", "serve"]
 
@@ -200,6 +200,7 @@ class BoundedProtocol(H11Protocol):
             body = error_body(f"{msg} Is this HTTP/1.1, and its head not too large?")
             headers = [
                 ("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close"),
+                *HEADERS.items(),
             ]  # fmt: skip
             for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")

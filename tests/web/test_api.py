@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from benchmarks.serve import text_of
 from inlayer.trace import Change, Line
-from inlayer.trace.facts import Neighbour, StageValue, plain
+from inlayer.trace.facts import Neighbour, plain
 from inlayer.web.api import encode
 from tests.web.client import PATIENCE, Place, running
 
@@ -80,7 +80,7 @@ def test_models_go_by_the_names_they_were_given(line: Line) -> None:
     other = Line.__new__(Line)
     other.__dict__.update(line.__dict__, name="other")
     with running({"first": line, "other": other}) as (place, _):
-        assert [model["name"] for model in place.ask("/api/models").json["models"]] == ["default", "other"]
+        assert [model["name"] for model in place.ask("/api/models").json["models"]] == ["first", "other"]
         by_default = place.ask("/api/walk", {"texts": ["Hi"]})
         named = place.ask("/api/walk", {"texts": ["Hi"], "model": "first"})
         assert by_default.json == named.json
@@ -91,8 +91,9 @@ def test_models_go_by_the_names_they_were_given(line: Line) -> None:
 
 
 def test_encoding_is_plain_json() -> None:
-    awkward = StageValue(added=[1.5, float("nan")], after=[float("-inf")])
-    assert json.loads(encode(awkward)) == {"added": [1.5, "nan"], "after": ["-inf"]} == plain(awkward)
+    awkward = [Neighbour(id=1, label="x", cosine=value) for value in (1.5, float("nan"), float("-inf"))]
+    assert [one["cosine"] for one in json.loads(encode(awkward))] == [1.5, "nan", "-inf"]
+    assert json.loads(encode(awkward)) == plain(awkward)
     facts = [Change(positions="\ud800 🙂", swap=(1, 2)), Neighbour(id=1, label="x", cosine=0.1)]
     assert json.loads(encode(facts)) == plain(facts)
 
@@ -102,15 +103,20 @@ def test_encoding_is_plain_json() -> None:
 
 def test_every_address_is_described_and_every_described_one_answers(place: Place, line: Line, description: Any) -> None:
     with running({"default": line}) as (_, api):
-        routes = {(route.path, method) for route in api.app.routes for method in route.methods - {"HEAD"}}  # type: ignore[attr-defined]
+        routes = {(route.path, method) for route in api.app.routes for method in route.methods}  # type: ignore[attr-defined]
     described = {(path, method.upper()) for path, item in description["paths"].items() for method in item}
     assert routes == described
     for path, method in described:
         query = "?id=1" if path == "/api/token" else ""
-        answer = place.ask(path + query, {"texts": ["Hi"]} if method == "POST" else None)
-        said = description["paths"][path][method.lower()]["responses"]["200"]["content"]
+        answer = place.ask(path + query, {"texts": ["Hi"]} if method == "POST" else None, method=method)
+        said = description["paths"][path][method.lower()]["responses"]["200"]
         assert answer.status == 200
-        assert [answer.headers["Content-Type"].partition(";")[0]] == list(said)
+        if method == "HEAD":
+            assert "content" not in said
+            assert answer.body == b""
+            assert int(answer.headers["Content-Length"]) == len(place.ask(path + query).body)
+        else:
+            assert [answer.headers["Content-Type"].partition(";")[0]] == list(said["content"])
 
 
 def test_the_description_is_openapi(description: Any) -> None:
@@ -149,8 +155,9 @@ def test_errors_are_described(place: Place, description: Any, path: str, body: A
     answer = place.ask(path, body, headers=headers)
     assert answer.status == status
     item = description["paths"][path.partition("?")[0]]
-    for operation in item.values():
-        assert operation["responses"][str(status)]["content"]["application/json"]
+    for method, operation in item.items():
+        content = operation["responses"][str(status)].get("content", {})
+        assert list(content) == ([] if method == "head" else ["application/json"])
     validate(description, "Error", answer.json)
 
 

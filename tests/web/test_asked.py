@@ -69,6 +69,7 @@ def test_damaged_json(place: Place, body: bytes, says: str) -> None:
         ({**HI, "tokens": -1}, "tokens is -1"),
         ({**HI, "tokens": 2**70}, "tokens is a very large number"),
         ({**HI, "tokens": 1_024, "dims": 512}, "texts x tokens x dims is 1 x 1024 x 512 = 524,288; at most 32,768"),
+        ({"texts": ["Hi"] * 2, "tokens": 513}, "texts x tokens is 2 x 513 = 1,026; at most 1,024 are walked at once"),
         ({**HI, "positions": "up"}, "positions is 'up'; it is one of none, learned, sinusoidal, rotary"),
         ({**HI, "positions": ["none"]}, "positions is ['none']"),
         ({**HI, "positions": {"a": "x" * 1_000}}, "positions is {"),
@@ -105,6 +106,7 @@ def test_bad_values(place: Place, said: Any, says: str) -> None:
         {**HI, "dims": 8.0},  # JSON does not tell it from 8
         {**HI, "dims": 512},
         {**HI, "tokens": 1_024, "dims": 32},
+        {"texts": ["Hi"] * 2, "tokens": 512},
         {**HI, "pad": 64},
         {**HI, "positions": "rotary", "theta": 1},
         {"texts": ["I love dogs"], "swap": [0, 1], "pad": 1, "positions": "none"},

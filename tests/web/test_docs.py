@@ -53,7 +53,7 @@ def test_the_numbers_are_those_in_force() -> None:
     assert rows["a body"] == f"{limits.body:,} bytes, within {BODY_SECONDS:g} s"
     assert rows["texts in a request"] == f"{limits.texts}, of {limits.characters:,} characters together"
     assert rows["`dims`, `tokens`, `pad`, `k`"] == f"{limits.dims}, {limits.tokens:,}, {limits.pad}, {limits.k}"
-    assert rows["texts x tokens x dims"] == f"{limits.values:,}"
+    assert rows["texts x tokens, and that x dims"] == f"{limits.places:,}, {limits.values:,}"
     assert rows["requests waiting for a thread"].startswith(f"{api.WAITING};")
     assert rows["connections"] == (
         f"{server.MOST_CONNECTIONS}; each has {server.HEAD_SECONDS:g} s for its first request and "

@@ -9,6 +9,7 @@ import pytest
 
 from inlayer.trace import Line
 from inlayer.trace.html import content_security_policy
+from inlayer.web.guard import HEADERS
 from tests.web.client import PATIENCE, TOKEN, Place, running
 
 PATHS = ["/", "/api/models", "/api/token?id=1", "/api/birth", "/api/openapi.json", "/api/walk", "/no/such"]
@@ -229,4 +230,6 @@ def test_what_is_no_http_gets_one_line_and_the_door(place: Place, data: bytes) -
     except ConnectionError:  # the rest of a large head was not read
         answer = b""
     assert answer == b"" or (answer.startswith(b"HTTP/1.1 4") and answer.endswith(b'"}'))
+    if answer:
+        assert all(f"\r\n{name}: {value}\r\n".encode() in answer for name, value in HEADERS.items())
     assert place.ask("/api/models").status == 200  # and the next one is served

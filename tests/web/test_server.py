@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,6 @@ from inlayer.cli.serve import last_name, open_lines
 from inlayer.errors import InputError
 from inlayer.trace import Line
 from inlayer.web import Address, make_app, server
-from inlayer.web.workers import Answers
 from tests.web.client import PATIENCE, TOKEN, Place, process, running
 
 MOMENT = 5.0  # seconds to stop in; on an idle machine it is a fifth of one
@@ -344,47 +342,3 @@ def test_the_token_is_in_no_log() -> None:
         program.send_signal(signal.SIGINT)
         out, err = program.communicate(timeout=PATIENCE)
     assert (out, err) == ("", "")
-
-
-# ---- the store of answers
-
-
-def test_answers_are_bounded_and_the_least_used_go() -> None:
-    answers = Answers(20_000)
-    for number in range(10):
-        answers.put(number, b"x" * 4_000, 0)
-        assert answers._size <= 20_000
-        assert answers.get(0) is not None  # asked for each time, so it stays
-    assert [number for number in range(10) if answers.get(number) is not None] == [0, 8, 9]
-    answers.put("large", b"x" * 30_000, 0)
-    assert answers.get("large") is None
-    assert (answers._size, len(answers._kept)) == (0, 0)
-    answers.put("question", b"x", 10_000)  # a long question counts too
-    assert answers._size == 0
-    answers.put("again", b"x" * 10, 0)
-    answers.put("again", b"x" * 20, 0)
-    assert answers._size == 20 + 1_024
-    assert answers.get("again") == b"x" * 20
-
-
-def test_an_answer_comes_from_its_thread_or_its_error_does() -> None:
-    import asyncio
-
-    from inlayer.web.workers import Workers
-
-    def stop() -> Any:
-        raise StopIteration
-
-    def leave() -> Any:
-        raise SystemExit
-
-    async def ask_all() -> None:
-        workers = Workers(2, 10)
-        assert await workers.run(lambda: b"x") == b"x"
-        for call in (stop, leave):
-            with pytest.raises(RuntimeError):
-                await workers.run(call)
-        assert await workers.run(lambda: b"y") == b"y"  # the threads live on
-        assert workers.close(PATIENCE)
-
-    asyncio.run(ask_all())
