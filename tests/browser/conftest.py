@@ -69,8 +69,11 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Line]:
     odd = inlayer.Embeddings(6144, 8, seed=3)
     with torch.no_grad():
         odd.token_embedding.weight[40, :4] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e-9])
+    huge = inlayer.Embeddings(6144, 8, seed=4)
+    with torch.no_grad():
+        huge.token_embedding.weight[40, 2] = 3e38
     made = [default, born, Line(inlayer.load(quantised(tmp_path_factory.mktemp("gguf"))), name="quantised")]
-    for name, layer in (("stages", stages), ("scaled", scaled), ("odd", odd)):
+    for name, layer in (("stages", stages), ("scaled", scaled), ("odd", odd), ("huge", huge)):
         made.append(Line.of_layer(tokenizer, layer, source=name))
     return {line.name: line for line in made}
 

@@ -43,6 +43,10 @@ def expected(trace: Trace, step: int) -> dict[Place, float]:
 def _expected(trace: Trace, step: int) -> Iterator[tuple[Place, float]]:
     if step == 8:
         yield from _gradients(trace)
+    if step == 6:
+        for s, turning in enumerate(trace.positions.turnings):
+            for d, number in enumerate(turning.frequencies):
+                yield ("speed", s, None, None, None, d), number
     if step == 7:
         for d, number in enumerate(trace.padding.row):
             yield ("padding", None, None, None, None, d), number

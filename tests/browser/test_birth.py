@@ -49,3 +49,10 @@ def test_another_seed_draws_other_numbers_but_looks_up_the_same(open_page):
     assert drawn("row") == looked_up
     watched.page.click("#view-walk")
     assert watched.page.is_visible(".figure")
+
+
+def test_after_the_last_seed_comes_the_first(open_page):
+    watched = open_page(VIEW.format(model="default") + "&seed=2147483647")
+    watched.page.click("#draw-again")
+    watched.page.wait_for_selector(".once:has-text('from seed 0.')")
+    assert "seed" not in watched.fragment()

@@ -129,3 +129,53 @@ def test_a_model_without_padding_says_so(open_page):
     watched.settle()
     disabled = watched.page.is_disabled("#pad-more")
     assert disabled == ("has no padding" in (watched.page.get_attribute("#pad-more", "title") or ""))
+
+
+# ---- nothing is said that the numbers do not bear out
+
+
+@pytest.mark.parametrize(
+    ("model", "change"),
+    [("default", "theta=10000"), ("default", "positions=rotary&theta=10000"), ("default", "positions=rotary"),
+     ("stages", "positions=learned"), ("default", "swap=2,2")],
+)  # fmt: skip
+def test_a_change_to_what_is_so_already_is_none(model, change, open_page):
+    watched = open_page(DOGS.format(model=model, step=6) + "&" + change)
+    watched.page.wait_for_selector("#reset[disabled]")
+    assert watched.page.locator("#changed-note").count() == 0
+    assert set(marks(watched).values()) == {""}
+    assert watched.fragment() == DOGS.format(model=model, step=6)
+    assert "the model\u2019s own" in watched.text(".figure")
+
+
+def test_theta_typed_back_to_its_own(open_page):
+    watched = open_page(DOGS.format(model="default", step=6) + "&theta=500")
+    watched.page.fill("#theta", "10000")
+    watched.page.keyboard.press("Enter")
+    watched.page.wait_for_selector("#changed-note", state="detached")
+    assert "theta" not in watched.fragment()
+    assert watched.page.input_value("#theta") == "10000"
+
+
+def test_angles_that_were_not_there_did_not_stay(open_page):
+    watched = open_page(DOGS.format(model="newborn", step=6) + "&swap=0,2&positions=rotary&pad=1")
+    said = watched.text("#changed-note")
+    assert "stayed" not in said
+    assert "padding token" not in said  # the angles are new at every place
+    assert "positions went from learned to rotary" in said
+
+
+def test_padding_is_counted_over_all_texts(open_page):
+    watched = open_page("text=I+love+dogs&text=a+b+c+d&model=default&step=5&pad=1")
+    padding = watched.page.locator("tr.padding-line:has(.new)").count()
+    assert padding == 2
+    assert "the new ones belong to 2 padding tokens" in watched.text("#changed-note")
+
+
+def test_the_same_token_twice_is_said_at_every_step(open_page):
+    watched = open_page("text=dog+dog+dog&model=stages&step=3&swap=2,3")
+    for step in range(3, 9):
+        watched.step(step)
+        said = watched.text("#changed-note")
+        assert said.startswith("None of "), step
+        assert "tokens 2 and 3 are the same token" in said

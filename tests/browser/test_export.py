@@ -101,3 +101,23 @@ def test_vectors_in_place_of_a_text(lines, open_file, tmp_path):
     watched.page.click("#predict")
     for step in (7, 6, 5, 4, 1):
         watched.step(step)
+
+
+@pytest.mark.parametrize("theta", [7.0, 1000.0])
+def test_the_theta_it_was_exported_with_is_in_the_list(theta, lines, open_file, tmp_path):
+    file = tmp_path / "walk.html"
+    file.write_text(export(lines["default"], ["dogs"], step=6, change=Change(theta=theta)), encoding="utf-8")
+    watched = open_file(file)
+    assert float(watched.page.input_value("#theta")) == theta
+    watched.page.select_option("#theta", "")
+    watched.page.wait_for_selector("#changed-note", state="detached")
+    watched.page.select_option("#theta", f"{theta:g}")
+    watched.page.wait_for_selector("#changed-note")
+    assert f"theta went from 10000 to {theta:g}" in watched.text("#changed-note")
+
+
+def test_a_link_to_what_is_not_inside_says_what_to_do(exported, open_file):
+    watched = open_file(exported, "step=5&pad=7")
+    assert "not in this exported page" in watched.text("#error")
+    watched.page.click("#leave-out")
+    watched.page.wait_for_selector(".figure[data-step='5']")

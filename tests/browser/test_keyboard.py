@@ -133,3 +133,25 @@ def test_help_opens_and_closes(open_page):
     watched.page.keyboard.press("Escape")
     assert not watched.page.is_visible("#keys")
     assert "step=1" in watched.fragment()
+
+
+def test_the_focus_stays_where_a_text_was_removed(open_page):
+    watched = open_page("text=a&text=b&text=c&step=5")
+    watched.page.focus("[aria-label='Remove text 1']")
+    watched.page.keyboard.press("Enter")
+    watched.settle()
+    assert focus_is(watched, "textarea")
+    assert watched.page.evaluate("document.activeElement.value") == "c"
+    watched.page.focus("[aria-label='Remove text 1']")
+    watched.page.keyboard.press("Enter")
+    watched.settle()
+    assert watched.page.evaluate("document.activeElement.value") == "a"
+
+
+def test_the_focus_stays_on_the_button_that_draws_again(open_page):
+    watched = open_page("text=I+love+dogs&view=birth")
+    watched.page.focus("#draw-again")
+    for seed in (1, 2):
+        watched.page.keyboard.press("Enter")
+        watched.page.wait_for_selector(f".once:has-text('seed {seed}')")
+        assert focus_is(watched, "#draw-again")

@@ -85,3 +85,30 @@ def test_the_switch_and_new_texts_cover_again(open_page):
     watched.page.wait_for_selector(".question")
     watched.page.click("#predict")
     assert watched.page.is_visible(".figure")
+
+
+def ask_until(watched, word: str) -> None:
+    for _ in range(5):
+        if word in watched.text("#question"):
+            return
+        watched.page.click(".question button:has-text('Another')")
+    raise AssertionError(word)
+
+
+@pytest.mark.parametrize(("theta", "fastest"), [("0.5", "the last"), ("1", "neither"), ("500", "the first")])
+def test_which_pair_is_faster_is_computed(theta, fastest, open_page):
+    watched = open_page(PREDICT.format(model="default", step=6) + f"&theta={theta}")
+    ask_until(watched, "faster")
+    watched.page.check(f".question input[value='{fastest}']")
+    watched.page.click("text=Check")
+    assert "Right" in watched.text("#verdict")
+
+
+def test_a_tied_head_without_a_padding_row_reaches_every_row(open_page, lines):
+    trace = lines["quantised"].walk(["abba"])
+    assert trace.backward.touched == trace.table.shape[0]
+    watched = open_page("text=abba&model=quantised&step=8&predict=1")
+    said = answer(watched, str(trace.backward.touched))
+    assert "Right" in said
+    assert "A tied head reaches every row." in said
+    assert "padding row" not in watched.text(".figure .facts")

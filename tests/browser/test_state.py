@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.watching import READY
+from tests.browser.watching import READY, watch
 
 VIEWS = [
     "text=I+love+dogs&model=default&step=5",
@@ -171,3 +171,53 @@ def test_a_batch_grows_and_shrinks(open_page):
     page.click("[aria-label='Remove text 0']")
     page.wait_for_selector("section[aria-label=Mask]", state="detached")
     assert "text=The+cats+and+the+dogs&" in watched.fragment()
+
+
+def test_back_and_forward_fill_the_field_one_is_in(open_page):
+    watched = open_page("text=I+love+dogs&step=1")
+    page = watched.page
+    page.click("#stop-2")
+    page.fill("#texts textarea", "cats sleep")
+    page.wait_for_selector(".stretch:has-text('cats')")
+    page.focus("#texts textarea")
+    page.go_back()
+    page.wait_for_selector(".figure[data-step='1']")
+    assert page.input_value("#texts textarea") == "I love dogs"
+    page.go_forward()
+    page.wait_for_selector(".stretch:has-text('cats')")
+    assert page.input_value("#texts textarea") == "cats sleep"
+
+
+def test_back_during_the_typing_pause_leaves_the_older_entry_alone(open_page):
+    watched = open_page("text=I+love+dogs&step=3")
+    page = watched.page
+    watched.step(4)
+    page.evaluate(
+        """() => { const field = document.querySelector("#texts textarea"); field.focus(); field.value += " zz";
+             field.dispatchEvent(new Event("input", { bubbles: true })); history.back(); }"""
+    )
+    page.wait_for_selector(".figure[data-step='3']")
+    page.wait_for_timeout(500)
+    assert watched.fragment() == "text=I+love+dogs&model=default&step=3"
+    assert page.input_value("#texts textarea") == "I love dogs"
+
+
+def test_the_channels_chosen_are_always_in_the_list(open_page):
+    watched = open_page("text=I+love+dogs&step=5&dims=5")
+    watched.page.evaluate("location.hash = location.hash.replace('dims=5', 'dims=7')")
+    watched.page.wait_for_selector(".caption:has-text('first 7')")
+    assert watched.page.input_value("#dims") == "7"
+
+
+def test_an_address_edited_before_the_models_are_known(browser, place):
+    watched = watch(browser.new_context(), f"http://127.0.0.1:{place.port}/?token={place.token}#step=5")
+    held: list[Any] = []
+    watched.page.route("**/api/models", lambda route: held.append(route))  # noqa: PLW0108
+    with watched.page.expect_request("**/api/models"):
+        watched.page.goto(watched.address)
+    watched.page.evaluate("location.hash = 'text=Hi&step=6'")
+    watched.page.wait_for_timeout(100)
+    held[0].continue_()
+    watched.page.wait_for_selector(".figure[data-step='6']")
+    assert watched.page.input_value("#texts textarea") == "Hi"
+    watched.finish()

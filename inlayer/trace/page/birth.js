@@ -27,7 +27,7 @@ function birthView(trace) {
         make("h2", { id: "once" }, "Once"),
         note(`A table of ${size}, drawn from seed ${birth.seed}.`),
         source.exported ? note("Drawing again needs the library: inlayer serve.")
-          : button("Draw with the next seed", () => go({ seed: state.seed + 1 }), { id: "draw-again" }),
+          : button("Draw with the next seed", drawAgain, { id: "draw-again" }),
         make("ol", { class: "birth-stages" }, birth.stages.map((stage, index) => birthStage(birth, stage, index)))),
       make("section", { class: "every-time", "aria-labelledby": "every-time" },
         make("h2", { id: "every-time" }, "Every time"),
@@ -38,10 +38,14 @@ function birthView(trace) {
   ];
 }
 
+function drawAgain() {
+  go({ seed: state.seed < MOST_SEED ? state.seed + 1 : 0 });
+}
+
 function birthStage(birth, stage, index) {
   const count = Math.min(BIRTH_CHANNELS, birth.dims);
   const measure = (field) => make("span", {
-    class: "number", data: { field: `birth-${field}`, value: exact(stage[field]) },
+    class: "number", data: { field: `birth-${field}`, s: index, value: exact(stage[field]) },
   }, fixed(stage[field], 4));
   const rows = stage.rows.map((row, line) => {
     const id = birth.ids[line];
@@ -61,7 +65,7 @@ function birthStage(birth, stage, index) {
       histogram(stage, birth.stages[0]), facts([["Mean", measure("mean")], ["Std", measure("std")]])),
     matrix({
       label: `Rows after: ${stage.title}`, rows, count, corner: "row", more: birth.width - count,
-      scale: { most: largest(birth.stages[0].rows.flat()), decimals: 3 },
+      scale: { ...scaleOf(birth.stages[0].rows), decimals: 3 },
     }));
 }
 
@@ -102,9 +106,38 @@ function lookups(trace) {
   }));
 }
 
-EXPLANATIONS.birth = ({ id, s, d }) => ({
-  title: indexed("E", id, d),
-  formula: [`${indexed("E", id, d)} = ${brief(shownBirth.stages[s].rows[shownBirth.ids.indexOf(id)][d])}`],
-  facts: [["Moment", shownBirth.stages[s].title]],
-  words: id === shownBirth.padding_idx ? "The padding row." : "Drawn at random; it means nothing yet.",
+function explainBirthMeasure(field) {
+  return ({ s }) => {
+    const stage = shownBirth.stages[s];
+    const size = `${grouped(shownBirth.vocab_size)} ${TIMES} ${grouped(shownBirth.width)}`;
+    return {
+      title: `${field} of the table`,
+      formula: [`${field} = ${brief(stage[field])}`],
+      facts: [exactly(stage[field]), ["Over", `all ${size} values`], ["Moment", stage.title]],
+      code: `${stage.code}; table.weight.${field}()`,
+    };
+  };
+}
+
+Object.assign(EXPLANATIONS, {
+  birth({ id, s, d }) {
+    const { stages, ids, seed, vocab_size: rows, width, padding_idx: padding } = shownBirth;
+    const value = stages[s].rows[ids.indexOf(id)][d];
+    return {
+      title: indexed("E", id, d),
+      formula: [`${indexed("E", id, d)} = ${brief(value)}`],
+      facts: [
+        exactly(value),
+        ["Row", `${grouped(id)} of ${grouped(rows)}`],
+        ["Channel", `${d} of ${grouped(width)}`],
+        ["Moment", stages[s].title],
+        ["From", `seed ${seed}: it lies in no file`],
+      ],
+      code: stages[s].code,
+      words: id === padding ? "The padding row." : "Drawn at random; it means nothing yet.",
+    };
+  },
+
+  "birth-mean": explainBirthMeasure("mean"),
+  "birth-std": explainBirthMeasure("std"),
 });

@@ -1,10 +1,11 @@
 // Changed on purpose: every number of the changed walk is looked up in the unchanged one.
 // Real tokens are compared with real tokens and padding with padding, so that a pad added in front moves nothing.
 
-let current = null; // {trace, base, known, slots}: the walk on show and, where something was changed, the unchanged one
+// {trace, base, known, slots, asked}: the walk on show, the unchanged one where something was changed, what was asked
+let current = null;
 
-function setCurrent(trace, base) {
-  current = { trace, base, slots: slotsOf(trace), known: base ? knownNumbers(base) : null };
+function setCurrent(trace, base, asked) {
+  current = { trace, base, asked, slots: slotsOf(trace), known: base ? knownNumbers(base) : null };
 }
 
 function slotsOf(trace) {
@@ -69,16 +70,17 @@ function markOf(place, value) {
   return before === undefined ? "new" : before === value ? "same" : "changed";
 }
 
-// How many numbers of a step stayed, and at which tokens or ids the others are.
+// How many numbers of a step stayed, at which tokens they changed, and at which there were none before.
 function tally(step) {
-  const count = { same: 0, changed: 0, new: 0, tokens: new Set(), byField: {} };
+  const count = { same: 0, changed: 0, new: 0, tokens: new Set(), fresh: new Set(), byField: {} };
   for (const [place, value] of numbersOf(current.trace)) {
     if (place.step !== step) continue;
     const mark = markOf(place, value);
     count[mark] += 1;
     const field = (count.byField[place.field] ??= { same: 0, changed: 0, new: 0 });
     field[mark] += 1;
-    if (mark === "changed" && place.id === undefined) count.tokens.add(`${place.b},${place.t}`);
+    if (place.id !== undefined || mark === "same") continue;
+    (mark === "changed" ? count.tokens : count.fresh).add(`${place.b},${place.t}`);
   }
   return count;
 }

@@ -2,7 +2,7 @@
 
 const TYPING_PAUSE = 250; // milliseconds without a key before the walk is asked for
 const MOST_TEXTS = 8;
-const EXPORTED_THETAS = [null, 100, 1000000];
+const EXPORTED_THETAS = [100, 1000000];
 
 let picking = null; // {first: place or null} while two tokens are chosen for a swap
 let typingTimer = 0;
@@ -12,11 +12,16 @@ let models = [];
 
 function renderAsk() {
   const box = byId("texts");
-  if (box.children.length !== state.texts.length) box.replaceChildren(...state.texts.map(textField));
-  box.querySelectorAll("textarea").forEach((field, index) => {
-    if (field !== document.activeElement && field.value !== state.texts[index]) field.value = state.texts[index];
+  const held = Array.from(box.children).findIndex((line) => line.contains(document.activeElement));
+  const isAnew = box.children.length !== state.texts.length;
+  if (isAnew) box.replaceChildren(...state.texts.map(textField));
+  const fields = Array.from(box.querySelectorAll("textarea"));
+  fields.forEach((field, index) => {
+    const text = state.texts[index].replace(/\r\n?/g, "\n"); // as a field holds it
+    if (field.value !== text) field.value = text;
     fitHeight(field);
   });
+  if (isAnew && held >= 0) fields[Math.min(held, fields.length - 1)].focus();
   fillSelect(byId("model"), models.map((one) => one.name), state.model);
   fillSelect(byId("dims"), [...new Set([...DIMS, state.dims])].sort((a, b) => a - b), state.dims);
   byId("add-text").disabled = source.exported || state.texts.length >= MOST_TEXTS;
@@ -27,7 +32,7 @@ function renderAsk() {
 }
 
 function fillSelect(select, values, chosen) {
-  if (select.options.length !== values.length) {
+  if (Array.from(select.options, (option) => option.value).join("\n") !== values.join("\n")) {
     select.replaceChildren(...values.map((value) => make("option", { value }, String(value))));
   }
   select.value = String(chosen);
@@ -72,11 +77,15 @@ function typed(event) {
   typingTimer = setTimeout(() => go({}, { replace: true }), TYPING_PAUSE);
 }
 
+function dropTyped() {
+  clearTimeout(typingTimer);
+  typingTimer = 0;
+}
+
 // Whatever else happens during the pause, what was typed is taken along.
 function takeTyped() {
   if (!typingTimer) return;
-  clearTimeout(typingTimer);
-  typingTimer = 0;
+  dropTyped();
   picking = null;
   const texts = Array.from(byId("texts").querySelectorAll("textarea"), (field) => field.value);
   state = { ...state, texts, swap: null, token: null };
@@ -92,13 +101,18 @@ function renderControls() {
   if (focused) byId(focused)?.focus();
 }
 
+function modelFacts() {
+  return models.find((one) => one.name === state.model);
+}
+
 function refusalOf(patch) {
   return source.refusal({ ...changeOf(state), ...patch });
 }
 
 function swapControl(change) {
   const tokens = current?.trace.texts[0].n_tokens ?? 0;
-  const why = tokens < 2 || current.trace.entered !== "text" ? "needs two tokens" : "";
+  let why = tokens < 2 || current.trace.entered !== "text" ? "needs two tokens" : "";
+  if (refused && !change.swap) why = "needs a walk that is not refused";
   let label = "Swap two tokens";
   if (change.swap) label = `Tokens ${change.swap[0]} and ${change.swap[1]} swapped`;
   if (picking) label = picking.first === null ? "Pick the first token" : "Pick the second token";
@@ -139,7 +153,7 @@ function pick(b, t, cell) {
 }
 
 function padControl(change) {
-  const without = current?.trace.padding.id === null ? "this model has no padding" : "";
+  const without = modelFacts()?.padding_id === null ? "this model has no padding" : "";
   const padButton = (by, id, label, sign) => {
     const pad = change.pad + by;
     const bound = pad < 0 ? "there is none to remove" : pad > MOST_PAD ? `at most ${MOST_PAD}` : "";
@@ -153,7 +167,7 @@ function padControl(change) {
 }
 
 function positionControl(change) {
-  const own = models.find((one) => one.name === state.model)?.positions ?? "none";
+  const own = modelFacts()?.positions ?? "none";
   const chosen = change.positions ?? own;
   return make("fieldset", { class: "control positions" },
     make("legend", {}, "Positions"),
@@ -178,12 +192,15 @@ function thetaControl(change, turning) {
     id: "theta", class: "mono", inputmode: "decimal", size: 9, disabled: !turning, autocomplete: "off",
     placeholder: turning ? "10000" : "\u2013", on: { change: (event) => setTheta(event.target.value.trim()) },
   });
-  field.value = turning ? String(change.theta ?? current?.trace.positions.turnings[0]?.theta ?? "") : "";
+  const shown = current?.asked.model === state.model ? current.trace.positions.turnings[0]?.theta : undefined;
+  field.value = turning ? String(change.theta ?? shown ?? "") : "";
   return make("label", { class: "field theta" }, "theta ", field);
 }
 
 function thetaChoice(change) {
-  const thetas = EXPORTED_THETAS.filter((theta) => theta === change.theta || refusalOf({ theta }) === "");
+  const known = new Set([change.theta, source.change.theta, ...EXPORTED_THETAS].filter((theta) => theta !== null));
+  const thetas = [null, ...[...known].sort((a, b) => a - b)].filter((theta) =>
+    theta === change.theta || refusalOf({ theta }) === "");
   if (thetas.length < 2) return null;
   const options = thetas.map((theta) =>
     make("option", { value: theta ?? "", selected: theta === change.theta }, String(theta ?? "its own")));

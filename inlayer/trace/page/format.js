@@ -15,28 +15,38 @@ function exact(value) {
   return String(value);
 }
 
-function largest(values) {
+function largest(values, below = Infinity) {
   let most = 0;
   for (const value of values) {
     const size = Math.abs(toNumber(value));
-    if (Number.isFinite(size) && size > most) most = size;
+    if (size < below && size > most) most = size;
   }
   return most;
 }
 
-// Decimals that show three significant digits of the largest number, the same for a whole figure.
+const HUGE = 1e5; // from here on a number is written by its power of ten
+const SMALL = 1e-3; // a figure of nothing larger is written by powers of ten throughout
+
+// Decimals that show three significant digits of the largest number, the same for a whole figure; null: powers of ten.
 function decimalsFor(most) {
   if (!(most > 0)) return 3;
-  return Math.max(1, Math.min(7, 2 - Math.floor(Math.log10(most)) + (most < 1 ? 0 : 1)));
+  if (most < SMALL || most >= HUGE) return null;
+  return Math.max(1, 2 - Math.floor(Math.log10(most)) + (most < 1 ? 0 : 1));
 }
 
 function fixed(value, decimals) {
   const number = toNumber(value);
   if (Number.isNaN(number)) return "NaN";
   if (!Number.isFinite(number)) return number > 0 ? "+\u221e" : MINUS + "\u221e";
-  if (number !== 0 && Math.abs(number) < 0.5 * 10 ** -7) return signed(number.toExponential(1));
+  if (number === 0) return (0).toFixed(decimals ?? 0);
+  if (decimals === null || Math.abs(number) >= HUGE) return powerOfTen(number);
   const written = number.toFixed(decimals);
-  return Number(written) === 0 ? (0).toFixed(decimals) : signed(written);
+  return Number(written) === 0 ? powerOfTen(number) : signed(written); // what is not zero never reads as zero
+}
+
+// As wide as most numbers of a figure: one digit after the point, no plus.
+function powerOfTen(number) {
+  return signed(number.toExponential(1).replace("e+", "e"));
 }
 
 // For sentences and formulas: six significant digits, no trailing zeros.

@@ -20,21 +20,36 @@ function exactly(value) {
 
 // Where in which file a value of a row lies.
 function originFacts(cell, d) {
-  const { table } = current.trace;
   if (cell.id === null) return [["From", "a vector that came in from outside"]];
+  return rowFacts(current.trace.table, cell.id, d, cell.offset);
+}
+
+// Of any row of the table, looked up or not.
+function rowOrigin(id, d) {
+  const { table } = current.trace;
+  return rowFacts(table, id, d, table.offset + id * table.row_bytes);
+}
+
+// `d` is null where the row is meant as a whole.
+function rowFacts(table, id, d, offset) {
   return [
-    ["Row", `${grouped(cell.id)} of ${grouped(table.shape[0])}`],
-    ["Channel", `${d} of ${grouped(table.shape[1])}`],
+    ["Row", `${grouped(id)} of ${grouped(table.shape[0])}`],
+    ["Channel", d === null ? null : `${d} of ${grouped(table.shape[1])}`],
     ["Tensor", code(table.name)],
-    byteFact(cell.offset, d),
+    byteFact(table, offset, d),
     ["File", fileOf(table)],
   ];
 }
 
-function byteFact(offset, d) {
-  const { itemsize } = current.trace.table;
-  const label = itemsize === null ? "Row\u2019s first byte" : "Byte offset";
-  return [label, make("span", { class: "number", id: "byte-offset" }, grouped(offset + d * (itemsize ?? 0)))];
+function byteFact({ itemsize }, offset, d) {
+  if (isNothing(offset)) return ["Byte offset", null];
+  const label = itemsize === null || d === null ? "Row\u2019s first byte" : "Byte offset";
+  return [label, make("span", { class: "number", id: "byte-offset" }, grouped(offset + (d ?? 0) * (itemsize ?? 0)))];
+}
+
+// The line that looks up one row by itself.
+function rowCode(id) {
+  return isNothing(id) ? undefined : `E[${id}]`;
 }
 
 // name = a + b, with the numbers below; says so where the sum was rounded to the table's dtype.
@@ -113,6 +128,7 @@ Object.assign(EXPLANATIONS, {
         ["Bytes", cell.bytes ? code(cut(hexPairs(cell.bytes), 120)) : "none of the text"],
         ["Span", cell.span && `bytes ${cell.span[0]} to ${cell.span[1]}`],
         ["Kind", cell.mask === 0 ? "padding" : cell.special ? "special" : null],
+        ...originFacts(cell, null),
       ],
     };
   },
@@ -127,6 +143,7 @@ Object.assign(EXPLANATIONS, {
         ["Position", String(cell.position)],
         ["Mask", String(cell.mask)],
       ],
+      code: place.step === 4 ? rowCode(cell.id) : undefined,
       words: cell.id === null ? null : "Press it for its row, its neighbours and its bytes.",
     };
   },
@@ -141,9 +158,9 @@ Object.assign(EXPLANATIONS, {
         `offset = first byte + id ${TIMES} bytes a row`,
         `= ${grouped(table.offset)} + ${product} = ${grouped(cell.offset)}`,
       ],
+      code: rowCode(cell.id),
       facts: [
-        ["Tensor", code(table.name)],
-        ["File", fileOf(table)],
+        ...originFacts(cell, null),
         ["First bytes", table.itemsize === null ? code(cell.bits.join(" ")) : null],
       ],
     };
@@ -151,7 +168,7 @@ Object.assign(EXPLANATIONS, {
 
   stored(place) {
     const cell = cellAt(place);
-    const told = explainRow(place);
+    const told = { ...explainRow(place), code: rowCode(cell.id) };
     const bits = cell.bits[place.d];
     if (current.trace.table.itemsize === null || bits === undefined) return told;
     const title = entry(cell, place.d);

@@ -24,8 +24,10 @@ function heat(element, value, scale) {
 }
 
 function scaleOf(...vectors) {
-  const most = largest(vectors.flat(Infinity));
-  return { most, decimals: decimalsFor(most) };
+  const values = vectors.flat(Infinity);
+  const all = largest(values);
+  const most = largest(values, HUGE) || all; // a single huge number must not wash out all others
+  return { most, decimals: decimalsFor(most), beyond: all > most };
 }
 
 // rows: [{head: element, values, place: (d) => ({...}), kind}]; `more` channels are counted but not shown.
@@ -53,7 +55,7 @@ function columnHeads(count) {
 // Roving focus: Tab stops once at a grid, arrows, Home, End and Page keys move inside it.
 function rove(container) {
   const stops = () => Array.from(container.querySelectorAll("[data-nav]"));
-  const first = container.querySelector("[data-nav]");
+  const first = container.querySelector("[data-nav][data-token]") ?? container.querySelector("[data-nav]");
   if (first) first.tabIndex = 0;
   container.addEventListener("focusin", (event) => {
     const stop = event.target.closest("[data-nav]");
@@ -116,5 +118,5 @@ function legend(scale) {
     heat(make("i", { class: "block" }), share, { most: 1 }));
   return make("p", { class: "legend", "aria-hidden": "true" },
     make("span", { class: "number" }, fixed(-scale.most, scale.decimals)), make("span", { class: "blocks" }, blocks),
-    make("span", { class: "number" }, "+" + fixed(scale.most, scale.decimals)));
+    make("span", { class: "number" }, "+" + fixed(scale.most, scale.decimals)), scale.beyond && span("", "and beyond"));
 }

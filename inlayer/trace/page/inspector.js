@@ -9,7 +9,7 @@ function inspect(element, { spoken = false } = {}) {
   inspected?.classList.remove("inspected");
   inspected = element;
   element.classList.add("inspected");
-  const step = current?.trace.steps[place.step - 1];
+  const line = told.code ?? current?.trace.steps[place.step - 1]?.code;
   const lines = (told.formula ?? []).flatMap((line, index) => (index > 0 ? [make("br"), line] : [line]));
   byId("inspector").replaceChildren(...[
     make("h2", { class: "inspector-title mono" }, told.title),
@@ -18,7 +18,7 @@ function inspect(element, { spoken = false } = {}) {
     facts(told.facts ?? [], "facts inspector-facts"),
     wasBefore(place, element.dataset.value),
     told.words && note(told.words),
-    step?.code && codeLine(step.code),
+    line && codeLine(line),
     button("Close", closeInspector, { class: "quiet close", "aria-label": "Close the inspector" }),
   ].filter(Boolean));
   byId("inspector").classList.add("filled");

@@ -7,6 +7,8 @@ const source = openSource();
 let ticket = 0;
 let abort = null;
 let shownQuery = "";
+let refused = false; // the last request was: what is on show is of the one before
+let switched = null; // what to go back to if the model just chosen is refused
 let drawn = ""; // what the stage shows, so that opening a token does not draw it anew
 let lastAnnounced = "";
 
@@ -27,11 +29,13 @@ function update() {
 
 async function refresh() {
   const mine = ++ticket;
+  const back = switched;
+  switched = null;
   const change = changeOf(state);
-  const query = JSON.stringify(queryOf(state, change));
+  const asked = queryOf(state, change);
+  const query = JSON.stringify(asked);
   if (query === shownQuery && (state.view === "walk" || isBirthShown())) {
-    hideError();
-    settled();
+    accepted();
     return;
   }
   abort?.abort();
@@ -40,7 +44,7 @@ async function refresh() {
   const sign = setTimeout(() => busy(true), LOADING_SHOWS);
   try {
     const [trace, base, birth] = await Promise.all([
-      source.walk(queryOf(state, change), signal),
+      source.walk(asked, signal),
       isChanged(change) ? source.walk(queryOf(state, UNCHANGED), signal) : null,
       state.view === "birth" ? loadBirth(signal) : shownBirth,
     ]);
@@ -48,29 +52,56 @@ async function refresh() {
     shownBirth = birth;
     if (query !== shownQuery) coverAgain();
     shownQuery = query;
-    setCurrent(trace, base);
-    hideError();
-    renderControls();
-    settled();
+    setCurrent(trace, base, asked);
+    const none = withoutEffect();
+    if (none) go(none, { replace: true });
+    else accepted();
   } catch (error) {
     if (mine !== ticket || error.name === "AbortError") return;
     if (!(error instanceof Refused)) console.error(error);
-    showError(error instanceof Refused ? error.message : `This page failed: ${error.message}`);
+    const message = error instanceof Refused ? error.message : `This page failed: ${error.message}`;
+    if (back) goBack(back, message);
+    else refuse(message);
   } finally {
     clearTimeout(sign);
     if (mine === ticket) busy(false);
   }
 }
 
+function accepted() {
+  refused = false;
+  hideError();
+  renderControls();
+  settled();
+}
+
+// What was asked for cannot be had: the step is shown as it was before, and says so.
+function refuse(message) {
+  refused = true;
+  picking = null;
+  showError(message);
+  renderControls();
+  if (current) settled();
+  else renderStage();
+}
+
+// A model that refuses this walk is not taken: the page stays with the one it shows.
+function goBack(back, message) {
+  const { model } = state;
+  go(back, { replace: true });
+  showError(`${model} was not taken: ${message}`);
+}
+
 function settled() {
   busy(false);
-  const wanted = [shownQuery, state.view, state.step, state.seed, state.predict, picking !== null].join();
+  const wanted = [shownQuery, state.view, state.step, state.seed, state.predict, picking !== null, refused].join();
   if (wanted !== drawn) renderStage();
   drawn = wanted;
   showToken();
   const { table, source: name, note: remark } = current.trace;
   const size = `${name}: ${grouped(table.shape[0])} ${TIMES} ${grouped(table.shape[1])} ${table.dtype}`;
   byId("source").textContent = [size, remark].filter(Boolean).join("; ");
+  if (refused) return; // the reason is spoken already
   const said = summary();
   if (said !== lastAnnounced) announce((lastAnnounced = said));
 }
@@ -126,6 +157,9 @@ function readLocation() {
   } else if (!models.some((one) => one.name === state.model)) {
     state.model = models[0].name;
   }
+  if (state.positions === modelFacts().positions) state.positions = null; // its own: no change
+  const fragment = writeFragment(state);
+  if (fragment !== location.hash) history.replaceState(null, "", fragment);
 }
 
 function listen() {
@@ -136,7 +170,10 @@ function listen() {
     byId("stage").focus();
   });
   byId("ask").addEventListener("submit", (event) => event.preventDefault());
-  byId("model").addEventListener("change", (event) => go({ model: event.target.value, token: null, ...UNCHANGED }));
+  byId("model").addEventListener("change", (event) => {
+    switched = current && !refused ? { model: state.model, token: state.token, ...changeOf(state) } : null;
+    go({ model: event.target.value, token: null, ...UNCHANGED });
+  });
   byId("add-text").addEventListener("click", addText);
   byId("dims").addEventListener("change", (event) => go({ dims: Number(event.target.value) }));
   byId("view-walk").addEventListener("click", () => go({ view: "walk" }));
@@ -159,6 +196,8 @@ function listen() {
     else if (tokenId !== undefined) openToken(Number(tokenId), token);
   });
   window.addEventListener("popstate", () => {
+    if (models.length === 0) return; // read when they are known
+    dropTyped(); // it belongs to the entry that was left
     readLocation();
     picking = null;
     update();
@@ -173,11 +212,10 @@ async function start() {
   try {
     models = await source.models();
   } catch (error) {
-    byId("stage").setAttribute("aria-busy", "false");
-    return showError(error.message);
+    busy(false);
+    return refuse(error.message);
   }
   readLocation();
-  history.replaceState(null, "", writeFragment(state));
   update();
 }
 

@@ -28,16 +28,19 @@ function goToStep(step) {
 
 function renderStage() {
   const stage = byId("stage");
-  if (!current || (state.view === "birth" && !shownBirth)) return;
+  stage.classList.toggle("stale", refused && current !== null);
+  if (!current || (state.view === "birth" && !shownBirth)) return refused && stage.replaceChildren(...nothingView());
   const { activeElement } = document;
   const held = stage.contains(activeElement) && activeElement !== stage ? activeElement : null;
   emptyInspector();
-  stage.replaceChildren(...(state.view === "birth" ? birthView(current.trace) : stepView(current.trace, state.step)));
+  const view = state.view === "birth" ? birthView(current.trace) : stepView(current.trace, state.step);
+  stage.replaceChildren(...(refused ? [staleNote()] : []), ...view);
   // Drawing anew must not throw away the place of somebody who walks by keyboard.
   if (held) (findAgain(stage, held) ?? stage).focus({ preventScroll: true });
 }
 
 function findAgain(stage, held) {
+  if (held?.id) return stage.querySelector(`#${CSS.escape(held.id)}`);
   const names = ["field", "b", "t", "d", "s", "id"].filter((name) => held?.dataset[name] !== undefined);
   if (names.length === 0) return null;
   const selector = names.map((name) => `[data-${name}="${CSS.escape(held.dataset[name])}"]`).join("");

@@ -148,7 +148,7 @@ const QUESTIONS = {
     const { tied } = backward;
     return [
       whole(`The table has ${grouped(table.shape[0])} rows. How many receive a gradient?`, backward.touched,
-        tied ? "A tied head reaches every row but the padding row." : "Only rows that were looked up."),
+        `${upper(reachOf(backward, table))}.`),
       padding && real("What is the gradient of the padding row, in channel 0?", toNumber(padding.total[0]),
         "It is guarded: nothing reaches it."),
       often && whole(`${quoted(often.label)} stands at ${counted(often.count, "place")}. How many gradients does the `
@@ -176,15 +176,19 @@ function turnQuestions(trace, cells) {
   const turning = trace.positions.turnings[0];
   const last = cells.length - 1;
   const speed = brief(turning.frequencies[0]);
+  const speeds = turning.frequencies.map(toNumber);
+  const lead = speeds[0] - speeds[speeds.length - 1];
+  const fastest = lead > 0 ? "the first" : lead < 0 ? "the last" : "neither";
   return [
     choice("Rotary positions: does the row change here?", ["yes", "no"], "no",
       "Nothing is added; queries and keys are turned later, in the attention."),
     real(`Pair 0 turns ${speed} rad a token. Which angle has the token at place ${last}?`,
       toNumber(cells[last].turns[0].angles[0]), `${last} ${TIMES} ${speed}.`),
     real("What is the cos at place 0?", toNumber(cells[0].turns[0].cos[0]), "The angle is 0 there, for every pair."),
-    turning.pairs > 1 && choice("Which pair turns faster, the first or the last?",
-      ["the first", "the last"], "the first",
-      `The speed falls from ${brief(turning.plain_frequencies[0])} by powers of theta.`),
+    speeds.length > 1 && choice("Which of the pairs shown turns faster, the first or the last?",
+      ["the first", "the last", "neither"], fastest,
+      `${brief(speeds[0])} rad a token against ${brief(speeds[speeds.length - 1])}: powers of theta, `
+      + `which is ${brief(turning.theta)}.`),
   ];
 }
 

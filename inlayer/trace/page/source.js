@@ -1,7 +1,8 @@
 // Where facts come from: the API of the server, or what an exported page carries. Both answer the same questions.
 
 const MOST_TOKENS = 256; // of one text; a trace counts the rest
-const MOST_VALUES = 32768; // texts x tokens x channels that the server answers at once
+const MOST_PLACES = 1024; // texts x tokens that the server walks at once
+const MOST_VALUES = 32768; // texts x tokens x channels
 const KEPT = 48; // answers remembered, so that going back is instant
 
 class Refused extends Error {}
@@ -42,7 +43,7 @@ function servedSource(token) {
     exported: false,
     models: async (signal) => (await ask("/api/models", undefined, signal)).models,
     walk: (query, signal) => {
-      const fitting = Math.floor(MOST_VALUES / (query.texts.length * query.dims));
+      const fitting = Math.floor(Math.min(MOST_PLACES, MOST_VALUES / query.dims) / query.texts.length);
       const tokens = Math.max(1, Math.min(MOST_TOKENS, fitting));
       return ask("/api/walk", JSON.stringify({ ...query, tokens }), signal);
     },

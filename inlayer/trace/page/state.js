@@ -8,6 +8,7 @@ const STEPS = 8;
 const SCHEMES = ["none", "learned", "sinusoidal", "rotary"];
 const DIMS = [4, 8, 16, 32, 64];
 const MOST_PAD = 8;
+const MOST_SEED = 0x7fffffff;
 
 let state = { ...START };
 
@@ -27,12 +28,12 @@ function readFragment(fragment) {
     dims: whole("dims", 1, 512, START.dims),
     positions: SCHEMES.includes(read.get("positions")) ? read.get("positions") : null,
     theta: theta > 0 && Number.isFinite(theta) ? theta : null,
-    swap: swap ? [Number(swap[1]), Number(swap[2])] : null,
+    swap: swap && Number(swap[1]) !== Number(swap[2]) ? [Number(swap[1]), Number(swap[2])] : null,
     pad: whole("pad", 0, 64, 0),
     view: read.get("view") === "birth" ? "birth" : "walk",
     predict: read.get("predict") === "1",
     token: whole("token", 0, Number.MAX_SAFE_INTEGER, null),
-    seed: whole("seed", 0, 0x7fffffff, 0),
+    seed: whole("seed", 0, MOST_SEED, 0),
   };
 }
 

@@ -21,7 +21,8 @@ function closeToken() {
 
 async function showToken() {
   const panel = byId("token");
-  const { token: id, model } = state;
+  const { token: id } = state;
+  const { model } = current.asked; // of the walk on show, which a refused request leaves as it was
   const ticket = ++tokenTicket;
   if (id === null) {
     shownToken = null;
@@ -87,7 +88,7 @@ function neighbourLine(neighbour) {
   const label = nameOf(neighbour);
   const name = [span("mono neighbour-name", cut(label, 16)), span("number muted", String(neighbour.id))];
   const share = Math.max(0, Math.min(1, toNumber(neighbour.cosine)));
-  return make("li", {},
+  return make("li", { data: { field: "cosine", id: neighbour.id } },
     source.hasToken(neighbour.id)
       ? button(name, () => openToken(neighbour.id), { class: "neighbour", title: label })
       : span("neighbour", name),
@@ -95,12 +96,24 @@ function neighbourLine(neighbour) {
     make("span", { class: "number", data: { value: exact(neighbour.cosine) } }, fixed(neighbour.cosine, 3)));
 }
 
-EXPLANATIONS.channel = ({ id, d }) => ({
-  title: indexed("E", id, d),
-  formula: [`${indexed("E", id, d)} = ${brief(shownToken.row[d])}`],
-  facts: [
-    exactly(shownToken.row[d]),
-    ...(shownToken.offset === null ? [] : [byteFact(shownToken.offset, d)]),
-    ["File", fileOf(current.trace.table)],
-  ],
+Object.assign(EXPLANATIONS, {
+  channel({ id, d }) {
+    const title = indexed("E", id, d);
+    return {
+      title,
+      formula: [`${title} = ${brief(shownToken.row[d])}`],
+      facts: [exactly(shownToken.row[d]), ...rowFacts(current.trace.table, id, d, shownToken.offset)],
+      code: rowCode(id),
+    };
+  },
+
+  cosine({ id }) {
+    const { cosine, label } = shownToken.neighbours.find((one) => one.id === id);
+    return {
+      title: `cosine of rows ${shownToken.id} and ${id}`,
+      formula: ["a \u00b7 b / (|a| |b|)", `= ${brief(cosine)}`],
+      facts: [exactly(cosine), ["Token", code(cut(visible(label), 60))], ...rowOrigin(id, null)],
+      code: `F.cosine_similarity(E[${shownToken.id}], E[${id}], dim=0)`,
+    };
+  },
 });

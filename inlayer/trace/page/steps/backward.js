@@ -4,14 +4,14 @@ function stepBackward(trace) {
   const { backward } = trace;
   if (backward === null) return plainFact(upper(trace.steps[7].note) + ".");
   const vectors = backward.rows.map((row) => [row.lookup, row.head ?? [], row.total]);
-  const scale = scaleOf(vectors, backward.padding_without_guard ?? []);
+  const scale = scaleOf(vectors);
   return [
     backwardFacts(trace),
     touchedStrip(trace),
     legend(scale),
     gradientTable(trace, scale),
     rest(backward.n_rows - backward.rows.length, "row"),
-    unguarded(trace, scale),
+    unguarded(trace),
   ];
 }
 
@@ -19,11 +19,16 @@ function backwardFacts({ backward, table }) {
   const loss = make("span", { class: "number", data: { step: 8, field: "loss", value: exact(backward.value) } },
     brief(backward.value));
   const of = backward.loss === "next token" ? ", guessing the next token" : ", the sum of all hidden states";
-  const reach = backward.tied ? "a tied head reaches every row but the padding row" : "only those that were looked up";
+  const reached = `${grouped(backward.touched)} of ${grouped(table.shape[0])}`;
   return facts([
     ["Loss", [loss, of]],
-    ["Rows that learn", [digits(`${grouped(backward.touched)} of ${grouped(table.shape[0])}`), ": ", reach]],
+    ["Rows that learn", [digits(reached), ": ", reachOf(backward, table)]],
   ], "facts facts-wide");
+}
+
+function reachOf({ tied, touched }, table) {
+  if (!tied) return "only those that were looked up";
+  return `a tied head reaches every row${touched < table.shape[0] ? " but the padding row" : ""}`;
 }
 
 function touchedStrip({ backward, table }) {
@@ -68,16 +73,19 @@ function gradientHead(row) {
   row.count > 1 && span("token-times", `${TIMES} ${row.count}`));
 }
 
-function unguarded({ padding, backward }, scale) {
+// On a scale of its own: it is often far smaller than what other rows receive.
+function unguarded({ padding, backward }) {
   const vector = backward.padding_without_guard;
   if (vector === null) {
     return padding.is_row && note(`Row ${padding.id} is the padding row and was not looked up here. `
       + "Add a pad token to see that nothing reaches it.");
   }
   const row = { head: span("mono", String(padding.id)), values: vector, place: (d) => ({ field: "unguarded", d }) };
+  const scale = scaleOf(vector);
   return make("section", { class: "padding-fact", "aria-label": "The padding row without its guard" },
     make("h2", {}, "The padding row stays as it is"),
     note("Its gradient is zero because it is guarded. Without the guard it would have received:"),
+    legend(scale),
     matrix({
       label: "Gradient of the padding row without its guard", rows: [row], scale, count: vector.length, corner: "row",
     }));

@@ -74,16 +74,19 @@ function turningFigure(trace, turning, s) {
     ], "facts facts-wide"),
     caption(`Angle of the first ${counted(turning.frequencies.length, "pair")}, in radians, for each token`,
       scaled && "; the thin hand shows it without scaling"),
-    gridTable("Angles, tokens by channel pairs", turningHead(turning, scaled), [make("tbody", {}, lines)], "dials"),
+    gridTable("Angles, tokens by channel pairs", turningHead(turning, s, scaled), [make("tbody", {}, lines)], "dials"),
     trace.texts.length > 1 && note("An angle belongs to a place: the other texts get the same ones."));
 }
 
-function turningHead(turning, scaled) {
+function turningHead(turning, s, scaled) {
   return make("thead", {},
     make("tr", {}, make("th", { scope: "col", class: "corner" }, "token"),
       turning.frequencies.map((_, d) => make("th", { scope: "col", class: "column" }, `pair ${d}`))),
     make("tr", { class: "speeds" }, make("th", { scope: "row", class: "corner" }, "radians a token"),
-      turning.frequencies.map((value, d) => make("td", { class: "number" }, shortened(value),
+      turning.frequencies.map((value, d) => make("td", {
+        class: "number", role: "gridcell", tabindex: -1,
+        data: { nav: "", step: 6, field: "speed", s, d, value: exact(value) },
+      }, shortened(value),
         scaled && span("plain-speed", shortened(turning.plain_frequencies[d]))))));
 }
 
