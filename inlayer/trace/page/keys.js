@@ -42,7 +42,11 @@ const ACTIONS = {
   ArrowLeft: () => goToStep(state.view === "walk" ? state.step - 1 : state.step),
   ArrowRight: () => goToStep(state.view === "walk" ? state.step + 1 : state.step),
   "?": () => byId("keys").showModal(),
-  s: () => !byId("swap").disabled && toggleSwap(),
+  s: () => {
+    if (byId("swap").disabled) return;
+    toggleSwap();
+    if (picking) document.querySelector("#stage [data-token][data-b='0']")?.focus();
+  },
   r: () => !byId("reset").disabled && byId("reset").click(),
   p: () => togglePredict(),
   i: () => go({ view: state.view === "birth" ? "walk" : "birth" }),

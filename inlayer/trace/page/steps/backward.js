@@ -43,7 +43,7 @@ function touchedStrip({ backward, table }) {
 function gradientTable({ backward }, scale) {
   const head = make("tr", {},
     make("th", { scope: "col", class: "corner" }, "row"), make("th", { scope: "col" }, ""),
-    columnHeads(backward.rows[0]?.total.length ?? 0), make("th", { scope: "col" }, "length"));
+    make("th", { scope: "col" }, "length"), columnHeads(backward.rows[0]?.total.length ?? 0));
   const bodies = backward.rows.map((row) => gradientLines(row, scale));
   return gridTable("Gradients, rows of the table by channels", make("thead", {}, head), bodies, "sums");
 }
@@ -55,8 +55,8 @@ function gradientLines(row, scale) {
     make("tr", { class: field === "total" ? "sum-after" : "sum-" + field },
       index === 0 && make("th", { scope: "rowgroup", rowspan: lines.length, class: "row-head" }, gradientHead(row)),
       make("th", { scope: "row", class: "sum-sign" }, label),
-      row[field].map((value, d) => numberCell(value, { step: 8, field, id: row.id, d }, scale)),
-      index < lines.length - 1 ? make("td", {}) : normCell(row))));
+      index < lines.length - 1 ? make("td", {}) : normCell(row),
+      row[field].map((value, d) => numberCell(value, { step: 8, field, id: row.id, d }, scale)))));
 }
 
 function normCell(row) {
