@@ -7,7 +7,8 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -17,6 +18,12 @@ from inlayer.web.workers import Answers, LeftError, Workers
 from tests.web.client import PATIENCE, TOKEN, Place, running
 
 # ---- the store of answers
+
+
+def in_a_loop(work: Coroutine[Any, Any, None]) -> None:
+    """In a thread of its own: Playwright keeps a loop running in the main one once a browser was started."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work).result(PATIENCE)
 
 
 def test_answers_are_bounded_and_the_least_used_go() -> None:
@@ -53,7 +60,7 @@ def test_an_answer_comes_from_its_thread_or_its_error_does() -> None:
         assert await workers.run(lambda: b"y", stays) == b"y"  # the threads live on
         assert workers.close(PATIENCE)
 
-    asyncio.run(ask_all())
+    in_a_loop(ask_all())
 
 
 def test_who_leaves_is_not_waited_for() -> None:
@@ -85,7 +92,7 @@ def test_who_leaves_is_not_waited_for() -> None:
         await kept
         assert workers.close(PATIENCE)
 
-    asyncio.run(ask_all())
+    in_a_loop(ask_all())
     assert done == ["held", "c"]
 
 
