@@ -17,7 +17,7 @@ TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 ROWS, WIDTH = 4096, 256
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 KIMI_ROWS, KIMI_WIDTH, KIMI_SHARDS, KIMI_LAYERS, KIMI_EXPERTS = 163_840, 7_168, 61, 61, 384
-KIMI_TOKENIZER = Path("/work/shared/data/tokenizers/kimi-k2")
+KIMI_TOKENIZER = Path(__file__).parents[4] / "shared" / "data" / "tokenizers" / "kimi-k2"
 
 
 def make_small(folder: Path, *, seed: int = 0, index: bool = True) -> torch.Tensor:
