@@ -42,7 +42,7 @@ def serve(
         list[str] | None,
         typer.Option(
             help="A model's folder, .safetensors or .gguf file, hub id or sample; can be given several times. "
-            "No other can be opened. [default: the sample inlayer carries]"
+            "No other can be opened. \\[default: the sample inlayer carries]"
         ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Where to listen; 0 is any free port.")] = 0,

@@ -37,7 +37,7 @@ def export(line: Line, texts: Sequence[str], *, dims: int = 8, step: int = 1, ch
 
     first = walk(Change())
     walks = {key_of(Change()): first}
-    if change is not None:
+    if change is not None and key_of(change) not in walks:
         walks[key_of(change)] = walk(change)
     for one in _changes(line, first):
         if key_of(one) not in walks:

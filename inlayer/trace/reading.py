@@ -48,22 +48,21 @@ def read(text: str, parts: Parts, tokens: int) -> Reading:
         shown += 1
     beginning = source[:shown].decode()
     spans = tokenizer.splits(text)
-    body = _body(pieces, tokenizer.encode(text, add_special_tokens=False))
     return Reading(
         text=beginning,
         n_characters=len(text),
         n_bytes=len(source),
         characters=[Character(text=character, bytes=character.encode().hex()) for character in beginning],
-        splits=None if spans is None else _splits(source, spans, pieces, body, tokens, parts),
+        splits=None if spans is None else _splits(text, spans, pieces, tokens, parts),
         n_splits=0 if spans is None else len(spans),
         pieces=pieces,
     )
 
 
-def _splits(
-    source: bytes, spans: Sequence[Span], pieces: Sequence[Piece], body: range, tokens: int, parts: Parts
-) -> list[Split]:
+def _splits(text: str, spans: Sequence[Span], pieces: Sequence[Piece], tokens: int, parts: Parts) -> list[Split]:
     """The splits that begin within the first `tokens` tokens, each with its own."""
+    assert parts.tokenizer is not None
+    source, body = text.encode(), _body(pieces, parts.tokenizer.encode(text, add_special_tokens=False))
     found, place = [], body.start
     for start, end in spans:
         while place < body.stop and pieces[place].span[0] < start:

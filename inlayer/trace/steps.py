@@ -7,8 +7,6 @@ tests/trace/test_steps.py.
 
 from __future__ import annotations
 
-from typing import Any
-
 from inlayer.trace.facts import Step, Trace
 
 __all__ = ["describe_steps"]
@@ -25,9 +23,8 @@ TITLES = (
 )
 
 
-def describe_steps(told: dict[str, Any]) -> list[Step]:
+def describe_steps(trace: Trace) -> list[Step]:
     """The steps of a trace that holds everything else already."""
-    trace = Trace(steps=[], **told)
     notes = (
         _bytes(trace),
         _pieces(trace),

@@ -1,4 +1,4 @@
-"""The walk: texts through a parts, taking down every step.
+"""The walk: texts through the parts of a model, taking down every step.
 
 text -> bytes -> pieces -> ids -> rows -> (+ positions) -> hidden states, and backwards
 - every number is read off the objects that do the work; none is made up here
@@ -13,6 +13,7 @@ Checked against the library calls in tests/trace/test_walk.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -117,32 +118,33 @@ def take(
         for stage in passed[1:]
     ]
     cells = _cells(parts, batch, used, names, passed, stages, turned, shown_BT, dims)
-    told: dict[str, Any] = {
-        "source": parts.source,
-        "note": parts.note,
-        "family": parts.family,
-        "tokenizer": None if parts.tokenizer is None else repr(parts.tokenizer).partition("(")[0],
-        "vocab_size": None if parts.tokenizer is None else parts.tokenizer.get_vocab_size(),
-        "shape": (len(batch.mask_BT), length, hidden_BTD.shape[2]),
-        "dims": min(dims, hidden_BTD.shape[2]),
-        "tokens": tokens,
-        "entered": "text" if inputs_embeds is None else "inputs_embeds",
-        "change": change,
-        "texts": [_text(batch, b, row) for b, row in enumerate(cells)],
-        "table": parts.table,
-        "gather": _gather(parts, used, passed[0].after, length),
-        "stages": stages,
-        "positions": Positions(
+    trace = Trace(
+        steps=[],
+        source=parts.source,
+        note=parts.note,
+        family=parts.family,
+        tokenizer=None if parts.tokenizer is None else repr(parts.tokenizer).partition("(")[0],
+        vocab_size=None if parts.tokenizer is None else parts.tokenizer.get_vocab_size(),
+        shape=(len(batch.mask_BT), length, hidden_BTD.shape[2]),
+        dims=min(dims, hidden_BTD.shape[2]),
+        tokens=tokens,
+        entered="text" if inputs_embeds is None else "inputs_embeds",
+        change=change,
+        texts=[_text(batch, b, row) for b, row in enumerate(cells)],
+        table=parts.table,
+        gather=_gather(parts, used, passed[0].after, length),
+        stages=stages,
+        positions=Positions(
             scheme=scheme_of(layer),  # type: ignore[arg-type]
             own=order.own,
             block_size=layer.block_size if order.own else None,
             note=order.note or _too_long(layer, length),
             turnings=[one.turning for one in turned],
         ),
-        "padding": _padding(parts, dims),
-        "backward": returned,
-    }
-    return Trace(steps=describe_steps(told), **told)
+        padding=_padding(parts, dims),
+        backward=returned,
+    )
+    return replace(trace, steps=describe_steps(trace))
 
 
 def _check(texts: object, inputs_embeds: Tensor | None, dims: int, tokens: int, change: Change) -> None:

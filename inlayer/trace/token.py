@@ -9,9 +9,7 @@ import torch
 
 from inlayer.errors import IdRangeError, InputError
 from inlayer.look import nearest
-from inlayer.text import Piece
 from inlayer.trace.facts import Neighbour, TokenFacts
-from inlayer.trace.names import label_of
 from inlayer.trace.parts import Parts, one_thread
 from inlayer.trace.take import bits_of, numbers
 
@@ -44,7 +42,7 @@ def look_at(parts: Parts, token_id: int, k: int) -> TokenFacts:
     return TokenFacts(
         id=token_id,
         token=parts.spelled(token_id),
-        label=_label(parts, token_id),
+        label=parts.spelled(token_id),
         bytes=_bytes(parts, token_id),
         special=special,
         offset=parts.offset_of(token_id),
@@ -52,20 +50,13 @@ def look_at(parts: Parts, token_id: int, k: int) -> TokenFacts:
         row=numbers(row_D, MOST_CHANNELS),
         width=width,
         norm=float(row_D.float().norm()),
-        neighbours=[Neighbour(id=other, label=_label(parts, other), cosine=cosine) for other, cosine in found],
+        neighbours=[Neighbour(id=other, label=parts.spelled(other), cosine=cosine) for other, cosine in found],
         note=why_none,
     )
 
 
 def _bytes(parts: Parts, token_id: int) -> str:
-    if parts.tokenizer is None or not 0 <= token_id < parts.table.shape[0]:
-        return ""
     try:
-        return parts.tokenizer.token_bytes(token_id).hex()
+        return "" if parts.tokenizer is None else parts.tokenizer.token_bytes(token_id).hex()
     except IdRangeError:  # a row past the vocabulary
         return ""
-
-
-def _label(parts: Parts, token_id: int) -> str:
-    piece = Piece(token_id, bytes.fromhex(_bytes(parts, token_id)), (0, 0), special=False)
-    return label_of(piece, parts.spelled(token_id))
