@@ -11,7 +11,7 @@ from pathlib import Path
 
 from inlayer.errors import DtypeError, InputError, MissingFileError
 
-__all__ = ["check_path", "printable", "quoted", "shown", "what_is_at", "wrong_kind"]
+__all__ = ["check_path", "last_part", "printable", "quoted", "shown", "what_is_at", "wrong_kind"]
 
 
 def printable(text: str) -> str:
@@ -70,3 +70,8 @@ def wrong_kind(path: Path, kind: str) -> MissingFileError:
     if kind == "folder":
         return MissingFileError(f"{shown(path)} is a folder, not a file")
     return MissingFileError(f"{shown(path)} is no regular file (a device, pipe or socket)")
+
+
+def last_part(path: Path) -> str:
+    """What a path is called, without where it lies."""
+    return path.name if path.name not in {"", ".."} else path.resolve().name or str(path)

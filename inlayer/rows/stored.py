@@ -115,11 +115,6 @@ class StoredTable(nn.Module):
             self.source.check()
         return self._whole
 
-    @property
-    def itemsize(self) -> int | None:
-        """Bytes of one stored value; None where a row is decoded as a whole."""
-        return self._stored_dtype.itemsize if self._decode is None else None
-
     def _read_whole(self) -> Tensor:
         raw = self.source.map()
         if self._decode is not None:

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from inlayer.shapes import check_seed
+from inlayer.threads import one_thread
 from inlayer.trace.facts import Birth, BirthStage
-from inlayer.trace.parts import Parts, one_thread
+from inlayer.trace.parts import Parts
 
 __all__ = ["give_birth"]
 

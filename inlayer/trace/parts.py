@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from inlayer.checkpoint import Model
 from inlayer.errors import ConfigError, InputError
 from inlayer.head import Head
 from inlayer.layer import SCHEMES, Embeddings
+from inlayer.paths import last_part
 from inlayer.positions import Angles, Learned, Numbering, Rotary, Sinusoidal
 from inlayer.rows import StoredTable
 from inlayer.rows.header import DTYPES, Stored
@@ -36,7 +36,7 @@ from inlayer.trace.order import Turned, turn
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Order", "Parts", "Used", "one_thread", "scheme_of"]
+__all__ = ["Order", "Parts", "Used", "scheme_of"]
 
 HELD_VALUES = 2**24  # of a table that is kept in float32 between walks: 64 MB
 BLOCK_VALUES = 2**24  # of a larger one, read at once
@@ -84,22 +84,11 @@ class Parts:
             head=model.head if not model.store.remote else None,  # its rows are all needed for one logit
         )
         self.init_std = 0.02 if spec is None else spec.init_std
-        table = model.table
         for part in ADDED.values():
             found = model.find_part(part) if part in self.layer.state_dict() else None
             if found is not None:
-                self.small[part] = _small_facts(found, dtype_name(self.layer.dtype), model.store.remote)
-        self.table = TableFacts(
-            name=stored.name,
-            file=stored.file,
-            remote=model.store.remote,
-            dtype=stored.dtype,
-            row_dtype=dtype_name(table.dtype),
-            shape=(table.num_embeddings, table.embedding_dim),
-            offset=stored.offset,
-            row_bytes=table.source.row_bytes,
-            itemsize=table.itemsize,
-        )
+                self.small[part] = _stored_facts(found, dtype_name(self.layer.dtype), model.store.remote)
+        self.table = _stored_facts(stored, dtype_name(model.table.dtype), model.store.remote)
 
     @classmethod
     def of_layer(
@@ -156,9 +145,7 @@ class Parts:
     def title(self) -> str:
         """What to call its source where others may read it: of a path its last part, not where it lies here."""
         path = Path(self.source)
-        if not (path.exists() or path.is_absolute()):
-            return self.source
-        return path.name if path.name not in {"", ".."} else path.resolve().name or str(path)
+        return last_part(path) if path.exists() or path.is_absolute() else self.source
 
     @cached_property
     def padding_row(self) -> Tensor | None:
@@ -297,17 +284,6 @@ class Parts:
         return f"{type(self).__name__}({self.source!r}, {rows:,} x {width:,} {self.table.dtype})"
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch compute on the calling thread alone for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:
     """The same layer with some of its parts replaced; the rest is shared, not copied."""
     twin = copy.copy(layer)
@@ -326,7 +302,7 @@ def _in_memory(name: str, weight: Tensor) -> TableFacts:
     )  # fmt: skip
 
 
-def _small_facts(stored: Stored, row_dtype: str, remote: bool) -> TableFacts:
+def _stored_facts(stored: Stored, row_dtype: str, remote: bool) -> TableFacts:
     rows, width = stored.shape
     row_bytes = stored.nbytes // rows
     plain = stored.dtype in DTYPES

@@ -28,6 +28,7 @@ from inlayer.positions import Learned, Sinusoidal
 from inlayer.rows import check_id_range
 from inlayer.shapes import check_float
 from inlayer.text import Piece
+from inlayer.threads import one_thread
 from inlayer.trace.backward import go_back
 from inlayer.trace.facts import (
     Cell,
@@ -42,7 +43,7 @@ from inlayer.trace.facts import (
 )
 from inlayer.trace.names import label_of
 from inlayer.trace.order import Turned
-from inlayer.trace.parts import Parts, Used, one_thread, scheme_of
+from inlayer.trace.parts import Parts, Used, scheme_of
 from inlayer.trace.reading import Reading, read
 from inlayer.trace.steps import describe_steps
 

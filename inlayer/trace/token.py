@@ -9,8 +9,9 @@ import torch
 
 from inlayer.errors import IdRangeError, InputError
 from inlayer.look import nearest
+from inlayer.threads import one_thread
 from inlayer.trace.facts import Neighbour, TokenFacts
-from inlayer.trace.parts import Parts, one_thread
+from inlayer.trace.parts import Parts
 from inlayer.trace.take import bits_of, numbers
 
 __all__ = ["look_at"]

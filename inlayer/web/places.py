@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from inlayer.paths import shown
+from inlayer.paths import last_part, shown
 from inlayer.rows import StoredTable
 from inlayer.trace import Line
 
@@ -26,7 +26,7 @@ def find_places(lines: Iterable[Line]) -> dict[str, str]:
         if isinstance(table, StoredTable) and isinstance(path := getattr(table.source, "path", None), Path):
             found.add(path)
     # A path of one word, such as ".", says nothing of where it is, and may stand in any message.
-    told = {shown(path): _last(path) for path in found if len(path.parts) > 1}
+    told = {shown(path): last_part(path) for path in found if len(path.parts) > 1}
     return dict(sorted(told.items(), key=lambda item: -len(item[0])))
 
 
@@ -35,7 +35,3 @@ def without_places(message: str, places: Mapping[str, str]) -> str:
     for place, last in places.items():
         message = message.replace(place, last)
     return message
-
-
-def _last(path: Path) -> str:
-    return path.name if path.name not in {"", ".."} else path.resolve().name or str(path)

@@ -16,8 +16,7 @@ Checked against a plain loop over the rows in tests/checkpoint/test_health.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +25,7 @@ import torch
 from torch import Tensor
 
 from inlayer.rows import StoredTable
+from inlayer.threads import one_thread
 
 __all__ = [
     "BLOCK_VALUES",
@@ -149,17 +149,6 @@ def share_of_small(table: StoredTable, ids: Ids) -> float | None:
         small += int((rows[usable].abs() < 0.1 * scale[usable]).sum())
         values += int(usable.sum()) * table.embedding_dim
     return small / values if values >= LEAST_VALUES else None
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch on one thread within, on as many as before afterwards."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def hash_rows(rows: Tensor) -> npt.NDArray[np.uint64]:
