@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import secrets
 import signal
 import socket
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 import h11
+import torch
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -30,6 +32,7 @@ from inlayer.trace import Line
 from inlayer.web.api import Api
 from inlayer.web.asked import Limits
 from inlayer.web.guard import HEADERS, Guard, error_body
+from inlayer.web.twins import twins
 
 __all__ = ["Address", "Server", "bind", "serve"]
 
@@ -78,12 +81,23 @@ def serve(
     token = secrets.token_urlsafe(32)
     hosts = () if _is_address(host) else (host,)
     api = Api(lines, Limits())
-    listener = bind(host, port)
+    app = Guard(api.app, token=token, hosts=hosts)
+    with bind(host, port) as alone:  # an error where somebody listens there; the twins' sockets would share it
+        bound: int = alone.getsockname()[1]
+    listener = bind(host, bound, shared=True)
+    address = Address(host=host, port=bound, token=token, fragment=fragment, models=list(lines))
+    server = Server(app, lambda: (announce or _print)(address))
+
+    def serve_too(stop: int) -> None:
+        listener.close()
+        torch.set_num_threads(1)  # the threads torch had are not forked, and it would wait for them
+        # When the first process ends, so does this one, at once: its connections are cut with the others.
+        twin = Server(app, lambda: asyncio.get_running_loop().add_reader(stop, os._exit, 0))
+        twin.run(sockets=[bind(host, bound, shared=True)])
+
     try:
-        bound: int = listener.getsockname()[1]
-        address = Address(host=host, port=bound, token=token, fragment=fragment, models=list(lines))
-        server = Server(Guard(api.app, token=token, hosts=hosts), lambda: (announce or _print)(address))
-        server.run(sockets=[listener])
+        with twins(serve_too):
+            server.run(sockets=[listener])
     finally:
         listener.close()
         api.workers.close(STOP_SECONDS)
@@ -91,8 +105,8 @@ def serve(
         raise KeyboardInterrupt
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket at that address, not yet listening."""
+def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket at that address, not yet listening; `shared` with others that say so too."""
     if not host:  # to some systems it means every address there is
         raise InputError("host is empty; this machine alone is 127.0.0.1")
     if not 0 <= port <= 65_535:  # the system would take it modulo 65,536
@@ -106,6 +120,8 @@ def bind(host: str, port: int) -> socket.socket:
         raise InputError(f"host {quoted(host)} is no address of this machine") from None
     if sys.platform != "win32":  # a port that was in use a moment ago is free; there it would be shared instead
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared and hasattr(socket, "SO_REUSEPORT"):
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         made.bind(address)
     except (OSError, OverflowError) as error:

@@ -1,7 +1,6 @@
 """The work of the server: a few threads, a line of bounded length before them, and a store of answers.
 
 - threads, because torch and the tokenizers let go of the interpreter, and because the event loop has to stay free
-- torch keeps its own number of threads in them: with another one, sums differ in their last bits from the library's
 - they are daemons: a model on the network may keep one for long, and Ctrl-C does not wait for it
 - large work is done by the last thread alone: small work never waits for it, and the memory it takes is taken once
 - what nobody waits for any more leaves the line; what has begun cannot be stopped
