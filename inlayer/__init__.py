@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what a type checker sees; the table below is what Python us
     from inlayer.text import train_bpe as train_bpe
     from inlayer.trace import Trace as Trace
     from inlayer.trace import walk as walk
+    from inlayer.train.attach import attach as attach
 
 __version__ = "0.1.0"
 
@@ -46,6 +47,7 @@ _HOME = {
     "Trace": "inlayer.trace",
     "WordTokenizer": "inlayer.text",
     "apply_rotary": "inlayer.positions",
+    "attach": "inlayer.train.attach",
     "describe": "inlayer.families",
     "first_token_pool": "inlayer.pooling",
     "last_token_pool": "inlayer.pooling",

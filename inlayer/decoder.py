@@ -292,9 +292,11 @@ class Decoder(nn.Module):
         logits_BTV: Tensor = self.head(self(input_ids))
         return logits_BTV
 
-    def loss(self, input_ids: Tensor, targets: Tensor, *, reduction: str = "mean") -> Float[Tensor, "..."]:
+    def loss(
+        self, input_ids: Tensor, targets: Tensor, *, reduction: str = "mean", z_loss: float = 0.0
+    ) -> Float[Tensor, "..."]:
         """Cross entropy against the token that follows each one, as `Head.loss` counts it: the caller shifts."""
-        return self.head.loss(self(input_ids), targets, reduction=reduction)
+        return self.head.loss(self(input_ids), targets, reduction=reduction, z_loss=z_loss)
 
     @torch.no_grad()
     def generate(

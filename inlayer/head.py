@@ -6,7 +6,9 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> [head] -> 
 - tied, it holds the *module* that owns the rows and asks it for them at every call: a swapped, moved, copied
   or resized table stays tied. The module is held unregistered, so state_dict and parameters() have it once.
 - tied to a table with a padding row, it sends that row no gradient, so the row stays zero in training
-- the loss never holds all logits: torch's chunked linear_cross_entropy, or own chunks for a soft cap
+- the loss never holds all logits: torch's chunked linear_cross_entropy, or own chunks for what that cannot do (a soft
+  cap, a z-loss, half precision under autocast, where it would round the loss itself to the half type)
+- rows that lie with several processes: each has the logits of its own rows only, also in the loss (sharding.py)
 - not here: the table (rows/), who is tied to whom in a given model (families.py)
 Checked against linear + cross_entropy and against transformers' heads in tests/test_head.py.
 """
@@ -14,6 +16,7 @@ Checked against linear + cross_entropy and against transformers' heads in tests/
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -22,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import LinearCrossEntropyOptions, functional
 from torch.utils.checkpoint import checkpoint
 
+from inlayer import sharding
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
 from inlayer.shapes import check_float, check_ids
 
@@ -33,6 +37,9 @@ REDUCTIONS = ("mean", "sum", "none")
 # Rows of logits held at once: see chunk_rows.
 FEWEST_ROWS = 256
 MOST_ROWS = 1024
+
+# Where autocast's half products may be emulated, and many times slower; torch's chunked loss avoids them there, too.
+FULL_PRECISION = frozenset({"cpu"})
 
 
 class Head(nn.Module):
@@ -165,33 +172,64 @@ class Head(nn.Module):
     def forward(self, hidden: Float[Tensor, "... D"]) -> Float[Tensor, "... V"]:
         """Logits."""
         hidden = self._check_hidden(hidden)
-        return self.project(hidden, self._guarded_weight(), self.bias)
+        held = self._held_rows()
+        if held is None:
+            return self.project(hidden, self._guarded_weight(), self.bias)
+        logits_L = self.project(sharding.to_all(hidden, held.mesh), held.rows_LD, held.entries(self.bias))
+        return sharding.join_columns(logits_L, self.vocab_size, held.mesh)
 
     def loss(
-        self, hidden: Any, targets: object, *, ignore_index: int = IGNORE, reduction: str = "mean"
+        self,
+        hidden: Any,
+        targets: object,
+        *,
+        ignore_index: int = IGNORE,
+        reduction: str = "mean",
+        z_loss: float = 0.0,
     ) -> Float[Tensor, "..."]:
         """Cross entropy of hidden states (..., D) against target ids (...), without ever holding all logits.
 
         Targets equal to `ignore_index` count for nothing, nor do those equal to the head's or its table's padding id.
         With nothing left to count, the loss is 0 and its gradients are zero. `reduction` is "mean", "sum" or
         "none". One backward uses the graph up; higher derivatives are not offered.
+
+        `z_loss` times the square of logsumexp(logits) is added for every target that counts, and reduced with the
+        rest: cross entropy does not see logits that drift all together. Under autocast the loss is float32.
         """
-        hidden_ND, targets_N, shape = self._check_loss(hidden, targets, reduction)
-        weight_VD, bias_V = self._guarded_weight(), self.bias
+        hidden_ND, targets_N, shape = self._check_loss(hidden, targets, reduction, z_loss)
+        held = self._held_rows()
+        weight_VD = self._guarded_weight() if held is None else held.rows_LD
+        bias_V: Tensor | None = self.bias if held is None else held.entries(self.bias)
         kept_N = targets_N != ignore_index
         for padding_idx in {self.padding_idx, self._zero_row()} - {None}:
             kept_N &= targets_N != padding_idx
-        check_targets(targets_N.view(shape), kept_N.view(shape), weight_VD.shape[0], ignore_index)
+        check_targets(targets_N.view(shape), kept_N.view(shape), self.vocab_size, ignore_index)
         if reduction == "none":
             targets_N = targets_N.where(kept_N, IGNORE)
         elif not bool(kept_N.all()):  # what does not count is not computed either
             kept = kept_N.nonzero().squeeze(1)
             hidden_ND, targets_N = hidden_ND.index_select(0, kept), targets_N.index_select(0, kept)
-        if len(targets_N) == 0:  # the sum of no logits: 0, and zero gradients rather than none
-            nothing = functional.linear(hidden_ND, weight_VD, bias_V)
-            return nothing.sum(-1).view(shape) if reduction == "none" else nothing.sum()
-        by = self._loss_by_torch if self.soft_cap is None else self._loss_by_chunks
-        loss = by(hidden_ND, targets_N, weight_VD, bias_V, reduction=reduction)
+        if held is not None:
+            hidden_ND = sharding.to_all(hidden_ND, held.mesh)
+        device = hidden_ND.device.type
+        autocast = torch.is_autocast_enabled(device)
+        if autocast:  # torch's chunked loss knows nothing of it: cast here, once for all chunks
+            dtype = torch.float32 if device in FULL_PRECISION else torch.get_autocast_dtype(device)
+            hidden_ND, weight_VD = hidden_ND.to(dtype), weight_VD.to(dtype)
+            bias_V = None if bias_V is None else bias_V.to(dtype)
+        plain = self.soft_cap is None and z_loss == 0 and not (autocast and hidden_ND.dtype != torch.float32)
+        plain = plain and held is None
+        with torch.autocast(device, enabled=False) if autocast else nullcontext():
+            if len(targets_N) == 0:  # the sum of no logits: 0, and zero gradients rather than none
+                nothing_N = functional.linear(hidden_ND, weight_VD, bias_V).sum(-1)
+                loss = nothing_N if reduction == "none" else nothing_N.sum()
+            elif plain:
+                loss = self._loss_by_torch(hidden_ND, targets_N, weight_VD, bias_V, reduction=reduction)
+            else:
+                loss = self._loss_by_chunks(
+                    hidden_ND, targets_N, weight_VD, bias_V, held, reduction=reduction, z_loss=z_loss
+                )
+        loss = loss.to(torch.float32 if autocast else hidden_ND.dtype)
         return loss.view(shape) if reduction == "none" else loss
 
     def extra_repr(self) -> str:
@@ -230,11 +268,6 @@ class Head(nn.Module):
             hidden_ND = hidden_ND * (self.input_scale * factor)
         if bias_V is not None and factor != 1.0:
             bias_V = bias_V * factor
-        device = hidden_ND.device.type
-        if torch.is_autocast_enabled(device):  # of which torch's chunked loss knows nothing
-            dtype = torch.get_autocast_dtype(device)
-            hidden_ND, weight_VD = hidden_ND.to(dtype), weight_VD.to(dtype)
-            bias_V = None if bias_V is None else bias_V.to(dtype)
         rows = chunk_rows(len(targets_N), self.n_embd)
         return functional.linear_cross_entropy(
             hidden_ND,
@@ -256,14 +289,25 @@ class Head(nn.Module):
         targets_N: Tensor,
         weight_VD: Tensor,
         bias_V: Tensor | None,
+        held: sharding.HeldRows | None,
         *,
         reduction: str,
+        z_loss: float,
     ) -> Tensor:
-        """A soft cap bends the logits, which torch's function cannot: chunks, computed again backward."""
+        """What torch's function cannot: chunks, computed again backward. From the logits on in float32 at least."""
 
         def one_chunk(hidden_CD: Tensor, targets_C: Tensor) -> Tensor:
             logits_CV = self.project(hidden_CD, weight_VD, bias_V)
-            return functional.cross_entropy(logits_CV, targets_C, ignore_index=IGNORE, reduction="none")
+            logits_CV = logits_CV.to(torch.promote_types(logits_CV.dtype, torch.float32))
+            if held is not None:
+                losses_C, log_sums_C = sharding.cross_entropy(logits_CV, targets_C, held, IGNORE)
+            else:
+                losses_C = functional.cross_entropy(logits_CV, targets_C, ignore_index=IGNORE, reduction="none")
+                log_sums_C = None
+            if z_loss == 0:
+                return losses_C
+            log_sums_C = logits_CV.logsumexp(-1) if log_sums_C is None else log_sums_C
+            return losses_C + z_loss * log_sums_C.square().masked_fill(targets_C == IGNORE, 0.0)
 
         rows = chunk_rows(len(targets_N), self.n_embd)
         losses_N = torch.cat(
@@ -281,9 +325,15 @@ class Head(nn.Module):
             return losses_N
         return losses_N.mean() if reduction == "mean" else losses_N.sum()
 
-    def _check_loss(self, hidden: object, targets: object, reduction: str) -> tuple[Tensor, Tensor, torch.Size]:
+    def _check_loss(
+        self, hidden: object, targets: object, reduction: str, z_loss: float
+    ) -> tuple[Tensor, Tensor, torch.Size]:
         if reduction not in REDUCTIONS:
             raise InputError(f"reduction {reduction!r} is unknown; choose one of {', '.join(map(repr, REDUCTIONS))}")
+        if not (math.isfinite(z_loss) and z_loss >= 0):
+            raise InputError(
+                f"z_loss is {z_loss}; it must be finite and not negative (0.0 adds nothing, 1e-4 is usual)"
+            )
         hidden = self._check_hidden(hidden)
         targets = check_ids(targets, "targets")
         if hidden.shape[:-1] != targets.shape:
@@ -305,6 +355,15 @@ class Head(nn.Module):
         padding_idx = getattr(self.table, "padding_idx", None) if self.tied else None
         return padding_idx if isinstance(padding_idx, int) else None
 
+    def _held_rows(self) -> sharding.HeldRows | None:
+        """Of a weight that is spread over processes, the rows that are here, guarded; None where it is not."""
+        weight_VD = self.weight
+        if not sharding.is_sharded(weight_VD):
+            return None
+        held = sharding.held_rows(weight_VD)
+        row = held.place(self._zero_row())
+        return held if row is None else held._replace(rows_LD=guard(held.rows_LD, row))
+
     def _guarded_weight(self) -> Tensor:
         weight_VD = self.weight
         if self.bias is not None and self.bias.shape[0] != weight_VD.shape[0]:
@@ -313,10 +372,15 @@ class Head(nn.Module):
                 "the tied table was resized by itself: resize the layer that the head is tied to, or call resize_bias"
             )
         padding_idx = self._zero_row()
-        if padding_idx is None or not (weight_VD.requires_grad and torch.is_grad_enabled()):
-            return weight_VD
-        guarded: Tensor = KeepRow.apply(weight_VD, padding_idx)  # type: ignore[no-untyped-call]
-        return guarded
+        return weight_VD if padding_idx is None else guard(weight_VD, padding_idx)
+
+
+def guard(weight_VD: Tensor, row: int) -> Tensor:
+    """The same rows, one of which gets no gradient."""
+    if not (weight_VD.requires_grad and torch.is_grad_enabled()):
+        return weight_VD
+    guarded: Tensor = KeepRow.apply(weight_VD, row)  # type: ignore[no-untyped-call]
+    return guarded
 
 
 class KeepRow(torch.autograd.Function):

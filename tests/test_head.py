@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from inlayer import head as room
+from inlayer.decoder import Decoder, DecoderConfig
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
 from inlayer.head import Head
 from inlayer.rows import Table
@@ -420,12 +421,17 @@ TOLERANCE = {  # relative and absolute, for values and gradients
 }
 
 
-def plain_loss(head: Head, hidden: Tensor, targets: Tensor, ignored: list[int], reduction: str) -> Tensor:
-    """All logits at once, in float64 where ours are half."""
+def plain_loss(
+    head: Head, hidden: Tensor, targets: Tensor, ignored: list[int], reduction: str, z_loss: float = 0.0
+) -> Tensor:
+    """All logits at once."""
     targets = targets.flatten().clone()
     for value in ignored:
         targets[targets == value] = -100
-    return functional.cross_entropy(head(hidden).flatten(0, -2), targets, ignore_index=-100, reduction=reduction)
+    logits = head(hidden).flatten(0, -2)
+    losses = functional.cross_entropy(logits, targets, ignore_index=-100, reduction="none")
+    losses = losses + z_loss * logits.logsumexp(-1) ** 2 * (targets != -100)
+    return {"none": losses, "sum": losses.sum(), "mean": losses.sum() / (targets != -100).sum()}[reduction]
 
 
 HEADS: dict[str, dict[str, object]] = {
@@ -439,10 +445,11 @@ HEADS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("rows", [1, 5, 64])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("z_loss", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("kind", HEADS)
 def test_loss_and_gradients_equal_the_plain_ones(
-    monkeypatch: pytest.MonkeyPatch, kind: str, dtype: torch.dtype, reduction: str, rows: int
+    monkeypatch: pytest.MonkeyPatch, kind: str, dtype: torch.dtype, z_loss: float, reduction: str, rows: int
 ) -> None:
     monkeypatch.setattr(room, "chunk_rows", lambda tokens, *_: min(tokens, rows))
     torch.manual_seed(0)
@@ -454,8 +461,8 @@ def test_loss_and_gradients_equal_the_plain_ones(
     their_hidden = hidden.detach().clone().requires_grad_()
     targets = torch.randint(0, V, (3, 6))
     targets[0, 2] = targets[2, 5] = -100
-    mine = ours.loss(hidden, targets, reduction=reduction)
-    reference = plain_loss(theirs, their_hidden, targets, [-100], reduction)
+    mine = ours.loss(hidden, targets, reduction=reduction, z_loss=z_loss)
+    reference = plain_loss(theirs, their_hidden, targets, [-100], reduction, z_loss)
     pull = torch.randn_like(reference) if reduction == "none" else torch.ones_like(reference)
     mine.flatten().backward(pull.view(-1)) if reduction == "none" else mine.backward()
     reference.backward(pull)
@@ -469,8 +476,9 @@ def test_loss_and_gradients_equal_the_plain_ones(
         scale = float(their_grad.abs().max())
         torch.testing.assert_close(mine_grad, their_grad, rtol=rtol, atol=atol * max(1.0, scale))
     assert bool((hidden.grad[0, 2] == 0).all())
-    wrong = plain_loss(theirs, their_hidden, (targets + 1) % V, [], reduction)  # control
+    wrong = plain_loss(theirs, 2 * their_hidden, targets, [-100], reduction, z_loss)  # control
     assert not torch.allclose(mine.flatten(), wrong.flatten(), rtol=rtol, atol=atol)
+    assert mine.dtype == dtype
 
 
 def test_bfloat16_loss_is_as_near_to_the_truth_as_the_plain_one() -> None:
@@ -490,8 +498,9 @@ def test_targets_that_are_padding_count_for_nothing(soft_cap: float | None) -> N
     theirs = plain_loss(model.head, hidden, targets, [4, -7], "mean")
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
     assert not torch.allclose(ours, plain_loss(model.head, hidden, targets, [-7], "mean"))  # control
-    each = model.head.loss(hidden, targets, ignore_index=-7, reduction="none")
-    assert ((each == 0) == ((targets == 4) | (targets == -7))).all()
+    for z_loss in (0.0, 0.1):
+        each = model.head.loss(hidden, targets, ignore_index=-7, reduction="none", z_loss=z_loss)
+        assert ((each == 0) == ((targets == 4) | (targets == -7))).all()
 
 
 def test_nan_in_an_ignored_place_does_not_leak() -> None:
@@ -539,13 +548,93 @@ def test_narrow_targets(dtype: torch.dtype) -> None:
     torch.testing.assert_close(head.loss(hidden, targets.to(dtype)), head.loss(hidden, targets), rtol=0, atol=0)
 
 
-def test_loss_under_autocast() -> None:
-    head, hidden, targets = Head(D, V), torch.randn(9, D, requires_grad=True), torch.randint(0, V, (9,))
+def test_z_loss_is_the_square_of_logsumexp_and_no_more() -> None:
+    torch.manual_seed(0)
+    head, hidden, targets = Head(D, V, init_std=0.5), torch.randn(9, D), torch.randint(0, V, (9,))
+    added = head.loss(hidden, targets, z_loss=0.5) - head.loss(hidden, targets)
+    expected = 0.5 * (hidden.double() @ head.weight.double().T).logsumexp(-1).square().mean()
+    torch.testing.assert_close(added.double(), expected, rtol=1e-5, atol=1e-6)
+    # What it is for: a step along its gradient shrinks logits that drift together, where cross entropy sees nothing.
+    biased = Head(D, V, init_std=0.0, bias=True)
+    nn.init.constant_(biased.bias, 3.0)
+    biased.loss(hidden, targets).backward()
+    assert abs(float(biased.bias.grad.sum())) < 1e-6
+    biased.loss(hidden, targets, z_loss=0.1).backward()
+    assert float(biased.bias.grad.sum()) > 0.1
+
+
+def test_a_decoder_hands_it_on() -> None:
+    config = DecoderConfig(architecture="llama", vocab_size=V, n_embd=D, n_layer=1, n_head=2, block_size=8)
+    decoder, ids = Decoder(config, seed=0), torch.arange(8)[None]
+    ours, theirs = decoder.loss(ids, ids, z_loss=0.3), decoder.head.loss(decoder(ids), ids, z_loss=0.3)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    assert not torch.equal(ours, decoder.loss(ids, ids))  # control
+
+
+def test_without_z_loss_nothing_changes_by_a_bit() -> None:
+    head, hidden, targets = Head(D, V), torch.randn(9, D), torch.randint(0, V, (9,))
+    options = room.LinearCrossEntropyOptions(chunking_method=None, batch_chunk_size=9)
+    theirs = functional.linear_cross_entropy(hidden, head.weight, targets, options=options)
+    assert torch.equal(head.loss(hidden, targets, z_loss=0.0), theirs)
+    assert not torch.equal(head.loss(hidden, targets, z_loss=1e-4), theirs)  # control
+
+
+@pytest.mark.parametrize("z_loss", [0.0, 0.1])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("products", ["float32", "bfloat16"])
+def test_loss_under_autocast_is_float32_and_exact(
+    monkeypatch: pytest.MonkeyPatch, products: str, kind: str, reduction: str, z_loss: float
+) -> None:
+    """On a CPU the products are float32; elsewhere they are half, and all that follows is not: both are run here."""
+    if products == "bfloat16":
+        monkeypatch.setattr(room, "FULL_PRECISION", frozenset())
+    monkeypatch.setattr(room, "chunk_rows", lambda tokens, *_: min(tokens, 7))
+    torch.manual_seed(0)
+    head = Head(D, V, init_std=0.5, **HEADS[kind])
+    hidden, targets = torch.randn(33, D, requires_grad=True), torch.randint(0, V, (33,))
+    reference = plain_loss(head, hidden, targets, [], reduction, z_loss)
+    inputs = [hidden, *head.parameters()]
+    their_grads = torch.autograd.grad(reference.sum(), inputs)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = head.loss(hidden, targets)
-    loss.backward()
-    assert head.weight.grad.dtype == torch.float32
-    torch.testing.assert_close(loss.float(), head.loss(hidden, targets), rtol=2e-2, atol=2e-2)
+        mine = head.loss(hidden, targets, reduction=reduction, z_loss=z_loss)
+    grads = torch.autograd.grad(mine.sum(), inputs)
+    assert mine.dtype == torch.float32
+    tolerance = 1e-5 if products == "float32" else 1.5e-2
+    torch.testing.assert_close(mine, reference.view(mine.shape), rtol=tolerance, atol=tolerance)
+    for grad, their_grad in zip(grads, their_grads, strict=True):
+        assert grad.dtype == torch.float32
+        torch.testing.assert_close(grad, their_grad, rtol=0, atol=tolerance * float(their_grad.abs().max()))
+    assert not torch.equal(mine, mine.bfloat16().float())  # control: torch's function gives what bfloat16 can hold
+
+
+def test_half_precision_loss_is_rounded_before_the_softmax_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With half products, ours is the float32 cross entropy of the half logits, to its last digits."""
+    monkeypatch.setattr(room, "FULL_PRECISION", frozenset())
+    torch.manual_seed(0)
+    head, hidden, targets = Head(64, 500, init_std=0.3), torch.randn(999, 64), torch.randint(0, 500, (999,))
+    with torch.autocast("cpu", torch.bfloat16):
+        ours, logits = head.loss(hidden, targets), head(hidden)
+    assert logits.dtype == torch.bfloat16
+    torch.testing.assert_close(ours, functional.cross_entropy(logits.float(), targets), rtol=1e-6, atol=0)
+    options = room.LinearCrossEntropyOptions(chunking_method=None, batch_chunk_size=256)
+    torchs = functional.linear_cross_entropy(hidden.bfloat16(), head.weight.bfloat16(), targets, options=options)
+    assert float((torchs - ours).detach().abs()) > 1e-3  # control: what it was before
+
+
+@pytest.mark.parametrize("products", ["float32", "bfloat16"])
+def test_the_padding_row_is_guarded_under_autocast(monkeypatch: pytest.MonkeyPatch, products: str) -> None:
+    if products == "bfloat16":
+        monkeypatch.setattr(room, "FULL_PRECISION", frozenset())
+    model = Model(padding_idx=4)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model.head.loss(torch.randn(5, D), torch.tensor([1, 4, 2, 3, 9]), z_loss=0.1)
+        nothing = model.head.loss(torch.randn(2, D), torch.tensor([4, -100]), z_loss=0.1)
+    assert loss.dtype == nothing.dtype == torch.float32
+    assert bool(nothing == 0)
+    (loss + nothing).backward()
+    assert bool((model.table.weight.grad[4] == 0).all())
+    assert bool((model.table.weight.grad[torch.arange(V) != 4] != 0).all())
 
 
 def test_no_gradient_no_graph() -> None:
@@ -553,8 +642,12 @@ def test_no_gradient_no_graph() -> None:
         assert not Head(D, V).loss(torch.randn(3, D), torch.tensor([1, 2, 3])).requires_grad
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("z_loss", [0.0, 0.1])
 @pytest.mark.parametrize("soft_cap", [None, 4.0])
-def test_the_full_logits_are_never_made(monkeypatch: pytest.MonkeyPatch, soft_cap: float | None) -> None:
+def test_the_full_logits_are_never_made(
+    monkeypatch: pytest.MonkeyPatch, soft_cap: float | None, z_loss: float, autocast: bool
+) -> None:
     """Count the largest tensor any operation gives back, the way torch sees it."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -570,8 +663,8 @@ def test_the_full_logits_are_never_made(monkeypatch: pytest.MonkeyPatch, soft_ca
 
     monkeypatch.setattr(room, "FEWEST_ROWS", 8)
     head, hidden, targets = Head(D, 1000, soft_cap=soft_cap), torch.randn(256, D), torch.randint(0, 1000, (256,))
-    with Largest() as ours:
-        head.loss(hidden, targets).backward()
+    with Largest() as ours, torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        head.loss(hidden, targets, z_loss=z_loss).backward()
     with Largest() as theirs:
         functional.cross_entropy(head(hidden), targets).backward()
     assert ours.elements <= 8 * 1000
@@ -603,6 +696,9 @@ def test_wrong_arguments_of_the_loss() -> None:
         head.loss(torch.randn(2, D).bfloat16(), torch.zeros(2, dtype=torch.int64))
     with pytest.raises(InputError, match="'max' is unknown"):
         head.loss(torch.randn(2, D), torch.zeros(2, dtype=torch.int64), reduction="max")
+    for z_loss in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(InputError, match=f"z_loss is {z_loss}; it must be finite and not negative"):
+            head.loss(torch.randn(2, D), torch.zeros(2, dtype=torch.int64), z_loss=z_loss)
     with pytest.raises(DtypeError):
         head.loss([1.0], torch.zeros(1, dtype=torch.int64))
 
@@ -658,11 +754,11 @@ with torch.no_grad():
     inner.table.weight.mul_(2)
 torch.testing.assert_close(compiled(ids), inner(ids))
 
-for soft_cap in (None, 5.0):
+for soft_cap, z_loss in ((None, 0.0), (5.0, 0.1)):
     head = Head(8, 23, soft_cap=soft_cap).tie(Table(23, 8, padding_idx=4))
     hidden, targets = torch.randn(3, 8), torch.tensor([1, 4, 2])
-    step = torch.compile(lambda h, t: head.loss(h, t), backend="aot_eager")
-    torch.testing.assert_close(step(hidden, targets), head.loss(hidden, targets))
+    step = torch.compile(lambda h, t: head.loss(h, t, z_loss=z_loss), backend="aot_eager")
+    torch.testing.assert_close(step(hidden, targets), head.loss(hidden, targets, z_loss=z_loss))
     step(hidden, targets).backward()
     assert bool((head.weight.grad[4] == 0).all()) and bool((head.weight.grad[1] != 0).all())
 """

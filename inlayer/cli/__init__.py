@@ -18,6 +18,7 @@ from inlayer.cli import walk as _walk  # noqa: F401  # each verb joins the app, 
 # isort: split
 from inlayer.cli import inspect as _inspect  # noqa: F401
 from inlayer.cli import serve as _serve  # noqa: F401
+from inlayer.cli import train as _train  # noqa: F401
 from inlayer.cli.verbs import app
 from inlayer.errors import InlayerError
 

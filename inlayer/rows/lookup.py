@@ -5,6 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
   only a tracer (torch.compile, export, jit, meta and fake tensors), which has no values, skips it
 - where no gradient is needed and the result is large, its memory is reused (rows/pool.py); the values are
   bit for bit those of F.embedding, which serves every other case
+- rows that lie with several processes are looked up where they lie and added up (sharding.py)
 - not here: the table itself (rows/table.py, rows/mapped.py)
 Checked against F.embedding and against a plain loop in tests/rows/test_lookup.py.
 """
@@ -18,6 +19,7 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
+from inlayer import sharding
 from inlayer.errors import DtypeError, IdRangeError, ShapeError
 from inlayer.rows.pool import shared_pool
 from inlayer.shapes import check_ids
@@ -49,6 +51,8 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
     if index.dtype not in (torch.int64, torch.int32):  # the kernels know these two
         index = index.to(torch.int64)
     check_id_range(index, weight.shape[0])
+    if sharding.is_sharded(weight):
+        return sharding.look_up(index, weight, padding_idx)
     if weight.is_contiguous() and not has_no_values(index) and _reusable(index.numel() * weight.shape[1], weight):
         rows = _POOL.lease((*index.shape, weight.shape[1]), weight.dtype)
         torch.index_select(weight.detach(), 0, index.reshape(-1), out=rows.view(-1, weight.shape[1]))

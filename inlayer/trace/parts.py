@@ -29,8 +29,8 @@ from inlayer.positions import Angles, Learned, Numbering, Rotary, Sinusoidal
 from inlayer.rows import StoredTable
 from inlayer.rows.header import DTYPES, Stored
 from inlayer.text import Tokenizer
+from inlayer.text.names import spelled
 from inlayer.trace.facts import Merge, ModelFacts, TableFacts
-from inlayer.trace.names import spelled
 from inlayer.trace.order import Turned, turn
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A folder that is there whole or not at all: written beside its place, then put there in one step.
+"""Files and folders that are there whole or not at all: written beside their place, then put there in one step.
 
 - the files reach the disk before the step and the step itself after it: a power cut leaves the old folder or the new
 - Linux swaps two folders in one call. Where the system or its file system cannot, the old one steps aside first; if a
@@ -14,14 +14,18 @@ import ctypes
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
 
 from inlayer.errors import InputError
 from inlayer.paths import check_path, shown, what_is_at
 
-__all__ = ["check_nothing_is_lost", "replacing"]
+__all__ = ["check_nothing_is_lost", "put", "put_tensors", "replacing"]
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from <fcntl.h> and <linux/fs.h>
 
@@ -48,7 +52,7 @@ def replacing(folder: str | os.PathLike[str]) -> Iterator[Path]:
         check_nothing_is_lost(place, {path.name for path in fresh.iterdir()})
         _to_disk(fresh)
         _put(fresh, place, old)
-        _sync(place.parent)
+        sync(place.parent)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"{shown(folder)} cannot be written: {reason}; what was there before is untouched") from error
@@ -69,14 +73,45 @@ def check_nothing_is_lost(folder: Path, names: Collection[str]) -> None:
         )
 
 
+def put(path: Path, data: bytes) -> None:
+    """A file, whole or not at all, in place of what was there."""
+    with putting(path) as fresh:
+        fresh.write_bytes(data)
+
+
+def put_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """The same with a safetensors file."""
+    with putting(path) as fresh:
+        try:
+            save_file(dict(tensors), fresh, metadata=metadata)
+        except SafetensorError as error:  # a full disk, in the words of another language
+            raise OSError(str(error)) from error
+
+
+@contextmanager
+def putting(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to, which becomes `path` when the block ends well, and goes when not."""
+    fresh = path.with_name(f".{path.name}.saving")
+    try:
+        yield fresh
+        fresh.chmod(0o644)  # safetensors would have its owner read it alone
+        sync(fresh)
+        fresh.replace(path)
+        sync(path.parent)
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
 def _to_disk(folder: Path) -> None:
     for parent, _, names in os.walk(folder):
         for name in names:
-            _sync(Path(parent) / name)
-        _sync(Path(parent))
+            sync(Path(parent) / name)
+        sync(Path(parent))
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file, or what a folder lists, has reached the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         # Not every file system can do it for a folder, and those need it not.

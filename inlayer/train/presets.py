@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from inlayer.decoder import DecoderConfig
 from inlayer.errors import ConfigError
 
-__all__ = ["PRESETS", "Preset", "preset"]
+__all__ = ["PRESETS", "Preset", "preset", "sizes_of"]
 
 
 class Preset(TypedDict):
@@ -38,9 +38,15 @@ PRESETS: dict[str, Preset] = {
 
 def preset(name: str, architecture: str, vocab_size: int, **settings: Any) -> DecoderConfig:
     """The config of a preset; `settings` are other fields of DecoderConfig, or sizes in place of the preset's."""
+    sizes = sizes_of(name, architecture)
+    return DecoderConfig(**{"architecture": architecture, "vocab_size": vocab_size, **sizes, **settings})
+
+
+def sizes_of(name: str, architecture: str) -> dict[str, Any]:
+    """The fields of DecoderConfig that a preset says for an architecture."""
     if name not in PRESETS:
         raise ConfigError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
     sizes: dict[str, Any] = {**PRESETS[name]}
     if architecture == "gpt":
         del sizes["n_kv_head"]
-    return DecoderConfig(**{"architecture": architecture, "vocab_size": vocab_size, **sizes, **settings})
+    return sizes

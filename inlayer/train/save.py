@@ -23,8 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor
 
 from inlayer.checkpoint.open import open_store
@@ -35,10 +33,10 @@ from inlayer.families import describe
 from inlayer.families.fields import Fields, shown
 from inlayer.positions import Angles, Sinusoidal, sinusoids
 from inlayer.text import ByteTokenizer
-from inlayer.train.folder import replacing
+from inlayer.train.folder import put, put_tensors, replacing
 from inlayer.train.tokenizer_files import tokenizer_files
 
-__all__ = ["check_savable", "load_decoder", "save_decoder"]
+__all__ = ["check_savable", "load_decoder", "save_decoder", "write_decoder"]
 
 CLASSES = {"gpt": "GPT2LMHeadModel", "llama": "LlamaForCausalLM"}
 TABLE, POSITIONS = "embeddings.token_embedding.weight", "embeddings.position_embedding.weight"
@@ -98,6 +96,21 @@ def save_decoder(
     put into it, by name. `bos_id` and `eos_id` go into the config. `state` is the whole state_dict of a decoder that
     itself holds only a shard of it.
     """
+    with replacing(folder) as fresh:
+        write_decoder(fresh, decoder, tokenizer=tokenizer, bos_id=bos_id, eos_id=eos_id, files=files, state=state)
+
+
+def write_decoder(
+    folder: Path,
+    decoder: Decoder,
+    *,
+    tokenizer: ByteTokenizer | str | os.PathLike[str] | None = None,
+    bos_id: int | None = None,
+    eos_id: int | None = None,
+    files: Mapping[str, bytes] | None = None,
+    state: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Write the decoder's files into a folder that is there, each whole or not at all, and leave what else it holds."""
     check_savable(decoder.config)
     state = decoder.state_dict() if state is None else state
     config = to_config(decoder.config) | {"bos_token_id": bos_id, "eos_token_id": eos_id}
@@ -108,13 +121,9 @@ def save_decoder(
         if name in {"", *written, WEIGHTS} or Path(name).name != name:
             raise InputError(f"{shown(name)} cannot be a further file: it is no plain name, or already taken")
         written[name] = data
-    with replacing(folder) as fresh:
-        for name, data in written.items():
-            (fresh / name).write_bytes(data)
-        try:
-            save_file(to_tensors(decoder.config, state), fresh / WEIGHTS, metadata={"format": "pt"})
-        except SafetensorError as error:  # a full disk, in the words of another language
-            raise OSError(str(error)) from error
+    for name, data in written.items():
+        put(folder / name, data)
+    put_tensors(folder / WEIGHTS, to_tensors(decoder.config, state), metadata={"format": "pt"})
 
 
 def load_decoder(folder: str | os.PathLike[str]) -> Decoder:

@@ -23,11 +23,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from inlayer.errors import InputError
+from inlayer.signs import LEFT_TO_RIGHT, NUMBER, number, signs_for
 from inlayer.text import ByteTokenizer
 from inlayer.trace import Change, Trace, newborn
 from inlayer.trace.facts import plain
 from inlayer.trace.terminal import show
-from inlayer.trace.terminal.signs import LEFT_TO_RIGHT, NUMBER, number, signs_for
 from tests.trace.lines import FAMILIES, bytes_line, family, sample
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"

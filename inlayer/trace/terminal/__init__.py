@@ -3,8 +3,9 @@
 text -> bytes -> pieces -> ids -> rows -> (+ positions) -> hidden states, and backwards
 - colour only where the terminal has it, and no step needs it; ASCII where it has no more than that
 - no line is longer than the terminal is wide, none ends in blanks; nothing in a text acts on the terminal
-- signs.py: what a character, a number, a strip looks like; page.py: the forms; tokens.py, vectors.py: the steps
-- not here: any computing; what is shown is what the trace holds
+- page.py: the forms; tokens.py, vectors.py: the steps
+- not here: any computing: what is shown is what the trace holds; what a character, a number, a strip looks like
+  (inlayer/signs.py)
 Checked at three widths, against stored snapshots and over hostile texts, in tests/trace/test_terminal.py.
 """
 

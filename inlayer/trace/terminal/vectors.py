@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
+from inlayer.signs import NUMBER, number
 from inlayer.trace.facts import Cell, RowGradient, Trace, Turning, Vector
 from inlayer.trace.terminal.page import INDENT, Page, Parts, count, padded
-from inlayer.trace.terminal.signs import NUMBER, number
 
 __all__ = ["backward_step", "hidden_step", "positions_step", "rows_step"]
 

@@ -1,10 +1,10 @@
-"""What a terminal can show: a text made safe, bytes, numbers and strips of values, each as wide as it says.
+"""The floor: what a terminal can show: a text made safe, bytes, numbers and strips of values, each as wide as it says.
 
 - a control character, and one that moves its neighbours or has no certain width, is shown as its code; a blank as ␣
 - a number keeps to seven columns, from 1e-45 to 1e38; what is no number is named
 - a strip has one character a channel: blocks from blue over grey to red; where there is no colour, the height of a
   block says how much and, below or above the middle, of which sign; where there are no blocks, ASCII does
-- not here: where on the page it stands (page.py)
+- not here: where on a page it stands (trace/terminal/page.py, train/report.py)
 Checked in tests/trace/test_terminal.py.
 """
 

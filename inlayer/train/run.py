@@ -1,0 +1,379 @@
+"""A run: from text files to a folder that holds a model, kept on disk so that it can go on after any end.
+
+text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> loss
+- the folder itself is the model, as transformers opens it, with metrics.jsonl and the report; what the run needs to go
+  on is in its `run/`: the plan, the tokenizer, the tokens, the last two states
+- everything is written in the order it is needed, each file whole or not at all: after a kill at any moment `go` takes
+  up what is there, and the losses are to the bit those of a run that was not killed
+- a stop that is asked for (Ctrl-C, SIGTERM) ends after the step at hand, with a state and a model on disk
+- a loss that is no number ends the run: no later state would be worth keeping
+- not here: the steps themselves (trainer.py), what is printed (cli/train.py)
+Checked by killing it in tests/train/test_resume.py, and in tests/train/test_run.py.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any, Protocol
+
+import torch
+from torch import Tensor
+
+from inlayer.decoder import Decoder, DecoderConfig
+from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputError
+from inlayer.paths import check_path, shown, what_is_at
+from inlayer.text import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
+from inlayer.train.corpus import Chunk, python_chunks, read_chunks
+from inlayer.train.folder import put
+from inlayer.train.parallel import World, full_state
+from inlayer.train.save import check_savable, write_decoder
+from inlayer.train.settings import Settings
+from inlayer.train.state import find_state, load_state, save_state
+from inlayer.train.telemetry import Signs
+from inlayer.train.tokenizer_files import tokenizer_files
+from inlayer.train.tokens import Tokens, draw_batch, open_tokens, validation_batches, write_tokens
+from inlayer.train.trainer import Metrics, Trainer
+
+__all__ = ["DivergedError", "Plan", "Run", "Watcher"]
+
+PLAN, METRICS = "plan.json", "metrics.jsonl"
+PADDING, END = "<pad>", "<|endoftext|>"  # of a tokenizer that is trained here
+FORMAT = 1
+
+
+class DivergedError(InlayerError, ArithmeticError):
+    """The loss is no number any more."""
+
+
+class Watcher(Protocol):
+    """Who is told how a run goes."""
+
+    def at(self, stage: str, total: int | None = None) -> None:
+        """A stage begins: of so many steps or bytes, where that is known."""
+
+    def done(self, amount: int) -> None:
+        """So much of the stage is done."""
+
+    def step(self, line: Metrics, warnings: list[str]) -> None:
+        """A step was taken; the warnings are new."""
+
+
+class Nobody:
+    """Who wants to know nothing."""
+
+    def at(self, stage: str, total: int | None = None) -> None: ...
+
+    def done(self, amount: int) -> None: ...
+
+    def step(self, line: Metrics, warnings: list[str]) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run was asked for.
+
+    files       the corpus; none: the English that Python carries
+    tokenizer   "bytes", "bpe" (trained on the corpus, with vocab_size ids), or the path of one
+    validation  the share of the text that validates
+    model       fields of DecoderConfig, without those that the tokenizer decides
+    threads     of torch: another number adds up in another order
+    """
+
+    files: tuple[str, ...] = ()
+    tokenizer: str = "bpe"
+    vocab_size: int | None = None
+    validation: float = 0.05
+    model: dict[str, Any] = field(default_factory=dict)
+    settings: Settings = field(default_factory=Settings)
+    threads: int = field(default_factory=torch.get_num_threads)
+
+    def __post_init__(self) -> None:
+        if (self.vocab_size is None) == (self.tokenizer == "bpe"):
+            raise ConfigError(
+                "a tokenizer that is trained needs vocab_size, the number of its ids"
+                if self.tokenizer == "bpe"
+                else f"vocab_size is {self.vocab_size}, but the tokenizer decides it; it goes with one that is trained"
+            )
+        check_savable(self.config(vocab_size=256 if self.vocab_size is None else self.vocab_size, padding_idx=None))
+
+    def config(self, *, vocab_size: int, padding_idx: int | None) -> DecoderConfig:
+        """The decoder of this plan for a tokenizer."""
+        return DecoderConfig(**{**self.model, "vocab_size": vocab_size, "padding_idx": padding_idx})
+
+    def to_json(self) -> bytes:
+        """As it is written down."""
+        return (json.dumps({"format": FORMAT, **asdict(self)}, indent=2) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Plan:
+        """As it was written down; ValueError or TypeError for anything else."""
+        told = json.loads(data)
+        if not isinstance(told, dict) or told.pop("format", None) != FORMAT:
+            raise ValueError("its format is not known")
+        return cls(**{**told, "files": tuple(told["files"]), "settings": Settings(**told["settings"])})
+
+
+class Run:
+    """A run and its folder. `go` takes the steps that are left."""
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        self.folder, self.plan, self.inner = folder, plan, folder / "run"
+        self.watcher: Watcher = Nobody()
+        self.metrics: list[Metrics] = []
+        self.signs = Signs()
+
+    @classmethod
+    def begin(cls, folder: str | os.PathLike[str], plan: Plan) -> Run:
+        """A new run in a folder that is empty or not there yet."""
+        place = check_path(folder, "out")
+        kind = what_is_at(place)
+        if kind not in {"folder", "nothing"} or (kind == "folder" and any(place.iterdir())):
+            there = "it is no folder" if kind != "folder" else "a run is there" if is_run(place) else "it is not empty"
+            advice = "; --resume goes on with it" if kind == "folder" and is_run(place) else ""
+            raise InputError(f"{shown(place)} cannot take a new run: {there}{advice}; give another folder")
+        if plan.files:
+            read_chunks(plan.files)  # tells at once where one is not there
+        made = cls(place, plan)
+        try:
+            made.inner.mkdir(parents=True)
+            put(made.inner / PLAN, plan.to_json())
+        except OSError as error:
+            raise InputError(f"{shown(place)} cannot be written: {error.strerror}") from error
+        return made
+
+    @classmethod
+    def find(cls, folder: str | os.PathLike[str]) -> Run:
+        """The run that was begun in a folder."""
+        place = check_path(folder, "out")
+        if not is_run(place):
+            raise InputError(f"{shown(place)} holds no run that could go on; start one without --resume")
+        try:
+            plan = Plan.from_json((place / "run" / PLAN).read_bytes())
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise CheckpointError(f"{shown(place / 'run' / PLAN)} is damaged: {error}") from error
+        return cls(place, plan)
+
+    # ---- before the first step
+
+    def prepare(self, world: World) -> tuple[Tokenizer, Tokens]:
+        """Tokenizer and tokens, made once, by the first process."""
+        if world.is_first:
+            self._make_tokenizer()
+            self._make_tokens()
+        world.barrier()
+        return self.open_tokenizer(), open_tokens(self.inner / "tokens")
+
+    def open_tokenizer(self) -> Tokenizer:
+        """The tokenizer, once it is made."""
+        return ByteTokenizer() if self.plan.tokenizer == "bytes" else open_tokenizer(self.inner / "tokenizer")
+
+    def _make_tokens(self) -> None:
+        place, tokenizer = self.inner / "tokens", self.open_tokenizer()
+        if what_is_at(place) == "folder":
+            return
+        self.watcher.at("encoding the text", sum(Path(file).stat().st_size for file in self.plan.files) or None)
+        write_tokens(
+            place,
+            self._chunks(),
+            tokenizer,
+            validation=self.plan.validation,
+            separator=tokenizer.special_tokens.get(END),
+            progress=self.watcher.done,
+        )
+
+    def _chunks(self) -> Iterator[Chunk]:
+        return read_chunks(self.plan.files) if self.plan.files else python_chunks()
+
+    def _make_tokenizer(self) -> None:
+        place = self.inner / "tokenizer"
+        if self.plan.tokenizer == "bytes" or what_is_at(place) == "folder":
+            return
+        with tempfile.TemporaryDirectory(dir=self.inner, prefix=".tokenizer") as beside:
+            fresh = Path(beside, "made")
+            fresh.mkdir()
+            if self.plan.tokenizer == "bpe":
+                self._train_tokenizer(fresh)
+            else:
+                for name, data in tokenizer_files(self.plan.tokenizer).items():
+                    put(fresh / name, data)
+            fresh.rename(place)
+
+    def _train_tokenizer(self, place: Path) -> None:
+        assert self.plan.vocab_size is not None
+        self.watcher.at(f"training a tokenizer of {self.plan.vocab_size:,} ids")
+        files = [Path(file) for file in self.plan.files]
+        if not files:
+            files = [place.with_name("corpus.txt")]
+            with files[0].open("w", encoding="utf-8", newline="") as text:
+                text.writelines(chunk.text for chunk in python_chunks())
+        train_bpe(files, self.plan.vocab_size, place, special_tokens=[PADDING, END])
+        names = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": PADDING, "eos_token": END}
+        put(place / "tokenizer_config.json", (json.dumps(names, indent=2) + "\n").encode())
+
+    # ---- the steps
+
+    def go(self, watcher: Watcher | None = None, *, world: World | None = None, how: str = "data") -> bool:
+        """Take the steps that are left and save the model; False where somebody asked to stop before the last."""
+        world, settings = world or World(), self.plan.settings
+        self.watcher = watcher if watcher is not None and world.is_first else Nobody()
+        torch.set_num_threads(max(1, self.plan.threads // world.size))
+        tokenizer, tokens = self.prepare(world)
+        config = self.plan.config(vocab_size=tokens.vocab_size, padding_idx=tokenizer.pad_id)
+        trainer = Trainer(config, settings, world=world, how=how)
+        width = config.block_size + 1
+        saved, seconds = self._restore(trainer), self.metrics[-1]["seconds"] if self.metrics else 0.0
+        world.barrier()  # nobody writes metrics before all have read them
+        self.watcher.at("training", settings.steps)
+        self.watcher.done(trainer.step)
+        with asked_to_stop() as stop, self._metrics_file(world) as file:
+            while trainer.step < settings.steps and not world.any(bool(stop)):
+                begun, step = time.perf_counter(), trainer.step + 1
+                windows = draw_batch(tokens.train, rows=settings.batch_size, width=width, seed=settings.seed, step=step)
+                line = trainer.take_step(windows)
+                seconds += time.perf_counter() - begun
+                line |= {"tokens": step * windows[:, 1:].numel(), "seconds": round(seconds, 6)}
+                if tokens.validation.size >= width and settings.is_due(settings.validate_every, step):
+                    line["validation_loss"] = self._validate(trainer, tokens)
+                self._take_down(line, file)
+                if settings.is_due(settings.save_every, step):
+                    saved = self._save(trainer)
+        if trainer.step != saved:
+            self._save(trainer)
+        state = full_state(trainer.decoder, world)
+        if world.is_first:
+            self._write_model(trainer.decoder.config, state, tokenizer)
+        world.barrier()
+        return trainer.step == settings.steps
+
+    def _restore(self, trainer: Trainer) -> int:
+        """Go on from the newest state; metrics of steps after it are forgotten."""
+        found = find_state(self.inner)
+        if found is not None:
+            trainer.load(found.step, load_state(found))
+        kept = read_metrics(self.folder / METRICS, trainer.step)
+        if len(kept) != trainer.step:
+            raise CheckpointError(
+                f"{shown(self.folder / METRICS)} has {len(kept):,} of the {trainer.step:,} steps of the state; it was "
+                "changed or cut off"
+            )
+        for line in kept:
+            self.signs.look(line)
+        self.metrics = kept
+        return trainer.step
+
+    @contextmanager
+    def _metrics_file(self, world: World) -> Iterator[IO[str] | None]:
+        if not world.is_first:
+            yield None
+            return
+        path = self.folder / METRICS
+        put(path, "".join(map(to_line, self.metrics)).encode())
+        with path.open("a", encoding="utf-8") as file:
+            yield file
+
+    def _validate(self, trainer: Trainer, tokens: Tokens) -> float:
+        settings, width = trainer.settings, trainer.decoder.config.block_size + 1
+        rows = max(1, settings.batch_size // settings.accumulate)
+        return trainer.validate(
+            validation_batches(tokens.validation, rows=rows, width=width, most=settings.validation_windows)
+        )
+
+    def _take_down(self, line: Metrics, file: IO[str] | None) -> None:
+        self.metrics.append(line)
+        if file is not None:
+            file.write(to_line(line))
+            file.flush()
+        self.watcher.step(line, self.signs.look(line))
+        if not math.isfinite(line["loss"]):
+            raise DivergedError(
+                f"the loss is {line['loss']} at step {int(line['step']):,}: the run diverged, and its last good state "
+                f"is kept; begin anew, with a learning rate below {self.plan.settings.learning_rate:g} or more warm-up"
+            )
+
+    def _save(self, trainer: Trainer) -> int:
+        state = trainer.state()
+        if trainer.world.is_first:
+            save_state(self.inner, trainer.step, state, {})
+        trainer.world.barrier()
+        return trainer.step
+
+    def _write_model(self, config: DecoderConfig, state: dict[str, Tensor], tokenizer: Tokenizer) -> None:
+        source = tokenizer if isinstance(tokenizer, ByteTokenizer) else self.inner / "tokenizer"
+        try:
+            write_decoder(
+                self.folder,
+                Decoder(config, device="meta"),
+                tokenizer=source,
+                eos_id=tokenizer.special_tokens.get(END),
+                state=state,
+            )
+        except OSError as error:
+            raise InputError(
+                f"the model cannot be written to {shown(self.folder)}: {error.strerror or error}; the state of the run "
+                "is kept, --resume writes it again"
+            ) from error
+
+
+def is_run(folder: Path) -> bool:
+    """Was a run begun in this folder?"""
+    return what_is_at(folder / "run" / PLAN) == "file"
+
+
+def to_line(line: Metrics) -> str:
+    """A line of metrics.jsonl; JSON has no NaN and no infinity: null."""
+    return json.dumps({name: value if math.isfinite(value) else None for name, value in line.items()}) + "\n"
+
+
+def read_metrics(path: Path, steps: int) -> list[Metrics]:
+    """The metrics of the first steps; a line that a kill cut off ends them."""
+    found: list[Metrics] = []
+    if what_is_at(path) != "file":
+        return found
+    with path.open(encoding="utf-8") as file:
+        for text in islice(file, steps):
+            line = parse_line(text)
+            if line is None:
+                break
+            found.append(line)
+    return found
+
+
+def parse_line(text: str) -> Metrics | None:
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return None
+    return {name: math.nan if value is None else value for name, value in line.items()} if "step" in line else None
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[list[int]]:
+    """A list that holds the signal once somebody asks to stop; the second time, Ctrl-C is what it always is."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # which alone may listen to signals
+        yield asked
+        return
+
+    def take(number: int, _: FrameType | None) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {number: signal.signal(number, take) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
