@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +27,15 @@ def test_the_python_of_the_trace_page_runs() -> None:
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
     assert code.count("assert ") >= 10
     exec(compile(code, "trace.md", "exec"), {})
+
+
+def test_the_python_of_the_training_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")
+    shutil.copy(ROOT / "README.md", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
+    assert code.count("assert ") >= 2
+    exec(compile(code, "train.md", "exec"), {})
 
 
 def test_every_finding_is_explained() -> None:

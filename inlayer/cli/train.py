@@ -136,8 +136,13 @@ def train(
             begin(out, resume, files or [], preset, *asked)
         here.barrier()
         run = Run.find(out)
-        with watching(here.is_first) as watcher:
-            finished = run.go(watcher, world=here, how=parallel)
+        try:
+            with watching(here.is_first) as watcher:
+                finished = run.go(watcher, world=here, how=parallel)
+        except KeyboardInterrupt:  # before the first step, or a second time
+            if here.is_first:
+                say_how_to_go_on(run)
+            raise
         if here.is_first:
             finish(run, finished=finished, as_json=as_json)
     if not finished:
@@ -193,7 +198,9 @@ def check_same(
     sizes = sizes_of(preset, plan.model["architecture"]) if preset else {}
     if "tokenizer" in rest and rest["tokenizer"] not in ("bpe", "bytes"):
         rest["tokenizer"] = str(Path(rest["tokenizer"]).resolve())
-    begun = {**asdict(plan), **asdict(plan.settings), **plan.model}
+    config = plan.config(vocab_size=1, padding_idx=None)
+    begun = {**asdict(config), **asdict(plan), **asdict(plan.settings), "positions": config.position_scheme}
+    begun |= {"n_kv_head": config.kv_heads, "n_hidden": config.hidden_width}
     for name, value in {**sizes, **model, **settings, **rest}.items():
         if begun.get(name) != value:
             raise ConfigError(
@@ -207,8 +214,7 @@ def check_same(
 def finish(run: Run, *, finished: bool, as_json: bool) -> None:
     """Say what came out, and how to go on where it is not all."""
     if not finished:
-        again = f"inlayer train --out {shlex.quote(str(run.folder))} --resume"
-        sys.stderr.write(f"stopped at step {len(run.metrics):,} of {run.plan.settings.steps:,}; go on with: {again}\n")
+        say_how_to_go_on(run)
         return
     from inlayer.train.outcome import report_on
     from inlayer.train.report import show, to_json
@@ -223,6 +229,12 @@ def finish(run: Run, *, finished: bool, as_json: bool) -> None:
     out.print(f'inlayer walk "I love dogs" --model {folder}', soft_wrap=True)
     if not (run.folder / "training.png").exists():
         sys.stderr.write("no picture was drawn: that needs matplotlib, pip install 'inlayer[train]'\n")
+
+
+def say_how_to_go_on(run: Run) -> None:
+    """For one that was stopped."""
+    again = f"inlayer train --out {shlex.quote(str(run.folder))} --resume"
+    sys.stderr.write(f"stopped at step {len(run.metrics):,} of {run.plan.settings.steps:,}; go on with: {again}\n")
 
 
 class Lines:

@@ -22,10 +22,10 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from inlayer.errors import InputError
+from inlayer.errors import InlayerError, InputError
 from inlayer.paths import check_path, shown, what_is_at
 
-__all__ = ["check_nothing_is_lost", "put", "put_tensors", "replacing"]
+__all__ = ["check_nothing_is_lost", "put", "put_tensors", "replacing", "sync"]
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from <fcntl.h> and <linux/fs.h>
 
@@ -53,6 +53,8 @@ def replacing(folder: str | os.PathLike[str]) -> Iterator[Path]:
         _to_disk(fresh)
         _put(fresh, place, old)
         sync(place.parent)
+    except InlayerError:  # among them a MissingFileError, which is an OSError, about another file
+        raise
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"{shown(folder)} cannot be written: {reason}; what was there before is untouched") from error

@@ -285,7 +285,8 @@ def load_full_state(decoder: Decoder, state: Mapping[str, Tensor]) -> None:
                 f"{tensor.dtype} in the decoder; was the state written by another model?"
             )
     for name, tensor in own.items():
-        tensor.copy_(_part(state[name], tensor))
+        local = tensor.to_local() if is_sharded(tensor) else tensor
+        local.copy_(_part(state[name], tensor))
 
 
 @torch.no_grad()
@@ -326,7 +327,7 @@ def load_full_optimizer_state(
                 )
         # What is one number, or one for many values, is whole everywhere; everything else lies as the parameter does.
         remembered[numbers[parameter]] = {
-            key: _part(value, parameter).clone() if value.shape == parameter.shape else value.clone()
+            key: _moment(value, parameter) if value.shape == parameter.shape else value.clone()
             for key, value in values.items()
         }
     optimizer.load_state_dict({"state": remembered, "param_groups": optimizer.state_dict()["param_groups"]})
@@ -348,14 +349,23 @@ def _gather(tensors: Mapping[str, Any], world: World) -> dict[str, Tensor]:
     return found
 
 
-def _part(value: Tensor, like: Tensor) -> Tensor:
-    """Of a whole value what belongs to this process, if `like` is sharded."""
-    value = value.to(like.device)
+def _part(value: Tensor, like: Any) -> Tensor:
+    """Of a whole value, the rows that this process holds of `like`: cut where the value is, not on the GPU."""
     if not is_sharded(like):
         return value
-    from torch.distributed.tensor import distribute_tensor
+    first = like.device_mesh.get_local_rank() * rows_each(len(like), like.device_mesh.size())
+    return value[first : first + len(like.to_local())]
 
-    return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)  # type: ignore[attr-defined]
+
+def _moment(value: Tensor, parameter: Any) -> Tensor:
+    """A copy of a whole moment, or of this process's rows of it, that lies as the parameter does."""
+    part = _part(value, parameter).to(parameter.device, copy=True)
+    if not is_sharded(parameter):
+        return part
+    from torch.distributed.tensor import DTensor
+
+    mesh, placements = parameter.device_mesh, parameter.placements
+    return DTensor.from_local(part, mesh, placements, run_check=False, shape=parameter.shape, stride=parameter.stride())
 
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:

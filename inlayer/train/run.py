@@ -16,6 +16,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
+import shutil
 import signal
 import tempfile
 import threading
@@ -23,10 +25,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from io import FileIO
 from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -36,7 +39,7 @@ from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputErro
 from inlayer.paths import check_path, shown, what_is_at
 from inlayer.text import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
 from inlayer.train.corpus import Chunk, python_chunks, read_chunks
-from inlayer.train.folder import put
+from inlayer.train.folder import put, sync
 from inlayer.train.parallel import World, full_state
 from inlayer.train.save import check_savable, write_decoder
 from inlayer.train.settings import Settings
@@ -51,12 +54,14 @@ __all__ = ["DivergedError", "Plan", "Run", "Watcher"]
 PLAN, METRICS = "plan.json", "metrics.jsonl"
 PADDING, END = "<pad>", "<|endoftext|>"  # of a tokenizer that is trained here
 FORMAT = 1
+SOON_MADE = re.compile(r"\.?plan\.json(\.saving)?|\.?tokens(\.saving|\.old)?|\.?tokenizer.*")  # before the first step
 
 
 class DivergedError(InlayerError, ArithmeticError):
     """The loss is no number any more."""
 
 
+@runtime_checkable
 class Watcher(Protocol):
     """Who is told how a run goes."""
 
@@ -106,6 +111,8 @@ class Plan:
                 if self.tokenizer == "bpe"
                 else f"vocab_size is {self.vocab_size}, but the tokenizer decides it; it goes with one that is trained"
             )
+        if not 0 <= self.validation <= 0.5:
+            raise ConfigError(f"validation is {self.validation}; it is the share of the text, in 0..0.5")
         check_savable(self.config(vocab_size=256 if self.vocab_size is None else self.vocab_size, padding_idx=None))
 
     def config(self, *, vocab_size: int, padding_idx: int | None) -> DecoderConfig:
@@ -136,18 +143,23 @@ class Run:
 
     @classmethod
     def begin(cls, folder: str | os.PathLike[str], plan: Plan) -> Run:
-        """A new run in a folder that is empty or not there yet."""
+        """A new run in a folder that is empty or not there yet, or whose run never took a step."""
         place = check_path(folder, "out")
         kind = what_is_at(place)
-        if kind not in {"folder", "nothing"} or (kind == "folder" and any(place.iterdir())):
+        if kind not in {"folder", "nothing"} or (kind == "folder" and not is_free(place)):
             there = "it is no folder" if kind != "folder" else "a run is there" if is_run(place) else "it is not empty"
             advice = "; --resume goes on with it" if kind == "folder" and is_run(place) else ""
             raise InputError(f"{shown(place)} cannot take a new run: {there}{advice}; give another folder")
         if plan.files:
             read_chunks(plan.files)  # tells at once where one is not there
+        if plan.tokenizer not in {"bytes", "bpe"}:
+            open_tokenizer(plan.tokenizer)
         made = cls(place, plan)
         try:
-            made.inner.mkdir(parents=True)
+            made.inner.mkdir(parents=True, exist_ok=True)
+            for left in made.inner.iterdir():
+                if left.is_dir():
+                    shutil.rmtree(left)
             put(made.inner / PLAN, plan.to_json())
         except OSError as error:
             raise InputError(f"{shown(place)} cannot be written: {error.strerror}") from error
@@ -161,7 +173,7 @@ class Run:
             raise InputError(f"{shown(place)} holds no run that could go on; start one without --resume")
         try:
             plan = Plan.from_json((place / "run" / PLAN).read_bytes())
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise CheckpointError(f"{shown(place / 'run' / PLAN)} is damaged: {error}") from error
         return cls(place, plan)
 
@@ -200,6 +212,8 @@ class Run:
         place = self.inner / "tokenizer"
         if self.plan.tokenizer == "bytes" or what_is_at(place) == "folder":
             return
+        for left in self.inner.glob(".tokenizer*"):  # by one that was killed
+            shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=self.inner, prefix=".tokenizer") as beside:
             fresh = Path(beside, "made")
             fresh.mkdir()
@@ -265,8 +279,8 @@ class Run:
         kept = read_metrics(self.folder / METRICS, trainer.step)
         if len(kept) != trainer.step:
             raise CheckpointError(
-                f"{shown(self.folder / METRICS)} has {len(kept):,} of the {trainer.step:,} steps of the state; it was "
-                "changed or cut off"
+                f"{shown(self.folder / METRICS)} has {len(kept):,} of the {trainer.step:,} steps of the state: it was "
+                "changed or cut off; put it back as it was, or train anew into another folder"
             )
         for line in kept:
             self.signs.look(line)
@@ -274,14 +288,26 @@ class Run:
         return trainer.step
 
     @contextmanager
-    def _metrics_file(self, world: World) -> Iterator[IO[str] | None]:
+    def _metrics_file(self, world: World) -> Iterator[FileIO | None]:
         if not world.is_first:
             yield None
             return
         path = self.folder / METRICS
-        put(path, "".join(map(to_line, self.metrics)).encode())
-        with path.open("a", encoding="utf-8") as file:
+        with self._writing_metrics():
+            put(path, b"".join(map(to_line, self.metrics)))
+            file = FileIO(path, "a")
+        with file:
             yield file
+
+    @contextmanager
+    def _writing_metrics(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"{shown(self.folder / METRICS)} cannot be written: {error.strerror}; the states of the run are kept, "
+                "--resume goes on from the last"
+            ) from error
 
     def _validate(self, trainer: Trainer, tokens: Tokens) -> float:
         settings, width = trainer.settings, trainer.decoder.config.block_size + 1
@@ -290,21 +316,25 @@ class Run:
             validation_batches(tokens.validation, rows=rows, width=width, most=settings.validation_windows)
         )
 
-    def _take_down(self, line: Metrics, file: IO[str] | None) -> None:
+    def _take_down(self, line: Metrics, file: FileIO | None) -> None:
         self.metrics.append(line)
-        if file is not None:
-            file.write(to_line(line))
-            file.flush()
+        data = b"" if file is None else to_line(line)
+        with self._writing_metrics():
+            while file is not None and data:  # a disk that is nearly full takes a part
+                data = data[file.write(data) :]
         self.watcher.step(line, self.signs.look(line))
-        if not math.isfinite(line["loss"]):
-            raise DivergedError(
-                f"the loss is {line['loss']} at step {int(line['step']):,}: the run diverged, and its last good state "
-                f"is kept; begin anew, with a learning rate below {self.plan.settings.learning_rate:g} or more warm-up"
-            )
+        for name in ("loss", "gradient_norm"):  # a step along such a gradient ruins the weights
+            if not math.isfinite(line[name]):
+                raise DivergedError(
+                    f"the {name.replace('_', ' ')} is {line[name]} at step {int(line['step']):,}: the run diverged; "
+                    "what was saved before is kept; begin another one, with a learning rate below "
+                    f"{self.plan.settings.learning_rate:g} or more warm-up"
+                )
 
     def _save(self, trainer: Trainer) -> int:
         state = trainer.state()
         if trainer.world.is_first:
+            sync(self.folder / METRICS)  # a state is of no use without the steps that led to it
             save_state(self.inner, trainer.step, state, {})
         trainer.world.barrier()
         return trainer.step
@@ -331,9 +361,19 @@ def is_run(folder: Path) -> bool:
     return what_is_at(folder / "run" / PLAN) == "file"
 
 
-def to_line(line: Metrics) -> str:
+def is_free(folder: Path) -> bool:
+    """May a run begin here? What one left that ended before its first step does not count: it is soon made again."""
+    there = {path.name: path for path in folder.iterdir()}
+    metrics, left = there.pop(METRICS, None), there.pop("run", None)
+    if there or (metrics is not None and (what_is_at(metrics) != "file" or metrics.stat().st_size)):
+        return False
+    return left is None or (what_is_at(left) == "folder" and all(SOON_MADE.fullmatch(p.name) for p in left.iterdir()))
+
+
+def to_line(line: Metrics) -> bytes:
     """A line of metrics.jsonl; JSON has no NaN and no infinity: null."""
-    return json.dumps({name: value if math.isfinite(value) else None for name, value in line.items()}) + "\n"
+    told = {name: value if math.isfinite(value) else None for name, value in line.items()}
+    return (json.dumps(told) + "\n").encode()
 
 
 def read_metrics(path: Path, steps: int) -> list[Metrics]:
@@ -341,21 +381,23 @@ def read_metrics(path: Path, steps: int) -> list[Metrics]:
     found: list[Metrics] = []
     if what_is_at(path) != "file":
         return found
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for text in islice(file, steps):
             line = parse_line(text)
-            if line is None:
+            if line is None or line["step"] != len(found) + 1:
                 break
             found.append(line)
     return found
 
 
-def parse_line(text: str) -> Metrics | None:
+def parse_line(text: bytes) -> Metrics | None:
     try:
         line = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return {name: math.nan if value is None else value for name, value in line.items()} if "step" in line else None
+    if not isinstance(line, dict) or not {"step", "loss", "seconds"} <= set(line):
+        return None
+    return {name: math.nan if value is None else value for name, value in line.items()}
 
 
 @contextmanager

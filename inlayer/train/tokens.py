@@ -96,42 +96,37 @@ def write_tokens(
         raise IdRangeError(f"separator is {separator}; it is an id of the tokenizer, so in 0..{vocab_size - 1}")
     dtype = "uint16" if vocab_size <= 1 << 16 else "uint32"
     characters = text_bytes = 0
-    try:
-        with replacing(folder) as fresh:
-            with (fresh / "train.bin").open("wb") as train, (fresh / "validation.bin").open("wb") as validating:
-                writers = {False: _Writer(train, DTYPES[dtype]), True: _Writer(validating, DTYPES[dtype])}
-                for pieces in _gather(_cut(chunks)):
-                    batch = tokenizer.encode_batch(
-                        [piece.text for piece in pieces], add_special_tokens=False, parse_special=False
-                    )
-                    _check_range(batch.flat, vocab_size)
-                    for piece, ids in zip(pieces, batch, strict=True):
-                        writer = writers[every > 0 and piece.number % every == every // 2]
-                        if piece.starts_file and piece.number > 0 and separator is not None:
-                            writer.write(np.array([separator]))
-                        writer.write(ids)
-                        characters += len(piece.text)
-                        text_bytes += len(piece.text) if piece.text.isascii() else len(piece.text.encode())
-                    if progress is not None:
-                        progress(text_bytes)
-            if not characters:
-                raise InputError("the corpus holds no text; there is nothing to learn from")
-            facts = {
-                "format": FORMAT,
-                "dtype": dtype,
-                "vocab_size": vocab_size,
-                "characters": characters,
-                "text_bytes": text_bytes,
-                "train_ids": writers[False].count,
-                "train_sha256": writers[False].hashed.hexdigest(),
-                "validation_ids": writers[True].count,
-                "validation_sha256": writers[True].hashed.hexdigest(),
-            }
-            (fresh / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
-    except InputError as error:
-        if isinstance(error.__cause__, MissingFileError):  # of a text, not of this folder
-            raise error.__cause__ from None
-        raise
+    with replacing(folder) as fresh:
+        with (fresh / "train.bin").open("wb") as train, (fresh / "validation.bin").open("wb") as validating:
+            writers = {False: _Writer(train, DTYPES[dtype]), True: _Writer(validating, DTYPES[dtype])}
+            for pieces in _gather(_cut(chunks)):
+                batch = tokenizer.encode_batch(
+                    [piece.text for piece in pieces], add_special_tokens=False, parse_special=False
+                )
+                _check_range(batch.flat, vocab_size)
+                for piece, ids in zip(pieces, batch, strict=True):
+                    writer = writers[every > 0 and piece.number % every == every // 2]
+                    if piece.starts_file and piece.number > 0 and separator is not None:
+                        writer.write(np.array([separator]))
+                    writer.write(ids)
+                    characters += len(piece.text)
+                    text_bytes += len(piece.text) if piece.text.isascii() else len(piece.text.encode())
+                if progress is not None:
+                    progress(text_bytes)
+        if not characters:
+            raise InputError("the corpus holds no text; there is nothing to learn from")
+        facts = {
+            "format": FORMAT,
+            "dtype": dtype,
+            "vocab_size": vocab_size,
+            "characters": characters,
+            "text_bytes": text_bytes,
+            "train_ids": writers[False].count,
+            "train_sha256": writers[False].hashed.hexdigest(),
+            "validation_ids": writers[True].count,
+            "validation_sha256": writers[True].hashed.hexdigest(),
+        }
+        (fresh / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
     return open_tokens(folder)
 
 

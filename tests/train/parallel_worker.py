@@ -173,7 +173,9 @@ def check_whole(run: Run, how: str, world: World) -> None:
         logits = decoder.logits(ids)
     drawn = decoder.generate(ids, 3, temperature=0.0)
     alone = make_model("tied" if decoder.config.tie else "untied", torch.float64).eval()
-    after = full_state(decoder, world)  # FSDP has left the table whole after a forward without a backward
+    # FSDP has left the table whole after a forward without a backward: neither state is to see that.
+    moments, after = full_optimizer_state(decoder, run.optimizer, world), full_state(decoder, world)
+    assert moments.keys() == to_moments(run.state).keys()
     assert after.keys() == before.keys()
     if world.is_first:
         for name, tensor in after.items():

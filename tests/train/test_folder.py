@@ -15,7 +15,7 @@ import torch
 
 from inlayer.errors import InputError
 from inlayer.train import folder as rooms
-from inlayer.train import load_decoder, save, save_decoder
+from inlayer.train import load_decoder, save_decoder
 from inlayer.train.folder import replacing
 from tests.train.models import make_decoder, make_ids
 
@@ -109,7 +109,7 @@ def fail_writing_files(patch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 
 def fail_before_weights(patch: pytest.MonkeyPatch, error: BaseException) -> None:
-    patch.setattr(save, "save_file", raiser(error))
+    patch.setattr(rooms, "save_file", raiser(error))
 
 
 def fail_within_weights(patch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -118,7 +118,7 @@ def fail_within_weights(patch: pytest.MonkeyPatch, error: BaseException) -> None
             file.write(b"\x40\0\0\0\0\0\0\0{")
         raise error
 
-    patch.setattr(save, "save_file", half)
+    patch.setattr(rooms, "save_file", half)
 
 
 def fail_reaching_the_disk(patch: pytest.MonkeyPatch, error: BaseException) -> None:

@@ -43,7 +43,7 @@ def words(*names: str) -> WordTokenizer:
 def bpe(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     folder = tmp_path_factory.mktemp("bpe")
     (folder / "text.txt").write_text("the dogs and sands of love\n" * 50 + "and, of the dogs\n" * 50)
-    inlayer.train_bpe([folder / "text.txt"], 277, folder / "made", special_tokens=["<pad>", "<end>"])
+    inlayer.train_bpe([folder / "text.txt"], 277, folder / "made", special_tokens=["<pad>", "stop"])
     return inlayer.open_tokenizer(folder / "made")
 
 
@@ -194,7 +194,8 @@ def test_whole_words_first(bpe: Tokenizer) -> None:
     assert chosen(counts, bpe, words=3, padding_idx=id_of(bpe, " the")) == ["and", " love", " dogs"]
     for special in bpe.special_ids:
         counts[special] = 10**6
-    assert chosen(counts, bpe, words=3) == [" the", " love", " dogs"]
+    assert chosen(counts, bpe, words=4) == ["and", " the", " love", " dogs"]  # "stop" is special, though a word
+    assert set(chosen(counts, bpe, words=99)).isdisjoint(bpe.special_tokens)
 
 
 def test_bytes_are_letters_first() -> None:

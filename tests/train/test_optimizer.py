@@ -117,9 +117,7 @@ def plain_adamw(start: Tensor, grads: list[Tensor], rates: list[float], decay: f
     return weight
 
 
-def run(
-    optimizer: torch.optim.Optimizer, parameter: nn.Parameter, grads: list[Tensor], rates: list[float]
-) -> Tensor:
+def run(optimizer: torch.optim.Optimizer, parameter: nn.Parameter, grads: list[Tensor], rates: list[float]) -> Tensor:
     for grad, rate in zip(grads, rates, strict=True):
         set_rates([optimizer], rate)
         parameter.grad = grad.clone()
@@ -135,7 +133,9 @@ RATES = [1e-2, 2e-2, 3e-2, 3e-2, 2e-2, 1e-2]
 def test_coupled_adamw_is_adamw_with_the_mean_of_squares(decay: float) -> None:
     parameter, grads = nn.Parameter(draw(7, 4, seed=0)), gradients(7)
     start = parameter.detach().clone()
-    optimizer = CoupledAdamW([{"params": [parameter], "rate": 1.0, "weight_decay": decay}], lr=0.0, betas=BETAS, eps=EPS)
+    optimizer = CoupledAdamW(
+        [{"params": [parameter], "rate": 1.0, "weight_decay": decay}], lr=0.0, betas=BETAS, eps=EPS
+    )
     ours = run(optimizer, parameter, grads, RATES)
     theirs = plain_adamw(start, grads, RATES, decay, shared=True)
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)

@@ -77,26 +77,35 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=[2, 4])
-def many(request: pytest.FixtureRequest, alone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp(f"many{request.param}")
+def start_many(processes: int, alone: Path, folder: Path) -> None:
+    """The worker's cases, begun from what one process did."""
     shutil.copytree(alone, folder, dirs_exist_ok=True)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={request.param}"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     done = subprocess.run(
         [*command, parallel_worker.__file__, "cases", str(folder)],
         env=environment(), capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-6000:]
-    return folder
 
 
 # ---- many against one
 
 
 @GLOO
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("model", MODELS)
-def test_many_processes_learn_what_one_learns(how: str, model: str, alone: Path, many: Path) -> None:
+@pytest.mark.parametrize("processes", [2, 4])
+def test_many_processes_do_what_one_does(processes: int, alone: Path, tmp_path: Path) -> None:
+    """One test, because a start is expensive; what is compared is below."""
+    start_many(processes, alone, tmp_path)
+    for model in MODELS:
+        for how in WAYS:
+            learn_what_one_learns(how, model, alone, tmp_path)
+            leave_no_difference_in_float64(how, model, alone, tmp_path)
+            go_on_from_each_others_state(how, model, alone, tmp_path)
+            save_the_same_folder(how, model, alone, tmp_path)
+    let_the_comparison_fail(alone, tmp_path)
+
+
+def learn_what_one_learns(how: str, model: str, alone: Path, many: Path) -> None:
     (ours, state), (theirs, expected) = read(many, f"{how}-{model}"), read(alone, model)
     assert theirs["losses"][-1] < 0.5 * theirs["losses"][0]  # there is something to differ in
     assert furthest(ours["losses"], theirs["losses"]) < 1e-5
@@ -107,10 +116,7 @@ def test_many_processes_learn_what_one_learns(how: str, model: str, alone: Path,
     assert torch.count_nonzero(state[f"model.{TABLE}"][parallel_worker.PADDING]) == 0
 
 
-@GLOO
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("model", MODELS)
-def test_in_float64_nothing_is_left_of_the_difference(how: str, model: str, alone: Path, many: Path) -> None:
+def leave_no_difference_in_float64(how: str, model: str, alone: Path, many: Path) -> None:
     (ours, state), (theirs, expected) = read(many, f"{how}-{model}-float64"), read(alone, f"{model}-float64")
     assert furthest(ours["losses"], theirs["losses"]) < 1e-12
     assert furthest(ours["norms"], theirs["norms"]) < 1e-12
@@ -120,42 +126,38 @@ def test_in_float64_nothing_is_left_of_the_difference(how: str, model: str, alon
     assert not torch.allclose(state[f"model.{TABLE}"].float(), other[f"model.{TABLE}"], atol=1e-3)  # it can fail
 
 
-@GLOO
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("model", MODELS)
-def test_a_state_goes_on_with_any_number(how: str, model: str, alone: Path, many: Path) -> None:
+def go_on_from_each_others_state(how: str, model: str, alone: Path, many: Path) -> None:
     """One process's state in many, and what many wrote in one again."""
     ours, theirs = read(many, f"{how}-{model}-resumed")[0], read(alone, model)[0]
     assert furthest(ours["losses"], theirs["losses"][SAVED:]) < 1e-5
     _, state = read(many, f"{how}-{model}-float64")
-    back = train(make_model(model, torch.float64, seed=1), "data", ONE, start=SHARP, stop=SHARP + 2, state=state)
     _, own = read(alone, f"{model}-float64")
-    never_left = train(make_model(model, torch.float64, seed=1), "data", ONE, start=SHARP, stop=SHARP + 2, state=own)
-    assert furthest(back.losses, never_left.losses) < 1e-11
-    forgot = {name: tensor for name, tensor in state.items() if name.startswith("model.")}
-    without = train(make_model(model, torch.float64), "data", ONE, start=SHARP, stop=SHARP + 2, state=forgot)
-    assert furthest(without.losses, never_left.losses) > 1e-4  # the moments do matter
+    forgetful = {name: tensor for name, tensor in state.items() if name.startswith("model.")}
+    back, never_left, forgot = (
+        train(make_model(model, torch.float64, seed=1), "data", ONE, start=SHARP, stop=SHARP + 2, state=begun).losses
+        for begun in (state, own, forgetful)
+    )
+    assert furthest(back, never_left) < 1e-11
+    assert furthest(forgot, never_left) > 1e-4  # the moments do matter
 
 
-@GLOO
-@pytest.mark.parametrize(("control", "kind"), [("no tie", "losses"), ("own means", "losses"), ("own norm", "norms")])
-def test_the_comparison_can_fail(control: str, kind: str, alone: Path, many: Path) -> None:
-    """A head left with a copy of the table, means of unequally many targets, a norm of the own parts only."""
-    ours, theirs = read(many, f"control-{control}")[0], read(alone, "tied")[0]
-    assert furthest(ours[kind], theirs[kind][:SHARP]) > 1e-4
-
-
-@GLOO
-@pytest.mark.parametrize("model", MODELS)
-def test_the_saved_folder_is_that_of_one(model: str, alone: Path, many: Path, tmp_path: Path) -> None:
+def save_the_same_folder(how: str, model: str, alone: Path, many: Path) -> None:
     config, ids = make_model(model).config, make_batch(0)[:, :-1]
-    for name, folder in (("one", alone / f"{model}.safetensors"), ("many", many / f"vocab-{model}.safetensors")):
-        save_decoder(Decoder(config, device="meta"), tmp_path / name, state=to_model(load_file(folder)))
-    files = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in ("one", "many")]
-    assert files[0] == files[1]
-    assert (tmp_path / "one" / "config.json").read_bytes() == (tmp_path / "many" / "config.json").read_bytes()
-    ours, theirs = load_decoder(tmp_path / "many").logits(ids), load_decoder(tmp_path / "one").logits(ids)
+    one, other = many / f"{how}-{model}-one", many / f"{how}-{model}-many"
+    save_decoder(Decoder(config, device="meta"), one, state=to_model(load_file(alone / f"{model}.safetensors")))
+    save_decoder(Decoder(config, device="meta"), other, state=to_model(load_file(many / f"{how}-{model}.safetensors")))
+    assert sorted(path.name for path in one.iterdir()) == sorted(path.name for path in other.iterdir())
+    assert (one / "config.json").read_bytes() == (other / "config.json").read_bytes()
+    ours, theirs = load_decoder(other).logits(ids), load_decoder(one).logits(ids)
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4)
+
+
+def let_the_comparison_fail(alone: Path, many: Path) -> None:
+    """A head left with a copy of the table, means of unequally many targets, a norm of the own parts only."""
+    theirs, _ = read(alone, "tied")
+    for control, kind in (("no tie", "losses"), ("own means", "losses"), ("own norm", "norms")):
+        ours, _ = read(many, f"control-{control}")
+        assert furthest(ours[kind], theirs[kind][:SHARP]) > 1e-4, control
 
 
 # ---- a process that ends
@@ -316,7 +318,7 @@ def test_the_sizes_in_the_docs_are_those_of_the_code(pretended: Any) -> None:
                 values = sum(one.numel() for one in local)
                 half, full = torch.bfloat16.itemsize, torch.float32.itemsize
                 kinds = (half, half, 2 * full, 2 * half + 2 * full, 4 * full)
-                found[size, tied] = [f"{values * kind / 1e9:,.3f} GB" for kind in kinds]
+                found[size, tied] = [f"{values * kind / 1e6:,.1f}" for kind in kinds]
     text = (ROOT / "docs" / "scaling.md").read_text()
     told = {}
     for line in text.splitlines():

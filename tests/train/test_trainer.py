@@ -219,8 +219,7 @@ def test_what_is_due() -> None:
 def test_bfloat16_rounds_the_products_and_not_the_loss() -> None:
     config = make_config(tie=True)
     full, half = (
-        make_trainer(config, make_settings(precision=precision), torch.float32)
-        for precision in ("float32", "bfloat16")
+        make_trainer(config, make_settings(precision=precision), torch.float32) for precision in ("float32", "bfloat16")
     )
     fine = 0
     for step in range(1, 9):

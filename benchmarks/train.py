@@ -1,0 +1,92 @@
+"""A step of training: inlayer's trainer against the same model of transformers in a plain loop.
+
+Both are the same LLaMA, with the same weights, AdamW (fused), clipping and windows. That they compute the same is
+checked first: their losses must agree step by step. The plain loop asks transformers for its loss as everybody does, by
+`model(input_ids, labels=...)`, which makes all logits; inlayer's never holds them all.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.measure import Result, installed, interleave, milliseconds, ratio
+from inlayer.decoder import DecoderConfig
+from inlayer.train import save_decoder
+from inlayer.train.settings import Settings
+from inlayer.train.trainer import Trainer
+
+CASES = (
+    {"vocab_size": 4_096, "n_embd": 128, "n_layer": 4, "batch_size": 16, "tie": True},
+    {"vocab_size": 4_096, "n_embd": 256, "n_layer": 4, "batch_size": 8, "tie": False},
+    {"vocab_size": 32_000, "n_embd": 256, "n_layer": 4, "batch_size": 8, "tie": True},
+    {"vocab_size": 128_256, "n_embd": 128, "n_layer": 2, "batch_size": 4, "tie": True},
+)
+BLOCK, ROUNDS = 128, 12
+
+
+def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], int]:
+    """One step each, and the number of tokens in it."""
+    from transformers import LlamaForCausalLM
+
+    sizes = {name: case[name] for name in ("vocab_size", "n_embd", "n_layer", "tie")}
+    config = DecoderConfig(architecture="llama", n_head=4, n_kv_head=2, block_size=BLOCK, **sizes)
+    # The same rate in every step and no decay, so that both loops are short to write.
+    settings = Settings(
+        steps=10_000, batch_size=case["batch_size"], warmup=0, schedule="constant", weight_decay=0.0, measure_every=0
+    )
+    trainer = Trainer(config, settings)
+    trainer.step = 1  # the first step is always measured
+    with tempfile.TemporaryDirectory() as folder:
+        save_decoder(trainer.decoder, f"{folder}/model")
+        plain = LlamaForCausalLM.from_pretrained(f"{folder}/model", attn_implementation="sdpa").train()
+    optimizer = torch.optim.AdamW(
+        plain.parameters(),
+        lr=settings.learning_rate,
+        betas=(settings.beta1, settings.beta2),
+        weight_decay=0.0,
+        fused=True,
+    )
+    random = torch.Generator().manual_seed(0)
+    windows = torch.randint(0, config.vocab_size, (case["batch_size"], BLOCK + 1), generator=random)
+
+    def plain_step() -> float:
+        loss: Tensor = plain(input_ids=windows[:, :-1], labels=windows[:, 1:], shift_labels=windows[:, 1:]).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), settings.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    return {"inlayer": lambda: trainer.take_step(windows)["loss"], "transformers": plain_step}, windows[:, 1:].numel()
+
+
+def run() -> Iterator[Result]:
+    """One result a size."""
+    for case in CASES:
+        both, tokens = peers(case)
+        for _ in range(3):  # the comparison that makes the timing worth something, and the warm-up
+            torch.testing.assert_close(both["inlayer"](), both["transformers"](), rtol=1e-4, atol=1e-4)
+        seconds = interleave(both, ROUNDS)
+        large = case["vocab_size"] >= 32_000
+        yield Result(
+            name="train",
+            ratios=[
+                ratio(
+                    "time of a step, inlayer / transformers",
+                    seconds["inlayer"],
+                    seconds["transformers"],
+                    at_most=1.0 if large else 1.1,
+                )
+            ],
+            measured={
+                **milliseconds(seconds),
+                "tokens_per_second": {name: round(tokens / min(spent)) for name, spent in seconds.items()},
+            },
+            sizes={**case, "block_size": BLOCK},
+            notes=[f"transformers {installed('transformers')}, its own attention through sdpa"],
+        )

@@ -1,0 +1,221 @@
+"""Tables and pictures of the tying study, made from its runs, and put between the marks in docs/tying.md."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.tying import FACTORS, LEARNING_RATE, VARIANTS
+
+Run = Mapping[str, Any]
+DOCUMENT = Path(__file__).parent.parent / "docs" / "tying.md"
+INK, FAINT = "#3d4a57", "#d7dde3"
+COLOURS = {1: "#4c78a8", 3: "#59a14f", 10: "#e0912f", 30: "#c8553d"}
+MARKED = re.compile(r"(<!-- made: (?P<name>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def write(runs: Sequence[Run], out: Path, document: Path = DOCUMENT) -> None:
+    """Draw the pictures, and make the tables of the document again."""
+    draw_losses(runs, out / "losses.png")
+    draw_table(runs, out / "table.png")
+    draw_rates(runs, out / "rates.png")
+    made = {
+        "references": table(runs, ["reference"]),
+        "alone": table(runs, ["alone"]),
+        "combined": table(runs, ["combined"]),
+        "conclusion": conclusion(runs),
+        "signs": signs(runs),
+    }
+    text = document.read_text(encoding="utf-8")
+    missing = set(made) - {found["name"] for found in MARKED.finditer(text)}
+    assert not missing, f"{document} has no place for {missing}"
+    document.write_text(MARKED.sub(lambda m: m[1] + made[m["name"]] + m[3], text), encoding="utf-8")
+
+
+# ---- tables
+
+
+def table(runs: Sequence[Run], kinds: Iterable[str]) -> str:
+    """Validation losses by variant and learning rate."""
+    lines = [
+        "| | " + " | ".join(f"x{factor}" for factor in FACTORS) + " | failed |",
+        "|---|" + "---|" * (len(FACTORS) + 1),
+    ]
+    for variant in VARIANTS:
+        if variant.kind in kinds and (own := of(runs, variant.name)):
+            cells = [cell([run for run in own if run["factor"] == factor]) for factor in FACTORS]
+            failures = count_failed(own)
+            lines.append(f"| **{variant.name}**: {variant.about} | {' | '.join(cells)} | {failures} |")
+    return "\n".join(lines) + "\n"
+
+
+def cell(runs: Sequence[Run]) -> str:
+    """The mean over seeds and half of its spread, and how many of them failed."""
+    losses = [run["validation_loss"] for run in runs if run["validation_loss"] is not None]
+    failed = ", ".join(f"{count} {word}" for word in FAILURES if (count := sum(run[word] for run in runs)))
+    text = f"{statistics.fmean(losses):.3f} ± {(max(losses) - min(losses)) / 2:.3f}" if losses else "no number"
+    return f"{text} ({failed})" if failed else text
+
+
+def count_failed(runs: Sequence[Run]) -> str:
+    return f"{sum(has_failed(run) for run in runs)} of {len(runs)}"
+
+
+def has_failed(run: Run) -> bool:
+    return any(run[word] for word in FAILURES)
+
+
+def signs(runs: Sequence[Run]) -> str:
+    """What the table looks like at the end of careless runs."""
+    lines = [
+        "| | learning rate | mean row / row | longest row | spread of logits | head's share of gradient | spikes |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in ("untied", "tied", "care, gemma"):
+        for factor in FACTORS:
+            own = [run for run in of(runs, name) if run["factor"] == factor]
+            if own:
+                values = [mean(run[field] for run in own) for field in FIELDS]
+                lines.append(f"| {name} | x{factor} | {' | '.join(values)} | {sum(run['spikes'] for run in own)} |")
+    return "\n".join(lines) + "\n"
+
+
+FAILURES = ("diverged", "collapsed")
+FIELDS = ("mean_row_ratio", "row_norm_max", "logit_std", "output_share")
+
+
+def mean(values: Iterable[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{statistics.fmean(known):.3g}" if known else "-"
+
+
+def best(runs: Sequence[Run], name: str) -> tuple[int, list[float]]:
+    """The learning rate at which a variant ends lowest, and its losses there by seed."""
+    by_factor = {
+        factor: sorted((run["seed"], run["validation_loss"]) for run in of(runs, name) if run["factor"] == factor)
+        for factor in FACTORS
+        if not any(has_failed(run) for run in of(runs, name) if run["factor"] == factor)
+    }
+    by_factor = {factor: losses for factor, losses in by_factor.items() if losses}
+    chosen = min(by_factor, key=lambda factor: statistics.fmean(loss for _, loss in by_factor[factor]))
+    return chosen, [loss for _, loss in by_factor[chosen]]
+
+
+def conclusion(runs: Sequence[Run]) -> str:
+    """Every variant at its best learning rate, against the best untied one, seed by seed."""
+    reference = min(("untied", "untied, care"), key=lambda name: statistics.fmean(best(runs, name)[1]))
+    factor, losses = best(runs, reference)
+    lines = [
+        "| at its best learning rate | validation loss | minus the best untied, by seed | failed over the sweep |",
+        "|---|---|---|---|",
+        f"| **{reference}** | x{factor}: {statistics.fmean(losses):.3f} | | {count_failed(of(runs, reference))} |",
+    ]
+    for variant in VARIANTS:
+        if variant.name != reference and of(runs, variant.name):
+            factor, own = best(runs, variant.name)
+            less = [one - other for one, other in zip(own, losses, strict=False)]
+            by_seed = f"{statistics.fmean(less):+.3f} ({', '.join(f'{value:+.3f}' for value in less)})"
+            cells = [
+                variant.name,
+                f"x{factor}: {statistics.fmean(own):.3f}",
+                by_seed,
+                count_failed(of(runs, variant.name)),
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def of(runs: Sequence[Run], name: str) -> list[Run]:
+    return [run for run in runs if run["variant"] == name]
+
+
+# ---- pictures
+
+
+def draw_losses(runs: Sequence[Run], path: Path) -> None:
+    """The course of the loss, one panel a variant, one colour a learning rate, one line a seed."""
+    draw_courses(runs, path, ("untied", "tied", "care", "care, gemma"), "loss", "training loss, smoothed")
+
+
+def draw_table(runs: Sequence[Run], path: Path) -> None:
+    """What the table does, for the careless tied run."""
+    import matplotlib.pyplot as plt
+
+    fields = {
+        "mean_row_ratio": "mean row / mean length of a row",
+        "row_norm_mean": "mean length of a row",
+        "logit_std": "spread of the logits",
+        "output_share": "share of the gradient from the head",
+    }
+    figure, panels = plt.subplots(2, 4, figsize=(14, 6), sharex=True, sharey="col", layout="constrained")
+    for row, name in zip(panels, ("tied", "care, gemma"), strict=True):
+        for panel, (field, title) in zip(row, fields.items(), strict=True):
+            courses(panel, of(runs, name), field)
+            panel.set_title(f"{name}: {title}", fontsize=9, loc="left", color=INK)
+            if field in {"row_norm_mean", "logit_std"}:
+                panel.set_yscale("log")
+    legend(panels[0, 0])
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_courses(runs: Sequence[Run], path: Path, names: Sequence[str], field: str, title: str) -> None:
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(1, len(names), figsize=(14, 3.6), sharex=True, sharey=True, layout="constrained")
+    for panel, name in zip(panels, names, strict=True):
+        courses(panel, of(runs, name), field)
+        panel.set_title(name, fontsize=10, loc="left", color=INK)
+        panel.set_ylim(top=9)
+    panels[0].set_ylabel(title, color=INK)
+    legend(panels[0])
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_rates(runs: Sequence[Run], path: Path) -> None:
+    """Where each variant ends, by learning rate; diverged runs are crosses at the top."""
+    import matplotlib.pyplot as plt
+
+    names = ("untied", "untied, care", "tied", "care", "care, gemma")
+    figure, panel = plt.subplots(figsize=(8, 4.4), layout="constrained")
+    top = max(run["validation_loss"] for run in runs if not run["diverged"]) + 0.3
+    for place, name in enumerate(names):
+        own = of(runs, name)
+        colour = plt.get_cmap("tab10")(place)
+        shift = 1.0 + 0.03 * (place - 2)
+        points = [(LEARNING_RATE * run["factor"] * shift, run["validation_loss"]) for run in own if not run["diverged"]]
+        lost = [LEARNING_RATE * run["factor"] * shift for run in own if run["diverged"]]
+        if points:
+            panel.plot(*zip(*points, strict=True), "o", color=colour, label=name, markersize=5)
+        panel.plot(lost, [top] * len(lost), "x", color=colour, markersize=7)
+    panel.set_xscale("log")
+    panel.set_xlabel("learning rate", color=INK)
+    panel.set_ylabel("validation loss (x: diverged)", color=INK)
+    panel.legend(frameon=False, fontsize=8)
+    frame(panel)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def courses(panel: Any, runs: Sequence[Run], field: str) -> None:
+    for run in runs:
+        values = [float("nan") if value is None else value for value in run["course"][field]]
+        panel.plot(run["course"]["step"], values, color=COLOURS[run["factor"]], linewidth=1, alpha=0.8)
+    frame(panel)
+
+
+def legend(panel: Any) -> None:
+    for factor, colour in COLOURS.items():
+        panel.plot([], [], color=colour, label=f"x{factor}")
+    panel.legend(frameon=False, fontsize=8, title="learning rate", title_fontsize=8)
+
+
+def frame(panel: Any) -> None:
+    panel.grid(color=FAINT, linewidth=0.6)
+    panel.tick_params(colors=INK, labelsize=8)
+    for side in ("top", "right"):
+        panel.spines[side].set_visible(False)
