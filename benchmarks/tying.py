@@ -63,6 +63,7 @@ class Variant:
 
 GEMMA = {"init": "scaled", "input_scale": ROOT}
 T5 = {"init": "embedding", "output_scale": 1 / ROOT}
+UNIT = {"input_scale": 1 / 0.02}
 VARIANTS = (
     Variant(name="untied", about="a head of its own, no care", kind="reference", model={"tie": False}),
     Variant(name="untied, care", about="a head of its own, warm-up, clipping, no decay of table and head",
@@ -71,6 +72,7 @@ VARIANTS = (
     Variant(name="gemma", about="init 1/sqrt(D), input times sqrt(D)", kind="alone", model=GEMMA),
     Variant(name="t5", about="init 1, output times 1/sqrt(D)", kind="alone", model=T5),
     Variant(name="input norm", about="RMSNorm after the lookup", kind="alone", model={"input_norm": True}),
+    Variant(name="unit input", about="normal(0.02), input times 50", kind="alone", model=UNIT),
     Variant(name="z-loss", about="1e-3 times the squared log normaliser", kind="alone", settings={"z_loss": 1e-3}),
     Variant(name="soft cap", about="logits capped at 30", kind="alone", model={"soft_cap": 30.0}),
     Variant(name="no decay", about="no weight decay on the table", kind="alone", settings={"table_decay": 0.0}),
@@ -88,20 +90,22 @@ VARIANTS = (
             settings=CARE),
     Variant(name="care, gemma", about="and Gemma's scales", kind="combined", model=GEMMA, settings=CARE),
     Variant(name="care, t5", about="and T5's scales", kind="combined", model=T5, settings=CARE),
-    Variant(name="care, own rate", about="and 0.3 of the rate for the table", kind="combined",
-            settings={**CARE, "table_rate": 0.3}),
-    Variant(name="care, gemma, own rate", about="Gemma's scales and 0.3 of the rate", kind="combined", model=GEMMA,
-            settings={**CARE, "table_rate": 0.3}),
-    Variant(name="care, gemma, low rate", about="Gemma's scales and 0.1 of the rate", kind="combined", model=GEMMA,
-            settings={**CARE, "table_rate": 0.1}),
+    Variant(name="care, input norm", about="and RMSNorm after the lookup", kind="combined",
+            model={"input_norm": True}, settings=CARE),
+    Variant(name="care, unit input", about="and the input times 50", kind="combined", model=UNIT, settings=CARE),
+    Variant(name="care, centred", about="and a centred table", kind="combined", settings={**CARE, "centre": True}),
     Variant(name="care, one moment", about="and one second moment", kind="combined",
             settings={**CARE, "shared_moment": True}),
-    Variant(name="care, gemma, one moment", about="Gemma's scales and one second moment", kind="combined",
-            model=GEMMA, settings={**CARE, "shared_moment": True}),
-    Variant(name="care, centred", about="and a centred table", kind="combined", settings={**CARE, "centre": True}),
-    Variant(name="care, z-loss", about="and z-loss", kind="combined", settings={**CARE, "z_loss": 1e-3}),
-    Variant(name="care, gemma, own rate, centred, z-loss", about="all of these", kind="combined", model=GEMMA,
-            settings={**CARE, "table_rate": 0.3, "centre": True, "z_loss": 1e-3}),
+    Variant(name="care, unit input, centred", about="the input times 50, a centred table", kind="combined",
+            model=UNIT, settings={**CARE, "centre": True}),
+    Variant(name="care, unit input, one moment", about="the input times 50, one second moment", kind="combined",
+            model=UNIT, settings={**CARE, "shared_moment": True}),
+    Variant(name="care, unit input, own rate", about="the input times 50, 0.3 of the rate for the table",
+            kind="combined", model=UNIT, settings={**CARE, "table_rate": 0.3}),
+    Variant(name="care, unit input, z-loss", about="the input times 50, z-loss", kind="combined", model=UNIT,
+            settings={**CARE, "z_loss": 1e-3}),
+    Variant(name="care, input norm, centred", about="RMSNorm after the lookup, a centred table", kind="combined",
+            model={"input_norm": True}, settings={**CARE, "centre": True}),
 )  # fmt: skip
 
 
@@ -141,7 +145,7 @@ class Job:
 def all_jobs() -> Iterator[Job]:
     """Seed by seed, so that a study that was stopped has something of everything."""
     for seed in SEEDS:
-        for variant in sorted(VARIANTS, key=lambda one: one.kind == "combined"):
+        for variant in sorted(VARIANTS, key=lambda one: one.kind == "alone" and "unit" not in one.name):
             for factor in FACTORS:
                 yield Job(variant=variant.name, factor=factor, seed=seed)
 

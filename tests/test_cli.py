@@ -47,7 +47,7 @@ Run = Callable[..., Done]
 
 
 def test_the_verbs_are_frozen() -> None:
-    assert [command.callback.__name__ for command in app.registered_commands] == ["walk", "inspect", "serve"]
+    assert [command.callback.__name__ for command in app.registered_commands] == ["walk", "inspect", "serve", "train"]
 
 
 def test_no_argument_shows_help(run: Run) -> None:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ COMPARED = ("step", "loss", "validation_loss", "gradient_norm", "learning_rate",
 
 @pytest.fixture(scope="module")
 def launch() -> Iterator[Launcher]:
+    if not hasattr(os, "fork"):
+        pytest.skip("processes cannot be forked here")
     launcher = Launcher()
     yield launcher
     launcher.close()
@@ -96,7 +99,8 @@ def when(reached: Callable[[], bool], number: int, delay: float = 0.0) -> Callab
         while not reached() and time.monotonic() < end:
             time.sleep(0.0005)
         time.sleep(delay)
-        os.kill(process_id, number)
+        with suppress(ProcessLookupError):  # it was faster
+            os.kill(process_id, number)
 
     return send
 
@@ -125,10 +129,12 @@ def test_killed_again_and_again_it_ends_as_if_never(
         assert code in {-signal.SIGKILL, 0}, err
         steps.append(count_steps(out))
     assert len(set(steps)) > 3, steps  # it was killed where it should
-    # The last time with other threads: how sums are split up is as the run was begun.
-    env = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONHASHSEED": "9"}
-    again = [sys.executable, "-m", "inlayer", "train", "--out", str(out), "--resume"]
-    subprocess.run(again, check=True, capture_output=True, env=env)
+    if case == "bytes":  # as a process of another kind, with other threads: sums are split up as the run was begun
+        env = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONHASHSEED": "9"}
+        again = [sys.executable, "-m", "inlayer", "train", "--out", str(out), "--resume"]
+        subprocess.run(again, check=True, capture_output=True, env=env)
+    else:
+        assert launch("train", "--out", out, "--resume")[0] == 0
     check_same(out, undisturbed(case))
 
 
@@ -139,8 +145,8 @@ def test_killed_before_any_change_of_its_folder_it_goes_on(
 
     Each run is killed a second time on its way, too.
     """
-    later = random.Random(0).sample(range(25, 140), 5)
-    moments = [*range(1, 25, 2), *later]
+    later = random.Random(0).sample(range(25, 140), 4)
+    moments = [*range(1, 14), 16, 20, *later]
     killed = 0
     for number in moments:
         out = tmp_path / f"killed-{number}"
@@ -150,7 +156,7 @@ def test_killed_before_any_change_of_its_folder_it_goes_on(
             codes.append(launch(*command, kill_at=number + 3, below=out)[0])
         killed += codes.count(-signal.SIGKILL)
         assert set(codes) <= {-signal.SIGKILL, 0}
-        if number % 4 == 1 or number in later:
+        if number % 5 == 0 or number in later:
             assert launch(*command)[0] == 0
             check_same(out, undisturbed("bytes"))
         else:  # of the rest, that it goes on at all
@@ -195,11 +201,10 @@ def test_ctrl_c_saves_and_says_how_to_go_on(
     assert model.config.vocab_size == 256
     assert (out / "run" / f"state-{steps:09}.json").exists()
     # SIGTERM, as a machine sends that shuts down, is as good.
-    code, err = launch(
-        "train", "--out", out, "--resume", meanwhile=when(lambda: count_steps(out) >= 40, signal.SIGTERM)
-    )
+    begun = when(lambda: count_steps(out) > steps + 3, signal.SIGTERM)
+    code, err = launch("train", "--out", out, "--resume", meanwhile=begun)
     assert code == 130, err
-    assert 40 <= count_steps(out) < 60
+    assert steps + 3 < count_steps(out) < 60
     assert launch("train", "--out", out, "--resume")[0] == 0
     check_same(out, undisturbed("bytes"))
 

@@ -5,6 +5,7 @@ the command line, in one line.
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
@@ -289,6 +290,8 @@ def test_a_damaged_plan_is_named(text: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def launch() -> Iterator[Launcher]:
+    if not hasattr(os, "fork"):
+        pytest.skip("processes cannot be forked here")
     launcher = Launcher()
     yield launcher
     launcher.close()

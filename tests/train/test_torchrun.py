@@ -1,0 +1,103 @@
+"""`inlayer train` under torchrun: what one process would give, also when a process is killed on the way."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+STEPS = 40
+OPTIONS = ["--tokenizer", "bytes", "--preset", "toy", "--block-size", "32", "--batch-size", "8", "--steps", str(STEPS)]
+OPTIONS += ["--save-every", "5", "--validate-every", "10"]
+PATIENCE = 240.0  # seconds, on a busy machine
+
+
+def write_text(folder: Path) -> Path:
+    path = folder / "text.txt"
+    path.write_text("".join(f"Line {number} of {number * number}: the quick brown fox.\n" for number in range(900)))
+    return path
+
+
+def start(processes: int, *arguments: str) -> subprocess.Popen[str]:
+    """`inlayer train` in so many processes, as a user starts it."""
+    launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m"]
+    command = [sys.executable, "-m", *(launcher if processes > 1 else []), "inlayer", "train", *arguments]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def finish(program: subprocess.Popen[str]) -> tuple[int, str]:
+    try:
+        _, said = program.communicate(timeout=PATIENCE)
+    finally:
+        program.kill()
+    return program.returncode, said
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def kill_one(program: subprocess.Popen[str], folder: Path) -> None:
+    """The second process, once some steps were taken and a state written."""
+    end = time.monotonic() + PATIENCE
+    while len(metrics(folder)) < 8 and time.monotonic() < end:
+        assert program.poll() is None, program.communicate()[1]
+        time.sleep(0.02)
+    children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
+    ranks = [int(child) for child in children if b"RANK=1\0" in Path(f"/proc/{child}/environ").read_bytes()]
+    assert len(ranks) == 1
+    os.kill(ranks[0], signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The text, and the folder of a run of one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    text = write_text(folder)
+    code, said = finish(start(1, str(text), "--out", str(folder / "model"), *OPTIONS))
+    assert code == 0, said
+    return text, folder / "model"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the processes of torchrun in /proc")
+@pytest.mark.parametrize("how", ["data", "vocab"])
+def test_a_killed_process_ends_the_job_and_it_goes_on(how: str, alone: tuple[Path, Path], tmp_path: Path) -> None:
+    text, one = alone
+    out = tmp_path / "model"
+    program = start(2, str(text), "--out", str(out), "--parallel", how, *OPTIONS)
+    kill_one(program, out)
+    code, said = finish(program)
+    assert code not in (0, 130)
+    assert "lost the others" in said or "SIGKILL" in said
+    assert "--resume" in said
+    killed_at = len(metrics(out))
+    assert 8 <= killed_at < STEPS  # control: it had not finished
+    code, said = finish(start(2, "--out", str(out), "--parallel", how, "--resume"))
+    assert code == 0, said
+    for mine, theirs in zip(metrics(out), metrics(one), strict=True):
+        for name in ("loss", "validation_loss", "gradient_norm", "mean_row_ratio", "output_share"):
+            assert (name in mine) == (name in theirs)
+            assert math.isclose(mine.get(name, 0), theirs.get(name, 0), rel_tol=1e-5, abs_tol=1e-5), (
+                name,
+                mine,
+                theirs,
+            )
+    assert metrics(one)[-1]["loss"] < metrics(one)[0]["loss"] - 1  # control: there was something to learn
+    here, there = (load_file(folder / "model.safetensors") for folder in (out, one))
+    assert here.keys() == there.keys()
+    assert max((here[name] - there[name]).abs().max().item() for name in here) < 1e-4
+    assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in one.iterdir())
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        assert (out / name).read_bytes() == (one / name).read_bytes()
