@@ -25,7 +25,7 @@ from torch import Tensor
 from inlayer.errors import InlayerError, InputError
 from inlayer.paths import check_path, shown, what_is_at
 
-__all__ = ["check_nothing_is_lost", "put", "put_tensors", "replacing", "sync"]
+__all__ = ["check_nothing_is_lost", "locked", "put", "put_tensors", "replacing", "sync"]
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from <fcntl.h> and <linux/fs.h>
 
@@ -103,6 +103,27 @@ def putting(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file for as long as the block lasts; InputError where another process holds it. It ends with the process.
+
+    Where the system or its file system has no such locks, nothing is held.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{shown(path.parent)} is in use: another process trains there") from None
+        except OSError:
+            pass
+        yield
 
 
 def _to_disk(folder: Path) -> None:

@@ -38,14 +38,14 @@ def report_on(run: Run) -> Report:
     state, settings = find_state(run.inner), run.plan.settings
     if state is None:
         raise CheckpointError(f"{shown(run.folder)} has no state: no step was taken")
-    config = run.plan.config(vocab_size=tokens.vocab_size, padding_idx=tokenizer.pad_id)
+    config = run.config(tokenizer, tokens)
     born = Decoder(config, seed=settings.seed)
     learned = what_was_learned(
         born.embeddings.token_embedding.weight.detach(),
         load_state(state)[f"model.{TABLE}"],
         tokens.count_ids(),
         tokenizer,
-        padding_idx=tokenizer.pad_id,
+        padding_idx=config.padding_idx,
     )
     report = Report.of(
         run.metrics,

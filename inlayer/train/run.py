@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from io import FileIO
 from itertools import islice
@@ -39,7 +39,7 @@ from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputErro
 from inlayer.paths import check_path, shown, what_is_at
 from inlayer.text import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
 from inlayer.train.corpus import Chunk, python_chunks, read_chunks
-from inlayer.train.folder import put, sync
+from inlayer.train.folder import locked, put, sync
 from inlayer.train.parallel import World, full_state
 from inlayer.train.save import check_savable, write_decoder
 from inlayer.train.settings import Settings
@@ -54,7 +54,9 @@ __all__ = ["DivergedError", "Plan", "Run", "Watcher"]
 PLAN, METRICS = "plan.json", "metrics.jsonl"
 PADDING, END = "<pad>", "<|endoftext|>"  # of a tokenizer that is trained here
 FORMAT = 1
-SOON_MADE = re.compile(r"\.?plan\.json(\.saving)?|\.?tokens(\.saving|\.old)?|\.?tokenizer.*")  # before the first step
+SOON_MADE = re.compile(
+    r"\.?plan\.json(\.saving)?|\.?tokens(\.saving|\.old)?|\.?tokenizer.*|lock"
+)  # before the first step
 
 
 class DivergedError(InlayerError, ArithmeticError):
@@ -191,6 +193,11 @@ class Run:
         """The tokenizer, once it is made."""
         return ByteTokenizer() if self.plan.tokenizer == "bytes" else open_tokenizer(self.inner / "tokenizer")
 
+    def config(self, tokenizer: Tokenizer, tokens: Tokens) -> DecoderConfig:
+        """The decoder; a padding token that is also the end of a text is no padding: the end has to be learned."""
+        is_end = tokenizer.pad_id == tokenizer.special_tokens.get(END)
+        return self.plan.config(vocab_size=tokens.vocab_size, padding_idx=None if is_end else tokenizer.pad_id)
+
     def _make_tokens(self) -> None:
         place, tokenizer = self.inner / "tokens", self.open_tokenizer()
         if what_is_at(place) == "folder":
@@ -240,11 +247,16 @@ class Run:
 
     def go(self, watcher: Watcher | None = None, *, world: World | None = None, how: str = "data") -> bool:
         """Take the steps that are left and save the model; False where somebody asked to stop before the last."""
-        world, settings = world or World(), self.plan.settings
+        world = world or World()
+        with locked(self.inner / "lock") if world.is_first else nullcontext():
+            return self._go(watcher, world, how)
+
+    def _go(self, watcher: Watcher | None, world: World, how: str) -> bool:
+        settings = self.plan.settings
         self.watcher = watcher if watcher is not None and world.is_first else Nobody()
         torch.set_num_threads(max(1, self.plan.threads // world.size))
         tokenizer, tokens = self.prepare(world)
-        config = self.plan.config(vocab_size=tokens.vocab_size, padding_idx=tokenizer.pad_id)
+        config = self.config(tokenizer, tokens)
         trainer = Trainer(config, settings, world=world, how=how)
         width = config.block_size + 1
         saved, seconds = self._restore(trainer), self.metrics[-1]["seconds"] if self.metrics else 0.0

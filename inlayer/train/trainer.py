@@ -195,9 +195,11 @@ class Trainer:
             into, out = float(total_VD.norm()), float(whole_gradient(self.decoder.head.weight).norm())
         seen |= {"input_gradient": into, "output_gradient": out, "output_share": out / (into + out or 1.0)}
         if self.world.size == 1:
+            self.decoder.eval()
             with torch.no_grad(), self._autocast():
                 logits = self.decoder.logits(windows[:1, :-1].to(self.world.device))
-                seen["logit_std"] = float(logits.float().std())
+            self.decoder.train()
+            seen["logit_std"] = float(logits.float().std())
         return seen
 
     @torch.no_grad()
@@ -211,7 +213,7 @@ class Trainer:
     @property
     def _last_tied_step(self) -> int:
         assert self.settings.untie_at is not None
-        return round(self.settings.untie_at * self.settings.steps)
+        return min(round(self.settings.untie_at * self.settings.steps), self.settings.steps - 1)
 
     def _untie(self) -> None:
         """The head gets its own rows, equal to the table's, and moments equal to the table's."""

@@ -21,6 +21,8 @@ from inlayer.checkpoint.doctor import inspect
 from inlayer.cli.train import make_plan
 from inlayer.errors import CheckpointError, ConfigError, InputError
 from inlayer.train import load_decoder
+from inlayer.train.folder import locked
+from inlayer.train.parallel import World
 from inlayer.train.run import DivergedError, Plan, Run
 from inlayer.train.settings import Settings
 from inlayer.train.tokens import open_tokens
@@ -176,6 +178,25 @@ def test_it_runs_outside_the_main_thread(text: Path, tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert done == [True]
+
+
+def test_two_at_once_do_not_mix(text: Path, tmp_path: Path) -> None:
+    run = Run.begin(tmp_path / "model", plan(text))
+    with locked(run.inner / "lock"), pytest.raises(InputError, match="another process trains there"):
+        run.go()
+    assert run.go()  # the lock went with its holder
+
+
+def test_an_end_that_is_also_the_padding_is_learned(text: Path, tmp_path: Path) -> None:
+    """GPT-2's tokenizer pads with its end of text; a padding row would stay zero and never be guessed."""
+    run = Run.begin(tmp_path / "model", plan(text, tokenizer="bpe"))
+    tokenizer, tokens = run.prepare(World())
+    assert run.config(tokenizer, tokens).padding_idx == tokenizer.special_tokens["<pad>"]
+    names = run.inner / "tokenizer" / "tokenizer_config.json"
+    names.write_text(names.read_text().replace("<pad>", "<|endoftext|>"))
+    tokenizer = run.open_tokenizer()
+    assert tokenizer.pad_id == tokenizer.special_tokens["<|endoftext|>"]
+    assert run.config(tokenizer, tokens).padding_idx is None
 
 
 def test_whoever_watches_is_told(text: Path, tmp_path: Path) -> None:
