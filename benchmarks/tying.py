@@ -68,6 +68,8 @@ VARIANTS = (
     Variant(name="untied", about="a head of its own, no care", kind="reference", model={"tie": False}),
     Variant(name="untied, care", about="a head of its own, warm-up, clipping, no decay of table and head",
             kind="reference", model={"tie": False}, settings=CARE),
+    Variant(name="untied, care, unit input", about="and the input times 50", kind="reference",
+            model={"tie": False, **UNIT}, settings=CARE),
     Variant(name="tied", about="one table, normal(0.02), no care", kind="reference"),
     Variant(name="gemma", about="init 1/sqrt(D), input times sqrt(D)", kind="alone", model=GEMMA),
     Variant(name="t5", about="init 1, output times 1/sqrt(D)", kind="alone", model=T5),
@@ -100,12 +102,14 @@ VARIANTS = (
             model=UNIT, settings={**CARE, "centre": True}),
     Variant(name="care, unit input, one moment", about="the input times 50, one second moment", kind="combined",
             model=UNIT, settings={**CARE, "shared_moment": True}),
-    Variant(name="care, unit input, own rate", about="the input times 50, 0.3 of the rate for the table",
-            kind="combined", model=UNIT, settings={**CARE, "table_rate": 0.3}),
+    Variant(name="care, unit input, high rate", about="the input times 50, thrice the rate for the table",
+            kind="combined", model=UNIT, settings={**CARE, "table_rate": 3.0}),
     Variant(name="care, unit input, z-loss", about="the input times 50, z-loss", kind="combined", model=UNIT,
             settings={**CARE, "z_loss": 1e-3}),
-    Variant(name="care, input norm, centred", about="RMSNorm after the lookup, a centred table", kind="combined",
-            model={"input_norm": True}, settings={**CARE, "centre": True}),
+    Variant(name="care, unit input, loud output", about="the input times 50, the output times 3", kind="combined",
+            model={**UNIT, "output_scale": 3.0}, settings=CARE),
+    Variant(name="care, unit input, untied late", about="the input times 50, untied at two thirds", kind="combined",
+            model=UNIT, settings={**CARE, "untie_at": 2 / 3}),
 )  # fmt: skip
 
 
@@ -145,7 +149,7 @@ class Job:
 def all_jobs() -> Iterator[Job]:
     """Seed by seed, so that a study that was stopped has something of everything."""
     for seed in SEEDS:
-        for variant in sorted(VARIANTS, key=lambda one: one.kind == "alone" and "unit" not in one.name):
+        for variant in sorted(VARIANTS, key=lambda one: one.kind == "alone"):
             for factor in FACTORS:
                 yield Job(variant=variant.name, factor=factor, seed=seed)
 

@@ -106,7 +106,8 @@ def best(runs: Sequence[Run], name: str) -> tuple[int, list[float]]:
 
 def conclusion(runs: Sequence[Run]) -> str:
     """Every variant at its best learning rate, against the best untied one, seed by seed."""
-    reference = min(("untied", "untied, care"), key=lambda name: statistics.fmean(best(runs, name)[1]))
+    untied = [variant.name for variant in VARIANTS if variant.name.startswith("untied") and variant.kind == "reference"]
+    reference = min(untied, key=lambda name: statistics.fmean(best(runs, name)[1]))
     factor, losses = best(runs, reference)
     lines = [
         "| at its best learning rate | validation loss | minus the best untied, by seed | failed over the sweep |",

@@ -165,7 +165,7 @@ def make_plan(
 ) -> Plan:
     """What was asked for, with a default for all that was not said."""
     from inlayer.train.presets import sizes_of
-    from inlayer.train.recipe import tied_recipe
+    from inlayer.train.recipe import recipe
     from inlayer.train.run import Plan
     from inlayer.train.settings import Settings
 
@@ -175,9 +175,7 @@ def make_plan(
     elif rest["tokenizer"] != "bytes":
         rest["tokenizer"] = str(Path(rest["tokenizer"]).resolve())
     model = {"architecture": ARCHITECTURE, "tie": True, **model}
-    model = {**sizes_of(preset or PRESET, model["architecture"]), **model}
-    if model["tie"]:
-        model = {**tied_recipe(model["n_embd"]), **model}
+    model = {**recipe(), **sizes_of(preset or PRESET, model["architecture"]), **model}
     settings.setdefault("warmup", min(Settings.warmup, settings.get("steps", Settings.steps) // 10))
     return Plan(
         files=tuple(str(Path(file).resolve()) for file in files), model=model, settings=Settings(**settings), **rest

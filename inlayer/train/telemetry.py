@@ -25,7 +25,9 @@ __all__ = ["InputSide", "Signs", "measure_rows"]
 
 SPIKE = 1.0  # nats above the best smoothed loss so far
 SMOOTH = 20  # steps
-CROWDED = 0.5  # mean row / mean norm: half of every row is what all rows share
+CROWDED = 0.8  # mean row / mean norm: most of every row is what all rows share
+NOTHING = 0.05  # nats below the unigram loss at which nothing else was learned
+PATIENCE = 200  # steps in which a run may be no better than that
 GROWN = 20.0  # times the largest row norm at the beginning
 LOUD = 10.0  # standard deviation of logits
 
@@ -93,8 +95,10 @@ def measure_rows(weight_VD: Tensor, padding_idx: int | None = None) -> dict[str,
 class Signs:
     """The known signs of trouble, each told once, when it is first seen in a run."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, unigram: float = math.inf, steps: int = 0) -> None:
+        """`unigram` is the loss of who knows only how frequent each token is, `steps` how many the run will have."""
         self.told: dict[str, str] = {}
+        self._unigram, self._patience = unigram, max(PATIENCE, steps // 2)
         self._losses: deque[float] = deque(maxlen=SMOOTH)
         self._best, self._longest = math.inf, math.nan
 
@@ -107,6 +111,11 @@ class Signs:
             if smooth > self._best + SPIKE:
                 found["spike"] = f"the loss rose from {self._best:.2f} to {smooth:.2f} by step {step}: it diverges"
             self._best = min(self._best, smooth)
+            if step >= self._patience and self._best > self._unigram - NOTHING:
+                found["collapse"] = (
+                    f"at step {step} the loss is {smooth:.2f}, and {self._unigram:.2f} is what token frequencies alone "
+                    "give: nothing else was learned"
+                )
         if line.get("mean_row_ratio", 0.0) > CROWDED:
             found["crowd"] = (
                 f"the mean row is {line['mean_row_ratio']:.0%} as long as a row at step {step}: rows drift in one "

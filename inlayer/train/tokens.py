@@ -71,6 +71,12 @@ class Tokens:
             counts_V += np.bincount(self.train[start : start + BLOCK], minlength=self.vocab_size)
         return counts_V
 
+    def unigram_loss(self) -> float:
+        """The training loss, in nats, of who knows how frequent each id is and nothing else; 0 for no ids."""
+        counts = self.count_ids()
+        shares = counts[counts > 0] / max(1, self.train.size)
+        return float(-(shares * np.log(shares)).sum())
+
 
 def write_tokens(
     folder: str | os.PathLike[str],

@@ -177,7 +177,7 @@ def test_one_bad_batch_is_no_sign() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("mean_row_ratio", 0.62, "the mean row is 62% as long as a row at step 120"),
+        ("mean_row_ratio", 0.92, "the mean row is 92% as long as a row at step 120"),
         ("row_norm_max", 41.0, "the longest row has grown from 0.7 to 41 by step 120"),
         ("logit_std", 25.0, "logits spread by 25.0 at step 120"),
     ],
@@ -222,3 +222,13 @@ def test_values_that_are_no_numbers_do_no_harm() -> None:
         if "logit_std" in line:
             line |= {"mean_row_ratio": math.nan, "row_norm_max": math.inf, "logit_std": math.nan}
     assert [said for _, said in told(lines)] == ["the longest row has grown from 0.7 to inf by step 40"]
+
+
+def test_a_run_that_knows_frequencies_alone_is_told_once() -> None:
+    stuck, learning, short = (Signs(unigram=6.0, steps=500) for _ in range(3))
+    lines = [{"step": step, "loss": 5.98} for step in range(1, 400)]
+    said = [(line["step"], words) for line in lines for words in stuck.look(line)]
+    assert [step for step, _ in said] == [250]  # half of the steps
+    assert "6.00 is what token frequencies alone give" in said[0][1]
+    assert not any(learning.look({**line, "loss": 5.9}) for line in lines)
+    assert not any(short.look(line) for line in lines[:249])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import resource
 import subprocess
@@ -19,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import inlayer
+from inlayer import ByteTokenizer
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError, TextError
 from inlayer.text import Tokenizer
 from inlayer.train import tokens as room
@@ -555,3 +557,8 @@ def test_validation_needs_a_window() -> None:
         validation_batches(COUNTING, rows=2, width=5, most=0)
     with pytest.raises(InputError, match="rows is 0"):
         validation_batches(COUNTING, rows=0, width=5, most=1)
+
+
+def test_what_frequencies_alone_give(tmp_path: Path) -> None:
+    tokens = write_tokens(tmp_path / "t", [Chunk("aaab" * 30, True)], ByteTokenizer(), validation=0.0, separator=None)
+    assert tokens.unigram_loss() == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
