@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tying import FACTORS, LEARNING_RATE, VARIANTS
+from benchmarks.tying import FACTORS, LEARNING_RATE, RECIPE, SEEDS, VARIANTS
 
 Run = Mapping[str, Any]
 DOCUMENT = Path(__file__).parent.parent / "docs" / "tying.md"
 INK, FAINT = "#3d4a57", "#d7dde3"
 COLOURS = {1: "#4c78a8", 3: "#59a14f", 10: "#e0912f", 30: "#c8553d"}
+MOST = 9.0  # a loss above it is drawn no higher
 MARKED = re.compile(r"(<!-- made: (?P<name>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -23,6 +24,7 @@ def write(runs: Sequence[Run], out: Path, document: Path = DOCUMENT) -> None:
     draw_table(runs, out / "table.png")
     draw_rates(runs, out / "rates.png")
     made = {
+        "progress": progress(runs),
         "references": table(runs, ["reference"]),
         "alone": table(runs, ["alone"]),
         "combined": table(runs, ["combined"]),
@@ -36,6 +38,16 @@ def write(runs: Sequence[Run], out: Path, document: Path = DOCUMENT) -> None:
 
 
 # ---- tables
+
+
+def progress(runs: Sequence[Run]) -> str:
+    """How much of the study this is."""
+    wanted = len(VARIANTS) * len(FACTORS) * len(SEEDS)
+    seconds = sum(run["seconds"] for run in runs)
+    rest = (
+        "" if len(runs) == wanted else f"; **{wanted - len(runs)} are still to be run**, so spreads are of fewer seeds"
+    )
+    return f"{len(runs)} of {wanted} runs, {seconds / 3600:.1f} hours on one core each{rest}.\n"
 
 
 def table(runs: Sequence[Run], kinds: Iterable[str]) -> str:
@@ -74,7 +86,7 @@ def signs(runs: Sequence[Run]) -> str:
         "| | learning rate | mean row / row | longest row | spread of logits | head's share of gradient | spikes |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in ("untied", "tied", "care, gemma"):
+    for name in ("untied", "tied", RECIPE):
         for factor in FACTORS:
             own = [run for run in of(runs, name) if run["factor"] == factor]
             if own:
@@ -138,7 +150,7 @@ def of(runs: Sequence[Run], name: str) -> list[Run]:
 
 def draw_losses(runs: Sequence[Run], path: Path) -> None:
     """The course of the loss, one panel a variant, one colour a learning rate, one line a seed."""
-    draw_courses(runs, path, ("untied", "tied", "care", "care, gemma"), "loss", "training loss, smoothed")
+    draw_courses(runs, path, ("untied", "tied", "care", RECIPE), "loss", "training loss, smoothed")
 
 
 def draw_table(runs: Sequence[Run], path: Path) -> None:
@@ -152,7 +164,7 @@ def draw_table(runs: Sequence[Run], path: Path) -> None:
         "output_share": "share of the gradient from the head",
     }
     figure, panels = plt.subplots(2, 4, figsize=(14, 6), sharex=True, sharey="col", layout="constrained")
-    for row, name in zip(panels, ("tied", "care, gemma"), strict=True):
+    for row, name in zip(panels, ("tied", RECIPE), strict=True):
         for panel, (field, title) in zip(row, fields.items(), strict=True):
             courses(panel, of(runs, name), field)
             panel.set_title(f"{name}: {title}", fontsize=9, loc="left", color=INK)
@@ -170,7 +182,8 @@ def draw_courses(runs: Sequence[Run], path: Path, names: Sequence[str], field: s
     for panel, name in zip(panels, names, strict=True):
         courses(panel, of(runs, name), field)
         panel.set_title(name, fontsize=10, loc="left", color=INK)
-        panel.set_ylim(top=9)
+    seen = [value for name in names for run in of(runs, name) for value in run["course"][field] if value is not None]
+    panels[0].set_ylim(min(seen) - 0.1, min(max(seen), MOST) + 0.1)
     panels[0].set_ylabel(title, color=INK)
     legend(panels[0])
     figure.savefig(path, dpi=110)
@@ -181,7 +194,7 @@ def draw_rates(runs: Sequence[Run], path: Path) -> None:
     """Where each variant ends, by learning rate; diverged runs are crosses at the top."""
     import matplotlib.pyplot as plt
 
-    names = ("untied", "untied, care", "tied", "care", "care, gemma")
+    names = ("untied", "untied, care", "untied, care, unit input", "tied", RECIPE)
     figure, panel = plt.subplots(figsize=(8, 4.4), layout="constrained")
     top = max(run["validation_loss"] for run in runs if not run["diverged"]) + 0.3
     for place, name in enumerate(names):

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import measure
 from benchmarks.__main__ import NAMES
+from benchmarks.tying import RECIPE, VARIANTS, read_runs, short_jobs
+from benchmarks.tying_report import write
+from inlayer.train.recipe import recipe
+from inlayer.train.settings import Settings
+from tests.console import ROOT
 
 
 def test_a_ratio_says_whether_its_target_is_met() -> None:
@@ -42,3 +50,43 @@ def test_a_result_is_one_line_and_a_picture(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("name", NAMES)
 def test_every_benchmark_is_there(name: str) -> None:
     assert callable(importlib.import_module(f"benchmarks.{name}").run)
+
+
+def test_the_tying_study_runs_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.tying", "--short", "--out", str(tmp_path)]
+    first = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert first.stdout.startswith("4 runs, 0 of them done\n")
+    runs = read_runs(tmp_path)
+    assert {(run["variant"], run["factor"]) for run in runs} == {(job.variant, job.factor) for job in short_jobs()}
+    for run in runs:
+        assert 4 < run["validation_loss"] < 8
+        assert run["course"]["loss"][0] > run["course"]["loss"][-1]  # it learns
+    path = tmp_path / "runs.jsonl"
+    kept = path.read_text().splitlines()
+    path.write_text("\n".join(kept[:3]) + "\n" + kept[3][:50])  # as a kill leaves it
+    again = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert again.stdout.startswith("4 runs, 3 of them done\n")
+    assert sum("validation_loss" in run for run in read_runs(tmp_path)) == 4
+
+
+def test_the_tying_page_is_what_its_runs_say(tmp_path: Path) -> None:
+    page = tmp_path / "tying.md"
+    text = (ROOT / "docs" / "tying.md").read_text(encoding="utf-8")
+    page.write_text(re.sub(r"-->\n[^<].*?<!-- end -->", "-->\n<!-- end -->", text, flags=re.DOTALL), encoding="utf-8")
+    assert page.read_text(encoding="utf-8") != text
+    write(read_runs(ROOT / "docs" / "tying"), tmp_path, page)
+    assert page.read_text(encoding="utf-8") == text
+    assert {path.name for path in tmp_path.glob("*.png")} == {
+        path.name for path in (ROOT / "docs" / "tying").glob("*.png")
+    }
+
+
+def test_the_recipe_of_the_study_is_that_of_the_command() -> None:
+    (variant,) = [one for one in VARIANTS if one.name == RECIPE]
+    plain = {"init": "normal", "init_std": 0.02}
+    assert {**plain, **variant.model} == recipe(tie=True)
+    (untied,) = [one for one in VARIANTS if one.name == "untied, care, unit input"]
+    assert {**plain, **untied.model} == {**recipe(tie=False), "tie": False}
+    defaults = Settings()
+    for name in ("warmup", "clip", "table_decay"):
+        assert bool(getattr(defaults, name)) == bool(variant.settings[name])

@@ -38,6 +38,10 @@ def main() -> None:
     except BrokenPipeError:  # the reader of a pipe left early: `inlayer walk | head`
         _drop_output()
         code = 141
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's words
+            raise
+        code = _complain("there is not enough memory for that; ask for something smaller")
     except OSError as error:
         _drop_output()
         code = _complain(f"the output cannot be written: {error.strerror}")

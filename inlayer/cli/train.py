@@ -22,6 +22,7 @@ import typer
 
 from inlayer.cli.verbs import app, console
 from inlayer.errors import ConfigError
+from inlayer.paths import check_path
 
 if TYPE_CHECKING:
     from inlayer.train.run import Plan, Run
@@ -116,7 +117,7 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Train a small model on your own text and see what its embeddings learned."""
-    from inlayer.train.parallel import world
+    from inlayer.train.parallel import WAYS, world
     from inlayer.train.run import Run
 
     model = {
@@ -130,6 +131,8 @@ def train(
         "validate_every": validate_every, "save_every": save_every,
     }  # fmt: skip
     rest = {"tokenizer": tokenizer, "vocab_size": vocab_size, "validation": validation}
+    if parallel not in WAYS:
+        raise ConfigError(f"--parallel is {parallel!r}; choose one of {', '.join(WAYS)}")
     asked = [{name: value for name, value in given.items() if value is not None} for given in (model, settings, rest)]
     with world() as here:
         if here.is_first:
@@ -141,10 +144,12 @@ def train(
                 finished = run.go(watcher, world=here, how=parallel)
         except KeyboardInterrupt:  # before the first step, or a second time
             if here.is_first:
-                say_how_to_go_on(run)
+                say_how_to_go_on(run, here.size, parallel)
             raise
-        if here.is_first:
-            finish(run, finished=finished, as_json=as_json)
+        if here.is_first and finished:
+            finish(run, as_json=as_json)
+        elif here.is_first:
+            say_how_to_go_on(run, here.size, parallel)
     if not finished:
         raise typer.Exit(130)
 
@@ -175,10 +180,13 @@ def make_plan(
     elif rest["tokenizer"] != "bytes":
         rest["tokenizer"] = str(Path(rest["tokenizer"]).resolve())
     model = {"architecture": ARCHITECTURE, "tie": True, **model}
-    model = {**recipe(), **sizes_of(preset or PRESET, model["architecture"]), **model}
+    model = {**recipe(tie=model["tie"]), **sizes_of(preset or PRESET, model["architecture"]), **model}
     settings.setdefault("warmup", min(Settings.warmup, settings.get("steps", Settings.steps) // 10))
     return Plan(
-        files=tuple(str(Path(file).resolve()) for file in files), model=model, settings=Settings(**settings), **rest
+        files=tuple(str(check_path(file, "a file").resolve()) for file in files),
+        model=model,
+        settings=Settings(**settings),
+        **rest,
     )
 
 
@@ -205,15 +213,12 @@ def check_same(
                 f"--resume goes on with the run as it was begun, with {name.replace('_', '-')} {begun.get(name)}, not "
                 f"{value}; leave it out, or begin another run"
             )
-    if files and tuple(str(Path(file).resolve()) for file in files) != plan.files:
+    if files and tuple(str(check_path(file, "a file").resolve()) for file in files) != plan.files:
         raise ConfigError("--resume goes on with the text the run was begun with; leave the files out")
 
 
-def finish(run: Run, *, finished: bool, as_json: bool) -> None:
-    """Say what came out, and how to go on where it is not all."""
-    if not finished:
-        say_how_to_go_on(run)
-        return
+def finish(run: Run, *, as_json: bool) -> None:
+    """Say what came out."""
     from inlayer.train.outcome import report_on
     from inlayer.train.report import show, to_json
 
@@ -229,9 +234,11 @@ def finish(run: Run, *, finished: bool, as_json: bool) -> None:
         sys.stderr.write("no picture was drawn: that needs matplotlib, pip install 'inlayer[train]'\n")
 
 
-def say_how_to_go_on(run: Run) -> None:
+def say_how_to_go_on(run: Run, processes: int, how: str) -> None:
     """For one that was stopped."""
     again = f"inlayer train --out {shlex.quote(str(run.folder))} --resume"
+    if processes > 1:
+        again = f"torchrun --nproc-per-node {processes} -m {again} --parallel {how}"
     sys.stderr.write(f"stopped at step {len(run.metrics):,} of {run.plan.settings.steps:,}; go on with: {again}\n")
 
 

@@ -115,7 +115,13 @@ class Plan:
             )
         if not 0 <= self.validation <= 0.5:
             raise ConfigError(f"validation is {self.validation}; it is the share of the text, in 0..0.5")
-        check_savable(self.config(vocab_size=256 if self.vocab_size is None else self.vocab_size, padding_idx=None))
+        config = self.config(vocab_size=256 if self.vocab_size is None else self.vocab_size, padding_idx=None)
+        check_savable(config)
+        Decoder(config, device="meta")  # what cannot be built is told before the text is read
+        if config.tie and self.settings.head_rate != 1.0:
+            raise ConfigError(
+                f"head_rate is {self.settings.head_rate}, and a tied head has no rows of its own to learn"
+            )
 
     def config(self, *, vocab_size: int, padding_idx: int | None) -> DecoderConfig:
         """The decoder of this plan for a tokenizer."""
@@ -202,10 +208,11 @@ class Run:
         place, tokenizer = self.inner / "tokens", self.open_tokenizer()
         if what_is_at(place) == "folder":
             return
+        chunks = self._chunks()  # an error where a file is not there any more
         self.watcher.at("encoding the text", sum(Path(file).stat().st_size for file in self.plan.files) or None)
         write_tokens(
             place,
-            self._chunks(),
+            chunks,
             tokenizer,
             validation=self.plan.validation,
             separator=tokenizer.special_tokens.get(END),
@@ -340,7 +347,7 @@ class Run:
             if not math.isfinite(line[name]):
                 raise DivergedError(
                     f"the {name.replace('_', ' ')} is {line[name]} at step {int(line['step']):,}: the run diverged; "
-                    "what was saved before is kept; begin another one, with a learning rate below "
+                    "what was saved before, if anything, is kept; begin another one, with a learning rate below "
                     f"{self.plan.settings.learning_rate:g} or more warm-up"
                 )
 

@@ -25,7 +25,6 @@ __all__ = ["InputSide", "Signs", "measure_rows"]
 
 SPIKE = 1.0  # nats above the best smoothed loss so far
 SMOOTH = 20  # steps
-CROWDED = 0.8  # mean row / mean norm: most of every row is what all rows share
 NOTHING = 0.05  # nats below the unigram loss at which nothing else was learned
 PATIENCE = 200  # steps in which a run may be no better than that
 GROWN = 20.0  # times the largest row norm at the beginning
@@ -116,11 +115,6 @@ class Signs:
                     f"at step {step} the loss is {smooth:.2f}, and {self._unigram:.2f} is what token frequencies alone "
                     "give: nothing else was learned"
                 )
-        if line.get("mean_row_ratio", 0.0) > CROWDED:
-            found["crowd"] = (
-                f"the mean row is {line['mean_row_ratio']:.0%} as long as a row at step {step}: rows drift in one "
-                "direction and are hard to tell apart"
-            )
         if "row_norm_max" in line:
             self._longest = line["row_norm_max"] if math.isnan(self._longest) else self._longest
             if line["row_norm_max"] > GROWN * self._longest:

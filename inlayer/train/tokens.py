@@ -279,7 +279,8 @@ def _read_facts(path: Path) -> dict[str, Any]:
     for name in (name for name, is_right in right.items() if not is_right):
         found = quoted(facts[name]) if name in facts else "missing"
         raise CheckpointError(
-            f"{shown(path)}: {name} is {found}, which tokens of format {FORMAT} cannot have; write the tokens again"
+            f"{shown(path)}: {name} is {found}, which tokens of format {FORMAT} cannot have; remove the "
+            "folder, and they are written again"
         )
     return facts
 
@@ -294,7 +295,7 @@ def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
     if size != count * dtype.itemsize:
         raise CheckpointError(
             f"{shown(path)} has {size:,} bytes; its {count:,} ids take {count * dtype.itemsize:,}: it was cut short or "
-            "changed; write the tokens again"
+            "changed; remove the folder, and they are written again"
         )
     hashed, largest = hashlib.sha256(), -1
     try:
@@ -305,7 +306,9 @@ def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
     except OSError as error:
         raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
     if hashed.hexdigest() != facts[f"{path.stem}_sha256"]:
-        raise CheckpointError(f"{shown(path)} is damaged: it is not what was written; write the tokens again")
+        raise CheckpointError(
+            f"{shown(path)} is damaged: it is not what was written; remove the folder, and they are written again"
+        )
     if largest >= facts["vocab_size"]:
         raise CheckpointError(f"{shown(path)} holds id {largest}, outside 0..{facts['vocab_size'] - 1}; write it again")
     # An empty file cannot be mapped.

@@ -5,11 +5,13 @@ import os
 import re
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
 from inlayer.text import open_tokenizer, train_bpe
+from inlayer.text.train import LONGEST_LINE, read_lines
 
 
 def learn_slowly(text: str, merges: int) -> list[bytes]:
@@ -161,3 +163,15 @@ def test_nothing_is_left_of_a_write_that_fails(training_file, tmp_path, monkeypa
             train_bpe(training_file, 300, target)
     assert [path.name for path in tmp_path.rglob("*")] == ["tokenizer.json"]
     assert (tmp_path / "tokenizer.json").read_text() == "old"
+
+
+def test_a_text_without_line_ends_is_learned_in_parts(tmp_path: Path) -> None:
+    """The parts end before spaces, so that no word is cut: the merges are those of the same words on many lines."""
+    words = [f" {word}" for word in ("the", "then", "there", "other", "weather") for _ in range(900)]
+    one, many = tmp_path / "one.txt", tmp_path / "many.txt"
+    one.write_text("".join(words))
+    many.write_text("\n".join("".join(words[start : start + 20]) for start in range(0, len(words), 20)))
+    long, short = (train_bpe(path, 265) for path in (one, many))
+    assert [long.token_bytes(token) for token in range(265)] == [short.token_bytes(token) for token in range(265)]
+    assert max(map(len, read_lines([one]))) < 2 * LONGEST_LINE
+    assert "".join(read_lines([one])) == one.read_text()

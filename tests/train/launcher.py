@@ -88,10 +88,7 @@ def run(told: dict[str, Any]) -> None:
     if told["file_limit"] is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (told["file_limit"], told["file_limit"]))
     if not told["report"]:  # which takes longer than all steps of a test
-        finish = train.finish
-        train.finish = lambda run, *, finished, as_json: (
-            None if finished else finish(run, finished=False, as_json=as_json)
-        )
+        train.finish = lambda *_, **__: None
     sys.argv = ["inlayer", *told["arguments"]]
     from inlayer.__main__ import main
 

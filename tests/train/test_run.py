@@ -237,7 +237,8 @@ def test_a_corpus_without_validation_trains_too(text: Path, tmp_path: Path) -> N
 def test_a_plan_is_read_as_it_was_written(text: Path) -> None:
     made = plan(text, tokenizer="bpe", learning_rate=1 / 3, untie_at=2 / 3)
     assert Plan.from_json(made.to_json()) == made
-    assert made.model["input_scale"] == 50  # the recipe of a table
+    assert (made.model["input_scale"], made.model["output_scale"]) == (50, 3)  # the recipe of a tied table
+    assert "output_scale" not in plan(text, model={"tie": False}).model
     with pytest.raises(ValueError, match="format"):
         Plan.from_json(b'{"format": 99}')
 
@@ -376,7 +377,7 @@ def test_a_bad_corpus_is_one_line(content: bytes | str | None, words: str, tmp_p
         (("--validation", 0.9), "validation is 0.9"),
         (("--tokenizer", "/nowhere/at/all"), "/nowhere/at/all"),
         (("--tokenizer", "bpe", "--vocab-size", 10), "vocab_size"),
-        (("--parallel", "everything"), "parallel 'everything' is unknown"),
+        (("--parallel", "everything"), "--parallel is 'everything'"),
         (("--steps", "many"), "--steps"),
         (("--frobnicate",), "frobnicate"),
     ],

@@ -38,7 +38,7 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
         if losses is not None:
             last = "no number" if losses.last is None else f"{losses.last:.3f}"
             best = f"; best {losses.best:.3f} at step {losses.best_step:,}" if losses.best != losses.last else ""
-            yield name, f"{losses.first:.3f} -> {last}{best}"
+            yield name, last if losses.first == losses.last else f"{losses.first:.3f} -> {last}{best}"
     if report.training is None:
         yield "loss", "no step gave a number"
 
