@@ -54,8 +54,10 @@ def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], int]:
     random = torch.Generator().manual_seed(0)
     windows = torch.randint(0, config.vocab_size, (case["batch_size"], BLOCK + 1), generator=random)
 
+    targets = windows[:, 1:].contiguous()
+
     def plain_step() -> float:
-        loss: Tensor = plain(input_ids=windows[:, :-1], labels=windows[:, 1:], shift_labels=windows[:, 1:]).loss
+        loss: Tensor = plain(input_ids=windows[:, :-1], labels=targets, shift_labels=targets).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(plain.parameters(), settings.clip)
         optimizer.step()

@@ -82,7 +82,7 @@ def train(
     tie: Annotated[
         bool | None, typer.Option("--tie/--no-tie", help="Whether the head reads the table.", show_default="tie")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps in all.", show_default="1000")] = None,
+    steps: Annotated[int | None, typer.Option(help="Steps in all.", show_default="600")] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Windows in a step, over all processes.", show_default="16")
     ] = None,

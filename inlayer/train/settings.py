@@ -46,7 +46,7 @@ class Settings:
     untie_at        the share of the steps after which the head gets its own copy of the table, and of Adam's moments
     """
 
-    steps: int = 1000
+    steps: int = 600
     batch_size: int = 16
     accumulate: int = 1
     learning_rate: float = 2e-3
