@@ -18,7 +18,7 @@ test: $(VENV)/installed-dev   ## lint, types, import rules, tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 setup: $(VENV)/installed-dev  ## everything a developer needs
 
