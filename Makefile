@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: run serve test setup bench docs screenshots browser clean
+.PHONY: run serve test coverage setup bench docs screenshots browser clean
 
 run: $(VENV)/installed        ## the main job: one text, every step of the line
 	@$(BIN)/inlayer walk "I love dogs"
@@ -18,7 +18,10 @@ test: $(VENV)/installed-dev   ## lint, types, import rules, tests
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(PYTEST_ARGS)
+
+coverage: $(VENV)/installed-dev  ## the tests again, with the lines they do not reach: half as long again
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report=term:skip-covered
 
 setup: $(VENV)/installed-dev  ## everything a developer needs
 
