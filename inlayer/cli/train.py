@@ -177,17 +177,23 @@ def make_plan(
     rest.setdefault("tokenizer", "bpe")
     if rest["tokenizer"] == "bpe":
         rest.setdefault("vocab_size", VOCAB_SIZE)
-    elif rest["tokenizer"] != "bytes":
-        rest["tokenizer"] = str(Path(rest["tokenizer"]).resolve())
+    kept = keep_paths(files, rest)
     model = {"architecture": ARCHITECTURE, "tie": True, **model}
     model = {**recipe(tie=model["tie"]), **sizes_of(preset or PRESET, model["architecture"]), **model}
     settings.setdefault("warmup", min(Settings.warmup, settings.get("steps", Settings.steps) // 10))
     return Plan(
-        files=tuple(str(check_path(file, "a file").resolve()) for file in files),
+        files=kept,
         model=model,
         settings=Settings(**settings),
         **rest,
     )
+
+
+def keep_paths(files: list[str], rest: dict[str, Any]) -> tuple[str, ...]:
+    """The files, and in `rest` the tokenizer, by whole paths: a run may be resumed from another folder."""
+    if rest.get("tokenizer", "bpe") not in ("bpe", "bytes"):
+        rest["tokenizer"] = str(Path(rest["tokenizer"]).resolve())
+    return tuple(str(check_path(file, "a file").resolve()) for file in files)
 
 
 def check_same(
@@ -202,8 +208,7 @@ def check_same(
     from inlayer.train.presets import sizes_of
 
     sizes = sizes_of(preset, plan.model["architecture"]) if preset else {}
-    if "tokenizer" in rest and rest["tokenizer"] not in ("bpe", "bytes"):
-        rest["tokenizer"] = str(Path(rest["tokenizer"]).resolve())
+    kept = keep_paths(files, rest)
     config = plan.config(vocab_size=1, padding_idx=None)
     begun = {**asdict(config), **asdict(plan), **asdict(plan.settings), "positions": config.position_scheme}
     begun |= {"n_kv_head": config.kv_heads, "n_hidden": config.hidden_width}
@@ -213,7 +218,7 @@ def check_same(
                 f"--resume goes on with the run as it was begun, with {name.replace('_', '-')} {begun.get(name)}, not "
                 f"{value}; leave it out, or begin another run"
             )
-    if files and tuple(str(check_path(file, "a file").resolve()) for file in files) != plan.files:
+    if files and kept != plan.files:
         raise ConfigError("--resume goes on with the text the run was begun with; leave the files out")
 
 

@@ -45,7 +45,7 @@ def train_bpe(
     occurs at least `min_frequency` times. `vocab_size` is at most MAX_VOCAB.
     """
     target = None if save_to is None else find_target(check_path(save_to, "save_to"))
-    paths = check_files(files)
+    paths = check_files(files, "train_bpe reads text files")
     specials = check_specials(special_tokens)
     least = 256 + len(specials)
     check_count(vocab_size, "vocab_size")
@@ -107,7 +107,8 @@ def check_specials(special_tokens: object) -> list[str]:
     return specials
 
 
-def check_files(files: object) -> list[Path]:
+def check_files(files: object, rule: str) -> list[Path]:
+    """The paths of text files that are there; `rule` says in an error who wants them."""
     if isinstance(files, (str, os.PathLike)):
         files = [files]
     if isinstance(files, bytes) or not isinstance(files, Iterable):
@@ -118,7 +119,7 @@ def check_files(files: object) -> list[Path]:
     for path in paths:
         kind = what_is_at(path)
         if kind != "file":
-            raise MissingFileError(f"{wrong_kind(path, kind)}; train_bpe reads text files")
+            raise MissingFileError(f"{wrong_kind(path, kind)}; {rule}")
     return paths
 
 

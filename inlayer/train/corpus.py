@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from inlayer.errors import InputError, MissingFileError, TextError
-from inlayer.paths import check_path, shown, what_is_at, wrong_kind
+from inlayer.paths import shown
+from inlayer.text.train import check_files
 
 __all__ = ["CHUNK", "Chunk", "cut", "python_chunks", "read_chunks"]
 
@@ -50,15 +51,7 @@ class Chunk(NamedTuple):
 
 def read_chunks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Iterator[Chunk]:
     """The text of UTF-8 files, in their order. A file that is not there is told at once, bad bytes when they come."""
-    given = [files] if isinstance(files, (str, os.PathLike)) else files
-    paths = [check_path(file, f"file {place}") for place, file in enumerate(given)]
-    if not paths:
-        raise InputError("files is empty; there is no text to learn from")
-    for path in paths:
-        kind = what_is_at(path)
-        if kind != "file":
-            raise MissingFileError(f"{wrong_kind(path, kind)}; a corpus is made of text files")
-    return _read_all(paths)
+    return _read_all(check_files(files, "a corpus is made of text files"))
 
 
 def python_chunks() -> Iterator[Chunk]:

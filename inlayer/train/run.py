@@ -265,7 +265,8 @@ class Run:
         tokenizer, tokens = self.prepare(world)
         config = self.config(tokenizer, tokens)
         trainer = Trainer(config, settings, world=world, how=how)
-        self.signs = Signs(unigram=tokens.unigram_loss(), steps=settings.steps)
+        # Counting reads all tokens once, and only the first process tells what it sees.
+        self.signs = Signs(unigram=tokens.unigram_loss() if world.is_first else math.inf, steps=settings.steps)
         width = config.block_size + 1
         saved, seconds = self._restore(trainer), self.metrics[-1]["seconds"] if self.metrics else 0.0
         world.barrier()  # nobody writes metrics before all have read them
