@@ -1,0 +1,5 @@
+"""The course: lessons, tasks that are graded, exercises, quizzes. See docs/learn.md."""
+
+from inlayer.learn.course import Course, Lesson, Question, Task, open_course
+
+__all__ = ["Course", "Lesson", "Question", "Task", "open_course"]

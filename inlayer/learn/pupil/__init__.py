@@ -1,0 +1,1 @@
+"""The learner's process: it runs his code and says what it gave. What is right is known in ours alone."""
