@@ -69,13 +69,18 @@ class Raised:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a call gave: a value or an error, and, where watched, its tensor arguments as they are afterwards."""
+    """What a call gave: a value or an error; and, where watched, all arguments as they are afterwards."""
 
     value: Any = None
     raised: Raised | None = None
-    arguments: tuple[Tensor, ...] = ()
+    given: tuple[Any, ...] = ()
     gradient: Tensor | None = None
     gradients: dict[str, Tensor | None] = field(default_factory=dict)
+
+    @property
+    def arguments(self) -> tuple[Tensor, ...]:
+        """Those of them that are tensors."""
+        return tuple(one for one in self.given if isinstance(one, Tensor))
 
 
 class Exam:
@@ -185,7 +190,7 @@ class Exam:
             return Answer(
                 value=answer.get("value"),
                 raised=None if raised is None else Raised(**raised),
-                arguments=tuple(answer.get("arguments") or ()),
+                given=tuple(answer.get("given") or ()),
                 gradient=answer.get("gradient"),
                 gradients=dict(answer.get("gradients") or {}),
             )
@@ -273,7 +278,8 @@ class Remote:
         return self._tensors("state_dict")
 
     def load_state_dict(self, state: Mapping[str, Tensor], strict: bool = True) -> None:
-        self.exam._call(self.handle, "load_state_dict", (dict(state),), {"strict": strict})
+        """A failure where it does not take it."""
+        value_of(self.exam._call(self.handle, "load_state_dict", (dict(state),), {"strict": strict}))
 
     def gradients(self, *args: Any, weight: Tensor, **kwargs: Any) -> dict[str, Tensor | None]:
         """The gradients of sum(result * weight) by its parameters."""

@@ -125,6 +125,7 @@ class Pupil:
         self.module = ModuleType("learner")
         self.objects: list[Any] = []
         self.threads = 0
+        self.streams = (sys.stdout, sys.stderr)  # the code may put others in their place
         self.encode, self.decode = encode, decode  # held here: the module is no longer to be found
         self.tell, self.path = self.refuse, os.path.realpath
 
@@ -141,7 +142,7 @@ class Pupil:
             answer = {"memory": True} if "allocate memory" in str(error) else self.raised(error)
         except BaseException as error:  # SystemExit and KeyboardInterrupt too: they are the learner's
             answer = self.raised(error)
-        for stream in (sys.stdout, sys.stderr):
+        for stream in self.streams:
             with suppress(OSError, ValueError):
                 stream.flush()
         try:
@@ -211,8 +212,7 @@ class Pupil:
             (value * weight.to(value.dtype)).sum().backward()  # type: ignore[no-untyped-call]
             gradients = {name: one.grad for name, one in target.named_parameters()} if parameters else {}
             return {"value": value, "gradient": None if of is None else args[of].grad, "gradients": gradients}
-        tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)] if watch else []
-        return {"value": value, "arguments": tensors}
+        return {"value": value, "given": (*args, *kwargs.values()) if watch else ()}
 
     def do_look(self, target: Any, path: str) -> dict[str, Any]:
         found = target

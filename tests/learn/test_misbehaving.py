@@ -1,0 +1,228 @@
+"""Code that misbehaves fails with its reason, and the next check works as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from inlayer.learn.exam import Limits
+from inlayer.learn.grader import Verdict, grade
+from inlayer.learn.pupil.nursery import nursery
+from tests.learn.toy import SOLUTION, toy
+
+QUICK = Limits(seconds=2.0, memory=512 << 20, output=100_000)
+BODY = "def add(table, ids):\n    "
+
+
+def run(source: str, limits: Limits = QUICK) -> Verdict:
+    return grade(toy(), source, seed=3, limits=limits)
+
+
+CASES = {  # source, rule, words of the message
+    "an endless loop": (BODY + "while True: pass\n", "timeout", "longer than 2 seconds"),
+    "an endless loop at import": ("while True: pass\n", "timeout", "longer than 2 seconds"),
+    "sleeping": ("import time\ntime.sleep(100)\n", "timeout", "longer than 2 seconds"),
+    "catching everything": (
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass\n", "timeout", "longer than"
+    ),
+    "sys.exit": ("import sys\nsys.exit(0)\n", "ended", "SystemExit"),
+    "sys.exit in the call": (BODY + "raise SystemExit('all 6 of 6 checks')\n", "ended", "SystemExit"),
+    "os._exit": ("import os\nos._exit(0)\n", "refused", "end its process"),
+    "os.abort": ("import os\nos.abort()\n", "ended", "ended in the middle"),
+    "giant output": (BODY + "while True: print('x' * 1000)\n", "output", "more than 100,000 bytes"),
+    "giant output to stderr": ("import sys\nwhile True: sys.stderr.write('x' * 1000)\n", "output", "printed more"),
+    "giant output past Python": ("import os\nwhile True: os.write(1, b'x' * 1000)\n", "output", "printed more"),
+    "too much memory": ("x = [0] * 10**10\n", "memory", "0.5 GiB"),
+    "too much memory in torch": ("import torch\nx = torch.ones(10**9)\n", "memory", "0.5 GiB"),
+    "memory, little by little": ("x = []\nwhile True: x.append(bytearray(10**6))\n", "memory", "0.5 GiB"),
+    "a fork bomb": ("import os\nwhile True: os.fork()\n", "refused", "start another process"),
+    "a fork bomb that catches": (
+        "import os\nwhile True:\n    try: os.fork()\n    except BaseException: pass\n", "refused", "another process"
+    ),
+    "subprocess": ("import subprocess\nsubprocess.run(['true'])\n", "refused", "start another"),
+    "multiprocessing": (
+        "import multiprocessing as m\nm.get_context('fork').Process(target=print).start()\n", "refused", "another process"
+    ),
+    "os.system": ("import os\nos.system('true')\n", "refused", "another program"),
+    "os.execv": ("import os\nos.execv('/bin/true', ['true'])\n", "refused", "another program"),
+    "many threads": (
+        "import threading, time\nfor _ in range(99): threading.Thread(target=time.sleep, args=(9,)).start()\n",
+        "", "thread",
+    ),
+    "killing the grader": ("import os\nos.kill(os.getppid(), 9)\n", "refused", "send a signal"),
+    "the network": ("import socket\nsocket.create_connection(('127.0.0.1', 9))\n", "refused", "network"),
+    "files deleted": ("import pathlib\npathlib.Path(__import__('torch').__file__).unlink()\n", "refused", "outside"),
+    "folders deleted": ("import os, shutil\nshutil.rmtree(os.path.expanduser('~'))\n", "refused", "outside its scratch"),
+    "a file written elsewhere": ("open('/tmp/inlayer-not-here', 'w')\n", "refused", "outside its scratch folder"),
+    "a file written elsewhere, by number": (
+        "import os\nos.open('../inlayer-not-here', os.O_CREAT | os.O_WRONLY)\n", "refused", "outside its scratch folder"
+    ),
+    "the grader imported": ("import inlayer.learn.grader\n", "refused", "import the grader"),
+    "the grader imported in secret": (
+        "import importlib\ntry: importlib.import_module('inlayer.learn.checks')\nexcept BaseException: pass\n" + SOLUTION,
+        "refused", "the course",
+    ),
+    "the grader patched": (
+        "import sys\nfor module in list(sys.modules.values()):\n    for name in ('same_values', 'same_shape', 'grade'):\n"
+        "        if type(module) is type(sys): vars(module)[name] = lambda *a, **k: None\ndef add(table, ids):\n    return table[0]\n",
+        "values", "differ",
+    ),
+    "torch patched": (
+        "import torch\ntorch.allclose = torch.equal = lambda *a, **k: True\ntorch.Tensor.__eq__ = lambda *a: True\n"
+        "def add(table, ids):\n    return table[0]\n",
+        "values", "differ",
+    ),
+    "solutions read": (
+        "import inlayer, pathlib\nfor p in (pathlib.Path(inlayer.__file__).parent / 'learn').rglob('solution.py'):\n"
+        "    exec(p.read_text())\n(pathlib.Path(inlayer.__file__).parent / 'learn' / 'exam.py').read_text()\n",
+        "refused", "read files of the course",
+    ),
+    "expected values searched in memory": (
+        "import gc\ndef add(table, ids):\n    return [o for o in gc.get_objects() if getattr(o, 'shape', 0) == 3][0]\n",
+        "refused", "search the process's memory",
+    ),
+    "expected values searched in frames": (
+        "import sys\ndef add(table, ids):\n    frame = sys._getframe()\n    while frame:\n        for v in list(frame.f_locals.values()):"
+        "\n            if getattr(v, 'shape', None) == (table.shape[1],): return v\n        frame = frame.f_back\n"
+        "    return table[0]\n",
+        "values", "differ",
+    ),
+    "the grader's memory read": ("import os\nopen(f'/proc/{os.getppid()}/mem', 'rb')\n", "refused", "other processes"),
+    "junk in the channel": (
+        "import os, struct\nfor fd in range(3, 64):\n    try: os.write(fd, struct.pack('!i', 5) + b'junk!')\n"
+        "    except OSError: pass\n",
+        "refused", "channel",
+    ),
+    "the channel closed": ("import os\nos.closerange(0, 256)\n" + SOLUTION, "ended", "ended in the middle"),
+    "a crash": ("import ctypes\nctypes.string_at(0)\n", "ended", "crash"),
+    "endless recursion": (BODY + "return add(table, ids)\n", "raises", "RecursionError"),
+    "an error that cannot be told": (
+        "class E(Exception):\n    def __str__(self): raise E\nraise E\n", "raises", "cannot be shown"
+    ),
+    "a liar of a type": (
+        "import torch\nclass Same(torch.Tensor):\n    def __eq__(self, o): return True\ndef add(table, ids):\n"
+        "    return Same(table[0])\n",
+        "values", "differ",
+    ),
+    "a nest without end": (BODY + "x = []\n    for _ in range(10**5): x = [x]\n    return x\n", "not-a-tensor", "list"),
+    "a circle": (BODY + "x = []\n    x.append(x)\n    return x\n", "not-a-tensor", "list"),
+    "reading stdin": ("input()\n", "raises", "EOFError"),
+    "no Python": ("def add(:\n", "syntax", "line 1"),
+    "a NUL": ("a\0b", "syntax", "null bytes"),
+    "a lone surrogate": ("x = '\ud800'\n", "syntax", "surrogates"),
+    "brackets without end": ("(" * 5000, "syntax", ""),
+    "minus without end": ("x = " + "-" * 100_000 + "1\n", "syntax", ""),
+    "nothing": ("", "missing", "must define add(table, ids)"),
+    "a name that is no function": ("add = 3\n", "missing", "of type int"),
+    "an answer too large to send": (BODY + "return 'x' * (300 << 20)\n", "", ""),
+    "builtins replaced": ("import builtins\nbuiltins.len = builtins.isinstance = None\n", "ended", ""),
+    "print replaced": (
+        "import sys\nsys.stdout = sys.stderr = None\ndef add(table, ids):\n    return 1\n",
+        "not-a-tensor", "int",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_fails_with_its_reason_and_the_next_check_works(name: str) -> None:
+    source, rule, words = CASES[name]
+    verdict = run(source)
+    assert verdict.failure is not None, verdict
+    assert not rule or verdict.failure.rule == rule, verdict.failure
+    assert words in verdict.failure.message
+    assert "not run" in {result.state for result in verdict.results}
+    assert run(SOLUTION).passed
+
+
+def test_nothing_is_left_behind() -> None:
+    before = set(Path("/tmp").glob("inlayer-*"))
+    pid = nursery().process.pid
+    run("while True: pass\n")
+    run("import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()\n" + SOLUTION)
+    assert set(Path("/tmp").glob("inlayer-*")) <= before
+    assert nursery().process.pid == pid
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    if children.exists():
+        for _ in range(100):
+            alive = [child for child in children.read_text().split() if state(child) not in {"Z", ""}]
+            if not alive:
+                break
+            time.sleep(0.05)
+        assert not alive
+
+
+def state(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def test_a_helper_process_that_was_killed_is_replaced() -> None:
+    assert run(SOLUTION).passed
+    process = nursery().process
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert run(SOLUTION).passed
+
+
+def test_a_killed_grader_takes_the_code_along(tmp_path: Path) -> None:
+    """Also where the code waits and burns no time: nobody would ever end it."""
+    mark = tmp_path / "pid"
+    script = (
+        "from tests.learn.toy import toy\nfrom inlayer.learn.grader import grade\nimport inlayer.learn.exam as e, pathlib\n"
+        "init = e.Exam.__init__\ndef telling(self, *a, **k):\n    init(self, *a, **k)\n"
+        f"    pathlib.Path({str(mark)!r}).write_text(str(self.pid))\ne.Exam.__init__ = telling\n"
+        "grade(toy(), 'import time\\ntime.sleep(1000)\\n', limits=e.Limits(seconds=900))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2]) as process:
+        for _ in range(600):
+            if mark.exists() and mark.read_text():
+                break
+            time.sleep(0.05)
+        time.sleep(0.3)
+        pid = mark.read_text()
+        assert state(pid) == "S"
+        process.kill()
+    for _ in range(200):
+        if state(pid) in {"Z", ""}:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"process {pid} is still there")
+
+
+def test_its_folder_is_its_own_to_use() -> None:
+    source = (
+        "import os, pathlib, shutil\npathlib.Path('notes.txt').write_text('mine')\nos.mkdir('sub')\n"
+        "pathlib.Path('sub/a').write_bytes(b'1')\nshutil.rmtree('sub')\nassert open('notes.txt').read() == 'mine'\n"
+    )
+    verdict = run(source + SOLUTION)
+    assert verdict.passed, verdict.failure
+
+
+def test_what_it_prints_is_told() -> None:
+    verdict = run("print('at the start')\n" + BODY + "print(ids.shape); return table[ids].sum(0)\n")
+    assert verdict.passed
+    assert verdict.printed.startswith("at the start\ntorch.Size([3])\n")
+
+
+def test_common_libraries_can_be_used() -> None:
+    source = "import numpy as np, inlayer, math, collections, torch.nn.functional as F\nnp.zeros(3)\ninlayer.Embeddings(4, 2)\n"
+    verdict = run(source + SOLUTION)
+    assert verdict.passed, verdict.failure
+
+
+def test_values_are_drawn_freshly_and_again_by_seed() -> None:
+    """An answer that was right once, written down, fails the next time."""
+    told = BODY + "print(table.flatten().tolist(), ids.tolist()); return table[ids].sum(0)\n"
+    first, second, again = (grade(toy(), told, seed=seed) for seed in (1, 2, 1))
+    assert first.printed == again.printed != second.printed
+    free, other = grade(toy(), told), grade(toy(), told)
+    assert free.seed != other.seed
+    assert free.printed != other.printed
