@@ -2,7 +2,7 @@
 
 grader -> [exam] <-> learner's process
 - arguments are drawn freshly for each exam from its seed; expected values never leave this process
-- a call has a time limit, and so has the whole exam; who misses it, prints without end or does what is refused is ended
+- the time that answers take is limited; who takes longer, prints without end or does what is refused is ended
 - what came back is data: nothing of it runs here
 Checked in tests/learn/test_exam.py and, with misbehaving code, tests/learn/test_misbehaving.py.
 """
@@ -39,7 +39,7 @@ SHOWN = 20_000  # characters of what was printed
 class Limits:
     """What the learner's code may use."""
 
-    seconds: float = 20.0  # for the whole exam
+    seconds: float = 20.0  # for all answers of an exam together
     memory: int = 2 << 30  # bytes beyond what Python and torch take
     output: int = 1 << 20  # bytes that it prints
 
@@ -99,7 +99,7 @@ class Exam:
             self.channel, self.pid = nursery().fork(
                 output, scratch=self.scratch, memory=self.limits.memory, seconds=self.limits.seconds
             )
-        self.end = time.monotonic() + self.limits.seconds
+        self.left = self.limits.seconds
 
     def __enter__(self) -> Exam:
         return self
@@ -158,7 +158,9 @@ class Exam:
         return value_of(self.run(*args, **kwargs))
 
     def other(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call another function of the learner's file."""
+        """Call another function of the learner's file; a failure where it is not there."""
+        if self._ask(do="signature", name=name).get("kind") not in {"function", "class"}:
+            raise Failed("missing", f"the file must define {name} as well")
         return value_of(self._call(name, "", args, kwargs))
 
     def gradient(self, *args: Any, of: int, weight: Tensor, **kwargs: Any) -> Tensor | None:
@@ -198,18 +200,20 @@ class Exam:
             raise self._disturbed() from None
 
     def _ask(self, **asked: Any) -> dict[str, Any]:
-        """Send a question and wait for its answer, as long as there is time."""
+        """Send a question and wait for its answer, as long as there is time; only waiting counts."""
+        end = time.monotonic() + self.left
         try:
             self.channel.send_bytes(encode(asked))
-            while not self.channel.poll(min(0.1, max(0.0, self.end - time.monotonic()))):
+            while not self.channel.poll(min(0.1, max(0.0, end - time.monotonic()))):
                 if self.printed.too_much:
                     raise Failed("output", f"your code printed more than {self.limits.output:,} bytes; it was stopped")
-                if time.monotonic() >= self.end:
+                if time.monotonic() >= end:
                     raise Failed(
                         "timeout",
                         f"your code ran longer than {self.limits.seconds:g} seconds and was stopped; is there a loop "
                         "that never ends?",
                     )
+            self.left = end - time.monotonic()
             answer = decode(self.channel.recv_bytes(MOST_ANSWER))
         except WireError:
             raise self._disturbed() from None

@@ -3,7 +3,7 @@
 source -> [grader] -> Verdict
 - the file is read and runs in a process of its own (exam.py); what is right is known here alone
 - "7 of 7 checks" are all there are; what comes after a failure was not run, and is said not to have been
-- an error inside a check is ours, not the learner's: it is raised
+- a result that makes a check itself stumble is a failure like any other: one file must not spoil the rest of a class
 Checked with every solution, start and wrong solution of the course by `inlayer learn dev-check`.
 """
 
@@ -96,6 +96,9 @@ def grade(task: Task, source: str, *, seed: int | None = None, limits: Limits | 
                 next(steps)
             except Failed as failed:
                 state, rule, message = "failed", failed.rule, failed.message
+            except Exception as error:  # a result of a kind that no check thought of
+                state, rule = "failed", "unexpected"
+                message = f"what your code gave is nothing this check can look at ({type(error).__name__}: {error})"
         results.append(Result(name=name, what=what, state=state, rule=rule, message=message))
     steps.close()
     return Verdict(task=task.id, results=tuple(results), seed=seed, printed=grading.printed, own=grading.own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -160,6 +161,20 @@ def test_rules_of_the_framework(source: str, rule: str) -> None:
     failure = grade(toy(), source).failure
     assert failure is not None
     assert failure.rule == rule
+
+
+def test_a_check_that_stumbles_is_a_failure() -> None:
+    task = toy()
+
+    def careless(exam: Exam) -> None:
+        """it never thought of a list"""
+        exam.call(exam.normal(2, 2), exam.ids(2, (1,))).sum().item()
+
+    sys.modules["inlayer.learn.content.toys.add.check"].__dict__["CHECKS"] = (careless,)
+    failure = grade(task, "def add(table, ids):\n    return [1]\n").failure
+    assert failure is not None
+    assert failure.rule == "unexpected"
+    assert grade(task, SOLUTION).passed
 
 
 def test_a_seed_that_is_none() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.learn.exam import Limits
+from inlayer.learn.exam import Exam, Limits
 from inlayer.learn.grader import Verdict, grade
 from inlayer.learn.pupil.nursery import nursery
-from tests.learn.toy import SOLUTION, toy
+from tests.learn.toy import SOLUTION, toy, values
 
 QUICK = Limits(seconds=2.0, memory=512 << 20, output=100_000)
 BODY = "def add(table, ids):\n    "
@@ -57,8 +57,9 @@ CASES = {  # source, rule, words of the message
     ),
     "killing the grader": ("import os\nos.kill(os.getppid(), 9)\n", "refused", "send a signal"),
     "the network": ("import socket\nsocket.create_connection(('127.0.0.1', 9))\n", "refused", "network"),
-    "files deleted": ("import pathlib\npathlib.Path(__import__('torch').__file__).unlink()\n", "refused", "outside"),
-    "folders deleted": ("import os, shutil\nshutil.rmtree(os.path.expanduser('~'))\n", "refused", "outside its scratch"),
+    "files deleted": ("import os\nos.remove(__import__('torch').__file__)\n", "refused", "outside"),
+    "folders deleted": ("import os, shutil\nshutil.rmtree('/home')\n", "refused", "outside its scratch"),
+    "a database elsewhere": ("import sqlite3\nsqlite3.connect('/tmp/inlayer-not-here')\n", "refused", "outside its scratch"),
     "a file written elsewhere": ("open('/tmp/inlayer-not-here', 'w')\n", "refused", "outside its scratch folder"),
     "a file written elsewhere, by number": (
         "import os\nos.open('../inlayer-not-here', os.O_CREAT | os.O_WRONLY)\n", "refused", "outside its scratch folder"
@@ -82,6 +83,10 @@ CASES = {  # source, rule, words of the message
         "import inlayer, pathlib\nfor p in (pathlib.Path(inlayer.__file__).parent / 'learn').rglob('solution.py'):\n"
         "    exec(p.read_text())\n(pathlib.Path(inlayer.__file__).parent / 'learn' / 'exam.py').read_text()\n",
         "refused", "read files of the course",
+    ),
+    "solutions read past Python": (
+        "import inlayer, torch\nprint(torch.from_file(inlayer.__file__.replace('__init__', 'learn/exam'), size=9, dtype=torch.uint8))\n",
+        "refused", "past Python",
     ),
     "expected values searched in memory": (
         "import gc\ndef add(table, ids):\n    return [o for o in gc.get_objects() if getattr(o, 'shape', 0) == 3][0]\n",
@@ -140,12 +145,12 @@ def test_it_fails_with_its_reason_and_the_next_check_works(name: str) -> None:
     assert run(SOLUTION).passed
 
 
-def test_nothing_is_left_behind() -> None:
-    before = set(Path("/tmp").glob("inlayer-*"))
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     pid = nursery().process.pid
     run("while True: pass\n")
     run("import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()\n" + SOLUTION)
-    assert set(Path("/tmp").glob("inlayer-*")) <= before
+    assert not list(tmp_path.iterdir())
     assert nursery().process.pid == pid
     children = Path(f"/proc/{pid}/task/{pid}/children")
     if children.exists():
@@ -204,6 +209,29 @@ def test_its_folder_is_its_own_to_use() -> None:
     )
     verdict = run(source + SOLUTION)
     assert verdict.passed, verdict.failure
+
+
+def test_it_sees_little_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INLAYER_SECRET", "hunter2")
+    nursery().close()  # the next one is started from here
+    verdict = run(
+        "import os, tempfile\nassert tempfile.gettempdir() == os.getcwd()\nprint(dict(os.environ))\n" + SOLUTION
+    )
+    assert verdict.passed, verdict.failure
+    assert "PATH" in verdict.printed
+    assert "hunter2" not in verdict.printed
+
+
+def test_our_own_time_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = toy()
+    checks = sys.modules["inlayer.learn.content.toys.add.check"].__dict__
+
+    def slow(exam: Exam) -> None:
+        time.sleep(1.0)
+        values(exam)
+
+    monkeypatch.setitem(checks, "CHECKS", (slow, slow, slow))
+    assert grade(task, SOLUTION, limits=Limits(seconds=2.0)).passed
 
 
 def test_what_it_prints_is_told() -> None:

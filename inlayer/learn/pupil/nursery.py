@@ -25,6 +25,7 @@ from typing import NoReturn
 __all__ = ["Nursery", "nursery"]
 
 STARTED = b"ready"
+ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
 class Nursery:
@@ -34,7 +35,9 @@ class Nursery:
         ours, theirs = socket.socketpair()
         # -I: no folder we stand in can put another torch in the way. It finds what we find.
         start = f"import sys; sys.path[:] = {sys.path!r}; from inlayer.learn.pupil import nursery; nursery.main()"
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+        # Little of our environment: a teacher's may hold secrets.
+        environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+        environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-I", "-c", start, str(theirs.fileno())],

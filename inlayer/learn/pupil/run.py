@@ -26,6 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+import torch
 from torch import Tensor, nn
 
 from inlayer.learn.pupil.wire import Handle, decode, encode
@@ -68,12 +69,14 @@ REFUSED = {
 CHANGES = {  # events that change what lies at a path, and which of their arguments are paths
     "os.remove": (0,), "os.rename": (0, 1), "os.rmdir": (0,), "os.mkdir": (0,), "os.link": (0, 1), "os.symlink": (1,),
     "os.truncate": (0,), "os.chmod": (0,), "os.chown": (0,), "os.utime": (0,), "shutil.rmtree": (0,),
+    "sqlite3.connect": (0,),
 }  # fmt: skip
 
 
 def run(channel: Connection, scratch: str, memory: int, seconds: float) -> NoReturn:
     """Answer until the channel closes. Called in the process that is the learner's from here on."""
     os.chdir(scratch)
+    os.environ.update(HOME=scratch, TMPDIR=scratch)
     pupil = Pupil(channel, scratch)
     set_limits(memory, seconds)
     # A traceback may show this file, which cannot be read afterwards.
@@ -84,10 +87,12 @@ def run(channel: Connection, scratch: str, memory: int, seconds: float) -> NoRet
     sys.path[0:0] = [scratch]
     sys.addaudithook(pupil.watch)
     os._exit = pupil.ended  # type: ignore[assignment]
+    # These open files without Python, and so without the hook.
+    torch.from_file = torch.UntypedStorage.from_file = pupil.unheard  # type: ignore[method-assign]
     try:
         while True:
             pupil.answer(channel.recv_bytes())
-    except (EOFError, OSError):
+    finally:  # the channel is closed, or the code has left nothing of Python that works
         builtin_exit(0)
 
 
@@ -283,6 +288,10 @@ class Pupil:
         """Say it before anything else: the code may catch the error."""
         self.send(self.encode({"refused": what}))
         raise PermissionError(f"not in a task: {what}")
+
+    def unheard(self, *args: Any, **kwargs: Any) -> NoReturn:
+        del args, kwargs
+        self.refuse("open a file past Python")
 
     def ended(self, code: int = 0) -> NoReturn:
         self.send(self.encode({"refused": f"end its process (os._exit({code!r:.20}))"}))

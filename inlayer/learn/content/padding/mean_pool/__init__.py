@@ -1,0 +1,1 @@
+"""The task `mean_pool`."""

@@ -1,0 +1,8 @@
+"""Silences the padding by a product with 0: what is not a number survives that."""
+
+from torch import Tensor
+
+
+def mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
+    weight = mask.to(hidden.dtype).unsqueeze(-1)
+    return (hidden * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)

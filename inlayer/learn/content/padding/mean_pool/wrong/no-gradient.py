@@ -1,0 +1,10 @@
+"""Computes on a detached copy, so that nothing can be learned through the mean."""
+
+from torch import Tensor
+
+
+def mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
+    real = mask.bool()
+    kept = hidden.detach().clone()
+    kept[~real] = 0.0
+    return kept.sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)

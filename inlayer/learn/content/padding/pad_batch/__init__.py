@@ -1,0 +1,1 @@
+"""The task `pad_batch`."""

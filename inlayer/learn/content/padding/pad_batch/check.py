@@ -1,0 +1,164 @@
+"""Checks of "Pad a batch"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from inlayer.ids import Ragged
+from inlayer.learn.checks import same_dtype, same_shape, same_values
+from inlayer.learn.content.forward.sample import sample
+from inlayer.learn.exam import Exam, Failed
+
+NAME = "pad_batch"
+PARAMETERS = ("texts", "pad_id", "side")
+WITHOUT = ("inlayer",)
+
+PAD = 300  # the texts that are drawn stay below it
+
+
+def shape(exam: Exam) -> None:
+    """as many rows as texts, as wide as the longest"""
+    texts = draw(exam)
+    longest, shortest = max(map(len, texts)), min(map(len, texts))
+    for got in both(exam.call(texts, PAD)):
+        if isinstance(got, Tensor) and got.shape == (len(texts), shortest):
+            raise Failed(
+                "cut-to-shortest", f"the rectangle is {shortest} wide, as the shortest text: ids of the others are lost"
+            )
+        same_shape(got, (len(texts), longest), "B T")
+
+
+def types(exam: Exam) -> None:
+    """ids are int64, the mask is bool"""
+    ids, mask = both(exam.call(draw(exam), PAD))
+    same_dtype(ids, torch.int64)
+    if mask.dtype != torch.bool:
+        raise Failed("mask-not-bool", f"the mask is {mask.dtype}: it says yes or no for every place, so it is bool")
+
+
+def values(exam: Exam) -> None:
+    """the ids, and padding after them"""
+    texts, pad_id = draw(exam), exam.number(PAD, 900)
+    want, mask = Ragged.from_lists(texts).padded(pad_id)
+    ids, _ = both(exam.call(texts, pad_id))
+    same_values(
+        ids,
+        want,
+        wrong={
+            "fills-with-zero": (want.where(mask, 0), f"places without a token hold 0; pad_id is {pad_id} here"),
+            "other-side": (
+                Ragged.from_lists(texts).padded(pad_id, "left")[0],
+                'side "right" puts padding after a text',
+            ),
+        },
+        message="the ids are not each text's own followed by pad_id",
+    )
+
+
+def marked(exam: Exam) -> None:
+    """the mask is True where a token is real"""
+    texts = draw(exam)
+    _, want = Ragged.from_lists(texts).padded(PAD)
+    _, mask = both(exam.call(texts, PAD))
+    same_values(
+        mask,
+        want,
+        wrong={
+            "mask-inverted": (~want, "the mask marks the padding; True means that a token is real"),
+            "mask-all-true": (torch.ones_like(want), "the mask calls every place real, the padding too"),
+        },
+        message="the mask is not True exactly where a text has a token",
+    )
+
+
+def left(exam: Exam) -> None:
+    """side="left" puts the padding before the text"""
+    texts = draw(exam)
+    want_ids, want_mask = Ragged.from_lists(texts).padded(PAD, "left")
+    right_ids, right_mask = Ragged.from_lists(texts).padded(PAD)
+    ids, mask = both(exam.call(texts, PAD, side="left"))
+    ignored = 'side="left" was asked for, and padding still stands after the text'
+    same_values(ids, want_ids, wrong={"side-ignored": (right_ids, ignored)}, message='the ids with side="left" differ')
+    same_values(
+        mask,
+        want_mask,
+        wrong={"mask-not-moved": (right_mask, "the ids moved to the right end, the mask did not")},
+        message='the mask with side="left" differs',
+    )
+
+
+def real_padding_id(exam: Exam) -> None:
+    """a real token may have the padding's id"""
+    texts = draw(exam)
+    for text in texts:
+        text[exam.number(0, len(text) - 1)] = PAD
+    want_ids, want_mask = Ragged.from_lists(texts).padded(PAD)
+    ids, mask = both(exam.call(texts, PAD))
+    same_values(ids, want_ids, message="the ids differ where a text holds pad_id itself")
+    same_values(
+        mask,
+        want_mask,
+        wrong={
+            "mask-from-ids": (
+                want_ids != PAD,
+                "a text held the number pad_id itself, and the mask calls that token padding; "
+                "the mask says where you put padding, not where an id has a certain value",
+            )
+        },
+        message="the mask differs where a text holds pad_id itself",
+    )
+
+
+def empty(exam: Exam) -> None:
+    """a text without tokens keeps its row"""
+    texts = draw(exam)
+    texts.insert(exam.number(0, len(texts)), [])
+    nothing: list[list[int]] = [[], []]
+    for batch in (texts, nothing):
+        answer = exam.run(batch, PAD)
+        if answer.raised is not None:
+            raise Failed(
+                "empty-text-raises", f"a text without tokens raised {answer.raised.type}: {answer.raised.message}"
+            )
+        want_ids, want_mask = Ragged.from_lists(batch).padded(PAD)
+        ids, mask = both(answer.value)
+        if isinstance(ids, Tensor) and len(ids) != len(batch):
+            raise Failed(
+                "empty-text",
+                f"{len(batch)} texts, one without tokens, became {len(ids)} rows; every text keeps its row",
+            )
+        same_shape(ids, tuple(want_ids.shape), "B T")
+        same_shape(mask, tuple(want_ids.shape), "B T")
+        same_values(ids, want_ids, message="the row of a text without tokens is not nothing but padding")
+        same_values(mask, want_mask, message="the mask of a text without tokens is not False everywhere")
+
+
+CHECKS = (shape, types, values, marked, left, real_padding_id, empty)
+
+
+def own(exam: Exam) -> Tensor:
+    """The ids of the walk's sentence, beside those of a shorter text."""
+    _, walked = sample()
+    ids, _ = both(exam.call([walked[0].tolist(), [72, 105]], 6_142))
+    return ids
+
+
+def draw(exam: Exam) -> list[list[int]]:
+    """Three to five texts, of different lengths."""
+    longest = exam.number(4, 7)
+    lengths = [longest, exam.number(1, 2), *(exam.number(1, longest - 1) for _ in range(exam.number(1, 3)))]
+    order = torch.randperm(len(lengths), generator=exam.random).tolist()
+    return [exam.ids(PAD, (lengths[place],), low=1).tolist() for place in order]
+
+
+def both(value: Any) -> tuple[Tensor, Tensor]:
+    """The two tensors that are asked for."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise Failed("two-tensors", "two tensors are to be returned, ids and mask, in this order")
+    for one in value:
+        if not isinstance(one, Tensor):
+            raise Failed("not-a-tensor", f"ids and mask are tensors; one of them is a {type(one).__name__}")
+    return value[0], value[1]

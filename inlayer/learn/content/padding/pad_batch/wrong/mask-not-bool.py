@@ -1,0 +1,15 @@
+"""A mask of floats, good for a product and for nothing else."""
+
+import torch
+from torch import Tensor
+
+
+def pad_batch(texts: list[list[int]], pad_id: int, side: str = "right") -> tuple[Tensor, Tensor]:
+    longest = max((len(text) for text in texts), default=0)
+    ids = torch.full((len(texts), longest), pad_id, dtype=torch.int64)
+    mask = torch.zeros((len(texts), longest))
+    for row, text in enumerate(texts):
+        begin = 0 if side == "right" else longest - len(text)
+        ids[row, begin : begin + len(text)] = torch.tensor(text, dtype=torch.int64)
+        mask[row, begin : begin + len(text)] = 1
+    return ids, mask

@@ -1,0 +1,1 @@
+"""The task `position_ids`."""

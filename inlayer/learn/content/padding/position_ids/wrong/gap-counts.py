@@ -1,0 +1,9 @@
+"""Subtracts the padding in front: padding elsewhere is still counted."""
+
+import torch
+from torch import Tensor
+
+
+def position_ids(mask: Tensor) -> Tensor:
+    in_front = mask.int().argmax(dim=1, keepdim=True)  # the place of the first real token
+    return (torch.arange(mask.shape[1]) - in_front).masked_fill(~mask, 0)

@@ -1,0 +1,7 @@
+"""Forgets that the running count includes the token itself."""
+
+from torch import Tensor
+
+
+def position_ids(mask: Tensor) -> Tensor:
+    return mask.cumsum(dim=1).masked_fill(~mask, 0)

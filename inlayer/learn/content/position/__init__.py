@@ -1,0 +1,1 @@
+"""Lesson 4: how the order of the tokens enters, or does not."""

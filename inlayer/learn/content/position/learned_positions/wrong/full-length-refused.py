@@ -1,0 +1,10 @@
+"""Refuses a text that fills the table exactly."""
+
+from torch import Tensor
+
+
+def learned_positions(token_table: Tensor, position_table: Tensor, ids: Tensor) -> Tensor:
+    length, block_size = ids.shape[1], position_table.shape[0]
+    if length >= block_size:
+        raise ValueError(f"{length} tokens, {block_size} positions")
+    return token_table[ids] + position_table[:length]

@@ -1,0 +1,9 @@
+"""The token rows alone: "dog bites man" and "man bites dog" become the same set of vectors."""
+
+from torch import Tensor
+
+
+def learned_positions(token_table: Tensor, position_table: Tensor, ids: Tensor) -> Tensor:
+    if ids.shape[1] > position_table.shape[0]:
+        raise ValueError(f"{ids.shape[1]} tokens, {position_table.shape[0]} positions")
+    return token_table[ids]

@@ -1,0 +1,12 @@
+"""Adds the positions into the token table itself: the next text finds other rows."""
+
+from torch import Tensor
+
+
+def learned_positions(token_table: Tensor, position_table: Tensor, ids: Tensor) -> Tensor:
+    length, block_size = ids.shape[1], position_table.shape[0]
+    if length > block_size:
+        raise ValueError(f"{length} tokens, {block_size} positions")
+    hidden = token_table[ids] + position_table[:length]
+    token_table[ids] = hidden
+    return hidden

@@ -1,0 +1,298 @@
+"""Checks of "A wrapper with optional positions"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from inlayer.learn.checks import same_dtype, same_shape, same_values
+from inlayer.learn.content.forward.sample import sample
+from inlayer.learn.exam import Exam, Failed, Remote
+from inlayer.positions import sinusoids
+
+NAME = "PositionWrapper"
+PARAMETERS = ("vocab_size", "n_embd", "block_size", "positions", "dtype")
+WITHOUT = ("inlayer",)
+
+CLOSE = 2e-3  # float32 angles of the learner's against ours
+TABLE = "token_embedding.weight"
+
+
+def table(exam: Exam) -> None:
+    """vocab_size rows of width n_embd"""
+    rows, width = exam.number(20, 30), 2 * exam.number(2, 5)
+    same_shape(
+        table_of(exam.make(rows, width, 8)),
+        (rows, width),
+        "V D",
+        wrong={"swapped-sizes": ((width, rows), "the table's sizes are swapped: it has a row for every id")},
+    )
+
+
+def shape(exam: Exam) -> None:
+    """one vector a token"""
+    wrapper, ids, width = draw(exam)
+    same_shape(wrapper.call(input_ids=ids), (*ids.shape, width), "B T D")
+
+
+def untouched(exam: Exam) -> None:
+    """neither the table nor the caller's vectors change"""
+    wrapper, ids, width = draw(exam)
+    before = table_of(wrapper)
+    wrapper.call(input_ids=ids)
+    if not torch.equal(before, table_of(wrapper)):
+        raise Failed("table-edited", "after a call the table holds other numbers: positions were written into its rows")
+    vectors = exam.normal(*ids.shape, width)
+    answer = wrapper.run(inputs_embeds=vectors, watch=True)
+    if answer.raised is None and any(not torch.equal(vectors, after) for after in answer.arguments):
+        raise Failed(
+            "input-edited", "after a call the vectors given as inputs_embeds are others: they were added to in place"
+        )
+
+
+def values(exam: Exam) -> None:
+    """rows plus waves, for every text of the batch"""
+    wrapper, ids, width = draw(exam)
+    batch, length = ids.shape
+    rows, waves = table_of(wrapper)[ids], sinusoids(torch.arange(length), width)
+    halves = sinusoids(torch.arange(length), width, layout="half")
+    first = rows.clone()
+    first[0] += waves
+    same_values(
+        wrapper.call(input_ids=ids),
+        rows + waves,
+        wrong={
+            "no-positions": (rows, "these are the rows alone: positions are on, and nothing was added"),
+            "concatenated": (
+                rows + halves,
+                "the waves have all sines first, then all cosines; this task wants the two of a pair side by side",
+            ),
+            "off-by-one": (
+                rows + sinusoids(torch.arange(1, length + 1), width),
+                "every token has the wave of the next place: positions count from 0",
+            ),
+            "missing-broadcast": (
+                first,
+                "only the first text of the batch got positions; all texts have the same ones",
+            ),
+            "wrong-axis": (
+                rows + sinusoids(torch.arange(batch), width)[:, None],
+                "all tokens of a text got the same wave: the waves lie along the batch, not along the text",
+            ),
+            "multiplied": (rows * waves, "rows and waves are multiplied; they are to be added"),
+        },
+        message="the values are not rows plus interleaved waves",
+        atol=CLOSE,
+    )
+
+
+def ready_vectors(exam: Exam) -> None:
+    """inputs_embeds get positions, too"""
+    wrapper, ids, width = draw(exam)
+    vectors = exam.normal(*ids.shape, width)
+    same_values(
+        wrapper.call(inputs_embeds=vectors),
+        vectors + sinusoids(torch.arange(ids.shape[1]), width),
+        wrong={
+            "embeds-without-positions": (
+                vectors,
+                "vectors given as inputs_embeds come back without positions; they stand in places as rows do",
+            )
+        },
+        message="inputs_embeds plus waves is not what came back",
+        atol=CLOSE,
+    )
+
+
+def one_input(exam: Exam) -> None:
+    """both inputs, or neither, is a ValueError"""
+    wrapper, ids, width = draw(exam)
+    vectors = exam.normal(*ids.shape, width)
+    message = "input_ids and inputs_embeds together are an error, as nobody can tell which is meant"
+    wrapper.raises("both-inputs", input_ids=ids, inputs_embeds=vectors, message=message)
+    wrapper.raises("neither-input", message="a call without input_ids and without inputs_embeds is an error")
+
+
+def switch(exam: Exam) -> None:
+    """positions=False adds nothing and knows no limit"""
+    width, block_size = 2 * exam.number(2, 5), exam.number(4, 6)
+    wrapper = exam.make(20, width, block_size, positions=False)
+    for length, name in (
+        (block_size - 1, "switch-ignored"),
+        (block_size + exam.number(1, 4), "limit-without-positions"),
+    ):
+        ids = exam.ids(20, (2, length))
+        answer = wrapper.run(input_ids=ids)
+        if answer.raised is not None:
+            raise Failed(
+                name, f"with positions=False a text of {length} tokens (block_size {block_size}) raised {answer.raised}"
+            )
+        same_values(
+            answer.value,
+            table_of(wrapper)[ids],
+            rule="switch-ignored",
+            message="positions=False must give the rows as they are",
+        )
+
+
+def shown(exam: Exam) -> None:
+    """before_and_after gives the rows, and the rows with positions"""
+    wrapper, ids, width = draw(exam)
+    value: Any = wrapper.method("before_and_after", ids)
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise Failed("two-tensors", "before_and_after gives two tensors, the rows and the rows with positions")
+    before, after = value
+    rows, waves = table_of(wrapper)[ids], sinusoids(torch.arange(ids.shape[1]), width)
+    same_values(
+        before,
+        rows,
+        wrong={
+            "before-changed": (
+                rows + waves,
+                "what is shown as before already has its positions: both names are one tensor, written to in place",
+            )
+        },
+        message="before is not the rows of the table",
+        atol=CLOSE,
+    )
+    same_values(after, rows + waves, rule="after", message="after is not rows plus waves", atol=CLOSE)
+
+
+def gradient(exam: Exam) -> None:
+    """the gradient reaches the rows that were looked up"""
+    wrapper, _, width = draw(exam)
+    ids = exam.ids(6, (2, 5))  # some of them several times
+    weight = exam.normal(2, 5, width)
+    got = wrapper.gradients(input_ids=ids, weight=weight).get(TABLE)
+    if got is None:
+        raise Failed("no-gradient", "no gradient reaches the table: it could not learn")
+    want = torch.zeros_like(got)
+    want.index_add_(0, ids.flatten(), weight.flatten(0, 1))
+    same_values(got, want, rule="gradient", message="the rows do not get the gradients of their places", atol=1e-4)
+
+
+def registered(exam: Exam) -> None:
+    """the table is the only parameter, the waves are a buffer"""
+    wrapper, _, _ = draw(exam)
+    more = sorted(set(wrapper.parameters()) - {TABLE})
+    if more:
+        raise Failed(
+            "parameter-not-buffer", f"{more[0]} is a parameter: an optimizer would find it; waves are not learned"
+        )
+    if "waves" not in wrapper.buffers():
+        raise Failed(
+            "not-a-buffer", "there is no buffer named waves: a plain attribute stays behind when the module is moved"
+        )
+
+
+def saved(exam: Exam) -> None:
+    """the state_dict is the table alone, and fits a fresh one"""
+    wrapper, ids, width = draw(exam)
+    state = wrapper.state_dict()
+    if set(state) != {TABLE}:
+        raise Failed(
+            "state-dict-keys", f"the state_dict holds {', '.join(sorted(state))}; only {TABLE} belongs into it"
+        )
+    rows = state[TABLE].shape[0]
+    fresh = exam.make(rows, width, ids.shape[1] + 1)
+    fresh.call(input_ids=ids)
+    fresh.method("load_state_dict", state)
+    same_values(
+        fresh.call(input_ids=ids),
+        wrapper.call(input_ids=ids),
+        rule="round-trip",
+        message="a fresh module that loaded the state_dict gives other hidden states than the one it came from",
+    )
+
+
+def limit(exam: Exam) -> None:
+    """block_size tokens are fine, one more is a ValueError"""
+    width, block_size = 2 * exam.number(2, 5), exam.number(4, 8)
+    wrapper = exam.make(20, width, block_size)
+    answer = wrapper.run(input_ids=exam.ids(20, (2, block_size)))
+    if answer.raised is not None:
+        raise Failed(
+            "full-length-refused", f"{block_size} tokens fit block_size {block_size}, but it raised {answer.raised}"
+        )
+    longer = block_size + 1
+    message = f"{longer} tokens do not fit block_size {block_size}: that is an error"
+    wrapper.raises("past-the-maximum", input_ids=exam.ids(20, (2, longer)), message=message)
+    wrapper.raises("past-the-maximum", inputs_embeds=exam.normal(2, longer, width), message=message)
+
+
+def odd(exam: Exam) -> None:
+    """an odd width: the last sine stands alone"""
+    width = 2 * exam.number(2, 6) + 1
+    try:
+        wrapper = exam.make(20, width, 7)
+    except Failed as failed:
+        raise Failed("odd-width", f"with n_embd = {width}: {failed.message}") from None
+    ids = exam.ids(20, (2, 5))
+    same_values(
+        wrapper.call(input_ids=ids),
+        table_of(wrapper)[ids] + sinusoids(torch.arange(5), width),
+        rule="odd-width",
+        message=f"with n_embd = {width} the waves are not those of the formula",
+        atol=CLOSE,
+    )
+
+
+def precision(exam: Exam) -> None:
+    """in bfloat16 the angles are still those of float32"""
+    width, length = 2 * exam.number(3, 6), exam.number(500, 700)
+    wrapper = exam.make(20, width, length, dtype=torch.bfloat16)
+    ids = exam.ids(20, (1, length))
+    got = wrapper.call(input_ids=ids)
+    same_dtype(got, torch.bfloat16)
+    same_values(
+        got,
+        table_of(wrapper)[ids].float() + sinusoids(torch.arange(length), width),
+        rule="low-precision-angles",
+        message="with dtype bfloat16 the waves of later positions are wrong; cast the finished waves, not the angles",
+        atol=0.06,
+    )
+
+
+CHECKS = (
+    table,
+    shape,
+    untouched,
+    values,
+    ready_vectors,
+    one_input,
+    switch,
+    shown,
+    gradient,
+    registered,
+    saved,
+    limit,
+    odd,
+    precision,
+)
+
+
+def own(exam: Exam) -> Tensor:
+    """The hidden states of the walk's sentence in the learner's module, positions off: the sample adds none here."""
+    weight, ids = sample()
+    wrapper = exam.make(*weight.shape, 8, positions=False)
+    wrapper.method("load_state_dict", {TABLE: weight})
+    got: Tensor = wrapper.call(input_ids=ids)
+    return got
+
+
+def draw(exam: Exam) -> tuple[Remote, Tensor, int]:
+    """A module with room for a few more tokens than the ids have; every id stands once."""
+    batch, length, width = exam.number(2, 4), exam.number(5, 7), 2 * exam.number(4, 6)
+    wrapper = exam.make(40, width, length + exam.number(1, 3))
+    ids = torch.randperm(40, generator=exam.random)[: batch * length].reshape(batch, length)
+    return wrapper, ids, width
+
+
+def table_of(wrapper: Remote) -> Tensor:
+    """The table as it is now."""
+    weight = wrapper.attribute(TABLE)
+    if not isinstance(weight, Tensor):
+        raise Failed("missing", f"{TABLE} is not a tensor; token_embedding is to be an nn.Embedding")
+    return weight.detach()

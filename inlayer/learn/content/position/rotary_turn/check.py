@@ -1,0 +1,177 @@
+"""Checks of "Turn the pairs"."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from inlayer.learn.checks import same_dtype, same_shape, same_values
+from inlayer.learn.exam import Exam, Failed
+
+NAME = "rotary_turn"
+PARAMETERS = ("x", "positions", "theta")
+WITHOUT = ("inlayer",)
+
+CLOSE = 2e-3  # float32 angles of the learner's against float64 ones of ours
+
+
+def shape(exam: Exam) -> None:
+    """the shape and the dtype of x"""
+    x = draw(exam)
+    got = exam.call(x, torch.arange(x.shape[1]))
+    same_shape(got, tuple(x.shape), "B T K")
+    same_dtype(got, x.dtype)
+
+
+def values(exam: Exam) -> None:
+    """every pair turned by its angle"""
+    x = draw(exam)
+    positions = torch.arange(x.shape[1])
+    width = x.shape[2]
+    pair = torch.arange(width // 2, dtype=torch.float64)
+    angles = positions[:, None] * 10_000 ** -(2 * pair / width)
+    waves = torch.cat((angles.sin(), angles.cos()), dim=-1)
+    same_values(
+        exam.call(x, positions),
+        turn(x, angles),
+        wrong={
+            "not-turned": (x.double(), "this is x as it was: nothing was turned"),
+            "interleaved-pairs": (
+                turn(x, angles, interleaved=True),
+                "channel 0 was turned with channel 1, 2 with 3; here channel i belongs with channel i + K / 2",
+            ),
+            "other-direction": (turn(x, -angles), "the pairs are turned clockwise; look at the signs of the sines"),
+            "no-minus-sign": (
+                turn(x, angles, minus=1),
+                "one of the two sines has the wrong sign: the pairs change their length, so this is no turn",
+            ),
+            "exponent-not-doubled": (
+                turn(x, positions[:, None] * 10_000 ** -(pair / width)),
+                "neighbouring pairs differ too little in speed: look at the exponent again, for the last i",
+            ),
+            "adds-waves": (x + waves, "sines and cosines are added to x; a turn multiplies by them"),
+            "starts-at-one": (
+                turn(x, angles + 10_000 ** -(2 * pair / width)),
+                "every token is turned as if it stood one place further: positions count from 0",
+            ),
+        },
+        message="the pairs are not turned as the formula says",
+        atol=CLOSE,
+    )
+
+
+def gradient(exam: Exam) -> None:
+    """the gradient goes back through the turn"""
+    x = draw(exam)
+    positions = torch.arange(x.shape[1])
+    weight = exam.normal(*x.shape)
+    got = exam.gradient(x, positions, of=0, weight=weight)
+    if got is None:
+        raise Failed("no-gradient", "no gradient reaches x: the result is cut off from it")
+    want = turn(weight, -angles_of(positions, x.shape[2]))
+    message = "the gradient is not the upstream gradient turned back"
+    same_values(got, want, rule="gradient", message=message, atol=CLOSE)
+
+
+def any_positions(exam: Exam) -> None:
+    """the positions that are given, not the places in x"""
+    x = draw(exam)
+    positions = exam.ids(400, (x.shape[1],), low=20)
+    same_values(
+        exam.call(x, positions),
+        turn(x, angles_of(positions, x.shape[2])),
+        wrong={
+            "counts-itself": (
+                turn(x, angles_of(torch.arange(x.shape[1]), x.shape[2])),
+                "the tokens are turned as if they stood at 0, 1, 2, ...; other positions were given",
+            )
+        },
+        message="at positions that are not 0, 1, 2, ... the turns differ",
+        atol=CLOSE,
+    )
+
+
+def base(exam: Exam) -> None:
+    """another theta, other speeds"""
+    x, theta = draw(exam), float(exam.number(20_000, 1_000_000))
+    positions = torch.arange(x.shape[1]) + exam.number(5, 30)
+    same_values(
+        exam.call(x, positions, theta=theta),
+        turn(x, angles_of(positions, x.shape[2], theta)),
+        wrong={
+            "theta-ignored": (
+                turn(x, angles_of(positions, x.shape[2])),
+                f"theta was {theta:,.0f}, and the pairs turn as with 10,000",
+            )
+        },
+        message="with another theta the turns differ",
+        atol=CLOSE,
+    )
+
+
+def half_types(exam: Exam) -> None:
+    """bfloat16 is turned by float32 angles"""
+    x = draw(exam).bfloat16()
+    positions = exam.ids(3000, (x.shape[1],), low=1000)
+    positions[0] = 2 * exam.number(600, 1400) + 1  # odd: no whole number of bfloat16 up there
+    answer = exam.run(x, positions)
+    if answer.raised is not None:
+        raise Failed("half-raises", f"with x of bfloat16 it raised {answer.raised}")
+    same_dtype(answer.value, torch.bfloat16)
+    same_values(
+        answer.value,
+        turn(x, angles_of(positions, x.shape[2])),
+        rule="low-precision-angles",
+        message=(
+            f"x of bfloat16 at positions such as {int(positions[0]):,} is turned by wrong angles; "
+            "bfloat16 cannot hold them, only the result is cast"
+        ),
+        atol=0.06,
+        rtol=0.02,
+    )
+
+
+def distance(exam: Exam) -> None:
+    """lengths stay, and a score depends on the distance alone"""
+    width, shift = 2 * exam.number(3, 8), exam.number(1, 200)
+    pair = exam.normal(1, 2, width)  # a query and a key
+    near = torch.tensor([exam.number(5, 9), exam.number(0, 4)])
+    here, there = exam.call(pair, near), exam.call(pair, near + shift)
+    same_shape(here, (1, 2, width), "B T K")
+    same_shape(there, (1, 2, width), "B T K")
+    lengths = pair.norm(dim=-1)
+    message = "a token is longer or shorter after the turn"
+    same_values(here.norm(dim=-1), lengths, rule="length-changed", message=message, atol=1e-2)
+    if abs(float(here[0, 0] @ here[0, 1] - there[0, 0] @ there[0, 1])) > 0.02:
+        raise Failed("distance", f"the score of a query and a key changed when both were moved by {shift}: it must not")
+
+
+CHECKS = (shape, values, gradient, any_positions, base, half_types, distance)
+
+
+def own(exam: Exam) -> Tensor:
+    """Hands that point to (1, 0), turned as the heads of the sample turn: they are the cosines of the walk."""
+    hands = torch.tensor([1.0, 0.0]).repeat_interleave(16).expand(1, 4, 32).bfloat16()
+    got: Tensor = exam.call(hands, torch.arange(4))
+    return got[0, :, :16]
+
+
+def draw(exam: Exam) -> Tensor:
+    """Queries of one head."""
+    return exam.normal(exam.number(2, 3), exam.number(5, 8), 2 * exam.number(5, 9))
+
+
+def angles_of(positions: Tensor, width: int, theta: float = 10_000.0) -> Tensor:
+    return positions[:, None] * theta ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
+
+
+def turn(x: Tensor, angles: Tensor, *, interleaved: bool = False, minus: int = -1) -> Tensor:
+    """In float64, one pair at a time."""
+    wide, width = x.double(), x.shape[-1]
+    turned = torch.empty_like(wide)
+    for pair in range(width // 2):
+        i, j = (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + width // 2)
+        cos, sin = angles[:, pair].cos(), angles[:, pair].sin()
+        turned[..., i] = wide[..., i] * cos + minus * wide[..., j] * sin
+        turned[..., j] = wide[..., i] * sin + wide[..., j] * cos
+    return turned
