@@ -1,0 +1,1 @@
+"""Lesson 9: real checkpoints."""

@@ -1,0 +1,1 @@
+"""Task: read the header of a safetensors file."""

@@ -1,0 +1,169 @@
+"""Checks of "Read the header of a safetensors file"."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from inlayer.learn.checks import same
+from inlayer.learn.exam import Answer, Exam, Failed, describe, value_of
+
+NAME = "header_of"
+PARAMETERS = ("data",)
+
+BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "I64": 8, "I32": 4, "U8": 1}
+Entries = dict[str, Any]
+
+
+def entry(dtype: str, shape: list[int], begin: int) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, begin + math.prod(shape) * BYTES[dtype]]}
+
+
+def draw(exam: Exam) -> Entries:
+    """A header of two to four tensors without gaps."""
+    entries: Entries = {}
+    at = 0
+    for number in range(exam.number(2, 4)):
+        shape = [exam.number(1, 6) for _ in range(exam.number(1, 3))]
+        name = "model.embed_tokens.weight" if number == 0 else f"model.layers.{exam.number(0, 99)}.part{number}.weight"
+        entries[name] = entry(list(BYTES)[exam.number(0, len(BYTES) - 1)], shape, at)
+        at = entries[name]["data_offsets"][1]
+    return entries
+
+
+def pack(header: Any, size: int | None = None, *, length: int | None = None, order: str = "little") -> bytes:
+    """A file: `size` bytes of tensors, as many as the header needs unless said, none of which is 0 to 127."""
+    text = json.dumps(header).encode() if not isinstance(header, bytes) else header
+    text += b" " * (-len(text) % 8)
+    spans = (
+        [one["data_offsets"][1] for one in header.values() if "data_offsets" in one] if isinstance(header, dict) else []
+    )
+    said = len(text) if length is None else length
+    written = said.to_bytes(8, "big" if order == "big" else "little")
+    return written + text + b"\xff" * (max(spans, default=0) if size is None else size)
+
+
+def tensors(entries: Entries, data: bytes) -> dict[str, Any]:
+    """What the task's function gives for a good file."""
+    after = 8 + int.from_bytes(data[:8], "little")
+    return {
+        name: (one["dtype"], tuple(one["shape"]), after + one["data_offsets"][0], after + one["data_offsets"][1])
+        for name, one in entries.items()
+        if name != "__metadata__"
+    }
+
+
+def refuse(exam: Exam, rule: str, data: bytes, message: str) -> None:
+    """A file that must be refused by a ValueError."""
+    answer: Answer = exam.run(data)
+    if answer.raised is None:
+        raise Failed(rule, f"{message}: it was believed")
+    if "ValueError" not in answer.raised.bases:
+        raise Failed(rule, f"{message}: that must be a ValueError; it raised {answer.raised}")
+
+
+def reads(exam: Exam) -> None:
+    """a good file gives a dict"""
+    entries = draw(exam)
+    answer = exam.run(pack(entries))
+    if answer.raised is not None:
+        turned = exam.run(pack(entries, order="big"))
+        if turned.raised is None and turned.value:
+            raise Failed(
+                "big-endian",
+                f"the length is read with its largest byte first; the smallest comes first (it raised {answer.raised})",
+            )
+    got = value_of(answer)
+    if not isinstance(got, dict):
+        raise Failed("not-a-dict", f"the result must be a dict; it is {describe(got)}")
+
+
+def values(exam: Exam) -> None:
+    """names, dtypes, shapes and places"""
+    entries = draw(exam)
+    data = pack(entries)
+    want = tensors(entries, data)
+    after = 8 + int.from_bytes(data[:8], "little")
+    relative = {name: (dtype, shape, start - after, end - after) for name, (dtype, shape, start, end) in want.items()}
+    without_8 = {name: (dtype, shape, start - 8, end - 8) for name, (dtype, shape, start, end) in want.items()}
+    sizes = {name: (dtype, shape, start, end - start) for name, (dtype, shape, start, end) in want.items()}
+    lists = {name: (dtype, list(shape), start, end) for name, (dtype, shape, start, end) in want.items()}
+    same(
+        exam.call(data),
+        want,
+        wrong={
+            "relative-offsets": (
+                relative,
+                "the places are those of the header, counted from its end; count from the file's start",
+            ),
+            "length-forgotten": (without_8, "all places are 8 bytes too early: the length itself takes room, too"),
+            "sizes-for-ends": (sizes, "the last number is how many bytes there are, not where they end"),
+            "shape-is-a-list": (lists, "the shapes are lists, as JSON has them; tuples are asked for"),
+        },
+        message="the tensors of a good file differ",
+    )
+
+
+def metadata(exam: Exam) -> None:
+    """__metadata__ is no tensor"""
+    entries = {"__metadata__": {"format": "pt"}, **draw(exam)}
+    data = pack(entries)
+    answer = exam.run(data)
+    if answer.raised is not None or (isinstance(answer.value, dict) and "__metadata__" in answer.value):
+        raised = "" if answer.raised is None else f": it raised {answer.raised}"
+        raise Failed("metadata", f"__metadata__ is taken for a tensor{raised}")
+    same(answer.value, tensors(entries, data), message="with __metadata__ in the header the tensors differ")
+    same(exam.call(pack({})), {}, rule="no-tensors", message="a file without tensors gives an empty dict")
+    empty = {"none": {"dtype": "F32", "shape": [0, 4], "data_offsets": [0, 0]}, "one": entry("F32", [], 0)}
+    same(
+        exam.call(pack(empty)),
+        tensors(empty, pack(empty)),
+        rule="empty-tensor",
+        message="a tensor without numbers, or without axes, is a tensor",
+    )
+
+
+def lengths(exam: Exam) -> None:
+    """a length that lies is not believed"""
+    for size in (0, exam.number(1, 7)):
+        refuse(exam, "too-short", pack({})[:size], "a file of fewer than 8 bytes")
+    text = json.dumps({"__metadata__": {"format": "pt"}}).encode()
+    text += b" " * (-len(text) % 8)
+    more = len(text) + exam.number(1, 5)
+    refuse(exam, "trusts-length", pack(text, 0, length=more), "a header that is said to be longer than the file")
+    high = len(text) + (exam.number(1, 200) << 32)
+    refuse(exam, "four-bytes", pack(text, 0, length=high), "a length whose upper four bytes are not zero")
+
+
+def no_header(exam: Exam) -> None:
+    """what is no JSON object is refused"""
+    refuse(exam, "no-json", pack(b'{"table": {"dtype": "F32", ', 8), "a header that breaks off")
+    refuse(exam, "no-json", pack(b"\xff\xfe\xff\xfe", 8), "a header that is no text")
+    for other in ([], [1, 2], "text", 7, None):
+        refuse(exam, "no-object", pack(json.dumps(other).encode(), 8), "a header that is JSON and no object")
+
+
+def places(exam: Exam) -> None:
+    """a tensor that does not lie in the file is refused"""
+    entries = draw(exam)
+    size = max(one["data_offsets"][1] for one in entries.values())
+    cut = pack(entries, size - exam.number(1, size))
+    refuse(exam, "past-the-end", cut, "a file that is cut off: a tensor ends past it")
+    before = {"table": {"dtype": "U8", "shape": [4], "data_offsets": [-4, 0]}}
+    refuse(exam, "before-the-data", pack(before, 8), "a tensor whose bytes begin inside the header")
+    backwards = {"table": {"dtype": "U8", "shape": [-4], "data_offsets": [8, 4]}}
+    refuse(exam, "backwards", pack(backwards, 8), "a tensor that ends before it begins")
+
+
+def fits(exam: Exam) -> None:
+    """a tensor whose bytes do not fit its shape is refused"""
+    entries = draw(exam)
+    table = entries["model.embed_tokens.weight"]
+    larger = {**entries, "model.embed_tokens.weight": {**table, "shape": [*table["shape"], exam.number(2, 9)]}}
+    refuse(exam, "does-not-fit", pack(larger), "a shape that needs more bytes than the tensor has")
+    unknown = {**entries, "model.embed_tokens.weight": {**table, "dtype": "Q4_K"}}
+    refuse(exam, "unknown-dtype", pack(unknown), "a dtype that is not in the table")
+
+
+CHECKS = (reads, values, metadata, lengths, no_header, places, fits)

@@ -1,0 +1,1 @@
+"""Task: what a config says of the input layer."""

@@ -1,0 +1,1 @@
+"""Lesson 8: very large vocabularies."""

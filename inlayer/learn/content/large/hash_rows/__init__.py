@@ -1,0 +1,1 @@
+"""Task: words without a vocabulary."""

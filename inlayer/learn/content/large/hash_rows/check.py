@@ -1,0 +1,153 @@
+"""Checks of "Words without a vocabulary"."""
+
+from __future__ import annotations
+
+import zlib
+
+import torch
+from torch import Tensor
+
+from inlayer.learn.checks import same_shape, same_values
+from inlayer.learn.exam import Exam, Failed
+
+NAME = "hash_rows"
+PARAMETERS = ("words", "table", "multipliers")
+WITHOUT = ("hash",)
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+OTHERS = "äßéøñ犬猫爱"
+ONCE = "a row that several hashes choose is added once only"
+
+
+def a_word(exam: Exam, letters: str = LETTERS) -> str:
+    return "".join(letters[exam.number(0, len(letters) - 1)] for _ in range(exam.number(3, 9)))
+
+
+def draw(exam: Exam, *, hashes: int, rows: int, words: int) -> tuple[list[str], Tensor, list[int]]:
+    """Different words of ASCII letters, a table, and odd multipliers."""
+    drawn = list(dict.fromkeys(a_word(exam) for _ in range(4 * words)))[:words]
+    return drawn, exam.normal(rows, exam.number(4, 6)), [2 * exam.number(2**28, 2**31 - 1) + 1 for _ in range(hashes)]
+
+
+def rows_of(keys: list[int], rows: int, multipliers: list[int]) -> Tensor:
+    """The rows (N, H) of N keys, by the formula of the task."""
+    return torch.tensor([[rows * (key * one % 2**32) >> 32 for one in multipliers] for key in keys])
+
+
+def keys_of(words: list[str]) -> list[int]:
+    return [zlib.crc32(word.encode()) for word in words]
+
+
+def once_each(table: Tensor, chosen: Tensor) -> Tensor:
+    """The sums over the different rows of each word: a row that two hashes choose is added once."""
+    return torch.stack([table[torch.tensor(sorted(set(one.tolist())))].sum(0) for one in chosen])
+
+
+def shape(exam: Exam) -> None:
+    """a vector for every word"""
+    count, hashes = exam.number(8, 10), exam.number(2, 3)
+    words, table, multipliers = draw(exam, hashes=hashes, rows=exam.number(20, 30), words=count)
+    width = table.shape[1]
+    got = exam.call(words, table, multipliers)
+    same_shape(
+        got,
+        (count, width),
+        "N D",
+        wrong={
+            "side-by-side": ((count, hashes * width), "the rows of a word stand side by side; they are to be added up"),
+            "not-summed": ((count, hashes, width), "the rows of a word's hashes are not yet added up"),
+            "hash-by-hash": ((hashes, count, width), "the rows are sorted by hash and not added up"),
+            "all-words-one": ((width,), "there is one vector for all words; each word has its own"),
+        },
+    )
+
+
+def values(exam: Exam) -> None:
+    """each hash chooses a row, and the rows add up"""
+    hashes, rows = exam.number(3, 4), exam.number(40, 60)
+    words, table, multipliers = draw(exam, hashes=hashes, rows=rows, words=10)
+    keys = keys_of(words)
+    want = table[rows_of(keys, rows, multipliers)].sum(1)
+    low = torch.tensor([[key * one % 2**32 % rows for one in multipliers] for key in keys])
+    plain = torch.tensor([key % rows for key in keys])
+    chained = []
+    for key in keys:
+        for one in multipliers:
+            key = key * one % 2**32  # noqa: PLW2901
+            chained.append(rows * key >> 32)
+    same_values(
+        exam.call(words, table, multipliers),
+        want,
+        wrong={
+            "counted-once": (once_each(table, rows_of(keys, rows, multipliers)), ONCE),
+            "one-hash": (table[rows_of(keys, rows, multipliers[:1])[:, 0]], "only the first multiplier is used"),
+            "last-hash": (table[rows_of(keys, rows, multipliers[-1:])[:, 0]], "only the last multiplier is used"),
+            "low-bits": (
+                table[low].sum(1),
+                "the row is the rest of a division: the low bits of h. The high bits choose it",
+            ),
+            "multipliers-ignored": (
+                table[plain] * hashes,
+                "every hash chooses the same row: the key alone decides, whatever the multiplier",
+            ),
+            "averaged": (want / hashes, "the rows of a word are averaged, not added up"),
+            "chained": (
+                table[torch.tensor(chained).view(len(keys), hashes)].sum(1),
+                "a hash starts from the hash before it; each starts from the key",
+            ),
+        },
+        message="the vectors are not the sums of the rows that the formula chooses",
+        atol=1e-5,
+    )
+
+
+def any_text(exam: Exam) -> None:
+    """a word is its UTF-8 bytes, whatever its letters"""
+    words = ["", *(a_word(exam, OTHERS) for _ in range(6))]
+    table, multipliers = exam.normal(exam.number(40, 60), 4), [2654435761, 2246822519]
+    answer = exam.run(words, table, multipliers)
+    chosen = rows_of(keys_of(words), len(table), multipliers)
+    want = table[chosen].sum(1)
+    if answer.raised is not None or not isinstance(answer.value, Tensor) or answer.value.shape != want.shape:
+        raised = "" if answer.raised is None else f": it raised {answer.raised}"
+        raise Failed("only-ascii", f"letters beyond ASCII, or a word without letters, are not taken{raised}")
+    same_values(
+        answer.value,
+        want,
+        wrong={"counted-once": (once_each(table, chosen), ONCE)},
+        rule="not-utf8",
+        message="words with letters beyond ASCII are sent elsewhere: their bytes are not those of UTF-8",
+        atol=1e-5,
+    )
+
+
+def meeting(exam: Exam) -> None:
+    """a row that two hashes choose counts twice"""
+    rows = exam.number(2, 3)
+    words, table, multipliers = draw(exam, hashes=4, rows=rows, words=10)
+    chosen = rows_of(keys_of(words), rows, multipliers)
+    same_values(
+        exam.call(words, table, multipliers),
+        table[chosen].sum(1),
+        wrong={"counted-once": (once_each(table, chosen), ONCE)},
+        message="in a very small table the vectors differ",
+        atol=1e-5,
+    )
+
+
+def gradient(exam: Exam) -> None:
+    """the rows learn from every word that uses them"""
+    words, table, multipliers = draw(exam, hashes=2, rows=exam.number(5, 8), words=9)
+    weight = exam.normal(len(words), table.shape[1])
+    got = exam.gradient(words, table, multipliers, of=1, weight=weight)
+    if got is None:
+        raise Failed("no-gradient", "no gradient reaches the rows; they were copied as bare numbers")
+    want = torch.zeros_like(table)
+    for one in rows_of(keys_of(words), len(table), multipliers).T:
+        want.index_add_(0, one, weight)
+    same_values(
+        got, want, rule="gradient", message="the gradient of the rows is not that of a sum of lookups", atol=1e-5
+    )
+
+
+CHECKS = (shape, values, any_text, meeting, gradient)

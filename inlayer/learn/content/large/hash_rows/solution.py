@@ -1,0 +1,13 @@
+"""Words without a vocabulary."""
+
+import zlib
+
+import torch
+from torch import Tensor
+
+
+def hash_rows(words: list[str], table: Tensor, multipliers: list[int]) -> Tensor:
+    """Vectors (N, D) of N words: for each, the sum of the rows that its hashes choose."""
+    keys = [zlib.crc32(word.encode("utf-8")) for word in words]
+    rows = [[len(table) * (key * multiplier % 2**32) >> 32 for multiplier in multipliers] for key in keys]
+    return table[torch.tensor(rows)].sum(1)

@@ -1,0 +1,1 @@
+"""Task: a table cut by rows over processes."""

@@ -1,0 +1,1 @@
+"""Task: the gradient of a table, by hand."""

@@ -1,0 +1,9 @@
+"""Forgets the padding row."""
+
+import torch
+from torch import Tensor
+
+
+def row_gradient(ids: Tensor, upstream: Tensor, vocab_size: int, padding_idx: int | None) -> Tensor:
+    gradient = torch.zeros(vocab_size, upstream.shape[-1], dtype=upstream.dtype)
+    return gradient.index_add_(0, ids.flatten(), upstream.flatten(0, 1))

@@ -1,0 +1,11 @@
+"""Zeroes the gradients of padding in the caller's tensor."""
+
+import torch
+from torch import Tensor
+
+
+def row_gradient(ids: Tensor, upstream: Tensor, vocab_size: int, padding_idx: int | None) -> Tensor:
+    if padding_idx is not None:
+        upstream[ids == padding_idx] = 0
+    gradient = torch.zeros(vocab_size, upstream.shape[-1], dtype=upstream.dtype)
+    return gradient.index_add_(0, ids.flatten(), upstream.flatten(0, 1))

@@ -1,0 +1,1 @@
+"""Task: teach only the rows that were looked up."""

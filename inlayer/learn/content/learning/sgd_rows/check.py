@@ -1,0 +1,156 @@
+"""Checks of "Teach only the rows that were looked up"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from inlayer.learn.checks import same_shape, same_values
+from inlayer.learn.exam import Exam, Failed, value_of
+
+NAME = "sgd_rows"
+PARAMETERS = ("table", "ids", "upstream", "rate", "decay")
+
+
+def add_up(ids: Tensor, upstream: Tensor, rows: int) -> Tensor:
+    """The sum over all places, as a product with one-hot rows."""
+    return torch.nn.functional.one_hot(ids.flatten(), rows).to(upstream.dtype).T @ upstream.flatten(0, 1)
+
+
+def draw(exam: Exam) -> tuple[Tensor, Tensor, Tensor]:
+    """A table, ids of which one stands twice in every text and the first is not the smallest, and gradients."""
+    rows, batch, tokens, width = exam.number(10, 14), exam.number(2, 3), exam.number(4, 5), exam.number(3, 5)
+    ids = exam.ids(rows - 2, (batch, tokens), low=2)
+    ids[:, [0, -1]] = exam.number(4, rows - 3)
+    ids[0, 1] = 1
+    return exam.normal(rows, width), ids, exam.normal(batch, tokens, width)
+
+
+def step(exam: Exam, *arguments: Any) -> tuple[Tensor, Any]:
+    """The table after the call, and what the call returned."""
+    answer = exam.run(*arguments, watch=True)
+    value = value_of(answer)
+    return answer.arguments[0], value
+
+
+def returned(exam: Exam) -> None:
+    """the ids of the changed rows are returned, each once, in rising order"""
+    table, ids, upstream = draw(exam)
+    _, got = step(exam, table, ids, upstream, 0.5, 0.0)
+    want = torch.tensor(sorted(set(ids.flatten().tolist())))
+    first_seen = torch.tensor(list(dict.fromkeys(ids.flatten().tolist())))
+    repeated = "an id is returned for every place; each row is to be named once"
+    same_shape(
+        got,
+        tuple(want.shape),
+        "rows",
+        wrong={
+            "rows-repeated": ((ids.numel(),), repeated),
+            "whole-table": (
+                tuple(table.shape),
+                "the whole table is returned; the ids of the changed rows are asked for",
+            ),
+        },
+    )
+    same_values(
+        got,
+        want,
+        wrong={"not-rising": (first_seen, "the ids are in the order of their first place, not in rising order")},
+        message="the returned ids are not those of the rows that were looked up",
+    )
+
+
+def in_place(exam: Exam) -> None:
+    """the caller's table changes"""
+    table, ids, upstream = draw(exam)
+    after, _ = step(exam, table, ids, upstream, 0.5, 0.0)
+    if torch.equal(after, table):
+        raise Failed("not-in-place", "the table that was handed over is as it was before; change it, not a copy of it")
+
+
+def values(exam: Exam) -> None:
+    """a row goes down along the sum of its gradients"""
+    table, ids, upstream = draw(exam)
+    rate = exam.number(2, 9) / 10
+    gradient = add_up(ids, upstream, len(table))
+    last = torch.zeros_like(gradient)
+    for place, row in enumerate(ids.flatten().tolist()):
+        last[row] = upstream.flatten(0, 1)[place]
+    counts = torch.bincount(ids.flatten(), minlength=len(table)).clamp(min=1)[:, None]
+    after, _ = step(exam, table, ids, upstream, rate, 0.0)
+    same_values(
+        after,
+        table - rate * gradient,
+        wrong={
+            "last-one-wins": (table - rate * last, "a row that stands at several places learns from the last one only"),
+            "averaged": (
+                table - rate * gradient / counts,
+                "the gradients of a row's places are averaged, not added up",
+            ),
+            "uphill": (table + rate * gradient, "the rows go up along the gradient: the loss would grow"),
+            "rate-ignored": (table - gradient, "the rows move by the whole gradient, whatever the learning rate"),
+            "replaced": (
+                torch.where(gradient.any(1, keepdim=True), -rate * gradient, table),
+                "the rows are replaced by the step; what they held is lost",
+            ),
+        },
+        message="with decay 0, the rows are not where the step leads",
+        atol=1e-5,
+    )
+
+
+def decaying(exam: Exam) -> None:
+    """weight decay reaches the rows that were looked up, once each"""
+    table, ids, upstream = draw(exam)
+    rate, decay = exam.number(3, 6) / 10, exam.number(3, 6) / 10
+    gradient = add_up(ids, upstream, len(table))
+    counts = torch.bincount(ids.flatten(), minlength=len(table))[:, None]
+    seen = (counts > 0).to(table.dtype)
+    each_time = table.clone()
+    for place, row in enumerate(ids.flatten().tolist()):
+        each_time[row] -= rate * (upstream.flatten(0, 1)[place] + decay * each_time[row])
+    after, _ = step(exam, table, ids, upstream, rate, decay)
+    plain = table - rate * gradient
+    same_values(
+        after,
+        plain - rate * decay * seen * table,
+        wrong={
+            "whole-table-decays": (
+                plain - rate * decay * table,
+                "rows that no id names have shrunk; only the rows of the batch may change",
+            ),
+            "decays-each-time": (each_time, "a row that stands at several places decays once for each of them"),
+            "decays-each-place": (
+                plain - rate * decay * counts * table,
+                "the decay of a row is added up over its places; it is to come once",
+            ),
+            "decays-after": (
+                plain - rate * decay * seen * plain,
+                "the decay is taken of the row after its step, not before",
+            ),
+            "decay-without-rate": (plain - decay * seen * table, "the decay is not multiplied by the learning rate"),
+            "decay-ignored": (plain, "the rows do not decay at all"),
+            "decay-grows": (plain + rate * decay * seen * table, "the rows grow by the decay; they are to shrink"),
+        },
+        message="with weight decay, the rows are not where the step leads",
+        atol=1e-5,
+    )
+
+
+def others_stay(exam: Exam) -> None:
+    """all other rows keep every bit, whatever they hold"""
+    table, ids, upstream = draw(exam)
+    table[0] = float("nan")
+    table[-1] = 3e38
+    after, _ = step(exam, table, ids, upstream, 0.5, 0.1)
+    untouched = torch.ones(len(table), dtype=torch.bool)
+    untouched[ids.flatten()] = False
+    if not torch.equal(after[untouched].view(torch.int32), table[untouched].view(torch.int32)):
+        raise Failed("others-change", "a row that no id names is no longer the same, to the bit")
+    if not bool(after[~untouched].isfinite().all()):
+        raise Failed("others-leak", "a row of the batch holds what is no number: it came from a row that no id names")
+
+
+CHECKS = (returned, in_place, values, decaying, others_stay)

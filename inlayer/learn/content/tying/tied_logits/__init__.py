@@ -1,0 +1,1 @@
+"""Task: a head that reads the table."""

@@ -1,0 +1,168 @@
+"""Checks of "A head that reads the table"."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from inlayer.learn.checks import same_shape, same_values
+from inlayer.learn.exam import Exam, Failed, Remote
+
+NAME = "TiedModel"
+PARAMETERS = ("vocab_size", "n_embd")
+
+
+def table_of(model: Remote) -> Tensor:
+    weight = model.attribute("table.weight")
+    if not isinstance(weight, Tensor):
+        raise Failed("missing", "self.table must be an nn.Embedding, with its rows in .weight")
+    return weight
+
+
+def logits_of(table: Tensor, ids: Tensor) -> Tensor:
+    return table[ids] @ table.T
+
+
+def not_turned(exam: Exam) -> None:
+    """A product from the wrong side fits only where V = D; looked at there, it can be told from other mistakes."""
+    size = exam.number(4, 6)
+    model = exam.make(size, size)
+    ids = exam.ids(size, (2, 3))
+    table = table_of(model)
+    answer = model.run(ids)
+    fits = isinstance(answer.value, Tensor) and answer.value.shape == (2, 3, size)
+    if fits and torch.allclose(answer.value, table[ids] @ table, atol=1e-5):
+        raise Failed("not-turned", "the hidden states are multiplied with the table's channels, not with its rows")
+
+
+def shape(exam: Exam) -> None:
+    """a logit for every row of the table"""
+    not_turned(exam)
+    batch, tokens, rows, width = exam.number(2, 3), exam.number(4, 5), exam.number(9, 12), exam.number(6, 8)
+    model = exam.make(rows, width)
+    got = model.call(exam.ids(rows, (batch, tokens)))
+    own_only = "each hidden state meets only some of the rows; there must be a logit for every row of the table"
+    same_shape(
+        got,
+        (batch, tokens, rows),
+        "B T V",
+        wrong={
+            "no-head": ((batch, tokens, width), "these are hidden states; the product with the rows is missing"),
+            "rows-of-text": ((batch, tokens, tokens), own_only),
+        },
+    )
+
+
+def values(exam: Exam) -> None:
+    """the logits are dot products with the rows"""
+    rows, width = exam.number(7, 10), exam.number(3, 5)
+    model = exam.make(rows, width)
+    ids, table = exam.ids(rows, (2, 4)), table_of(model)
+    want = logits_of(table, ids)
+    hidden = table[ids]
+    same_values(
+        model.call(ids),
+        want,
+        wrong={
+            "softmax": (want.softmax(-1), "these are probabilities; logits are the products themselves"),
+            "log-softmax": (
+                want.log_softmax(-1),
+                "these are logarithms of probabilities; logits are the products themselves",
+            ),
+            "scaled": (want / width**0.5, "the products are divided by the root of the width; no scale is asked for"),
+            "cosines": (
+                torch.nn.functional.normalize(hidden, dim=-1) @ torch.nn.functional.normalize(table, dim=-1).T,
+                "these are cosines: the lengths of the rows are lost",
+            ),
+        },
+        rule="untied",
+        message="the logits are not products with the rows of self.table: the head reads other numbers",
+        atol=1e-4,
+    )
+
+
+def one_table(exam: Exam) -> None:
+    """there is one table, counted and stored once"""
+    rows, width = exam.number(7, 10), exam.number(3, 5)
+    model = exam.make(rows, width)
+    counted = sum(one.numel() for one in model.parameters().values())
+    if counted != rows * width:
+        raise Failed(
+            "counted-twice",
+            f"the model has {counted} numbers to learn; a tied one has V times D and no more: the head owns a copy",
+        )
+    stored = model.state_dict()
+    if sum(one.numel() for one in stored.values()) != rows * width:
+        raise Failed(
+            "stored-twice",
+            f"the state dict names the rows more than once: {', '.join(stored)}; a file would hold them twice",
+        )
+
+
+def gradient(exam: Exam) -> None:
+    """the table learns from both ends"""
+    rows, width = exam.number(7, 10), exam.number(3, 5)
+    model = exam.make(rows, width)
+    ids, table = exam.ids(rows, (2, 4)), table_of(model).detach()
+    weight = exam.normal(2, 4, rows)
+    from_head = weight.flatten(0, 1).T @ table[ids].flatten(0, 1)
+    from_lookup = torch.zeros_like(table).index_add_(0, ids.flatten(), (weight @ table).flatten(0, 1))
+    found = [one for one in model.gradients(ids, weight=weight).values() if one is not None]
+    if len(found) != 1:
+        raise Failed("no-gradient", "no gradient reaches the table")
+    same_values(
+        found[0],
+        from_head + from_lookup,
+        wrong={
+            "head-detached": (from_lookup, "the table learns only from the lookup; what the head sends is cut off"),
+            "lookup-detached": (from_head, "the table learns only from the head; what the lookup sends is cut off"),
+        },
+        rule="gradient",
+        message="the gradient of the table is not the sum of what both ends send",
+        atol=1e-4,
+        rtol=1e-4,
+    )
+
+
+def loading(exam: Exam) -> None:
+    """loaded rows are used at both ends"""
+    rows, width = exam.number(7, 10), exam.number(3, 5)
+    model = exam.make(rows, width)
+    new = exam.normal(rows, width)
+    model.method("load_state_dict", dict.fromkeys(model.state_dict(), new))
+    ids = exam.ids(rows, (2, 4))
+    same_values(
+        model.call(ids),
+        logits_of(new, ids),
+        rule="copied",
+        message="after load_state_dict the head still reads the rows of before: it has a copy of them",
+        atol=1e-4,
+    )
+
+
+def replacing(exam: Exam) -> None:
+    """the head follows when the table is replaced"""
+    rows, width = exam.number(7, 10), exam.number(3, 5)
+    model = exam.make(rows, width)
+    grown = exam.normal(rows + exam.number(2, 4), width)
+    model.method("replace_table", grown)
+    if not torch.equal(table_of(model), grown):
+        raise Failed("replace-changed", "replace_table no longer puts the given rows into self.table")
+    ids = exam.ids(len(grown), (2, 4))
+    answer = model.run(ids)
+    want = logits_of(grown, ids)
+    if answer.raised is not None or not isinstance(answer.value, Tensor) or answer.value.shape != want.shape:
+        raise Failed(
+            "tied-by-tensor",
+            "after replace_table the head reads the old rows: it is tied to a tensor, not to the module that owns it",
+        )
+    same_values(
+        answer.value,
+        want,
+        rule="replaced",
+        message="after replace_table the logits are not those of the new rows",
+        atol=1e-4,
+    )
+
+
+CHECKS = (shape, values, one_table, gradient, loading, replacing)

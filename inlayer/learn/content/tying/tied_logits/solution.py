@@ -1,0 +1,20 @@
+"""A head that reads the table."""
+
+from torch import Tensor, nn
+
+
+class TiedModel(nn.Module):
+    """A table, and a head that reads it."""
+
+    def __init__(self, vocab_size: int, n_embd: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, n_embd)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Logits (B, T, V) of ids (B, T)."""
+        hidden = self.table(ids)
+        return nn.functional.linear(hidden, self.table.weight)
+
+    def replace_table(self, rows: Tensor) -> None:
+        """Put another table in place. Leave this as it is."""
+        self.table = nn.Embedding.from_pretrained(rows, freeze=False)

@@ -1,0 +1,16 @@
+"""Starts the head with the same numbers, in a parameter of its own."""
+
+from torch import Tensor, nn
+
+
+class TiedModel(nn.Module):
+    def __init__(self, vocab_size: int, n_embd: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, n_embd)
+        self.head = nn.Parameter(self.table.weight.detach().clone())
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.table(ids) @ self.head.T
+
+    def replace_table(self, rows: Tensor) -> None:
+        self.table = nn.Embedding.from_pretrained(rows, freeze=False)

@@ -1,0 +1,15 @@
+"""Keeps the head from teaching the table."""
+
+from torch import Tensor, nn
+
+
+class TiedModel(nn.Module):
+    def __init__(self, vocab_size: int, n_embd: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, n_embd)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.table(ids) @ self.table.weight.detach().T
+
+    def replace_table(self, rows: Tensor) -> None:
+        self.table = nn.Embedding.from_pretrained(rows, freeze=False)

@@ -1,0 +1,18 @@
+"""Keeps the lookup from teaching the table."""
+
+import torch
+from torch import Tensor, nn
+
+
+class TiedModel(nn.Module):
+    def __init__(self, vocab_size: int, n_embd: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, n_embd)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        with torch.no_grad():
+            hidden = self.table(ids)
+        return hidden @ self.table.weight.T
+
+    def replace_table(self, rows: Tensor) -> None:
+        self.table = nn.Embedding.from_pretrained(rows, freeze=False)

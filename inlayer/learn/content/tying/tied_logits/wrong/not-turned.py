@@ -1,0 +1,15 @@
+"""Multiplies with the table as it lies there."""
+
+from torch import Tensor, nn
+
+
+class TiedModel(nn.Module):
+    def __init__(self, vocab_size: int, n_embd: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, n_embd)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.table(ids) @ self.table.weight
+
+    def replace_table(self, rows: Tensor) -> None:
+        self.table = nn.Embedding.from_pretrained(rows, freeze=False)

@@ -1,0 +1,16 @@
+"""Divides by the root of the width, as attention does."""
+
+from torch import Tensor, nn
+
+
+class TiedModel(nn.Module):
+    def __init__(self, vocab_size: int, n_embd: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, n_embd)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        hidden = self.table(ids)
+        return hidden @ self.table.weight.T / hidden.shape[-1] ** 0.5
+
+    def replace_table(self, rows: Tensor) -> None:
+        self.table = nn.Embedding.from_pretrained(rows, freeze=False)

@@ -1,0 +1,1 @@
+"""Task: what the head and the lookup teach a tied table."""

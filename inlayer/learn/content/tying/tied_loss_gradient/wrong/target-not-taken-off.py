@@ -1,0 +1,10 @@
+"""Takes the probabilities for the gradient of the logits."""
+
+import torch
+from torch import Tensor
+
+
+def tied_loss_gradient(table: Tensor, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    hidden = table[ids]
+    by_logits = (hidden @ table.T).softmax(-1) / len(ids)
+    return torch.zeros_like(table).index_add_(0, ids, by_logits @ table), by_logits.T @ hidden

@@ -1,0 +1,1 @@
+"""Task: a padding row that stays zero when tied."""

@@ -1,0 +1,7 @@
+"""Cuts off the whole table."""
+
+from torch import Tensor
+
+
+def tied_padding(hidden: Tensor, table: Tensor, padding_idx: int) -> Tensor:
+    return hidden @ table.detach().T

@@ -1,0 +1,10 @@
+"""Zeroes the row on the way in."""
+
+import torch
+from torch import Tensor
+
+
+def tied_padding(hidden: Tensor, table: Tensor, padding_idx: int) -> Tensor:
+    keep = torch.ones(len(table), 1)
+    keep[padding_idx] = 0
+    return hidden @ (table * keep).T

@@ -1,0 +1,10 @@
+"""Cuts off the other factor as well."""
+
+import torch
+from torch import Tensor
+
+
+def tied_padding(hidden: Tensor, table: Tensor, padding_idx: int) -> Tensor:
+    is_padding = torch.arange(len(table)) == padding_idx
+    rows = torch.where(is_padding[:, None], table.detach(), table)
+    return hidden.detach() @ rows.T
