@@ -1,0 +1,1 @@
+"""Task "A first forward pass"."""

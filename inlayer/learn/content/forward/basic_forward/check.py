@@ -1,0 +1,140 @@
+"""Checks of "A first forward pass"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from inlayer.learn.checks import same_shape, same_values
+from inlayer.learn.content.forward.sample import sample
+from inlayer.learn.exam import Exam, Failed
+
+NAME = "basic_forward"
+PARAMETERS = ("weight", "input_ids", "padding_idx")
+
+
+def three_answers(exam: Exam) -> None:
+    """hidden states, five numbers, a bool"""
+    table, ids, padding = drawn(exam)
+    got = answers(exam, table, ids, padding)
+    if not isinstance(got[2], bool):
+        raise Failed(
+            "not-a-bool", "the third answer must be True or False, a Python bool; a tensor that holds one is none"
+        )
+
+
+def shape(exam: Exam) -> None:
+    """hidden states of shape (B, T, D)"""
+    table, ids, padding = drawn(exam)
+    (batch, length), width = ids.shape, table.shape[1]
+    hidden, first_five, _ = answers(exam, table, ids, padding)
+    wrong = {
+        "axes-swapped": (
+            (batch, width, length),
+            "the numbers of a row stand before the tokens; they are the last axis",
+        ),
+        "batch-lost": ((length, width), "the batch axis is gone: only one text was looked up"),
+        "batch-flattened": ((batch * length, width), "the texts were joined: B and T became one axis"),
+    }
+    same_shape(hidden, (batch, length, width), "B T D", wrong=wrong)
+    five_wrong = {
+        "five-of-all": (
+            (batch, length, 5),
+            "five numbers of every token; asked for is the first token of the first text",
+        ),
+        "five-of-a-text": ((length, 5), "five numbers of every token of the first text; asked for is the first token"),
+        "five-tokens": ((5, width), "five whole tokens; asked for are five numbers of one token"),
+    }
+    same_shape(first_five, (5,), "5", wrong=five_wrong, rule="five-shape")
+
+
+def values(exam: Exam) -> None:
+    """the row of every id, and the first five numbers of the first"""
+    table, ids, padding = drawn(exam)
+    hidden, first_five, _ = answers(exam, table, ids, padding)
+    want = table[ids]
+    zeroed = want.masked_fill((ids == padding)[..., None], 0.0)
+    wrong = {
+        "padding-forced": (zeroed, "the vectors of padding tokens were set to zero; give what the table holds"),
+        "off-by-one": (table[ids - 1], "each vector is the row before the one that was asked for; rows count from 0"),
+    }
+    same_values(hidden, want, wrong=wrong, message="the hidden states are not the rows of the ids")
+    five_wrong = {
+        "second-token": (want[0, 1, :5], "these are numbers of the second token; the first one has index 0"),
+        "one-number-each": (
+            want[0, :5, 0],
+            "this is the first number of five tokens; asked for are five numbers of one",
+        ),
+        "five-of-the-table": (table[0, :5], "these are numbers of row 0 of the table, not of the first token"),
+    }
+    same_values(first_five, want[0, 0, :5], wrong=five_wrong, rule="five-values", message="the five numbers differ")
+
+
+def padding_is_zero(exam: Exam) -> None:
+    """the third answer is about every padding token, and about what the table holds"""
+    table, ids, padding = drawn(exam)
+    if padding_answer(exam, table, ids, padding):
+        raise Failed(
+            "padding-assumed", "the padding row of this table is not zero, but the answer is True; look at the vectors"
+        )
+    zero = table.clone()
+    zero[padding] = 0.0
+    if not padding_answer(exam, zero, ids, padding):
+        raise Failed("padding-misjudged", "every vector of a padding token is zero here, but the answer is False")
+    almost = zero.clone()
+    almost[padding, -1] = 1.0
+    if padding_answer(exam, almost, ids, padding):
+        raise Failed("part-of-the-row", "one number of the padding row is not zero, but the answer is True")
+    row_zero = table.clone()
+    row_zero[0] = 0.0
+    if padding_answer(exam, row_zero, ids, padding):
+        raise Failed("zero-for-padding", "row 0 is zero here, but it is not the padding row; padding_idx says which is")
+
+
+def one_place(exam: Exam) -> None:
+    """padding is found wherever it stands"""
+    table, ids, padding = drawn(exam)
+    for place in ((0, 0), (1, 2), (1, ids.shape[1] - 2)):
+        sparse = torch.where(ids == padding, (ids + 1) % len(table), ids)
+        sparse[place] = padding
+        if padding_answer(exam, table, sparse, padding):
+            raise Failed("one-place", "a padding token that is not zero was missed; it stands elsewhere in the batch")
+    without = torch.where(ids == padding, (ids + 1) % len(table), ids)
+    if not padding_answer(exam, table, without, padding):
+        raise Failed(
+            "no-padding", "there is no padding token in this batch, so none of them is not zero; the answer is True"
+        )
+
+
+CHECKS = (three_answers, shape, values, padding_is_zero, one_place)
+
+
+def own(exam: Exam) -> Tensor:
+    """The learner's hidden states of "I love dogs" in the default sample."""
+    table, ids = sample()
+    hidden: Tensor = exam.call(table, ids, 6_142)[0]
+    return hidden
+
+
+def drawn(exam: Exam) -> tuple[Tensor, Tensor, int]:
+    """A table without a zero, ids with padding in the middle and at the end, and the padding id, which is not 0."""
+    rows, width = exam.number(9, 14), exam.number(6, 8)
+    length = exam.number(9, 11)  # another number than the width, and more than five
+    padding = exam.number(2, rows - 1)
+    ids = exam.ids(rows, (exam.number(2, 4), length))
+    ids[:, :2] = torch.tensor([1, 0])  # the first two tokens differ
+    ids[0, length - 1] = ids[1, 3] = padding
+    return exam.normal(rows, width) + 0.01, ids, padding
+
+
+def answers(exam: Exam, table: Tensor, ids: Tensor, padding: int) -> list[Any]:
+    got = exam.call(table, ids, padding)
+    if not isinstance(got, (tuple, list)) or len(got) != 3:
+        raise Failed("three-answers", "three answers are asked for: hidden states, five numbers, True or False")
+    return list(got)
+
+
+def padding_answer(exam: Exam, table: Tensor, ids: Tensor, padding: int) -> bool:
+    return bool(answers(exam, table, ids, padding)[2])

@@ -1,0 +1,1 @@
+"""Task "Ids or vectors"."""

@@ -1,0 +1,140 @@
+"""Checks of "Ids or vectors"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from inlayer.learn.checks import same_shape, same_values
+from inlayer.learn.content.forward.sample import sample
+from inlayer.learn.exam import Answer, Exam, Failed
+
+NAME = "both_inputs"
+PARAMETERS = ("weight", "input_ids", "inputs_embeds")
+
+
+def ids_given(exam: Exam) -> None:
+    """ids are looked up"""
+    table, ids, _ = drawn(exam)
+    hidden = answers(exam.call(table, input_ids=ids))[0]
+    (batch, length), width = ids.shape, table.shape[1]
+    swapped = ((length, batch, width), "batch and length are swapped; the batch is the first axis")
+    same_shape(hidden, (batch, length, width), "B T D", wrong={"batch-second": swapped})
+    same_values(hidden, table[ids], message="the hidden states are not the rows of the ids")
+
+
+def vectors_given(exam: Exam) -> None:
+    """vectors are used as they are"""
+    table, _, vectors = drawn(exam)
+    answer = exam.run(table, inputs_embeds=vectors)
+    if answer.raised is not None:
+        raise Failed("vectors-refused", f"vectors alone were given, and your code raised {answer.raised}")
+    hidden = answers(answer.value)[0]
+    looked_up = (*vectors.shape, table.shape[1])
+    same_shape(
+        hidden,
+        tuple(vectors.shape),
+        "B T D",
+        wrong={"vectors-looked-up": (looked_up, "vectors were looked up in the table; they are rows already")},
+    )
+    unit = torch.nn.functional.normalize(vectors, dim=-1)
+    wrong = {
+        "vectors-normalised": (unit, "the vectors were brought to length 1; they must stay as they are"),
+        "vectors-multiplied": (vectors * 0.0, "the vectors were replaced by zeros; they must stay as they are"),
+    }
+    same_values(hidden, vectors, wrong=wrong, rule="vectors-changed", message="the vectors came out changed")
+
+
+def sizes(exam: Exam) -> None:
+    """batch size and length of either input, as whole numbers"""
+    table, ids, vectors = drawn(exam)
+    for given, shape in (({"input_ids": ids}, ids.shape), ({"inputs_embeds": vectors}, vectors.shape)):
+        _, batch, length = answers(exam.call(table, **given))
+        for value in (batch, length):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise Failed("sizes-not-ints", "batch size and length must be whole numbers, Python ints")
+        if (batch, length) == tuple(shape[:2]):
+            continue
+        (name,) = given
+        if (length, batch) == tuple(shape[:2]):
+            raise Failed(
+                "sizes-swapped", f"batch size and length of {name} are changed over; the batch is the first axis"
+            )
+        if length == table.shape[1]:
+            raise Failed(
+                "length-is-width", f"the length of {name} came out as D; the last axis is not the tokens for both"
+            )
+        if batch * length == shape[0] * shape[1] or batch == shape[0] * shape[1]:
+            raise Failed("counted-together", f"the tokens of {name} were counted over all texts; B and T are two axes")
+        raise Failed("sizes", f"batch size and length are not those of {name}")
+
+
+def both_refused(exam: Exam) -> None:
+    """both together are a ValueError"""
+    table, ids, vectors = drawn(exam)
+    answer = exam.run(table, input_ids=ids, inputs_embeds=vectors)
+    if answer.raised is None:
+        raise Failed("accepts-both", "both inputs were given and one of them won silently; that must be a ValueError")
+    refused(answer, "both inputs")
+    matching = exam.run(table, input_ids=ids, inputs_embeds=table[ids])
+    if matching.raised is None:
+        raise Failed("accepts-equal", "both inputs were given, with the same meaning; even that must be a ValueError")
+
+
+def neither_refused(exam: Exam) -> None:
+    """neither of them is a ValueError"""
+    table, _, _ = drawn(exam)
+    answer = exam.run(table)
+    if answer.raised is None:
+        raise Failed("accepts-neither", "no input was given and something came back; that must be a ValueError")
+    if "ValueError" not in (answer.raised.type, *answer.raised.bases):
+        raise Failed(
+            "neither-not-caught",
+            f"no input was given; instead of a ValueError that says so, your code raised {answer.raised}",
+        )
+
+
+def no_special_case(exam: Exam) -> None:
+    """one token, and inputs full of zeros, are no special cases"""
+    table, ids, vectors = drawn(exam)
+    hidden = answers(exam.call(table, input_ids=ids[:1, :1].clamp(min=1)))[0]
+    same_shape(hidden, (1, 1, table.shape[1]), "B T D", rule="single-token")
+    zero = torch.zeros(1, 1, dtype=torch.int64)
+    answer = exam.run(table, input_ids=zero)
+    if answer.raised is not None:
+        raise Failed("id-zero-missing", "a batch that holds the id 0 alone was taken for no input; ask `is None`")
+    answer = exam.run(table, input_ids=zero, inputs_embeds=vectors[:1, :1] * 0)
+    if answer.raised is None:
+        raise Failed("zeros-not-seen", "both inputs were given, both full of zeros, and were accepted; ask `is None`")
+
+
+CHECKS = (ids_given, vectors_given, sizes, both_refused, neither_refused, no_special_case)
+
+
+def own(exam: Exam) -> Tensor:
+    """The learner's hidden states of "I love dogs" in the default sample."""
+    table, ids = sample()
+    hidden: Tensor = exam.call(table, ids)[0]
+    return hidden
+
+
+def drawn(exam: Exam) -> tuple[Tensor, Tensor, Tensor]:
+    """A table, ids and vectors; B, T and D differ, and the vectors have another B and T than the ids."""
+    rows, width = exam.number(7, 12), exam.number(9, 12)
+    ids = exam.ids(rows, (exam.number(2, 3), exam.number(4, 5)))
+    return exam.normal(rows, width), ids, exam.normal(exam.number(2, 3), exam.number(6, 8), width)
+
+
+def answers(got: Any) -> tuple[Any, Any, Any]:
+    if not isinstance(got, (tuple, list)) or len(got) != 3:
+        raise Failed("three-answers", "three answers are asked for: hidden states, batch size, length")
+    hidden, batch, length = got
+    return hidden, batch, length
+
+
+def refused(answer: Answer, what: str) -> None:
+    raised = answer.raised
+    if raised is not None and "ValueError" not in (raised.type, *raised.bases):
+        raise Failed("another-error", f"{what} raised {raised}; the task asks for a ValueError")

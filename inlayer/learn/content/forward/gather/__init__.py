@@ -1,0 +1,1 @@
+"""Task "Gather the rows yourself"."""

@@ -1,0 +1,5 @@
+import torch
+
+
+def gather(table, ids):
+    return torch.index_select(table, 0, ids.reshape(-1))

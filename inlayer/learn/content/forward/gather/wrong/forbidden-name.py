@@ -1,0 +1,5 @@
+import torch.nn.functional as F
+
+
+def gather(table, ids):
+    return F.embedding(ids, table)

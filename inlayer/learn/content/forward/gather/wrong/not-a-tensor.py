@@ -1,0 +1,5 @@
+import torch
+
+
+def gather(table, ids):
+    return [[table[i] for i in row] for row in torch.atleast_2d(ids)]

@@ -1,0 +1,5 @@
+import torch
+
+
+def gather(table, ids):
+    return table[ids]

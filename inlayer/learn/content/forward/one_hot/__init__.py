@@ -1,0 +1,1 @@
+"""Task "A lookup is a product"."""

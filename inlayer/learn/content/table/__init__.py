@@ -1,0 +1,1 @@
+"""Lesson 2: what a table is and how it is born."""

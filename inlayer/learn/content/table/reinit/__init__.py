@@ -1,0 +1,1 @@
+"""Task "Draw again"."""

@@ -1,0 +1,9 @@
+import torch
+
+
+def reinit(weight, std, padding_idx):
+    with torch.no_grad():
+        weight.normal_(0.0, std)
+        if padding_idx is not None:
+            weight[padding_idx].zero_()
+    return weight

@@ -1,0 +1,8 @@
+import torch
+
+
+def reinit(weight, std, padding_idx):
+    with torch.no_grad():
+        weight[:] = torch.randn(weight.shape[1]) * std
+        if padding_idx is not None:
+            weight[padding_idx].zero_()

@@ -1,0 +1,8 @@
+import torch
+
+
+def reinit(weight, std, padding_idx):
+    with torch.no_grad():
+        weight.normal_(0.0, std)
+        if padding_idx:
+            weight[padding_idx].zero_()

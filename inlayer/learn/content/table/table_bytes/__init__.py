@@ -1,0 +1,1 @@
+"""Task "How many bytes"."""

@@ -1,0 +1,1 @@
+"""Lesson 1: from text to ids."""

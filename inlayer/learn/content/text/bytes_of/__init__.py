@@ -1,0 +1,1 @@
+"""Task "The bytes of a text"."""

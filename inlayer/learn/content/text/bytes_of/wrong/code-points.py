@@ -1,0 +1,2 @@
+def bytes_of(text):
+    return [ord(character) for character in text]

