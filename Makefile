@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: run serve test coverage setup bench docs screenshots browser clean
+.PHONY: run serve test coverage setup bench docs screenshots browser editor clean
 
 run: $(VENV)/installed        ## the main job: one text, every step of the line
 	@$(BIN)/inlayer walk "I love dogs"
@@ -35,6 +35,9 @@ docs: $(VENV)/installed-dev   ## make again what is made: docs/families.md, sche
 
 screenshots: $(VENV)/installed-dev browser  ## make again the pictures of the README
 	@$(BIN)/python scripts/make_screenshots.py
+
+editor:                       ## make again the editor of the course; needs node and npm, and nobody else does
+	@cd scripts/editor && npm ci --ignore-scripts --silent && node build.js
 
 browser:                      ## Debian's Chromium, for the browser tests and the screenshots; nothing where it is there
 	@command -v chromium > /dev/null || \

@@ -4,7 +4,8 @@ exercises.py of a lesson -> [asking] -> doors
 - a number (or a shape) and a choice are judged; free text is not: the learner compares it with a model answer, point by
   point, and says himself whether it holds
 - the same seed asks the same; another one asks with other numbers, so that an answer cannot be copied
-- numbers are read as people write them: 1,174,405,120, 2.35e9, 1_000, (2, 10, 4096), "2.35 GB" where the unit is bytes
+- numbers are read as people write them: 1,174,405,120, 1 000, 2.35e9, 2**30, "2.35 GB" where the unit is bytes;
+  shapes as (2, 10, 4096), [2, 10, 4096], 2 x 10 x 4096
 Checked in tests/learn/test_asking.py.
 """
 
@@ -24,7 +25,18 @@ from inlayer.paths import quoted
 __all__ = ["Asked", "Choice", "Exercise", "Free", "Judged", "Number", "Option", "exercises_of"]
 
 Value: TypeAlias = "int | float | tuple[int, ...]"
-SIZES = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30, "tib": 2.0**40}
+SIZES = {
+    "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40
+}  # fmt: skip
+MOST_CHARACTERS = 100  # of an answer
+ROUNDING = 1e-9
+# Blanks that keep numbers together are blanks, a minus is a hyphen, a times an x; an underscore is nothing.
+TYPED = str.maketrans({"_": "", "\u2009": " ", "\u202f": " ", "\u00a0": " ", "\u2212": "-", "\u00d7": "x"})
+SHAPE = re.compile(r"""(?a:  # digits are 0 to 9
+    [(\[]\s*(\d+\s*(,\s*\d+\s*)*,?)?\s*[)\]]  # (2, 3), [2, 3], (5,), ()
+    | \d+(,\s+\d+)+                             # 2, 3
+    | \d+(\s*x\s*\d+)+                          # 2 x 3
+)""", re.VERBOSE)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +147,7 @@ def exercises_of(module: ModuleType, lesson: str) -> tuple[Exercise, ...]:
 
 def read_letter(said: str, options: int) -> int:
     """Which of the options a letter means."""
-    letter = said.strip().strip("()").lower()
+    letter = said.strip().strip("().").lower()
     letters = [chr(ord("a") + number) for number in range(options)]
     if letter not in letters:
         raise InputError(f"{quoted(said)} is none of the options {', '.join(letters)}")
@@ -144,30 +156,55 @@ def read_letter(said: str, options: int) -> int:
 
 def read_value(said: str, unit: str = "") -> Value:
     """A number or a shape, as people write them."""
-    text = said.strip().lower().replace("_", "").replace("\u2009", "").replace("\u00a0", " ")
-    if re.fullmatch(r"[(\[]\s*\d+\s*(,\s*\d+\s*)*,?\s*[)\]]", text):
-        return tuple(int(part) for part in re.findall(r"\d+", text))
-    found = re.fullmatch(r"([-+]?[\d.,]*\d\.?(?:e[-+]?\d+)?)\s*([a-z%]*)", text)
+    if len(said) > MOST_CHARACTERS:
+        raise InputError(f"an answer of {len(said):,} characters is too long")
+    text = said.strip().lower().translate(TYPED)
+    shape = text.removeprefix("torch.size(").removesuffix(")") if text.startswith("torch.size(") else text
+    if SHAPE.fullmatch(shape):
+        return tuple(int(part) for part in re.findall(r"\d+", shape))
+    if power := re.fullmatch(r"(?a)(\d{1,6})\s*(?:\*\*|\^)\s*(\d{1,3})", text):
+        raised: int = int(power[1]) ** int(power[2])
+        return raised
+    found = re.fullmatch(r"(?a)([-+]?[\d., ]*\d\.?(?:e[-+]?\d+)?)\s*([a-z%]*)", text)
     if found is None:
         raise InputError(f"{quoted(said)} is neither a number nor a shape such as (2, 3, 4)")
-    digits, suffix = found.groups()
+    digits, suffix = found[1], found[2]
     if "," in digits and not re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(e[-+]?\d+)?", digits):
         raise InputError(f"{quoted(said)} has commas that do not stand between thousands; a decimal point is a dot")
+    if " " in digits and not re.fullmatch(r"[-+]?\d{1,3}( \d{3})+(\.\d+)?", digits):
+        raise InputError(f"{quoted(said)} has blanks that do not stand between thousands")
+    return _scaled(digits.replace(",", "").replace(" ", ""), _times(said, suffix, unit), said)
+
+
+def _scaled(digits: str, times: int, said: str) -> int | float:
+    """The number, exact where it is whole, however large."""
     try:
-        value = float(digits.replace(",", ""))
+        return int(digits) * times
+    except ValueError:
+        pass
+    try:
+        value = float(digits) * times
     except ValueError:
         raise InputError(f"{quoted(said)} is no number") from None
-    if suffix in SIZES and unit == "bytes":
-        value *= SIZES[suffix]
-    elif suffix and suffix not in {unit.lower(), unit.lower().rstrip("s"), "b" if unit == "bytes" else unit.lower()}:
-        raise InputError(f"{quoted(said)}: the answer is in {unit}" if unit else f"{quoted(said)} has no unit here")
     if not math.isfinite(value):
         raise InputError(f"{quoted(said)} is no finite number")
     return int(value) if value == int(value) else value
 
 
+def _times(said: str, suffix: str, unit: str) -> int:
+    """What a unit behind a number multiplies it by; InputError where it is not the unit that is asked for."""
+    if suffix in SIZES and unit == "bytes":
+        return SIZES[suffix]
+    known = {"", unit.lower(), unit.lower().removesuffix("s")} | ({"b"} if unit == "bytes" else set())
+    if suffix not in known:
+        raise InputError(f"{quoted(said)}: the answer is in {unit}" if unit else f"{quoted(said)} has no unit here")
+    return 1
+
+
 def close(value: Value, answer: Value, tolerance: float) -> bool:
-    """Is a value the answer, or within so much of it?"""
+    """Is a value the answer, or within so much of it? A fraction is the same up to how it is rounded in a computer."""
     if isinstance(value, tuple) or isinstance(answer, tuple):
         return value == answer
-    return abs(value - answer) <= tolerance * abs(answer)
+    if isinstance(value, float) or isinstance(answer, float):
+        tolerance = max(tolerance, ROUNDING)
+    return value == answer or abs(value - answer) <= tolerance * abs(answer)

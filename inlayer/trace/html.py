@@ -20,14 +20,14 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["content_security_policy", "page"]
+__all__ = ["STYLES", "content_security_policy", "hash_of", "page", "read_part"]
 
 STYLES = ("base.css", "parts.css", "figures.css")
 SCRIPTS = (
     "dom.js", "format.js", "state.js", "source.js", "grid.js", "changes.js", "sentences.js",
     "steps/text.js", "steps/ids.js", "steps/rows.js", "steps/positions.js", "steps/hidden.js", "steps/backward.js",
     "inspector.js", "formulas.js", "formulas-later.js", "token.js", "questions.js", "predict.js", "birth.js",
-    "controls.js", "refused.js", "path.js", "keys.js", "main.js",
+    "controls.js", "refused.js", "path.js", "keys.js", "theme.js", "main.js",
 )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def page(*, title: str, data: dict[str, Any] | None, served: bool) -> str:
         "data": "null" if data is None else _embed(data),
     }
     # One pass: a title or a text that spells a placeholder stays what it is.
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _read("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], read_part("page.html"))
 
 
 def content_security_policy(*, served: bool) -> str:
@@ -54,14 +54,14 @@ def content_security_policy(*, served: bool) -> str:
 def _policy(*, served: bool) -> str:
     rules = [
         "default-src 'none'",
-        f"script-src '{_hash(_script())}'",
-        f"style-src '{_hash(_style())}'",
+        f"script-src '{hash_of(_script())}'",
+        f"style-src '{hash_of(_style())}'",
         "img-src data:",
         "base-uri 'none'",
         "form-action 'none'",
     ]
     if served:
-        rules += ["connect-src 'self'", "frame-ancestors 'none'"]  # the second counts only in a header
+        rules += ["connect-src 'self'", "frame-ancestors 'self'"]  # beside a lesson; it counts only in a header
     return "; ".join(rules)
 
 
@@ -73,18 +73,20 @@ def _embed(data: dict[str, Any]) -> str:
 
 @cache
 def _style() -> str:
-    return "\n" + "\n".join(_read(name) for name in STYLES)
+    return "\n" + "\n".join(read_part(name) for name in STYLES)
 
 
 @cache
 def _script() -> str:
-    return "\n(() => {\n" + '"use strict";\n' + "\n".join(_read(name) for name in SCRIPTS) + "})();\n"
+    return "\n(() => {\n" + '"use strict";\n' + "\n".join(read_part(name) for name in SCRIPTS) + "})();\n"
 
 
 @cache
-def _read(name: str) -> str:
-    return files("inlayer.trace").joinpath("page", *name.split("/")).read_text(encoding="utf-8")
+def read_part(name: str, room: str = "inlayer.trace") -> str:
+    """A file of the page; the course has a page of its own."""
+    return files(room).joinpath("page", *name.split("/")).read_text(encoding="utf-8")
 
 
-def _hash(text: str) -> str:
+def hash_of(text: str) -> str:
+    """How a policy names a script or a style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all: written beside their place, then put there in one step.
+"""Folders and files of tensors, there whole or not at all: written beside their place, then put there in one step.
 
 - the files reach the disk before the step and the step itself after it: a power cut leaves the old folder or the new
 - Linux swaps two folders in one call. Where the system or its file system cannot, the old one steps aside first; if a
@@ -15,7 +15,7 @@ import os
 import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -24,8 +24,9 @@ from torch import Tensor
 
 from inlayer.errors import InlayerError, InputError
 from inlayer.paths import check_path, shown, what_is_at
+from inlayer.saving import putting, sync
 
-__all__ = ["check_nothing_is_lost", "locked", "put", "put_tensors", "replacing", "sync"]
+__all__ = ["check_nothing_is_lost", "put_tensors", "replacing"]
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from <fcntl.h> and <linux/fs.h>
 
@@ -75,14 +76,8 @@ def check_nothing_is_lost(folder: Path, names: Collection[str]) -> None:
         )
 
 
-def put(path: Path, data: bytes) -> None:
-    """A file, whole or not at all, in place of what was there."""
-    with putting(path) as fresh:
-        fresh.write_bytes(data)
-
-
 def put_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """The same with a safetensors file."""
+    """A safetensors file, whole or not at all, in place of what was there."""
     with putting(path) as fresh:
         try:
             save_file(dict(tensors), fresh, metadata=metadata)
@@ -90,58 +85,11 @@ def put_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, s
             raise OSError(str(error)) from error
 
 
-@contextmanager
-def putting(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to, which becomes `path` when the block ends well, and goes when not."""
-    fresh = path.with_name(f".{path.name}.saving")
-    try:
-        yield fresh
-        fresh.chmod(0o644)  # safetensors would have its owner read it alone
-        sync(fresh)
-        fresh.replace(path)
-        sync(path.parent)
-    finally:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a file for as long as the block lasts; InputError where another process holds it. It ends with the process.
-
-    Where the system or its file system has no such locks, nothing is held.
-    """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{shown(path.parent)} is in use: another process trains there") from None
-        except OSError:
-            pass
-        yield
-
-
 def _to_disk(folder: Path) -> None:
     for parent, _, names in os.walk(folder):
         for name in names:
             sync(Path(parent) / name)
         sync(Path(parent))
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or what a folder lists, has reached the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        # Not every file system can do it for a folder, and those need it not.
-        with suppress(OSError) if path.is_dir() else nullcontext():
-            os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _put(fresh: Path, place: Path, old: Path) -> None:

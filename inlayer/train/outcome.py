@@ -16,8 +16,8 @@ import torch
 from inlayer.decoder import Decoder
 from inlayer.errors import CheckpointError, MissingExtraError
 from inlayer.paths import last_part, shown
+from inlayer.saving import put
 from inlayer.text import Tokenizer
-from inlayer.train.folder import put
 from inlayer.train.learned import what_was_learned
 from inlayer.train.plot import draw
 from inlayer.train.report import Continuation, Report, to_html, to_json

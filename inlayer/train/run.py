@@ -37,9 +37,9 @@ from torch import Tensor
 from inlayer.decoder import Decoder, DecoderConfig
 from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputError
 from inlayer.paths import check_path, shown, what_is_at
+from inlayer.saving import locked, put, sync
 from inlayer.text import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
 from inlayer.train.corpus import Chunk, python_chunks, read_chunks
-from inlayer.train.folder import locked, put, sync
 from inlayer.train.parallel import World, full_state
 from inlayer.train.save import check_savable, write_decoder
 from inlayer.train.settings import Settings
@@ -255,7 +255,7 @@ class Run:
     def go(self, watcher: Watcher | None = None, *, world: World | None = None, how: str = "data") -> bool:
         """Take the steps that are left and save the model; False where somebody asked to stop before the last."""
         world = world or World()
-        with locked(self.inner / "lock") if world.is_first else nullcontext():
+        with locked(self.inner / "lock", "another process trains there") if world.is_first else nullcontext():
             return self._go(watcher, world, how)
 
     def _go(self, watcher: Watcher | None, world: World, how: str) -> bool:

@@ -32,8 +32,9 @@ from inlayer.errors import CheckpointError, ConfigError, InputError
 from inlayer.families import describe
 from inlayer.families.fields import Fields, shown
 from inlayer.positions import Angles, Sinusoidal, sinusoids
+from inlayer.saving import put
 from inlayer.text import ByteTokenizer
-from inlayer.train.folder import put, put_tensors, replacing
+from inlayer.train.folder import put_tensors, replacing
 from inlayer.train.tokenizer_files import tokenizer_files
 
 __all__ = ["check_savable", "load_decoder", "save_decoder", "write_decoder"]

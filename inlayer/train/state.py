@@ -23,7 +23,8 @@ from torch import Tensor
 
 from inlayer.errors import CheckpointError, InputError
 from inlayer.paths import shown
-from inlayer.train.folder import put, put_tensors
+from inlayer.saving import put
+from inlayer.train.folder import put_tensors
 
 __all__ = ["State", "find_state", "load_state", "save_state"]
 

@@ -1,4 +1,4 @@
-"""The API: six addresses, each a question to the library and its facts as JSON.
+"""The API: addresses, each a question to the library and its facts as JSON; those of the course are in learn.py.
 
 asked -> [api] -> Line -> facts -> JSON
 - a model is one of those named at start; nothing a request says is opened, looked up or fetched by name
@@ -18,16 +18,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive
 
 from inlayer.errors import InlayerError, InputError
 from inlayer.paths import quoted
 from inlayer.trace import Change, Line
 from inlayer.trace.backward import MOST_HEAD_VALUES
-from inlayer.trace.facts import to_json
 from inlayer.trace.html import content_security_policy, page
+from inlayer.web.answering import encode, until_left
 from inlayer.web.asked import BirthAsked, Limits, RefusedError, TokenAsked, WalkAsked, read_query, read_walk
+from inlayer.web.desk import Desk
 from inlayer.web.guard import Guard, error_body, read_body
+from inlayer.web.learn import Learn
 from inlayer.web.openapi import describe
 from inlayer.web.places import find_places, without_places
 from inlayer.web.workers import Answers, LeftError, Workers
@@ -43,16 +44,25 @@ TITLE = "inlayer walk"
 
 
 def make_app(
-    lines: Mapping[str, Line], *, token: str, hosts: tuple[str, ...] = (), limits: Limits | None = None
+    lines: Mapping[str, Line],
+    *,
+    token: str,
+    hosts: tuple[str, ...] = (),
+    limits: Limits | None = None,
+    runs_code: bool = False,
 ) -> Guard:
-    """The ASGI application: these models, for whoever shows this token."""
-    return Guard(Api(lines, Limits() if limits is None else limits).app, token=token, hosts=hosts)
+    """The ASGI application: these models, for whoever shows this token.
+
+    runs_code  may whoever shows it run code on this machine, in the tasks of the course?
+    """
+    api = Api(lines, Limits() if limits is None else limits, runs_code=runs_code)
+    return Guard(api.app, token=token, hosts=hosts)
 
 
 class Api:
-    """What the guard lets through. `workers` are to be closed by whoever stops the server."""
+    """What the guard lets through; to be closed by whoever stops the server."""
 
-    def __init__(self, lines: Mapping[str, Line], limits: Limits) -> None:
+    def __init__(self, lines: Mapping[str, Line], limits: Limits, *, runs_code: bool = False) -> None:
         if not lines:
             raise InputError("there is no model to serve; name at least one")
         self.lines, self.limits = dict(lines), limits
@@ -62,6 +72,7 @@ class Api:
         self.models = encode({"models": models})
         self.page = page(title=TITLE, data=None, served=True).encode("utf-8")
         self.page_policy = content_security_policy(served=True)
+        self.learn = Learn(Desk(runs=runs_code), limits)
         self.description = encode(describe(limits, list(self.lines)))
         self.app = Starlette(
             routes=[
@@ -71,6 +82,7 @@ class Api:
                 Route("/api/token", self.get_token),
                 Route("/api/birth", self.get_birth),
                 Route("/api/openapi.json", self.get_openapi),
+                *self.learn.routes,
             ],
             exception_handlers={
                 HTTPException: _not_here,
@@ -83,7 +95,8 @@ class Api:
         self.app.router.redirect_slashes = False  # a redirect would repeat the token
 
     async def get_page(self, _: Request) -> Response:
-        headers = {"content-security-policy": self.page_policy}
+        # It may stand in a frame of this very server, beside a lesson; the policy says the same.
+        headers = {"content-security-policy": self.page_policy, "x-frame-options": "SAMEORIGIN"}
         return Response(self.page, media_type="text/html", headers=headers)
 
     async def get_models(self, _: Request) -> Response:
@@ -131,7 +144,7 @@ class Api:
     ) -> Response:
         answer = self.answers.get(asked)
         if answer is None:
-            left = asyncio.ensure_future(_until_left(request.receive))
+            left = asyncio.ensure_future(until_left(request.receive))
             try:
                 answer = await self.workers.run(lambda: encode(make()), left, large=large)
             finally:
@@ -139,14 +152,12 @@ class Api:
             self.answers.put(asked, answer, size)
         return _json(answer)
 
+    def close(self, patience: float) -> bool:
+        """Take no more work. Have all threads ended after so many seconds?"""
+        return all([self.workers.close(patience), self.learn.close(patience)])
+
     async def _bad_value(self, _: Request, error: Exception) -> Response:
         return _json(error_body(without_places(str(error), self.places)), 400)
-
-
-async def _until_left(receive: Receive) -> None:
-    """The body was read, or there is none: what is still to come is that the client goes."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _is_large(line: Line, tokens: int) -> bool:
@@ -158,10 +169,6 @@ def _walk(line: Line, asked: WalkAsked) -> Any:
     change = Change(positions=asked.positions, theta=asked.theta, swap=asked.swap, pad=asked.pad)
     trace = line.walk(list(asked.texts), dims=asked.dims, tokens=asked.tokens, change=change)
     return replace(trace, source=line.title)
-
-
-def encode(facts: Any) -> bytes:
-    return to_json(facts).encode("ascii")
 
 
 def _json(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

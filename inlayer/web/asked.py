@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 
 from inlayer.errors import InputError
@@ -22,16 +22,21 @@ __all__ = [
     "POSITIONS",
     "TOKEN",
     "BirthAsked",
+    "Field",
     "Limits",
     "RefusedError",
     "TokenAsked",
     "WalkAsked",
+    "read_fields",
+    "read_pairs",
     "read_query",
     "read_walk",
 ]
 
 POSITIONS = ("none", "learned", "sinusoidal", "rotary")
 TOKEN = "token"  # the field of a query that the guard reads; no question has it
+
+NAMES = {"string": "a string", "integer": "an integer", "boolean": "true or false"}
 
 Question = TypeVar("Question", "TokenAsked", "BirthAsked")
 
@@ -93,6 +98,17 @@ class BirthAsked:
     dims: int = 8
 
 
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """A field of a question: what it is, whether it has to be there, what it is when it is not."""
+
+    kind: Literal["string", "integer", "boolean"] = "string"
+    needed: bool = True
+    default: str | int | bool | None = None
+    example: str | int | bool = ""
+    most: int = 2**31 - 1  # of an integer
+
+
 def read_walk(body: bytes, limits: Limits) -> WalkAsked:
     """The question in the body of a request."""
     said = _object(body)
@@ -130,16 +146,7 @@ def read_walk(body: bytes, limits: Limits) -> WalkAsked:
 
 def read_query(query: bytes, question: type[Question], limits: Limits) -> Question:
     """The question in the query of an address."""
-    try:
-        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=bool(query), errors="strict")
-    except ValueError:  # UnicodeDecodeError is one too
-        raise InputError("the query of the address is no list of name=value in UTF-8") from None
-    said: dict[str, str] = {}
-    for name, value in pairs:
-        if name in said:
-            raise InputError(f"{quoted(name)} is there twice; give it once")
-        said[name] = value
-    said.pop(TOKEN, None)
+    said = read_pairs(query)
     known = [field.name for field in fields(question)]
     _only_known(said, known)
     if "id" in known and "id" not in said:
@@ -156,7 +163,42 @@ def read_query(query: bytes, question: type[Question], limits: Limits) -> Questi
     return question(**checked)
 
 
-def _object(body: bytes) -> dict[str, Any]:
+def read_pairs(query: bytes) -> dict[str, str]:
+    """The names and values of a query, without the token."""
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=bool(query), errors="strict")
+    except ValueError:  # UnicodeDecodeError is one too
+        raise InputError("the query of the address is no list of name=value in UTF-8") from None
+    said: dict[str, str] = {}
+    for name, value in pairs:
+        if name in said:
+            raise InputError(f"{quoted(name)} is there twice; give it once")
+        said[name] = value
+    said.pop(TOKEN, None)
+    return said
+
+
+def read_fields(given: bytes, known: Mapping[str, Field], *, query: bool) -> dict[str, Any]:
+    """The fields of a question, in a query or in the JSON of a body; one that is left out has its default."""
+    example = {name: kind.example for name, kind in known.items() if kind.needed}
+    said: dict[str, Any] = dict(read_pairs(given)) if query else _object(given, json.dumps(example))
+    _only_known(said, list(known))
+    return {name: _field(name, said.get(name), kind, query=query) for name, kind in known.items()}
+
+
+def _field(name: str, value: Any, field: Field, *, query: bool) -> Any:
+    if value is None:
+        if field.needed:
+            raise InputError(f"{name} is missing; it is {NAMES[field.kind]}, such as {json.dumps(field.example)}")
+        return field.default
+    if field.kind == "integer":
+        return _digits(name, value, 0, field.most) if query else _integer(name, value, 0, field.most)
+    if type(value) is not (str if field.kind == "string" else bool):
+        raise InputError(f"{name} is {_kind(value)}; it is {NAMES[field.kind]}")
+    return value
+
+
+def _object(body: bytes, example: str = '{"texts": ["I love dogs"]}') -> dict[str, Any]:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -172,7 +214,7 @@ def _object(body: bytes) -> dict[str, Any]:
     except ValueError:  # Python's own limit on the digits of a number
         raise InputError("the body holds a number of too many digits") from None
     if not isinstance(said, dict):
-        raise InputError('the body is JSON, but no object; send {"texts": ["I love dogs"]}')
+        raise InputError(f"the body is JSON, but no object; send {example}")
     return said
 
 

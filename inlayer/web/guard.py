@@ -3,9 +3,10 @@
 request -> [guard] -> api
 - every request shows the token, the page's own too; it is compared in constant time
 - other websites: the Host must be an address or a name that is ours (a rebound name is neither), the Origin our own,
-  and Sec-Fetch-Site same-origin or none; only a link to the page itself may come from elsewhere. No CORS header is sent
+  and Sec-Fetch-Site same-origin or none; only a link to a page itself may come from elsewhere. No CORS header is sent
 - a body is JSON, counted while it arrives and given up when it does not
-- no answer is stored, framed, sniffed or shared; none holds a traceback, stderr gets it
+- no answer is stored, framed, sniffed or shared; only the walk may stand in a frame of this very server (api.py). None
+  holds a traceback, stderr gets it
 Checked rule by rule, each with the request that passes, in tests/web/test_guard.py.
 """
 
@@ -37,6 +38,7 @@ HEADERS = {
     "x-frame-options": "DENY",
 }
 BODY_SECONDS = 10.0
+PAGES = ("/", "/learn")
 
 log = logging.getLogger("inlayer.web")  # without a handler of its own it reaches stderr
 
@@ -118,10 +120,10 @@ class Guard:
 
 
 def _is_link_to_page(scope: Scope, headers: Headers) -> bool:
-    """A link to the page as a whole, from a mail or a notebook: whoever wrote it learns nothing when it is followed."""
+    """A link to a page as a whole, from a mail or a notebook: whoever wrote it learns nothing when it is followed."""
     return (
         scope["method"] == "GET"
-        and scope["path"] == "/"
+        and scope["path"] in PAGES
         and headers.getlist("sec-fetch-mode") == ["navigate"]
         and headers.getlist("sec-fetch-dest") == ["document"]
     )

@@ -1,6 +1,6 @@
 """The API described by itself: OpenAPI 3.1, made from the limits in force and the schema of the facts.
 
-trace/schema.json -> [openapi] -> GET /api/openapi.json
+trace/schema.json, openapi_learn -> [openapi] -> GET /api/openapi.json
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from typing import Any
 import inlayer
 from inlayer import trace
 from inlayer.web.asked import POSITIONS, Limits
+from inlayer.web.learn import ADDRESSES, PAGE, Asking
+from inlayer.web.openapi_learn import FIELDS, SCHEMAS, errors_of
 
 __all__ = ["describe"]
 
 ERRORS = {
     "400": "A value that cannot be used; the message says which and why.",
     "401": "The token is missing or wrong.",
-    "403": "A Host or Origin that is not this server's own.",
+    "403": "A Host or Origin that is not this server's own; or code, where others than this machine can ask.",
     "405": "A method that this address does not take.",
+    "409": "The learner's file was changed elsewhere since it was loaded; nothing is overwritten.",
     "408": "The body did not arrive in time.",
     "413": "The body or its texts are too large.",
     "415": "The body is no application/json.",
@@ -63,6 +66,7 @@ def describe(limits: Limits, models: list[str]) -> dict[str, Any]:
                     "additionalProperties": False,
                     "properties": {"error": {"type": "string", "pattern": "^[^\\n]+$"}},
                 },
+                **SCHEMAS,
                 **_facts(),
             },
         },
@@ -111,7 +115,23 @@ def _paths(limits: Limits, model: dict[str, Any], dims: dict[str, Any]) -> dict[
         "/api/openapi.json": {
             "get": _operation("openapi", "This document.", _content("application/json", {"type": "object"}))
         },
+        PAGE: {"get": _operation("learnPage", "The course.", _content("text/html", {"type": "string"}))},
+        **{one.path: {one.method.lower(): _of_the_course(one)} for one in ADDRESSES},
     }
+
+
+def _of_the_course(asking: Asking) -> dict[str, Any]:
+    fields = FIELDS[asking.path]
+    takes: dict[str, Any] = {"requestBody": {"required": True, **_content("application/json", fields)}}
+    if asking.method == "GET":
+        needed = fields["required"]
+        takes = {
+            "parameters": [
+                _parameter(name, schema, required=name in needed) for name, schema in fields["properties"].items()
+            ]
+        }
+    name = f"learn{asking.name.title()}"
+    return _operation(name, asking.summary, _answer(asking.schema), errors=errors_of(asking), **takes)
 
 
 def _with_heads(paths: dict[str, Any]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Address:
     @property
     def is_loopback(self) -> bool:
         """Can nobody but this machine reach it?"""
-        return self.host == "localhost" or (_is_address(self.host) and ipaddress.ip_address(self.host).is_loopback)
+        return is_loopback(self.host)
 
     @property
     def url(self) -> str:
@@ -80,7 +80,7 @@ def serve(
     """
     token = secrets.token_urlsafe(32)
     hosts = () if _is_address(host) else (host,)
-    api = Api(lines, Limits())
+    api = Api(lines, Limits(), runs_code=is_loopback(host))
     app = Guard(api.app, token=token, hosts=hosts)
     with bind(host, port) as alone:  # an error where somebody listens there; the twins' sockets would share it
         bound: int = alone.getsockname()[1]
@@ -100,7 +100,7 @@ def serve(
             server.run(sockets=[listener])
     finally:
         listener.close()
-        api.workers.close(STOP_SECONDS)
+        api.close(STOP_SECONDS)
     if server.stopped_by == signal.SIGINT:
         raise KeyboardInterrupt
 
@@ -226,6 +226,11 @@ class BoundedProtocol(H11Protocol):
 def _print(address: Address) -> None:
     sys.stdout.write(address.url + "\n")
     sys.stdout.flush()
+
+
+def is_loopback(host: str) -> bool:
+    """Can nobody but this machine reach a server that listens there?"""
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def _is_address(host: str) -> bool:

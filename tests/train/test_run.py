@@ -20,8 +20,8 @@ import inlayer
 from inlayer.checkpoint.doctor import inspect
 from inlayer.cli.train import make_plan
 from inlayer.errors import CheckpointError, ConfigError, InputError
+from inlayer.saving import locked
 from inlayer.train import load_decoder
-from inlayer.train.folder import locked
 from inlayer.train.parallel import World
 from inlayer.train.run import DivergedError, Plan, Run
 from inlayer.train.settings import Settings
@@ -182,7 +182,7 @@ def test_it_runs_outside_the_main_thread(text: Path, tmp_path: Path) -> None:
 
 def test_two_at_once_do_not_mix(text: Path, tmp_path: Path) -> None:
     run = Run.begin(tmp_path / "model", plan(text))
-    with locked(run.inner / "lock"), pytest.raises(InputError, match="another process trains there"):
+    with locked(run.inner / "lock", "in a test"), pytest.raises(InputError, match="another process trains there"):
         run.go()
     assert run.go()  # the lock went with its holder
 

@@ -11,8 +11,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from inlayer.learn.progress import Progress
 from inlayer.trace import Line
 from inlayer.web.api import Api
 from inlayer.web.asked import Limits
@@ -84,11 +88,21 @@ class Place:
 
 
 @contextmanager
+def learner(home: Path) -> Iterator[Path]:
+    """Somebody who takes the course: progress of his own in `home`, and a folder of files, which this gives."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INLAYER_DATA", str(home))
+        with Progress().changing() as state:
+            state.folder = str(home / "files")
+        yield home / "files"
+
+
+@contextmanager
 def running(
-    lines: Mapping[str, Line], limits: Limits | None = None, hosts: tuple[str, ...] = ()
+    lines: Mapping[str, Line], limits: Limits | None = None, hosts: tuple[str, ...] = (), *, runs_code: bool = False
 ) -> Iterator[tuple[Place, Api]]:
     """A real server on a free port of loopback."""
-    api = Api(lines, limits or Limits())
+    api = Api(lines, limits or Limits(), runs_code=runs_code)
     listening = threading.Event()
     server = Server(Guard(api.app, token=TOKEN, hosts=hosts), listening.set)
     listener = bind("127.0.0.1", 0)
@@ -102,7 +116,7 @@ def running(
         server.should_exit = True
         thread.join(PATIENCE)
         assert not thread.is_alive()
-        assert api.workers.close(PATIENCE)
+        assert api.close(PATIENCE)
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import inlayer
 from inlayer.trace import Line
-from tests.web.client import Place, running
+from tests.web.client import Place, learner, running
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +18,13 @@ def line() -> Line:
 
 
 @pytest.fixture(scope="package")
-def place(line: Line) -> Iterator[Place]:
-    with running({"default": line}) as (made, _):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A learner's files; his progress is in the folder above."""
+    with learner(tmp_path_factory.mktemp("learner")) as files:
+        yield files
+
+
+@pytest.fixture(scope="package")
+def place(line: Line, folder: Path) -> Iterator[Place]:
+    with running({"default": line}, runs_code=True) as (made, _):
         yield made

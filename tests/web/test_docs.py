@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from inlayer.web import api, server
+from inlayer.web import api, desk, learn, server
 from inlayer.web.asked import Limits
 from inlayer.web.guard import BODY_SECONDS
 from tests.web.client import Place
@@ -24,7 +24,7 @@ def commands() -> list[str]:
 
 
 def test_every_curl_line_works(place: Place) -> None:
-    assert len(commands()) == 6
+    assert len(commands()) == 9
     seen = set()
     for command in commands():
         given = command.replace("$URL", f"http://127.0.0.1:{place.port}").replace(
@@ -37,7 +37,7 @@ def test_every_curl_line_works(place: Place) -> None:
         facts = json.loads(answer)
         assert "error" not in facts, command
         seen.add(next(iter(facts)))
-    assert seen == {"models", "format", "id", "vocab_size", "openapi"}
+    assert seen == {"models", "format", "id", "vocab_size", "openapi", "lessons", "right", "task"}
 
 
 def as_curl(place: Place, words: list[str]) -> bytes:
@@ -55,6 +55,8 @@ def test_the_numbers_are_those_in_force() -> None:
     assert rows["`dims`, `tokens`, `pad`, `k`"] == f"{limits.dims}, {limits.tokens:,}, {limits.pad}, {limits.k}"
     assert rows["texts x tokens, and that x dims"] == f"{limits.places:,}, {limits.values:,}"
     assert rows["requests waiting for a thread"].startswith(f"{api.WAITING};")
+    assert rows["checks graded at once, and waiting"] == f"{learn.CHECKS}, {learn.CHECKS_WAITING}; the next is told 503"
+    assert rows["code of a task"] == f"{desk.MOST_CODE:,} characters"
     assert rows["connections"] == (
         f"{server.MOST_CONNECTIONS}; each has {server.HEAD_SECONDS:g} s for its first request and "
         f"{server.IDLE_SECONDS:g} s for each after that"

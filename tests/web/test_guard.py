@@ -12,7 +12,18 @@ from inlayer.trace.html import content_security_policy
 from inlayer.web.guard import HEADERS
 from tests.web.client import PATIENCE, TOKEN, Place, running
 
-PATHS = ["/", "/api/models", "/api/token?id=1", "/api/birth", "/api/openapi.json", "/api/walk", "/no/such"]
+PATHS = [
+    "/",
+    "/learn",
+    "/api/learn",
+    "/api/learn/check",
+    "/api/models",
+    "/api/token?id=1",
+    "/api/birth",
+    "/api/openapi.json",
+    "/api/walk",
+    "/no/such",
+]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -119,15 +130,32 @@ def test_fetch_metadata(place: Place, path: str, site: str, status: int) -> None
 def test_a_link_from_elsewhere_may_lead_to_the_page_and_nowhere_else(place: Place) -> None:
     follow = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     assert place.ask("/", headers=follow).status == 200
+    assert place.ask("/learn", headers=follow).status == 200
     assert place.ask("/api/models", headers=follow).status == 403
+    assert place.ask("/api/learn", headers=follow).status == 403
     assert place.ask("/", headers=follow | {"Sec-Fetch-Dest": "iframe"}).status == 403
     assert place.ask("/", headers=follow | {"Sec-Fetch-Mode": "no-cors"}).status == 403
     assert place.ask("/", method="POST", headers=follow).status == 403
     assert place.ask("/", headers=follow, token=False).status == 401
 
 
+def test_the_walk_may_stand_in_a_frame_of_this_server_alone(place: Place) -> None:
+    """Beside a lesson. The browser holds a frame against frame-ancestors; the guard refuses other sites before that."""
+    framed = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+    walk = place.ask("/", headers=framed)
+    assert walk.status == 200
+    assert walk.headers["X-Frame-Options"] == "SAMEORIGIN"
+    assert "frame-ancestors 'self'" in walk.headers["Content-Security-Policy"]
+    for site in ("cross-site", "same-site"):
+        assert place.ask("/", headers=framed | {"Sec-Fetch-Site": site}).status == 403
+    learn = place.ask("/learn", headers=framed)
+    assert learn.headers["X-Frame-Options"] == "DENY"
+    assert "frame-ancestors 'none'" in learn.headers["Content-Security-Policy"]
+
+
 def answers(place: Place) -> Iterator[tuple[str, object]]:
     yield "page", place.ask("/")
+    yield "course", place.ask("/learn")
     yield "facts", place.ask("/api/models")
     yield "not there", place.ask("/no/such")
     yield "no token", place.ask("/", token=False)
@@ -140,9 +168,10 @@ def test_every_answer_carries_the_headers(place: Place) -> None:
         assert headers["x-content-type-options"] == "nosniff", name
         assert headers["referrer-policy"] == "no-referrer"
         assert headers["cache-control"] == "no-store"
-        assert headers["x-frame-options"] == "DENY"
+        assert headers["x-frame-options"] == ("SAMEORIGIN" if name == "page" else "DENY")
         assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
-        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        ancestors = "'self'" if name == "page" else "'none'"  # the walk stands beside a lesson of this very server
+        assert f"frame-ancestors {ancestors}" in headers["content-security-policy"]
         assert not {"server", "location", "set-cookie"} & set(headers)
         assert TOKEN not in str(answer.headers)
 

@@ -1,7 +1,6 @@
 // From state to page: ask for what the state needs, drop answers that come too late, draw.
 
 const LOADING_SHOWS = 150; // milliseconds; faster answers need no sign
-const THEMES = ["auto", "light", "dark"];
 
 const source = openSource();
 let ticket = 0;
@@ -24,6 +23,7 @@ function update() {
   byId("view-birth").setAttribute("aria-pressed", String(state.view === "birth"));
   byId("predict").setAttribute("aria-pressed", String(state.predict));
   byId("changes").hidden = state.view === "birth";
+  renderLearn();
   refresh();
 }
 
@@ -129,23 +129,10 @@ function hideError() {
   byId("error").textContent = "";
 }
 
-function setTheme(theme) {
-  if (theme === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
-  byId("theme").textContent = `Theme: ${theme}`;
-  try {
-    localStorage.setItem("inlayer-theme", theme);
-  } catch {
-    // A page from disk may have no storage; the theme then lasts as long as the page.
-  }
-}
-
-function storedTheme() {
-  try {
-    return localStorage.getItem("inlayer-theme");
-  } catch {
-    return null;
-  }
+// The lesson about this step; none for an exported page, nor for one that stands beside a lesson already.
+function renderLearn() {
+  byId("learn").hidden = source.exported || window.top !== window;
+  byId("learn").href = source.exported ? "#" : `/learn${location.search}#step=${state.step}`;
 }
 
 function readLocation() {
@@ -183,10 +170,7 @@ function listen() {
     event.target.setAttribute("aria-expanded", String(open));
   });
   byId("predict").addEventListener("click", togglePredict);
-  byId("theme").addEventListener("click", () => {
-    const now = document.documentElement.dataset.theme ?? "auto";
-    setTheme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
-  });
+  byId("theme").addEventListener("click", nextTheme);
   byId("help").addEventListener("click", () => byId("keys").showModal());
   document.querySelector(".floor").addEventListener("click", (event) => {
     const token = event.target.closest("[data-token]");
@@ -205,7 +189,7 @@ function listen() {
 }
 
 async function start() {
-  setTheme(THEMES.includes(storedTheme()) ? storedTheme() : "auto");
+  setTheme(storedTheme());
   renderKeys();
   emptyInspector();
   listen();

@@ -1,0 +1,139 @@
+// The course at the side, the page of a lesson's text, the overview and the errata.
+
+const DONE = "\u2713";
+const SKIPPED = "\u2013";
+
+function lessonOf(task) {
+  return course.lessons.find((lesson) => lesson.tasks.some((one) => one.id === task))?.id ?? null;
+}
+
+// All there is to do, in its order: where "next" leads.
+function stops() {
+  return course.lessons.flatMap((lesson) => [
+    { lesson: lesson.id, name: `${lesson.number}. ${lesson.title}` },
+    ...lesson.tasks.map((task) => ({ lesson: lesson.id, task: task.id, name: task.title })),
+    { lesson: lesson.id, part: "exercises", name: "Exercises" },
+    { lesson: lesson.id, part: "quiz", name: "Quiz" },
+  ]);
+}
+
+function isHere(stop) {
+  return stop.lesson === view.lesson && (stop.task ?? null) === view.task && (stop.part ?? null) === view.part;
+}
+
+function following() {
+  const all = stops();
+  return all[all.findIndex(isHere) + 1] ?? null;
+}
+
+function placeOf({ lesson, task = null, part = null }) {
+  return { lesson, task, part };
+}
+
+function nextLink(next) {
+  if (!next) return make("p", { class: "next" }, linkTo({}, "That was the last of it: back to the course"));
+  const link = linkTo(placeOf(next), span("muted", "Next "), next.name);
+  link.className = "next-link";
+  return make("p", { class: "next" }, link);
+}
+
+function stageHead(kind, title, step, lesson) {
+  return make("div", { class: "lesson-head" },
+    make("p", { class: "kind" }, `Lesson ${lesson.number}`, " \u00b7 ", kind),
+    make("h1", { id: "stage-title" }, title),
+    make("p", { class: "kind" }, walkLink(step, null, `Step ${step} of the walk`)));
+}
+
+function mark(state) {
+  if (state === "passed" || state === true) return span("done-mark", DONE, span("hidden-text", " done"));
+  if (state === "skipped") return span("done-mark muted", SKIPPED, span("hidden-text", " skipped"));
+  return span("done-mark", "");
+}
+
+function renderLessons() {
+  byId("lessons-list").replaceChildren(
+    make("p", { class: "course-link" }, current(linkTo({}, "The course"), view.lesson === null && view.errata === null)),
+    make("ol", {}, course.lessons.map((lesson) => make("li", { class: lesson.id === view.lesson ? "open" : null },
+      current(linkTo({ lesson: lesson.id }, span("step-number", String(lesson.number)), lesson.title,
+        mark(isWhole(lesson))), lesson.id === view.lesson && !view.task && !view.part),
+      lesson.id === view.lesson && lessonParts(lesson)))),
+    make("p", { class: "course-link" }, current(linkTo({ errata: "" }, "Errata"), view.errata !== null)));
+}
+
+function isWhole({ read, tasks, exercises, quiz }) {
+  return read && tasks.every(({ state }) => state === "passed") && exercises.done === exercises.total &&
+    quiz.done === quiz.total;
+}
+
+function lessonParts(lesson) {
+  const here = { lesson: lesson.id };
+  return make("ul", { class: "parts" },
+    lesson.tasks.map((task) => make("li", {},
+      current(linkTo({ ...here, task: task.id }, task.title, mark(task.state)), task.id === view.task))),
+    make("li", {}, current(linkTo({ ...here, part: "exercises" }, "Exercises", tally(lesson.exercises)),
+      view.part === "exercises")),
+    make("li", {}, current(linkTo({ ...here, part: "quiz" }, "Quiz", tally(lesson.quiz)), view.part === "quiz")));
+}
+
+function tally({ done, total }) {
+  return done === total && total > 0 ? mark(true) : span("done-mark muted", `${done}/${total}`);
+}
+
+function current(link, is) {
+  if (is) link.setAttribute("aria-current", "page");
+  return link;
+}
+
+// ---- pages
+
+function readingView(lesson) {
+  const elements = [
+    stageHead("Read", lesson.title, lesson.step, lesson),
+    prose(lesson.text),
+    make("div", { id: "after" }, nextLink(following())),
+  ];
+  return [elements, () => course.runs && server.read(lesson.id).then(refreshCourse, () => 0)];
+}
+
+function overviewView() {
+  const tasks = course.lessons.flatMap((lesson) => lesson.tasks);
+  const passed = tasks.filter(({ state }) => state === "passed").length;
+  const { next } = course;
+  const begun = course.lessons.some((lesson) => lesson.read);
+  const elements = [
+    make("div", { class: "lesson-head" },
+      make("h1", { id: "stage-title" }, "The embedding layer, by hand"),
+      make("p", { class: "lead" }, `${course.lessons.length} lessons; ${passed} of ${tasks.length} tasks passed.`)),
+    course.notices.map((one) => make("p", { class: "note" }, one)),
+    !course.runs && make("p", { class: "note refusal" }, course.refusal),
+    next && make("p", { class: "next" }, Object.assign(
+      linkTo(placeOf(next), span("muted", begun ? "Go on: " : "Begin: "), next.name), { className: "next-link" })),
+    make("ol", { class: "overview" }, course.lessons.map(overviewLine)),
+  ];
+  return [elements, () => 0];
+}
+
+function overviewLine(lesson) {
+  const done = lesson.tasks.filter(({ state }) => state === "passed").length;
+  const told = [
+    `${done} of ${counted(lesson.tasks.length, "task")}`,
+    `${lesson.exercises.done} of ${counted(lesson.exercises.total, "exercise")}`,
+    `quiz ${lesson.quiz.done} of ${lesson.quiz.total}` + (lesson.quiz.due ? `, ${lesson.quiz.due} to come back` : ""),
+  ];
+  const parts = [lesson.read, ...lesson.tasks.map(({ state }) => state === "passed"),
+    ...Array.from({ length: lesson.exercises.total }, (_, index) => index < lesson.exercises.done),
+    ...Array.from({ length: lesson.quiz.total }, (_, index) => index < lesson.quiz.done)];
+  return make("li", {},
+    span("step-number", String(lesson.number)),
+    make("div", {},
+      make("h2", {}, linkTo({ lesson: lesson.id }, lesson.title)),
+      make("p", { class: "note" }, told.join(" \u00b7 ")),
+      make("div", { class: "tally", "aria-hidden": "true" }, parts.map((one) => make("i", { class: one ? "full" : null })))));
+}
+
+async function errataView(signal) {
+  const { text } = await server.errata(signal);
+  const elements = [make("div", { class: "lesson-head" }, make("h1", { id: "stage-title" }, "Errata")), prose(text)];
+  const there = () => (view.errata ? byId("section-" + view.errata) : null)?.scrollIntoView({ block: "start" });
+  return [elements, there];
+}

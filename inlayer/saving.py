@@ -1,0 +1,79 @@
+"""The floor: a file that is there whole or not at all, and one writer at a time.
+
+- a file is written beside its place, reaches the disk, and is put there in one step: a crash leaves the old or the new
+- a lock ends with the process that holds it, however that ends; where the system or its file system has no such locks,
+  nothing is held
+- not here: whole folders (train/folder.py)
+Checked in tests/train/test_folder.py and, with processes that are killed, in tests/learn/test_progress.py.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+
+from inlayer.errors import InputError
+from inlayer.paths import shown
+
+__all__ = ["locked", "put", "putting", "sync"]
+
+PAUSE = 0.02  # seconds between two tries for a lock
+
+
+def put(path: Path, data: bytes) -> None:
+    """A file, whole or not at all, in place of what was there."""
+    with putting(path) as fresh:
+        fresh.write_bytes(data)
+
+
+@contextmanager
+def putting(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to, which becomes `path` when the block ends well, and goes when not."""
+    fresh = path.with_name(f".{path.name}.saving")
+    try:
+        yield fresh
+        fresh.chmod(0o644)  # safetensors would have its owner read it alone
+        sync(fresh)
+        fresh.replace(path)
+        sync(path.parent)
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path, busy: str, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold a file while the block lasts. InputError, ending in `busy`, where another holds it for `wait` seconds."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with path.open("ab") as file:
+        end = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise InputError(f"{shown(path.parent)} is in use: {busy}") from None
+                time.sleep(PAUSE)
+                continue
+            except OSError:
+                pass
+            break
+        yield
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or what a folder lists, has reached the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        # Not every file system can do it for a folder, and those need it not.
+        with suppress(OSError) if path.is_dir() else nullcontext():
+            os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,28 @@
+// Light, dark, or as the system has it; the choice is kept in this browser.
+
+const THEMES = ["auto", "light", "dark"];
+
+function setTheme(theme) {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  byId("theme").textContent = `Theme: ${theme}`;
+  try {
+    localStorage.setItem("inlayer-theme", theme);
+  } catch {
+    // A page from disk may have no storage; the theme then lasts as long as the page.
+  }
+}
+
+function storedTheme() {
+  try {
+    const theme = localStorage.getItem("inlayer-theme");
+    return THEMES.includes(theme) ? theme : "auto";
+  } catch {
+    return "auto";
+  }
+}
+
+function nextTheme() {
+  const now = document.documentElement.dataset.theme ?? "auto";
+  setTheme(THEMES[(THEMES.indexOf(now) + 1) % THEMES.length]);
+}

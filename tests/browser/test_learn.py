@@ -1,0 +1,268 @@
+"""One lesson from its text to its quiz, in a real browser; and what the page of the course must never do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inlayer.learn.course import Lesson, open_course
+from inlayer.learn.progress import Progress
+from inlayer.learn.quizzing import ask
+from tests.browser.test_look import CONTRAST, NAMELESS, keep
+from tests.browser.watching import READY, Watched, watch
+from tests.web.client import Place, learner, running
+
+GATHER = open_course().task("gather")
+
+
+@pytest.fixture(scope="module")
+def school(lines) -> Iterator[Place]:
+    with running({"default": lines["default"]}, runs_code=True) as (made, _):
+        yield made
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A learner who begins: his files are here, his progress beside."""
+    with learner(tmp_path) as files:
+        yield files
+
+
+@pytest.fixture
+def open_lesson(browser, school: Place, home: Path) -> Iterator[Callable[..., Watched]]:
+    opened: list[Watched] = []
+
+    def opening(fragment: str = "", *, path: str = "/learn", width: int = 1280, **settings: Any) -> Watched:
+        context = browser.new_context(viewport={"width": width, "height": 800}, **settings)
+        watched = watch(context, f"http://127.0.0.1:{school.port}{path}?token={school.token}#{fragment}")
+        opened.append(watched)
+        watched.open()
+        return watched
+
+    yield opening
+    for watched in opened:
+        watched.finish()
+
+
+def write(watched: Watched, code: str) -> None:
+    """All of the editor's text anew, as a paste does it: no bracket is closed, no line indented."""
+    watched.page.click(".cm-content")
+    watched.page.keyboard.press("Control+a")
+    watched.page.keyboard.press("Delete")
+    watched.page.evaluate(
+        """(text) => { const data = new DataTransfer(); data.setData("text/plain", text);
+             document.querySelector(".cm-content").dispatchEvent(
+               new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true })); }""",
+        code,
+    )
+
+
+def go(watched: Watched, link: str) -> None:
+    watched.page.click(f"#lessons-list a:has-text('{link}')")
+    watched.page.wait_for_selector("#stage:focus")
+    watched.page.wait_for_selector(READY)
+
+
+def answer(watched: Watched, *, right: bool) -> str:
+    """Answer the question on show; which one it was."""
+    page = watched.page
+    name = page.get_attribute("#question section", "data-id")
+    seed = page.get_attribute("#question form", "data-seed")
+    options = ask(open_course().questions[str(name)], int(str(seed))).options
+    page.check(f"#question input >> nth={[option.right for option in options].index(right)}")
+    page.click("#answer-question")
+    page.wait_for_selector("#next-question")
+    return str(name)
+
+
+def test_a_lesson_from_its_text_to_its_quiz(open_lesson, home, lines):
+    watched = open_lesson("text=I+love+dogs&step=5", path="/")
+    page = watched.page
+
+    # From the walk to the lesson about its step, which is read beside the walk.
+    page.click("#learn")
+    page.wait_for_selector("#stage h1:has-text('The forward pass')")
+    assert page.eval_on_selector_all("img.picture", "(all) => all.every((one) => one.naturalWidth > 0)")
+    page.click(".prose a.walk-link >> nth=0")
+    walk = page.frame_locator("#pane iframe")
+    walk.locator(".figure[data-step='5']").wait_for()
+    assert walk.locator("#learn").is_hidden()
+    page.click("[aria-label='Close the walk']")
+
+    # An exercise: what cannot be read, what is wrong, what is right.
+    go(watched, "Exercises")
+    card = page.locator("section[data-id='forward/hidden_shape']")
+    seed = int(str(card.locator("form").get_attribute("data-seed")))
+    for said, told in (("12", "cannot be read"), ("(1, 2, 3)", "Not yet."), (None, "Right.")):
+        right = str(open_course().exercises["forward/hidden_shape"].ask(seed).answer)
+        card.locator("input").fill(right if said is None else said)
+        card.locator("input").press("Enter")
+        card.locator(f".told:has-text('{told}')").wait_for()
+
+    # A task: a wrong solution is told by its name, the right one is explained and shown beside the walk.
+    go(watched, GATHER.title)
+    write(watched, GATHER.wrong["flat"] + "print('a line of mine')\n")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".failure")
+    assert page.inner_text(".failure .rule") == "flat"
+    assert "expected" in page.inner_text(".drawing")
+    assert page.inner_text("#results-title").startswith("3 of 7 checks")
+    states = page.eval_on_selector_all(".result", "(all) => all.map((one) => one.dataset.state)")
+    assert states == ["passed"] * 3 + ["failed"] + ["not-run"] * 3
+    assert page.inner_text("[aria-label='What your code printed']").strip() == "a line of mine"
+    page.click("#hint")
+    page.wait_for_selector(".hint")
+    page.click("#solution")
+    assert page.locator("#solution-title").count() == 0  # the first click only asks
+    write(watched, GATHER.solution)
+    page.click("#check")
+    page.wait_for_selector("#results-title.good")
+    assert page.inner_text("#results-title") == "Passed: 7 of 7 checks"
+    assert "Why it works" in page.inner_text(".why")
+    own = [float(cell["value"]) for cell in watched.shown(".own") if cell.get("t") == "1"]
+    row = lines["default"].walk(["I love dogs"]).texts[0].cells[1].row
+    assert own == pytest.approx(row[: len(own)], abs=0)
+    walk.locator(".figure[data-step='5']").wait_for()
+    beside = walk.locator("[data-field=row][data-t='1']").evaluate_all("(all) => all.map((one) => one.dataset.value)")
+    assert [float(value) for value in beside] == own
+    keep(watched, "learn-passed")
+
+    # The quiz: a question that is missed comes back until it is right.
+    go(watched, "Quiz")
+    missed = answer(watched, right=False)
+    assert "comes back" in page.inner_text("#question .judged")
+    seen = []
+    while page.locator("#next-question").count():
+        page.click("#next-question")
+        if page.locator("#question form").count():
+            seen.append(answer(watched, right=True))
+    assert seen.count(missed) == 1
+    assert "right at once" in page.inner_text("#quiz-end")
+
+    # All of it is in the file that `inlayer learn` reads.
+    state = Progress().read()
+    assert state.task("gather").passed
+    assert state.task("gather").hints == 1
+    assert not state.task("gather").solution_seen
+    assert state.exercise("forward/hidden_shape").done
+    assert state.question(missed).due == 2
+    assert "forward" in state.read
+    assert (home / "gather.py").read_text(encoding="utf-8") == GATHER.solution
+    page.reload()
+    page.wait_for_selector("#stage[aria-busy=false] h1")
+    assert "done" in page.inner_text(f"#lessons-list a:has-text('{GATHER.title}')")
+
+
+def test_the_editor_by_keyboard_and_a_file_changed_elsewhere(open_lesson, home):
+    watched = open_lesson("task=gather")
+    page = watched.page
+    page.focus(".cm-content")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("def f(")  # over a selection: the browser would write styles into the markup
+    assert page.inner_text(".cm-line >> nth=0") == "def f()"
+    page.keyboard.press("End")
+    page.keyboard.type(":")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.type("pass")
+    page.wait_for_selector("#file-note:text-is('saved')")
+    assert (home / "gather.py").read_text() == "def f():\n        pass"
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "check"
+
+    (home / "gather.py").write_text("elsewhere = 1\n")
+    watched.expected = ("409",)
+    page.focus(".cm-content")
+    page.keyboard.type("# more")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#conflict:not([hidden])")
+    assert (home / "gather.py").read_text() == "elsewhere = 1\n"
+    page.click("#take-theirs")
+    assert page.inner_text(".cm-line >> nth=0") == "elsewhere = 1"
+    page.keyboard.press("Control+z")  # what was here can be had again
+    page.wait_for_selector(".cm-content:has-text('# more')")
+
+    page.focus("#stage")
+    page.keyboard.press("w")
+    page.frame_locator("#pane iframe").locator(".figure[data-step='5']").wait_for()
+    width = page.evaluate("document.getElementById('pane').offsetWidth")
+    page.focus("#divider")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("document.getElementById('pane').offsetWidth") == width + 32
+
+
+HOSTILE = """## Hostile <script>window.hacked = 1</script>
+
+<script>window.hacked = 1</script> <img src=x onerror="window.hacked = 1"> <b style="color: red">bold</b>
+
+[script](javascript:window.hacked=1) [data](data:text/html,<script>window.hacked=1</script>) [file](file:///etc/passwd)
+[walk](walk:5?text=%3Cimg%20src=x%20onerror=window.hacked=1%3E) [out](walk:99) <javascript:window.hacked=1>
+
+![<img onerror=window.hacked=1>](pictures/../../../secret.svg) ![remote](https://example.test/x.svg)
+
+```python
+</pre><script>window.hacked = 1</script>
+```
+"""
+
+
+def test_no_text_of_the_course_becomes_a_script(open_lesson, monkeypatch):
+    monkeypatch.setattr(Lesson, "text", property(lambda _: HOSTILE))
+    watched = open_lesson("lesson=forward")
+    page = watched.page
+    assert "<script>window.hacked = 1</script>" in page.inner_text("#stage")
+    assert page.locator("#stage :is(script, img, b, iframe, [style], [onerror])").count() == 0
+    links = page.eval_on_selector_all("#stage .prose a", "(all) => all.map((one) => one.getAttribute('href'))")
+    assert [link.split("#")[0].split("?")[0] for link in links] == ["/"]
+    page.click("#stage .prose a")
+    page.frame_locator("#pane iframe").locator(".figure").wait_for()
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("frames[0].hacked") is None
+
+
+def test_what_the_page_does_not_know_it_does_not_make(open_lesson, school):
+    """Were the server itself made to answer with them, they would still be no elements."""
+    watched = open_lesson()
+    nodes = [
+        ["script", {}, ["window.hacked = 1"]],
+        ["p", {"onclick": "hacked = 1"}, ["z"]],
+        ["a", {"outside": "javascript:window.hacked = 1"}, ["x"]],
+        ["img", {"src": "https://example.test/x", "alt": "y"}, []],
+    ]
+    body = json.dumps({"title": "Errata", "text": nodes})
+    watched.page.route("**/api/learn/errata", lambda route: route.fulfill(body=body, content_type="application/json"))
+    go(watched, "Errata")
+    assert watched.page.locator("#stage :is(script, img, a, [onclick])").count() == 0
+    assert watched.page.inner_text(".prose").split() == ["window.hacked", "=", "1", "z", "x", "y"]
+
+
+def test_an_address_that_leads_nowhere_leads_to_the_course(open_lesson):
+    for fragment, told in (("lesson=no_such", "no lesson no_such"), ("lesson=forward&task=x", "no task x")):
+        watched = open_lesson(fragment)
+        watched.page.wait_for_selector("#stage h1")
+        assert told in watched.text("#error")
+        assert watched.page.locator(".overview > li").count() == len(open_course().lessons)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_it_is_readable_everywhere(scheme, width, open_lesson):
+    """Contrast, names for a screen reader, no scrolling sideways, nothing that moves where motion is not wanted."""
+    watched = open_lesson(color_scheme=scheme, width=width, reduced_motion="reduce")
+    page = watched.page
+    still = "[...document.querySelectorAll('*')].every((one) => getComputedStyle(one).transitionDuration === '0s')"
+    for fragment in ("", "lesson=forward", "task=gather", "lesson=forward&part=exercises", "lesson=forward&part=quiz"):
+        page.evaluate("(fragment) => { location.hash = fragment; }", fragment)
+        page.wait_for_timeout(50)
+        page.wait_for_selector(READY)
+        if fragment == "task=gather":
+            page.wait_for_selector(".cm-content")
+        assert page.evaluate(CONTRAST) == [], fragment
+        assert page.evaluate(NAMELESS) == [], fragment
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, fragment
+        keep(watched, f"learn-{scheme}-{fragment or 'overview'}")
+    assert page.evaluate(still)

@@ -1,0 +1,15 @@
+"""No test of the course touches the progress of whoever runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data folder."""
+    folder = tmp_path_factory.mktemp("data")
+    monkeypatch.setenv("INLAYER_DATA", str(folder))
+    return folder

@@ -1,0 +1,137 @@
+"""A course of two lessons, small enough to see through, in place of the real one: for the tests of its doors.
+
+Its tasks are graded by the checks of toy.py, for real.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from inlayer.learn.asking import Choice, Exercise, Free, Number, Option
+from inlayer.learn.course import Course, Lesson
+
+__all__ = ["SOLUTION", "WRONG", "make_course"]
+
+SOLUTION = "def add(table, ids):\n    return table[ids].sum(0)\n"
+WRONG = "def add(table, ids):\n    print('here')\n    return table[ids].mean(0)\n"
+START = "def add(table, ids):\n    raise NotImplementedError\n"
+LESSON = """# The {title}
+walk: 5
+tasks: {tasks}
+
+Rows are gathered, see [step 5](walk:5?text=Hi) and [the task](task:add), [positions](lesson:second),
+[why](errata:index_select).
+
+![A table of rows and an arrow to one of them.](pictures/rows.svg)
+
+## A part
+
+```formula
+H = E[ids]
+```
+
+```python
+print(1 + 1)
+```
+
+```text
+2
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+"""
+TASK = """# Add the rows
+walk: 5
+
+Write `add(table, ids)`, see [step 5](walk:5).
+
+## Hint 1
+A nudge.
+
+## Hint 2
+The idea.
+
+## Hint 3
+Nearly the line.
+
+## Why it works
+Because rows add up.
+"""
+QUIZ = """# Quiz
+
+## {name}_one
+How many rows?
+- [x] Three
+  Because three.
+- [ ] Four
+  Four is one too many.
+
+## {name}_two
+How wide?
+- [ ] Narrow
+  It is not narrow.
+- [x] Wide
+  It is wide.
+- [ ] Neither
+  It is one of them.
+"""
+
+
+def sum_of(draw: random.Random) -> Number:
+    """a sum"""
+    one, two = draw.randint(2, 99), draw.randint(2, 99)
+    return Number(
+        text=f"What is {one} + {two}?", answer=one + two, explain="Added.", near={one * two: "That is the product."}
+    )
+
+
+def which(draw: random.Random) -> Choice:
+    """a choice"""
+    del draw
+    options = (Option(text="left", right=True, why="It is left."), Option(text="right", right=False, why="Not right."))
+    return Choice(text="Which side?", options=options, explain="So it is.")
+
+
+def words(draw: random.Random) -> Free:
+    """in words"""
+    del draw
+    return Free(text="Why?", model_answer="Because.", points=("it says because", "it is short"))
+
+
+def toys_own(name: str) -> Any:
+    """Of the checks of toy.py, which need torch, and so are imported where a file is graded."""
+    from tests.learn.toy import toy
+
+    toy()
+    return getattr(sys.modules["inlayer.learn.content.toys.add.check"], name)
+
+
+def make_course(folder: Path) -> Course:
+    """Two lessons: the first with two tasks, three exercises and a quiz, the second with a task and a quiz."""
+    lessons = []
+    for number, (name, tasks, drawn) in enumerate(
+        [("first", ("add", "add_again"), (sum_of, which, words)), ("second", ("add_more",), (which,))], start=1
+    ):
+        place = folder / name
+        for task in tasks:
+            (place / task).mkdir(parents=True)
+            (place / task / "task.md").write_text(TASK)
+            (place / task / "start.py").write_text(START)
+            (place / task / "solution.py").write_text(SOLUTION)
+            checks = ModuleType(f"inlayer.learn.content.{name}.{task}.check")
+            checks.__dict__["__getattr__"] = toys_own
+            sys.modules[checks.__name__] = checks
+        (place / "lesson.md").write_text(LESSON.format(title=f"{name} lesson", tasks=", ".join(tasks)))
+        (place / "quiz.md").write_text(QUIZ.format(name=name))
+        lesson = Lesson(id=name, number=number, folder=place)
+        lesson.__dict__["exercises"] = tuple(
+            Exercise(id=f"{name}/{one.__name__}", lesson=name, title=one.__doc__ or "", draw=one) for one in drawn
+        )
+        lessons.append(lesson)
+    return Course(lessons=tuple(lessons))

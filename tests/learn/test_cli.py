@@ -1,0 +1,645 @@
+"""The course as a learner takes it in the terminal: every verb, good and bad input, in files that are his own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
+import pytest
+
+from inlayer.cli import main
+from inlayer.cli.learn import learn
+from inlayer.cli.learn_look import INSTEAD, Translated, command_of, pieces
+from inlayer.learn.asking import Number
+from inlayer.learn.course import Course, Lesson
+from inlayer.learn.many import Report, Row
+from inlayer.learn.progress import Progress
+from tests.learn.small import SOLUTION, START, WRONG, make_course
+
+VERBS = [
+    "list", "read", "next", "check", "watch", "hint", "solution", "skip", "reset", "exercise", "quiz", "progress",
+    "errata", "notebook", "grade", "dev-check",
+]  # fmt: skip
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
+    made = make_course(tmp_path / "content")
+    monkeypatch.setattr("inlayer.learn.course.open_course", lambda: made)
+    return made
+
+
+@pytest.fixture
+def run(course: Course, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`inlayer learn ...` in this process, in a folder of its own, with what is typed."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run_here(*arguments: str, typed: str = "") -> Done:
+        monkeypatch.setattr(sys, "argv", ["inlayer", "learn", *arguments])
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(typed.encode()), encoding="utf-8"))
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capfd.readouterr()
+        assert "Traceback" not in captured.err
+        assert "\x1b" not in captured.out  # no colour where nobody looks
+        return Done(int(stopped.value.code or 0), captured.out, captured.err)
+
+    return run_here
+
+
+def test_the_verbs_are_frozen() -> None:
+    assert [command.name for command in learn.registered_commands] == VERBS
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_examples(run: Run, verb: str) -> None:
+    done = run(verb, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert f"inlayer learn {verb}" in done.out.split("Examples:")[1]
+
+
+# ---- finding one's way
+
+
+def test_nothing_said_lists_and_says_what_is_next(run: Run) -> None:
+    done = run()
+    assert (done.code, done.err) == (0, "")
+    assert done.out == run("list").out
+    assert re.search(r"1  first +The first lesson +· +0/2 +0/3 +0/2\n", done.out)
+    assert done.out.endswith("Next: read lesson 1, The first lesson\n  inlayer learn next\n")
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_list_as_json(run: Run) -> None:
+    told = json.loads(run("--json").out)
+    assert told == json.loads(run("list", "--json").out)
+    assert [lesson["id"] for lesson in told["lessons"]] == ["first", "second"]
+    assert told["next"] == {"kind": "read", "id": "first", "command": "inlayer learn read first"}
+    assert [one["judged"] for one in told["lessons"][0]["exercises"]] == [True, True, False]
+    assert [lesson["id"] for lesson in json.loads(run("list", "2", "--json").out)["lessons"]] == ["second"]
+
+
+def test_a_lessons_parts_by_name(run: Run) -> None:
+    run("check", "add")
+    run("skip", "add_again")
+    run("skip", "first/which")
+    out = run("list", "first").out
+    assert "· add: Add the rows (3 of 6 checks; shape failed, 2 were not run)" in out
+    assert "· add_again: Add the rows (skipped)" in out
+    assert "first/sum_of: a sum (judged)" in out
+    assert "first/which: a choice (judged, skipped)" in out
+    assert "first/words: in words (self-checked)" in out
+    assert "0 of 2 questions right" in out
+
+
+def test_read_shows_a_lesson_and_remembers_it(run: Run) -> None:
+    out = run("read", "first").out
+    assert out.startswith("1. The first lesson\n")
+    assert "step 5 (inlayer walk Hi --step 5)" in out.replace("\n", " ")
+    assert "the task (inlayer learn next add)" in out.replace("\n", " ")
+    assert "(inlayer learn errata index_select)" in out.replace("\n", " ")
+    assert "(inlayer learn read second)" in out.replace("\n", " ")
+    assert "pictures/rows.svg" not in out
+    assert re.search(r"picture .*\n│ A table of rows and an arrow to one of them\. +│\n", out)
+    assert "\n    H = E[ids]\n\n    print(1 + 1)\n\n    2\n" in out
+    assert not re.search(r" $|\n\n\n", out, flags=re.MULTILINE)
+    assert "Next: the task add, Add the rows" in out
+    assert run("read", "1").out == out
+    assert run("read").out.startswith("2. The second lesson")
+    assert run("read", "add").out.startswith("Task add: Add the rows\n")
+    assert list(Progress().read().read) == ["first", "second"]
+
+
+def test_links_are_commands() -> None:
+    assert command_of("walk", "5") == "inlayer walk --step 5"
+    assert command_of("walk", "3?text=I%20love%20dogs&text=it's") == (
+        "inlayer walk 'I love dogs' 'it'\"'\"'s' --step 3"
+    )
+    assert command_of("task", "gather") == "inlayer learn next gather"
+    assert command_of("lesson", "position") == "inlayer learn read position"
+    assert command_of("errata", "init_std") == "inlayer learn errata init_std"
+
+
+def test_a_link_inside_a_fence_stays() -> None:
+    text = "before [a](walk:1)\n\n```python\nx = '[a](walk:1)'  # ![p](q)\n```\n\n![one\ntwo](pictures/x.svg)\n\nafter"
+    assert list(pieces(text)) == [
+        ("text", "before a (`inlayer walk --step 1`)"),
+        ("python", "x = '[a](walk:1)'  # ![p](q)"),
+        ("picture", "one two"),
+        ("text", "after"),
+    ]
+
+
+def test_the_errata_are_read_by_name(run: Run) -> None:
+    whole = run("errata").out
+    assert whole.startswith("Errata\n")
+    entry = run("errata", "index_select").out
+    assert entry.startswith("index_select\n")
+    assert len(entry) < len(whole) / 4
+    assert "index_select" in run("errata", "nope").err
+
+
+# ---- a task
+
+
+def test_next_lays_out_a_task_and_never_writes_over_it(run: Run) -> None:
+    run("next")
+    done = run("next")
+    file = Path("inlayer-course/add.py")
+    assert f"Written for you to fill in: {file.absolute()}" in done.out
+    assert file.read_text() == START
+    file.write_text("mine")
+    assert "Your file: " in run("next").out
+    assert file.read_text() == "mine"
+    assert (run("next", "add_more").code, Path("inlayer-course/add_more.py").read_text()) == (0, START)
+
+
+def test_the_folder_is_chosen_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("next", "add", "--folder", "mine")
+    assert Path("mine/add.py").read_text() == START
+    mine = Path("mine").absolute()
+    monkeypatch.chdir(tmp_path)
+    run("next", "add_again")
+    assert (mine / "add_again.py").exists()
+    assert Progress().read().folder == str(mine)
+    (tmp_path / "file").write_text("x")
+    assert "no folder" in run("next", "add", "--folder", "file").err
+
+
+def test_a_wrong_file_then_a_right_one(run: Run) -> None:
+    run("next", "add")
+    file = Path("inlayer-course/add.py")
+    file.write_text(WRONG)
+    done = run("check")
+    assert (done.code, done.err) == (1, "")
+    assert done.out.startswith("add: 4 of 6 checks; values failed, 1 was not run\n  ✓ syntax ")
+    assert "\n  ✗ values    the sum of the rows\n  · gradient  repeated ids add up (not run)\n" in done.out
+    assert "\n  this is the mean" in done.out
+    assert "\n  rule: mean\n" in done.out
+    assert "\n  your code printed:\n    here\n" in done.out
+    assert done.out.endswith("inlayer learn hint add\n")
+    assert "all" not in re.findall(r"\w+", done.out)
+    file.write_text(SOLUTION)
+    done = run("check")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("add: 6 of 6 checks\n")
+    assert "Why it works\nBecause rows add up.\n" in done.out
+    assert "5  rows gathered" in done.out
+    assert "Yours: (3,), float32\n    1.0000       0  1.0000\n" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+    record = Progress().read().tasks["add"]
+    assert (record.tries, record.summary, bool(record.passed)) == (2, "6 of 6 checks", True)
+    assert run("check", "add", "--seed", "5").code == 0
+
+
+def test_check_the_first_time_writes_the_file(run: Run) -> None:
+    done = run("check", "add")
+    assert done.code == 1
+    assert "is new: write your answer there" in done.out.replace("\n", " ")
+    assert Path("inlayer-course/add.py").read_text() == START
+
+
+def test_check_as_json_and_by_file(run: Run) -> None:
+    Path("try2.py").write_text(WRONG)
+    done = run("check", "try2.py", "--task", "add", "--seed", "3", "--json")
+    told = json.loads(done.out)
+    assert (done.code, told["task"], told["passed"], told["n_passed"], told["n_checks"]) == (1, "add", False, 4, 6)
+    assert told["seed"] == 3
+    assert [check["state"] for check in told["checks"]] == ["passed"] * 4 + ["failed", "not run"]
+    assert told["checks"][4]["rule"] == "mean"
+    Path("sub").mkdir()
+    Path("sub/add.py").write_bytes(b"\xef\xbb\xbf" + SOLUTION.encode())  # with the mark of a Windows editor
+    done = run("check", "sub/add.py", "--json")
+    assert (done.code, json.loads(done.out)["own"]) == (0, {"shape": [3], "dtype": "torch.float32"})
+    assert not Path("inlayer-course").exists()
+    run("next", "add")
+    assert run("check", "add.py").code == 1  # the learner's own, from anywhere
+
+
+def test_what_the_learner_prints_cannot_act_on_the_terminal(run: Run) -> None:
+    Path("add.py").write_text(
+        "def add(table, ids):\n    for n in range(30):\n        print('\\x1b[31m' + str(n) * 100)\n"
+        "    raise ValueError('\\x1b[2J[bold]')\n"
+    )
+    out = run("check", "add.py").out  # no escape is in it: `run` asserts that
+    assert "\\x1b[31m" in out
+    assert "[bold]" in out
+    assert "and 10 more lines" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nope"], "nope"),
+        (["check", "nope"], "no task 'nope'"),
+        (["check", "nope.py"], "--task"),
+        (["check", "sub/add.py"], "not there"),
+        (["check", "."], "no task '.'"),
+        (["check", "x.py", "--task", "nope"], "no task 'nope'"),
+        (["check", "--seed", "-1"], "--seed"),
+        (["read", "nope"], "1 first, 2 second"),
+        (["list", "nope"], "1 first, 2 second"),
+        (["next", "nope"], "no task"),
+        (["next", "add", "--folder", ""], "empty"),
+        (["hint", "nope"], "no task"),
+        (["hint", "add", "--level", "4"], "--level"),
+        (["solution", "add"], "--show"),
+        (["skip", "nope"], "no task"),
+        (["reset", "add", "--all"], "leave the task out"),
+        (["reset", "--all"], "nothing was reset"),
+        (["reset"], "nothing was reset"),
+        (["exercise", "nope"], "no exercise and no lesson"),
+        (["exercise", "first/nope"], "first/sum_of"),
+        (["exercise", "nope/nope"], "no lesson"),
+        (["exercise", "which"], "several lessons"),
+        (["exercise", "first", "--json"], "name one"),
+        (["exercise", "first/sum_of", "--answer", "many"], "neither a number"),
+        (["exercise", "first/sum_of", "--done"], "--answer"),
+        (["quiz", "nope"], "no lesson"),
+        (["quiz", "--question", "nope"], "no question"),
+        (["quiz", "--answer", "z"], "none of the options"),
+        (["progress", "--json", "--reset"], "one after the other"),
+        (["progress", "--import", "nope"], "not there"),
+        (["progress", "--import", "."], "folder"),
+        (["progress", "--export", "."], "folder"),
+        (["progress", "--export", "no/such/file"], "cannot be written"),
+        (["progress", "--reset"], "nothing was reset"),
+        (["--json", "progress"], "--json"),
+        (["watch", "nope"], "no task"),
+        (["notebook", "nope"], "no lesson"),
+        (["grade", "no/such"], "no/such"),
+        (["grade"], "folder"),
+        (["dev-check", "nope"], "no task"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], says: str) -> None:
+    done = run(*arguments)
+    assert done.code == 2
+    assert done.err.startswith("inlayer: ")
+    assert done.err.count("\n") == 1
+    assert says in done.err
+
+
+def test_files_that_are_no_answer(run: Run) -> None:
+    for data, says in [(b"\xff\xfe", "is no UTF-8: byte 0xff at 0; save it as UTF-8"), (b"#" * 2**21, "more than")]:
+        Path("add.py").write_bytes(data)
+        done = run("check", "add.py")
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        assert says in done.err
+    for source, rule in [("", "missing"), ("def add(:", "syntax"), ("x = 1 / 0", "raises")]:
+        Path("add.py").write_text(source)
+        assert json.loads(run("check", "add.py", "--json").out)["checks"][2 if rule == "missing" else 0]["state"]
+        assert f"rule: {rule}\n" in run("check", "add.py").out
+
+
+def test_one_more_hint_each_time(run: Run) -> None:
+    assert [run("hint", "add").out.splitlines()[0] for _ in range(4)] == [
+        "add: hint 1 of 3", "add: hint 2 of 3", "add: hint 3 of 3", "add: hint 3 of 3"
+    ]  # fmt: skip
+    assert "inlayer learn solution add --show" in run("hint").out
+    assert run("hint", "--level", "1").out == "add: hint 1 of 3\nA nudge.\n\n"
+    assert Progress().read().tasks["add"].hints == 3
+
+
+def test_a_solution_is_kept_back_until_it_is_asked_for(run: Run) -> None:
+    assert run("solution", "add").code == 2
+    assert Progress().read().tasks == {}
+    done = run("solution", "add", "--show")
+    assert "return table[ids].sum(0)" in done.out
+    assert "Because rows add up." in done.out
+    assert "solution seen" in done.out
+    assert Progress().read().tasks["add"].solution_seen
+    assert run("solution", "add").code == 0  # it has been seen
+    assert "solution seen before passing: add" in run("progress").out
+    Path("add_again.py").write_text(SOLUTION)
+    run("check", "add_again.py")
+    done = run("solution")
+    assert done.out.startswith("add_again: a solution")
+    assert "Remembered" not in done.out
+    assert Progress().read().tasks["add_again"].solution_seen == ""
+
+
+def test_reset_begins_a_file_anew_and_keeps_the_old_one(run: Run) -> None:
+    run("next", "add")
+    file = Path("inlayer-course/add.py")
+    for number in (1, 2):
+        file.write_text(f"try {number}")
+        run("hint", "add")
+        assert run("reset", "add").code == 0
+        assert file.read_text() == START
+        assert Path(f"inlayer-course/add.py.bak{number}").read_text() == f"try {number}"
+    assert Progress().read().tasks["add"].hints == 2  # what was done stays done
+    run("reset", "--yes")  # nothing was written since: nothing is to be kept
+    file.unlink()
+    run("reset", typed="yes\n")
+    assert file.read_text() == START
+    assert len(list(file.parent.iterdir())) == 3
+
+
+def test_all_progress_is_reset_once_that_is_confirmed(run: Run, data: Path) -> None:
+    run("hint", "add")
+    assert run("reset", "--all", typed="no\n").code == 2
+    assert Progress().read().tasks["add"].hints == 1
+    done = run("progress", "--reset", typed="yes\n")
+    assert (done.code, Progress().read().tasks) == (0, {})
+    assert (data / "progress.before-reset-1.json").exists()
+    assert run("reset", "--all", "--yes").out == "There was no progress.\n"
+
+
+def test_skipping_comes_again_at_the_end(run: Run) -> None:
+    skipped = []
+    for _ in range(11):
+        done = run("skip")
+        assert done.code == 0
+        skipped.append(done.out.splitlines()[0])
+    assert skipped[:3] == [
+        "Skipped: read lesson 1, The first lesson",
+        "Skipped: the task add, Add the rows",
+        "Skipped: the task add_again, Add the rows",
+    ]
+    assert "all that is left has been skipped" in run("skip").err
+    assert "Next: read lesson 1, The first lesson (skipped before)" in run().out
+
+
+# ---- what asks
+
+
+def answer_of(course: Course, name: str) -> str:
+    seed = Progress().read().exercises[name].seed
+    assert seed is not None
+    asked = course.exercises[name].ask(seed)
+    assert isinstance(asked, Number)
+    return str(asked.answer)
+
+
+def test_an_exercise_waits_for_its_answer(run: Run, course: Course) -> None:
+    left = run("exercise", "first/sum_of")
+    assert (left.code, left.err) == (0, "")
+    assert left.out.startswith("first/sum_of: a sum (judged)\n")
+    assert "Left here; what you did is kept. Go on with:\n  inlayer learn exercise first/sum_of\n" in left.out
+    asked = re.findall(r"What is .*\?", left.out)
+    answer = answer_of(course, "first/sum_of")
+    done = run("exercise", "sum_of", typed=f"many\n1\n\n{answer}\n")  # no number, wrong, then he leaves
+    assert re.findall(r"What is .*\?", done.out) == asked
+    assert "is neither a number" in done.out
+    assert "✗ Not right.\nThat is not it." in done.out
+    assert Progress().read().exercises["first/sum_of"].done == ""
+    done = run("exercise", typed=f"{answer}\n")
+    assert "✓ Right.\nAdded." in done.out
+    record = Progress().read().exercises["first/sum_of"]
+    assert (record.tries, record.seed, bool(record.done)) == (2, None, True)
+
+
+def test_an_answer_that_is_given_away_is_not_done(run: Run, course: Course) -> None:
+    run("exercise", "first/sum_of")
+    answer = answer_of(course, "first/sum_of")
+    done = run("exercise", "first/sum_of", typed="?\n")
+    assert f"\n{int(answer):,}\nAdded." in done.out.replace("leaves): ", "leaves): \n")
+    record = Progress().read().exercises["first/sum_of"]
+    assert (record.done, record.seed) == ("", None)
+    assert "a ✓ left" in (shown := run("exercise", "first/which", typed="?\n").out) or "b ✓ left" in shown
+
+
+def test_words_are_checked_by_the_learner_himself(run: Run) -> None:
+    assert "(self-checked)" in run("exercise", "first/words").out
+    assert Progress().read().exercises["first/words"].tries == 0
+    done = run("exercise", "first/words", typed="Because.\ny\nn\n")
+    assert "A model answer\nBecause.\n" in done.out
+    assert "1 of 2 points, by your own judgement." in done.out
+    assert Progress().read().exercises["first/words"].done == ""
+    assert "2 of 2 points" in run("exercise", "first/words", typed="\ny\nyes\n").out
+    assert Progress().read().exercises["first/words"].done
+
+
+def test_all_open_exercises_of_a_lesson(run: Run, course: Course) -> None:
+    answer = course.exercises["first/sum_of"].ask(4).answer  # type: ignore[union-attr]
+    which = "ab"[[option.right for option in course.exercises["first/which"].ask(4).options].index(True)]  # type: ignore[union-attr]
+    done = run("exercise", "first", "--seed", "4", typed=f"{answer}\n{which}\nmine\ny\ny\n")
+    assert done.code == 0
+    assert all(record.done for record in Progress().read().exercises.values())
+    assert len(Progress().read().exercises) == 3
+    assert "first/sum_of" in run("exercise", "first").out  # again, where all are done
+    Progress().reset()
+    assert "first/sum_of" in run("exercise").out
+    run("skip", "first/sum_of")
+    assert "first/which" in run("exercise").out
+
+
+def test_exercises_without_a_question(run: Run) -> None:
+    told = json.loads(run("exercise", "first/sum_of", "--seed", "4", "--json").out)
+    assert (told["kind"], told["judged"], told["seed"]) == ("number", True, 4)
+    assert "answer" not in told
+    one, two = map(int, re.findall(r"\d+", told["text"]))
+    said = ("exercise", "first/sum_of", "--seed", "4", "--answer")
+    wrong = run(*said, str(one * two), "--json")
+    assert (wrong.code, json.loads(wrong.out)["right"]) == (1, False)
+    assert json.loads(wrong.out)["message"] == "That is the product."
+    assert (run(*said, str(one + two)).code, run(*said, "0").code) == (0, 1)
+    free = run("exercise", "first/words", "--answer", "mine", "--json")
+    assert (free.code, json.loads(free.out)["right"]) == (0, None)
+    assert json.loads(free.out)["points"] == ["it says because", "it is short"]
+    assert "[ ] it is short" in run("exercise", "first/words", "--done").out
+    assert Progress().read().exercises["first/words"].done
+
+
+def right_letters(course: Course, names: list[str], seed: int) -> dict[str, str]:
+    from inlayer.learn.quizzing import ask
+
+    choices = {name: ask(course.questions[name], seed) for name in names}
+    return {name: "abc"[[option.right for option in choice.options].index(True)] for name, choice in choices.items()}
+
+
+def test_a_quiz_brings_the_missed_back(run: Run, course: Course) -> None:
+    one = right_letters(course, ["first_one"], 0)["first_one"]
+    wrong = "ab".replace(one, "")
+    two = right_letters(course, ["first_two"], 1)["first_two"]
+    again = right_letters(course, ["first_one"], 2)["first_one"]
+    done = run("quiz", "first", "--seed", "0", typed=f"x\n{wrong}\n{two}\n{again}\n")
+    assert (done.code, done.err) == (0, "")
+    assert "'x' is none of the options a, b" in done.out
+    assert done.out.count("How many rows?") == 2
+    first_part = done.out.split("How wide?")[0]
+    assert "Four is one too many." in first_part
+    assert "Because three." not in first_part  # it comes back, so it is not given away
+    assert done.out.count("Because three.") == 1
+    assert "Right at once: 1 of 2." in done.out
+    assert "Missed, and asked again in later quizzes: first_one" in done.out
+    due = json.loads(run("quiz", "second", "--json").out)["questions"]
+    assert [question["id"] for question in due] == ["first_one", "second_one", "second_two"]
+    assert "questions to come back: first_one" in run("progress").out
+    assert "2 of 2 questions right; 1 to come back" in run("list", "first").out
+
+
+def test_leaving_a_quiz_keeps_what_was_answered(run: Run, course: Course) -> None:
+    one = right_letters(course, ["first_one"], 0)["first_one"]
+    for typed in (f"{one}\n", f"{one}\n\n"):  # the end of the input, an empty line
+        done = run("quiz", "first", "--seed", "0", typed=typed)
+        assert (done.code, done.err) == (0, "")
+        assert "Left here; what you did is kept." in done.out
+    assert Progress().read().questions["first_one"].right
+
+
+def test_a_quiz_without_a_question(run: Run, course: Course) -> None:
+    told = json.loads(run("quiz", "--json", "--seed", "5").out)["questions"]
+    assert [question["id"] for question in told] == ["first_one", "first_two"]
+    letters = right_letters(course, ["first_one", "first_two"], 5)
+    assert run("quiz", "--answer", letters["first_one"], "--seed", "5").code == 0
+    done = run("quiz", "--question", "first_two", "--answer", letters["first_two"], "--seed", "5", "--json")
+    assert (done.code, json.loads(done.out)["right"]) == (0, True)
+    assert len(json.loads(done.out)["reasons"]) == 3
+    wrong = "ab".replace(letters["first_one"], "")
+    done = run("quiz", "--question", "first_one", "--answer", wrong, "--seed", "5", "--json")
+    assert (done.code, json.loads(done.out)["message"]) == (1, "Four is one too many.")
+
+
+# ---- progress
+
+
+def test_progress_is_moved_to_another_machine(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("next", "add")
+    Path("inlayer-course/add.py").write_text(SOLUTION)
+    run("check")
+    run("read", "first")
+    assert "tasks passed       1 of 3\n" in run("progress").out
+    told = json.loads(run("progress", "--json").out)
+    assert told["totals"]["tasks"] == {"done": 1, "of": 3}
+    assert run("progress", "--export", "moved.json").code == 0
+    assert run("progress", "--export", "-").out == Path("moved.json").read_text()
+    assert str(Path.cwd()) not in Path("moved.json").read_text()  # of this machine
+    monkeypatch.setenv("INLAYER_DATA", str(tmp_path / "other"))
+    run("hint", "add_more")
+    assert run("progress", "--import", "moved.json").code == 0
+    there = Progress().read()
+    assert there.tasks["add"].passed
+    assert there.tasks["add_more"].hints == 1
+    assert there.folder == ""
+    Path("bad.json").write_text("{}")
+    done = run("progress", "--import", "bad.json")
+    assert (done.code, "is no progress of inlayer" in done.err) == (2, True)
+    assert Progress().read() == there
+
+
+def test_damaged_progress_is_one_line_and_the_course_goes_on(run: Run, data: Path) -> None:
+    (data / "progress.json").write_text("}{")
+    done = run("list")
+    assert done.code == 0
+    assert done.err.startswith("inlayer: progress begins anew: ")
+    assert done.err.count("\n") == 1
+    assert (data / "progress.damaged-1.json").read_text() == "}{"
+    assert run("list").err == ""
+    (data / "progress.json").write_text('{"format": "inlayer progress", "version": 99}')
+    done = run("list")
+    assert (done.code, "newer inlayer" in done.err) == (2, True)
+
+
+# ---- the doors to other rooms
+
+
+def test_notebooks_of_the_lessons_that_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def write(folder: Path, lessons: list[Lesson], *, overwrite: bool) -> list[Path]:
+        asked.append((str(folder), [lesson.id for lesson in lessons], overwrite))
+        return [folder / f"{lesson.id}.ipynb" for lesson in lessons]
+
+    monkeypatch.setattr("inlayer.learn.notebook.write_notebooks", write)
+    assert run("notebook").out == "inlayer-notebooks/first.ipynb\ninlayer-notebooks/second.ipynb\n"
+    run("notebook", "2", "first", "--folder", "nb", "--overwrite")
+    assert asked == [("inlayer-notebooks", ["first", "second"], False), ("nb", ["second", "first"], True)]
+
+
+def test_a_class_is_graded_to_csv_and_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row(learner="Ada", task="add", passed=True, checks=6, of=6, rule="", message="", seed=3, file="Ada/add.py")
+    asked = []
+
+    def graded(folder: Path, **options: object) -> Report:
+        asked.append((str(folder), options))
+        return Report(rows=(row,), seed=3, left=len(asked) // 4)
+
+    monkeypatch.setattr("inlayer.learn.many.grade_folder", graded)
+    done = run("grade", "class", "--task", "add", "--seed", "3")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == Report(rows=(row,), seed=3).to_csv()
+    assert asked == [("class", {"tasks": ["add"], "seed": 3, "progress": None})]
+    assert json.loads(run("grade", "class", "--json").out)["rows"][0]["learner"] == "Ada"
+    run("grade", "class", "--out", "marks.v1")
+    assert Path("marks.v1.csv").read_text() == Report(rows=(row,), seed=3).to_csv()
+    assert json.loads(Path("marks.v1.json").read_text())["seed"] == 3
+    stopped = run("grade", "class")
+    assert (stopped.code, stopped.err) == (130, "stopped: 1 files were not graded\n")
+
+
+def test_dev_check_says_what_does_not_hold(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = {"add_again": ["add_again: the start passes"]}
+    monkeypatch.setattr("inlayer.learn.dev_check.find_faults", lambda task: iter(faults.get(task.id, [])))
+    done = run("dev-check")
+    assert (done.code, done.err) == (1, "")
+    assert done.out.splitlines() == [
+        "add: 1 solution, 1 start, 0 wrong; 0 faults",
+        "add_again: the start passes",
+        "add_again: 1 solution, 1 start, 0 wrong; 1 faults",
+        "add_more: 1 solution, 1 start, 0 wrong; 0 faults",
+    ]
+    assert run("dev-check", "add", "add_more").code == 0
+
+
+# ---- terminals
+
+
+def test_a_terminal_of_ascii(course: Course, capfd: pytest.CaptureFixture[str]) -> None:
+    kept = BytesIO()
+    stream = Translated(TextIOWrapper(kept, encoding="ascii", write_through=True))
+    assert stream.write("".join(INSTEAD)) > 0
+    assert kept.getvalue() == "".join(INSTEAD.values()).encode()
+    assert stream.encoding == "ascii"
+    latin = BytesIO()
+    other = Translated(TextIOWrapper(latin, encoding="latin-1", write_through=True))
+    other.write("✓ 2 × 3 · é  \nx")
+    assert latin.getvalue().decode("latin-1") == "ok 2 × 3 · é\nx"
+
+
+LIGHT = """
+import sys
+from inlayer.cli import main
+for verb in sys.stdin.read().splitlines():
+    sys.argv[1:] = ["learn", *verb.split()]
+    sys.stdin = None
+    try:
+        main()
+    except SystemExit as stopped:
+        heavy = sorted({"torch", "numpy", "safetensors"} & set(sys.modules))
+        print(f"[{verb}] {stopped.code} {heavy}", file=sys.stderr)
+"""
+
+
+def test_what_grades_nothing_needs_no_heavy_library() -> None:
+    """With the real course, in a process of its own, in a terminal that has ASCII alone and no keyboard."""
+    verbs = ["", "read 1", "hint bytes_of", "quiz", "exercise", "progress", "errata", "skip", "next", "list 1"]
+    env = os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT], capture_output=True, text=True, env=env, input="\n".join(verbs), check=False
+    )
+    assert done.stderr.splitlines() == [f"[{verb}] 0 []" for verb in verbs]
+    assert len(done.stdout) > 5000
+    assert done.stdout.isascii()
+    assert not re.search(r"\\u2[1-57-9]", done.stdout)  # no mark of ours is shown as its code

@@ -1,0 +1,310 @@
+"""The whole course as data: every lesson, task, exercise and question is complete, and every link leads somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+from xml.etree import ElementTree
+
+import pytest
+from markdown_it import MarkdownIt
+
+from inlayer.errors import InputError
+from inlayer.learn.asking import Asked, Choice, Free, Number, Value
+from inlayer.learn.content import LESSONS
+from inlayer.learn.course import CONTENT, Lesson, Task, open_course, read_document, read_quiz
+
+EACH_LESSON = pytest.mark.parametrize("name", LESSONS)
+CARRIED = {f"001 theory {n}" for n in range(1, 5)} | {f"001 code task {n}" for n in range(1, 5)}
+CARRIED |= {f"001 quiz {n}" for n in range(1, 4)} | {"001 advanced"}
+STEPS = range(1, 9)
+DRAWS = 20
+
+
+def lesson(name: str) -> Lesson:
+    return open_course().lesson(name)
+
+
+# ---- lessons
+
+
+@EACH_LESSON
+def test_a_lesson_has_its_parts(name: str) -> None:
+    one = lesson(name)
+    assert set(one.document.keys) == {"walk", "tasks"}
+    assert one.step in STEPS
+    assert one.title
+    assert len(one.document.sections) >= 3
+    assert one.tasks
+    assert one.exercises
+    assert 3 <= len(one.questions) <= 6
+    folders = {path.parent.name for path in one.folder.glob("*/task.md")}
+    assert folders == {task.id for task in one.tasks}  # none is left out
+    for folder in (one.folder, *(task.folder for task in one.tasks)):
+        tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+        assert [type(node) for node in tree.body] == [ast.Expr], folder  # a docstring
+
+
+def test_every_folder_is_a_lesson() -> None:
+    assert {path.parent.name for path in CONTENT.glob("*/lesson.md")} == set(LESSONS)
+
+
+def test_every_id_is_there_once() -> None:
+    lessons = open_course().lessons
+    tasks = Counter(task.id for one in lessons for task in one.tasks)
+    exercises = Counter(exercise.id for one in lessons for exercise in one.exercises)
+    questions = Counter(question.id for one in lessons for question in one.questions)
+    for counted in (tasks, exercises, questions):
+        assert {name: count for name, count in counted.items() if count > 1} == {}
+    for name in (*tasks, *questions):
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", name), name
+
+
+def test_everything_of_the_first_task_sheet_is_carried() -> None:
+    course = open_course()
+    marks = [task.document.keys.get("seed", "") for task in course.tasks.values()]
+    marks += [one.seed for one in (*course.exercises.values(), *course.questions.values())]
+    assert {mark for mark in marks if mark.startswith("001")} == CARRIED
+
+
+# ---- tasks
+
+
+@EACH_LESSON
+def test_a_task_has_its_parts(name: str) -> None:
+    for task in lesson(name).tasks:
+        assert set(task.document.keys) <= {"walk", "seed"}, task.id
+        assert task.step in STEPS, task.id
+        assert len(task.hints) == 3, task.id
+        assert all(map(str.strip, (task.title, task.text, task.why, *task.hints))), task.id
+        assert len(set(task.hints)) == 3, task.id
+        assert set(task.document.sections) == {"Hint 1", "Hint 2", "Hint 3", "Why it works"}, task.id
+        assert task.start != task.solution, task.id
+        assert len(task.wrong) >= 5, task.id
+        assert len(set(task.wrong.values())) == len(task.wrong), task.id
+        for rule in task.wrong:
+            assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule), f"{task.id}: {rule}"
+
+
+@EACH_LESSON
+def test_a_task_says_what_it_checks(name: str) -> None:
+    for task in lesson(name).tasks:
+        module = import_module(f"inlayer.learn.content.{name}.{task.id}.check")
+        assert module.CHECKS, task.id
+        whats = [(check.__doc__ or "").strip() for check in module.CHECKS]
+        assert all(whats), task.id
+        assert len(set(whats)) == len(whats), task.id
+        assert "\n" not in "".join(whats), task.id
+        names = [check.__name__ for check in module.CHECKS]
+        assert len({*names, "syntax", "runs", "signature"}) == len(names) + 3, task.id  # those come before them
+        assert defined(task.start, module.NAME), f"{task.id}: start.py has no {module.NAME}"
+        assert defined(task.solution, module.NAME), f"{task.id}: solution.py has no {module.NAME}"
+        assert module.NAME in task.text, f"{task.id}: the text does not name {module.NAME}"
+
+
+def defined(source: str, name: str) -> bool:
+    body = ast.parse(source).body
+    return any(isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name for node in body)
+
+
+@EACH_LESSON
+def test_a_task_does_not_give_itself_away(name: str) -> None:
+    for task in lesson(name).tasks:
+        for line in body_of(task.solution) - body_of(task.start):
+            assert line not in task.text, f"{task.id}: its text holds a line of the solution: {line}"
+            assert line not in "\n".join(task.hints[:2]), f"{task.id}: a hint before the last holds {line}"
+
+
+def body_of(source: str) -> set[str]:
+    """Statements that say something: long enough, no import, no signature, no docstring."""
+    lines = {line.strip() for line in source.splitlines()}
+    return {line for line in lines if len(line) > 25 and not re.match(r'import |from |def |class |#|"""|raise ', line)}
+
+
+# ---- exercises
+
+
+@EACH_LESSON
+def test_an_exercise_can_be_drawn_and_judges_its_own_answer(name: str) -> None:
+    for exercise in lesson(name).exercises:
+        assert exercise.title, exercise.id
+        drawn = [exercise.ask(seed) for seed in range(DRAWS)]
+        assert drawn == [exercise.ask(seed) for seed in range(DRAWS)], exercise.id  # a seed asks the same again
+        for seed, asked in enumerate(drawn):
+            assert faults(asked) == [], f"{exercise.id}, seed {seed}"
+        if not isinstance(drawn[0], Free):
+            assert len({repr(asked) for asked in drawn}) > 1, f"{exercise.id} always asks the same"
+
+
+def faults(asked: Asked) -> list[str]:
+    """What does not hold of a question as it was drawn."""
+    if isinstance(asked, Number):
+        return list(number_faults(asked))
+    if isinstance(asked, Choice):
+        return list(choice_faults(asked))
+    full = asked.text.strip() and asked.model_answer.strip() and len(asked.points) >= 2 and all(asked.points)
+    return [] if full else ["a part is missing"]
+
+
+def number_faults(asked: Number) -> list[str]:
+    found = [] if asked.text.strip() and asked.explain.strip() else ["a part is missing"]
+    found += [f"{said} is judged wrong" for said in said_as(asked.answer) if not asked.judge(said).right]
+    for value, why in asked.near.items():
+        judged = asked.judge(said_as(value)[0])
+        if judged.right:
+            found.append(f"near {value} is judged right: the answer is {asked.answer}")
+        elif judged.message != why or not why.strip():
+            found.append(f"near {value} gets another message: {judged.message}")
+    return found
+
+
+def choice_faults(asked: Choice) -> list[str]:
+    found = [] if asked.text.strip() else ["there is no text"]
+    if sum(option.right for option in asked.options) != 1 or len(asked.options) < 2:
+        found.append("not one right option")
+    if len({option.text for option in asked.options}) != len(asked.options):
+        found.append("an option is there twice")
+    for number, option in enumerate(asked.options):
+        if not option.why.strip():
+            found.append(f"{option.text!r} has no reason")
+        if asked.judge(chr(ord("a") + number)).right != option.right:
+            found.append(f"{option.text!r} is judged the other way")
+    return found
+
+
+def said_as(value: Value) -> list[str]:
+    """A value as learners type it."""
+    if isinstance(value, tuple):
+        return [str(value), str(list(value))]
+    return [f"{value:,}", repr(value)] if isinstance(value, int) else [repr(value)]
+
+
+def test_a_bad_exercise_is_found() -> None:
+    assert faults(Number(text="How many?", answer=6, explain="2 x 3", near={5: "added"})) == []
+    assert faults(Number(text="How many?", answer=6, explain="", near={5: "added"}))
+    assert faults(Number(text="How many?", answer=6, explain="2 x 3", near={6: "by chance the same"}))
+    assert faults(Number(text="How many?", answer=600, tolerance=0.1, explain="2 x 300", near={610: "too near"}))
+    option = lesson("forward").questions[0].options[0]
+    assert faults(Choice(text="Which?", options=(option, option)))
+
+
+# ---- quizzes
+
+
+@EACH_LESSON
+def test_a_question_has_one_right_option_and_a_reason_for_each(name: str) -> None:
+    for question in lesson(name).questions:
+        assert choice_faults(Choice(text=question.text, options=question.options)) == [], question.id
+        whys = [option.why for option in question.options]
+        assert len(set(whys)) == len(whys), f"{question.id}: two options have the same reason"
+
+
+def test_a_bad_quiz_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "quiz.md"
+    path.write_text("# Quiz\n\n## one\nWhich?\n- [ ] a\n  Why not: b\n- [x] b\nnot indented\n", encoding="utf-8")
+    with pytest.raises(InputError, match="neither an option nor its indented reason"):
+        read_quiz(path, "forward")
+    path.write_text("no title\n", encoding="utf-8")
+    with pytest.raises(InputError, match="has no title"):
+        read_document(path)
+
+
+# ---- texts
+
+
+TEXTS = sorted(path.relative_to(CONTENT).as_posix() for path in CONTENT.rglob("*.md"))
+EACH_TEXT = pytest.mark.parametrize("text", TEXTS)
+MARKDOWN = MarkdownIt("commonmark").enable("table")
+
+
+def addresses(text: str) -> list[str]:
+    """Where its links lead and its pictures lie."""
+    inside = [token for block in MARKDOWN.parse(text) for token in block.children or ()]
+    return [str(token.attrs.get("href") or token.attrs.get("src")) for token in inside if token.attrs]
+
+
+def leads_nowhere(address: str, course_tasks: set[str], errata: set[str]) -> bool:
+    kind, _, name = address.partition(":")
+    if kind == "walk":
+        parts = urlsplit(address)
+        return parts.path not in map(str, STEPS) or not set(parse_qs(parts.query)) <= {"text"}
+    known = {"task": course_tasks, "lesson": set(LESSONS), "errata": errata}
+    if kind in known:
+        return name not in known[kind]
+    if address.startswith("pictures/"):
+        return not re.fullmatch(r"pictures/[a-z0-9_]+\.svg", address) or not (CONTENT / address).is_file()
+    return kind != "https"
+
+
+def prose(text: str) -> str:
+    """Without fences and code."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
+@EACH_TEXT
+def test_links_lead_somewhere(text: str) -> None:
+    course = open_course()
+    errata = set(re.findall(r"^## (\S+)$", course.errata, flags=re.MULTILINE))
+    found = addresses((CONTENT / text).read_text(encoding="utf-8"))
+    assert [address for address in found if leads_nowhere(address, set(course.tasks), errata)] == []
+
+
+def test_a_link_to_nowhere_is_found() -> None:
+    text = "[a](walk:9) [b](task:none) ![c](pictures/none.svg) [d](walk:5?text=Hi) [e](lesson:forward) [f](errata:g)"
+    found = [address for address in addresses(text) if leads_nowhere(address, {"gather"}, {"h"})]
+    assert found == ["walk:9", "task:none", "pictures/none.svg", "errata:g"]
+
+
+@EACH_TEXT
+def test_a_text_is_markdown_without_html(text: str) -> None:
+    blocks = MARKDOWN.parse((CONTENT / text).read_text(encoding="utf-8"))
+    tokens = [token for block in blocks for token in (block, *(block.children or ()))]
+    assert [token.content for token in tokens if token.type in {"html_block", "html_inline"}] == []
+    fences = {token.info.strip() for token in tokens if token.type == "fence"}
+    assert fences <= {"python", "text", "formula", "console", "json", ""}
+    assert [token for token in tokens if token.type == "image" and len(token.content) < 20] == []  # says it all
+
+
+@EACH_TEXT
+def test_a_text_is_plain(text: str) -> None:
+    found = re.findall(r".{0,30}(?:—|\b[Ss]imply\b|\b[Jj]ust\b).{0,30}", prose((CONTENT / text).read_text("utf-8")))
+    assert found == []
+
+
+def test_every_picture_is_used_and_whole() -> None:
+    used = {address for text in TEXTS for address in addresses((CONTENT / text).read_text(encoding="utf-8"))}
+    pictures = {path.relative_to(CONTENT).as_posix() for path in CONTENT.glob("pictures/*")}
+    assert pictures == {address for address in used if address.startswith("pictures/")}
+    assert pictures
+    for picture in pictures:
+        root = ElementTree.parse(CONTENT / picture).getroot()
+        assert root.tag.endswith("}svg"), picture
+        assert "viewBox" in root.attrib, picture
+        names = {element.tag.rpartition("}")[2] for element in root.iter()}
+        assert not names & {"script", "foreignObject", "image"}, picture  # nothing runs, nothing is loaded
+
+
+# ---- finding
+
+
+@pytest.mark.parametrize("said", ["forward", "3", " Forward "])
+def test_a_lesson_is_found_by_name_and_number(said: str) -> None:
+    assert open_course().lesson(said).id == "forward"
+
+
+def test_what_is_not_there_is_named() -> None:
+    with pytest.raises(InputError, match="there is no lesson 'backward'; the lessons are 1 text, 2 table"):
+        open_course().lesson("backward")
+    with pytest.raises(InputError, match="there is no task 'gathered'; the tasks are"):
+        open_course().task("gathered")
+
+
+def test_a_task_is_found_by_its_file() -> None:
+    found = open_course().task("gather.py")
+    assert isinstance(found, Task)
+    assert found.id == "gather"
+    assert found.lesson == "forward"

@@ -1,0 +1,121 @@
+"""The whole course taken from the terminal: every lesson read, every task wrong and then right, every question asked.
+
+What is typed is worked out from the course itself: the solution after a wrong one, the right letter after a wrong one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
+import pytest
+
+from inlayer.cli import main
+from inlayer.learn.asking import Asked, Choice, Free
+from inlayer.learn.course import open_course
+from inlayer.learn.progress import Progress, steps, what_next
+from inlayer.learn.quizzing import Sitting, to_ask
+
+Learn = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def learn(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Learn:
+    """`inlayer learn ...` with what is typed: the exit code and what it prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments: str, typed: str = "") -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["inlayer", "learn", *arguments])
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(typed.encode()), encoding="utf-8"))
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capfd.readouterr()
+        assert captured.err == "", (arguments, captured.err)
+        return int(stopped.value.code or 0), captured.out
+
+    return run
+
+
+def letters(choice: Choice) -> tuple[str, str]:
+    """A wrong one and the right one."""
+    rights = [option.right for option in choice.options]
+    return "abcdefgh"[rights.index(False)], "abcdefgh"[rights.index(True)]
+
+
+def answers(asked: Asked) -> str:
+    """What is typed for an exercise: nonsense and something wrong, then what is right."""
+    if isinstance(asked, Free):
+        return "in my own words\n" + "y\n" * len(asked.points)
+    if isinstance(asked, Choice):
+        return "zz\n" + "\n".join(letters(asked)) + "\n"
+    if isinstance(asked.answer, tuple):
+        wrong = "({},)".format(", ".join(str(size + 1) for size in asked.answer) or "1")
+        return f"what\n{wrong}\n{asked.answer}\n"
+    return f"what\n{asked.answer * 2 + 77_777}\n{asked.answer!r}\n"
+
+
+def quizzed(sitting: Sitting) -> str:
+    """What is typed for a quiz: the first question is missed, then all are right."""
+    typed: list[str] = []
+    while sitting.question is not None:
+        typed.append(letters(sitting.choice)[bool(typed)])
+        sitting.answer(typed[-1])
+    return "\n".join(typed) + "\n"
+
+
+def test_the_whole_course_from_the_terminal(learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    course = open_course()
+    monkeypatch.setattr("inlayer.cli.learn_asking.fresh_seed", lambda: 11)
+    taken = []
+    while (step := what_next(course, Progress().read())) is not None:
+        taken.append(step.key)
+        assert len(taken) == len(set(taken)), f"{step.key} was done and is not done"
+        if step.kind == "task":
+            code, out = learn("next")
+            assert f"Task {step.id}: " in out
+            take_task(learn, step.id, tmp_path / "inlayer-course" / f"{step.id}.py")
+            continue
+        if step.kind == "read":
+            typed, says = "", "In the walk:"
+        elif step.kind == "exercise":
+            asked = course.exercises[step.id].ask(11)
+            typed = answers(asked)
+            says = "by your own judgement" if isinstance(asked, Free) else "✓ Right."
+        else:
+            questions = to_ask(course, Progress().read(), step.lesson)
+            typed, says = quizzed(Sitting(questions, 11)), f"Right at once: {len(questions) - 1} of {len(questions)}."
+        code, out = learn("next", typed=typed)
+        assert (code, says in out) == (0, True), (step.key, typed, out)
+        if step.kind == "exercise" and "✓" in says:
+            assert "✗ Not right." in out, (step.key, typed, out)
+        assert not re.search(r"(walk|task|lesson|errata):\w", out), step.key  # every link became a command
+    assert taken == [step.key for lesson in course.lessons for step in steps(lesson)]
+    code, out = learn()
+    assert "The course is done: every lesson, task, exercise and quiz." in out
+    totals = json.loads(learn("progress", "--json")[1])["totals"]
+    assert all(one["done"] == one["of"] > 0 for one in totals.values())
+    assert "The course is done" in learn("next")[1]
+
+
+def take_task(learn: Learn, name: str, file: Path) -> None:
+    """A wrong one fails by its rule, the solution passes; with hints, and why it works."""
+    task = open_course().task(name)
+    rule, wrong = next(iter(task.wrong.items()))
+    assert file.read_text(encoding="utf-8") == task.start
+    file.write_text(wrong, encoding="utf-8")
+    code, out = learn("check")
+    assert (code, f"rule: {rule}\n" in out) == (1, True), out
+    counted = re.match(rf"{name}: (\d+) of (\d+) checks; .* failed", out)
+    assert counted
+    assert out.count("  ✓ ") == int(counted[1])
+    assert out.count("  ✓ ") + out.count("  ✗ ") + out.count("  · ") == int(counted[2])
+    assert "hint 1 of 3" in learn("hint")[1]
+    file.write_text(task.solution, encoding="utf-8")
+    code, out = learn("check")
+    assert (code, out.startswith(f"{name}: {counted[2]} of {counted[2]} checks\n")) == (0, True), out
+    assert "Why it works\n" in out

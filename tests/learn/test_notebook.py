@@ -1,0 +1,319 @@
+"""Notebooks: whole, readable, graded as the terminal grades, and they run top to bottom whether solved or not."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import html
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from inlayer.cli.learn_look import page
+from inlayer.cli.learn_tasks import show_verdict
+from inlayer.errors import InputError
+from inlayer.learn import quizzing
+from inlayer.learn.asking import Choice, Free, Number
+from inlayer.learn.content import LESSONS
+from inlayer.learn.course import CONTENT, Lesson, open_course
+from inlayer.learn.grader import grade
+from inlayer.learn.notebook import (
+    answer,
+    ask,
+    cut_lesson,
+    file_name,
+    load_ipython_extension,
+    task_cells,
+    walk_command,
+    write_notebooks,
+)
+from inlayer.learn.progress import Progress
+from inlayer.learn.words import asked_words, verdict_words
+from tests.learn.test_lessons import fences
+
+SEED = 5
+EACH_LESSON = pytest.mark.parametrize("name", LESSONS)
+
+
+@pytest.fixture(autouse=True)
+def _progress_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INLAYER_DATA", str(tmp_path / "data"))
+
+
+def written(lesson: Lesson, folder: Path) -> dict[str, Any]:
+    (path,) = write_notebooks(folder, [lesson], seed=SEED)
+    read: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return read
+
+
+def source(cell: dict[str, Any]) -> str:
+    return "".join(cell["source"])
+
+
+def sources(book: dict[str, Any], kind: str) -> list[str]:
+    return [source(cell) for cell in book["cells"] if cell["cell_type"] == kind]
+
+
+# ---- what is written
+
+
+@EACH_LESSON
+def test_a_notebook_is_one(name: str, tmp_path: Path) -> None:
+    book = written(open_course().lesson(name), tmp_path)
+    nbformat.validate(nbformat.from_dict(book), relax_add_props=False)
+    ids = [cell["id"] for cell in book["cells"]]
+    assert len(set(ids)) == len(ids)
+    assert book["metadata"]["kernelspec"]["name"] == "python3"
+    assert sources(book, "code")[0] == "%load_ext inlayer.learn.notebook"
+
+
+@EACH_LESSON
+def test_a_notebook_holds_the_whole_lesson(name: str, tmp_path: Path) -> None:
+    lesson = open_course().lesson(name)
+    book = written(lesson, tmp_path)
+    code, texts = sources(book, "code"), "\n\n".join(sources(book, "markdown"))
+    lesson_code = [(fence.rstrip("\n"), shown) for _, fence, shown in fences(lesson.text)]
+    stored = {source(cell): "".join(cell["outputs"][0]["text"]) for cell in book["cells"] if cell.get("outputs")}
+    assert code[1 : 1 + len(lesson_code)] == [fence for fence, _ in lesson_code]
+    assert all(stored[fence] == shown for fence, shown in lesson_code if shown)
+    for heading in lesson.document.sections:
+        assert f"\n## {heading}\n" in texts
+    for task in lesson.tasks:
+        assert f"%%task {task.id}\n{task.start.rstrip()}" in code
+        assert f"### {task.title}" in texts
+    assert texts.count("<details><summary>Hint") == texts.count("</details>") == 3 * len(lesson.tasks)
+    for one in (*lesson.exercises, *lesson.questions):
+        assert f'ask("{one.id}", seed={SEED})' in code
+        assert f'answer("{one.id}", "")' in code
+        asked = one.ask(SEED) if one in lesson.exercises else quizzing.ask(one, SEED)
+        assert stored[f'ask("{one.id}", seed={SEED})'] == asked_words(asked) + "\n"
+
+
+@EACH_LESSON
+def test_nothing_in_a_notebook_leads_out_of_it(name: str, tmp_path: Path) -> None:
+    lesson = open_course().lesson(name)
+    texts = "\n\n".join(sources(written(lesson, tmp_path), "markdown"))
+    targets = re.findall(r"\]\(([^)]*)\)", re.sub(r"^```.*?^```", "", texts, flags=re.DOTALL | re.MULTILINE))
+    others = {file_name(other) for other in open_course().lessons}
+    assert [target for target in targets if target not in others and not target.startswith("https://")] == []
+    pictures = re.findall(r"!\[([^\]]*)\]\((pictures/[^)]*)\)", lesson.text)
+    embedded = re.findall(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]*)">', texts)
+    for (alt, path), (told, data) in zip(pictures, embedded[: len(pictures)], strict=True):
+        assert html.unescape(told) == " ".join(alt.split())
+        assert base64.b64decode(data) == (CONTENT / path).read_bytes()
+    assert "```formula" not in texts
+
+
+def test_links_become_what_can_be_done_in_a_notebook() -> None:
+    assert walk_command("walk:5") == "inlayer walk --step 5"
+    assert walk_command("walk:5?text=I%20love%20dogs&text=Hi") == 'inlayer walk "I love dogs" "Hi" --step 5'
+    assert walk_command("walk:1?text=%22%24HOME%22") == 'inlayer walk "\\"\\$HOME\\"" --step 1'
+
+
+def test_a_lesson_is_cut_at_its_python_alone() -> None:
+    fenced = "```python\nx = 1\n\nprint(x)\n```\n\n```text\n1\n```\n"
+    first, code, last = cut_lesson(f"One\n\n```formula\n# no code\n```\n{fenced}Two\n\n```text\nalone\n```")
+    assert (first.kind, first.text) == ("text", "One\n\n```formula\n# no code\n```")
+    assert (code.kind, code.text, code.output) == ("python", "x = 1\n\nprint(x)", "1\n")
+    assert last.text == "Two\n\n```text\nalone\n```"
+    (open_ended,) = cut_lesson("```text\n```python in a line\nnever closed")
+    assert open_ended.kind == "text"
+
+
+def test_work_is_not_overwritten(tmp_path: Path) -> None:
+    lessons = list(open_course().lessons[:2])
+    (first,) = write_notebooks(tmp_path, lessons[:1])
+    first.write_text("my answers", encoding="utf-8")
+    with pytest.raises(InputError, match=r"01-text.ipynb: already there, perhaps with your answers"):
+        write_notebooks(tmp_path, lessons)
+    assert [path.name for path in tmp_path.glob("*.ipynb")] == ["01-text.ipynb"]
+    assert first.read_text(encoding="utf-8") == "my answers"
+    assert len(write_notebooks(tmp_path, lessons, overwrite=True)) == 2
+    assert first.read_text(encoding="utf-8") != "my answers"
+
+
+def test_each_notebook_asks_with_numbers_of_its_own(tmp_path: Path) -> None:
+    lesson = [open_course().lesson("forward")]
+    texts = [write_notebooks(tmp_path / str(n), lesson)[0].read_text(encoding="utf-8") for n in range(2)]
+    assert texts[0] != texts[1]
+    again = [write_notebooks(tmp_path / str(n), lesson, seed=3)[0].read_text(encoding="utf-8") for n in (3, 4)]
+    assert again[0] == again[1]
+
+
+# ---- what the cells call
+
+
+def right_answer(asked: Number | Choice) -> str:
+    if isinstance(asked, Choice):
+        return next(chr(ord("a") + number) for number, option in enumerate(asked.options) if option.right)
+    return str(asked.answer)
+
+
+def test_answers_are_judged_and_remembered(capsys: pytest.CaptureFixture[str]) -> None:
+    course = open_course()
+    number = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), Number))
+    free = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), Free))
+    question = next(iter(course.questions.values()))
+
+    def said(call: Any, *args: Any) -> str:
+        call(*args)
+        return capsys.readouterr().out
+
+    assert said(answer, number.id, "1").startswith(f'Run ask("{number.id}") first')
+    assert said(ask, number.id, SEED) == asked_words(number.ask(SEED)) + "\n"
+    assert said(answer, number.id, "") == "Write your answer between the quotes, and run this cell again.\n"
+    assert "neither a number nor a shape" in said(answer, number.id, "many")
+    assert not Progress().read().exercises
+    drawn = number.ask(SEED)
+    assert isinstance(drawn, Number)
+    wrong = "(1, 1, 1, 1, 1)" if isinstance(drawn.answer, tuple) else "-1"
+    assert said(answer, number.id, wrong).startswith("✗ Not right.")
+    assert not Progress().read().exercises[number.id].done
+    assert said(answer, number.id, right_answer(drawn)) == f"✓ Right.\n{drawn.explain}\n"
+    assert Progress().read().exercises[number.id].done
+
+    said(ask, free.id)
+    model = free.ask(SEED)
+    assert isinstance(model, Free)
+    told = said(answer, free.id, "because")
+    assert model.model_answer in told
+    assert told.count("[ ]") == len(model.points)
+
+    said(ask, question.id, SEED)
+    choice = quizzing.ask(question, SEED)
+    told = said(answer, question.id, right_answer(choice))
+    assert told.startswith("✓ Right.")
+    assert all(option.why in told for option in question.options)
+    assert Progress().read().questions[question.id].right
+    assert "there is no exercise and no question 'none'" in said(ask, "none")
+
+
+def test_a_place_that_cannot_be_written_does_not_stop_a_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("INLAYER_DATA", str(tmp_path / "file"))
+    question = next(iter(open_course().questions.values()))
+    ask(question.id, SEED)
+    answer(question.id, "a")
+    assert "(progress was not kept: " in capsys.readouterr().out
+
+
+def test_the_tasks_of_a_notebook_can_be_read_again(tmp_path: Path) -> None:
+    lesson = open_course().lesson("forward")
+    (path,) = write_notebooks(tmp_path, [lesson])
+    found = task_cells(path.read_text(encoding="utf-8"))
+    assert found == [(task.id, task.start.rstrip()) for task in lesson.tasks]
+    cells = [{"cell_type": "code", "source": "%%task  a \nx\n"}, {"cell_type": "code", "source": "# %%task b\n"}]
+    cells += [{"cell_type": "code", "source": "%%task c"}, {"cell_type": "markdown", "source": "%%task d\n"}]
+    assert task_cells(json.dumps({"cells": cells})) == [("a", "x\n"), ("c", "")]
+    for bad in ("", "[]", "{}", '{"cells": 1}', '{"cells": [1]}', '{"cells": [{"cell_type": "code", "source": 1}]}'):
+        with pytest.raises(InputError, match="this is no notebook"):
+            task_cells(bad)
+
+
+def test_the_magic_says_when_there_is_no_such_task(capsys: pytest.CaptureFixture[str]) -> None:
+    class Shell:
+        def register_magic_function(self, function: Any, magic_kind: str, magic_name: str) -> None:
+            self.magic = {(magic_kind, magic_name): function}
+
+        def push(self, names: dict[str, Any]) -> None:
+            self.names = names
+
+    shell = Shell()
+    load_ipython_extension(shell)
+    assert shell.names == {"ask": ask, "answer": answer}
+    shell.magic["cell", "task"]("gathered", "")
+    assert capsys.readouterr().out.startswith("there is no task 'gathered'; the tasks are ")
+
+
+# ---- in a kernel
+
+
+def run_all(book: Any, folder: Path) -> list[str]:
+    """What each cell printed; a cell that raises is an error here. In a thread: the browser's tests hold the loop."""
+    client = NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, client.async_execute()).result()
+    return ["".join(output.get("text", "") for output in cell.get("outputs", ())) for cell in book.cells]
+
+
+def solved(lesson: Lesson, cell: Any) -> Any:
+    """The cell as a learner fills it in who knows everything."""
+    cell = nbformat.from_dict({**cell, "id": f"solved-{cell.id}"})
+    for task in lesson.tasks:
+        if cell.source.startswith(f"%%task {task.id}\n"):
+            cell.source = f"%%task {task.id}\n{task.solution}"
+    if found := re.fullmatch(r'answer\("(.*)", ""\)', cell.source):
+        one = open_course().exercises.get(found[1])
+        asked = one.ask(SEED) if one else quizzing.ask(open_course().questions[found[1]], SEED)
+        said = "in my own words" if isinstance(asked, Free) else right_answer(asked)
+        cell.source = f'answer("{found[1]}", "{said}")'
+    return cell
+
+
+def test_a_notebook_runs_unsolved_solved_and_wrong(tmp_path: Path) -> None:
+    """One kernel for all three: a notebook as it is written, the same with everything filled in, and one wrong cell."""
+    lesson = open_course().lesson("forward")
+    task = lesson.tasks[0]
+    rule, wrong = next(iter(task.wrong.items()))
+    (path,) = write_notebooks(tmp_path, [lesson], seed=SEED)
+    book = nbformat.read(path, as_version=4)
+    count = len(book.cells)
+    book.cells += [solved(lesson, cell) for cell in book.cells]
+    use = f"print({task_name(task.id)}.__name__)"
+    for number, code in enumerate([use, f"%%task {task.id}\n{wrong}", f"%%task {task.id}\nwhile True print"]):
+        book.cells.append(nbformat.v4.new_code_cell(code, id=f"more-{number}"))
+    shown = [["".join(output.text) for output in cell.get("outputs", ())] for cell in book.cells[:count]]
+    printed = run_all(book, tmp_path)
+
+    for number in range(count):
+        text, before, after = book.cells[number].source, printed[number], printed[count + number]
+        if text.startswith("%%task "):
+            name = text.split()[1]
+            assert re.match(rf"{name}: \d+ of \d+ checks; .+ failed", before), before
+            assert re.match(rf"{name}: (\d+) of \1 checks\n", after), after
+            assert "Why it works" in after
+            assert "Why it works" not in before
+        elif text.startswith("answer("):
+            assert before.startswith("Write your answer between the quotes")
+            assert after.startswith(("✓ Right.", "A model answer")), after
+        elif book.cells[number].cell_type == "code":
+            assert shown[number] == ([before] if before else []), text  # what is stored is what is printed
+    assert printed[-3] == f"{task_name(task.id)}\n"  # what a %%task cell defines is there
+    assert f"rule: {rule}\n" in printed[-2]
+    assert "rule: syntax\n" in printed[-1]
+    state = Progress().read()
+    assert all(state.tasks[one.id].passed for one in lesson.tasks)
+
+
+def task_name(task: str) -> str:
+    from importlib import import_module
+
+    name: str = import_module(f"inlayer.learn.content.forward.{task}.check").NAME
+    return name
+
+
+def test_the_words_are_those_of_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    task = open_course().task("gather")
+    wrong = "print('seen')\n" + next(iter(task.wrong.values()))
+    verdict = grade(task, wrong, seed=SEED)
+    show_verdict(page(), task, verdict, tmp_path / "gather.py")
+    told = " ".join(capsys.readouterr().out.split())
+    lines = verdict_words(verdict).splitlines()
+    assert len(lines) > 8
+    for line in lines:
+        assert " ".join(line.split()) in told, line
+    for asked in (one.ask(SEED) for one in open_course().lesson("forward").exercises):
+        page().asked(asked)
+        last = asked_words(asked).splitlines()[-1]
+        assert isinstance(asked, Choice) or last in capsys.readouterr().out

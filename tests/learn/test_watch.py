@@ -1,0 +1,190 @@
+"""Watching a file: it is checked when it is saved, however it is saved; keys; the terminal is left as it was."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from inlayer.cli.learn_watch import look_at
+from inlayer.learn.progress import Progress
+from tests.learn.small import SOLUTION, START, WRONG
+
+termios = pytest.importorskip("termios", reason="a terminal as Unix has them")
+pty = pytest.importorskip("pty", reason="a terminal as Unix has them")
+
+# In place of the grader, which is slow to start and is checked elsewhere: a file passes that adds rows up.
+WATCH = """
+import sys
+from pathlib import Path
+import inlayer.learn.course as room
+from tests.learn.small import make_course
+made = make_course(Path(sys.argv.pop(1)))
+room.open_course = lambda: made
+from types import SimpleNamespace
+from inlayer.cli import main
+import inlayer.cli.learn_watch as door
+
+def judge(progress, task, source):
+    passed = ".sum(" in source
+    told = [("syntax", "passed", "", ""), ("values", "passed" if passed else "failed", "mean", "this is the mean")]
+    results = [SimpleNamespace(name=name, what="", state=state, rule=rule, message=message)
+               for name, state, rule, message in told]
+    summary = f"{1 + passed} of 2 checks"
+    with progress.changing() as state:
+        state.note_check(task.id, passed=passed, summary=summary)
+    return SimpleNamespace(task=task.id, results=results, passed=passed, summary=summary, seed=1, printed="", own=None,
+                           failure=None if passed else results[1])
+
+door.judge = judge
+main()
+"""
+
+
+class Terminal:
+    """`inlayer learn watch` at a terminal, or without one."""
+
+    def __init__(self, folder: Path, *, keys: bool) -> None:
+        self.ours, self.theirs = pty.openpty()
+        self.before = termios.tcgetattr(self.theirs)
+        env = os.environ | {"COLUMNS": "80", "TERM": "dumb", "PYTHONPATH": str(Path(__file__).parents[2])}
+        command = [sys.executable, "-c", WATCH, str(folder / "content"), "learn", "watch", "add"]
+        self.process = subprocess.Popen(
+            command,
+            stdin=self.theirs if keys else subprocess.DEVNULL,
+            stdout=self.theirs,
+            stderr=self.theirs,
+            cwd=folder,
+            env=env,
+            start_new_session=True,
+        )
+        self.shown = ""
+
+    def wait_for(self, text: str) -> str:
+        """What is shown up to a text that comes from now on."""
+        held, end = "", time.monotonic() + 60
+        while text not in held:
+            assert time.monotonic() < end, f"{text!r} did not come: {held}"
+            if select.select([self.ours], [], [], 0.2)[0]:
+                held += os.read(self.ours, 4096).decode()
+            else:
+                assert self.process.poll() is None, f"it ended before {text!r} came: {held}"
+        self.shown += held
+        return held
+
+    def press(self, key: str) -> None:
+        os.write(self.ours, key.encode())
+
+    def end(self) -> int:
+        """Wait for its end: the exit code."""
+        deadline = time.monotonic() + 60
+        while self.process.poll() is None:
+            assert time.monotonic() < deadline, "it does not end"
+            if select.select([self.ours], [], [], 0.05)[0]:
+                self.shown += os.read(self.ours, 4096).decode()
+        return self.process.returncode
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.ours)
+        os.close(self.theirs)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def terminal(home: Path) -> Iterator[Terminal]:
+    made = Terminal(home, keys=True)
+    yield made
+    made.close()
+
+
+def test_from_red_to_green_and_on_to_the_next_task_by_keys(home: Path, terminal: Terminal, data: Path) -> None:
+    said = terminal.wait_for("q quit")
+    file = home / "inlayer-course" / "add.py"
+    assert file.read_text() == START
+    assert "checks" not in said  # the start is not checked before anything is written
+    assert not termios.tcgetattr(terminal.theirs)[3] & termios.ICANON
+    file.write_text(WRONG)
+    assert "rule: mean" in terminal.wait_for("inlayer learn hint add")
+    terminal.press("h")
+    terminal.wait_for("hint 1 of 3")
+    terminal.press("S")
+    terminal.wait_for("Not passed yet")
+    terminal.press("c")
+    terminal.wait_for("1 of 2 checks")
+    beside = file.with_suffix(".tmp")
+    beside.write_text(SOLUTION)
+    beside.replace(file)  # as many editors save
+    terminal.wait_for("2 of 2 checks")
+    terminal.wait_for("inlayer learn next")
+    file.write_text(WRONG)  # green: it is not watched any longer
+    terminal.press("s")
+    assert "1 of 2" not in terminal.wait_for("a solution")
+    terminal.press("n")
+    terminal.wait_for("Task add_again")
+    assert (home / "inlayer-course" / "add_again.py").read_text() == START
+    terminal.press("q")
+    assert terminal.end() == 1  # the task at hand has not passed
+    assert termios.tcgetattr(terminal.theirs) == terminal.before
+    state = Progress(data).read()
+    assert state.tasks["add"].passed
+    assert (state.tasks["add"].hints, state.current) == (1, "add_again")
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "terminated"])
+def test_the_terminal_is_left_as_it_was(terminal: Terminal, how: str) -> None:
+    terminal.wait_for("q quit")
+    number = {"ctrl-c": signal.SIGINT, "terminated": signal.SIGTERM}[how]
+    terminal.process.send_signal(number)
+    assert terminal.end() == 128 + number
+    assert termios.tcgetattr(terminal.theirs) == terminal.before
+    assert "Traceback" not in terminal.shown
+
+
+def test_without_a_keyboard_it_ends_at_green(home: Path) -> None:
+    terminal = Terminal(home, keys=False)
+    try:
+        said = terminal.wait_for("Ctrl-C ends it.")
+        assert "h hint" not in said
+        file = home / "inlayer-course" / "add.py"
+        file.write_bytes(b"\xff")
+        terminal.wait_for("is no UTF-8")
+        file.unlink()
+        time.sleep(0.5)
+        file.write_text(SOLUTION)
+        assert terminal.end() == 0
+        assert "2 of 2 checks" in terminal.shown
+    finally:
+        terminal.close()
+
+
+def test_a_saving_is_told_from_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "add.py"
+    assert look_at(file) is None
+    file.write_text("one")
+    os.utime(file, ns=(10**18, 10**18))
+    first = look_at(file)
+    assert first == look_at(file)
+    file.write_text("two")  # of the same size, and the clock of the file system stands still
+    os.utime(file, ns=(10**18, 10**18))
+    second = look_at(file)
+    assert second not in (None, first)
+    os.utime(file, ns=(10**18 + 1, 10**18 + 1))  # saved again as it was
+    assert look_at(file) != second
+    assert look_at(tmp_path) is None
+    assert re.fullmatch(r"\d+ 3 [0-9a-f]{64}", second or "")
