@@ -48,6 +48,7 @@ Run = Callable[..., Done]
 
 def test_the_verbs_are_frozen() -> None:
     assert [command.callback.__name__ for command in app.registered_commands] == ["walk", "inspect", "serve", "train"]
+    assert [group.name for group in app.registered_groups] == ["learn"]  # its own verbs: tests/learn/test_cli.py
 
 
 def test_no_argument_shows_help(run: Run) -> None:

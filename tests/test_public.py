@@ -54,6 +54,9 @@ HEAVY = "{'torch', 'transformers', 'tokenizers', 'gigatoken', 'tiktoken', 'sente
         "import inlayer.text",
         "import sys\nsys.argv = ['inlayer', '--help']\nfrom inlayer.cli import main\n"
         "try: main()\nexcept SystemExit: pass",
+        "import inlayer.learn, inlayer.learn.progress, inlayer.learn.quizzing, inlayer.learn.asking",
+        "import sys\nsys.argv = ['inlayer', 'learn', '--help']\nfrom inlayer.cli import main\n"
+        "try: main()\nexcept SystemExit: pass",
         "import sys\nsys.argv = ['inlayer', 'walk', '--help']\nfrom inlayer.cli import main\n"
         "try: main()\nexcept SystemExit: pass",
     ],

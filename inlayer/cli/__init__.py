@@ -19,6 +19,9 @@ from inlayer.cli import walk as _walk  # noqa: F401  # each verb joins the app, 
 from inlayer.cli import inspect as _inspect  # noqa: F401
 from inlayer.cli import serve as _serve  # noqa: F401
 from inlayer.cli import train as _train  # noqa: F401
+
+# isort: split
+from inlayer.cli import learn as _learn  # noqa: F401
 from inlayer.cli.verbs import app
 from inlayer.errors import InlayerError
 

@@ -1,0 +1,144 @@
+"""`inlayer learn progress`: what is done, moved to another machine, or begun anew."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from inlayer.cli.learn_files import open_progress
+from inlayer.cli.learn_tasks import AS_JSON, reset_progress
+from inlayer.errors import InputError
+from inlayer.paths import check_path, shown, what_is_at, wrong_kind
+
+if TYPE_CHECKING:
+    from inlayer.learn.course import Lesson
+    from inlayer.learn.progress import State
+
+__all__ = ["counts", "progress"]
+
+PROGRESS_EXAMPLES = """Examples:
+
+inlayer learn progress
+
+inlayer learn progress --json
+
+inlayer learn progress --export progress.json
+
+inlayer learn progress --import progress.json
+"""
+
+
+def progress(
+    as_json: AS_JSON = False,
+    export: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help='Write it to a file, to be moved; "-" is standard output.'),
+    ] = None,
+    take: Annotated[
+        str | None, typer.Option("--import", metavar="FILE", help="Add what was done on another machine.")
+    ] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="Begin anew; the old one is kept beside.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """What you have done; move it to another machine, or begin anew."""
+    asked = [name for name, said in (("--json", as_json), ("--export", export is not None),
+                                     ("--import", take is not None), ("--reset", reset)) if said]  # fmt: skip
+    if len(asked) > 1:
+        raise InputError(f"{asked[0]} and {asked[1]} are two things; do one after the other")
+    kept = open_progress()
+    if reset:
+        reset_progress(kept, yes=yes)
+    elif export is not None:
+        export_progress(kept.read(), export)
+    elif take is not None:
+        from inlayer.learn.progress import read_state
+
+        kept.take_in(read_state(read_export(take)))
+        sys.stdout.write(f"What {shown(take)} holds is added to your progress.\n")
+    else:
+        show_progress(kept.read(), kept.path, as_json=as_json)
+
+
+def export_progress(state: State, name: str) -> None:
+    from inlayer.cli.walk import write_whole
+    from inlayer.learn.progress import written
+
+    state.folder = ""  # of this machine
+    data = written(state)
+    if name == "-":
+        sys.stdout.write(data.decode())
+        return
+    path = check_path(name, "--export")
+    kind = what_is_at(path)
+    if kind not in {"file", "nothing"}:
+        raise wrong_kind(path, kind)
+    write_whole(path.absolute(), data)
+    sys.stdout.write(f"{shown(name)} holds your progress.\n")
+
+
+def read_export(name: str) -> bytes:
+    from inlayer.learn.progress import MOST_BYTES
+
+    path = check_path(name, "--import")
+    kind = what_is_at(path)
+    if kind != "file":
+        raise wrong_kind(path, kind)
+    try:
+        with path.open("rb") as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{shown(name)} cannot be read: {error.strerror}") from error
+
+
+def show_progress(state: State, path: Path, *, as_json: bool) -> None:
+    from inlayer.cli.learn_look import page
+    from inlayer.learn.course import open_course
+    from inlayer.learn.progress import written
+
+    course = open_course()
+    sums = {"read": [0, 0], "task": [0, 0], "exercise": [0, 0], "quiz": [0, 0]}
+    for lesson in course.lessons:
+        for kind, (done, of) in counts(lesson, state).items():
+            sums[kind][0] += done
+            sums[kind][1] += of
+    seen = [name for name in course.tasks if state.task(name).solution_seen]
+    due = [name for name in course.questions if state.question(name).due]
+    if as_json:
+        names = {"read": "lessons", "task": "tasks", "exercise": "exercises", "quiz": "questions"}
+        totals = {names[kind]: {"done": done, "of": of} for kind, (done, of) in sums.items()}
+        facts = json.loads(written(state)) | {"file": str(path), "totals": totals}
+        sys.stdout.write(json.dumps(facts) + "\n")
+        return
+    out = page()
+    words = {"read": "lessons read", "task": "tasks passed", "exercise": "exercises done", "quiz": "questions right"}
+    for kind, (done, of) in sums.items():
+        out.line(f"{words[kind]:<16} {done:>3} of {of}")
+    hints = sum(state.task(name).hints for name in course.tasks)
+    out.line(f"{'hints taken':<16} {hints:>3}")
+    if seen:
+        out.line(f"solution seen before passing: {', '.join(seen)}")
+    if due:
+        out.line(f"questions to come back: {', '.join(due)}")
+    out.line()
+    if state.folder:
+        out.line(f"your files: {shown(state.folder)}", style="dim", whole=True)
+    out.line(f"kept in:    {shown(path)}", style="dim", whole=True)
+
+
+def counts(lesson: Lesson, state: State) -> dict[str, tuple[int, int]]:
+    """Of each kind of step of a lesson: how many are done, of how many; of its quiz, the questions."""
+    from inlayer.learn.progress import steps
+
+    found: dict[str, tuple[int, int]] = {"read": (0, 0), "task": (0, 0), "exercise": (0, 0), "quiz": (0, 0)}
+    for step in steps(lesson):
+        if step.kind == "quiz":
+            right = sum(bool(state.question(one.id).right) for one in lesson.questions)
+            found["quiz"] = (right, len(lesson.questions))
+        else:
+            done, of = found[step.kind]
+            found[step.kind] = (done + step.is_done(state), of + 1)
+    return found
