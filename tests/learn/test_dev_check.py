@@ -1,0 +1,44 @@
+"""Every task of the course: its solution passes, its start fails, each wrong solution fails by the rule it is named after."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from inlayer.learn.course import Task, open_course
+from inlayer.learn.dev_check import find_faults
+
+TASKS = open_course().tasks
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_holds(name: str) -> None:
+    assert list(find_faults(TASKS[name])) == []
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Task:
+    """A task whose files may be changed; its checks stay."""
+    return replace(TASKS["gather"], folder=copytree(TASKS["gather"].folder, tmp_path / "gather"))
+
+
+def test_what_does_not_hold_is_found(copy: Task) -> None:
+    wrong = copy.folder / "wrong"
+    (wrong / "flat.py").write_text(copy.solution)
+    (wrong / "sorted.py").write_text((wrong / "off-by-one.py").read_text())
+    (copy.folder / "start.py").write_text(copy.solution)
+    (copy.folder / "solution.py").write_text((wrong / "off-by-one.py").read_text())
+    faults = "\n".join(find_faults(copy))
+    assert "gather: the solution fails" in faults
+    assert "gather: the start passes" in faults
+    assert "wrong/flat.py passes" in faults
+    assert "wrong/sorted.py fails by off-by-one" in faults
+
+
+def test_too_few_wrong_solutions_are_found(copy: Task) -> None:
+    for path in list((copy.folder / "wrong").iterdir())[4:]:
+        path.unlink()
+    assert "gather: it has 4 wrong solutions, fewer than 5" in list(find_faults(copy))
