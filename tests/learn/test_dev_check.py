@@ -1,4 +1,4 @@
-"""Every task of the course: its solution passes, its start fails, each wrong solution fails by the rule it is named after."""
+"""Every task: its solution passes, its start fails, and each wrong solution fails by the rule it is named after."""
 
 from __future__ import annotations
 
