@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -27,7 +27,8 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import InputError
-from inlayer.learn.pupil.wire import Handle, Other, WireError, decode, encode
+from inlayer.learn.pupil.nursery import end, nursery
+from inlayer.learn.pupil.wire import Handle, Other, WireError, decode, encode, receive, send
 
 __all__ = ["Answer", "Exam", "Failed", "Limits", "Raised", "Remote"]
 
@@ -89,16 +90,15 @@ class Exam:
     def __init__(self, name: str, *, seed: int, limits: Limits | None = None) -> None:
         self.name, self.seed, self.limits = name, seed, limits or Limits()
         self.random = torch.Generator().manual_seed(seed)
-        self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
-        self.printed = Printed(self.limits.output)
         if sys.platform == "win32":
             raise InputError("the grader needs Linux, macOS or WSL: it gives code a process with limits, by fork")
-        from inlayer.learn.pupil.nursery import nursery
-
+        self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
+        self.printed = Printed(self.limits.output)
         with self.printed.writer() as output:
             self.channel, self.pid = nursery().fork(
                 output, scratch=self.scratch, memory=self.limits.memory, seconds=self.limits.seconds
             )
+        self.channel.settimeout(0.1)
         self.left = self.limits.seconds
 
     def __enter__(self) -> Exam:
@@ -111,11 +111,13 @@ class Exam:
 
     def close(self) -> None:
         """End the process and all it started; remove its folder."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        end(self.pid)
         self.channel.close()
         self.printed.close()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        try:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+        except RecursionError:  # folders within folders within folders
+            subprocess.run(["rm", "-rf", str(self.scratch)], check=False)
 
     # ---- drawing
 
@@ -163,9 +165,14 @@ class Exam:
             raise Failed("missing", f"the file must define {name} as well")
         return value_of(self._call(name, "", args, kwargs))
 
-    def gradient(self, *args: Any, of: int, weight: Tensor, **kwargs: Any) -> Tensor | None:
-        """The gradient of sum(result * weight) by one of the arguments; None where none arrives."""
-        answer = self._call(self.name, "", args, kwargs, of=of, weight=weight)
+    def gradient(
+        self, *args: Any, of: int | str, weight: Tensor, item: int | None = None, **kwargs: Any
+    ) -> Tensor | None:
+        """The gradient of sum(result * weight) by an argument, by place or name; None where none arrives.
+
+        Of a result that is a tuple, `item` says which part.
+        """
+        answer = self._call(self.name, "", args, kwargs, of=of, weight=weight, item=item)
         value_of(answer)
         return answer.gradient
 
@@ -202,19 +209,21 @@ class Exam:
     def _ask(self, **asked: Any) -> dict[str, Any]:
         """Send a question and wait for its answer, as long as there is time; only waiting counts."""
         end = time.monotonic() + self.left
+
+        def wait() -> None:
+            if self.printed.too_much:
+                raise Failed("output", f"your code printed more than {self.limits.output:,} bytes; it was stopped")
+            if time.monotonic() >= end:
+                raise Failed(
+                    "timeout",
+                    f"your code ran longer than {self.limits.seconds:g} seconds and was stopped; is there a loop "
+                    "that never ends?",
+                )
+
         try:
-            self.channel.send_bytes(encode(asked))
-            while not self.channel.poll(min(0.1, max(0.0, end - time.monotonic()))):
-                if self.printed.too_much:
-                    raise Failed("output", f"your code printed more than {self.limits.output:,} bytes; it was stopped")
-                if time.monotonic() >= end:
-                    raise Failed(
-                        "timeout",
-                        f"your code ran longer than {self.limits.seconds:g} seconds and was stopped; is there a loop "
-                        "that never ends?",
-                    )
+            send(self.channel, encode(asked), wait)
+            answer = decode(receive(self.channel, MOST_ANSWER, wait))
             self.left = end - time.monotonic()
-            answer = decode(self.channel.recv_bytes(MOST_ANSWER))
         except WireError:
             raise self._disturbed() from None
         except (EOFError, OSError):

@@ -19,7 +19,7 @@ from typing import Literal
 from torch import Tensor
 
 from inlayer.learn.course import Task
-from inlayer.learn.exam import Exam, Failed, Limits
+from inlayer.learn.exam import Exam, Failed, Limits, describe
 from inlayer.shapes import check_seed
 
 __all__ = ["Result", "Verdict", "grade"]
@@ -109,7 +109,8 @@ class Grading:
 
     def __init__(self, task: Task, source: str, module: ModuleType, seed: int, limits: Limits) -> None:
         self.task, self.source, self.module, self.seed, self.limits = task, source, module, seed, limits
-        self.printed, self.own = "", None
+        self.printed = ""
+        self.own: Tensor | None = None
 
     def steps(self) -> Generator[None, None, None]:
         """One check at each step; Failed where it does not hold."""
@@ -130,6 +131,9 @@ class Grading:
                 check(exam)
                 if number == len(self.module.CHECKS) and hasattr(self.module, "own"):
                     self.own = self.module.own(exam)
+                    if not isinstance(self.own, Tensor):
+                        given = describe(self.own)
+                        raise Failed("not-a-tensor", f"for the walk's text the result must be a tensor; it is {given}")
                 yield
         finally:
             exam.close()

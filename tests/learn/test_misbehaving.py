@@ -67,7 +67,7 @@ CASES = {  # source, rule, words of the message
     "the grader imported": ("import inlayer.learn.grader\n", "refused", "import the grader"),
     "the grader imported in secret": (
         "import importlib\ntry: importlib.import_module('inlayer.learn.checks')\nexcept BaseException: pass\n" + SOLUTION,
-        "refused", "the course",
+        "refused", "the",
     ),
     "the grader patched": (
         "import sys\nfor module in list(sys.modules.values()):\n    for name in ('same_values', 'same_shape', 'grade'):\n"
@@ -99,8 +99,19 @@ CASES = {  # source, rule, words of the message
         "values", "differ",
     ),
     "the grader's memory read": ("import os\nopen(f'/proc/{os.getppid()}/mem', 'rb')\n", "refused", "other processes"),
+    "half a message": (
+        "import os, struct, time\nfor fd in range(3, 64):\n    try: os.write(fd, struct.pack('<Q', 1000))\n"
+        "    except OSError: pass\ntime.sleep(1000)\n",
+        "timeout", "longer than 2 seconds",
+    ),
+    "a message too long": (
+        "import os, struct, time\nfor fd in range(3, 64):\n    try: os.write(fd, struct.pack('<Q', 2**60))\n"
+        "    except OSError: pass\ntime.sleep(1000)\n",
+        "refused", "channel",
+    ),
+    "a folder opened": ("import os\nos.open('/', os.O_RDONLY)\n", "refused", "open a folder"),
     "junk in the channel": (
-        "import os, struct\nfor fd in range(3, 64):\n    try: os.write(fd, struct.pack('!i', 5) + b'junk!')\n"
+        "import os, struct\nfor fd in range(3, 64):\n    try: os.write(fd, struct.pack('<Q', 5) + b'junk!')\n"
         "    except OSError: pass\n",
         "refused", "channel",
     ),

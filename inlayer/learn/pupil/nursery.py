@@ -18,11 +18,10 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = ["Nursery", "nursery"]
+__all__ = ["Nursery", "end", "nursery"]
 
 STARTED = b"ready"
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
@@ -51,7 +50,7 @@ class Nursery:
         if ours.recv(len(STARTED)) != STARTED:
             raise RuntimeError("the grader's helper process did not start; its own output says why")
 
-    def fork(self, output: int, *, scratch: Path, memory: int, seconds: float) -> tuple[Connection, int]:
+    def fork(self, output: int, *, scratch: Path, memory: int, seconds: float) -> tuple[socket.socket, int]:
         """A process that writes what it prints to `output`; it is the head of its own group."""
         ours, theirs = socket.socketpair()
         asked = json.dumps({"scratch": str(scratch), "memory": memory, "seconds": seconds}).encode()
@@ -60,7 +59,7 @@ class Nursery:
             pid = int.from_bytes(self.socket.recv(8), "little")
         if not pid:
             raise RuntimeError("the grader's helper process ended")
-        return Connection(ours.detach()), pid
+        return ours, pid
 
     def close(self) -> None:
         self.socket.close()
@@ -82,6 +81,13 @@ def nursery() -> Nursery:
         return _nursery
 
 
+def end(pid: int) -> None:
+    """End a process and its group; it may have left that, or be gone."""
+    for kill in (os.kill, os.killpg):
+        with suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
 def main() -> NoReturn:
     """The nursery itself."""
     import torch
@@ -89,6 +95,7 @@ def main() -> NoReturn:
     import inlayer.layer  # noqa: F401  # what tasks may use, ready before the fork
     from inlayer.learn.pupil.run import run
 
+    sys.dont_write_bytecode = True  # it would be the learner's code that writes
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     control = socket.socket(fileno=int(sys.argv[1]))
@@ -99,7 +106,7 @@ def main() -> NoReturn:
         alive = {pid for pid in alive if os.waitpid(pid, os.WNOHANG) == (0, 0)}
         if not asked:  # the grader is gone, and with it the reason of all the others
             for pid in alive:
-                os.killpg(pid, signal.SIGKILL)
+                end(pid)
             os._exit(0)
         pid = os.fork()
         if pid == 0:
@@ -109,7 +116,7 @@ def main() -> NoReturn:
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.close(output)
-            run(Connection(channel), **json.loads(asked))
+            run(socket.socket(fileno=channel), **json.loads(asked))
         with suppress(OSError):  # it did so itself, or is gone
             os.setpgid(pid, pid)
         for handle in handed:

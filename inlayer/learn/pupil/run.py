@@ -3,9 +3,9 @@
 nursery -> [run] <-> exam
 - it knows no expected value and judges nothing: whatever the code changes in here, it can only change its own answers
 - limits of the system: memory, size of files, open files, no core; a group of its own, so that all of it can be ended
-- an audit hook, which Python cannot take off again, refuses what no task needs: other processes, signals, the network,
-  writing or deleting outside the scratch folder, reading the course's own files. The first refusal ends the exam
-- not a sandbox: code that leaves Python (ctypes) gets past the hook. docs/learn.md says what to use instead
+- an audit hook, which Python cannot take off again, refuses what no task needs, by name: other processes, signals, the
+  network, changing files outside the scratch folder, reading the course's own files. The first refusal ends the exam
+- code that gets around the hook meets the kernel, where it can (fence.py). Still no sandbox: docs/learn.md
 Checked with misbehaving code in tests/learn/test_misbehaving.py.
 """
 
@@ -16,12 +16,14 @@ import inspect
 import linecache
 import math
 import os
+import shutil
+import socket
 import sys
 import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import Connection
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -29,7 +31,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from inlayer.learn.pupil.wire import Handle, decode, encode
+from inlayer.learn.pupil.fence import fence
+from inlayer.learn.pupil.wire import Handle, decode, encode, receive, send
 
 __all__ = ["run"]
 
@@ -73,7 +76,7 @@ CHANGES = {  # events that change what lies at a path, and which of their argume
 }  # fmt: skip
 
 
-def run(channel: Connection, scratch: str, memory: int, seconds: float) -> NoReturn:
+def run(channel: socket.socket, scratch: str, memory: int, seconds: float) -> NoReturn:
     """Answer until the channel closes. Called in the process that is the learner's from here on."""
     os.chdir(scratch)
     os.environ.update(HOME=scratch, TMPDIR=scratch)
@@ -85,13 +88,15 @@ def run(channel: Connection, scratch: str, memory: int, seconds: float) -> NoRet
     for name in [name for name in sys.modules if name.split(".")[:2] == ["inlayer", "learn"]]:
         del sys.modules[name]
     sys.path[0:0] = [scratch]
+    shutil._use_fd_functions = False  # type: ignore[attr-defined]  # it would open folders, which the hook refuses
+    fence(scratch, PRIVATE)
     sys.addaudithook(pupil.watch)
     os._exit = pupil.ended  # type: ignore[assignment]
     # These open files without Python, and so without the hook.
     torch.from_file = torch.UntypedStorage.from_file = pupil.unheard  # type: ignore[method-assign]
     try:
         while True:
-            pupil.answer(channel.recv_bytes())
+            pupil.answer(receive(channel, sys.maxsize))
     finally:  # the channel is closed, or the code has left nothing of Python that works
         builtin_exit(0)
 
@@ -121,18 +126,32 @@ def names_of(node: ast.AST) -> list[str]:
     return []
 
 
+def names_bound(node: ast.AST) -> list[str]:
+    """The names that a piece of syntax gives a meaning of its own; what is imported under its own name keeps its."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return [node.id]
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [alias.asname for alias in node.names if alias.asname]
+    return []
+
+
 class Pupil:
     """What the learner's file defined, and the objects it made, answering one message at a time."""
 
-    def __init__(self, channel: Connection, scratch: str) -> None:
-        self.send = channel.send_bytes
+    def __init__(self, channel: socket.socket, scratch: str) -> None:
+        self.send: Callable[[bytes], None] = partial(send, channel)
         self.scratch = os.path.realpath(scratch)
         self.module = ModuleType("learner")
         self.objects: list[Any] = []
         self.threads = 0
         self.streams = (sys.stdout, sys.stderr)  # the code may put others in their place
         self.encode, self.decode = encode, decode  # held here: the module is no longer to be found
-        self.tell, self.path = self.refuse, os.path.realpath
+        self.tell, self.path, self.is_folder = self.refuse, os.path.realpath, os.path.isdir
+        self.number = str(os.getpid())
 
     # ---- what is asked
 
@@ -165,10 +184,12 @@ class Pupil:
             return {"wrong": f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)}
         except (ValueError, RecursionError, MemoryError) as error:  # a NUL, a lone surrogate, brackets without end
             return {"wrong": f"this cannot be read as Python: {error or type(error).__name__}"}
+        bound = {name for node in ast.walk(tree) for name in names_bound(node)}
         used: dict[str, int] = {}
         for node in ast.walk(tree):
             for name in names_of(node):
-                used.setdefault(name, getattr(node, "lineno", 0))
+                if not (isinstance(node, ast.Name) and name in bound):  # a variable of his own
+                    used.setdefault(name, getattr(node, "lineno", 0))
         return {"names": used}
 
     def do_load(self, source: str, file: str) -> dict[str, Any]:
@@ -198,7 +219,8 @@ class Pupil:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         watch: bool = False,
-        of: int | None = None,
+        of: int | str | None = None,
+        item: int | None = None,
         weight: Tensor | None = None,
         parameters: bool = False,
     ) -> dict[str, Any]:
@@ -206,17 +228,19 @@ class Pupil:
         found = self.module.__dict__[target] if isinstance(target, str) else target
         for part in filter(None, path.split(".")):
             found = getattr(found, part)
-        if of is not None:
-            args[of].requires_grad_()
+        wanted: Tensor | None = kwargs[of] if isinstance(of, str) else None if of is None else args[of]
+        if wanted is not None:
+            wanted.requires_grad_()
         if parameters:
             target.zero_grad(set_to_none=True)
         value = found(*args, **kwargs)
         if weight is not None:
+            value = value if item is None else value[item]
             if not isinstance(value, Tensor) or value.grad_fn is None or value.shape != weight.shape:
                 return {"value": value, "gradient": None, "gradients": {}}
             (value * weight.to(value.dtype)).sum().backward()  # type: ignore[no-untyped-call]
             gradients = {name: one.grad for name, one in target.named_parameters()} if parameters else {}
-            return {"value": value, "gradient": None if of is None else args[of].grad, "gradients": gradients}
+            return {"value": value, "gradient": None if wanted is None else wanted.grad, "gradients": gradients}
         return {"value": value, "given": (*args, *kwargs.values()) if watch else ()}
 
     def do_look(self, target: Any, path: str) -> dict[str, Any]:
@@ -266,7 +290,7 @@ class Pupil:
             writes = (isinstance(mode, str) and set(mode) & set("wax+")) or (
                 isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             )
-            self.check_path(path, bool(writes))
+            self.check_path(path, bool(writes), opens=True)
         elif event in CHANGES:
             for place in CHANGES[event]:
                 self.check_path(args[place], True)
@@ -275,14 +299,18 @@ class Pupil:
             if self.threads > MOST_THREADS:
                 self.tell(f"start more than {MOST_THREADS} threads")
 
-    def check_path(self, path: Any, writes: bool) -> None:
+    def check_path(self, path: Any, writes: bool, opens: bool = False) -> None:
         if not isinstance(path, (str, bytes, os.PathLike)):  # an open file's number
             return
         place = self.path(os.fsdecode(path))
         if writes and place != os.devnull and not (place + os.sep).startswith(self.scratch + os.sep):
             self.tell(f"change a file outside its scratch folder ({os.fsdecode(path)[:120]})")
-        if place == PRIVATE or place.startswith((PRIVATE + os.sep, "/proc/")):
-            self.tell("read files of the course or of other processes")
+        if place == PRIVATE or place.startswith(PRIVATE + os.sep):
+            self.tell("read files of the course")
+        if place.startswith("/proc/") and place.split("/")[2].isdigit() and place.split("/")[2] != self.number:
+            self.tell("look into other processes")
+        if opens and self.is_folder(place):
+            self.tell("open a folder as a file")
 
     def refuse(self, what: str) -> NoReturn:
         """Say it before anything else: the code may catch the error."""

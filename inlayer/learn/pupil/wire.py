@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-__all__ = ["Handle", "Other", "WireError", "decode", "encode"]
+__all__ = ["Handle", "Other", "WireError", "decode", "encode", "receive", "send"]
 
 DEPTH = 24
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
@@ -30,6 +32,9 @@ DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
     torch.uint8, torch.bool,
 )}  # fmt: skip
 FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+LENGTH = struct.Struct("<Q")
 
 
 class WireError(Exception):
@@ -55,18 +60,50 @@ def encode(value: Any, keep: Callable[[Any], Handle | None] | None = None) -> by
     """A message; `keep` gives a handle for what is better left where it is."""
     tensors: dict[str, Tensor] = {}
     tree = json.dumps(_pack(value, tensors, keep, 0)).encode()
-    return struct.pack("<Q", len(tree)) + tree + save(tensors)
+    return LENGTH.pack(len(tree)) + tree + save(tensors)
 
 
 def decode(message: bytes, find: Callable[[Handle], Any] | None = None) -> Any:
     """The value of a message; `find` gives the object of a handle."""
     try:
-        (size,) = struct.unpack_from("<Q", message)
+        (size,) = LENGTH.unpack_from(message)
         tree = json.loads(message[8 : 8 + size])
         tensors = load(bytes(message[8 + size :]))
         return _unpack(tree, tensors, find or (lambda handle: handle), 0)
     except (struct.error, ValueError, SafetensorError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise WireError(f"{type(error).__name__}: {error}") from None
+
+
+def send(channel: socket.socket, message: bytes, wait: Callable[[], None] | None = None) -> None:
+    """Send a message; with a timeout on the channel, `wait` is called whenever it passes, and may raise."""
+    left = memoryview(LENGTH.pack(len(message)) + message)
+    while left:
+        with suppress(TimeoutError):
+            left = left[channel.send(left) :]
+        if wait is not None:
+            wait()
+
+
+def receive(channel: socket.socket, most: int, wait: Callable[[], None] | None = None) -> bytes:
+    """The next message, however slowly it comes: `wait` is called with every piece of it, and may raise."""
+    (size,) = LENGTH.unpack(_receive(channel, LENGTH.size, wait))
+    if size > most:
+        raise WireError(f"a message of {size:,} bytes")
+    return _receive(channel, size, wait)
+
+
+def _receive(channel: socket.socket, size: int, wait: Callable[[], None] | None) -> bytes:
+    got = bytearray()
+    while len(got) < size:
+        piece = None
+        with suppress(TimeoutError):
+            piece = channel.recv(min(size - len(got), 1 << 20))
+        if wait is not None:
+            wait()
+        if piece == b"":
+            raise EOFError
+        got += piece or b""
+    return bytes(got)
 
 
 def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], Handle | None] | None, depth: int) -> Any:
