@@ -20,7 +20,7 @@ def blocks(language: str) -> list[str]:
 
 def run(*command: str, cwd: Path = ROOT) -> str:
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # not a make inside a make
-    env |= {"COLUMNS": "80", "NO_COLOR": "1"}
+    env |= {"COLUMNS": "80", "NO_COLOR": "1", "INLAYER_DATA": str(cwd / "data")}
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, encoding="utf-8", env=env, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -45,7 +45,7 @@ def test_make_run_prints_what_it_shows() -> None:
 def test_the_other_commands_run(tmp_path: Path) -> None:
     shutil.copy(ROOT / "README.md", tmp_path)
     commands = re.findall(r"^\$ \.venv/bin/(.+)$", "".join(blocks("console")), flags=re.MULTILINE)
-    assert len(commands) == 7
+    assert len(commands) == 9
     for command in commands:
         program, *arguments = shlex.split(command)
         assert program == "inlayer"

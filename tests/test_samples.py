@@ -1,6 +1,7 @@
-"""The default sample, as it is shipped: small, whole, labelled, and better than chance."""
+"""The default sample, as it is shipped: small, whole, labelled, and better than chance; and the script that made it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,11 @@ from torch.nn import functional
 
 import inlayer
 from inlayer.checkpoint.samples import find_sample, open_sample
+from inlayer.decoder import Decoder, DecoderConfig
 from inlayer.families import describe
+from inlayer.train import Settings, load_decoder
+from scripts import make_default
+from tests.train.texts import write_text
 
 FOLDER = Path(inlayer.__file__).parent / "samples" / "default"
 LIMIT = 3_000_000  # bytes, of the whole folder
@@ -42,7 +47,9 @@ def table(store):
 
 def test_it_is_small_and_only_data():
     files = {path.name: path.stat().st_size for path in FOLDER.iterdir()}
-    assert set(files) == {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert set(files) == {
+        "README.md", "config.json", "metrics.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"
+    }  # fmt: skip
     assert sum(files.values()) < LIMIT
 
 
@@ -105,7 +112,119 @@ def test_related_words_are_nearer_than_by_chance(store, table):
     assert by_chance.median() > 1000  # control
 
 
+@torch.no_grad()
+def test_it_is_a_whole_language_model(store):
+    """English is likelier than the same tokens in another order, which are likelier than any tokens."""
+    tokenizer, decoder = store.open_tokenizer(), load_decoder(FOLDER).float().eval()
+    text = "".join(f" {line}\n" for line in ("I don't know what you want me to do.", "It was the best day of my life."))
+    ids = torch.tensor([tokenizer.encode(text)])
+    mixed = ids[:, torch.randperm(ids.shape[1], generator=torch.Generator().manual_seed(0))]
+    any_ids = torch.randint(256, decoder.config.vocab_size - 2, ids.shape, generator=torch.Generator().manual_seed(0))
+    losses = [float(decoder.loss(given[:, :-1], given[:, 1:])) for given in (ids, mixed, any_ids)]
+    assert losses[0] < metrics()["loss"]["frequencies"] - 2
+    assert losses[0] + 1 < losses[1] < losses[2]
+
+
+@torch.no_grad()
+def test_transformers_predicts_the_same(store):
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
+    ids = torch.tensor([store.open_tokenizer().encode(" Once upon a time there was a king")])
+    ours = load_decoder(FOLDER).float().eval().logits(ids)
+    torch.testing.assert_close(ours, theirs(ids).logits, rtol=1e-4, atol=1e-4)
+
+
+# ---- what is said of it
+
+
+def metrics():
+    return json.loads((FOLDER / "metrics.json").read_text())
+
+
 def test_the_readme_names_what_is_there():
     text, config = (FOLDER / "README.md").read_text(), json.loads((FOLDER / "config.json").read_text())
     assert f"{config['vocab_size']:,} x {config['hidden_size']}" in text
     assert "scripts.make_default" in text
+
+
+def test_the_readme_tells_what_was_measured():
+    text, measured = (FOLDER / "README.md").read_text(), metrics()
+    rows = dict(re.findall(r"^\| ([\w-]+) \| (.*) \|$", text, re.MULTILINE))
+    for name, found in measured["likeness"].items():
+        assert rows[name].split(" | ")[:3] == [f"{found['pairs']}", f"{found['born']:.2f}", f"{found['rounded']:.2f}"]
+    for loss in measured["loss"].values():
+        assert f"{loss:.3f}" in text
+    for count in (*measured["tokens"].values(), measured["tokens_seen"]):
+        assert f"{count:,}" in text
+
+
+def test_likeness_beats_random_rows():
+    for name in ("MEN", "WordSim-353"):
+        found = metrics()["likeness"][name]
+        assert found["rounded"] > found["born"] + 0.2
+
+
+# ---- the script that made it
+
+SMALL = {
+    "vocab_size": 320,
+    "model": {**make_default.MODEL, "n_embd": 16, "n_hidden": 32, "block_size": 16},
+    "settings": Settings(steps=6, batch_size=2, warmup=1, save_every=2),
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return write_text(tmp_path_factory.mktemp("corpus") / "text.txt", 300)
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_same_text_makes_the_same_sample(corpus, tmp_path):
+    pairs = tmp_path / "pairs"
+    pairs.mkdir()
+    for name in make_default.EVALS.values():
+        (pairs / name).write_text("dog\tfox\t9.5\nfox\ttable\t2\ndog\tdog\t10\ntable\tdog\t1.5\ndog\tcat\t8\n")
+    made = []
+    for name in ("one", "other"):
+        told = make_default.make(corpus, tmp_path / name, tmp_path / f"{name}-work", evals=pairs, **SMALL)
+        made.append(files_of(tmp_path / name))
+        assert json.loads(made[-1]["metrics.json"]) == told
+    assert made[0] == made[1]
+    assert set(made[0]) | {"README.md"} == {path.name for path in FOLDER.iterdir()}
+    assert {found["pairs"] for found in told["likeness"].values()} == {3}
+    assert told["loss"]["trained"] == pytest.approx(told["loss"]["rounded"], abs=0.05)
+
+    before = (tmp_path / "one-work" / "trained" / "metrics.jsonl").read_bytes()
+    make_default.make(corpus, tmp_path / "one", tmp_path / "one-work", evals=pairs, **SMALL)
+    assert (tmp_path / "one-work" / "trained" / "metrics.jsonl").read_bytes() == before  # no step was taken again
+    with pytest.raises(SystemExit, match="other settings"):
+        make_default.make(
+            corpus, tmp_path / "one", tmp_path / "one-work", **{**SMALL, "settings": Settings(steps=7, batch_size=2)}
+        )
+
+
+def test_sentences_begin_with_a_space_and_none_swears():
+    assert make_default.choose("I am.\n  So are you. \nOh Shit!\nGood.\n") == " I am.\n So are you.\n Good."
+
+
+@torch.no_grad()
+def test_a_smaller_table_in_the_same_model():
+    sizes = {**make_default.MODEL, "vocab_size": 50, "n_embd": 16, "n_hidden": 32, "n_layer": 2, "padding_idx": 7}
+    decoder, ids = Decoder(DecoderConfig(**sizes, init_std=0.5), seed=0).eval(), torch.arange(50)[None]
+    smaller = make_default.shrink(decoder, 64.0).eval()
+    assert torch.equal(smaller.logits(ids), decoder.logits(ids))
+    assert torch.equal(smaller.embeddings(ids) * 64, decoder.embeddings(ids))
+    assert not torch.equal(
+        make_default.shrink(decoder, 3.0).eval().logits(ids), decoder.logits(ids)
+    )  # control: it rounds
+
+
+def test_rank_correlation():
+    """The textbook's: 1 - 6 sum d^2 / n (n^2 - 1), and equal values share a rank."""
+    one, other = torch.tensor([10.0, 20, 30, 40, 50]).numpy(), torch.tensor([1.0, 3, 2, 5, 4]).numpy()
+    assert make_default.spearman(one, other) == pytest.approx(1 - 6 * 4 / (5 * 24))
+    assert make_default.spearman(one, -other) == pytest.approx(-(1 - 6 * 4 / (5 * 24)))
+    assert make_default.rank(torch.tensor([7.0, 5, 7, 9]).numpy()).tolist() == [2.5, 1, 2.5, 4]

@@ -43,7 +43,7 @@ SAMPLES: Mapping[str, Carrier] = MappingProxyType(
         "default": Carrier(
             module="inlayer",
             path="samples/default",
-            about="a small English table trained by inlayer itself; for looking, not for use",
+            about="a small English model trained by inlayer itself; for looking, not for use",
         ),
         "wordllama": Carrier(
             module="wordllama",

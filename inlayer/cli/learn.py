@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from inlayer.cli import learn_asking, learn_class, learn_progress, learn_tasks, learn_watch
 from inlayer.cli.learn_files import open_progress
+from inlayer.cli.learn_next import say_at, say_next, say_unkept, stopping, title_of
 from inlayer.cli.learn_progress import counts
 from inlayer.cli.learn_tasks import AS_JSON, FOLDER
 from inlayer.cli.verbs import app
@@ -25,7 +26,7 @@ from inlayer.paths import quoted
 if TYPE_CHECKING:
     from inlayer.cli.learn_look import Page
     from inlayer.learn.course import Course, Lesson
-    from inlayer.learn.progress import State, Step
+    from inlayer.learn.progress import State
 
 __all__ = ["learn"]
 
@@ -81,7 +82,8 @@ def list_(
     from inlayer.learn.course import open_course
     from inlayer.learn.progress import what_next
 
-    course, state = open_course(), open_progress().read()
+    course, progress = open_course(), open_progress()
+    state = progress.read()
     chosen = [course.lesson(lesson)] if lesson is not None else list(course.lessons)
     if as_json:
         step = what_next(course, state)
@@ -92,10 +94,12 @@ def list_(
     out = page()
     if lesson is not None:
         show_lesson_parts(out, chosen[0], state)
-        return
-    show_lessons(out, course, state)
-    out.line()
-    say_next(out, course, state)
+    else:
+        show_lessons(out, course, state)
+        out.line()
+        say_at(out, course, state)
+        say_next(out, course, state)
+    say_unkept(progress)
 
 
 def lesson_told(lesson: Lesson, state: State) -> dict[str, Any]:
@@ -148,7 +152,8 @@ def show_lesson_parts(out: Page, lesson: Lesson, state: State) -> None:
     out.heading("Tasks, graded by checks")
     for task in lesson.tasks:
         record = state.task(task.id)
-        notes = [record.summary if record.tries else "", "solution seen" if record.solution_seen else ""]
+        last = f"passed; last check: {record.summary}" if record.broken else record.summary
+        notes = [last if record.tries else "", "solution seen" if record.solution_seen else ""]
         notes.append("skipped" if f"task/{task.id}" in state.skipped else "")
         said = "; ".join(filter(None, notes))
         out.line(f"{'✓' if record.passed else '·'} {task.id}: {task.title}{f' ({said})' if said else ''}", indent=2)
@@ -162,28 +167,8 @@ def show_lesson_parts(out: Page, lesson: Lesson, state: State) -> None:
     out.heading("Quiz")
     right, of = counts(lesson, state)["quiz"]
     due = sum(bool(state.question(one.id).due) for one in lesson.questions)
-    back = f"; {due} to come back" if due else ""
+    back = f"; {due} missed, to come back" if due else ""
     out.line(f"{'✓' if right == of else '·'} {right} of {of} questions right{back}", indent=2)
-
-
-def say_next(out: Page, course: Course, state: State) -> None:
-    from inlayer.learn.progress import what_next
-
-    step = what_next(course, state)
-    if step is None:
-        out.line("The course is done: every lesson, task, exercise and quiz.", style="bold")
-        return
-    again = " (skipped before)" if step.key in state.skipped else ""
-    out.line(f"Next: {title_of(course, step)}{again}")
-    out.command("inlayer learn next")
-
-
-def title_of(course: Course, step: Step) -> str:
-    if step.kind == "task":
-        return f"the task {step.id}, {course.tasks[step.id].title}"
-    if step.kind == "exercise":
-        return f"the exercise {step.id}, {course.exercises[step.id].title}"
-    return f"{'read' if step.kind == 'read' else 'the quiz of'} lesson {step.lesson.number}, {step.lesson.title}"
 
 
 # ---- read, errata
@@ -234,6 +219,7 @@ def read(
     with progress.changing() as state:
         state.read.setdefault(chosen.id, now())
     say_next(out, course, state)
+    say_unkept(progress)
 
 
 def errata(
@@ -241,11 +227,12 @@ def errata(
 ) -> None:
     """What the documents that inlayer grew from got wrong, each with a proof that runs."""
     from inlayer.cli.learn_look import page
-    from inlayer.learn.course import CONTENT, read_document
+    from inlayer.learn.course import CONTENT, guessed, read_document
 
     document = read_document(CONTENT / "errata.md")
     if name is not None and name not in document.sections:
-        raise InputError(f"there is no entry {quoted(name)}; the entries are {', '.join(document.sections)}")
+        guess = guessed(name, document.sections) or f"the entries are {', '.join(document.sections)}"
+        raise InputError(f"there is no entry {quoted(name)}; {guess}")
     out = page()
     if name is None:
         out.heading(document.title)
@@ -296,6 +283,7 @@ def next_(
         chosen = course.task(step.id if step is not None else task or "")
         where, fresh = learn_tasks.begin_task(progress, chosen, folder)
         learn_tasks.show_task(page(), chosen, where, fresh=fresh)
+        say_unkept(progress)
         return
     if folder is not None:
         from inlayer.cli.learn_files import settle
@@ -306,11 +294,12 @@ def next_(
         read(step.id)
         return
     out = page()
-    if step.kind == "exercise":
-        done = learn_asking.ask_exercise(out, progress, course.exercises[step.id], None)
-    else:
-        questions = to_ask(course, state, step.lesson)
-        done = learn_asking.sit(out, progress, questions, learn_asking.fresh_seed(), "inlayer learn next")
+    with stopping(progress):
+        if step.kind == "exercise":
+            done = learn_asking.ask_exercise(out, progress, course.exercises[step.id], None)
+        else:
+            questions = to_ask(course, state, step.lesson)
+            done = learn_asking.sit(out, progress, questions, learn_asking.fresh_seed(), "inlayer learn next")
     if done:
         out.line()
         say_next(out, course, progress.read())
@@ -323,10 +312,10 @@ def skip(
 ) -> None:
     """Leave out what is next, for now: it comes again at the end."""
     from inlayer.cli.learn_look import page
-    from inlayer.learn.course import open_course
+    from inlayer.learn.course import guessed, open_course
     from inlayer.learn.progress import now, what_next
 
-    course, progress = open_course(), open_progress()
+    course, progress = open_course(), open_progress(needed=True)
     with progress.changing() as state:
         if what is None:
             step = what_next(course, state)
@@ -337,6 +326,9 @@ def skip(
                 raise InputError(f"all that is left has been skipped; the first of it is {name}")
         elif what in course.exercises:
             key, name = f"exercise/{what}", f"the exercise {what}"
+        elif "/" in what:
+            guess = guessed(what, course.exercises, near=0.8) or "inlayer learn list LESSON names those of a lesson"
+            raise InputError(f"there is no exercise {quoted(what)}; {guess}")
         else:
             found = course.task(what)
             key, name = f"task/{found.id}", f"the task {found.id}"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inlayer.cli.learn_files import open_progress, type_line
+from inlayer.cli.learn_next import say_next, say_questions, say_unkept, stopping
 from inlayer.errors import InputError
 from inlayer.learn.asking import Asked, Choice, Free, Number
 from inlayer.paths import quoted
@@ -85,15 +86,18 @@ def exercise(
     from inlayer.cli.learn_look import page
     from inlayer.learn.course import open_course
 
-    progress = open_progress()
-    chosen = find_exercises(open_course(), progress.read(), what)
+    course, progress = open_course(), open_progress()
+    chosen = find_exercises(course, progress.read(), what)
     if answer is None and not done and not as_json:
         out = page()
-        for number, one in enumerate(chosen):
-            if number:
-                out.line()
-            if not ask_exercise(out, progress, one, seed):
-                return
+        with stopping(progress):
+            for number, one in enumerate(chosen):
+                if number:
+                    out.line()
+                if not ask_exercise(out, progress, one, seed):
+                    return
+        out.line()
+        say_next(out, course, progress.read())
         return
     if len(chosen) > 1:
         ids = ", ".join(one.id for one in chosen)
@@ -101,12 +105,15 @@ def exercise(
     asked, drawn = draw(progress, chosen[0], seed)
     if answer is None and not done:
         sys.stdout.write(json.dumps(question_told(chosen[0].id, asked, drawn)) + "\n")
+        say_unkept(progress)
         return
     answer_once(progress, chosen[0], asked, drawn, answer, done=done, as_json=as_json)
 
 
 def find_exercises(course: Course, state: State, what: str | None) -> list[Exercise]:
     """The one that is named; or the open ones of a lesson, all of them where none is open; or the next open one."""
+    from inlayer.learn.course import guessed
+
     everyone = list(course.exercises.values())
     if what is None:
         still_open = [one for one in everyone if not state.exercise(one.id).done]
@@ -120,14 +127,20 @@ def find_exercises(course: Course, state: State, what: str | None) -> list[Exerc
             raise InputError(f"{quoted(what)} is in several lessons: {', '.join(one.id for one in named)}")
         return named
     if "/" in wanted:
+        if guess := guessed(wanted, course.exercises, near=0.8):
+            raise InputError(f"there is no exercise {quoted(what)}; {guess}")
         course.lesson(wanted.partition("/")[0])  # says so where there is no such lesson
         ids = ", ".join(one.id for one in everyone if one.lesson == wanted.partition("/")[0])
         raise InputError(f"there is no exercise {quoted(what)}; that lesson has {ids}")
     try:
         of_lesson = list(course.lesson(wanted).exercises)
     except InputError:
-        lessons = ", ".join(lesson.id for lesson in course.lessons)
-        raise InputError(f"there is no exercise and no lesson {quoted(what)}; the lessons are {lessons}") from None
+        lessons = [lesson.id for lesson in course.lessons]
+        short = [one.id.partition("/")[2] for one in everyone]
+        guess = guessed(wanted, lessons + short) or f"the lessons are {', '.join(lessons)}"
+        if wanted in course.tasks:
+            guess = f"it is a task: inlayer learn next {wanted}"
+        raise InputError(f"there is no exercise and no lesson {quoted(what)}; {guess}") from None
     return [one for one in of_lesson if not state.exercise(one.id).done] or of_lesson
 
 
@@ -181,12 +194,14 @@ def answer_once(
                 out.line(f"[ ] {point}", indent=2)
         else:
             say_judged(out, right=bool(right), message=message)
+    say_unkept(progress)
     raise typer.Exit(1 if right is False else 0)
 
 
 def ask_exercise(out: Page, progress: Progress, one: Exercise, seed: int | None) -> bool:
-    """Ask until it is right, given away, or the learner leaves; False where he leaves."""
+    """Ask until it is right, given away, or the learner leaves; False then."""
     asked, _ = draw(progress, one, seed)
+    say_unkept(progress)
     out.heading(f"{one.id}: {one.title} ({kind_of(asked)})")
     out.line()
     out.asked(asked)
@@ -195,7 +210,7 @@ def ask_exercise(out: Page, progress: Progress, one: Exercise, seed: int | None)
     while True:
         said = type_line("Your answer (? gives it away, Enter leaves): ")
         if not said:
-            say_left(out, f"inlayer learn exercise {one.id}")
+            say_left(out, progress, f"inlayer learn exercise {one.id}")
             return False
         if said == "?":
             give_away(out, progress, one, asked)
@@ -213,10 +228,10 @@ def ask_exercise(out: Page, progress: Progress, one: Exercise, seed: int | None)
 
 
 def self_check(out: Page, progress: Progress, one: Exercise, free: Free) -> bool:
-    """The learner writes, compares point by point, and says himself whether his answer holds."""
+    """The learner writes, compares point by point, and says whether the answer holds."""
     said = type_line("Your answer, in a line or on paper; then Enter shows the model answer: ")
     if said is None:
-        say_left(out, f"inlayer learn exercise {one.id}")
+        say_left(out, progress, f"inlayer learn exercise {one.id}")
         return False
     out.line()
     out.model_answer(free)
@@ -224,11 +239,11 @@ def self_check(out: Page, progress: Progress, one: Exercise, free: Free) -> bool
     held = 0
     for point in free.points:
         out.line(point, indent=2)
-        reply = type_line("    y or n: ")
+        reply = yes_or_no("    y or n: ")
         if reply is None:
-            say_left(out, f"inlayer learn exercise {one.id}")
+            say_left(out, progress, f"inlayer learn exercise {one.id}")
             return False
-        held += reply.lower() in {"y", "yes"}
+        held += reply
     right = held == len(free.points)
     with progress.changing() as state:
         state.note_exercise(one.id, right=right)
@@ -236,6 +251,14 @@ def self_check(out: Page, progress: Progress, one: Exercise, free: Free) -> bool
     if not right:
         out.line("It stays open: write it again with what was missing.")
     return True
+
+
+def yes_or_no(prompt: str) -> bool | None:
+    """Asks until it is one of them; None at the end of the input."""
+    while (said := type_line(prompt)) is not None:
+        if said.lower() in {"y", "yes", "n", "no"}:
+            return said.lower().startswith("y")
+    return None
 
 
 def give_away(out: Page, progress: Progress, one: Exercise, asked: Number | Choice) -> None:
@@ -258,8 +281,9 @@ def say_judged(out: Page, *, right: bool, message: str) -> None:
     out.markdown(message)
 
 
-def say_left(out: Page, command: str) -> None:
-    out.line("Left here; what you did is kept. Go on with:")
+def say_left(out: Page, progress: Progress, command: str) -> None:
+    kept = "nothing is recorded" if progress.unkept else "what you did is kept"
+    out.line(f"Left here; {kept}. Go on with:")
     out.command(command)
 
 
@@ -277,14 +301,20 @@ def quiz(
 ) -> None:
     """A quiz: every option has its reason; a question you miss comes back, now and the next times."""
     from inlayer.cli.learn_look import page
-    from inlayer.learn.course import open_course
+    from inlayer.learn.course import guessed, open_course
     from inlayer.learn.quizzing import ask, lesson_for_quiz, to_ask
+
+    if answer is not None and (question is None or seed is None):
+        raise InputError(
+            "--answer is to one question in one order: give --question and --seed, as inlayer learn quiz --json tells"
+        )
 
     course, progress = open_course(), open_progress()
     state = progress.read()
     if question is not None:
         if question not in course.questions:
-            raise InputError(f"there is no question {quoted(question)}; inlayer learn quiz --json lists those to ask")
+            guess = guessed(question, course.questions) or "inlayer learn quiz --json lists those to ask"
+            raise InputError(f"there is no question {quoted(question)}; {guess}")
         questions = [course.questions[question]]
     else:
         chosen = course.lesson(lesson) if lesson is not None else lesson_for_quiz(course, state)
@@ -298,7 +328,12 @@ def quiz(
         sys.stdout.write(json.dumps({"questions": told}) + "\n")
         return
     again = f"inlayer learn quiz {lesson}" if lesson is not None else "inlayer learn quiz"
-    sit(page(), progress, questions, fresh_seed() if seed is None else seed, again)
+    out = page()
+    with stopping(progress):
+        done = sit(out, progress, questions, fresh_seed() if seed is None else seed, again)
+    if done:
+        out.line()
+        say_next(out, course, progress.read())
 
 
 def judge_question(progress: Progress, one: Question, answer: str, seed: int, *, as_json: bool) -> None:
@@ -318,6 +353,7 @@ def judge_question(progress: Progress, one: Question, answer: str, seed: int, *,
     else:
         out = page()
         say_judged(out, right=judged.right, message=judged.message)
+    say_unkept(progress)
     raise typer.Exit(0 if judged.right else 1)
 
 
@@ -328,6 +364,9 @@ def sit(out: Page, progress: Progress, questions: list[Question], seed: int, com
     """
     from inlayer.learn.quizzing import Sitting, note_answer
 
+    with progress.changing():
+        pass  # can it be kept at all?
+    say_unkept(progress)
     sitting, number = Sitting(questions, seed), 0
     while (one := sitting.question) is not None:
         again, choice = sitting.again, sitting.choice
@@ -339,7 +378,7 @@ def sit(out: Page, progress: Progress, questions: list[Question], seed: int, com
         while True:
             said = type_line("Your answer, a letter (Enter leaves): ")
             if not said:
-                say_left(out, command)
+                say_left(out, progress, command)
                 return False
             try:
                 judged = sitting.answer(said)
@@ -348,9 +387,11 @@ def sit(out: Page, progress: Progress, questions: list[Question], seed: int, com
                 continue
             break
         with progress.changing() as state:
+            was_due = state.question(one.id).due
             note_answer(state, one.id, right=judged.right, again=again)
+            due = state.question(one.id).due
         if judged.right:
-            out.line("✓ Right.", style="bold green")
+            out.line(f"✓ Right{going_away(was_due, due, again=again)}.", style="bold green")
             out.reasons(choice)
         else:  # why the others are wrong, or right, would give it away
             out.line("✗ Not right; it comes back.", style="bold red")
@@ -359,5 +400,15 @@ def sit(out: Page, progress: Progress, questions: list[Question], seed: int, com
     first = sitting.n_questions - len(sitting.missed)
     out.line(f"Right at once: {first} of {sitting.n_questions}.", style="bold")
     if sitting.missed:
-        out.line(f"Missed, and asked again in later quizzes: {', '.join(sitting.missed)}")
+        out.line("Missed, to come back; right at once in two other sittings and they are gone:")
+        say_questions(out, [one for one in questions if one.id in sitting.missed])
     return True
+
+
+def going_away(was_due: int, due: int, *, again: bool) -> str:
+    """How often a question that was missed has still to be right."""
+    if again:
+        return "; it was missed, so it comes back in another sitting"
+    if due:
+        return f"; {'once' if due == 1 else f'{due} times'} more in another sitting and it is gone"
+    return "; it was missed before and is gone now" if was_due else ""

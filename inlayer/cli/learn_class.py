@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -47,10 +49,11 @@ def notebook(
     chosen = [course.lesson(name) for name in lessons] if lessons else list(course.lessons)
     for path in write_notebooks(check_path(folder, "--folder"), chosen, overwrite=overwrite):
         sys.stdout.write(f"{shown(path)}\n")
+    sys.stdout.write(f"Next: open them with Jupyter (pip install jupyterlab):\n  jupyter lab {shlex.quote(folder)}\n")
 
 
 def grade(
-    folder: Annotated[str, typer.Argument(help="One folder a learner, with his files.")],
+    folder: Annotated[str, typer.Argument(help="One folder a learner, with their files.")],
     task: Annotated[list[str] | None, typer.Option(help="Only this task; can be given several times.")] = None,
     out: Annotated[
         str | None, typer.Option(metavar="NAME", help="Write NAME.csv and NAME.json. \\[default: print the CSV]")
@@ -66,9 +69,7 @@ def grade(
     course = open_course()
     for name in task or []:
         course.task(name)
-    report = grade_folder(
-        check_path(folder, "FOLDER"), tasks=task or None, seed=seed, progress=_counting if sys.stderr.isatty() else None
-    )
+    report = grade_folder(check_path(folder, "FOLDER"), tasks=task or None, seed=seed, progress=_counter(out))
     if out is not None:
         place = check_path(out, "--out").absolute()
         for ending, text in ((".csv", report.to_csv()), (".json", report.to_json())):
@@ -82,8 +83,22 @@ def grade(
         raise typer.Exit(130)
 
 
+def _counter(out: str | None) -> Callable[[int, int], None] | None:
+    """How far it is, on stderr: one line that changes in a terminal; elsewhere a line for each tenth, with --out."""
+    if sys.stderr.isatty():
+        return _counting
+    return None if out is None else _counting_tenths
+
+
 def _counting(done: int, of: int) -> None:
     sys.stderr.write(f"\r{done:,} of {of:,} files" + ("\n" if done == of else ""))
+    sys.stderr.flush()
+
+
+def _counting_tenths(done: int, of: int) -> None:
+    if done * 10 // of > (done - 1) * 10 // of:
+        sys.stderr.write(f"{done:,} of {of:,} files\n")
+        sys.stderr.flush()
 
 
 def dev_check(

@@ -1,7 +1,7 @@
-"""The learner at the command line: his progress, his files, what he types.
+"""The learner at the command line: their progress, their files, what they type.
 
-- his files are FOLDER/TASK.py; the folder is chosen once and remembered. Nothing here overwrites what he wrote: a task
-  that is begun anew keeps the old file beside
+- their files are FOLDER/TASK.py; the folder is chosen once and remembered. Nothing here overwrites what they wrote: a
+  task that is begun anew keeps the old file beside
 - the end of the input (Ctrl-D) and an empty line end a question politely
 """
 
@@ -10,22 +10,23 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from inlayer.errors import InputError
-from inlayer.learn.course import Course, Task
+from inlayer.errors import InputError, MissingFileError
+from inlayer.learn.course import Course, Task, guessed
 from inlayer.learn.files import learner_folder, set_aside
 from inlayer.learn.progress import Progress, State, steps
-from inlayer.paths import check_path, quoted, shown, what_is_at, wrong_kind
+from inlayer.paths import check_path, shown, what_is_at, wrong_kind
 
 __all__ = [
     "begin_anew", "confirm", "file_of", "find_work", "lay_out", "open_progress", "read_source", "settle",
-    "task_at_hand", "type_line",
+    "task_at_hand", "task_begun", "type_line",
 ]  # fmt: skip
 
 MOST_BYTES = 2**20  # of a learner's file
 
 
-def open_progress() -> Progress:
-    return Progress(tell=lambda line: sys.stderr.write(f"inlayer: {line}\n"))
+def open_progress(*, needed: bool = False) -> Progress:
+    """The learner's progress; unless it is `needed`, a verb goes on where nothing can be recorded, and says so."""
+    return Progress(tell=lambda line: sys.stderr.write(f"inlayer: {line}\n"), loose=not needed)
 
 
 def settle(state: State, said: str | None) -> Path:
@@ -113,6 +114,17 @@ def task_at_hand(course: Course, state: State, said: str | None) -> Task:
     raise InputError("every task has passed; name one")
 
 
+def task_begun(course: Course, state: State, said: str | None) -> Task:
+    """The task that is named, or the one that was begun; none is guessed, for what is told about it is remembered."""
+    if said is not None:
+        return course.task(said)
+    if (begun := course.tasks.get(state.current)) is None:
+        raise InputError("you have begun no task: inlayer learn next begins one, or name it")
+    if state.task(begun.id).passed:
+        raise InputError(f"{begun.id} has passed and no other task is begun: inlayer learn next, or name one")
+    return begun
+
+
 def find_work(
     course: Course, state: State, said: str | None, task: str | None, folder: str | None
 ) -> tuple[Task, Path, bool]:
@@ -131,11 +143,17 @@ def find_work(
 def _is_file(course: Course, said: str) -> bool:
     if said in course.tasks:
         return False
-    if said.endswith(".py") or "/" in said or "\\" in said:
-        if Path(said).stem not in course.tasks:
+    kind = what_is_at(Path(said).expanduser()) if said else "nothing"
+    if said.endswith(".py") or "/" in said or "\\" in said or kind == "folder":
+        named = Path(said).stem in course.tasks
+        if kind == "folder" or (kind == "nothing" and not named):
+            guess = guessed(Path(said).stem, course.tasks) if said.endswith(".py") else ""
+            raise MissingFileError(f"{wrong_kind(Path(said), kind)}{f'; {guess}' if guess else ''}")
+        if not named:
             raise InputError(f"{shown(said)} is named after no task; say which with --task")
         return True
-    raise InputError(f"there is no task {quoted(said)}; the tasks are {', '.join(course.tasks)}")
+    course.task(said)  # says that there is none
+    return False
 
 
 # ---- what is typed

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from inlayer.cli.learn_files import open_progress
+from inlayer.cli.learn_next import say_at, say_next, say_questions
 from inlayer.cli.learn_tasks import AS_JSON, reset_progress
 from inlayer.errors import InputError
 from inlayer.paths import check_path, shown, what_is_at, wrong_kind
@@ -43,27 +44,26 @@ def progress(
     ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Begin anew; the old one is kept beside.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --export.")] = False,
 ) -> None:
     """What you have done; move it to another machine, or begin anew."""
     asked = [name for name, said in (("--json", as_json), ("--export", export is not None),
                                      ("--import", take is not None), ("--reset", reset)) if said]  # fmt: skip
     if len(asked) > 1:
         raise InputError(f"{asked[0]} and {asked[1]} are two things; do one after the other")
-    kept = open_progress()
+    kept = open_progress(needed=True)
     if reset:
         reset_progress(kept, yes=yes)
     elif export is not None:
-        export_progress(kept.read(), export)
+        export_progress(kept.read(), export, overwrite=overwrite)
     elif take is not None:
-        from inlayer.learn.progress import read_state
-
-        kept.take_in(read_state(read_export(take)))
+        kept.take_in(read_export(take))
         sys.stdout.write(f"What {shown(take)} holds is added to your progress.\n")
     else:
         show_progress(kept.read(), kept.path, as_json=as_json)
 
 
-def export_progress(state: State, name: str) -> None:
+def export_progress(state: State, name: str, *, overwrite: bool) -> None:
     from inlayer.cli.walk import write_whole
     from inlayer.learn.progress import written
 
@@ -76,12 +76,14 @@ def export_progress(state: State, name: str) -> None:
     kind = what_is_at(path)
     if kind not in {"file", "nothing"}:
         raise wrong_kind(path, kind)
+    if kind == "file" and not overwrite:
+        raise InputError(f"{shown(name)} is there already; --overwrite replaces it")
     write_whole(path.absolute(), data)
     sys.stdout.write(f"{shown(name)} holds your progress.\n")
 
 
-def read_export(name: str) -> bytes:
-    from inlayer.learn.progress import MOST_BYTES
+def read_export(name: str) -> State:
+    from inlayer.learn.progress import MOST_BYTES, DamagedError, read_state
 
     path = check_path(name, "--import")
     kind = what_is_at(path)
@@ -89,15 +91,22 @@ def read_export(name: str) -> bytes:
         raise wrong_kind(path, kind)
     try:
         with path.open("rb") as file:
-            return file.read(MOST_BYTES + 1)
+            data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"{shown(name)} cannot be read: {error.strerror}") from error
+    try:
+        return read_state(data)
+    except DamagedError as error:
+        raise InputError(f"{shown(name)} {error}") from None
+    except InputError as error:
+        raise InputError(f"{shown(name)}: {error}") from None
 
 
 def show_progress(state: State, path: Path, *, as_json: bool) -> None:
     from inlayer.cli.learn_look import page
     from inlayer.learn.course import open_course
     from inlayer.learn.progress import written
+    from inlayer.learn.quizzing import due
 
     course = open_course()
     sums = {"read": [0, 0], "task": [0, 0], "exercise": [0, 0], "quiz": [0, 0]}
@@ -106,10 +115,12 @@ def show_progress(state: State, path: Path, *, as_json: bool) -> None:
             sums[kind][0] += done
             sums[kind][1] += of
     seen = [name for name in course.tasks if state.task(name).solution_seen]
-    due = [name for name in course.questions if state.question(name).due]
+    coming = due(course, state)
     if as_json:
         names = {"read": "lessons", "task": "tasks", "exercise": "exercises", "quiz": "questions"}
         totals = {names[kind]: {"done": done, "of": of} for kind, (done, of) in sums.items()}
+        done = sum(bool(state.question(name).right) for name in course.questions)
+        totals["questions"] |= {"done": done, "due": len(coming)}  # right once, also where it is to come back
         facts = json.loads(written(state)) | {"file": str(path), "totals": totals}
         sys.stdout.write(json.dumps(facts) + "\n")
         return
@@ -121,8 +132,12 @@ def show_progress(state: State, path: Path, *, as_json: bool) -> None:
     out.line(f"{'hints taken':<16} {hints:>3}")
     if seen:
         out.line(f"solution seen before passing: {', '.join(seen)}")
-    if due:
-        out.line(f"questions to come back: {', '.join(due)}")
+    if coming:
+        out.line(f"{'questions missed':<16} {len(coming):>3}, to come back:")
+        say_questions(out, coming)
+    out.line()
+    say_at(out, course, state)
+    say_next(out, course, state)
     out.line()
     if state.folder:
         out.line(f"your files: {shown(state.folder)}", style="dim", whole=True)
@@ -130,14 +145,17 @@ def show_progress(state: State, path: Path, *, as_json: bool) -> None:
 
 
 def counts(lesson: Lesson, state: State) -> dict[str, tuple[int, int]]:
-    """Of each kind of step of a lesson: how many are done, of how many; of its quiz, the questions."""
+    """Of each kind of step of a lesson: how many are done, of how many; of its quiz, the questions.
+
+    A question that is to come back is not counted as right until it has.
+    """
     from inlayer.learn.progress import steps
 
     found: dict[str, tuple[int, int]] = {"read": (0, 0), "task": (0, 0), "exercise": (0, 0), "quiz": (0, 0)}
     for step in steps(lesson):
         if step.kind == "quiz":
-            right = sum(bool(state.question(one.id).right) for one in lesson.questions)
-            found["quiz"] = (right, len(lesson.questions))
+            records = [state.question(one.id) for one in lesson.questions]
+            found["quiz"] = (sum(bool(one.right) and not one.due for one in records), len(records))
         else:
             done, of = found[step.kind]
             found[step.kind] = (done + step.is_done(state), of + 1)

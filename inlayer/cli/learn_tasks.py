@@ -22,7 +22,9 @@ from inlayer.cli.learn_files import (
     read_source,
     settle,
     task_at_hand,
+    task_begun,
 )
+from inlayer.cli.learn_next import say_next, say_unkept, stopping
 from inlayer.errors import InputError
 from inlayer.paths import shown
 
@@ -54,7 +56,7 @@ inlayer learn check my/gather.py
 
 inlayer learn check try2.py --task gather --json
 
-Exit code: 0 passed, 1 failed, 2 bad input.
+Exit code: 0 passed, 1 failed or not written yet, 2 bad input.
 """
 HINT_EXAMPLES = """Examples:
 
@@ -95,14 +97,26 @@ def check(
     course, progress = open_course(), open_progress()
     with progress.changing() as state:
         found, path, fresh = find_work(course, state, what, task, folder)
-    verdict = judge(progress, found, read_source(path), seed)
+        if fresh:
+            state.current = found.id
+    if fresh:  # nobody has written anything yet: not a try
+        if as_json:
+            facts = {"task": found.id, "file": shown(path), "passed": False, "new": True, "summary": "not checked"}
+            sys.stdout.write(json.dumps(facts) + "\n")
+        else:
+            out = page()
+            show_task(out, found, path.parent, fresh=True)
+            out.line(f"{shown(path)} is new: write your answer there, and check again.", style="bold", whole=True)
+        say_unkept(progress)
+        raise typer.Exit(1)
+    with stopping(progress):
+        verdict = judge(progress, found, read_source(path), seed)
     if as_json:
         sys.stdout.write(json.dumps(told(verdict, path), allow_nan=False) + "\n")
     else:
         out = page()
-        if fresh:
-            out.line(f"{shown(path)} is new: write your answer there, and check again.", style="bold", whole=True)
         show_verdict(out, found, verdict, path)
+    say_unkept(progress)
     raise typer.Exit(0 if verdict.passed else 1)
 
 
@@ -132,14 +146,18 @@ def told(verdict: Verdict, path: Path) -> dict[str, Any]:
     }
 
 
-def show_verdict(out: Page, task: Task, verdict: Verdict, path: Path) -> None:
-    """How it came out; after passing, why it works and the learner's own tensor in the walk."""
+def show_verdict(out: Page, task: Task, verdict: Verdict, path: Path, *, watched: bool = False) -> None:
+    """How it came out; after passing, why it works and the learner's own tensor in the walk.
+
+    `watched`: keys are commands, so none is named that would be typed.
+    """
     out.line(f"{task.id}: {verdict.summary}", style="bold green" if verdict.passed else "bold")
     out.checks(verdict)
     out.line()
     if not verdict.passed:
         out.line(f"{shown(path)}, values drawn from seed {verdict.seed}", style="dim", whole=True)
-        out.command(f"inlayer learn hint {task.id}", indent=0)
+        if not watched:
+            out.command(f"inlayer learn hint {task.id}", indent=0)
         return
     out.heading("Why it works")
     out.markdown(task.why)
@@ -151,17 +169,20 @@ def show_verdict(out: Page, task: Task, verdict: Verdict, path: Path) -> None:
 
         out.heading("In the walk")
         out.beside(verdict.own, lay_beside(verdict.own, task.step))
-    out.line()
-    out.line("Next:")
-    out.command("inlayer learn next")
+    if not watched:
+        out.line()
+        out.line("Next:")
+        out.command("inlayer learn next")
 
 
-def show_task(out: Page, task: Task, folder: Path, *, fresh: bool) -> None:
-    """What to write, and where."""
+def show_task(out: Page, task: Task, folder: Path, *, fresh: bool, watched: bool = False) -> None:
+    """What to write, and where; and what to type then, where nobody watches."""
     out.heading(f"Task {task.id}: {task.title}")
     out.line()
     out.markdown(task.text)
     out.line(f"{'Written for you to fill in' if fresh else 'Your file'}: {shown(file_of(task, folder))}", whole=True)
+    if watched:
+        return
     out.line("Then:")
     out.command(f"inlayer learn check {task.id}")
     out.command(f"inlayer learn watch {task.id}")
@@ -181,15 +202,18 @@ def hint(
 
     progress = open_progress()
     with progress.changing() as state:
-        found = task_at_hand(open_course(), state, task)
+        found = task_begun(open_course(), state, task)
         level = state.note_hint(found.id, level)
     show_hint(page(), found, level)
+    say_unkept(progress)
 
 
-def show_hint(out: Page, task: Task, level: int) -> None:
+def show_hint(out: Page, task: Task, level: int, *, watched: bool = False) -> None:
     out.heading(f"{task.id}: hint {level} of {len(task.hints)}")
     out.markdown(task.hints[level - 1])
-    if level == len(task.hints):
+    if level == len(task.hints) and watched:
+        out.line("That is the last one. s shows the solution.")
+    elif level == len(task.hints):
         out.line("That is the last one. The solution:")
         out.command(f"inlayer learn solution {task.id} --show")
 
@@ -206,7 +230,7 @@ def solution(
     state = progress.read()
     if task is None and state.current in open_course().tasks:
         task = state.current  # also where it has passed
-    found = task_at_hand(open_course(), state, task)
+    found = task_begun(open_course(), state, task)
     if not (show or may_see(state, found) or ask_for_solution(found)):
         raise InputError(
             f"{found.id} has not passed yet, so its solution is kept back; "
@@ -215,6 +239,7 @@ def solution(
     with progress.changing() as state:
         state.note_solution(found.id)
     show_solution(page(), found, passed=bool(state.task(found.id).passed))
+    say_unkept(progress)
 
 
 def may_see(state: State, task: Task) -> bool:
@@ -251,7 +276,7 @@ def reset(
     from inlayer.cli.learn_look import page
     from inlayer.learn.course import open_course
 
-    progress = open_progress()
+    progress = open_progress(needed=everything)
     if everything:
         if task is not None:
             raise InputError("--all is for everything; leave the task out")
@@ -271,16 +296,23 @@ def reset(
     out.line(f"{shown(file_of(found, where))} is as it was at the start.", whole=True)
     if kept is not None:
         out.line(f"Your old file is kept: {shown(kept)}", whole=True)
+    out.line("Next: write your answer there, then:")
+    out.command(f"inlayer learn check {found.id}")
+    say_unkept(progress)
 
 
 def reset_progress(progress: Progress, *, yes: bool) -> None:
     """All of it, once that is confirmed."""
+    from inlayer.cli.learn_look import page
+    from inlayer.learn.course import open_course
+
     if not yes and not confirm("All progress begins anew; your files stay."):
         raise InputError("nothing was reset; without a question: --yes")
     kept = progress.reset()
     sys.stdout.write("Progress begins anew.\n" if kept else "There was no progress.\n")
     if kept is not None:
         sys.stdout.write(f"The old one is kept: {shown(kept)}\n")
+    say_next(page(), open_course(), progress.read())
 
 
 def begin_task(progress: Progress, task: Task, folder: str | None) -> tuple[Path, bool]:

@@ -2,7 +2,9 @@
 
 - the file is looked at a few times a second and read each time: no file system has to report changes, network ones
   show what is read, and an editor may write by renaming. It is checked once it has stayed the same for two looks
-- with a terminal one key is a command; without one it checks, and ends when the file passes
+- with a terminal one key is a command; more than one character at once is a pasted line, not a command, and what
+  follows a key that means nothing is typing: both are swallowed
+- at green nothing is watched any longer: without a terminal it ends, with one a key says how to go on
 - however it ends, the terminal is as it was before
 Checked in a terminal of its own in tests/learn/test_watch.py.
 """
@@ -23,8 +25,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from inlayer.cli.learn_files import file_of, find_work, open_progress, read_source, task_at_hand
+from inlayer.cli.learn_next import say_next, say_unkept, stopping
 from inlayer.cli.learn_tasks import FOLDER, begin_task, judge, show_hint, show_solution, show_task, show_verdict
-from inlayer.errors import InlayerError, InputError
+from inlayer.errors import InlayerError
 from inlayer.paths import shown
 
 if TYPE_CHECKING:
@@ -35,7 +38,10 @@ if TYPE_CHECKING:
 __all__ = ["watch"]
 
 PAUSE = 0.2  # seconds between two looks
+QUIET = 0.7  # seconds without a key after which typing has ended
+END = "\x04"  # Ctrl-D, and a terminal that is gone
 KEYS = "h hint   c check again   n next task   s solution   q quit"
+PASSED_KEYS = "passed: n next task   s solution   q quit"
 
 WATCH_EXAMPLES = """Examples:
 
@@ -43,7 +49,7 @@ inlayer learn watch
 
 inlayer learn watch gather
 
-Keys, in a terminal: h hint, c check again, n next task, s solution, q quit.
+Keys, in a terminal: h hint, c check again, n next task, s solution, q quit; when it has passed n, s, q or Enter.
 
 Exit code: 0 when the last check passed, 1 when not.
 """
@@ -64,10 +70,16 @@ def watch(
     with progress.changing() as state:
         task, path, fresh = find_work(course, state, what, None, folder)
         state.current = task.id
-    watching = Watching(page(), progress, task, path)
-    with keyboard() as key:
+    out = page()
+    watching = Watching(out, progress, task, path)
+    with stopping(progress), keyboard() as key:
         watching.begin(fresh=fresh)
+        say_unkept(progress)
         watching.run(key)
+    if watching.passed:
+        out.line()
+        say_next(out, course, progress.read())
+    say_unkept(progress)
     raise typer.Exit(0 if watching.passed else 1)
 
 
@@ -89,13 +101,17 @@ class Watching:
         self.passed = False
         self._checked: str | None = None  # the look that was checked last
         self._before: str | None = None
+        self._gone = False  # and that was said
 
     def begin(self, *, fresh: bool) -> None:
         """Say what to write and where; a file that is just the start waits for the first saving."""
         seen = look_at(self.path)  # before it is read: what is saved in between is checked
         self._checked = self._before = seen if self._is_start() else None
-        show_task(self.out, self.task, self.path.parent, fresh=fresh)
+        show_task(self.out, self.task, self.path.parent, fresh=fresh, watched=True)
         self.out.line(f"Watching {shown(self.path)}. Ctrl-C ends it.", style="bold", whole=True)
+        self._gone = seen is None
+        if self._gone:
+            self.out.line("There is no such file yet; it is checked once it is there.", style="yellow")
 
     def _is_start(self) -> bool:
         try:
@@ -104,16 +120,23 @@ class Watching:
             return False
 
     def run(self, key: Callable[[float], str] | None) -> None:
-        """Until it is green or the learner leaves; with keys, he may go on to the next task from there."""
+        """Until it is green or the learner leaves; with keys, the next task may follow from there."""
         if key is not None:
-            self.out.line(KEYS, style="dim")
+            self._say_keys()
         while True:
+            before = self._checked
             if not self.passed and self._look() and key is None:
                 return
             if key is None:
                 time.sleep(PAUSE)
-            elif not self._obey(key(PAUSE)):
+                continue
+            if self._checked != before:
+                self._say_keys()
+            if (pressed := key(PAUSE)) and not self._obey(pressed, key):
                 return
+
+    def _say_keys(self) -> None:
+        self.out.line(PASSED_KEYS if self.passed else KEYS, style="bold green" if self.passed else "dim")
 
     def _look(self) -> bool:
         """Check the file where it was saved; whether it passes."""
@@ -121,6 +144,9 @@ class Watching:
         if seen is not None and seen == self._before and seen != self._checked:
             self._checked = seen
             self.check()
+        if seen is None and self._before is None and not self._gone:  # for two looks: an editor may be at it
+            self.out.line(f"{self.path.name} is gone; it is checked once it is back.", style="yellow")
+        self._gone = seen is None and self._before is None
         self._before = seen
         return self.passed
 
@@ -131,30 +157,34 @@ class Watching:
         out.line(f"{time.strftime('%H:%M:%S')}  checking {self.path.name}", style="dim")
         try:
             verdict = judge(self.progress, self.task, read_source(self.path))
-        except InputError as error:  # no UTF-8, gone, far too large: the next saving may be better
+        except InlayerError as error:  # no UTF-8, gone, far too large: the next saving may be better
             out.line(str(error), style="yellow")
             return
         self.passed = verdict.passed
-        show_verdict(out, self.task, verdict, self.path)
+        show_verdict(out, self.task, verdict, self.path, watched=True)
         sys.stdout.flush()
 
-    def _obey(self, pressed: str) -> bool:
+    def _obey(self, pressed: str, key: Callable[[float], str]) -> bool:
         """What a key asks for; False for quit."""
-        if pressed in {"q", "\x04"}:
+        if pressed in {"q", END} or (self.passed and pressed in {"\n", "\r"}):
             return False
-        if pressed == "c":
+        if pressed == "n":
+            return self._next()
+        if pressed == "s":
+            self._solution()
+        elif pressed == "c" and not self.passed:
             self._checked = look_at(self.path)
             self.check()
-        elif pressed == "h":
+        elif pressed == "h" and not self.passed:
             with self.progress.changing() as state:
                 level = state.note_hint(self.task.id)
-            show_hint(self.out, self.task, level)
-        elif pressed == "s":
-            self._solution()
-        elif pressed == "n":
-            return self._next()
-        if pressed in {"c", "h", "s"}:
-            self.out.line(KEYS, style="dim")
+            show_hint(self.out, self.task, level, watched=True)
+        elif pressed not in {"\n", "\r"}:
+            while key(QUIET) not in {"", "\n", "\r", END}:
+                pass
+            what = f"{pressed} is none of the keys" if pressed.isalnum() and len(pressed) == 1 else "That is no key"
+            self.out.line(f"{what}; commands are typed after q.", style="yellow")
+        self._say_keys()
         return True
 
     def _solution(self) -> None:
@@ -187,7 +217,7 @@ class Watching:
         self.path, self.passed = file_of(self.task, where), False
         self.out.line()
         self.begin(fresh=fresh)
-        self.out.line(KEYS, style="dim")
+        self._say_keys()
         return True
 
 
@@ -196,7 +226,7 @@ class Watching:
 
 @contextmanager
 def keyboard() -> Iterator[Callable[[float], str] | None]:
-    """A function that waits so long for a key; None where nobody sits at a terminal."""
+    """A function that waits so long for a key, or for all that comes at once; None where nobody sits at a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         yield None
         return
@@ -230,10 +260,10 @@ def _unix_key(place: int, seconds: float) -> str:
     if not select.select([place], [], [], seconds)[0]:
         return ""
     try:
-        pressed = os.read(place, 1)
+        pressed = os.read(place, 4096)
     except OSError:  # the terminal is gone
-        return "q"
-    return pressed.decode("ascii", "ignore").lower() if pressed else "q"
+        return END
+    return pressed.decode("utf-8", "replace").lower() if pressed else END
 
 
 def _windows_key(seconds: float) -> str:
@@ -241,7 +271,10 @@ def _windows_key(seconds: float) -> str:
 
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if msvcrt.kbhit():  # type: ignore[attr-defined, unused-ignore]
-            return str(msvcrt.getwch()).lower()  # type: ignore[attr-defined, unused-ignore]
+        held = ""
+        while msvcrt.kbhit():  # type: ignore[attr-defined, unused-ignore]
+            held += str(msvcrt.getwch()).lower()  # type: ignore[attr-defined, unused-ignore]
+        if held:
+            return held
         time.sleep(0.02)
     return ""

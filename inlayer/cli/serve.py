@@ -57,6 +57,7 @@ def serve(
 ) -> None:
     """Serve the page: type a text, choose a model, see it walk. Local, with a random token in its address."""
     from inlayer.web import serve as run
+    from inlayer.web.learn import PAGE
 
     def announce(address: Address) -> None:
         facts = {
@@ -69,7 +70,8 @@ def serve(
         except BrokenPipeError:  # with its number, typer would end with code 1
             raise BrokenPipeError from None
         if not as_json:
-            sys.stderr.write(f"serving {', '.join(address.models)}; Ctrl-C stops it\n")
+            course = f"the course is at {PAGE}, a link of the page"
+            sys.stderr.write(f"serving {', '.join(address.models)}; {course}; Ctrl-C stops it\n")
         if not address.is_loopback:
             sys.stderr.write(f"{host} is no loopback address: who can reach it can listen in, nothing is encrypted\n")
         if open_page:

@@ -4,18 +4,19 @@ exercises.py of a lesson -> [asking] -> doors
 - a number (or a shape) and a choice are judged; free text is not: the learner compares it with a model answer, point by
   point, and says himself whether it holds
 - the same seed asks the same; another one asks with other numbers, so that an answer cannot be copied
-- numbers are read as people write them: 1,174,405,120, 1 000, 2.35e9, 2**30, "2.35 GB" where the unit is bytes;
-  shapes as (2, 10, 4096), [2, 10, 4096], 2 x 10 x 4096
+- numbers are read as people write them: 1,174,405,120, 1 000, 1'000, 2.35e9, 2**30, 163840 * 7168, 1/2, "2.35 GB" where
+  the unit is bytes; shapes as (2, 10, 4096), [2,10,4096], 2,10,4096, 2 x 10 x 4096. The question says which is meant
+- nothing that is typed is run, and all of it is computed exactly
 Checked in tests/learn/test_asking.py.
 """
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from types import ModuleType
 from typing import TypeAlias
 
@@ -29,14 +30,21 @@ SIZES = {
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40
 }  # fmt: skip
 MOST_CHARACTERS = 100  # of an answer
+MOST = 10**300  # of a number
 ROUNDING = 1e-9
-# Blanks that keep numbers together are blanks, a minus is a hyphen, a times an x; an underscore is nothing.
-TYPED = str.maketrans({"_": "", "\u2009": " ", "\u202f": " ", "\u00a0": " ", "\u2212": "-", "\u00d7": "x"})
+# Fullwidth characters are the plain ones, blanks that keep numbers together are blanks, a minus is a hyphen, a times an
+# x; an underscore is nothing.
+TYPED = str.maketrans({chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | {
+    "_": "", "\u2009": " ", "\u202f": " ", "\u00a0": " ", "\u3000": " ", "\u2212": "-", "\u2019": "'",
+    "\u00d7": "x", "\u00b7": "*", "\u22c5": "*", "\u00f7": "/", "\u2044": "/",
+})  # fmt: skip
 SHAPE = re.compile(r"""(?a:  # digits are 0 to 9
     [(\[]\s*(\d+\s*(,\s*\d+\s*)*,?)?\s*[)\]]  # (2, 3), [2, 3], (5,), ()
-    | \d+(,\s+\d+)+                             # 2, 3
-    | \d+(\s*x\s*\d+)+                          # 2 x 3
+    | \d+(\s*,\s*\d+)+                          # 2, 3
+    | [(\[]?\s*\d+(\s*x\s*\d+)+\s*[)\]]?        # 2 x 3
 )""", re.VERBOSE)  # fmt: skip
+# What may stand between thousands, and its name.
+MARKS = {",": "commas", " ": "blanks", "'": "apostrophes"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +80,7 @@ class Number:
     near: dict[Value, str] = field(default_factory=dict)
 
     def judge(self, said: str) -> Judged:
-        value = read_value(said, self.unit)
-        if isinstance(value, tuple) != isinstance(self.answer, tuple):
-            wanted = "a shape, such as (2, 3, 4)" if isinstance(self.answer, tuple) else "a number"
-            raise InputError(f"{quoted(said)} is not what is asked for: {wanted}")
+        value = read_shape(said) if isinstance(self.answer, tuple) else read_number(said, self.unit)
         if close(value, self.answer, self.tolerance):
             return Judged(right=True, message=self.explain)
         for wrong, why in self.near.items():
@@ -154,41 +159,66 @@ def read_letter(said: str, options: int) -> int:
     return letters.index(letter)
 
 
-def read_value(said: str, unit: str = "") -> Value:
-    """A number or a shape, as people write them."""
-    if len(said) > MOST_CHARACTERS:
-        raise InputError(f"an answer of {len(said):,} characters is too long")
-    text = said.strip().lower().translate(TYPED)
-    shape = text.removeprefix("torch.size(").removesuffix(")") if text.startswith("torch.size(") else text
-    if SHAPE.fullmatch(shape):
-        return tuple(int(part) for part in re.findall(r"\d+", shape))
-    if power := re.fullmatch(r"(?a)(\d{1,6})\s*(?:\*\*|\^)\s*(\d{1,3})", text):
-        raised: int = int(power[1]) ** int(power[2])
-        return raised
-    found = re.fullmatch(r"(?a)([-+]?[\d., ]*\d\.?(?:e[-+]?\d+)?)\s*([a-z%]*)", text)
+def read_shape(said: str) -> tuple[int, ...]:
+    """A shape, as people write it: here a comma stands between sizes."""
+    text = plain(said)
+    if inner := re.fullmatch(r"torch\.size\((.*)\)", text):
+        text = inner[1]
+    if not SHAPE.fullmatch(text):
+        raise InputError(f"{quoted(said)} is not what is asked for: a shape, such as (2, 3, 4)")
+    spaced = re.search(r",\s", text)
+    if re.search(r"(?<!\d)0\d", text) or (spaced and re.search(r"\d,\d{3}(?!\d)", text)):  # (1,000), (2, 10, 4,096)
+        raise InputError(f"{quoted(said)} can be read in two ways: write 1000, not 1,000, for a size of a shape")
+    return tuple(int(size) for size in re.findall(r"\d+", text))
+
+
+def read_number(said: str, unit: str = "") -> int | float:
+    """A number, or a product or quotient of numbers, as people write them: here a comma stands between thousands."""
+    text = plain(said)
+    if SHAPE.fullmatch(text) and re.search(r"[(\[]|,\s", text):
+        raise InputError(f"{quoted(said)} is not what is asked for: a number")
+    text = re.sub(r"(?<=[\d\s])x(?=[\d\s])", "*", text.replace("**", "^"))
+    found = re.fullmatch(r"(.*[\d.])\s*([a-z%]*)", text)
     if found is None:
         raise InputError(f"{quoted(said)} is neither a number nor a shape such as (2, 3, 4)")
-    digits, suffix = found[1], found[2]
-    if "," in digits and not re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?(e[-+]?\d+)?", digits):
-        raise InputError(f"{quoted(said)} has commas that do not stand between thousands; a decimal point is a dot")
-    if " " in digits and not re.fullmatch(r"[-+]?\d{1,3}( \d{3})+(\.\d+)?", digits):
-        raise InputError(f"{quoted(said)} has blanks that do not stand between thousands")
-    return _scaled(digits.replace(",", "").replace(" ", ""), _times(said, suffix, unit), said)
+    first, *others = re.split(r"([*/])", found[1])
+    value = read_factor(first, said)
+    for sign, other in zip(others[::2], others[1::2], strict=True):
+        factor = read_factor(other, said)
+        if sign == "/" and not factor:
+            raise InputError(f"{quoted(said)} divides by 0")
+        value = value * factor if sign == "*" else value / factor
+    value *= _times(said, found[2], unit)
+    if abs(value) > MOST:
+        raise InputError(f"{quoted(said)} is too large a number")
+    if value and abs(value) * MOST < 1:
+        raise InputError(f"{quoted(said)} is too small a number")
+    return int(value) if value.denominator == 1 else float(value)
 
 
-def _scaled(digits: str, times: int, said: str) -> int | float:
-    """The number, exact where it is whole, however large."""
+def read_factor(text: str, said: str) -> Fraction:
+    """One number of a product, exactly."""
+    digits = text.strip()
+    if power := re.fullmatch(r"(?a)(\d{1,6})\s*\^\s*(\d{1,3})", digits):
+        return Fraction(int(power[1]) ** int(power[2]))
+    if not re.fullmatch(r"(?a)[-+]?[\d.,' ]*\d\.?(e[-+]?\d{1,3})?", digits):
+        raise InputError(f"{quoted(said)} is neither a number nor a shape such as (2, 3, 4)")
+    for mark, name in MARKS.items():
+        if mark in digits and not re.fullmatch(rf"[-+]?\d{{1,3}}({mark}\d{{3}})+(\.\d*)?(e[-+]?\d+)?", digits):
+            dot = "; a decimal point is a dot" if mark == "," else ""
+            raise InputError(f"{quoted(said)} has {name} that do not stand between thousands{dot}")
+        digits = digits.replace(mark, "")
     try:
-        return int(digits) * times
-    except ValueError:
-        pass
-    try:
-        value = float(digits) * times
+        return Fraction(digits)
     except ValueError:
         raise InputError(f"{quoted(said)} is no number") from None
-    if not math.isfinite(value):
-        raise InputError(f"{quoted(said)} is no finite number")
-    return int(value) if value == int(value) else value
+
+
+def plain(said: str) -> str:
+    """What was typed, in plain small letters, digits and signs."""
+    if len(said) > MOST_CHARACTERS:
+        raise InputError(f"an answer of {len(said):,} characters is too long")
+    return said.strip().translate(TYPED).strip().lower()
 
 
 def _times(said: str, suffix: str, unit: str) -> int:

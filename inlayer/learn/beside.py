@@ -49,9 +49,9 @@ def lay_beside(own: Tensor, step: int) -> Beside:
             if ours.shape != theirs.shape:
                 continue
             if torch.equal(ours, theirs):
-                return _said(line, step, f"{of} the same numbers as {name[1]} of the walk, bit for bit.", same=True)
+                return _said(line, step, f"{of} {name[1]} of the walk, bit for bit.", same=True)
             if torch.allclose(ours, theirs, rtol=0.0, atol=CLOSE * float(theirs.abs().max())):
-                return _said(line, step, f"{of} the same numbers as {name[1]} of the walk, up to rounding.", same=True)
+                return _said(line, step, f"{of} {name[1]} of the walk, up to rounding.", same=True)
             if name[0] == step and other is None:
                 other = f"They are of the size of {name[1]} of the walk, and other numbers."
     if other is not None:
@@ -85,8 +85,11 @@ def _tensors(trace: Trace) -> Iterator[tuple[tuple[int, str], Tensor]]:
 
 
 def _parts(own: Tensor) -> Iterator[tuple[Tensor, str]]:
+    """The tensor, then what lies along its first axis, each with the beginning of a sentence about it."""
     whole = own.detach().to("cpu", torch.float64)
-    yield whole, "They are"
+    alike = "They are the same numbers as"
+    yield whole, alike
     if whole.dim() > 1:
+        kind = "row" if whole.dim() == 2 else "batch entry"
         for number, part in enumerate(whole):
-            yield part, "They are" if len(whole) == 1 else f"Those of place {number} are"
+            yield part, alike if len(whole) == 1 else f"Its {kind} {number} is the same as"

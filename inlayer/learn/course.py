@@ -9,8 +9,9 @@ Checked, with every file of the course, in tests/learn/test_course.py.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -21,7 +22,7 @@ from inlayer.learn.asking import Exercise, Option, exercises_of
 from inlayer.learn.content import LESSONS
 from inlayer.paths import quoted
 
-__all__ = ["Course", "Document", "Lesson", "Question", "Task", "open_course", "read_document"]
+__all__ = ["Course", "Document", "Lesson", "Question", "Task", "guessed", "open_course", "read_document"]
 
 CONTENT = Path(__file__).parent / "content"
 HINTS = ("Hint 1", "Hint 2", "Hint 3")
@@ -162,15 +163,29 @@ class Course:
         for lesson in self.lessons:
             if name.strip().lower() in {lesson.id, str(lesson.number)}:
                 return lesson
+        if (wanted := name.strip().removesuffix(".py")) in self.tasks:
+            raise InputError(f"there is no lesson {quoted(name)}: that is a task of {self.tasks[wanted].lesson}")
         named = ", ".join(f"{lesson.number} {lesson.id}" for lesson in self.lessons)
-        raise InputError(f"there is no lesson {quoted(name)}; the lessons are {named}")
+        guess = guessed(name, [lesson.id for lesson in self.lessons])
+        raise InputError(f"there is no lesson {quoted(name)}; {guess or f'the lessons are {named}'}")
 
     def task(self, name: str) -> Task:
         """A task by its id, or by the learner's file."""
         wanted = name.strip().removesuffix(".py")
-        if wanted not in self.tasks:
-            raise InputError(f"there is no task {quoted(name)}; the tasks are {', '.join(self.tasks)}")
-        return self.tasks[wanted]
+        if wanted in self.tasks:
+            return self.tasks[wanted]
+        for lesson in self.lessons:
+            if wanted.lower() == lesson.id:
+                tasks = ", ".join(task.id for task in lesson.tasks)
+                raise InputError(f"there is no task {quoted(name)}: that is a lesson, and its tasks are {tasks}")
+        guess = guessed(wanted, self.tasks) or "inlayer learn list LESSON names those of a lesson"
+        raise InputError(f"there is no task {quoted(name)}; {guess}")
+
+
+def guessed(name: str, known: Iterable[str], near: float = 0.6) -> str:
+    """Which name was meant, as a question; "" where none is near."""
+    found = difflib.get_close_matches(name.strip().lower()[:80], list(known), n=1, cutoff=near)
+    return f"did you mean {found[0]}?" if found else ""
 
 
 @cache

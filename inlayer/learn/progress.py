@@ -4,6 +4,7 @@ the doors -> [progress] -> progress.json
 - the folder is the system's own for a user's data; INLAYER_DATA names another
 - two processes never lose each other's change: it is read, changed and written while a lock is held
 - a file that is damaged, or is something else, is set aside and kept; one of a newer inlayer is refused and left alone
+- where the folder cannot be written, a door may go on without (`loose`); it must then say that nothing is recorded
 - times are UTC, ISO 8601; "" is never
 - not here: what a quiz asks next (quizzing.py); the learner's own files, which lie where he wants them
 Checked, with writers that are killed, in tests/learn/test_progress.py.
@@ -13,8 +14,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -46,6 +48,12 @@ class Tasked:
     summary: str = ""  # of the last check
     hints: int = 0  # shown, 0 to 3
     solution_seen: str = ""  # before it passed
+
+    @property
+    def broken(self) -> bool:
+        """Has it passed, and its last check has not?"""
+        counted = re.match(r"(\d+) of (\d+) ", self.summary)
+        return bool(self.passed and counted and int(counted[1]) < int(counted[2]))
 
 
 @dataclass(kw_only=True)
@@ -137,32 +145,63 @@ def data_folder() -> Path:
 
 
 class Progress:
-    """The file, in a folder. `tell` hears in a line what was found there and set aside."""
+    """The file, in a folder. `tell` hears in a line what was found there and set aside.
 
-    def __init__(self, folder: Path | None = None, *, tell: Callable[[str], object] = str) -> None:
+    A `loose` one goes on where the file cannot be kept: changes last as long as this object, and `unkept` says why.
+    """
+
+    def __init__(self, folder: Path | None = None, *, tell: Callable[[str], object] = str, loose: bool = False) -> None:
         self.path = (data_folder() if folder is None else folder) / "progress.json"
         self.tell = tell
+        self.loose = loose
+        self.unkept = ""
+        self._loose_state = State()
 
     def read(self) -> State:
         """What is there now; nothing done, where there is no file."""
-        if (data := self._bytes()) is None:
-            return State()
+        if self.unkept:
+            return self._loose_state
         try:
-            return read_state(data)
-        except DamagedError:
-            with self._held():
-                return self._found()
+            if (data := self._bytes()) is None:
+                return State()
+            try:
+                return read_state(data)
+            except DamagedError:
+                with self._held():
+                    return self._found()
+        except UnkeptError as error:
+            self._go_on_without(error, State())
+            return self._loose_state
 
     @contextmanager
     def changing(self) -> Iterator[State]:
         """What is there, to be changed; written when the block ends well. Others wait meanwhile: do it quickly."""
-        with self._held():
-            state = self._found()
+        with ExitStack() as stack:
+            try:
+                if not self.unkept:
+                    stack.enter_context(self._held())
+                    state = self._found()
+            except UnkeptError as error:
+                self._go_on_without(error, None)
+            if self.unkept:
+                yield self._loose_state
+                return
             before = written(state)
             yield state
             after = written(state)
             if after != before or not self.path.exists():
-                self._put(after)
+                try:
+                    self._put(after)
+                except UnkeptError as error:
+                    self._go_on_without(error, state)
+
+    def _go_on_without(self, error: UnkeptError, state: State | None) -> None:
+        """From a state that is given, or from what can still be read."""
+        if not self.loose:
+            raise error
+        if state is None:
+            state = self.read()  # which may have found out by itself
+        self.unkept, self._loose_state = self.unkept or str(error), state
 
     def reset(self) -> Path | None:
         """Begin anew; what was there is kept beside, where this says."""
@@ -182,10 +221,10 @@ class Progress:
         try:
             with self.path.open("rb") as file:
                 return file.read(MOST_BYTES + 1)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise InputError(f"progress cannot be read: {shown(self.path)}: {error.strerror}") from error
+            raise UnkeptError(f"progress cannot be read: {shown(self.path)}: {error.strerror}") from error
 
     def _found(self) -> State:
         """Under the lock: the state in the file, which is set aside where it is none."""
@@ -205,7 +244,7 @@ class Progress:
             lock = self.path.with_name("progress.lock")
             lock.touch()
         except OSError as error:
-            raise InputError(
+            raise UnkeptError(
                 f"progress cannot be kept in {shown(self.path.parent)}: {error.strerror}; INLAYER_DATA names another "
                 "folder"
             ) from error
@@ -216,7 +255,7 @@ class Progress:
         try:
             put(self.path, data)
         except OSError as error:
-            raise InputError(f"progress cannot be kept: {shown(self.path)}: {error.strerror}") from error
+            raise UnkeptError(f"progress cannot be kept: {shown(self.path)}: {error.strerror}") from error
 
     def _set_aside(self, why: str) -> Path | None:
         number = 1
@@ -227,7 +266,7 @@ class Progress:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise InputError(f"{shown(self.path)} cannot be set aside: {error.strerror}") from error
+            raise UnkeptError(f"{shown(self.path)} cannot be set aside: {error.strerror}") from error
         return kept
 
 
@@ -236,6 +275,10 @@ class Progress:
 
 class DamagedError(InputError):
     """What was read is no progress."""
+
+
+class UnkeptError(InputError):
+    """The file cannot be read or written."""
 
 
 Record = TypeVar("Record", Tasked, Exercised, Questioned)

@@ -1,7 +1,8 @@
 """Which question of a quiz comes next; a missed one comes back, in this sitting and in later ones.
 
 progress -> [quizzing] -> doors
-- a sitting asks what is due from earlier ones first, then the lesson's own questions
+- a sitting asks what is due from earlier ones first, then the lesson's own: those never asked before the others, so
+  that a sitting that was left goes on
 - a question that is missed is put back behind the next two, with its options in another order, until it is right
 - one that was missed is due in the next two sittings, and again in two more whenever it is missed there
 Checked in tests/learn/test_quizzing.py.
@@ -45,9 +46,10 @@ def lesson_for_quiz(course: Course, state: State) -> Lesson | None:
 
 
 def to_ask(course: Course, state: State, lesson: Lesson | None) -> list[Question]:
-    """The questions of a sitting, in order: what is due, then the lesson's own."""
+    """The questions of a sitting, in order: what is due, then the lesson's own, those never asked first."""
     first = due(course, state)
-    return first + [question for question in (lesson.questions if lesson else ()) if question not in first]
+    own = [question for question in (lesson.questions if lesson else ()) if question not in first]
+    return first + sorted(own, key=lambda question: state.questions.get(question.id, Questioned()).asked > 0)
 
 
 def note_answer(state: State, question: str, *, right: bool, again: bool = False) -> None:

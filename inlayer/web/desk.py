@@ -171,6 +171,29 @@ class Desk:
                 state.note_exercise(name, right=judged.right)
         return {"right": judged.right, "readable": True, "message": render(judged.message)}
 
+    def give_away(self, name: str, seed: int) -> dict[str, Any]:
+        """The answer is shown; a try, as in the terminal, and the exercise stays to be done with other numbers."""
+        self.exercise(name, seed)
+        asked = self.course.exercises[name].ask(seed)
+        if isinstance(asked, Free):
+            raise InputError(f"{quoted(name)} is not judged here; its model answer comes with any answer")
+        if self.runs:
+            with self.progress.changing() as state:
+                record = state.exercise(name)
+                record.tries += 1
+                record.seed = None
+        if isinstance(asked, Number):
+            value = str(asked.answer) if isinstance(asked.answer, tuple) else f"{asked.answer:,}"
+            given = render_line(f"{value} {asked.unit}".strip())
+            return {"right": None, "given": given, "message": render(asked.explain), "marks": [], "whys": []}
+        return {
+            "right": None,
+            "given": next(render_line(option.text) for option in asked.options if option.right),
+            "message": render(asked.explain),
+            "marks": [option.right for option in asked.options],
+            "whys": [render_line(option.why) for option in asked.options],
+        }
+
     def hold(self, name: str, seed: int) -> dict[str, Any]:
         """The learner says that his answer to a free question holds."""
         self.exercise(name, seed)
@@ -411,6 +434,8 @@ def _verdict(verdict: Verdict, task: Task) -> dict[str, Any]:
 
 def _own(own: Tensor, step: int) -> dict[str, Any]:
     """The learner's tensor as rows of numbers, the first of them, and what it is beside the walk's."""
+    import torch
+
     from inlayer.learn.beside import lay_beside
 
     own = own.detach().cpu()
@@ -420,10 +445,13 @@ def _own(own: Tensor, step: int) -> dict[str, Any]:
     heads = [",".join(_index(number, own.shape[:-1])) if before else "" for number in range(len(rows))]
     left = len(rows) - OWN_ROWS
     remarks = [lay_beside(own, step).says, f"{left:,} more rows are not drawn." if left > 0 else ""]
+    whole = not (own.is_floating_point() or own.is_complex())  # ids, places, masks
+    drawn = rows[:OWN_ROWS, :OWN_CHANNELS].to(torch.int64 if whole else torch.float64)
     return {
         "shape": list(own.shape),
         "dtype": str(own.dtype).removeprefix("torch."),
-        "rows": plain(rows[:OWN_ROWS, :OWN_CHANNELS].double().tolist()),
+        "whole": whole,
+        "rows": plain(drawn.tolist()),
         "heads": heads[:OWN_ROWS],
         "more": max(0, rows.shape[1] - OWN_CHANNELS),
         "note": " ".join(filter(None, remarks)),

@@ -55,13 +55,23 @@ class Asking:
 
 
 def _answer(
-    desk: Desk, *, exercise: str | None, question: str | None, seed: int, answer: str, held: bool, again: bool
+    desk: Desk,
+    *,
+    exercise: str | None,
+    question: str | None,
+    seed: int,
+    answer: str,
+    held: bool,
+    again: bool,
+    give_away: bool,
 ) -> dict[str, Any]:
     if (exercise is None) == (question is None):
         raise InputError("give one of the two: an exercise or a question")
     if question is not None:
         return desk.answer_question(question, seed, answer, again=again)
     assert exercise is not None
+    if give_away:
+        return desk.give_away(exercise, seed)
     return desk.hold(exercise, seed) if held else desk.answer_exercise(exercise, seed, answer)
 
 
@@ -111,12 +121,13 @@ ADDRESSES = (
     ),
     Asking(
         path="/api/learn/answer", name="answer", schema="Judged",
-        summary="Judge the answer to an exercise or to a question of a quiz.",
+        summary="Judge the answer to an exercise or to a question of a quiz, or give an exercise's away.",
         fields={
             "exercise": Field(needed=False), "question": Field(needed=False), "seed": SEED,
             "answer": Field(needed=False, default="", example="a"),
             "held": Field(kind="boolean", needed=False, default=False, example=True),
             "again": Field(kind="boolean", needed=False, default=False, example=True),
+            "give_away": Field(kind="boolean", needed=False, default=False, example=True),
         },
         ask=_answer,
     ),

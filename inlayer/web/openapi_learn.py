@@ -97,7 +97,7 @@ SCHEMAS: dict[str, Any] = {
         printed=TEXT, line=_or_null(COUNT), step=STEP, why=_or_null(NODES), sum=SUM,
         own=_or_null(
             _object(
-                shape=_list(COUNT), dtype=TEXT, heads=_list(TEXT), more=COUNT, note=TEXT,
+                shape=_list(COUNT), dtype=TEXT, whole=FLAG, heads=_list(TEXT), more=COUNT, note=TEXT,
                 rows=_list(_list({"anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}]})),
             )
         ),
@@ -108,6 +108,9 @@ SCHEMAS: dict[str, Any] = {
         "anyOf": [
             _object(right=FLAG, readable=FLAG, message=NODES),
             _object(right={"type": "null"}, model_answer=NODES, points=_list(NODES)),
+            _object(
+                right={"type": "null"}, given=NODES, message=NODES, marks=_list(FLAG), whys=_list(NODES)
+            ),
             _object(right={"const": True}),
             _object(right=FLAG, marks=_list(_or_null(FLAG)), whys=_list(_or_null(NODES)), again=_or_null(QUESTION)),
         ]

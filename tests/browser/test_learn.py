@@ -103,6 +103,23 @@ def test_a_lesson_from_its_text_to_its_quiz(open_lesson, home, lines):
         card.locator("input").press("Enter")
         card.locator(f".told:has-text('{told}')").wait_for()
 
+    # Given away, an exercise stays open; one that no program can judge is done when every point is ticked.
+    given = page.locator(".exercise:has(.give-away) >> nth=1")
+    given.locator(".give-away").click()
+    given.locator(".told:has-text('stays open')").wait_for()
+    free = page.locator(".exercise:has(textarea) >> nth=0")
+    free.locator("text=Compare with").click()
+    free.locator(".hold").click()
+    free.locator(".told.bad:has-text('0 of')").wait_for()
+    count = len(open_course().lesson("forward").exercises)
+    assert watched.text("#exercises-done").startswith(f"1 of {count}")
+    for box in free.locator("[type=checkbox]").all():
+        box.check()
+    free.locator(".hold").click()
+    free.locator(".told.good").wait_for()
+    assert watched.text("#exercises-done").startswith(f"2 of {count}")
+    page.wait_for_selector(f"#lessons-list a:has-text('Exercises') >> text='2/{count}'")
+
     # A task: a wrong solution is told by its name, the right one is explained and shown beside the walk.
     go(watched, GATHER.title)
     write(watched, GATHER.wrong["flat"] + "print('a line of mine')\n")
@@ -119,13 +136,17 @@ def test_a_lesson_from_its_text_to_its_quiz(open_lesson, home, lines):
     page.click("#solution")
     assert page.locator("#solution-title").count() == 0  # the first click only asks
     write(watched, GATHER.solution)
+    page.wait_for_selector(".stale-results .stale-word:visible")  # what is below is of the code before
     page.click("#check")
     page.wait_for_selector("#results-title.good")
+    assert page.locator(".stale-word:visible").count() == 0
     assert page.inner_text("#results-title") == "Passed: 7 of 7 checks"
     assert "Why it works" in page.inner_text(".why")
     own = [float(cell["value"]) for cell in watched.shown(".own") if cell.get("t") == "1"]
     row = lines["default"].walk(["I love dogs"]).texts[0].cells[1].row
     assert own == pytest.approx(row[: len(own)], abs=0)
+    assert page.locator("#pane").is_hidden()  # not at this width, unless asked for
+    page.click("#see-walk")
     walk.locator(".figure[data-step='5']").wait_for()
     beside = walk.locator("[data-field=row][data-t='1']").evaluate_all("(all) => all.map((one) => one.dataset.value)")
     assert [float(value) for value in beside] == own
@@ -135,6 +156,8 @@ def test_a_lesson_from_its_text_to_its_quiz(open_lesson, home, lines):
     go(watched, "Quiz")
     missed = answer(watched, right=False)
     assert "comes back" in page.inner_text("#question .judged")
+    assert page.inner_text(".pick.chosen .pick-word") == "\u2717 Not right, your choice"
+    assert page.inner_text("#question-title").endswith(" right, 1 to come back")
     seen = []
     while page.locator("#next-question").count():
         page.click("#next-question")
@@ -182,10 +205,21 @@ def test_the_editor_by_keyboard_and_a_file_changed_elsewhere(open_lesson, home):
     page.keyboard.press("Control+Enter")
     page.wait_for_selector("#conflict:not([hidden])")
     assert (home / "gather.py").read_text() == "elsewhere = 1\n"
+    page.wait_for_selector("#conflict:focus")
+    assert page.evaluate(
+        "document.getElementById('conflict').nextElementSibling.contains(document.getElementById('check'))"
+    )
     page.click("#take-theirs")
     assert page.inner_text(".cm-line >> nth=0") == "elsewhere = 1"
     page.keyboard.press("Control+z")  # what was here can be had again
     page.wait_for_selector(".cm-content:has-text('# more')")
+
+    # A server that is gone is said where Check was pressed, and to a screen reader.
+    watched.expected = ("409", "ERR_FAILED")
+    page.route("**/api/learn/check", lambda route: route.abort())
+    page.click("#check")
+    page.wait_for_selector("#results .error:has-text('does not answer')")
+    assert page.evaluate("document.getElementById('live').textContent") == "Not checked."
 
     page.focus("#stage")
     page.keyboard.press("w")
@@ -242,10 +276,15 @@ def test_what_the_page_does_not_know_it_does_not_make(open_lesson, school):
 
 
 def test_an_address_that_leads_nowhere_leads_to_the_course(open_lesson):
-    for fragment, told in (("lesson=no_such", "no lesson no_such"), ("lesson=forward&task=x", "no task x")):
-        watched = open_lesson(fragment)
-        watched.page.wait_for_selector("#stage h1")
-        assert told in watched.text("#error")
+    watched = open_lesson("lesson=no_such")
+    for fragment, told in (
+        ("", "no lesson no_such"), ("lesson=no-such%20<b>", "no lesson no-such\u2423<b>"),
+        ("lesson=forward&task=x", "no task x"), ("lesson=forward&part=x", "no part x"), ("step=9", "about step 9"),
+    ):  # fmt: skip
+        if fragment:
+            watched.page.evaluate("(fragment) => { location.hash = fragment; }", fragment)
+        watched.page.wait_for_selector(f"#error:has-text('{told}')")
+        watched.page.wait_for_selector("#stage[aria-busy=false] h1")
         assert watched.page.locator(".overview > li").count() == len(open_course().lessons)
 
 
@@ -261,6 +300,13 @@ def test_it_is_readable_everywhere(scheme, width, open_lesson):
         page.wait_for_selector(READY)
         if fragment == "task=gather":
             page.wait_for_selector(".cm-content")
+        if fragment == "lesson=forward":
+            page.wait_for_function("[...document.querySelectorAll('.picture')].some((one) => one.complete)")
+            assert min(page.eval_on_selector_all(".picture", "(all) => all.map((one) => one.clientWidth)")) >= 600
+            page.mouse.wheel(0, 2000)
+            page.wait_for_function(
+                "scrollY > 500 && document.getElementById('beside').getBoundingClientRect().top >= 0"
+            )
         assert page.evaluate(CONTRAST) == [], fragment
         assert page.evaluate(NAMELESS) == [], fragment
         assert page.evaluate("document.documentElement.scrollWidth") <= width, fragment

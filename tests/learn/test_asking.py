@@ -11,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inlayer.errors import InputError
-from inlayer.learn.asking import Choice, Exercise, Free, Number, Option, close, exercises_of, read_letter, read_value
+from inlayer.learn.asking import (
+    Choice,
+    Exercise,
+    Free,
+    Number,
+    Option,
+    close,
+    exercises_of,
+    read_letter,
+    read_number,
+    read_shape,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,24 +54,81 @@ from inlayer.learn.asking import Choice, Exercise, Free, Number, Option, close, 
         ("50%", "%", 50),
         ("50 %", "%", 50),
         ("−3", "", -3),
-        ("(2, 10, 4096)", "", (2, 10, 4096)),
-        ("[2,10,4096]", "", (2, 10, 4096)),
-        ("(2, 10, 4_096)", "", (2, 10, 4096)),
-        ("torch.Size([2, 3])", "", (2, 3)),
-        ("2, 10, 4096", "", (2, 10, 4096)),
-        ("2 x 10 x 4096", "", (2, 10, 4096)),
-        ("2 × 10", "", (2, 10)),
-        ("(5,)", "", (5,)),
-        ("(5)", "", (5,)),
-        ("( )", "", ()),
         ("123456789012345678901", "", 123456789012345678901),
         ("9007199254740993", "", 9007199254740993),
         ("2**30", "", 2**30),
         ("2^30", "", 2**30),
+        ("1'174'405'120", "bytes", 1_174_405_120),
+        ("1\u2019000", "", 1000),
+        ("\uff11\uff12\uff0e\uff15", "", 12.5),
+        ("\uff11\uff0c\uff10\uff10\uff10", "", 1000),
+        ("163840*7168", "", 163840 * 7168),
+        ("163,840 x 7,168 x 2 bytes", "bytes", 163840 * 7168 * 2),
+        ("163840\u00d77168", "", 163840 * 7168),
+        ("2 * 2**30", "", 2**31),
+        ("1/2", "", 0.5),
+        ("6/2*3", "", 9),
+        ("-1/3", "", -1 / 3),
+        ("0.1*3", "", 0.3),
+        ("1/3*3", "", 1),
+        ("123456789012345678901*10", "", 1234567890123456789010),
+        ("1.5*2 GB", "bytes", 3 * 10**9),
     ],
 )
-def test_values_as_people_write_them(said: str, unit: str, value: object) -> None:
-    assert read_value(said, unit) == value
+def test_numbers_as_people_write_them(said: str, unit: str, value: float) -> None:
+    read = read_number(said, unit)
+    assert (read, type(read)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("said", "shape"),
+    [
+        ("(2, 10, 4096)", (2, 10, 4096)),
+        ("[2,10,4096]", (2, 10, 4096)),
+        ("(2, 10, 4_096)", (2, 10, 4096)),
+        ("torch.Size([2, 3])", (2, 3)),
+        ("2, 10, 4096", (2, 10, 4096)),
+        ("3,41,7168", (3, 41, 7168)),
+        ("2,100", (2, 100)),
+        (" 3 , 41,7168 ", (3, 41, 7168)),
+        ("2 x 10 x 4096", (2, 10, 4096)),
+        ("2x10", (2, 10)),
+        ("(2 x 10)", (2, 10)),
+        ("2 × 10", (2, 10)),
+        ("\uff08\uff12\uff0c\uff11\uff10\uff09", (2, 10)),
+        ("(0, 3)", (0, 3)),
+        ("(5,)", (5,)),
+        ("(5)", (5,)),
+        ("( )", ()),
+    ],
+)
+def test_shapes_as_people_write_them(said: str, shape: tuple[int, ...]) -> None:
+    assert read_shape(said) == shape
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("(1,000)", "two ways"),
+        ("2,10,4,096", "two ways"),
+        ("(2, 10, 4,096)", "two ways"),
+        ("(2, 10, 7,168)", "two ways"),
+        ("2 x 010", "two ways"),
+        ("7", "a shape"),
+        ("many", "a shape"),
+        ("", "a shape"),
+        ("(2, -3)", "a shape"),
+        ("(2, 3", "a shape"),
+        ("2, 3)", "a shape"),
+        ("(٣, 2)", "a shape"),
+        ("1, " * 2000, "too long"),
+    ],
+)
+def test_what_is_no_shape_is_said(said: str, why: str) -> None:
+    with pytest.raises(InputError, match=why) as refused:
+        read_shape(said)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 250
 
 
 @pytest.mark.parametrize(
@@ -75,17 +143,31 @@ def test_values_as_people_write_them(said: str, unit: str, value: object) -> Non
         ("1.2.3", "", "no number"),
         ("3 GB", "", "no unit"),
         ("3 rows", "bytes", "in bytes"),
-        ("1e999", "", "finite"),
+        ("1e999", "", "too large"),
+        ("1e-999", "", "too small"),
+        ("1e999999999", "", "neither"),
+        ("999999**999", "", "too large"),
+        ("1''000", "", "apostrophes"),
+        ("1'00", "", "apostrophes"),
+        ("1/0", "", "divides by 0"),
+        ("2*", "", "neither"),
+        ("*2", "", "neither"),
+        ("2//3", "", "neither"),
+        ("2+3", "", "neither"),
+        ("2\u00b2", "", "neither"),
+        ("\u00bd", "", "neither"),
+        ("__import__('os')", "", "neither"),
         ("nan", "", "neither"),
-        ("(2, -3)", "", "neither"),
+        ("(2, 3)", "", "a number"),
+        ("2, 3", "", "a number"),
         ("(2, 3", "", "neither"),
         ("9" * 5000, "", "too long"),
         ("2**9999999999", "", "neither"),
     ],
 )
-def test_what_is_no_value_is_said(said: str, unit: str, why: str) -> None:
+def test_what_is_no_number_is_said(said: str, unit: str, why: str) -> None:
     with pytest.raises(InputError, match=why) as refused:
-        read_value(said, unit)
+        read_number(said, unit)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 250
 
@@ -93,12 +175,28 @@ def test_what_is_no_value_is_said(said: str, unit: str, why: str) -> None:
 @given(st.text(max_size=40))
 def test_no_text_breaks_it(said: str) -> None:
     with suppress(InputError):
-        read_value(said, "bytes")
+        assert isinstance(read_number(said, "bytes"), (int, float))
+    with suppress(InputError):
+        assert isinstance(read_shape(said), tuple)
+
+
+@given(st.text("0123456789.,'eE-+*/^x ()[]", max_size=40))
+def test_no_signs_break_it(said: str) -> None:
+    for asked in (Number(text="?", answer=0.5, explain=""), Number(text="?", answer=(2, 3), explain="")):
+        with suppress(InputError):
+            asked.judge(said)
 
 
 @given(st.integers(-(10**25), 10**25))
 def test_whole_numbers_are_exact(value: int) -> None:
-    assert read_value(str(value)) == read_value(f"{value:,}") == read_value(f"{value:_}") == value
+    written = (str(value), f"{value:,}", f"{value:_}", f"{value:,}".replace(",", "'"), f"{value}*1")
+    assert {read_number(one) for one in written} == {value}
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=5))
+def test_shapes_are_exact(sizes: list[int]) -> None:
+    written = (str(tuple(sizes)), str(sizes), ",".join(map(str, sizes)), " x ".join(map(str, sizes)))
+    assert {read_shape(one) for one in written} == {tuple(sizes)}
 
 
 def test_a_number_is_judged() -> None:

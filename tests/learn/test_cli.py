@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,7 @@ def test_list_as_json(run: Run) -> None:
 
 
 def test_a_lessons_parts_by_name(run: Run) -> None:
+    run("next", "add")
     run("check", "add")
     run("skip", "add_again")
     run("skip", "first/which")
@@ -216,7 +218,13 @@ def test_check_the_first_time_writes_the_file(run: Run) -> None:
     done = run("check", "add")
     assert done.code == 1
     assert "is new: write your answer there" in done.out.replace("\n", " ")
+    assert "of 6 checks" not in done.out  # nobody has written anything: not a try
     assert Path("inlayer-course/add.py").read_text() == START
+    assert Progress().read().tasks == {}
+    assert Progress().read().current == "add"
+    assert "3 of 6 checks" in run("check").out
+    done = run("check", "add_again", "--json")
+    assert (done.code, json.loads(done.out)["new"], json.loads(done.out)["passed"]) == (1, True, False)
 
 
 def test_check_as_json_and_by_file(run: Run) -> None:
@@ -252,19 +260,33 @@ def test_what_the_learner_prints_cannot_act_on_the_terminal(run: Run) -> None:
     [
         (["nope"], "nope"),
         (["check", "nope"], "no task 'nope'"),
-        (["check", "nope.py"], "--task"),
+        (["check", "nope.py"], "nope.py is not there"),
+        (["check", "ad.py"], "did you mean add?"),
+        (["check", "add_agian"], "did you mean add_again?"),
+        (["check", "first"], "that is a lesson, and its tasks are add, add_again"),
         (["check", "sub/add.py"], "not there"),
-        (["check", "."], "no task '.'"),
+        (["check", "."], ". is a folder"),
+        (["watch", "nope.py"], "nope.py is not there"),
         (["check", "x.py", "--task", "nope"], "no task 'nope'"),
         (["check", "--seed", "-1"], "--seed"),
         (["read", "nope"], "1 first, 2 second"),
         (["list", "nope"], "1 first, 2 second"),
+        (["list", "frist"], "did you mean first?"),
+        (["read", "ad"], "no lesson"),
+        (["quiz", "add"], "that is a task of first"),
+        (["hint"], "you have begun no task"),
+        (["solution"], "you have begun no task"),
         (["next", "nope"], "no task"),
         (["next", "add", "--folder", ""], "empty"),
         (["hint", "nope"], "no task"),
         (["hint", "add", "--level", "4"], "--level"),
         (["solution", "add"], "--show"),
         (["skip", "nope"], "no task"),
+        (["skip", "first/sum_off"], "did you mean first/sum_of?"),
+        (["exercise", "first/sum_off"], "did you mean first/sum_of?"),
+        (["exercise", "sum_off"], "did you mean sum_of?"),
+        (["exercise", "add"], "inlayer learn next add"),
+        (["errata", "index_selct"], "did you mean index_select?"),
         (["reset", "add", "--all"], "leave the task out"),
         (["reset", "--all"], "nothing was reset"),
         (["reset"], "nothing was reset"),
@@ -277,7 +299,11 @@ def test_what_the_learner_prints_cannot_act_on_the_terminal(run: Run) -> None:
         (["exercise", "first/sum_of", "--done"], "--answer"),
         (["quiz", "nope"], "no lesson"),
         (["quiz", "--question", "nope"], "no question"),
-        (["quiz", "--answer", "z"], "none of the options"),
+        (["quiz", "--question", "first_on"], "did you mean first_one?"),
+        (["quiz", "--answer", "a"], "--question and --seed"),
+        (["quiz", "--answer", "a", "--seed", "3"], "--question and --seed"),
+        (["quiz", "--answer", "a", "--question", "first_one"], "--question and --seed"),
+        (["quiz", "--answer", "z", "--question", "first_one", "--seed", "3"], "none of the options"),
         (["progress", "--json", "--reset"], "one after the other"),
         (["progress", "--import", "nope"], "not there"),
         (["progress", "--import", "."], "folder"),
@@ -298,6 +324,10 @@ def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], s
     assert done.err.startswith("inlayer: ")
     assert done.err.count("\n") == 1
     assert says in done.err
+    assert (
+        not any(vars(Progress().read())[name] for name in ("tasks", "exercises", "questions"))
+        or "exercise" in arguments
+    )
 
 
 def test_files_that_are_no_answer(run: Run) -> None:
@@ -345,7 +375,8 @@ def test_reset_begins_a_file_anew_and_keeps_the_old_one(run: Run) -> None:
     for number in (1, 2):
         file.write_text(f"try {number}")
         run("hint", "add")
-        assert run("reset", "add").code == 0
+        done = run("reset", "add")
+        assert (done.code, done.out.endswith("\n  inlayer learn check add\n")) == (0, True)
         assert file.read_text() == START
         assert Path(f"inlayer-course/add.py.bak{number}").read_text() == f"try {number}"
     assert Progress().read().tasks["add"].hints == 2  # what was done stays done
@@ -363,7 +394,8 @@ def test_all_progress_is_reset_once_that_is_confirmed(run: Run, data: Path) -> N
     done = run("progress", "--reset", typed="yes\n")
     assert (done.code, Progress().read().tasks) == (0, {})
     assert (data / "progress.before-reset-1.json").exists()
-    assert run("reset", "--all", "--yes").out == "There was no progress.\n"
+    assert "Next: read lesson 1" in done.out
+    assert run("reset", "--all", "--yes").out.startswith("There was no progress.\n")
 
 
 def test_skipping_comes_again_at_the_end(run: Run) -> None:
@@ -423,9 +455,10 @@ def test_an_answer_that_is_given_away_is_not_done(run: Run, course: Course) -> N
 def test_words_are_checked_by_the_learner_himself(run: Run) -> None:
     assert "(self-checked)" in run("exercise", "first/words").out
     assert Progress().read().exercises["first/words"].tries == 0
-    done = run("exercise", "first/words", typed="Because.\ny\nn\n")
+    done = run("exercise", "first/words", typed="Because.\nmaybe\n\ny\nn\n")
     assert "A model answer\nBecause.\n" in done.out
     assert "1 of 2 points, by your own judgement." in done.out
+    assert done.out.count("y or n: ") == 4  # asked again where it is neither
     assert Progress().read().exercises["first/words"].done == ""
     assert "2 of 2 points" in run("exercise", "first/words", typed="\ny\nyes\n").out
     assert Progress().read().exercises["first/words"].done
@@ -477,33 +510,44 @@ def test_a_quiz_brings_the_missed_back(run: Run, course: Course) -> None:
     done = run("quiz", "first", "--seed", "0", typed=f"x\n{wrong}\n{two}\n{again}\n")
     assert (done.code, done.err) == (0, "")
     assert "'x' is none of the options a, b" in done.out
-    assert done.out.count("How many rows?") == 2
+    assert done.out.count("\nHow many rows?\n") == 2
     first_part = done.out.split("How wide?")[0]
     assert "Four is one too many." in first_part
     assert "Because three." not in first_part  # it comes back, so it is not given away
     assert done.out.count("Because three.") == 1
     assert "Right at once: 1 of 2." in done.out
-    assert "Missed, and asked again in later quizzes: first_one" in done.out
+    assert "they are gone:\n  How many rows? (first)\n" in done.out
+    assert "✓ Right; it was missed, so it comes back in another sitting.\n" in done.out
+    assert done.out.endswith("  inlayer learn next\n")
     due = json.loads(run("quiz", "second", "--json").out)["questions"]
     assert [question["id"] for question in due] == ["first_one", "second_one", "second_two"]
-    assert "questions to come back: first_one" in run("progress").out
-    assert "2 of 2 questions right; 1 to come back" in run("list", "first").out
+    out = run("progress").out
+    assert "questions right    1 of 4\n" in out  # each is counted once
+    assert "questions missed   1, to come back:\n  How many rows? (first)\n" in out
+    assert json.loads(run("progress", "--json").out)["totals"]["questions"] == {"done": 2, "of": 4, "due": 1}
+    assert "1 of 2 questions right; 1 missed, to come back" in run("list", "first").out
+    for says in ("once more in another sitting and it is gone", "it was missed before and is gone now"):
+        letter = right_letters(course, ["first_one"], 0)["first_one"]
+        assert f"✓ Right; {says}.\n" in run("quiz", "first", "--seed", "0", typed=f"{letter}\n").out
+    assert "2 of 2 questions right\n" in run("list", "first").out
 
 
 def test_leaving_a_quiz_keeps_what_was_answered(run: Run, course: Course) -> None:
     one = right_letters(course, ["first_one"], 0)["first_one"]
-    for typed in (f"{one}\n", f"{one}\n\n"):  # the end of the input, an empty line
+    for typed in (f"{one}\n", "\n"):  # the end of the input, an empty line
         done = run("quiz", "first", "--seed", "0", typed=typed)
         assert (done.code, done.err) == (0, "")
-        assert "Left here; what you did is kept." in done.out
+        assert "Left here; what you did is kept. Go on with:\n  inlayer learn quiz first\n" in done.out
     assert Progress().read().questions["first_one"].right
+    assert "How wide?" in done.out  # it went on
+    assert "How many rows?" not in done.out
 
 
 def test_a_quiz_without_a_question(run: Run, course: Course) -> None:
     told = json.loads(run("quiz", "--json", "--seed", "5").out)["questions"]
     assert [question["id"] for question in told] == ["first_one", "first_two"]
     letters = right_letters(course, ["first_one", "first_two"], 5)
-    assert run("quiz", "--answer", letters["first_one"], "--seed", "5").code == 0
+    assert run("quiz", "--question", "first_one", "--answer", letters["first_one"], "--seed", "5").code == 0
     done = run("quiz", "--question", "first_two", "--answer", letters["first_two"], "--seed", "5", "--json")
     assert (done.code, json.loads(done.out)["right"]) == (0, True)
     assert len(json.loads(done.out)["reasons"]) == 3
@@ -525,6 +569,9 @@ def test_progress_is_moved_to_another_machine(run: Run, tmp_path: Path, monkeypa
     assert told["totals"]["tasks"] == {"done": 1, "of": 3}
     assert run("progress", "--export", "moved.json").code == 0
     assert run("progress", "--export", "-").out == Path("moved.json").read_text()
+    refused = run("progress", "--export", "moved.json")
+    assert (refused.code, "--overwrite" in refused.err) == (2, True)
+    assert run("progress", "--export", "moved.json", "--overwrite").code == 0
     assert str(Path.cwd()) not in Path("moved.json").read_text()  # of this machine
     monkeypatch.setenv("INLAYER_DATA", str(tmp_path / "other"))
     run("hint", "add_more")
@@ -535,7 +582,11 @@ def test_progress_is_moved_to_another_machine(run: Run, tmp_path: Path, monkeypa
     assert there.folder == ""
     Path("bad.json").write_text("{}")
     done = run("progress", "--import", "bad.json")
-    assert (done.code, "is no progress of inlayer" in done.err) == (2, True)
+    assert (done.code, done.err) == (2, "inlayer: bad.json is no progress of inlayer\n")
+    Path("new.json").write_text('{"format": "inlayer progress", "version": 99}')
+    assert run("progress", "--import", "new.json").err.startswith(
+        "inlayer: new.json: the progress was written by a newer"
+    )
     assert Progress().read() == there
 
 
@@ -552,6 +603,76 @@ def test_damaged_progress_is_one_line_and_the_course_goes_on(run: Run, data: Pat
     assert (done.code, "newer inlayer" in done.err) == (2, True)
 
 
+@pytest.fixture
+def unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder that cannot be made, whoever runs the tests."""
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setenv("INLAYER_DATA", str(tmp_path / "file" / "data"))
+    return tmp_path / "file" / "data"
+
+
+def test_where_nothing_can_be_recorded_a_check_still_grades(run: Run, unwritable: Path) -> None:
+    says = f"inlayer: nothing is recorded: progress cannot be kept in {unwritable}: "
+    for source, code in ((WRONG, 1), (SOLUTION, 0)):
+        Path("add.py").write_text(source)
+        done = run("check", "add.py")
+        assert (done.code, done.err.startswith(says), done.err.count("\n")) == (code, True, 1)
+        assert "of 6 checks" in done.out
+        done = run("check", "add.py", "--json")
+        assert (done.code, json.loads(done.out)["passed"]) == (code, code == 0)
+    for verb in (["read", "first"], ["next", "add"], ["hint", "add"], ["solution", "add", "--show"], ["reset", "add"]):
+        done = run(*verb)
+        assert (done.code, done.err.startswith(says)) == (0, True), verb
+        assert len(done.out) > 20
+    assert run("list").code == 0
+    assert run("skip").code == 2  # to be remembered is all it is for
+
+
+@pytest.mark.parametrize("verb", [["quiz", "first", "--seed", "0"], ["exercise", "first/sum_of"]])
+def test_where_nothing_can_be_recorded_that_is_said_before_asking(run: Run, unwritable: Path, verb: list[str]) -> None:
+    del unwritable
+    done = run(*verb, typed="\n")
+    assert (done.code, done.err.count("nothing is recorded")) == (0, 1)
+    assert "is kept" not in done.out
+    assert "Left here; nothing is recorded." in done.out
+
+
+def test_a_whole_quiz_where_nothing_can_be_recorded(run: Run, course: Course, unwritable: Path) -> None:
+    del unwritable
+    letters = [right_letters(course, [name], seed)[name] for seed, name in enumerate(("first_one", "first_two"))]
+    done = run("quiz", "first", "--seed", "0", typed="\n".join(letters) + "\n")
+    assert (done.code, "Right at once: 2 of 2." in done.out) == (0, True)
+
+
+@pytest.mark.parametrize("verb", [["quiz"], ["exercise"], ["next"], ["check", "add"]])
+def test_ctrl_c_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, verb: list[str]) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for lesson in ("read first", "next add", "skip add", "skip add_again"):
+        run(*lesson.split())
+    monkeypatch.setattr("inlayer.cli.learn_asking.type_line", interrupted)
+    monkeypatch.setattr("inlayer.learn.grader.grade", interrupted)
+    done = run(*verb)
+    assert (done.code, done.err) == (130, "\nstopped; what you did is kept\n")
+
+
+def test_the_task_at_hand_is_said_where_it_is_not_what_is_next(run: Run) -> None:
+    assert "You are at" not in run().out
+    run("next", "add_more")
+    for verb in ("list", "progress"):
+        assert "You are at add_more, Add the rows\n  inlayer learn check\nNext: read lesson 1" in run(verb).out
+    Path("inlayer-course/add_more.py").write_text(SOLUTION)
+    run("check")
+    assert "You are at" not in run().out
+    done = run("hint")  # not of a task that was never opened
+    assert (done.code, done.err.startswith("inlayer: add_more has passed and no other task is begun")) == (2, True)
+    assert set(Progress().read().tasks) == {"add_more"}
+    Path("inlayer-course/add_more.py").write_text(WRONG)
+    run("check", "add_more")
+    assert "✓ add_more: Add the rows (passed; last check: 4 of 6 checks; values failed" in run("list", "second").out
+
+
 # ---- the doors to other rooms
 
 
@@ -563,16 +684,21 @@ def test_notebooks_of_the_lessons_that_are_named(run: Run, monkeypatch: pytest.M
         return [folder / f"{lesson.id}.ipynb" for lesson in lessons]
 
     monkeypatch.setattr("inlayer.learn.notebook.write_notebooks", write)
-    assert run("notebook").out == "inlayer-notebooks/first.ipynb\ninlayer-notebooks/second.ipynb\n"
+    assert run("notebook").out == (
+        "inlayer-notebooks/first.ipynb\ninlayer-notebooks/second.ipynb\n"
+        "Next: open them with Jupyter (pip install jupyterlab):\n  jupyter lab inlayer-notebooks\n"
+    )
     run("notebook", "2", "first", "--folder", "nb", "--overwrite")
     assert asked == [("inlayer-notebooks", ["first", "second"], False), ("nb", ["second", "first"], True)]
 
 
-def test_a_class_is_graded_to_csv_and_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_is_graded_to_csv_and_json(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     row = Row(learner="Ada", task="add", passed=True, checks=6, of=6, rule="", message="", seed=3, file="Ada/add.py")
-    asked = []
+    asked: list[tuple[str, dict[str, Any]]] = []
 
-    def graded(folder: Path, **options: object) -> Report:
+    def graded(folder: Path, **options: Any) -> Report:
         asked.append((str(folder), options))
         return Report(rows=(row,), seed=3, left=len(asked) // 4)
 
@@ -583,6 +709,12 @@ def test_a_class_is_graded_to_csv_and_json(run: Run, monkeypatch: pytest.MonkeyP
     assert asked == [("class", {"tasks": ["add"], "seed": 3, "progress": None})]
     assert json.loads(run("grade", "class", "--json").out)["rows"][0]["learner"] == "Ada"
     run("grade", "class", "--out", "marks.v1")
+    count = asked[-1][1]["progress"]
+    assert callable(count)  # with --out it says how far it is
+    for number in range(1, 41):
+        count(number, 40)
+    said = capfd.readouterr().err.splitlines()
+    assert (len(said), said[0], said[-1]) == (10, "4 of 40 files", "40 of 40 files")
     assert Path("marks.v1.csv").read_text() == Report(rows=(row,), seed=3).to_csv()
     assert json.loads(Path("marks.v1.json").read_text())["seed"] == 3
     stopped = run("grade", "class")

@@ -299,7 +299,7 @@ def test_a_lesson_is_found_by_name_and_number(said: str) -> None:
 def test_what_is_not_there_is_named() -> None:
     with pytest.raises(InputError, match="there is no lesson 'backward'; the lessons are 1 text, 2 table"):
         open_course().lesson("backward")
-    with pytest.raises(InputError, match="there is no task 'gathered'; the tasks are"):
+    with pytest.raises(InputError, match=r"there is no task 'gathered'; did you mean gather\?"):
         open_course().task("gathered")
 
 

@@ -230,7 +230,7 @@ def test_the_magic_says_when_there_is_no_such_task(capsys: pytest.CaptureFixture
     load_ipython_extension(shell)
     assert shell.names == {"ask": ask, "answer": answer}
     shell.magic["cell", "task"]("gathered", "")
-    assert capsys.readouterr().out.startswith("there is no task 'gathered'; the tasks are ")
+    assert capsys.readouterr().out.startswith("there is no task 'gathered'; did you mean gather?")
 
 
 # ---- in a kernel

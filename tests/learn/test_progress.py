@@ -327,3 +327,44 @@ def test_a_full_disk_leaves_what_was_there(data: Path, monkeypatch: pytest.Monke
     with pytest.raises(InputError, match="No space left"), Progress().changing() as state:
         state.current = "two"
     assert Progress().read().current == "one"
+
+
+def test_where_it_cannot_be_kept_a_loose_one_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    folder = tmp_path / "file" / "data"
+    with pytest.raises(InputError, match="cannot be kept in"), Progress(folder).changing():
+        pass
+    loose = Progress(folder, loose=True)
+    assert (loose.read(), loose.unkept) == (State(), "")
+    with loose.changing() as state:
+        state.note_check("gather", passed=True, summary="7 of 7 checks")
+    assert "cannot be kept in" in loose.unkept
+    with loose.changing() as state:
+        assert state.task("gather").passed
+    assert loose.read().task("gather").tries == 1
+    assert Progress(folder).read() == State()
+
+
+def test_a_loose_one_goes_on_from_what_is_there(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Progress().changing() as state:
+        state.current = "one"
+
+    def full_disk(*_: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(room, "put", full_disk)
+    loose = Progress(loose=True)
+    with loose.changing() as state:
+        state.note_hint("two")
+    assert "No space left" in loose.unkept
+    assert (loose.read().current, Progress().read().current) == ("two", "one")
+
+
+def test_passed_and_broken_later() -> None:
+    state = State()
+    state.note_check("gather", passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
+    assert not state.task("gather").broken
+    state.note_check("gather", passed=True, summary="7 of 7 checks")
+    assert not state.task("gather").broken
+    state.note_check("gather", passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
+    assert state.task("gather").broken

@@ -71,6 +71,9 @@ def test_a_missed_one_is_due_in_two_later_sittings(tmp_path: Path) -> None:
     assert [question.id for question in due(course, state)] == ["first_one"]
     note_answer(state, "first_one", right=True)
     assert due(course, state) == []
+    del state.questions["first_two"]  # never asked: before what was right
+    assert [question.id for question in to_ask(course, state, first)] == ["first_two", "first_one"]
+    note_answer(state, "first_two", right=True)
     for name in ("second_one", "second_two"):
         note_answer(state, name, right=True)
     assert lesson_for_quiz(course, state) is None

@@ -120,23 +120,29 @@ def test_from_red_to_green_and_on_to_the_next_task_by_keys(home: Path, terminal:
     assert "checks" not in said  # the start is not checked before anything is written
     assert not termios.tcgetattr(terminal.theirs)[3] & termios.ICANON
     file.write_text(WRONG)
-    assert "rule: mean" in terminal.wait_for("inlayer learn hint add")
+    said = terminal.wait_for("q quit")
+    assert "rule: mean" in said
+    assert "inlayer learn" not in said  # a key is the command here
     terminal.press("h")
-    terminal.wait_for("hint 1 of 3")
+    assert "hint 1 of 3" in terminal.wait_for("q quit")
     terminal.press("S")
-    terminal.wait_for("Not passed yet")
+    assert "Not passed yet" in terminal.wait_for("q quit")
     terminal.press("c")
-    terminal.wait_for("1 of 2 checks")
+    assert "1 of 2 checks" in terminal.wait_for("q quit")
     beside = file.with_suffix(".tmp")
     beside.write_text(SOLUTION)
     beside.replace(file)  # as many editors save
-    terminal.wait_for("2 of 2 checks")
-    terminal.wait_for("inlayer learn next")
+    said = terminal.wait_for("q quit")
+    assert "2 of 2 checks" in said
+    assert "passed: n next task" in said
+    assert "inlayer learn" not in said
     file.write_text(WRONG)  # green: it is not watched any longer
     terminal.press("s")
-    assert "1 of 2" not in terminal.wait_for("a solution")
+    said = terminal.wait_for("passed: n next task")
+    assert "a solution" in said
+    assert "1 of 2" not in said
     terminal.press("n")
-    terminal.wait_for("Task add_again")
+    assert "Task add_again" in terminal.wait_for("q quit")
     assert (home / "inlayer-course" / "add_again.py").read_text() == START
     terminal.press("q")
     assert terminal.end() == 1  # the task at hand has not passed
@@ -144,6 +150,41 @@ def test_from_red_to_green_and_on_to_the_next_task_by_keys(home: Path, terminal:
     state = Progress(data).read()
     assert state.tasks["add"].passed
     assert (state.tasks["add"].hints, state.current) == (1, "add_again")
+
+
+@pytest.mark.parametrize("end", ["\n", "q"])
+def test_at_green_a_command_that_is_pasted_or_typed_does_nothing(
+    home: Path, terminal: Terminal, data: Path, end: str
+) -> None:
+    terminal.wait_for("q quit")
+    (home / "inlayer-course" / "add.py").write_text(SOLUTION)
+    terminal.wait_for("passed: n next task")
+    terminal.press("inlayer learn next\n")
+    assert "That is no key" in terminal.wait_for("passed: n next task")
+    for letter in "inn\n":
+        terminal.press(letter)
+        time.sleep(0.05)
+    terminal.wait_for("passed: n next task")
+    terminal.press(end)
+    assert terminal.end() == 0
+    assert "Next: read lesson 1" in terminal.shown
+    assert Progress(data).read().current == "add"
+    assert not (home / "inlayer-course" / "add_again.py").exists()
+
+
+def test_a_strange_key_and_a_deleted_file_say_a_word(home: Path, terminal: Terminal) -> None:
+    terminal.wait_for("q quit")
+    terminal.press("x")
+    assert "x is none of the keys" in terminal.wait_for("q quit")
+    file = home / "inlayer-course" / "add.py"
+    file.unlink()
+    terminal.wait_for("add.py is gone")
+    terminal.press("c")
+    assert "is not there" in terminal.wait_for("q quit")
+    file.write_text(SOLUTION)
+    terminal.wait_for("passed: n next task")
+    terminal.press("\x04")
+    assert terminal.end() == 0
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "terminated"])
@@ -154,6 +195,7 @@ def test_the_terminal_is_left_as_it_was(terminal: Terminal, how: str) -> None:
     assert terminal.end() == 128 + number
     assert termios.tcgetattr(terminal.theirs) == terminal.before
     assert "Traceback" not in terminal.shown
+    assert ("stopped; what you did is kept" in terminal.shown) is (how == "ctrl-c")
 
 
 def test_without_a_keyboard_it_ends_at_green(home: Path) -> None:
@@ -169,6 +211,7 @@ def test_without_a_keyboard_it_ends_at_green(home: Path) -> None:
         file.write_text(SOLUTION)
         assert terminal.end() == 0
         assert "2 of 2 checks" in terminal.shown
+        assert "Next: read lesson 1" in terminal.shown
     finally:
         terminal.close()
 

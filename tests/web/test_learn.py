@@ -97,6 +97,8 @@ def test_answers_are_as_described(desk: Place) -> None:
     free = next(one for one in lesson["exercises"] if one["kind"] == "free")
     valid("answer", post(desk, "answer", exercise=free["id"], seed=free["seed"]))
     valid("answer", post(desk, "answer", exercise=free["id"], seed=free["seed"], held=True))
+    for name in ("forward/hidden_shape", next(one["id"] for one in lesson["exercises"] if one["kind"] == "choice")):
+        valid("answer", post(desk, "answer", exercise=name, seed=1, give_away=True))
     valid("answer", post(desk, "answer", question=lesson["questions"][0]["id"], seed=1, answer="a"))
     after = of(desk.ask("/api/learn").json["lessons"], "forward")
     assert (after["read"], after["exercises"]["done"], of(after["tasks"], "gather")["state"]) == (True, 1, "passed")
@@ -123,6 +125,12 @@ def test_the_page(desk: Place) -> None:
         assert f'<style id="style" nonce="{nonce}">'.encode() in page.body
         assert page.body.count(b"<script") == page.body.count(b"</script>") == 2
         assert TOKEN.encode() not in page.body
+
+
+def test_without_the_token_the_course_is_refused_as_the_walk_is(desk: Place) -> None:
+    course, walk = (desk.ask(path, token=False) for path in ("/learn", "/"))
+    assert (course.status, course.error) == (walk.status, walk.error)
+    assert "open the whole address that the server printed" in course.error
 
 
 def test_the_editor_is_the_one_that_was_built() -> None:
@@ -154,6 +162,19 @@ def test_an_exercise_is_judged_by_its_seed_and_remembered(desk: Place, home: Pat
     record = Progress().read().exercise(name)
     assert record.done
     assert record.tries == 2  # a slip of the pen is none
+
+
+def test_an_answer_given_away_leaves_the_exercise_open(desk: Place) -> None:
+    name = "forward/hidden_shape"
+    shown = post(desk, "answer", exercise=name, seed=7, give_away=True).json
+    assert words(shown["given"]) == str(open_course().exercises[name].ask(7).answer)
+    record = Progress().read().exercise(name)
+    assert (record.tries, record.done, record.seed) == (1, "", None)
+    lesson = desk.ask("/api/learn/lesson?id=forward").json
+    choice, free = (next(one for one in lesson["exercises"] if one["kind"] == kind) for kind in ("choice", "free"))
+    shown = post(desk, "answer", exercise=choice["id"], seed=choice["seed"], give_away=True).json
+    assert shown["given"] == choice["options"][shown["marks"].index(True)]
+    assert "model answer" in post(desk, "answer", exercise=free["id"], give_away=True).error
 
 
 def test_a_question_that_was_missed_comes_back(desk: Place) -> None:
@@ -200,6 +221,13 @@ def test_a_check_writes_the_file_that_the_terminal_reads(desk: Place, home: Path
     state = Progress().read()
     assert state.task("gather").passed
     assert state.task("gather").tries == 2
+
+
+def test_ids_of_the_learner_are_whole_numbers(desk: Place) -> None:
+    own = post(desk, "check", task="pad_batch", code=open_course().task("pad_batch").solution).json["own"]
+    assert (own["dtype"], own["whole"]) == ("int64", True)
+    assert all(type(value) is int for row in own["rows"] for value in row)
+    assert own["note"].startswith("Its row 0 is the same as the ids of the walk")
 
 
 def test_an_edit_made_elsewhere_is_never_overwritten_in_silence(desk: Place, home: Path) -> None:

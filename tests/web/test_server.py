@@ -40,7 +40,7 @@ def test_the_address_is_one_line_that_opens_the_page() -> None:
     assert page.status == 200
     assert page.body.lower().startswith(b"<!doctype html>")
     assert out == ""
-    assert err == "serving default; Ctrl-C stops it\n"
+    assert err == "serving default; the course is at /learn, a link of the page; Ctrl-C stops it\n"
     assert program.returncode == 130
 
 

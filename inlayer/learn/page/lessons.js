@@ -134,6 +134,11 @@ function overviewLine(lesson) {
 async function errataView(signal) {
   const { text } = await server.errata(signal);
   const elements = [make("div", { class: "lesson-head" }, make("h1", { id: "stage-title" }, "Errata")), prose(text)];
-  const there = () => (view.errata ? byId("section-" + view.errata) : null)?.scrollIntoView({ block: "start" });
+  const there = () => {
+    if (!view.errata) return;
+    const entry = byId("section-" + view.errata);
+    if (entry) entry.scrollIntoView({ block: "start" });
+    else showError(`There is no erratum ${cut(visible(view.errata), 60)}; here are all of them.`);
+  };
   return [elements, there];
 }

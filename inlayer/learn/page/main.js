@@ -53,6 +53,11 @@ function isWide() {
   return window.matchMedia("(min-width: 1021px)").matches;
 }
 
+// Wide enough for the list, a whole line of text and the walk: only there it opens without being asked to.
+function isRoomy() {
+  return window.matchMedia("(min-width: 1500px)").matches;
+}
+
 // The step of the walk that what is on show is about.
 function walkStep() {
   const lesson = lessons.get(view.lesson);
@@ -102,16 +107,22 @@ async function show({ moved = false } = {}) {
 
 // What an address leaves open, or asks for in vain.
 function settleView() {
-  if (view.step !== null && view.lesson === null) {
-    const about = course.lessons.find((lesson) => String(lesson.step) === view.step);
-    view = { ...NOWHERE, lesson: about?.id ?? null };
+  const { lesson, task, part, step } = view;
+  const lost = (kind, name) => {
+    showError(`There is no ${kind} ${cut(visible(name), 60)}; here is the course.`);
+    view = { ...NOWHERE };
+  };
+  if (task !== null) {
+    view.lesson = lessonOf(task);
+    if (view.lesson === null) lost("task", task);
+  } else if (lesson !== null) {
+    if (!course.lessons.some(({ id }) => id === lesson)) lost("lesson", lesson);
+    else if (part !== null && !PARTS.includes(part)) lost("part", part);
+  } else if (step !== null) {
+    const about = course.lessons.find((one) => String(one.step) === step);
+    if (about) view = { ...NOWHERE, lesson: about.id };
+    else lost("lesson about step", step);
   }
-  const { lesson, task } = view;
-  if (task !== null) view.lesson = lessonOf(task);
-  if (task !== null && view.lesson === null) showError(`There is no task ${task}; here is the course.`);
-  if (view.lesson === null || course.lessons.some(({ id }) => id === view.lesson)) return;
-  showError(`There is no lesson ${lesson}; here is the course.`);
-  view = { ...NOWHERE };
 }
 
 async function pageOf(task) {

@@ -3,7 +3,7 @@
 
 const BEHIND = 2; // questions between a miss and the next try
 
-const sitting = { lesson: null, line: [], missed: new Set(), right: 0, total: 0, answered: false };
+const sitting = { lesson: null, line: [], missed: new Set(), right: 0, total: 0 };
 
 function quizView(lesson) {
   sit(lesson);
@@ -22,12 +22,25 @@ function renderQuestion() {
   byId("question").replaceChildren(...(question ? [questionCard(question)] : [quizEnd()]));
 }
 
+function standing() {
+  const back = sitting.line.filter(({ id }) => sitting.missed.has(id)).length;
+  return `${sitting.right} of ${sitting.total} right` + (back ? `, ${back} to come back` : "");
+}
+
+// A question that returns may be of an earlier lesson: it says of which.
+function whence(question) {
+  if (question.lesson === sitting.lesson.id) return "comes back";
+  const { number, title } = course.lessons.find(({ id }) => id === question.lesson);
+  return `comes back, from lesson ${number}: ${title}`;
+}
+
 function questionCard(question) {
   const back = sitting.missed.has(question.id);
   const form = make("form", { class: "answer", data: { seed: question.seed }, on: { submit: (event) => {
     event.preventDefault();
     const said = new FormData(form).get("option");
     if (said !== null) answerQuestion(question, said, form);
+    else form.nextElementSibling.replaceChildren(note("Choose an option first."));
   } } },
   make("fieldset", { class: "picks" },
     make("legend", { class: "hidden-text" }, "Options"),
@@ -35,8 +48,8 @@ function questionCard(question) {
   make("div", { class: "actions" }, make("button", { class: "primary", id: "answer-question" }, "Answer")));
   return make("section", { class: "exercise", "aria-labelledby": "question-title", data: { id: question.id } },
     make("div", { class: "exercise-head" },
-      make("h2", { id: "question-title", tabindex: -1 }, `${sitting.right} of ${sitting.total} answered`),
-      (back || question.due > 0) && span("tag", "comes back")),
+      make("h2", { id: "question-title", tabindex: -1 }, standing()),
+      (back || question.due > 0) && span("tag", whence(question))),
     prose(question.text), form, make("div", { class: "judged", role: "status" }));
 }
 
@@ -46,12 +59,7 @@ async function answerQuestion(question, said, form) {
   const judged = await attempt(() => server.answer({ question: question.id, seed: question.seed, answer: said, again }));
   if (!judged) return;
   for (const input of form.querySelectorAll("input")) input.disabled = true;
-  const lines = form.querySelectorAll(".pick");
-  judged.whys.forEach((why, number) => {
-    if (why === null) return;
-    lines[number].classList.add(judged.marks[number] ? "good" : "bad");
-    lines[number].append(make("span", { class: "pick-why" }, inline(why)));
-  });
+  showMarks(form, judged, said.charCodeAt(0) - 97);
   sitting.line.shift();
   if (judged.right) sitting.right += 1;
   else {
@@ -59,8 +67,8 @@ async function answerQuestion(question, said, form) {
     sitting.line.splice(Math.min(BEHIND, sitting.line.length), 0, judged.again);
   }
   byId("answer-question").remove();
-  place.replaceChildren(make("div", { class: "told " + (judged.right ? "good" : "bad") },
-    make("p", { class: "told-word" }, judged.right ? "Right." : "Not right. This question comes back.")));
+  byId("question-title").textContent = standing();
+  place.replaceChildren(told(judged.right, judged.right ? "Right." : "Not right. This question comes back."));
   const next = button(sitting.line.length ? "Next question" : "Finish", () => {
     renderQuestion();
     (byId("question-title") ?? byId("quiz-end")).focus();

@@ -7,6 +7,9 @@ function resultsView(verdict) {
   return make("section", { class: "results", "aria-labelledby": "results-title" },
     make("h2", { id: "results-title", class: verdict.passed ? "good" : "bad", tabindex: -1 },
       verdict.passed ? `Passed: ${verdict.summary}` : verdict.summary),
+    make("p", { class: "stale-word" }, "This is of the code before your change; check again."),
+    verdict.passed && make("div", { class: "actions" }, button("See it in the walk",
+      () => openWalk(verdict.step, null), { id: "see-walk" }), span("note", `step ${verdict.step}`)),
     make("ol", { class: "checks" }, verdict.results.map(checkLine)),
     verdict.printed && printedView(verdict.printed),
     verdict.passed && whyView(verdict));
@@ -42,14 +45,15 @@ function whyView({ why, own, step }) {
     own && ownView(own, step));
 }
 
-// The learner's tensor as the walk draws its own.
-function ownView({ shape, dtype, rows, heads, more, note: remark }, step) {
-  const scale = scaleOf(...rows);
+// The learner's tensor as the walk draws its own; ids, places and masks are whole numbers, and no colour belongs to them.
+function ownView({ shape, dtype, whole, rows, heads, more, note: remark }, step) {
+  const scale = whole ? { most: 0, decimals: 0, beyond: false } : scaleOf(...rows);
   const table = matrix({
     label: "Your own tensor",
     rows: rows.map((values, t) => ({ head: heads[t], values, place: (d) => ({ field: "own", t, d }) })),
     count: rows[0]?.length ?? 0, scale, more,
   });
+  if (whole) for (const cell of table.querySelectorAll("[data-value]")) cell.textContent = signed(cell.dataset.value);
   return make("figure", { class: "own" },
     make("figcaption", { class: "figure-head caption" },
       make("h3", {}, "Your own tensor"),

@@ -8,14 +8,8 @@ let view = { ...NOWHERE };
 
 function readView(fragment) {
   const read = new URLSearchParams(fragment.replace(/^#/, ""));
-  const word = (name) => (/^\w+$/.test(read.get(name) ?? "") ? read.get(name) : null);
-  return {
-    lesson: word("lesson"),
-    task: word("task"),
-    part: PARTS.includes(read.get("part")) ? read.get("part") : null,
-    errata: read.has("errata") ? word("errata") ?? "" : null,
-    step: word("step"),
-  };
+  const [lesson, task, part, errata, step] = ["lesson", "task", "part", "errata", "step"].map((name) => read.get(name));
+  return { lesson, task, part, errata, step }; // whether there is such a thing, the course says
 }
 
 function writeView(wanted) {

@@ -23,10 +23,10 @@ function taskView(lesson, task) {
     prose(task.text),
     !runs && make("p", { class: "note refusal" }, course.refusal),
     make("div", { class: "editor-head" }, code(`${task.id}.py`), make("span", { id: "file-note", class: "muted" })),
-    make("div", { id: "conflict", class: "stale-note", hidden: true }),
     room,
     make("p", { id: "editor-keys", class: "note" }, "Tab indents. To leave the editor with the keyboard: ",
       make("kbd", {}, "Esc"), ", then ", make("kbd", {}, "Tab"), "."),
+    make("div", { id: "conflict", class: "stale-note", role: "alert", tabindex: -1, hidden: true }),
     actions,
     make("div", { id: "hints", class: "hints" }),
     make("div", { id: "results" }),
@@ -51,6 +51,17 @@ function furnishTask(lesson, task, room) {
   else renderAfter();
 }
 
+// Results are of the code that was checked: as soon as the editor holds another, they say so.
+function markStale() {
+  const verdict = desk.verdicts.get(desk.task.id);
+  byId("results").classList.toggle("stale-results", Boolean(verdict) && verdict.code !== desk.editor.text());
+}
+
+function replaceCode(text) {
+  desk.editor.replace(text);
+  markStale();
+}
+
 // The page goes on to something else: what was typed and not yet saved is saved now.
 function leaveTask({ keepalive = false } = {}) {
   clearTimeout(desk.timer);
@@ -64,7 +75,10 @@ function leaveTask({ keepalive = false } = {}) {
     }, () => 0);
   }
   if (keepalive) return;
-  desk.abort?.abort();
+  if (desk.abort) {
+    desk.abort.abort();
+    announce("");
+  }
   editor.destroy();
   desk.editor = desk.task = null;
 }
@@ -75,6 +89,7 @@ function fileNote(text) {
 
 function typed() {
   desk.editor.blame(null);
+  markStale();
   clearTimeout(desk.timer);
   if (!course.runs || desk.torn) return;
   fileNote("changed");
@@ -89,7 +104,7 @@ async function save() {
     kept(task, text, saved.sum);
   } catch (error) {
     if (task !== desk.task) return;
-    if (error.status === 409) conflict();
+    if (error.status === 409) conflict({ save });
     else fileNote(`not saved: ${error.message}`);
   }
 }
@@ -103,12 +118,17 @@ function kept(task, text, sum) {
 }
 
 // Somebody, in a terminal or another window, wrote the file meanwhile: the learner says which of the two it shall be.
-async function conflict() {
+// `save` is what was wanted, and is done where he keeps his; what he pressed a button for takes him to the question.
+async function conflict({ save: again, pressed = false }) {
   const { task } = desk;
   desk.torn = true;
   fileNote("changed elsewhere");
-  const theirs = await server.file(task.id);
+  const theirs = await server.file(task.id).catch((error) => error);
   if (task !== desk.task) return;
+  if (theirs instanceof Error) {
+    desk.torn = false;
+    return fileNote(`not saved: ${theirs.message}`);
+  }
   const settle = (choose) => () => {
     desk.sum = theirs.sum;
     desk.torn = false;
@@ -117,15 +137,22 @@ async function conflict() {
     desk.editor.focus();
   };
   byId("conflict").replaceChildren(
-    make("p", { role: "alert" }, make("strong", {}, `${task.id}.py was changed elsewhere. `),
+    make("p", {}, make("strong", {}, `${task.id}.py was changed elsewhere. `),
       "Nothing was overwritten. Take the text of the file, or keep yours and write it over the file?"),
     button("Take the file's", settle(() => {
       desk.code = theirs.code;
-      desk.editor.replace(theirs.code);
+      replaceCode(theirs.code);
       fileNote("your file");
     }), { id: "take-theirs" }),
-    button("Keep mine", settle(save), { id: "keep-mine" }));
+    button("Keep mine", settle(again), { id: "keep-mine" }));
   byId("conflict").hidden = false;
+  markStale();
+  if (pressed) toConflict();
+}
+
+function toConflict() {
+  byId("conflict").scrollIntoView({ block: "nearest" });
+  byId("conflict").focus({ preventScroll: true });
 }
 
 // Back from a terminal: a file that was changed there, and not here, is shown as it is now.
@@ -136,13 +163,14 @@ async function lookAgain() {
   if (found === null || task !== desk.task || found.sum === sum || editor.text() !== desk.code) return;
   Object.assign(desk, { code: found.code, sum: found.sum });
   task.file = found;
-  editor.replace(found.code);
+  replaceCode(found.code);
   fileNote("your file, as changed elsewhere");
 }
 
 async function check() {
   const { task, editor } = desk;
-  if (!course.runs || desk.torn || desk.abort) return;
+  if (!course.runs || desk.abort) return;
+  if (desk.torn) return byId("conflict").hidden ? undefined : toConflict();
   clearTimeout(desk.timer);
   const text = editor.text();
   desk.abort = new AbortController();
@@ -151,15 +179,18 @@ async function check() {
   announce("Checking.");
   try {
     const verdict = await server.check(task.id, text, desk.sum, desk.abort.signal);
-    desk.verdicts.set(task.id, verdict);
+    desk.verdicts.set(task.id, Object.assign(verdict, { code: text }));
     kept(task, text, verdict.sum);
     Object.assign(task, { state: verdict.passed ? "passed" : task.state === "passed" ? "passed" : "tried" });
     if (task === desk.task) showVerdict(verdict);
     refreshCourse();
   } catch (error) {
     if (task !== desk.task || error.name === "AbortError") return;
-    if (error.status === 409) conflict();
-    else byId("results").replaceChildren(make("p", { class: "error", role: "alert" }, error.message));
+    announce("Not checked.");
+    if (error.status === 409) return conflict({ save: check, pressed: true });
+    desk.verdicts.delete(task.id);
+    byId("results").replaceChildren(make("p", { class: "error", role: "alert" }, error.message));
+    byId("results").scrollIntoView({ block: "nearest" });
   } finally {
     desk.abort = null;
     if (task === desk.task) {
@@ -171,12 +202,13 @@ async function check() {
 
 function showVerdict(verdict, { quiet = false } = {}) {
   byId("results").replaceChildren(resultsView(verdict));
-  desk.editor.blame(verdict.line);
+  markStale();
+  desk.editor.blame(verdict.code === desk.editor.text() ? verdict.line : null);
   renderAfter();
   if (quiet) return;
   const failed = verdict.results.find(({ state }) => state === "failed");
   announce([verdict.passed ? "Passed." : "Not passed.", verdict.summary, failed?.message ?? ""].join(" "));
-  if (verdict.passed) openWalk(verdict.step, null, { quiet: !isWide() });
+  if (verdict.passed && (isWalkOpen() || isRoomy())) openWalk(verdict.step, null, { quiet: true });
   byId("results").scrollIntoView({ block: "nearest" });
 }
 
@@ -228,7 +260,7 @@ async function reset() {
   try {
     const file = await server.reset(task.id, desk.sum);
     if (task !== desk.task) return;
-    desk.editor.replace(file.code);
+    replaceCode(file.code);
     kept(task, file.code, file.sum);
     desk.verdicts.delete(task.id);
     byId("results").replaceChildren();
@@ -236,7 +268,7 @@ async function reset() {
     fileNote(file.kept ? `begun anew; what was here is kept as ${file.kept}` : "as it comes");
     announce("The file is as it was at first. Ctrl+Z brings back what was here.");
   } catch (error) {
-    if (error.status === 409) conflict();
+    if (error.status === 409) conflict({ save, pressed: true });
     else showError(error.message);
   }
 }

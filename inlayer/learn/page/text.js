@@ -42,7 +42,8 @@ function toLink({ walk, texts, task, lesson, errata, outside }, inside) {
 
 function toPicture({ src, alt }) {
   if (!src.startsWith("data:image/svg+xml;")) return span("missing", alt);
-  return make("img", { src, alt, class: "picture" });
+  return make("span", { class: "scroll picture-frame", tabindex: 0, role: "group", "aria-label": "Picture" },
+    make("img", { src, alt, class: "picture" }));
 }
 
 const BLOCKS = { python: "Python", output: "It prints", formula: "Formula", plain: "Text" };

@@ -236,7 +236,7 @@ class Pupil:
         value = found(*args, **kwargs)
         if weight is not None:
             value = value if item is None else value[item]
-            if not isinstance(value, Tensor) or value.grad_fn is None or value.shape != weight.shape:
+            if not isinstance(value, Tensor) or not value.requires_grad or value.shape != weight.shape:
                 return {"value": value, "gradient": None, "gradients": {}}
             (value * weight.to(value.dtype)).sum().backward()  # type: ignore[no-untyped-call]
             gradients = {name: one.grad for name, one in target.named_parameters()} if parameters else {}

@@ -11,6 +11,7 @@ from inlayer.learn.exam import Answer, Exam, Failed, describe, value_of
 
 NAME = "header_of"
 PARAMETERS = ("data",)
+WITHOUT = ("inlayer", "safetensors")
 
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "I64": 8, "I32": 4, "U8": 1}
 Entries = dict[str, Any]
@@ -114,6 +115,16 @@ def metadata(exam: Exam) -> None:
         raised = "" if answer.raised is None else f": it raised {answer.raised}"
         raise Failed("metadata", f"__metadata__ is taken for a tensor{raised}")
     same(answer.value, tensors(entries, data), message="with __metadata__ in the header the tensors differ")
+    hidden = {"__metadata__": {"format": "pt"}, "__head__.weight": entry("U8", [exam.number(2, 9)], 0)}
+    data = pack(hidden)
+    same(
+        exam.call(data),
+        tensors(hidden, data),
+        wrong={
+            "underscores": ({}, "a tensor whose name begins with two underscores is lost; only __metadata__ is none")
+        },
+        message="a tensor whose name begins with two underscores is one like any other",
+    )
     same(exam.call(pack({})), {}, rule="no-tensors", message="a file without tensors gives an empty dict")
     empty = {"none": {"dtype": "F32", "shape": [0, 4], "data_offsets": [0, 0]}, "one": entry("F32", [], 0)}
     same(

@@ -87,6 +87,16 @@ def padding_is_zero(exam: Exam) -> None:
     almost[padding, -1] = 1.0
     if padding_answer(exam, almost, ids, padding):
         raise Failed("part-of-the-row", "one number of the padding row is not zero, but the answer is True")
+    cancelling = zero.clone()
+    cancelling[padding, :2] = torch.tensor([1.0, -1.0]) * exam.number(1, 9)
+    if padding_answer(exam, cancelling, ids, padding):
+        raise Failed(
+            "sums-to-zero", "the numbers of the padding row cancel out, but they are not zero; do not add them up"
+        )
+    tiny = zero.clone()
+    tiny[padding, exam.number(0, table.shape[1] - 1)] = 1e-9
+    if padding_answer(exam, tiny, ids, padding):
+        raise Failed("nearly-zero", "a number of the padding row is very small and not zero; zero is meant exactly")
     row_zero = table.clone()
     row_zero[0] = 0.0
     if padding_answer(exam, row_zero, ids, padding):
@@ -108,7 +118,21 @@ def one_place(exam: Exam) -> None:
         )
 
 
-CHECKS = (three_answers, shape, values, padding_is_zero, one_place)
+def gradient(exam: Exam) -> None:
+    """the table learns through the hidden states"""
+    table, ids, padding = drawn(exam)
+    arriving = exam.normal(*ids.shape, table.shape[1])
+    got = exam.gradient(table, ids, padding, of=0, weight=arriving, item=0)
+    if got is None:
+        raise Failed("detached", "no gradient reaches the table through the hidden states: they were cut off from it")
+    want = torch.zeros_like(table).index_add_(0, ids.flatten(), arriving.flatten(0, 1))
+    no_padding = want.clone()
+    no_padding[padding] = 0.0  # nn.Embedding and F.embedding do so when they are told the padding row
+    if not torch.allclose(got, no_padding, atol=1e-5):
+        same_values(got, want, rule="gradient", message="the gradient of the table is not that of a lookup", atol=1e-5)
+
+
+CHECKS = (three_answers, shape, values, padding_is_zero, one_place, gradient)
 
 
 def own(exam: Exam) -> Tensor:

@@ -110,7 +110,24 @@ def no_special_case(exam: Exam) -> None:
         raise Failed("zeros-not-seen", "both inputs were given, both full of zeros, and were accepted; ask `is None`")
 
 
-CHECKS = (ids_given, vectors_given, sizes, both_refused, neither_refused, no_special_case)
+def gradient(exam: Exam) -> None:
+    """gradients flow back, into the table or into the vectors"""
+    table, ids, vectors = drawn(exam)
+    arriving = exam.normal(*ids.shape, table.shape[1])
+    got = exam.gradient(table, ids, of=0, weight=arriving, item=0)
+    if got is None:
+        raise Failed("table-detached", "no gradient reaches the table: the hidden states of ids were cut off from it")
+    want = torch.zeros_like(table).index_add_(0, ids.flatten(), arriving.flatten(0, 1))
+    same_values(got, want, rule="gradient", message="the gradient of the table is not that of a lookup", atol=1e-5)
+    arriving = exam.normal(*vectors.shape)
+    got = exam.gradient(table, None, vectors, of=2, weight=arriving, item=0)
+    if got is None:
+        raise Failed("vectors-detached", "no gradient reaches the given vectors: who made them could not learn")
+    message = "the gradient of the vectors is not what arrives at the hidden states"
+    same_values(got, arriving, rule="vectors-gradient", message=message, atol=1e-6)
+
+
+CHECKS = (ids_given, vectors_given, sizes, both_refused, neither_refused, no_special_case, gradient)
 
 
 def own(exam: Exam) -> Tensor:

@@ -11,7 +11,7 @@ from inlayer.learn.exam import Exam, Failed
 
 NAME = "gather"
 PARAMETERS = ("table", "ids")
-WITHOUT = ("embedding", "Embedding", "embedding_bag", "EmbeddingBag")
+WITHOUT = ("embedding", "Embedding", "embedding_bag", "EmbeddingBag", "inlayer")
 
 
 def shape(exam: Exam) -> None:

@@ -11,7 +11,7 @@ from inlayer.learn.exam import Exam, Failed
 
 NAME = "look_up"
 PARAMETERS = ("table", "ids")
-WITHOUT = ("embedding", "Embedding", "index_select", "embedding_bag")
+WITHOUT = ("embedding", "Embedding", "index_select", "embedding_bag", "EmbeddingBag", "inlayer")
 
 
 def one_hot_shape(exam: Exam) -> None:
@@ -110,7 +110,23 @@ def is_product(exam: Exam) -> None:
         )
 
 
-CHECKS = (one_hot_shape, one_hot_values, shape, values, gradient, is_product)
+def infinite_row(exam: Exam) -> None:
+    """a row that holds infinity comes back where it is asked for"""
+    table, ids = drawn(exam)
+    ids[0, 0], ids[1, 0] = 1, 2
+    column = exam.number(0, table.shape[1] - 1)
+    table[1, column] = torch.inf
+    got = exam.call(table, ids)
+    same_shape(got, (*ids.shape, table.shape[1]), "B T D")
+    if not bool((got[ids == 1][:, column] == torch.inf).all()):
+        raise Failed(
+            "added-afterwards",
+            "an infinite number of the row that was asked for came back as something else; a product multiplies "
+            "that row by 1 and only the others by 0",
+        )
+
+
+CHECKS = (one_hot_shape, one_hot_values, shape, values, gradient, is_product, infinite_row)
 
 
 def own(exam: Exam) -> Tensor:

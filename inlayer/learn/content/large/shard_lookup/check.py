@@ -87,7 +87,7 @@ def values(exam: Exam) -> None:
 
 
 def others_unread(exam: Exam) -> None:
-    """rows of other processes are not read"""
+    """numbers of other processes' rows take no part"""
     table, ids, processes = draw(exam)
     for rank, (first, last) in enumerate(borders(len(table), processes)):
         own = torch.full_like(table, float("nan"))
@@ -95,7 +95,7 @@ def others_unread(exam: Exam) -> None:
         got = exam.call(own, ids, rank, processes)
         if isinstance(got, Tensor) and bool(got.isnan().any()):
             raise Failed(
-                "reads-others", "a row of another process was read: here such rows hold NaN, and zero times NaN is NaN"
+                "reads-others", "a row of another process took part: here such rows hold NaN, and zero times NaN is NaN"
             )
         same_values(
             got, part(table, ids, first, last), message="with only its own rows at hand, a process finds something else"

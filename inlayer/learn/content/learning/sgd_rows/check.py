@@ -153,4 +153,33 @@ def others_stay(exam: Exam) -> None:
         raise Failed("others-leak", "a row of the batch holds what is no number: it came from a row that no id names")
 
 
-CHECKS = (returned, in_place, values, decaying, others_stay)
+def zero_gradients(exam: Exam) -> None:
+    """a row that was looked up counts, even if its gradient is zero"""
+    table, ids, upstream = draw(exam)
+    ids[1, 1:3] = 0
+    upstream[1, 2] = -upstream[1, 1]  # row 0 stands at these two places
+    upstream[0, 1] = 0  # row 1 at this one
+    rate, decay = exam.number(3, 6) / 10, exam.number(3, 6) / 10
+    after, got = step(exam, table, ids, upstream, rate, decay)
+    rows = torch.tensor(sorted(set(ids.flatten().tolist())))
+    message = (
+        "a row that was looked up was passed over because its gradient is zero; the ids say which rows were looked up"
+    )
+    if isinstance(got, Tensor) and len(got.flatten()) < len(rows):
+        raise Failed("rows-from-gradient", message)
+    want = table.clone()
+    want[rows] -= rate * (add_up(ids, upstream, len(table))[rows] + decay * table[rows])
+    no_decay = want.clone()
+    no_decay[:2] = table[:2]
+    same_values(
+        after,
+        want,
+        wrong={"rows-from-gradient": (no_decay, message)},
+        rule="zero-gradient",
+        message="a row whose gradient is zero still decays",
+        atol=1e-5,
+    )
+    same_values(got, rows, rule="zero-gradient", message="the returned ids are not those that were looked up")
+
+
+CHECKS = (returned, in_place, values, decaying, others_stay, zero_gradients)

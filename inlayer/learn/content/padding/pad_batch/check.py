@@ -136,7 +136,18 @@ def empty(exam: Exam) -> None:
         same_values(mask, want_mask, message="the mask of a text without tokens is not False everywhere")
 
 
-CHECKS = (shape, types, values, marked, left, real_padding_id, empty)
+def untouched(exam: Exam) -> None:
+    """the caller's lists stay as they are"""
+    texts = draw(exam)
+    for side in ("right", "left"):
+        answer = exam.run(texts, PAD, side=side, watch=True)
+        if answer.raised is None and answer.given[0] != texts:
+            raise Failed(
+                "texts-edited", f'after a call with side="{side}" the lists that were given are others: make new ones'
+            )
+
+
+CHECKS = (shape, types, values, marked, left, real_padding_id, empty, untouched)
 
 
 def own(exam: Exam) -> Tensor:

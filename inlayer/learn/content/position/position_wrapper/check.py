@@ -9,7 +9,7 @@ from torch import Tensor
 
 from inlayer.learn.checks import same_dtype, same_shape, same_values
 from inlayer.learn.content.forward.sample import sample
-from inlayer.learn.exam import Exam, Failed, Remote
+from inlayer.learn.exam import Answer, Exam, Failed, Remote, must_raise
 from inlayer.positions import sinusoids
 
 NAME = "PositionWrapper"
@@ -17,17 +17,32 @@ PARAMETERS = ("vocab_size", "n_embd", "block_size", "positions", "dtype")
 WITHOUT = ("inlayer",)
 
 CLOSE = 2e-3  # float32 angles of the learner's against ours
+CLOSER = 2e-5  # the same, at the first few dozen positions
 TABLE = "token_embedding.weight"
 
 
 def table(exam: Exam) -> None:
-    """vocab_size rows of width n_embd"""
+    """an embedding of vocab_size rows of width n_embd"""
     rows, width = exam.number(20, 30), 2 * exam.number(2, 5)
+    wrapper = exam.make(rows, width, 8)
+    weight = table_of(wrapper)
     same_shape(
-        table_of(exam.make(rows, width, 8)),
+        weight,
         (rows, width),
         "V D",
         wrong={"swapped-sizes": ((width, rows), "the table's sizes are swapped: it has a row for every id")},
+    )
+    ids = exam.ids(rows, (2, 3))
+    answer = ask(wrapper, "token_embedding", ids)
+    if answer.raised is not None:
+        raise Failed(
+            "not-an-embedding", f"token_embedding is no nn.Embedding: called with ids, it raised {answer.raised}"
+        )
+    same_values(
+        answer.value,
+        weight[ids],
+        rule="not-an-embedding",
+        message="token_embedding is no nn.Embedding: called with ids, it does not give the rows of its weight",
     )
 
 
@@ -119,31 +134,31 @@ def switch(exam: Exam) -> None:
     """positions=False adds nothing and knows no limit"""
     width, block_size = 2 * exam.number(2, 5), exam.number(4, 6)
     wrapper = exam.make(20, width, block_size, positions=False)
-    for length, name in (
-        (block_size - 1, "switch-ignored"),
-        (block_size + exam.number(1, 4), "limit-without-positions"),
-    ):
-        ids = exam.ids(20, (2, length))
-        answer = wrapper.run(input_ids=ids)
-        if answer.raised is not None:
-            raise Failed(
-                name, f"with positions=False a text of {length} tokens (block_size {block_size}) raised {answer.raised}"
-            )
-        same_values(
-            answer.value,
-            table_of(wrapper)[ids],
-            rule="switch-ignored",
+    off = "with positions=False"
+    for length, long in ((block_size - 1, False), (block_size + exam.number(1, 4), True)):
+        ids, vectors = exam.ids(20, (2, length)), exam.normal(2, length, width)
+        rows = table_of(wrapper)[ids]
+        tokens = f"{length} tokens (block_size {block_size})"
+        as_they_are(
+            wrapper.run(input_ids=ids),
+            rows,
+            rule="limit-without-positions" if long else "switch-ignored",
+            raised=f"{off} a text of {tokens}",
             message="positions=False must give the rows as they are",
+        )
+        as_they_are(
+            wrapper.run(inputs_embeds=vectors),
+            vectors,
+            rule="embeds-limit-when-off" if long else "embeds-when-off",
+            raised=f"{off} inputs_embeds of {tokens}",
+            message=f"{off} inputs_embeds must come back as they are",
         )
 
 
 def shown(exam: Exam) -> None:
     """before_and_after gives the rows, and the rows with positions"""
     wrapper, ids, width = draw(exam)
-    value: Any = wrapper.method("before_and_after", ids)
-    if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise Failed("two-tensors", "before_and_after gives two tensors, the rows and the rows with positions")
-    before, after = value
+    before, after = two_tensors(wrapper.method("before_and_after", ids))
     rows, waves = table_of(wrapper)[ids], sinusoids(torch.arange(ids.shape[1]), width)
     same_values(
         before,
@@ -158,10 +173,22 @@ def shown(exam: Exam) -> None:
         atol=CLOSE,
     )
     same_values(after, rows + waves, rule="after", message="after is not rows plus waves", atol=CLOSE)
+    length, off = ids.shape[1], "with positions=False"
+    for block_size in (length + 1, length - 1):
+        without = exam.make(40, width, block_size, positions=False)
+        answer = ask(without, "before_and_after", ids)
+        if answer.raised is not None:
+            raise Failed(
+                "shown-when-off",
+                f"{off} before_and_after of {length} tokens (block_size {block_size}) raised {answer.raised}",
+            )
+        for one in two_tensors(answer.value):
+            message = f"{off} both tensors of before_and_after are the rows"
+            same_values(one, table_of(without)[ids], rule="shown-when-off", message=message)
 
 
 def gradient(exam: Exam) -> None:
-    """the gradient reaches the rows that were looked up"""
+    """the gradient reaches the rows that were looked up, and ready vectors"""
     wrapper, _, width = draw(exam)
     ids = exam.ids(6, (2, 5))  # some of them several times
     weight = exam.normal(2, 5, width)
@@ -171,19 +198,55 @@ def gradient(exam: Exam) -> None:
     want = torch.zeros_like(got)
     want.index_add_(0, ids.flatten(), weight.flatten(0, 1))
     same_values(got, want, rule="gradient", message="the rows do not get the gradients of their places", atol=1e-4)
+    back = ask(wrapper, "", None, exam.normal(2, 5, width), of=1, weight=weight)
+    if back.raised is not None:
+        raise Failed("embeds-detached", f"with inputs_embeds that want a gradient it raised {back.raised}")
+    if back.gradient is None:
+        raise Failed("embeds-detached", "no gradient reaches inputs_embeds: what made them could not learn")
+    same_values(
+        back.gradient,
+        weight,
+        rule="embeds-gradient",
+        message="positions are only added, so inputs_embeds get the gradient of the result as it is",
+        atol=1e-4,
+    )
 
 
 def registered(exam: Exam) -> None:
     """the table is the only parameter, the waves are a buffer"""
-    wrapper, _, _ = draw(exam)
+    width, block_size = 2 * exam.number(4, 6), exam.number(30, 60)
+    wrapper, ids = exam.make(20, width, block_size), exam.ids(20, (2, 6))
     more = sorted(set(wrapper.parameters()) - {TABLE})
     if more:
         raise Failed(
             "parameter-not-buffer", f"{more[0]} is a parameter: an optimizer would find it; waves are not learned"
         )
-    if "waves" not in wrapper.buffers():
+    waves = wrapper.buffers().get("waves")
+    if waves is None:
         raise Failed(
             "not-a-buffer", "there is no buffer named waves: a plain attribute stays behind when the module is moved"
+        )
+    if waves.shape != (block_size, width):
+        raise Failed(
+            "placeholder-buffer",
+            f"the buffer waves has shape {tuple(waves.shape)}; it must hold the waves, (block_size, n_embd) = "
+            f"({block_size}, {width})",
+        )
+    same_dtype(waves, torch.float32, rule="buffer-dtype")
+    same_values(
+        waves,
+        sinusoids(torch.arange(block_size), width),
+        rule="buffer-values",
+        message="the buffer waves does not hold the waves of the formula",
+        atol=CLOSER,
+    )
+    if ask(wrapper, "waves.zero_").raised is None:  # whatever is added now does not come from the buffer
+        same_values(
+            wrapper.call(input_ids=ids),
+            table_of(wrapper)[ids],
+            rule="buffer-unused",
+            message="the waves that are added are not those of the buffer: they would stay behind when it is moved",
+            atol=CLOSE,
         )
 
 
@@ -211,15 +274,25 @@ def limit(exam: Exam) -> None:
     """block_size tokens are fine, one more is a ValueError"""
     width, block_size = 2 * exam.number(2, 5), exam.number(4, 8)
     wrapper = exam.make(20, width, block_size)
-    answer = wrapper.run(input_ids=exam.ids(20, (2, block_size)))
+    ids = exam.ids(20, (2, block_size))
+    fits = f"{block_size} tokens fit block_size {block_size}, but"
+    answer = wrapper.run(input_ids=ids)
     if answer.raised is not None:
-        raise Failed(
-            "full-length-refused", f"{block_size} tokens fit block_size {block_size}, but it raised {answer.raised}"
-        )
+        raise Failed("full-length-refused", f"{fits} it raised {answer.raised}")
+    answer = wrapper.run(inputs_embeds=exam.normal(2, block_size, width))
+    if answer.raised is not None:
+        raise Failed("embeds-full-length-refused", f"{fits} as inputs_embeds they raised {answer.raised}")
+    answer = ask(wrapper, "before_and_after", ids)
+    if answer.raised is not None:
+        raise Failed("shown-full-length-refused", f"{fits} before_and_after raised {answer.raised}")
     longer = block_size + 1
     message = f"{longer} tokens do not fit block_size {block_size}: that is an error"
     wrapper.raises("past-the-maximum", input_ids=exam.ids(20, (2, longer)), message=message)
     wrapper.raises("past-the-maximum", inputs_embeds=exam.normal(2, longer, width), message=message)
+    message = f"{longer} tokens do not fit block_size {block_size}: that is an error of before_and_after, too"
+    must_raise(
+        ask(wrapper, "before_and_after", exam.ids(20, (2, longer))), "shown-past-the-maximum", ValueError, message
+    )
 
 
 def odd(exam: Exam) -> None:
@@ -240,9 +313,13 @@ def odd(exam: Exam) -> None:
 
 
 def precision(exam: Exam) -> None:
-    """in bfloat16 the angles are still those of float32"""
+    """in bfloat16 the table and the waves are of bfloat16, the angles still of float32"""
     width, length = 2 * exam.number(3, 6), exam.number(500, 700)
     wrapper = exam.make(20, width, length, dtype=torch.bfloat16)
+    for name, one in (("table", table_of(wrapper)), ("buffer", wrapper.buffers().get("waves"))):
+        if one is None or one.dtype != torch.bfloat16:
+            found = "not there" if one is None else f"of {one.dtype}"
+            raise Failed(f"{name}-dtype", f"with dtype bfloat16 the {name} is {found}; it is kept in the dtype given")
     ids = exam.ids(20, (1, length))
     got = wrapper.call(input_ids=ids)
     same_dtype(got, torch.bfloat16)
@@ -288,6 +365,25 @@ def draw(exam: Exam) -> tuple[Remote, Tensor, int]:
     wrapper = exam.make(40, width, length + exam.number(1, 3))
     ids = torch.randperm(40, generator=exam.random)[: batch * length].reshape(batch, length)
     return wrapper, ids, width
+
+
+def ask(wrapper: Remote, path: str, *args: Any, **further: Any) -> Answer:
+    """Call a part of the module, or itself where the path is empty, and judge nothing."""
+    return wrapper.exam._call(wrapper.handle, path, args, {}, **further)
+
+
+def as_they_are(answer: Answer, want: Tensor, *, rule: str, raised: str, message: str) -> None:
+    """Vectors to which nothing was to be added."""
+    if answer.raised is not None:
+        raise Failed(rule, f"{raised} raised {answer.raised}")
+    same_values(answer.value, want, rule=rule, message=message)
+
+
+def two_tensors(value: Any) -> tuple[Any, Any]:
+    """What before_and_after is to give."""
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise Failed("two-tensors", "before_and_after gives two tensors, the rows and the rows with positions")
+    return value[0], value[1]
 
 
 def table_of(wrapper: Remote) -> Tensor:

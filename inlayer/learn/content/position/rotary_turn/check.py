@@ -13,6 +13,7 @@ PARAMETERS = ("x", "positions", "theta")
 WITHOUT = ("inlayer",)
 
 CLOSE = 2e-3  # float32 angles of the learner's against float64 ones of ours
+ROUNDED = 1.01 * 2**-8  # how far a number moves when it is rounded to bfloat16, as a share of it
 
 
 def shape(exam: Exam) -> None:
@@ -110,7 +111,7 @@ def base(exam: Exam) -> None:
 
 
 def half_types(exam: Exam) -> None:
-    """bfloat16 is turned by float32 angles"""
+    """bfloat16 is turned in float32, and rounded once"""
     x = draw(exam).bfloat16()
     positions = exam.ids(3000, (x.shape[1],), low=1000)
     positions[0] = 2 * exam.number(600, 1400) + 1  # odd: no whole number of bfloat16 up there
@@ -128,6 +129,19 @@ def half_types(exam: Exam) -> None:
         ),
         atol=0.06,
         rtol=0.02,
+    )
+    x = exam.normal(2, exam.number(12, 16), 2 * exam.number(12, 16)).bfloat16()
+    positions = exam.ids(100, (x.shape[1],))
+    same_values(
+        exam.call(x, positions),
+        turn(x, angles_of(positions, x.shape[2])),
+        rule="cast-too-early",
+        message=(
+            "x of bfloat16 is off by more than rounding the result explains: cosines, sines or products were cast to "
+            "bfloat16 on the way"
+        ),
+        atol=5e-4,
+        rtol=ROUNDED,
     )
 
 

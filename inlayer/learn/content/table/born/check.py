@@ -35,6 +35,9 @@ def spread(exam: Exam) -> None:
         raise Failed("same-rows", "all rows are the same: one row was drawn and repeated; each must be drawn by itself")
     if bool((got[:, 1:] == got[:, :1]).all()):
         raise Failed("same-columns", "all numbers of a row are the same; each must be drawn by itself")
+    unit = torch.nn.functional.normalize(got, dim=1)
+    if bool((unit @ unit.T).fill_diagonal_(0).abs().max() > 0.99):  # of 40 numbers and more, by chance: never
+        raise Failed("rows-copied", "some rows are copies of others, or multiples; each number must be drawn by itself")
     mean, found = float(got.mean()), float(got.std())
     centred = got - mean
     flatness = float(

@@ -37,6 +37,8 @@ def spread(exam: Exam) -> None:
         raise Failed("only-padding", "only the padding row was changed; every number must be drawn anew")
     if bool((new[1:] == new[:1]).all()):
         raise Failed("same-rows", "all rows are the same: one row was drawn and written everywhere")
+    if has_copies(new):
+        raise Failed("rows-copied", "some rows are copies of others; each number must be drawn by itself")
     likeness = float((old * new).mean() / (old.std() * new.std()))
     factor = (old * new).sum() / (old * old).sum()
     if torch.allclose(new, factor * old, rtol=1e-4, atol=1e-6):
@@ -52,8 +54,24 @@ def spread(exam: Exam) -> None:
     ):
         if abs(found - value) < 0.1 * value:
             raise Failed(rule, message)
+    if flatness(new) < 2.4:
+        raise Failed("uniform", "the numbers are spread evenly between two limits; a normal distribution has no limits")
     if abs(found - std) > 0.1 * std or abs(float(new.mean())) > 0.2 * std:
         raise Failed("std", "the numbers are not spread around 0 with the standard deviation that is given")
+
+
+def nothing_left(exam: Exam) -> None:
+    """nothing of what the table held counts"""
+    table, std = drawn(exam)
+    signs = table.sign()  # two different numbers in all
+    after = table_after(exam, signs, std, None)
+    if len(set(after.flatten().tolist())) < after.numel() // 2:
+        raise Failed("shuffled", "the old numbers are there in another order, or scaled; new ones must be drawn")
+    table[exam.number(1, 30)] = torch.nan
+    if not bool(table_after(exam, table, std, 0).isfinite().all()):
+        raise Failed(
+            "old-numbers", "the table held NaN, and holds it still: the new numbers are computed from the old ones"
+        )
 
 
 def padding_row(exam: Exam) -> None:
@@ -109,12 +127,24 @@ def parameter(exam: Exam) -> None:
         ) from None
 
 
-CHECKS = (in_place, spread, padding_row, no_padding, parameter)
+CHECKS = (in_place, spread, padding_row, no_padding, nothing_left, parameter)
 
 
 def drawn(exam: Exam) -> tuple[Tensor, float]:
     """A table with values from N(0, 1), and a standard deviation far from 1."""
     return exam.normal(exam.number(70, 99), exam.number(40, 60)), exam.number(2, 30) / 100
+
+
+def flatness(numbers: Tensor) -> float:
+    """The fourth moment: 3 for a normal distribution, 1.8 for a uniform one."""
+    centred = numbers - numbers.mean()
+    return float((centred**4).mean() / (centred**2).mean() ** 2)
+
+
+def has_copies(rows: Tensor) -> bool:
+    """Whether a row is another one, or a multiple of it; drawn by themselves, rows of 40 numbers never are."""
+    unit = torch.nn.functional.normalize(rows, dim=1)
+    return bool((unit @ unit.T).fill_diagonal_(0).abs().max() > 0.99)
 
 
 def table_after(exam: Exam, table: Tensor, std: float, padding: int | None) -> Tensor:

@@ -8,6 +8,7 @@ from inlayer.learn.exam import Exam, Failed
 
 NAME = "bytes_of"
 PARAMETERS = ("text",)
+WITHOUT = ("inlayer",)
 
 WIDER = "éßñЖ€あ漢🙂🦔"  # two, three and four bytes each
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from inlayer.learn.exam import Exam, Failed
+from inlayer.learn.exam import Exam, Failed, value_of
 
 NAME = "merge_once"
 PARAMETERS = ("ids", "new_id")
@@ -107,7 +107,33 @@ def short(exam: Exam) -> None:
             raise Failed("short-changed", f"a text of {len(ids)} ids has no pair, so nothing changes")
 
 
-CHECKS = (kind, clear_winner, ties, overlap, short)
+def counting(exam: Exam) -> None:
+    """pairs that share an id are counted, each for itself"""
+    value, new_id = exam.number(1, 90), exam.number(256, 999)
+    pair, mark, other = (value + 20, value + 21), value + 100, value + 101
+    oftener = [*pair, mark, *pair, other, value, value, value, value]  # three times, and the other pair twice
+    first = [value, value, value, mark, *pair, other, *pair]  # twice each
+    for ids in (oftener, first):
+        if exam.call(ids, new_id) != replace(ids, (value, value), new_id):
+            raise Failed(
+                "counted-apart",
+                "equal ids in a row were counted without overlap; three of them hold two pairs of neighbours, only "
+                "joining uses an id up",
+            )
+
+
+def list_stays(exam: Exam) -> None:
+    """the given list is not changed"""
+    ids, new_id = text_with_winner(exam)
+    answer = exam.run(ids, new_id, watch=True)
+    value_of(answer)
+    if answer.given[0] != ids:
+        raise Failed(
+            "list-changed", "the list that was given is not what it was before; write the answer into a new one"
+        )
+
+
+CHECKS = (kind, clear_winner, ties, overlap, counting, short, list_stays)
 
 
 def text_with_winner(exam: Exam) -> tuple[list[int], int]:

@@ -13,7 +13,7 @@ from inlayer.learn.exam import Exam, Failed, describe
 
 NAME = "tied_loss_gradient"
 PARAMETERS = ("table", "ids", "targets")
-WITHOUT = ("backward", "autograd", "func")
+WITHOUT = ("backward", "autograd", "func", "functorch", "vjp", "jvp", "ops", "getattr", "inlayer")
 
 
 def draw(exam: Exam) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,6 +10,7 @@ from inlayer.learn.exam import Exam, Failed, value_of
 
 NAME = "tied_padding"
 PARAMETERS = ("hidden", "table", "padding_idx")
+WITHOUT = ("inlayer",)
 
 
 def draw(exam: Exam) -> tuple[Tensor, Tensor, int]:
