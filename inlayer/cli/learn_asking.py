@@ -102,6 +102,8 @@ def exercise(
     if len(chosen) > 1:
         ids = ", ".join(one.id for one in chosen)
         raise InputError(f"{quoted(what)} has {len(chosen)} open exercises; name one: {ids}")
+    if answer is not None and seed is None and progress.read().exercise(chosen[0].id).seed is None:
+        raise InputError(f"{chosen[0].id} was not asked yet: ask it first (--json does), or give its --seed")
     asked, drawn = draw(progress, chosen[0], seed)
     if answer is None and not done:
         sys.stdout.write(json.dumps(question_told(chosen[0].id, asked, drawn)) + "\n")

@@ -80,12 +80,6 @@ def test_what_it_does_not_stop_is_not_stopped(what: str) -> None:
     assert verdict.printed
 
 
-def test_a_library_that_writes_by_itself_gets_past_the_hook(tmp_path: Path) -> None:
-    code = "import torch\nfrom safetensors.torch import save_file\nsave_file({'a': torch.ones(1)}, PLACE)\n"
-    grade(toy(), code.replace("PLACE", repr(str(tmp_path / "x"))) + SOLUTION)
-    assert (tmp_path / "x").exists()
-
-
 def test_the_example_of_a_check_checks(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", DOC, flags=re.DOTALL)
     module = ModuleType("inlayer.learn.content.toys.example.check")
