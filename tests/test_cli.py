@@ -290,7 +290,7 @@ def test_a_step_alone(run: Run) -> None:
     assert (done.code, done.err) == (0, "")
     assert "4  id to row" in done.out
     assert "3  pieces to ids" not in done.out
-    assert " 3e7c 3e09\n" in done.out
+    assert " bfc7 3e58\n" in done.out
 
 
 def test_the_page_is_written_whole(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError, TextError
@@ -16,7 +17,7 @@ from inlayer.paths import check_path, quoted, shown, what_is_at, wrong_kind
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["read_places", "read_texts", "read_vectors"]
+__all__ = ["read_places", "read_start", "read_texts", "read_vectors"]
 
 MOST_BYTES = 2**20  # of a text
 MOST_VALUES = 2**26  # of vectors: 256 MB in float32
@@ -28,17 +29,21 @@ def read_texts(texts: list[str], files: list[str]) -> list[str]:
         raise InputError('"-" is standard input, which can be read once; it is given more than once')
     said = [_from_standard_input() if text == "-" else text for text in texts]
     for name in files:
-        path = check_path(name, "--file")
-        kind = what_is_at(path)
-        if kind in ("nothing", "folder"):
-            raise wrong_kind(path, kind)
-        try:
-            with path.open("rb") as file:
-                data = file.read(MOST_BYTES + 1)
-        except OSError as error:
-            raise InputError(f"{shown(name)} cannot be read: {error.strerror}") from error
+        data = read_start(check_path(name, "--file"), MOST_BYTES, or_pipe=True)
         said.append(_text(data, shown(name)))
     return said
+
+
+def read_start(path: Path, most: int, *, or_pipe: bool = False) -> bytes:
+    """A file, or one byte more than the most that is wanted of it."""
+    kind = what_is_at(path)
+    if kind in {"nothing", "folder"} or (kind != "file" and not or_pipe):
+        raise wrong_kind(path, kind)
+    try:
+        with path.open("rb") as file:
+            return file.read(most + 1)
+    except OSError as error:
+        raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from error
 
 
 def _from_standard_input() -> str:

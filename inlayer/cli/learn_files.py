@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from inlayer.cli.given import read_start
 from inlayer.errors import InputError, MissingFileError
 from inlayer.learn.course import Course, Task, guessed
 from inlayer.learn.files import learner_folder, set_aside
@@ -76,14 +77,7 @@ def begin_anew(task: Task, folder: Path) -> Path | None:
 
 def read_source(path: Path) -> str:
     """The learner's file, as text."""
-    kind = what_is_at(path)
-    if kind != "file":
-        raise wrong_kind(path, kind)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from error
+    data = read_start(path, MOST_BYTES)
     if len(data) > MOST_BYTES:
         raise InputError(f"{shown(path)} holds more than {MOST_BYTES:,} bytes, which is no answer to a task")
     try:

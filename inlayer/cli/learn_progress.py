@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from inlayer.cli.given import read_start
 from inlayer.cli.learn_files import open_progress
 from inlayer.cli.learn_next import say_at, say_next, say_questions
 from inlayer.cli.learn_tasks import AS_JSON, reset_progress
@@ -85,15 +86,7 @@ def export_progress(state: State, name: str, *, overwrite: bool) -> None:
 def read_export(name: str) -> State:
     from inlayer.learn.progress import MOST_BYTES, DamagedError, read_state
 
-    path = check_path(name, "--import")
-    kind = what_is_at(path)
-    if kind != "file":
-        raise wrong_kind(path, kind)
-    try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{shown(name)} cannot be read: {error.strerror}") from error
+    data = read_start(check_path(name, "--import"), MOST_BYTES)
     try:
         return read_state(data)
     except DamagedError as error:
