@@ -16,12 +16,11 @@ serve: $(VENV)/installed-web  ## the same as a page, on this machine alone
 test: $(VENV)/installed-dev   ## lint, types, import rules, tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist worksteal $(PYTEST_ARGS)
+	@$(BIN)/mypy & types=$$!; $(BIN)/lint-imports && wait $$types
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(PYTEST_ARGS)
 
 coverage: $(VENV)/installed-dev  ## the tests again, with the lines they do not reach: half as long again
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist worksteal --cov --cov-report=term:skip-covered
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report=term:skip-covered
 
 setup: $(VENV)/installed-dev  ## everything a developer needs
 
