@@ -82,9 +82,13 @@ class Ragged:
     @classmethod
     def from_lists(cls, rows: Iterable[Sequence[int] | IdArray]) -> Ragged:
         """Gather separate rows; meant for small inputs and tests, since it takes one sequence per text."""
-        arrays = [as_int64(row, f"row {index}") for index, row in enumerate(rows)]
-        flat = np.concatenate(arrays) if arrays else np.empty(0, np.int64)
-        return cls.from_counts(flat, np.fromiter((a.size for a in arrays), np.int64, len(arrays)))
+        return cls.from_arrays([as_int64(row, f"row {index}") for index, row in enumerate(rows)])
+
+    @classmethod
+    def from_arrays(cls, rows: Sequence[npt.NDArray[np.integer[Any]]]) -> Ragged:
+        """Gather the arrays a library made, one of whole numbers per text."""
+        flat = np.concatenate(rows) if rows else np.empty(0, np.int64)
+        return cls.from_counts(flat, np.fromiter(map(len, rows), np.int64, len(rows)))
 
     @classmethod
     def from_counts(cls, flat: Any, counts: Any) -> Ragged:

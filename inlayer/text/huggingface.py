@@ -150,7 +150,12 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         return special_finder(self.special_tokens)
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
-        """Through `tokenizers`, a block at a time: its objects and the one list per text it makes live that long."""
+        """Through `tokenizers`, a block at a time: its objects live that long.
+
+        The library hands out ids as a list; it joins the texts of a block before, so there is one list a block.
+        """
+        from tokenizers import Encoding  # loaded long since: a file is open
+
         engine = self._variant(parse_special)
         flats: list[IdArray] = []
         counts: list[int] = []
@@ -159,10 +164,8 @@ class HuggingFaceTokenizer(LibraryTokenizer):
                 encodings = engine.encode_batch_fast(
                     texts[start : start + BLOCK], add_special_tokens=add_special_tokens
                 )
-            sizes = [len(encoding) for encoding in encodings]
-            ids = itertools.chain.from_iterable(encoding.ids for encoding in encodings)
-            flats.append(np.fromiter(ids, np.int64, sum(sizes)))
-            counts += sizes
+            counts += map(len, encodings)
+            flats.append(np.array(Encoding.merge(encodings, growing_offsets=False).ids, np.int64))
         return Ragged.from_counts(np.concatenate(flats) if flats else np.empty(0, np.int64), np.array(counts, np.int64))
 
     # -- the contract --

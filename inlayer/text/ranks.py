@@ -167,9 +167,7 @@ class RankTokenizer(LibraryTokenizer):
 
     def _encode_exactly(self, texts: list[str], parse_special: bool) -> Ragged:
         """Through tiktoken, which gives an array per text: no Python list."""
-        rows = [self._encode_one(text, parse_special) for text in texts]
-        flat = np.concatenate(rows) if rows else np.empty(0, np.int64)
-        return Ragged.from_counts(flat, np.fromiter(map(len, rows), np.int64, len(rows)))
+        return Ragged.from_arrays([self._encode_one(text, parse_special) for text in texts])
 
     @cached_property
     def _holds_special(self) -> Callable[[str], bool]:

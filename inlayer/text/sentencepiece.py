@@ -11,16 +11,16 @@ Checked against the library in tests/text/test_sentencepiece.py.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
-from inlayer.ids import IdArray, Ragged
+from inlayer.ids import Ragged
 from inlayer.text.base import BLOCK, LibraryTokenizer, Piece, check_ids, check_text, check_texts, not_byte_level
 from inlayer.text.guard import library_errors
 from inlayer.text.spans import pieces_from_offsets
@@ -73,7 +73,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         check_text(text)
         before, after = self._around if add_special_tokens else ((), ())
         with library_errors(f"{self._where} cannot encode"):
-            return [*before, *self._exact.encode(text, out_type=int), *after]
+            return [*before, *self._exact.encode(text, return_type=int), *after]
 
     def encode_batch(
         self,
@@ -82,20 +82,15 @@ class SentencePieceTokenizer(LibraryTokenizer):
         add_special_tokens: bool = True,
         parse_special: bool = True,
     ) -> Ragged:
-        """A block at a time: the library makes one list per text, which lives that long."""
+        """The library gives an array per text: no Python list. A block at a time, so that Ctrl-C is heard."""
         del parse_special  # the library has one way only
         items = [check_text(text, f"text {index}") for index, text in enumerate(check_texts(texts))]
-        flats: list[IdArray] = []
-        counts: list[int] = []
+        rows: list[npt.NDArray[np.int32]] = []
         for start in range(0, len(items), BLOCK):
             with library_errors(f"{self._where} cannot encode"):
-                rows = self._exact.encode(items[start : start + BLOCK], out_type=int)
-            sizes = [len(row) for row in rows]
-            flats.append(np.fromiter(itertools.chain.from_iterable(rows), np.int64, sum(sizes)))
-            counts += sizes
-        flat = np.concatenate(flats) if flats else np.empty(0, np.int64)
+                rows += self._exact.encode(items[start : start + BLOCK], return_type="numpy")
         before, after = self._around if add_special_tokens else ((), ())
-        return Ragged.from_counts(flat, np.array(counts, np.int64)).wrapped(before, after)
+        return Ragged.from_arrays(rows).wrapped(before, after)
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         """As the library decodes: control tokens have no text, whatever `skip_special_tokens` says of them."""

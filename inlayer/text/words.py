@@ -16,6 +16,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from inlayer.errors import DtypeError, InputError, TextError
 from inlayer.ids import Ragged
 from inlayer.text.base import Piece, Tokenizer, check_ids, check_text, check_texts, not_byte_level
@@ -63,12 +65,10 @@ class WordTokenizer(Tokenizer):
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
-        """As `encode`, text by text: a toy may make a list for each."""
-        return Ragged.from_lists(
-            self.encode(
-                check_text(text, f"text {index}"), add_special_tokens=add_special_tokens, parse_special=parse_special
-            )
-            for index, text in enumerate(check_texts(texts))
+        del add_special_tokens, parse_special  # nothing is added; `unk` is a word like others
+        items = [check_text(text, f"text {index}") for index, text in enumerate(check_texts(texts))]
+        return Ragged.from_arrays(
+            [np.fromiter((piece.id for piece in self._find_pieces(text)), np.int64) for text in items]
         )
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
@@ -90,16 +90,17 @@ class WordTokenizer(Tokenizer):
     def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
         """Spans cover the words; the white space between them belongs to no piece."""
         del add_special_tokens, parse_special  # nothing is added; `unk` is a word like others
-        found: list[Piece] = []
-        for index, (word, span) in enumerate(find_words(check_text(text))):
+        return list(self._find_pieces(check_text(text)))
+
+    def _find_pieces(self, text: str) -> Iterator[Piece]:
+        for index, (word, span) in enumerate(find_words(text)):
             known = self._ids.get(word, None if self.unk is None else self._ids[self.unk])
             if known is None:
                 raise TextError(
                     f"word {index} of the text, {word!r}, is not among the {len(self.words)} words this tokenizer was "
                     "built from; build it from a longer text, or with unk='<unk>'"
                 )
-            found.append(Piece(known, word.encode(), span, known in self.special_ids))
-        return found
+            yield Piece(known, word.encode(), span, known in self.special_ids)
 
     def splits(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]]:
         """The words, known ones or not."""

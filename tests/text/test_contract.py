@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import sentencepiece
+import tiktoken
+import tokenizers
 
 from inlayer.errors import IdRangeError, TextError
 from inlayer.text import ByteTokenizer, Tokenizer, WordTokenizer, open_tokenizer
@@ -57,6 +59,41 @@ def test_a_batch_is_its_texts(tokenizer, options):
     assert [row.tolist() for row in ours] == theirs
     assert tokenizer.encode_batch(iter(texts), **options) == ours  # any iterable
     assert len(tokenizer.encode_batch([])) == 0
+
+
+def count_lists(monkeypatch) -> list[int]:
+    """Grows with every list of ids that tokenizers or sentencepiece hands out; tiktoken is only asked for arrays."""
+    made: list[int] = []
+    ids, encode = tokenizers.Encoding.ids, sentencepiece.SentencePieceProcessor.encode
+
+    def noted(result):
+        rows = result if isinstance(result, list) and result and not isinstance(result[0], int) else [result]
+        made.extend(len(row) for row in rows if isinstance(row, list))
+        return result
+
+    monkeypatch.setattr(tokenizers.Encoding, "ids", property(lambda self: noted(ids.__get__(self))))
+    monkeypatch.setattr(
+        sentencepiece.SentencePieceProcessor,
+        "encode",
+        lambda self, *texts, **options: noted(encode(self, *texts, **options)),
+    )
+    for name in ("encode", "encode_ordinary", "encode_batch"):
+        monkeypatch.delattr(tiktoken.Encoding, name)
+    return made
+
+
+def test_a_batch_makes_no_list_per_text(tokenizer, monkeypatch):
+    """U+329EE is in no Unicode version yet: the exact libraries do the work, not gigatoken."""
+    texts = [f"a b \U000329ee {index}" for index in range(2_500)]
+    expected = [tokenizer.encode(text) for text in texts]
+    made = count_lists(monkeypatch)
+    assert [row.tolist() for row in tokenizer.encode_batch(texts)] == expected
+    assert len(made) <= 3  # tokenizers: one for each block of 1,024 texts; the others none
+    assert sum(made) == (sum(map(len, expected)) if made else 0)
+    if type(tokenizer).__name__ in {"HuggingFaceTokenizer", "SentencePieceTokenizer"}:
+        before = len(made)
+        assert tokenizer.encode("a b"), "nothing to count"
+        assert len(made) == before + 1, "the count sees no lists"
 
 
 def test_pieces_are_the_ids_in_order(tokenizer):
