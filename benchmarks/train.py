@@ -26,7 +26,7 @@ CASES = (
     {"vocab_size": 32_000, "n_embd": 256, "n_layer": 4, "batch_size": 8, "tie": True},
     {"vocab_size": 128_256, "n_embd": 128, "n_layer": 2, "batch_size": 4, "tie": True},
 )
-BLOCK, ROUNDS = 128, 12
+BLOCK, ROUNDS = 128, 6
 
 
 def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], int]:
