@@ -227,9 +227,9 @@ def errata(
 ) -> None:
     """What the documents that inlayer grew from got wrong, each with a proof that runs."""
     from inlayer.cli.learn_look import page
-    from inlayer.learn.course import CONTENT, guessed, read_document
+    from inlayer.learn.course import guessed, open_course
 
-    document = read_document(CONTENT / "errata.md")
+    document = open_course().errata
     if name is not None and name not in document.sections:
         guess = guessed(name, document.sections) or f"the entries are {', '.join(document.sections)}"
         raise InputError(f"there is no entry {quoted(name)}; {guess}")

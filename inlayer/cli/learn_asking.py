@@ -158,8 +158,8 @@ def draw(progress: Progress, one: Exercise, seed: int | None) -> tuple[Asked, in
 
 def question_told(name: str, asked: Asked, seed: int) -> dict[str, Any]:
     """A question as JSON has it, without its answer."""
-    kind = {Number: "number", Choice: "choice", Free: "free"}[type(asked)]
-    facts: dict[str, Any] = {"id": name, "seed": seed, "kind": kind, "judged": kind != "free", "text": asked.text}
+    judged = not isinstance(asked, Free)
+    facts: dict[str, Any] = {"id": name, "seed": seed, "kind": asked.kind, "judged": judged, "text": asked.text}
     if isinstance(asked, Choice):
         facts["options"] = {chr(ord("a") + number): option.text for number, option in enumerate(asked.options)}
     if isinstance(asked, Number):
@@ -264,14 +264,11 @@ def yes_or_no(prompt: str) -> bool | None:
 
 
 def give_away(out: Page, progress: Progress, one: Exercise, asked: Number | Choice) -> None:
-    """Show the answer; the next time other numbers are drawn, so that the exercise is still there to be done."""
+    """Show the answer; the exercise stays to be done."""
     with progress.changing() as state:
-        record = state.exercise(one.id)
-        record.tries += 1
-        record.seed = None
+        state.note_given_away(one.id)
     if isinstance(asked, Number):
-        answer = f"{asked.answer:,}" if not isinstance(asked.answer, tuple) else str(asked.answer)
-        out.line(f"{answer} {asked.unit}".strip(), style="bold")
+        out.line(asked.written, style="bold")
         out.markdown(asked.explain)
     else:
         out.reasons(asked)

@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from inlayer.learn.asking import Asked, Choice, Free, Number
+from inlayer.cli.verbs import console
+from inlayer.learn.asking import Asked, Choice, Free
+from inlayer.learn.words import answered_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Page", "command_of", "page"]
 
-NARROWEST, WIDEST = 30, 100  # columns; longer lines are hard to read
+WIDEST = 100  # columns; longer lines are hard to read
 PRINTED_LINES = 20  # of what the learner's code printed
 INSTEAD = {
     "✓": "ok", "✗": "x", "·": "-", "•": "*", "…": "...", "→": "->", "←": "<-", "×": "x", "≠": "!=", "≤": "<=",
@@ -66,20 +68,10 @@ def _can(stream: Any, character: str) -> bool:
 
 def page() -> Page:
     """Where a verb of the course prints."""
-    from rich.console import Console
     from rich.theme import Theme
 
-    class Output(Console):
-        def on_broken_pipe(self) -> None:  # rich would exit with 1, which `check` says of a failure
-            raise BrokenPipeError
-
-    stream: Any = Translated(sys.stdout)
     theme = Theme({"markdown.code": "bold cyan", "markdown.h2": "bold"})  # seen on black and on white
-    made = Output(highlight=False, file=stream, theme=theme)
-    width = min(WIDEST, max(NARROWEST, made.width))
-    if width != made.width:
-        made = Output(highlight=False, file=stream, theme=theme, width=width)
-    return Page(made)
+    return Page(console(WIDEST, file=Translated(sys.stdout), theme=theme))
 
 
 def command_of(kind: str, rest: str) -> str:
@@ -225,12 +217,8 @@ class Page:
         if isinstance(asked, Choice):
             for number, option in enumerate(asked.options):
                 self.option(number, option.text)
-        elif isinstance(asked, Number):
-            kind = "a shape, such as (2, 3, 4)" if isinstance(asked.answer, tuple) else "a number"
-            unit = f", in {asked.unit}" if asked.unit else ""
-            self.line(f"The answer is {kind}{unit}; it is judged.", style="dim")
         else:
-            self.line("No program can judge this one: you compare your answer with a model answer.", style="dim")
+            self.line(answered_words(asked), style="dim")
 
     def option(self, number: int, text: str, mark: str = "") -> None:
         from rich.markdown import Markdown

@@ -48,18 +48,21 @@ def inlayer_(
 NARROWEST = 30  # columns
 
 
-def console() -> Any:
-    """Where a verb prints for people: never too narrow to read, and a reader who leaves ends it with his own code."""
+def console(widest: int | None = None, **settings: Any) -> Any:
+    """Where a verb prints for people: never too narrow to read, and a reader who leaves ends it with his own code.
+
+    `settings` are rich's own.
+    """
     from rich.console import Console
 
     class Output(Console):
-        def on_broken_pipe(self) -> None:  # rich would exit with 1, which `inspect` says of findings
+        def on_broken_pipe(self) -> None:  # rich would exit with 1, which says of findings, or of a failed check
             raise BrokenPipeError
 
-    made = Output(highlight=False)
-    if made.width < NARROWEST:
-        made = Output(highlight=False, width=NARROWEST)
-    return made
+    made = Output(highlight=False, **settings)
+    width = max(made.width, NARROWEST)
+    width = width if widest is None else min(width, widest)
+    return made if width == made.width else Output(highlight=False, width=width, **settings)
 
 
 @contextmanager

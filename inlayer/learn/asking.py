@@ -15,10 +15,10 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import ModuleType
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from inlayer.errors import InputError
 from inlayer.paths import quoted
@@ -78,6 +78,19 @@ class Number:
     unit: str = ""
     tolerance: float = 0.0
     near: dict[Value, str] = field(default_factory=dict)
+    kind: ClassVar[str] = "number"
+
+    @property
+    def form(self) -> str:
+        """What an answer looks like, in words."""
+        kind = "a shape, such as (2, 3, 4)" if isinstance(self.answer, tuple) else "a number"
+        return f"{kind}, in {self.unit}" if self.unit else kind
+
+    @property
+    def written(self) -> str:
+        """The answer as it is shown: 1,000 bytes, (2, 3)."""
+        value = str(self.answer) if isinstance(self.answer, tuple) else f"{self.answer:,}"
+        return f"{value} {self.unit}".strip()
 
     def judge(self, said: str) -> Judged:
         value = read_shape(said) if isinstance(self.answer, tuple) else read_number(said, self.unit)
@@ -96,6 +109,13 @@ class Choice:
     text: str
     options: tuple[Option, ...]
     explain: str = ""
+    kind: ClassVar[str] = "choice"
+
+    def shuffled(self, word: str) -> Choice:
+        """The same with its options in an order that the word draws."""
+        options = list(self.options)
+        random.Random(word).shuffle(options)
+        return replace(self, options=tuple(options))
 
     def judge(self, said: str) -> Judged:
         """The answer is a letter: a, b, c, ..."""
@@ -111,6 +131,7 @@ class Free:
     text: str
     model_answer: str
     points: tuple[str, ...]
+    kind: ClassVar[str] = "free"
 
 
 Asked: TypeAlias = "Number | Choice | Free"
@@ -128,11 +149,7 @@ class Exercise:
 
     def ask(self, seed: int) -> Asked:
         asked = self.draw(random.Random(f"{self.id} {seed}"))
-        if not isinstance(asked, Choice):
-            return asked
-        options = list(asked.options)
-        random.Random(f"order {self.id} {seed}").shuffle(options)
-        return Choice(text=asked.text, options=tuple(options), explain=asked.explain)
+        return asked.shuffled(f"order {self.id} {seed}") if isinstance(asked, Choice) else asked
 
 
 def exercises_of(module: ModuleType, lesson: str) -> tuple[Exercise, ...]:

@@ -31,10 +31,14 @@ WHY = "Why it works"
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A Markdown file: its title, the `key: value` lines under it, the text, and what stands under each `##`."""
+    """A Markdown file: its title, the `key: value` lines under it, the text, and what stands under each `##`.
+
+    `whole` is text and sections as they stand.
+    """
 
     title: str
     keys: dict[str, str]
+    whole: str
     text: str
     sections: dict[str, str]
 
@@ -116,8 +120,7 @@ class Lesson:
     @property
     def text(self) -> str:
         """All of it, sections included."""
-        whole = (self.folder / "lesson.md").read_text(encoding="utf-8")
-        return whole.split("\n\n", 1)[1]
+        return self.document.whole
 
     @property
     def step(self) -> int:
@@ -154,9 +157,9 @@ class Course:
     def questions(self) -> dict[str, Question]:
         return {question.id: question for lesson in self.lessons for question in lesson.questions}
 
-    @property
-    def errata(self) -> str:
-        return (CONTENT / "errata.md").read_text(encoding="utf-8")
+    @cached_property
+    def errata(self) -> Document:
+        return read_document(CONTENT / "errata.md")
 
     def lesson(self, name: str) -> Lesson:
         """A lesson by its number or its id."""
@@ -209,7 +212,13 @@ def read_document(path: Path) -> Document:
             sections[heading] = body
         else:
             text.append(body)
-    return Document(title=lines[0][2:].strip(), keys=keys, text="\n".join(text), sections=sections)
+    return Document(
+        title=lines[0][2:].strip(),
+        keys=keys,
+        whole="\n".join(lines[end + 1 :]) + "\n",
+        text="\n".join(text),
+        sections=sections,
+    )
 
 
 def read_quiz(path: Path, lesson: str) -> tuple[Question, ...]:

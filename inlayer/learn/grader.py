@@ -22,7 +22,7 @@ from inlayer.learn.course import Task
 from inlayer.learn.exam import Exam, Failed, Limits, describe
 from inlayer.shapes import check_seed
 
-__all__ = ["Result", "Verdict", "grade"]
+__all__ = ["Result", "Verdict", "checks_of", "grade"]
 
 MOST_SOURCE = 1 << 20  # characters
 BEFORE = {
@@ -76,9 +76,14 @@ class Verdict:
         return f"{counted}; {self.failure.name} failed{not_run}"
 
 
+def checks_of(task: Task) -> ModuleType:
+    """The module that judges a task; CHECKS in it are its checks, in order."""
+    return import_module(f"inlayer.learn.content.{task.lesson}.{task.id}.check")
+
+
 def grade(task: Task, source: str, *, seed: int | None = None, limits: Limits | None = None) -> Verdict:
     """Grade a file; a seed draws the same values again."""
-    module = import_module(f"inlayer.learn.content.{task.lesson}.{task.id}.check")
+    module = checks_of(task)
     checks: tuple[Callable[[Exam], None], ...] = module.CHECKS
     names = {**BEFORE, **{check.__name__.replace("_", " "): (check.__doc__ or "").strip() for check in checks}}
     seed = secrets.randbelow(2**31) if seed is None else seed

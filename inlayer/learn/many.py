@@ -16,7 +16,6 @@ import json
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,7 +164,7 @@ def _told(one: Found, seed: int, rule: str, message: str) -> Row:
         task=one.task.id if one.task else "",
         passed=False if one.task and one.source is None else None,
         checks=0,
-        of=_checks_of(one.task) if one.task else 0,
+        of=_count_checks(one.task) if one.task else 0,
         rule=rule,
         message=_words(message),
         seed=seed,
@@ -173,10 +172,10 @@ def _told(one: Found, seed: int, rule: str, message: str) -> Row:
     )
 
 
-def _checks_of(task: Task) -> int:
-    from inlayer.learn.grader import BEFORE
+def _count_checks(task: Task) -> int:
+    from inlayer.learn.grader import BEFORE, checks_of
 
-    return len(BEFORE) + len(import_module(f"inlayer.learn.content.{task.lesson}.{task.id}.check").CHECKS)
+    return len(BEFORE) + len(checks_of(task).CHECKS)
 
 
 def _words(message: str) -> str:

@@ -130,6 +130,12 @@ class State:
             record.seed = None
             self.skipped.pop(f"exercise/{exercise}", None)
 
+    def note_given_away(self, exercise: str) -> None:
+        """The answer was shown: a try, and the next time other numbers are drawn, so that it is still to be done."""
+        record = self.exercise(exercise)
+        record.tries += 1
+        record.seed = None
+
 
 def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -10,7 +10,6 @@ Checked in tests/learn/test_quizzing.py.
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Iterable
 
@@ -26,9 +25,7 @@ SITTINGS = 2  # in which a missed question comes back
 
 def ask(question: Question, seed: int) -> Choice:
     """The question with its options in an order that the seed draws."""
-    options = list(question.options)
-    random.Random(f"{question.id} {seed}").shuffle(options)
-    return Choice(text=question.text, options=tuple(options))
+    return Choice(text=question.text, options=question.options).shuffled(f"{question.id} {seed}")
 
 
 def due(course: Course, state: State) -> list[Question]:

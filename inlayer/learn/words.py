@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from inlayer.learn.grader import Verdict
 
-__all__ = ["asked_words", "judged_words", "model_words", "passed_words", "verdict_words"]
+__all__ = ["answered_words", "asked_words", "judged_words", "model_words", "passed_words", "verdict_words"]
 
 MARKS = {"passed": "✓", "failed": "✗", "not run": "·"}
 
@@ -53,11 +53,14 @@ def asked_words(asked: Asked) -> str:
     """A question, and how it is answered."""
     if isinstance(asked, Choice):
         return "\n".join([asked.text, "", *(f"  {letter}) {option.text}" for letter, option in lettered(asked))])
+    return f"{asked.text}\n\n{answered_words(asked)}"
+
+
+def answered_words(asked: Number | Free) -> str:
+    """How a question without options is answered."""
     if isinstance(asked, Number):
-        kind = "a shape, such as (2, 3, 4)" if isinstance(asked.answer, tuple) else "a number"
-        unit = f", in {asked.unit}" if asked.unit else ""
-        return f"{asked.text}\n\nThe answer is {kind}{unit}; it is judged."
-    return f"{asked.text}\n\nNo program can judge this one: you compare your answer with a model answer."
+        return f"The answer is {asked.form}; it is judged."
+    return "No program can judge this one: you compare your answer with a model answer."
 
 
 def judged_words(asked: Number | Choice, judged: Judged) -> str:

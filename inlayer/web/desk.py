@@ -134,8 +134,8 @@ class Desk:
         }
 
     def errata(self) -> dict[str, Any]:
-        title, _, text = self.course.errata.partition("\n")
-        return {"title": title.removeprefix("# "), "text": render(text)}
+        errata = self.course.errata
+        return {"title": errata.title, "text": render(errata.whole)}
 
     def exercise(self, name: str, seed: int) -> dict[str, Any]:
         """An exercise as this seed asks it, without its answer."""
@@ -146,7 +146,7 @@ class Desk:
         return {
             "id": exercise.id,
             "title": exercise.title,
-            "kind": {Number: "number", Choice: "choice", Free: "free"}[type(asked)],
+            "kind": asked.kind,
             "seed": seed,
             "text": render(asked.text),
             "unit": asked.unit if isinstance(asked, Number) else "",
@@ -179,12 +179,9 @@ class Desk:
             raise InputError(f"{quoted(name)} is not judged here; its model answer comes with any answer")
         if self.runs:
             with self.progress.changing() as state:
-                record = state.exercise(name)
-                record.tries += 1
-                record.seed = None
+                state.note_given_away(name)
         if isinstance(asked, Number):
-            value = str(asked.answer) if isinstance(asked.answer, tuple) else f"{asked.answer:,}"
-            given = render_line(f"{value} {asked.unit}".strip())
+            given = render_line(asked.written)
             return {"right": None, "given": given, "message": render(asked.explain), "marks": [], "whys": []}
         return {
             "right": None,
