@@ -10,6 +10,7 @@ Checked in tests/train/test_folder.py and, with processes that are killed, in te
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -18,7 +19,7 @@ from pathlib import Path
 from inlayer.errors import InputError
 from inlayer.paths import shown
 
-__all__ = ["locked", "put", "putting", "sync"]
+__all__ = ["locked", "put", "putting", "sync", "write_whole"]
 
 PAUSE = 0.02  # seconds between two tries for a lock
 
@@ -27,6 +28,22 @@ def put(path: Path, data: bytes) -> None:
     """A file, whole or not at all, in place of what was there."""
     with putting(path) as fresh:
         fresh.write_bytes(data)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """A file where a user wants it: `put` for any number of writers, with InputError where it cannot be written."""
+    beside = path.with_name(f".{path.name[:60]}.{secrets.token_hex(4)}.part")
+    try:
+        try:
+            with beside.open("xb") as part:
+                part.write(data)
+            sync(beside)
+            beside.replace(path)
+        finally:
+            with suppress(OSError):  # gone when all went well
+                beside.unlink()
+    except OSError as error:
+        raise InputError(f"{shown(path)} cannot be written: {error.strerror}") from error
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import typer
 
 from inlayer.cli.learn_tasks import AS_JSON
 from inlayer.paths import check_path, shown
+from inlayer.saving import write_whole
 
 __all__ = ["dev_check", "grade", "notebook"]
 
@@ -62,7 +63,6 @@ def grade(
     seed: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, help="The same values for everybody.")] = None,
 ) -> None:
     """For a class: grade many learners' files. One that misbehaves spoils nothing for the rest."""
-    from inlayer.cli.walk import write_whole
     from inlayer.learn.course import open_course
     from inlayer.learn.many import grade_folder
 

@@ -15,6 +15,7 @@ from inlayer.cli.learn_next import say_at, say_next, say_questions
 from inlayer.cli.learn_tasks import AS_JSON, reset_progress
 from inlayer.errors import InputError
 from inlayer.paths import check_path, shown, what_is_at, wrong_kind
+from inlayer.saving import write_whole
 
 if TYPE_CHECKING:
     from inlayer.learn.course import Lesson
@@ -65,7 +66,6 @@ def progress(
 
 
 def export_progress(state: State, name: str, *, overwrite: bool) -> None:
-    from inlayer.cli.walk import write_whole
     from inlayer.learn.progress import written
 
     state.folder = ""  # of this machine

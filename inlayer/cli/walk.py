@@ -8,9 +8,7 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
@@ -21,6 +19,7 @@ from inlayer.cli.given import read_places, read_texts, read_vectors
 from inlayer.cli.verbs import app, console, stopping_at_once
 from inlayer.errors import InputError, MissingFileError
 from inlayer.paths import check_path, shown, what_is_at, wrong_kind
+from inlayer.saving import write_whole
 
 if TYPE_CHECKING:
     from inlayer.trace import Change, Line
@@ -266,21 +265,6 @@ def _place_for(name: str) -> Path:
     if what_is_at(path.parent) != "folder":
         raise MissingFileError(f"{shown(name)} cannot be written: {shown(path.parent)} is no folder")
     return path
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """A file with this in it, or the one that was there before: never half of it."""
-    beside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
-    try:
-        try:
-            with beside.open("xb") as part:
-                part.write(data)
-            beside.replace(path)
-        finally:
-            with suppress(OSError):  # gone when all went well
-                beside.unlink()
-    except OSError as error:
-        raise InputError(f"{shown(path)} cannot be written: {error.strerror}") from error
 
 
 def _serve(line: Line, texts: list[str], dims: int, step: int | None, change: Change) -> None:

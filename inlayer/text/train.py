@@ -13,13 +13,13 @@ Checked against a slow trainer of a few lines in tests/text/test_train.py.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
 from inlayer.paths import check_path, shown, what_is_at, wrong_kind
+from inlayer.saving import write_whole
 from inlayer.text.base import check_text
 from inlayer.text.guard import library_errors
 from inlayer.text.huggingface import HuggingFaceTokenizer
@@ -87,7 +87,7 @@ def train_bpe(
     data = engine.to_str(pretty=True).encode()
     if target is None:
         return HuggingFaceTokenizer(data, where="trained tokenizer")
-    write_whole(target, data)
+    write_with_folders(target, data)
     return HuggingFaceTokenizer(data, where=shown(target))
 
 
@@ -169,22 +169,13 @@ def find_target(save_to: Path) -> Path:
     return target
 
 
-def write_whole(target: Path, data: bytes) -> None:
-    """All of the file or none of it: written beside its place, then moved there. Folders made for it go with it."""
+def write_with_folders(target: Path, data: bytes) -> None:
+    """All of the file or none of it; folders made for it go with it."""
     made = [folder for folder in target.parents if not folder.exists()]
-    name = ""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:60]}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(target)
+        write_whole(target, data)
     except BaseException as error:
-        if name:
-            Path(name).unlink(missing_ok=True)
         for folder in made:
             with suppress(OSError):  # not made yet
                 folder.rmdir()
