@@ -56,7 +56,7 @@ def test_the_tying_study_runs_and_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     done = {**read_runs(ROOT / "docs" / "tying")[0], "variant": "tied", "factor": 1, "seed": 0, "steps": 20}
     path.write_text(json.dumps(done) + "\n" + json.dumps(done)[:50])  # as a kill leaves it
-    command = [sys.executable, "-m", "benchmarks.tying", "--short", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.tying", "--short", "--out", str(tmp_path), "--processes", "1"]
     said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert said.startswith("4 runs, 1 of them done\n")
     first, *runs = read_runs(tmp_path)

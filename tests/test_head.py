@@ -357,8 +357,9 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("by", ["logits", "loss"])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("optimizer", "by"), [("sgd", "logits"), ("adam", "loss"), ("adamw", "logits"), ("adamw", "loss")]
+)
 def test_the_padding_row_is_zero_after_a_thousand_steps(optimizer: str, by: str) -> None:
     torch.manual_seed(0)
     model = copy.deepcopy(Model(padding_idx=4))
