@@ -45,7 +45,7 @@ MODEL: dict[str, Any] = {
     "block_size": 64,
 }  # fmt: skip
 # One second moment for the whole vocabulary, else AdamW as ever: the short run that had it made the best neighbours
-# (docs/log.md). The command line has no word for it; everything else is `inlayer train` as it comes.
+# (docs/log.md). Everything else is `inlayer train` as it comes.
 SETTINGS = Settings(
     steps=24_000, batch_size=8, learning_rate=8e-3, shared_moment=True, warmup=200, seed=0,
     validate_every=2000, save_every=1000, measure_every=500,

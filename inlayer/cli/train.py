@@ -99,6 +99,12 @@ def train(
     schedule: Annotated[
         str | None, typer.Option(help="After them: cosine, linear or constant.", show_default="cosine")
     ] = None,
+    shared_moment: Annotated[
+        bool | None,
+        typer.Option(
+            "--shared-moment", help="One second moment of Adam's for the whole vocabulary.", show_default=False
+        ),
+    ] = None,
     clip: Annotated[
         float | None, typer.Option(help="Largest norm of the gradient; 0 for any.", show_default="1")
     ] = None,
@@ -127,8 +133,8 @@ def train(
     settings = {
         "steps": steps, "batch_size": batch_size, "accumulate": accumulate, "learning_rate": learning_rate,
         "table_rate": table_rate, "head_rate": head_rate, "weight_decay": weight_decay, "table_decay": table_decay,
-        "warmup": warmup, "schedule": schedule, "clip": clip, "precision": precision, "seed": seed,
-        "validate_every": validate_every, "save_every": save_every,
+        "warmup": warmup, "schedule": schedule, "shared_moment": shared_moment, "clip": clip,
+        "precision": precision, "seed": seed, "validate_every": validate_every, "save_every": save_every,
     }  # fmt: skip
     rest = {"tokenizer": tokenizer, "vocab_size": vocab_size, "validation": validation}
     if parallel not in WAYS:

@@ -425,7 +425,7 @@ def test_the_commands_words_reach_the_run(text: Path, tmp_path: Path, launch: La
         "--n-head", 2, "--n-hidden", 24, "--block-size", 8, "--dropout", 0.1, "--no-tie", "--steps", 3, "--batch-size",
         4, "--accumulate", 2, "--learning-rate", 0.003, "--table-rate", 0.5, "--head-rate", 0.25, "--weight-decay", 0.2,
         "--table-decay", 0.01, "--warmup", 2, "--schedule", "linear", "--clip", 0.7, "--precision", "bfloat16",
-        "--validation", 0.2, "--validate-every", 2, "--save-every", 2, "--seed", 11,
+        "--shared-moment", "--validation", 0.2, "--validate-every", 2, "--save-every", 2, "--seed", 11,
     )  # fmt: skip
     code, err = launch("train", text, "--out", out, *words)
     assert code == 0, err
@@ -434,7 +434,7 @@ def test_the_commands_words_reach_the_run(text: Path, tmp_path: Path, launch: La
     assert made.settings == Settings(
         steps=3, batch_size=4, accumulate=2, learning_rate=0.003, table_rate=0.5, head_rate=0.25, weight_decay=0.2,
         table_decay=0.01, warmup=2, schedule="linear", clip=0.7, precision="bfloat16", seed=11, validate_every=2,
-        save_every=2,
+        save_every=2, shared_moment=True,
     )  # fmt: skip
     config = load_decoder(out).config
     assert (config.architecture, config.positions, config.tie, config.dropout) == ("gpt", "sinusoidal", False, 0.1)
