@@ -21,7 +21,7 @@ from inlayer.positions import Angles, Numbering
 
 __all__ = ["FAMILIES", "HeadSpec", "LayerSpec", "RotarySpec", "describe"]
 
-WIDTH = ("hidden_size", "n_embd", "d_model", "dim")
+WIDTH = ("n_embed", "hidden_size", "n_embd", "d_model", "dim")  # n_embed: BLOOM's published files; it wins there
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 LENGTH = ("max_position_embeddings", "n_positions")
 LARGEST_TABLE = 2**40  # values; the largest published tables have some 2**32
@@ -143,7 +143,7 @@ def _check_tables(width: int, *rows: int) -> None:
 
 def _rotary(family: Family, fields: Fields, n_embd: int) -> RotarySpec:
     head_dim = fields.optional_size("qk_rope_head_dim", "head_dim") or n_embd // fields.size(*HEADS)
-    angles = read_angles(fields, renamed=family.rope_names, partial_by_default=family.partial)
+    angles = read_angles(fields, family.rope_fields, renamed=family.rope_names, partial_by_default=family.partial)
     return RotarySpec(
         head_dim=head_dim,
         angles=angles,

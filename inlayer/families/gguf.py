@@ -112,18 +112,19 @@ def _scales(said: _Said, family: str) -> dict[str, Any]:
 def _rotary(said: _Said, family: str, width: int, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     rotated = said.get("rope.dimension_count")
     fields: dict[str, Any] = {"max_position_embeddings": said.need("context_length")}
+    rope = {"rope_theta": said.get("rope.freq_base") or 10_000.0, **_scaling(said, family, factors)}
     if family == "deepseek_v3":  # its heads have a part that turns and one that does not; only the first counts here
         fields["qk_rope_head_dim"] = said.need("rope.dimension_count")
     else:
         head = said.get("attention.key_length") or width // said.need("attention.head_count")
         fields["head_dim"] = head
-        fields["partial_rotary_factor"] = _share(rotated if rotated is not None else head, head)
+        rope["partial_rotary_factor"] = _share(rotated if rotated is not None else head, head)
     if family == "phi3":  # it keeps the trained length outside the rotary settings
         fields["original_max_position_embeddings"] = said.get("rope.scaling.original_context_length")
     if family == "gemma3_text":
-        fields["rope_local_base_freq"] = said.get("rope.freq_base_swa") or 10_000.0
-    theta = said.get("rope.freq_base") or 10_000.0
-    return fields | {"rope_parameters": {"rope_theta": theta, **_scaling(said, family, factors)}}
+        nearby = {"rope_type": "default", "rope_theta": said.get("rope.freq_base_swa") or 10_000.0}
+        return fields | {"rope_parameters": {"full_attention": rope, "sliding_attention": nearby}}
+    return fields | {"rope_parameters": rope}
 
 
 def _share(rotated: object, head: object) -> float:

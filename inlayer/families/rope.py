@@ -20,39 +20,47 @@ __all__ = ["read_angles"]
 KNOWN_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
 
 
-def read_angles(fields: Fields, *, renamed: Mapping[str, str], partial_by_default: bool) -> Angles | dict[str, Angles]:
+def read_angles(
+    fields: Fields, names: tuple[str, str], *, renamed: Mapping[str, str], partial_by_default: bool
+) -> Angles | dict[str, Angles]:
     """One `Angles`, or one a layer type.
 
-    `renamed` are a family's old names of rope types (Phi-3 says "su" for longrope). Families that always turn whole
-    heads ignore a `partial_rotary_factor`, unless the context is stretched: `partial_by_default` is False there.
+    `names` are the family's own fields for the base and for the share of a head that turns. `renamed` are its old names
+    of rope types (Phi-3 says "su" for longrope). Families that always turn whole heads ignore a
+    `partial_rotary_factor`, unless the context is stretched: `partial_by_default` is False there.
     """
-    rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
-    by_layer = any(isinstance(value, Mapping) for value in rope.values())
-    if by_layer and all(value is None or isinstance(value, Mapping) for value in rope.values()):
-        return {
-            layer_type: _one(dict(one), fields, renamed, partial_by_default)
-            for layer_type, one in rope.items()
-            if one is not None  # a layer type without positions
-        }
+
+    def one(rope: Mapping[str, Any]) -> Angles:
+        return _one(Fields(rope, {}), fields, names, renamed, partial_by_default)
+
     local = fields.optional_number("rope_local_base_freq")
-    if local is None:
-        return _one(rope, fields, renamed, partial_by_default)
-    # transformers lays the settings over a default type here, so that the old key "type" says nothing.
-    everywhere = _one({"rope_type": "default"} | rope, fields, renamed, partial_by_default)
-    return {"full_attention": everywhere, "sliding_attention": Angles(theta=local)}
+    if local is not None:  # Gemma-3: layers that see all, and layers that see a window
+        by_layer = Fields(fields.mapping("rope_parameters"), {})
+        everywhere = by_layer.mapping("full_attention") or {"rope_type": "default"}
+        return {
+            # the old spelling lies over the new, so that its key "type" says nothing
+            "full_attention": one(everywhere | fields.mapping("rope_scaling")),
+            "sliding_attention": one({"rope_theta": local} | by_layer.mapping("sliding_attention")),
+        }
+    rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
+    by_layer_type = any(isinstance(value, Mapping) for value in rope.values())
+    if by_layer_type and all(value is None or isinstance(value, Mapping) for value in rope.values()):
+        # None: a layer type without positions
+        return {layer_type: one(settings) for layer_type, settings in rope.items() if settings is not None}
+    return one(rope)
 
 
-def _one(rope: dict[str, Any], fields: Fields, renamed: Mapping[str, str], partial_by_default: bool) -> Angles:
-    inner = Fields(rope, {})
-    _, kind = inner.get("rope_type", "type")
+def _one(
+    rope: Fields, fields: Fields, names: tuple[str, str], renamed: Mapping[str, str], partial_by_default: bool
+) -> Angles:
+    _, kind = rope.get("rope_type", "type")
     kind = renamed.get(kind, kind) if isinstance(kind, str) else kind
-    scaling = None if kind in (None, "default") else _scaling(kind, inner, fields)
-    theta = inner.optional_number("rope_theta")
-    partial = inner.optional_number("partial_rotary_factor")
+    scaling = None if kind in (None, "default") else _scaling(kind, rope, fields)
+    theta, partial = rope.optional_number("rope_theta"), rope.optional_number("partial_rotary_factor")
     if partial is None:
-        partial = fields.number("partial_rotary_factor", "rotary_pct", otherwise=1.0)
+        partial = fields.number(names[1], otherwise=1.0)
     return Angles(
-        theta=fields.number("rotary_emb_base", "rope_theta", otherwise=10_000.0) if theta is None else theta,
+        theta=fields.number(names[0], otherwise=10_000.0) if theta is None else theta,
         partial=partial if partial_by_default or scaling is not None else 1.0,
         scaling=scaling,
     )

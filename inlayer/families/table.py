@@ -32,6 +32,7 @@ class Family:
     layout: Literal["half", "interleaved", "single"] | None = None
     partial: bool = False  # heads may turn in part
     float32_tables: bool = False  # cos and sin stay float32 in a bfloat16 model
+    rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")
     rope_names: Mapping[str, str] = field(default_factory=dict)
     # around the sum
     scaled: Literal["no", "sqrt", "multiplier"] = "no"  # sqrt: rows by sqrt(width); multiplier: rows and given vectors
@@ -168,6 +169,7 @@ FAMILIES: dict[str, Family] = {
         defaults=_sizes(50432, 6144, 64, 2048, rotary_pct=0.25),
         pads=False,
         partial=True,
+        rope_fields=("rotary_emb_base", "rotary_pct"),
         dropout="hidden_dropout",
     ),
     "gpt_oss": Family(

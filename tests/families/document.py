@@ -35,8 +35,8 @@ rotary module returns them. The same comparisons, and controls that show they ca
 The last columns count the compared values, float32 + bfloat16, every one of them equal. "half" and "interleaved" pairs
 say which channels of a head turn together, the tables' word how cos and sin are laid out over them
 (`inlayer/positions/rotary.py`). A scale is "rounded" to the table's dtype first. "Padding row": where a config of
-this family names a pad_token_id (all of these do, but llama-1's; Kimi-K2's own file does not), that row takes no gradient. A
-layer is born in training mode, as every module: call `.eval()` where a config has dropout.
+this family names a pad_token_id (all of these do, but llama-1's; Kimi-K2's own file does not), that row takes no
+gradient. A layer is born in training mode, as every module: call `.eval()` where a config has dropout.
 
 Configs with their text part inside ({nested}, and any other whose `text_config` names a type below) are
 read from that part. A model type that is not here is refused with the list of those that are. Describe its layer by

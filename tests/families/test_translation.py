@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForMaskedLM
@@ -70,8 +73,57 @@ def test_mpnet_pads_with_1_whatever_its_config_says() -> None:
     assert torch.equal(both.ours()(ids), theirs)
 
 
-def test_gpt_neox_reads_its_own_name_of_theta_first() -> None:
-    config = {"model_type": "gpt_neox", "rotary_emb_base": 22.0, "rope_theta": 11.0}
-    angles = describe(config).rotary.angles
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"rotary_emb_base": 22.0, "rope_theta": 11.0},
+        {"rope_theta": 11.0},
+        {"rotary_pct": 0.5, "partial_rotary_factor": 1.0},
+        {"partial_rotary_factor": 1.0},
+        {"rope_parameters": {"rope_theta": 33.0, "partial_rotary_factor": 0.75, "rope_type": "default"}},
+    ],
+)
+def test_gpt_neox_reads_its_own_names_alone(said: dict[str, Any]) -> None:
+    angles = describe({"model_type": "gpt_neox", **said}).rotary.angles
     assert isinstance(angles, Angles)
-    assert angles.theta == 22.0 == CONFIG_MAPPING["gpt_neox"](**config).rope_parameters["rope_theta"]
+    theirs = CONFIG_MAPPING["gpt_neox"](**copy.deepcopy(said)).rope_parameters
+    assert (angles.theta, angles.partial) == (theirs["rope_theta"], theirs["partial_rotary_factor"])
+
+
+FULL, SLIDING = {"rope_type": "linear", "factor": 8.0}, {"rope_type": "default"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"rope_theta": 5e5, "rope_local_base_freq": 7e3},
+        {"rope_scaling": FULL},
+        {"rope_scaling": {"type": "linear", "factor": 8.0}},
+        {"rope_parameters": {"full_attention": FULL, "sliding_attention": SLIDING}},
+        {"rope_parameters": {"full_attention": FULL, "sliding_attention": SLIDING}, "rope_local_base_freq": 7e3},
+        {"rope_parameters": {"full_attention": FULL | {"rope_theta": 5e5}}},
+        {"rope_parameters": {"sliding_attention": SLIDING | {"rope_theta": 7e3}}, "rope_theta": 5e5},
+        {
+            "rope_parameters": {"full_attention": {"rope_type": "default"}, "sliding_attention": SLIDING},
+            "rope_scaling": FULL,
+        },
+        {"rope_parameters": {"full_attention": None, "sliding_attention": FULL}},
+    ],
+)
+def test_gemma3_has_two_bases_however_they_are_spelled(said: dict[str, Any]) -> None:
+    ours = describe({"model_type": "gemma3_text", **said}).rotary.angles
+    theirs = CONFIG_MAPPING["gemma3_text"](**copy.deepcopy(said)).rope_parameters
+    assert isinstance(ours, dict)
+    assert {name: one.theta for name, one in ours.items()} == {
+        name: theirs[name]["rope_theta"] for name in ("full_attention", "sliding_attention")
+    }
+    for name, one in ours.items():
+        assert (one.scaling is not None) == (theirs[name]["rope_type"] == "linear"), name
+
+
+def test_bloom_as_it_was_published() -> None:
+    """Its files write n_embed; transformers lets it win over hidden_size."""
+    for said in ({"n_embed": 128}, {"n_embed": 128, "hidden_size": 64}, {"hidden_size": 32}):
+        theirs = CONFIG_MAPPING["bloom"](**said, vocab_size=99, n_layer=1, n_head=4)
+        assert describe({"model_type": "bloom", "vocab_size": 99, "n_head": 4, **said}).n_embd == theirs.hidden_size
