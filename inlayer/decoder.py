@@ -29,7 +29,7 @@ from inlayer.errors import ConfigError, InputError, ShapeError
 from inlayer.head import Head
 from inlayer.layer import Embeddings
 from inlayer.positions import apply_rotary
-from inlayer.shapes import check_ids, check_seed
+from inlayer.shapes import check_ids, check_seed, is_finite
 
 __all__ = ["Decoder", "DecoderConfig"]
 
@@ -98,7 +98,7 @@ class DecoderConfig:
         if not 0 < self.norm_eps < math.inf:
             raise ConfigError(f"norm_eps is {self.norm_eps}; it is a small positive number, 1e-5 or less")
         for name in ("input_scale", "output_scale"):
-            if not math.isfinite(getattr(self, name)) or getattr(self, name) == 0:
+            if not is_finite(getattr(self, name)) or getattr(self, name) == 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be finite and not 0 (1.0 does nothing)")
 
     @property

@@ -15,7 +15,6 @@ Checked against linear + cross_entropy and against transformers' heads in tests/
 
 from __future__ import annotations
 
-import math
 from contextlib import nullcontext
 from typing import Any
 
@@ -27,7 +26,7 @@ from torch.utils.checkpoint import checkpoint
 
 from inlayer import sharding
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
-from inlayer.shapes import check_float, check_ids
+from inlayer.shapes import check_float, check_ids, check_padding, check_size, check_std, is_finite
 
 __all__ = ["Head"]
 
@@ -68,22 +67,19 @@ class Head(nn.Module):
     ) -> None:
         super().__init__()
         for name, size in (("n_embd", n_embd), ("vocab_size", vocab_size)):
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise InputError(f"{name} is {size!r}; it must be a whole number of at least 1")
+            check_size(size, name)
         for name, factor in (("input_scale", input_scale), ("scale", scale), ("divisor", divisor)):
-            if not math.isfinite(factor) or factor == 0:
-                raise InputError(f"{name} is {factor}; it must be finite and not 0 (1.0 does nothing)")
-        if soft_cap is not None and not (math.isfinite(soft_cap) and soft_cap > 0):
-            raise InputError(f"soft_cap is {soft_cap}; it must be a positive number, or None for no cap")
-        if not (math.isfinite(init_std) and init_std >= 0):
-            raise InputError(f"init_std is {init_std}; a standard deviation is finite and not negative")
+            if not is_finite(factor) or factor == 0:
+                raise InputError(f"{name} is {factor!r}; it must be finite and not 0 (1.0 does nothing)")
+        if soft_cap is not None and not (is_finite(soft_cap) and soft_cap > 0):
+            raise InputError(f"soft_cap is {soft_cap!r}; it must be a positive number, or None for no cap")
         self.n_embd = n_embd
         self.input_scale = input_scale
         self.scale = scale
         self.divisor = divisor
         self.soft_cap = soft_cap
-        self.padding_idx = padding_idx
-        self.init_std = init_std
+        self.padding_idx = check_padding(padding_idx, vocab_size)
+        self.init_std = check_std(init_std)
         # A tuple, because nn.Module registers a bare module as a child, and the table would be counted twice.
         self._source: tuple[nn.Module] | None = None
         self.register_parameter("weight", nn.Parameter(torch.empty(vocab_size, n_embd, device=device, dtype=dtype)))
@@ -330,9 +326,9 @@ class Head(nn.Module):
     ) -> tuple[Tensor, Tensor, torch.Size]:
         if reduction not in REDUCTIONS:
             raise InputError(f"reduction {reduction!r} is unknown; choose one of {', '.join(map(repr, REDUCTIONS))}")
-        if not (math.isfinite(z_loss) and z_loss >= 0):
+        if not (is_finite(z_loss) and z_loss >= 0):
             raise InputError(
-                f"z_loss is {z_loss}; it must be finite and not negative (0.0 adds nothing, 1e-4 is usual)"
+                f"z_loss is {z_loss!r}; it must be finite and not negative (0.0 adds nothing, 1e-4 is usual)"
             )
         hidden = self._check_hidden(hidden)
         targets = check_ids(targets, "targets")

@@ -11,7 +11,6 @@ Checked against transformers for every family in tests/families/test_parity.py; 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from types import NoneType
 from typing import Literal, NamedTuple
@@ -25,7 +24,7 @@ from inlayer.families import LayerSpec, describe
 from inlayer.head import Head
 from inlayer.positions import Angles, Learned, Numbering, Rotary, Sinusoidal
 from inlayer.rows import StoredTable, Table, add_up, check_id_range
-from inlayer.shapes import check_float, check_ids, check_seed
+from inlayer.shapes import check_float, check_ids, check_seed, is_finite
 
 __all__ = ["Embeddings", "Stage"]
 
@@ -422,12 +421,12 @@ def _check_settings(
         )
     if numbering is not None and not isinstance(numbering, Numbering):
         raise ConfigError(f"numbering is {numbering!r}; give a Numbering, such as Numbering(by='mask')")
-    if not (math.isfinite(scale) and math.isfinite(multiplier)):
-        raise ConfigError(f"scale is {scale} and multiplier {multiplier}; both are finite numbers")
-    if not 0 <= dropout <= 1:
-        raise ConfigError(f"dropout is {dropout}; it is a share in 0..1")
-    if norm_eps is not None and not 0 < norm_eps < math.inf:
-        raise ConfigError(f"norm_eps is {norm_eps}; it is a small positive number, 1e-5 or less")
+    if not (is_finite(scale) and is_finite(multiplier)):
+        raise ConfigError(f"scale is {scale!r} and multiplier {multiplier!r}; both are finite numbers")
+    if not (is_finite(dropout) and 0 <= dropout <= 1):
+        raise ConfigError(f"dropout is {dropout!r}; it is a share in 0..1")
+    if norm_eps is not None and not (is_finite(norm_eps) and norm_eps > 0):
+        raise ConfigError(f"norm_eps is {norm_eps!r}; it is a small positive number, 1e-5 or less")
     if not isinstance(token_types, int) or token_types < 0:
         raise ConfigError(f"token_types is {token_types!r}; it counts the rows of the segment table, 0 for none")
     if dtype is not None and not isinstance(dtype, torch.dtype):

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.errors import ConfigError, PositionRangeError
-from inlayer.shapes import check_ids
+from inlayer.shapes import check_ids, check_std
 
 __all__ = ["Learned"]
 
@@ -43,7 +43,7 @@ class Learned(nn.Embedding):
                 f"padding_idx {padding_idx} is outside the {block_size + offset} rows of learned positions; "
                 "does the padding id leave room for block_size?"
             )
-        self.block_size, self.offset, self.init_std, self.seed = block_size, offset, init_std, seed
+        self.block_size, self.offset, self.init_std, self.seed = block_size, offset, check_std(init_std), seed
         super().__init__(block_size + offset, n_embd, padding_idx=padding_idx, device=device, dtype=dtype)
 
     def reset_parameters(self) -> None:

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from inlayer.errors import CheckpointError
 from inlayer.paths import quoted
 from inlayer.rows.lookup import check_id_range, has_no_values, lease, look_up
-from inlayer.rows.table import Table, check_padding
-from inlayer.shapes import check_ids
+from inlayer.rows.table import Table
+from inlayer.shapes import check_ids, check_padding
 
 __all__ = ["RowSource", "StoredTable"]
 

@@ -11,7 +11,6 @@ Checked against nn.Embedding in tests/rows/test_table.py.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from inlayer.errors import DtypeError, InputError, ShapeError
 from inlayer.rows.init import BIRTH_RULES, GROWTH_RULES, check_rule, draw, mean_row
 from inlayer.rows.lookup import look_up
-from inlayer.shapes import check_seed
+from inlayer.shapes import check_padding, check_seed, check_size, check_std
 
 __all__ = ["Table"]
 
@@ -49,13 +48,11 @@ class Table(nn.Embedding):
         check_size(n_embd, "n_embd")
         if dtype is not None and not dtype.is_floating_point:
             raise DtypeError(f"a table holds vectors, so its dtype must be floating point, not {dtype}")
-        if not (math.isfinite(init_std) and init_std >= 0):
-            raise InputError(f"init_std is {init_std}; a standard deviation is finite and not negative")
         weight_VD = torch.empty(vocab_size, n_embd, device=device, dtype=dtype)
         # Given a weight, nn.Embedding draws nothing: its N(0, 1) would only be thrown away.
         super().__init__(vocab_size, n_embd, check_padding(padding_idx, vocab_size), _weight=weight_VD)
         self.init = check_rule(init, BIRTH_RULES)
-        self.init_std = init_std
+        self.init_std = check_std(init_std)
         self.seed = None if seed is None else check_seed(seed)
         self.reset_parameters()
 
@@ -131,21 +128,6 @@ class Table(nn.Embedding):
         self.weight = nn.Parameter(new_VD, requires_grad=self.weight.requires_grad)
         self.num_embeddings = new_vocab_size
         return new_vocab_size
-
-
-def check_size(value: object, name: str) -> None:
-    """A positive whole number, or an error."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{name} is {value!r}; it must be a whole number of at least 1")
-
-
-def check_padding(padding_idx: int | None, rows: int) -> int | None:
-    """The padding row counted from the start, or an error naming the range."""
-    if padding_idx is None:
-        return None
-    if not isinstance(padding_idx, int) or not -rows <= padding_idx < rows:
-        raise InputError(f"padding_idx {padding_idx!r} is outside {-rows}..{rows - 1}, the rows of the table")
-    return padding_idx % rows
 
 
 def describe(value: object) -> str:

@@ -68,7 +68,10 @@ class WordTokenizer(Tokenizer):
         del add_special_tokens, parse_special  # nothing is added; `unk` is a word like others
         items = [check_text(text, f"text {index}") for index, text in enumerate(check_texts(texts))]
         return Ragged.from_arrays(
-            [np.fromiter((piece.id for piece in self._find_pieces(text)), np.int64) for text in items]
+            [
+                np.fromiter((piece.id for piece in self._find_pieces(text, f"text {index}")), np.int64)
+                for index, text in enumerate(items)
+            ]
         )
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
@@ -92,12 +95,12 @@ class WordTokenizer(Tokenizer):
         del add_special_tokens, parse_special  # nothing is added; `unk` is a word like others
         return list(self._find_pieces(check_text(text)))
 
-    def _find_pieces(self, text: str) -> Iterator[Piece]:
+    def _find_pieces(self, text: str, name: str = "the text") -> Iterator[Piece]:
         for index, (word, span) in enumerate(find_words(text)):
             known = self._ids.get(word, None if self.unk is None else self._ids[self.unk])
             if known is None:
                 raise TextError(
-                    f"word {index} of the text, {word!r}, is not among the {len(self.words)} words this tokenizer was "
+                    f"word {index} of {name}, {word!r}, is not among the {len(self.words)} words this tokenizer was "
                     "built from; build it from a longer text, or with unk='<unk>'"
                 )
             yield Piece(known, word.encode(), span, known in self.special_ids)

@@ -131,7 +131,6 @@ KIMI_K2 = DEEPSEEK_V3 | {
     "vocab_size": 163840,
     "num_attention_heads": 64,
     "max_position_embeddings": 131072,
-    "pad_token_id": 163839,
     "rope_theta": 50000.0,
 }
 

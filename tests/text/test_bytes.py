@@ -50,6 +50,8 @@ def test_word_spans_count_bytes():
 
 
 def test_unknown_words():
+    with pytest.raises(TextError, match="word 2 of text 1, 'cats'"):
+        WordTokenizer.from_text("I love dogs").encode_batch(["I", "I love cats"])
     with pytest.raises(TextError, match="word 1 of the text, 'cats'"):
         WordTokenizer.from_text("I love dogs").encode("love cats")
     words = WordTokenizer.from_text("I love dogs", unk="<unk>")

@@ -1,0 +1,36 @@
+"""The checks that rooms share, as they answer without pytest's type checks: a user has none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CALLS = """
+import math, torch, inlayer
+from inlayer import Embeddings, Head
+from inlayer.errors import InlayerError
+from inlayer.positions import Learned
+from inlayer.rows import Table
+for number, call in enumerate((
+    lambda: Head(4, 10, padding_idx=99), lambda: Head(4, 10, padding_idx="x"), lambda: Head(4, 10, padding_idx=True),
+    lambda: Head(4, 10, scale="x"), lambda: Head(4, 10, soft_cap="x"), lambda: Head(4, True), lambda: Head(4, 1.5),
+    lambda: Head(4, 10).loss(torch.zeros(1, 4), torch.tensor([1]), z_loss="x"),
+    lambda: Table(10, 4, padding_idx=True), lambda: Table(10, 4, padding_idx=1.0), lambda: Table(10, "x"),
+    lambda: Table(10, 4, init_std="x"), lambda: Table(10, 4, init_std=None), lambda: Learned(10, 4, init_std="x"),
+    lambda: Embeddings(10, 4, init_std="x"), lambda: Embeddings(10, 4, padding_idx=True),
+    lambda: Embeddings(10, 4, scale="x"), lambda: Embeddings(10, 4, dropout="x"), lambda: Embeddings(10, 4, scale=10**400),
+    lambda: Embeddings(10, 4, norm_eps="x"),
+)):
+    try:
+        call()
+    except InlayerError as error:
+        assert "\\n" not in str(error)
+    else:
+        raise AssertionError(number)
+assert Head(4, 10, padding_idx=-1).padding_idx == 9  # as Table and nn.Embedding count
+"""
+
+
+def test_what_is_no_size_no_row_and_no_number_is_named() -> None:
+    done = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
