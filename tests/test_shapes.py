@@ -18,7 +18,8 @@ for number, call in enumerate((
     lambda: Table(10, 4, padding_idx=True), lambda: Table(10, 4, padding_idx=1.0), lambda: Table(10, "x"),
     lambda: Table(10, 4, init_std="x"), lambda: Table(10, 4, init_std=None), lambda: Learned(10, 4, init_std="x"),
     lambda: Embeddings(10, 4, init_std="x"), lambda: Embeddings(10, 4, padding_idx=True),
-    lambda: Embeddings(10, 4, scale="x"), lambda: Embeddings(10, 4, dropout="x"), lambda: Embeddings(10, 4, scale=10**400),
+    lambda: Embeddings(10, 4, scale="x"), lambda: Embeddings(10, 4, dropout="x"),
+    lambda: Embeddings(10, 4, scale=10**400),
     lambda: Embeddings(10, 4, norm_eps="x"),
 )):
     try:

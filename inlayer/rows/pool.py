@@ -88,13 +88,16 @@ class SlabPool:
         return torch.empty(0, dtype=dtype).set_(torch.from_numpy(view).untyped_storage(), 0, shape, strides)
 
     def _take(self, nbytes: int) -> Slab:
-        """The smallest idle slab that fits and is not more than twice too large, or a new one."""
+        """The smallest idle slab that fits and is not more than twice too large, or a new one.
+
+        Of equal ones that which came back last: it is still in the caches.
+        """
         best = None
         # The wait is bounded: code run by the garbage collector inside this very section may come here again.
         if self._lock.acquire(timeout=WAIT_SECONDS):
             try:
                 self._collect()
-                fitting = [i for i, slab in enumerate(self._idle) if nbytes <= slab.nbytes <= 2 * nbytes]
+                fitting = [i for i, slab in enumerate(self._idle) if nbytes <= slab.nbytes <= 2 * nbytes][::-1]
                 if fitting:
                     best = self._idle.pop(min(fitting, key=lambda i: self._idle[i].nbytes))
             finally:

@@ -141,6 +141,14 @@ def test_memory_is_reused_once_the_result_is_dead() -> None:
     assert not memory_comes_back(ForgetfulPool())
 
 
+def test_of_equal_slabs_the_last_to_come_back_is_the_first_to_go() -> None:
+    pool = SlabPool()
+    leases = [pool.lease(SHAPE, torch.float32) for _ in range(3)]
+    middle = leases[1].data_ptr()
+    del leases[0], leases[1], leases[0]  # the first, the third, then the second
+    assert pool.lease(SHAPE, torch.float32).data_ptr() == middle
+
+
 def test_copies_are_independent() -> None:
     pool = SlabPool()
     rows = filled(pool, 3.0)
