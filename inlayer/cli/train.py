@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -141,10 +142,9 @@ def train(
         raise ConfigError(f"--parallel is {parallel!r}; choose one of {', '.join(WAYS)}")
     asked = [{name: value for name, value in given.items() if value is not None} for given in (model, settings, rest)]
     with world() as here:
-        if here.is_first:
-            begin(out, resume, files or [], preset, *asked)
+        begun = begin(out, resume, files or [], preset, *asked) if here.is_first else None
         here.barrier()
-        run = Run.find(out)
+        run = begun or Run.find(out)
         try:
             with watching(here.is_first) as watcher:
                 finished = run.go(watcher, world=here, how=parallel)
@@ -160,15 +160,15 @@ def train(
         raise typer.Exit(130)
 
 
-def begin(out: str, resume: bool, files: list[str], preset: str | None, *asked: dict[str, Any]) -> None:
+def begin(out: str, resume: bool, files: list[str], preset: str | None, *asked: dict[str, Any]) -> Run:
     """Begin a run in `out`, or see that the one there is the one that was asked for."""
     from inlayer.train.run import Run, is_run
 
     if resume and (is_run(Path(out)) or not files):
-        plan = Run.find(out).plan
-        check_same(plan, files, preset, *asked)
-        return
-    Run.begin(out, make_plan(files, preset, *asked))
+        found = Run.find(out)
+        check_same(found.plan, files, preset, *asked)
+        return found
+    return Run.begin(out, make_plan(files, preset, *asked))
 
 
 def make_plan(
@@ -259,17 +259,34 @@ class Lines:
     def __init__(self) -> None:
         self._total: int | None = None
         self._next = 0.0
+        self._stage = ""  # not told yet
+        self._timer: threading.Timer | None = None
 
     def at(self, stage: str, total: int | None = None) -> None:
-        """A stage begins."""
-        self._total = total
-        sys.stderr.write(f"{stage}\n")
+        """A stage begins. It is told a moment later: what is refused at once is told in one line."""
+        self.tell()
+        self._total, self._stage = total, stage
+        self._timer = threading.Timer(1.0, self.tell)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def tell(self) -> None:
+        """Say now which stage it is."""
+        stage, self._stage = self._stage, ""
+        if stage:
+            sys.stderr.write(f"{stage}\n")
+
+    def end(self) -> None:
+        """Nothing more will be told."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def done(self, amount: int) -> None:
         """Of no interest here."""
 
     def step(self, line: dict[str, int | float], warnings: list[str]) -> None:
         """A step was taken."""
+        self.tell()
         for warning in warnings:
             sys.stderr.write(f"warning: {warning}\n")
         now, last = time.monotonic(), line["step"] == self._total
@@ -328,8 +345,15 @@ def duration(seconds: float) -> str:
 @contextmanager
 def watching(first: bool) -> Iterator[Lines | None]:
     """Whoever shows how the run goes."""
-    if not first or not sys.stderr.isatty():
-        yield Lines() if first else None
+    if not first:
+        yield None
+        return
+    if not sys.stderr.isatty():
+        lines = Lines()
+        try:
+            yield lines
+        finally:
+            lines.end()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -12,7 +12,9 @@ Checked against a slow trainer of a few lines in tests/text/test_train.py.
 
 from __future__ import annotations
 
+import codecs
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +28,8 @@ from inlayer.text.huggingface import HuggingFaceTokenizer
 
 __all__ = ["train_bpe"]
 
+BLOCK = 1 << 16  # bytes read at once
+BYTE_ORDER_MARK = "\ufeff"
 LONGEST_LINE = 1024  # characters; of a longer one the parts end before a space where they can
 MAX_VOCAB = 2**24  # real vocabularies are below 2**19; the trainer sets memory aside for the size it is asked for
 
@@ -47,14 +51,7 @@ def train_bpe(
     target = None if save_to is None else find_target(check_path(save_to, "save_to"))
     paths = check_files(files, "train_bpe reads text files")
     specials = check_specials(special_tokens)
-    least = 256 + len(specials)
-    check_count(vocab_size, "vocab_size")
-    if vocab_size < least:
-        raise InputError(
-            f"vocab_size is {vocab_size}; 256 bytes and {len(specials)} special tokens need at least {least}"
-        )
-    if vocab_size > MAX_VOCAB:
-        raise InputError(f"vocab_size is {vocab_size}; {MAX_VOCAB} is the most")
+    check_vocab_size(vocab_size, len(specials))
     check_count(min_frequency, "min_frequency")
     if min_frequency < 1:
         raise InputError(f"min_frequency is {min_frequency}; a pair occurs at least once")
@@ -89,6 +86,18 @@ def train_bpe(
         return HuggingFaceTokenizer(data, where="trained tokenizer")
     write_with_folders(target, data)
     return HuggingFaceTokenizer(data, where=shown(target))
+
+
+def check_vocab_size(vocab_size: object, specials: int) -> None:
+    """May a byte-level BPE have so many ids, special tokens included?"""
+    check_count(vocab_size, "vocab_size")
+    assert isinstance(vocab_size, int)
+    if vocab_size < 256 + specials:
+        raise InputError(
+            f"vocab_size is {vocab_size}; 256 bytes and {specials} special tokens need at least {256 + specials}"
+        )
+    if vocab_size > MAX_VOCAB:
+        raise InputError(f"vocab_size is {vocab_size}; {MAX_VOCAB} is the most")
 
 
 def check_count(value: object, name: str) -> None:
@@ -139,9 +148,31 @@ def read_lines(paths: list[Path]) -> Iterator[str]:
                     rest = rest[end:]
                 if rest:
                     yield rest
+    except UnicodeDecodeError:
+        deque(decode_file(path), maxlen=0)  # says which byte, and where
+        raise
+    except OSError as error:
+        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
+
+
+def decode_file(path: Path) -> Iterator[str]:
+    """The text of a UTF-8 file, part by part, without a byte order mark; TextError where a byte is out of place."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    start = 0  # of the bytes not decoded yet
+    try:
+        with path.open("rb") as file:
+            while True:
+                block = file.read(BLOCK)
+                text = decoder.decode(block, final=not block)
+                yield text.removeprefix(BYTE_ORDER_MARK) if start == 0 else text
+                if not block:
+                    return
+                start = file.tell() - len(decoder.getstate()[0])
     except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise TextError(f"{shown(path)} is not UTF-8 text: byte 0x{byte:02X} is out of place") from None
+        raise TextError(
+            f"{shown(path)} is not UTF-8 text: byte 0x{error.object[error.start]:02X} at {start + error.start:,} is "
+            "out of place; save it as UTF-8, or unpack it first if it is compressed"
+        ) from None
     except OSError as error:
         raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
 

@@ -15,7 +15,6 @@ Checked in tests/train/test_corpus.py.
 from __future__ import annotations
 
 import ast
-import codecs
 import inspect
 import os
 import sys
@@ -26,15 +25,13 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from inlayer.errors import InputError, MissingFileError, TextError
+from inlayer.errors import InputError, MissingFileError
 from inlayer.paths import shown
-from inlayer.text.train import check_files
+from inlayer.text.train import check_files, decode_file
 
 __all__ = ["CHUNK", "Chunk", "cut", "python_chunks", "read_chunks"]
 
 CHUNK = 1 << 14  # characters
-BLOCK = 1 << 16  # bytes read at once
-BYTE_ORDER_MARK = "\ufeff"
 
 # Folders of the standard library whose docstrings say what a test does, not what Python does.
 TESTS = frozenset({"test", "tests", "idle_test"})
@@ -81,7 +78,7 @@ def cut(text: str, start: int, size: int) -> int:
 def _read_all(paths: Sequence[Path]) -> Iterator[Chunk]:
     found = False
     for path in paths:
-        for chunk in _chunk(_decode(path)):
+        for chunk in _chunk(decode_file(path)):
             found = True
             yield chunk
     if not found:
@@ -100,27 +97,6 @@ def _chunk(texts: Iterable[str]) -> Iterator[Chunk]:
             waiting, is_first = waiting[end:], False
     if waiting:
         yield Chunk(waiting, is_first)
-
-
-def _decode(path: Path) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    start = 0  # of the bytes not decoded yet
-    try:
-        with path.open("rb") as file:
-            while True:
-                block = file.read(BLOCK)
-                text = decoder.decode(block, final=not block)
-                yield text.removeprefix(BYTE_ORDER_MARK) if start == 0 else text
-                if not block:
-                    return
-                start = file.tell() - len(decoder.getstate()[0])
-    except UnicodeDecodeError as error:
-        raise TextError(
-            f"{shown(path)} is not UTF-8 text: byte 0x{error.object[error.start]:02X} at {start + error.start:,} is "
-            "out of place; save it as UTF-8, or unpack it first if it is compressed"
-        ) from None
-    except OSError as error:
-        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
 
 
 # ---- the text that every Python carries

@@ -6,6 +6,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - everything is written in the order it is needed, each file whole or not at all: after a kill at any moment `go` takes
   up what is there, and the losses are to the bit those of a run that was not killed
 - a stop that is asked for (Ctrl-C, SIGTERM) ends after the step at hand, with a state and a model on disk
+- a run that is refused before its first step, because its text will not do, leaves nothing behind
 - a loss that is no number ends the run: no later state would be worth keeping
 - not here: the steps themselves (trainer.py), what is printed (cli/train.py)
 Checked by killing it in tests/train/test_resume.py, and in tests/train/test_run.py.
@@ -13,6 +14,7 @@ Checked by killing it in tests/train/test_resume.py, and in tests/train/test_run
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -23,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from io import FileIO
 from itertools import islice
@@ -39,6 +41,7 @@ from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputErro
 from inlayer.paths import check_path, shown, what_is_at
 from inlayer.saving import locked, put, sync
 from inlayer.text import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
+from inlayer.text.train import check_vocab_size
 from inlayer.train.corpus import Chunk, python_chunks, read_chunks
 from inlayer.train.parallel import World, full_state
 from inlayer.train.save import check_savable, write_decoder
@@ -46,7 +49,7 @@ from inlayer.train.settings import Settings
 from inlayer.train.state import find_state, load_state, save_state
 from inlayer.train.telemetry import Signs
 from inlayer.train.tokenizer_files import tokenizer_files
-from inlayer.train.tokens import Tokens, draw_batch, open_tokens, validation_batches, write_tokens
+from inlayer.train.tokens import Tokens, check_windows, draw_batch, open_tokens, validation_batches, write_tokens
 from inlayer.train.trainer import Metrics, Trainer
 
 __all__ = ["DivergedError", "Plan", "Run", "Watcher"]
@@ -54,6 +57,7 @@ __all__ = ["DivergedError", "Plan", "Run", "Watcher"]
 PLAN, METRICS = "plan.json", "metrics.jsonl"
 PADDING, END = "<pad>", "<|endoftext|>"  # of a tokenizer that is trained here
 FORMAT = 1
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)  # what was made so far is worth keeping: there may be room again
 SOON_MADE = re.compile(
     r"\.?plan\.json(\.saving)?|\.?tokens(\.saving|\.old)?|\.?tokenizer.*|lock"
 )  # before the first step
@@ -113,6 +117,8 @@ class Plan:
                 if self.tokenizer == "bpe"
                 else f"vocab_size is {self.vocab_size}, but the tokenizer decides it; it goes with one that is trained"
             )
+        if self.tokenizer == "bpe":
+            check_vocab_size(self.vocab_size, len((PADDING, END)))
         if not 0 <= self.validation <= 0.5:
             raise ConfigError(f"validation is {self.validation}; it is the share of the text, in 0..0.5")
         config = self.config(vocab_size=256 if self.vocab_size is None else self.vocab_size, padding_idx=None)
@@ -148,6 +154,7 @@ class Run:
         self.watcher: Watcher = Nobody()
         self.metrics: list[Metrics] = []
         self.signs = Signs()
+        self.made: tuple[Path, ...] | None = None  # the folders that `begin` made, innermost first
 
     @classmethod
     def begin(cls, folder: str | os.PathLike[str], plan: Plan) -> Run:
@@ -158,11 +165,16 @@ class Run:
             there = "it is no folder" if kind != "folder" else "a run is there" if is_run(place) else "it is not empty"
             advice = "; --resume goes on with it" if kind == "folder" and is_run(place) else ""
             raise InputError(f"{shown(place)} cannot take a new run: {there}{advice}; give another folder")
+        try:
+            str(place.absolute()).encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{shown(place)} is no name in UTF-8, and safetensors writes to no other") from None
         if plan.files:
-            read_chunks(plan.files)  # tells at once where one is not there
+            next(read_chunks(plan.files))  # tells at once where a file is not there, or none has text
         if plan.tokenizer not in {"bytes", "bpe"}:
             open_tokenizer(plan.tokenizer)
         made = cls(place, plan)
+        made.made = tuple(folder for folder in (place, *place.parents) if what_is_at(folder) == "nothing")
         try:
             made.inner.mkdir(parents=True, exist_ok=True)
             for left in made.inner.iterdir():
@@ -170,8 +182,17 @@ class Run:
                     shutil.rmtree(left)
             put(made.inner / PLAN, plan.to_json())
         except OSError as error:
+            made.withdraw()
             raise InputError(f"{shown(place)} cannot be written: {error.strerror}") from error
         return made
+
+    def withdraw(self) -> None:
+        """Take back what `begin` and the preparations made: a run that took no step."""
+        shutil.rmtree(self.inner, ignore_errors=True)
+        with suppress(OSError):
+            (self.folder / METRICS).unlink(missing_ok=True)
+            for folder in self.made or ():
+                folder.rmdir()
 
     @classmethod
     def find(cls, folder: str | os.PathLike[str]) -> Run:
@@ -256,7 +277,13 @@ class Run:
         """Take the steps that are left and save the model; False where somebody asked to stop before the last."""
         world = world or World()
         with locked(self.inner / "lock", "another process trains there") if world.is_first else nullcontext():
-            return self._go(watcher, world, how)
+            try:
+                return self._go(watcher, world, how)
+            except InlayerError as error:
+                full = isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_SPACE
+                if world.is_first and self.made is not None and not self.metrics and not full:
+                    self.withdraw()
+                raise
 
     def _go(self, watcher: Watcher | None, world: World, how: str) -> bool:
         settings = self.plan.settings
@@ -268,6 +295,7 @@ class Run:
         # Counting reads all tokens once, and only the first process tells what it sees.
         self.signs = Signs(unigram=tokens.unigram_loss() if world.is_first else math.inf, steps=settings.steps)
         width = config.block_size + 1
+        check_windows(tokens.train, settings.batch_size, width)
         saved, seconds = self._restore(trainer), self.metrics[-1]["seconds"] if self.metrics else 0.0
         world.barrier()  # nobody writes metrics before all have read them
         self.watcher.at("training", settings.steps)

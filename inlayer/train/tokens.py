@@ -157,7 +157,7 @@ def draw_batch(
     ids: Integer[np.ndarray, " N"], *, rows: int, width: int, seed: int, step: int
 ) -> Int64[Tensor, "rows width"]:
     """`rows` windows of `width` neighbours, at places that seed and step decide; the same in every version of numpy."""
-    _check_windows(ids, rows, width)
+    check_windows(ids, rows, width)
     if step < 0:
         raise InputError(f"step is {step}; steps are counted from 0")
     seeds = np.random.SeedSequence(check_seed(seed), spawn_key=(step,))  # as a list, (seed, step) would have twins
@@ -172,7 +172,7 @@ def validation_batches(
 
     They come in batches of `rows`; the last batch may have fewer.
     """
-    _check_windows(ids, rows, width)
+    check_windows(ids, rows, width)
     if most < 1:
         raise InputError(f"most is {most}; at least one window is needed")
     count = min(most, ids.size // width)
@@ -188,7 +188,7 @@ def _windows(ids: npt.NDArray[Any], starts: npt.NDArray[np.uint64], width: int) 
     return torch.from_numpy(windows_BT)
 
 
-def _check_windows(ids: npt.NDArray[Any], rows: int, width: int) -> None:
+def check_windows(ids: npt.NDArray[Any], rows: int, width: int) -> None:
     if rows < 1 or width < 1:
         raise InputError(f"rows is {rows} and width is {width}; both are at least 1")
     if ids.size < width:

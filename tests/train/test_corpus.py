@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
+from inlayer.text.train import BLOCK
 from inlayer.train import corpus
-from inlayer.train.corpus import BLOCK, CHUNK, Chunk, cut, python_chunks, read_chunks
+from inlayer.train.corpus import CHUNK, Chunk, cut, python_chunks, read_chunks
 
 TEXTS = {
     "one character": "x",
@@ -76,7 +77,7 @@ def test_chunks_are_those_of_a_plain_loop(texts: list[str], tmp_path_factory: py
             rest, starts = rest[end:], False
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus, "CHUNK", 7)
-        patch.setattr(corpus, "BLOCK", 5)
+        patch.setattr("inlayer.text.train.BLOCK", 5)
         if theirs:
             assert list(read_chunks(files)) == theirs
         else:

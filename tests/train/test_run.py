@@ -318,10 +318,11 @@ def launch() -> Iterator[Launcher]:
     launcher.close()
 
 
-def complaint(err: str) -> str:
+def complaint(err: str, *, alone: bool = True) -> str:
     (line,) = [line for line in err.splitlines() if line.startswith("inlayer: ")]
     assert err.splitlines()[-1] == line
     assert "Traceback" not in err
+    assert not alone or err.splitlines() == [line]
     return line
 
 
@@ -350,12 +351,27 @@ def test_a_bad_corpus_is_one_line(content: bytes | str | None, words: str, tmp_p
     assert code == 2
     assert words in complaint(err)
     assert not (out / "model.safetensors").exists()
-    if not isinstance(content, bytes):
-        assert not out.exists()
-    else:  # with a better text the same folder serves
+    assert not out.exists()
+    if isinstance(content, bytes):  # with a better text the same folder serves
         write_text(path, 100)
         code, err = launch("train", path, "--out", out, *COMMAND)
         assert code == 0, err
+
+
+@pytest.mark.parametrize("tokenizer", [("bytes",), ("bpe", "--vocab-size", 300)])
+def test_a_refused_run_takes_its_folders_along(tokenizer: tuple[object, ...], tmp_path: Path, launch: Launcher) -> None:
+    text, there = tmp_path / "text.txt", tmp_path / "there"
+    text.write_bytes(b"a cat and a dog\n" * 20_000 + b"\xff")
+    there.mkdir()
+    for out in (tmp_path / "a" / "b", there):
+        code, err = launch("train", text, "--out", out, *COMMAND, "--tokenizer", *tokenizer)
+        assert code == 2
+        assert "byte 0xFF at 320,000 is out of place" in complaint(err, alone=False)  # it may have taken seconds
+    assert not (tmp_path / "a").exists()
+    assert list(there.iterdir()) == []
+    code, err = launch("train", text, "--out", os.fsdecode(bytes(tmp_path) + b"/\xff"), *COMMAND)
+    assert code == 2
+    assert "is no name in UTF-8" in complaint(err)
 
 
 @pytest.mark.parametrize(
@@ -389,10 +405,7 @@ def test_bad_arguments_are_one_line(
     code, err = launch("train", text, "--out", out, *COMMAND, *arguments)
     assert code == 2
     assert words in complaint(err)
-    if "--parallel" in arguments or "bpe" in arguments:  # told later: the folder is still to be had
-        assert launch("train", text, "--out", out, *COMMAND)[0] == 0
-    else:
-        assert not out.exists()
+    assert not out.exists()
 
 
 def test_a_bad_place_is_one_line(text: Path, tmp_path: Path, launch: Launcher) -> None:
@@ -413,7 +426,7 @@ def test_a_diverging_run_is_one_line(text: Path, tmp_path: Path, launch: Launche
     command = ("train", text, "--out", tmp_path / "out", *COMMAND, "--steps", 60, "--learning-rate", 1e4)
     code, err = launch(*command)
     assert code == 2
-    said = complaint(err)
+    said = complaint(err, alone=False)
     assert "the run diverged" in said
     assert "with a learning rate below 10000 or more warm-up" in said
 
