@@ -73,8 +73,19 @@ def test_as_a_program_piped() -> None:
 def test_bytes_that_are_no_text() -> None:
     done = subprocess.run([sys.executable, "-m", "inlayer", "walk", b"\xff\xfe"], capture_output=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith(b"inlayer: text holds the lone surrogate")
-    assert done.stderr.count(b"\n") == 1
+    assert done.stderr == b"inlayer: text 1 is no UTF-8: byte 0xff at 0\n"
+
+
+@pytest.mark.parametrize("command", [("walk", "--web"), ("serve", "--text")])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ok\udcff", "text 1 is no UTF-8: byte 0xff at 2"),
+        ("a" * 20_000, "the texts have 20,000 characters; at most 16,384 are walked here"),
+    ],
+)
+def test_a_page_opens_with_no_text_it_cannot_walk(command: tuple[str, str], text: str, words: str, run: Run) -> None:
+    assert run(*command, text) == Done(2, "", f"inlayer: {words}\n")
 
 
 def test_json_is_one_object(run: Run) -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from inlayer.paths import check_path, quoted, shown, what_is_at, wrong_kind
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["read_places", "read_start", "read_texts", "read_vectors"]
+__all__ = ["opening_texts", "read_places", "read_start", "read_texts", "read_vectors"]
 
 MOST_BYTES = 2**20  # of a text
 MOST_VALUES = 2**26  # of vectors: 256 MB in float32
@@ -27,7 +28,10 @@ def read_texts(texts: list[str], files: list[str]) -> list[str]:
     """The texts of the command line, "-" being standard input, then those of files."""
     if texts.count("-") > 1:
         raise InputError('"-" is standard input, which can be read once; it is given more than once')
-    said = [_from_standard_input() if text == "-" else text for text in texts]
+    said = [
+        _from_standard_input() if text == "-" else check_argument(text, f"text {number}")
+        for number, text in enumerate(texts, start=1)
+    ]
     for name in files:
         data = read_start(check_path(name, "--file"), MOST_BYTES, or_pipe=True)
         said.append(_text(data, shown(name)))
@@ -44,6 +48,24 @@ def read_start(path: Path, most: int, *, or_pipe: bool = False) -> bytes:
             return file.read(most + 1)
     except OSError as error:
         raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from error
+
+
+def check_argument(text: str, name: str) -> str:
+    """A text of the command line; TextError where its bytes are no UTF-8."""
+    if any("\udc80" <= character <= "\udcff" for character in text):  # as Python hands them over
+        _text(os.fsencode(text), name)
+    return text
+
+
+def opening_texts(texts: list[str]) -> list[str]:
+    """Texts that a page opens with: its own server has to take them."""
+    from inlayer.web.asked import Limits, RefusedError, check_texts
+
+    said = [check_argument(text, f"text {number}") for number, text in enumerate(texts, start=1)]
+    try:
+        return list(check_texts(said, Limits())) if said else []
+    except RefusedError as error:
+        raise InputError(str(error)) from None
 
 
 def _from_standard_input() -> str:

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import typer
 
+from inlayer.cli.given import opening_texts
 from inlayer.cli.verbs import app, stopping_at_once
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def serve(
 
             threading.Thread(target=webbrowser.open, args=[address.url], daemon=True).start()
 
-    fragment = "&".join(f"text={quote(one, safe='', errors='replace')}" for one in text or [])
+    fragment = "&".join(f"text={quote(one, safe='')}" for one in opening_texts(text or []))
     with stopping_at_once():
         run(open_lines(model or [None]), host=host, port=port, fragment=fragment, announce=announce)
 

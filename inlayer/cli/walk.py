@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import typer
 
-from inlayer.cli.given import read_places, read_texts, read_vectors
+from inlayer.cli.given import opening_texts, read_places, read_texts, read_vectors
 from inlayer.cli.verbs import app, console, stopping_at_once
 from inlayer.errors import InputError, MissingFileError
 from inlayer.paths import check_path, shown, what_is_at, wrong_kind
@@ -270,7 +270,7 @@ def _place_for(name: str) -> Path:
 def _serve(line: Line, texts: list[str], dims: int, step: int | None, change: Change) -> None:
     from inlayer.web import serve
 
-    said = [("text", text) for text in texts]
+    said = [("text", text) for text in opening_texts(texts)]
     said += [
         (name, value)
         for name, value in (

@@ -45,7 +45,7 @@ class Angles:
     def __post_init__(self) -> None:
         if not 0 < self.theta < math.inf:
             raise ConfigError(
-                f"the rotary base theta is {self.theta}; it must be positive (10,000 in the first models)"
+                f"the rotary base theta is {self.theta}; it must be positive and finite (10,000 in the first models)"
             )
         if not 0 < self.partial <= 1:
             raise ConfigError(f"the rotated share of a head is {self.partial}; it must lie in (0, 1]")

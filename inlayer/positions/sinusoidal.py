@@ -12,6 +12,7 @@ Checked against a plain loop in tests/positions/test_sinusoidal.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal, get_args
 
@@ -57,10 +58,10 @@ class Sinusoidal(nn.Module):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        if n_embd < 1 or (block_size or 0) < 0 or not theta > 0:
-            raise ConfigError(
-                f"sinusoidal positions of width {n_embd}, block_size {block_size}, theta {theta}: positive only"
-            )
+        if n_embd < 1 or (block_size or 0) < 0:
+            raise ConfigError(f"sinusoidal positions of width {n_embd}, block_size {block_size}: sizes are positive")
+        if not 0 < theta < math.inf:
+            raise ConfigError(f"the base theta of sinusoidal positions is {theta}; it must be positive and finite")
         if layout not in get_args(Layout):
             raise ConfigError(f"unknown layout {layout!r}; choose one of {', '.join(get_args(Layout))}")
         self.n_embd, self.block_size, self.theta = n_embd, block_size or 0, theta

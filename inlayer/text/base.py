@@ -87,8 +87,8 @@ def decode_hint(value: object) -> str:
 def surrogate_error(name: str, position: int, code_point: int) -> TextError:
     return TextError(
         f"{name} holds the lone surrogate U+{code_point:04X} at position {position}, which has no UTF-8 bytes; "
-        "was it read with errors='surrogateescape', cut inside a UTF-16 pair, or given on a command line whose "
-        "locale is not UTF-8?"
+        "was it read with errors='surrogateescape', cut inside a UTF-16 pair, or given on a command line in bytes "
+        "that are no UTF-8?"
     )
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "RefusedError",
     "TokenAsked",
     "WalkAsked",
+    "check_texts",
     "read_fields",
     "read_pairs",
     "read_query",
@@ -116,7 +117,7 @@ def read_walk(body: bytes, limits: Limits) -> WalkAsked:
     _only_known(said, known)
     if "texts" not in said:
         raise InputError('texts is missing; send {"texts": ["I love dogs"]}')
-    texts = _texts(said.pop("texts"), limits)
+    texts = check_texts(said.pop("texts"), limits)
     checks: dict[str, Callable[[Any], Any]] = {
         "model": lambda value: _string("model", value),
         "dims": lambda value: _integer("dims", value, 1, limits.dims),
@@ -237,7 +238,8 @@ def _only_known(said: dict[str, Any], known: Sequence[str]) -> None:
             raise InputError(f"{quoted(name)} is not known here; known are {', '.join(known)}")
 
 
-def _texts(value: Any, limits: Limits) -> tuple[str, ...]:
+def check_texts(value: Any, limits: Limits) -> tuple[str, ...]:
+    """The texts of a walk: at least one, and no more than this server walks."""
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise InputError('texts is no list of strings; send {"texts": ["I love dogs"]}')
     if not 1 <= len(value) <= limits.texts:

@@ -101,6 +101,9 @@ def test_errors() -> None:
         Sinusoidal(8, 4)(torch.tensor([0, -1]))
     with pytest.raises(DtypeError, match="position_ids"):
         Sinusoidal(8, 4)(torch.tensor([0.0]))
-    for arguments in ({"n_embd": 0}, {"n_embd": 8, "block_size": -1}, {"n_embd": 8, "theta": 0.0}):
-        with pytest.raises(ConfigError, match="positive only"):
+    for arguments in ({"n_embd": 0}, {"n_embd": 8, "block_size": -1}):
+        with pytest.raises(ConfigError, match="sizes are positive"):
             Sinusoidal(**arguments)
+    for theta in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ConfigError, match=r"theta of sinusoidal positions is .*; it must be positive and finite"):
+            Sinusoidal(8, theta=theta)

@@ -141,7 +141,8 @@ def _tokens(report: Report) -> str:
     if facts.config_rows is not None:
         text += f", {facts.config_rows:,} in the config"
     if facts.tokens is None:
-        return f"{text}; no tokenizer"
+        unreadable = any(finding.code == "tokenizer-unreadable" for finding in report.findings)
+        return f"{text}; {'its tokenizer cannot be read' if unreadable else 'no tokenizer'}"
     text += f", {facts.tokens:,} tokens ({facts.tokenizer}); "
     text += f"{facts.rows_past_tokens:,} {'row' if facts.rows_past_tokens == 1 else 'rows'} past them"
     if facts.holes:
