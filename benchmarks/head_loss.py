@@ -81,7 +81,7 @@ def run() -> Iterator[Result]:
     def noted(name: str, step: Callable[[], Tensor]) -> Callable[[], None]:
         return lambda: losses.update({name: step()})
 
-    seconds = interleave({name: noted(name, step) for name, step in peers().items()}, rounds=2)
+    seconds = interleave({name: noted(name, step) for name, step in peers().items()}, rounds=2, warm_up=0)
     torch.testing.assert_close(losses["inlayer"], losses["plain logits"], rtol=1e-5, atol=1e-6)
     yield Result(
         name="head_loss",
