@@ -25,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from io import FileIO
 from itertools import islice
@@ -177,14 +177,20 @@ class Run:
         made.made = tuple(folder for folder in (place, *place.parents) if what_is_at(folder) == "nothing")
         try:
             made.inner.mkdir(parents=True, exist_ok=True)
-            for left in made.inner.iterdir():
-                if left.is_dir():
-                    shutil.rmtree(left)
-            put(made.inner / PLAN, plan.to_json())
+            with made.locked():
+                for left in made.inner.iterdir():
+                    if left.is_dir():
+                        shutil.rmtree(left)
+                put(made.inner / PLAN, plan.to_json())
         except OSError as error:
-            made.withdraw()
+            if made.made:
+                made.withdraw()
             raise InputError(f"{shown(place)} cannot be written: {error.strerror}") from error
         return made
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the folder while the block lasts: one process at a time."""
+        return locked(self.inner / "lock", "another process trains there")
 
     def withdraw(self) -> None:
         """Take back what `begin` and the preparations made: a run that took no step."""
@@ -276,7 +282,7 @@ class Run:
     def go(self, watcher: Watcher | None = None, *, world: World | None = None, how: str = "data") -> bool:
         """Take the steps that are left and save the model; False where somebody asked to stop before the last."""
         world = world or World()
-        with locked(self.inner / "lock", "another process trains there") if world.is_first else nullcontext():
+        with self.locked() if world.is_first else nullcontext():
             try:
                 return self._go(watcher, world, how)
             except InlayerError as error:

@@ -184,6 +184,11 @@ def test_two_at_once_do_not_mix(text: Path, tmp_path: Path) -> None:
     run = Run.begin(tmp_path / "model", plan(text))
     with locked(run.inner / "lock", "in a test"), pytest.raises(InputError, match="another process trains there"):
         run.go()
+    (run.inner / "tokens").mkdir()  # as another process leaves it while it prepares
+    with locked(run.inner / "lock", "in a test"), pytest.raises(InputError, match="another process trains there"):
+        Run.begin(tmp_path / "model", plan(text))
+    assert (run.inner / "tokens").is_dir()
+    (run.inner / "tokens").rmdir()
     assert run.go()  # the lock went with its holder
 
 
