@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# --no-compile: Python compiles what is imported, when it is; compiling all of torch took half of the installation.
+# pip compiles file by file on one core, which took half of the installation: it is done afterwards, on all of them.
+# Some packages carry files that are no Python; that is no error.
+COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet --constraint constraints.txt
 
 .PHONY: run serve test coverage setup bench docs screenshots browser editor clean
@@ -51,14 +53,17 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@echo "setting up .venv (once; torch is large)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP_INSTALL) --editable .
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/installed-web: $(VENV)/installed
 	@$(PIP_INSTALL) --editable '.[web]'
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed tests/artefacts.txt
 	@echo "adding the developer's tools"
 	@$(PIP_INSTALL) --editable '.[dev]'
 	@$(PIP_INSTALL) --no-deps --requirement tests/artefacts.txt
+	@$(COMPILE)
 	@touch $@
