@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# pip compiles file by file on one core, which took half of the installation: it is done afterwards, on all of them.
-# Some packages carry files that are no Python; that is no error.
+# pip compiles file by file on one core, which took half of the installation. What `inlayer` needs is compiled afterwards,
+# on all cores, and the developer's tools when they are imported. A package's file that is no Python is no error.
 COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet --constraint constraints.txt
 
@@ -58,12 +58,10 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 $(VENV)/installed-web: $(VENV)/installed
 	@$(PIP_INSTALL) --editable '.[web]'
-	@$(COMPILE)
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed tests/artefacts.txt
 	@echo "adding the developer's tools"
 	@$(PIP_INSTALL) --editable '.[dev]'
 	@$(PIP_INSTALL) --no-deps --requirement tests/artefacts.txt
-	@$(COMPILE)
 	@touch $@
