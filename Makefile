@@ -3,9 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# pip compiles file by file on one core, which took half of the installation. What `inlayer` needs is compiled afterwards,
-# on all cores, and the developer's tools when they are imported. A package's file that is no Python is no error.
-COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+# pip compiles all of torch, file by file, which took half of the installation. A first start compiles what is needed.
+FIRST_START := env -u PYTHONDONTWRITEBYTECODE sh -c '$(BIN)/inlayer --help && $(BIN)/inlayer walk' > /dev/null
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet --constraint constraints.txt
 
 .PHONY: run serve test coverage setup bench docs screenshots browser editor clean
@@ -53,7 +52,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@echo "setting up .venv (once; torch is large)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP_INSTALL) --editable .
-	@$(COMPILE)
+	@$(FIRST_START)
 	@touch $@
 
 $(VENV)/installed-web: $(VENV)/installed
@@ -64,4 +63,5 @@ $(VENV)/installed-dev: $(VENV)/installed tests/artefacts.txt
 	@echo "adding the developer's tools"
 	@$(PIP_INSTALL) --editable '.[dev]'
 	@$(PIP_INSTALL) --no-deps --requirement tests/artefacts.txt
+	@$(FIRST_START)
 	@touch $@
