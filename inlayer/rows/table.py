@@ -48,11 +48,12 @@ class Table(nn.Embedding):
         check_size(n_embd, "n_embd")
         if dtype is not None and not dtype.is_floating_point:
             raise DtypeError(f"a table holds vectors, so its dtype must be floating point, not {dtype}")
+        check_std(init_std)
         weight_VD = torch.empty(vocab_size, n_embd, device=device, dtype=dtype)
         # Given a weight, nn.Embedding draws nothing: its N(0, 1) would only be thrown away.
         super().__init__(vocab_size, n_embd, check_padding(padding_idx, vocab_size), _weight=weight_VD)
         self.init = check_rule(init, BIRTH_RULES)
-        self.init_std = check_std(init_std)
+        self.init_std = init_std
         self.seed = None if seed is None else check_seed(seed)
         self.reset_parameters()
 
