@@ -59,9 +59,9 @@ $(VENV)/installed-web: $(VENV)/installed
 	@$(PIP_INSTALL) --editable '.[web]'
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/installed tests/artefacts.txt
+$(VENV)/installed-dev: $(VENV)/installed tests/artifacts.txt
 	@echo "adding the developer's tools"
 	@$(PIP_INSTALL) --editable '.[dev]'
-	@$(PIP_INSTALL) --no-deps --requirement tests/artefacts.txt
+	@$(PIP_INSTALL) --no-deps --requirement tests/artifacts.txt
 	@$(FIRST_START)
 	@touch $@

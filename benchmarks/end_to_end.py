@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from benchmarks.corpus import deepseek_tokenizer, english_texts
 from benchmarks.lookup import touched_table
 from benchmarks.measure import Result, interleave, milliseconds, ratio
-from inlayer.layer import Embeddings
-from inlayer.rows import Table
-from inlayer.text import open_tokenizer
+from inlayer.embeddings import Embeddings
+from inlayer.tables import Table
+from inlayer.tokenizers import open_tokenizer
 
 ROWS, WIDTH, BATCH, PAD = 129_280, 512, 128, 1
 DTYPES = (torch.bfloat16, torch.float32)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.measure import Result, interleave, milliseconds, ratio
-from inlayer.rows import Table
+from inlayer.tables import Table
 
 GIVEN_BACK = str(4 * 2**20)  # bytes from which malloc always asks the system and always gives back
 CASES = (

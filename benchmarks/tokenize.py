@@ -11,7 +11,7 @@ import tokenizers
 
 from benchmarks.corpus import deepseek_tokenizer, english_texts
 from benchmarks.measure import Result, interleave, milliseconds, ratio
-from inlayer.text import open_tokenizer
+from inlayer.tokenizers import open_tokenizer
 
 
 def run() -> Iterator[Result]:

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.measure import Result, installed, interleave, milliseconds, ratio
-from inlayer.decoder import DecoderConfig
-from inlayer.train import save_decoder
-from inlayer.train.settings import Settings
-from inlayer.train.trainer import Trainer
+from inlayer.training import save_decoder
+from inlayer.training.config import Settings
+from inlayer.training.decoder import DecoderConfig
+from inlayer.training.trainer import Trainer
 
 CASES = (
     {"vocab_size": 4_096, "n_embd": 128, "n_layer": 4, "batch_size": 16, "tie": True},

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from inlayer.train.tokens import Tokens
+    from inlayer.training.tokens import Tokens
 
 HERE = Path(__file__).parent.parent / "docs" / "tying"
 SIZES = {"architecture": "llama", "n_embd": 96, "n_layer": 2, "n_head": 4, "block_size": 64}
@@ -112,7 +112,7 @@ VARIANTS = (
             model=UNIT, settings={**CARE, "untie_at": 2 / 3}),
 )  # fmt: skip
 
-RECIPE = "care, unit input, loud output"  # that of inlayer/train/recipe.py
+RECIPE = "care, unit input, loud output"  # that of inlayer/training/recipe.py
 
 
 # ---- running
@@ -189,8 +189,8 @@ def run_all(jobs: Sequence[Job], out: Path, processes: int) -> None:
 def make_tokens(folder: Path) -> None:
     """The text that Python carries, as ids of a tokenizer trained on it."""
     from inlayer import train_bpe
-    from inlayer.train.corpus import python_chunks
-    from inlayer.train.tokens import write_tokens
+    from inlayer.training.corpus import python_chunks
+    from inlayer.training.tokens import write_tokens
 
     text = folder / "text.txt"
     text.write_text("".join(chunk.text for chunk in python_chunks()), encoding="utf-8")
@@ -202,10 +202,10 @@ def run_one(job_and_folder: tuple[Job, str]) -> dict[str, Any]:
     """One run, in a process that does nothing else."""
     import torch
 
-    from inlayer.decoder import DecoderConfig
-    from inlayer.train.settings import Settings
-    from inlayer.train.tokens import draw_batch, open_tokens, validation_batches
-    from inlayer.train.trainer import Trainer
+    from inlayer.training.config import Settings
+    from inlayer.training.decoder import DecoderConfig
+    from inlayer.training.tokens import draw_batch, open_tokens, validation_batches
+    from inlayer.training.trainer import Trainer
 
     torch.set_num_threads(1)
     job, folder = job_and_folder

@@ -14,47 +14,47 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what a type checker sees; the table below is what Python uses, and a test compares the two
     from inlayer.checkpoint import Model as Model
     from inlayer.checkpoint import load as load
+    from inlayer.embeddings import Embeddings as Embeddings
     from inlayer.errors import InlayerError as InlayerError
     from inlayer.families import describe as describe
     from inlayer.head import Head as Head
-    from inlayer.ids import Ragged as Ragged
-    from inlayer.layer import Embeddings as Embeddings
+    from inlayer.integrations.transformers import attach as attach
     from inlayer.pooling import first_token_pool as first_token_pool
     from inlayer.pooling import last_token_pool as last_token_pool
     from inlayer.pooling import mean_pool as mean_pool
     from inlayer.positions import apply_rotary as apply_rotary
-    from inlayer.rows import MappedTable as MappedTable
-    from inlayer.rows import Table as Table
-    from inlayer.text import ByteTokenizer as ByteTokenizer
-    from inlayer.text import WordTokenizer as WordTokenizer
-    from inlayer.text import open_tokenizer as open_tokenizer
-    from inlayer.text import train_bpe as train_bpe
+    from inlayer.ragged import Ragged as Ragged
+    from inlayer.tables import MappedTable as MappedTable
+    from inlayer.tables import Table as Table
+    from inlayer.tokenizers import ByteTokenizer as ByteTokenizer
+    from inlayer.tokenizers import WordTokenizer as WordTokenizer
+    from inlayer.tokenizers import open_tokenizer as open_tokenizer
+    from inlayer.tokenizers import train_bpe as train_bpe
     from inlayer.trace import Trace as Trace
     from inlayer.trace import walk as walk
-    from inlayer.train.attach import attach as attach
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "ByteTokenizer": "inlayer.text",
-    "Embeddings": "inlayer.layer",
+    "ByteTokenizer": "inlayer.tokenizers",
+    "Embeddings": "inlayer.embeddings",
     "Head": "inlayer.head",
     "InlayerError": "inlayer.errors",
-    "MappedTable": "inlayer.rows",
+    "MappedTable": "inlayer.tables",
     "Model": "inlayer.checkpoint",
-    "Ragged": "inlayer.ids",
-    "Table": "inlayer.rows",
+    "Ragged": "inlayer.ragged",
+    "Table": "inlayer.tables",
     "Trace": "inlayer.trace",
-    "WordTokenizer": "inlayer.text",
+    "WordTokenizer": "inlayer.tokenizers",
     "apply_rotary": "inlayer.positions",
-    "attach": "inlayer.train.attach",
+    "attach": "inlayer.integrations.transformers",
     "describe": "inlayer.families",
     "first_token_pool": "inlayer.pooling",
     "last_token_pool": "inlayer.pooling",
     "load": "inlayer.checkpoint",
     "mean_pool": "inlayer.pooling",
-    "open_tokenizer": "inlayer.text",
-    "train_bpe": "inlayer.text",
+    "open_tokenizer": "inlayer.tokenizers",
+    "train_bpe": "inlayer.tokenizers",
     "walk": "inlayer.trace",
 }
 

@@ -9,7 +9,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> [head] -> 
 - the loss never holds all logits: torch's chunked linear_cross_entropy, or own chunks for what that cannot do (a soft
   cap, a z-loss, half precision under autocast, where it would round the loss itself to the half type)
 - rows that lie with several processes: each has the logits of its own rows only, also in the loss (sharding.py)
-- not here: the table (rows/), who is tied to whom in a given model (families.py)
+- not here: the table (tables/), who is tied to whom in a given model (families.py)
 Checked against linear + cross_entropy and against transformers' heads in tests/test_head.py.
 """
 

@@ -3,8 +3,8 @@
 - a file is written beside its place, reaches the disk, and is put there in one step: a crash leaves the old or the new
 - a lock ends with the process that holds it, however that ends; where the system or its file system has no such locks,
   nothing is held
-- not here: whole folders (train/folder.py)
-Checked in tests/train/test_folder.py and, with processes that are killed, in tests/learn/test_progress.py.
+- not here: whole folders (training/folder.py)
+Checked in tests/training/test_folder.py and, with processes that are killed, in tests/learn/test_progress.py.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
 - torch's own way, RowwiseParallel and loss_parallel, gives the same; it wants the backward inside its context and holds
   all logits of its rows at once
 - torch.distributed is imported only where a table is sharded
-- not here: who shards a table (train/parallel.py); a table cut for storage only (FSDP), which is whole while it is used
-Checked against one process and against torch's loss_parallel in tests/train/test_parallel.py.
+- not here: who shards a table (training/parallel.py); a table cut for storage only (FSDP), whole while it is used
+Checked against one process and against torch's loss_parallel in tests/training/test_parallel.py.
 """
 
 from __future__ import annotations

@@ -31,13 +31,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from inlayer import open_tokenizer, train_bpe
-from inlayer.decoder import Decoder
-from inlayer.text import Tokenizer
-from inlayer.train import Plan, Run, Settings, load_decoder
-from inlayer.train.recipe import recipe
-from inlayer.train.run import END, PADDING
-from inlayer.train.save import TABLE, write_decoder
-from inlayer.train.tokens import Tokens, open_tokens, validation_batches
+from inlayer.tokenizers import Tokenizer
+from inlayer.training import Plan, Run, Settings, load_decoder
+from inlayer.training.decoder import Decoder
+from inlayer.training.recipe import recipe
+from inlayer.training.run import END, PADDING
+from inlayer.training.save import TABLE, write_decoder
+from inlayer.training.tokens import Tokens, open_tokens, validation_batches
 
 VOCAB_SIZE = 6144
 MODEL: dict[str, Any] = {

@@ -21,8 +21,8 @@ import inlayer
 from inlayer.trace import Line
 from inlayer.trace.terminal import show
 from inlayer.web.api import Api
-from inlayer.web.asked import Limits
 from inlayer.web.guard import Guard
+from inlayer.web.schemas import Limits
 from inlayer.web.server import Server, bind
 
 DOCS = Path(__file__).parent.parent / "docs"

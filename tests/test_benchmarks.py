@@ -15,8 +15,8 @@ from benchmarks import measure
 from benchmarks.__main__ import NAMES
 from benchmarks.tying import RECIPE, VARIANTS, read_runs, short_jobs
 from benchmarks.tying_report import write
-from inlayer.train.recipe import recipe
-from inlayer.train.settings import Settings
+from inlayer.training.config import Settings
+from inlayer.training.recipe import recipe
 from tests.console import ROOT
 
 

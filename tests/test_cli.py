@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 import inlayer
 from inlayer.cli import main
-from inlayer.cli.verbs import app
+from inlayer.cli.app import app
 
 
 @dataclass

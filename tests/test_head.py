@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from inlayer import head as room
-from inlayer.decoder import Decoder, DecoderConfig
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
 from inlayer.head import Head
-from inlayer.rows import Table
+from inlayer.tables import Table
+from inlayer.training.decoder import Decoder, DecoderConfig
 
 V, D = 23, 8
 
@@ -731,7 +731,7 @@ COMPILED = """
 import copy, torch
 from torch import nn
 from inlayer.head import Head
-from inlayer.rows import Table
+from inlayer.tables import Table
 
 class Model(nn.Module):
     def __init__(self):

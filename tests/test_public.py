@@ -51,10 +51,10 @@ HEAVY = "{'torch', 'transformers', 'tokenizers', 'gigatoken', 'tiktoken', 'sente
     [
         "import inlayer",
         "import inlayer; inlayer.ByteTokenizer().encode('Hi'); inlayer.WordTokenizer.from_text('a b').encode('b')",
-        "import inlayer.text",
+        "import inlayer.tokenizers",
         "import sys\nsys.argv = ['inlayer', '--help']\nfrom inlayer.cli import main\n"
         "try: main()\nexcept SystemExit: pass",
-        "import inlayer.learn, inlayer.learn.progress, inlayer.learn.quizzing, inlayer.learn.asking",
+        "import inlayer.learn, inlayer.learn.progress, inlayer.learn.quiz, inlayer.learn.questions",
         "import sys\nsys.argv = ['inlayer', 'learn', '--help']\nfrom inlayer.cli import main\n"
         "try: main()\nexcept SystemExit: pass",
         "import sys\nsys.argv = ['inlayer', 'walk', '--help']\nfrom inlayer.cli import main\n"
@@ -67,7 +67,7 @@ def test_light_things_load_no_heavy_library(code: str) -> None:
 
 
 def test_the_check_for_heavy_libraries_can_fail() -> None:
-    assert run_python(f"import inlayer.layer, sys; print('torch' in ({HEAVY} & set(sys.modules)))") == "True"
+    assert run_python(f"import inlayer.embeddings, sys; print('torch' in ({HEAVY} & set(sys.modules)))") == "True"
 
 
 def test_every_error_is_of_the_family_and_of_a_builtin() -> None:

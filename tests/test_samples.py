@@ -10,11 +10,11 @@ from torch.nn import functional
 
 import inlayer
 from inlayer.checkpoint.samples import find_sample, open_sample
-from inlayer.decoder import Decoder, DecoderConfig
 from inlayer.families import describe
-from inlayer.train import Settings, load_decoder
+from inlayer.training import Settings, load_decoder
+from inlayer.training.decoder import Decoder, DecoderConfig
 from scripts import make_default
-from tests.train.texts import write_text
+from tests.training.texts import write_text
 
 FOLDER = Path(inlayer.__file__).parent / "samples" / "default"
 LIMIT = 3_000_000  # bytes, of the whole folder

@@ -10,7 +10,7 @@ import math, torch, inlayer
 from inlayer import Embeddings, Head
 from inlayer.errors import InlayerError
 from inlayer.positions import Learned
-from inlayer.rows import Table
+from inlayer.tables import Table
 for number, call in enumerate((
     lambda: Head(4, 10, padding_idx=99), lambda: Head(4, 10, padding_idx="x"), lambda: Head(4, 10, padding_idx=True),
     lambda: Head(4, 10, scale="x"), lambda: Head(4, 10, soft_cap="x"), lambda: Head(4, True), lambda: Head(4, 1.5),

@@ -26,12 +26,12 @@ from inlayer.checkpoint.shards import INDEX, LARGEST_INDEX, gather, parse_index
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
+from inlayer.formats.row_file import FileRows, read_span
+from inlayer.formats.safetensors import DTYPES, Stored, read_header
 from inlayer.paths import quoted, shown, what_is_at, wrong_kind
-from inlayer.rows import StoredTable
-from inlayer.rows.files import FileRows, read_span
-from inlayer.rows.header import DTYPES, Stored, read_header
-from inlayer.rows.mapped import check_table
-from inlayer.text import Tokenizer, open_tokenizer
+from inlayer.tables import StoredTable
+from inlayer.tables.mapped import check_table
+from inlayer.tokenizers import Tokenizer, open_tokenizer
 
 __all__ = ["FolderStore", "beside", "inside", "tokenizer_beside"]
 

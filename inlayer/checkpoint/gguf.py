@@ -5,8 +5,8 @@
   vocabulary when the tokenizer is asked for
 - a model in several files (`x-00001-of-00003.gguf`) is opened by any of them; all must be there, since only all of them
   tell whether a tensor (the head's) exists
-- not here: reading the header (checkpoint/gguf_header.py), what the metadata means (families/gguf.py, text/gguf.py),
-  how rows are decoded (rows/quantised.py)
+- not here: reading the header (formats/gguf.py), what the metadata means (families/gguf.py, tokenizers/gguf.py),
+  how rows are decoded (formats/ggml.py)
 Checked against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
 """
 
@@ -23,18 +23,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from inlayer.checkpoint.gguf_header import SCALARS, STRING, UINT64, GgufHeader, StoredArray, quoted, read_gguf_header
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, ShapeError, TokenizerError
 from inlayer.families.gguf import ROPE_FACTORS, config_from_gguf
+from inlayer.formats.ggml import PLAIN, decoder, row_bytes
+from inlayer.formats.gguf import SCALARS, STRING, UINT64, GgufHeader, StoredArray, quoted, read_gguf_header
+from inlayer.formats.row_file import FileRows, read_span
+from inlayer.formats.safetensors import Stored
 from inlayer.paths import shown, what_is_at
-from inlayer.rows import StoredTable
-from inlayer.rows.files import FileRows, read_span
-from inlayer.rows.header import Stored
-from inlayer.rows.mapped import listing
-from inlayer.rows.quantised import PLAIN, decoder, row_bytes
-from inlayer.text import Tokenizer
-from inlayer.text.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer
+from inlayer.tables import StoredTable
+from inlayer.tables.mapped import listing
+from inlayer.tokenizers import Tokenizer
+from inlayer.tokenizers.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer
 
 __all__ = ["GgufStore"]
 

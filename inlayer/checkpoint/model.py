@@ -24,15 +24,15 @@ from torch import Tensor, nn
 
 from inlayer.checkpoint.open import DEFAULT, open_store
 from inlayer.checkpoint.store import Store
+from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError
 from inlayer.families import LayerSpec, describe
 from inlayer.families.weights import HEADS, TABLES, choose_head, choose_part, table_candidates
+from inlayer.formats.safetensors import Stored
 from inlayer.head import Head
-from inlayer.layer import Embeddings
 from inlayer.paths import quoted
-from inlayer.rows import StoredTable
-from inlayer.rows.header import Stored
-from inlayer.text import Tokenizer
+from inlayer.tables import StoredTable
+from inlayer.tokenizers import Tokenizer
 
 __all__ = ["Model", "load"]
 

@@ -5,7 +5,7 @@ source -> [Store] -> Model
 - the formats of a folder, in order: model*.safetensors, pytorch_model*.bin, GGUF, and then whatever safetensors or .bin
   file there is: beside a model may lie adapters and value heads. Of a file, by its first bytes
 - a hub id is `org/name` or `org/name@revision`, and only where no such path exists
-Checked in tests/checkpoint/test_folder.py and test_samples.py, hub ids in tests/checkpoint/hub/test_hub.py.
+Checked in tests/checkpoint/test_folder.py and test_samples.py, hub ids in tests/checkpoint/remote/test_hub.py.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def _open_name(name: str) -> Store:
     if name in SAMPLES:
         return open_sample(name)
     if HUB_ID.fullmatch(name) and not name.endswith(FILES):
-        from inlayer.checkpoint.hub import HubStore
-        from inlayer.checkpoint.hub.transfer import UnreachableError
+        from inlayer.checkpoint.remote import HubStore
+        from inlayer.checkpoint.remote.transfer import UnreachableError
 
         repository, _, revision = name.partition("@")
         try:

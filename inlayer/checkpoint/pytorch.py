@@ -6,7 +6,7 @@
 - checked before anything is believed: records are uncompressed and within the file, as long as their storages, and
   named once; the archive's directory and the pickle are of a sane size
 - a tensor whose values do not lie row by row (a transposed one) is named, and an error when it is asked for
-- not here: the pickle (checkpoint/pickled.py); what a folder is (checkpoint/folder.py)
+- not here: the pickle (formats/torch_pickle.py); what a folder is (checkpoint/folder.py)
 Checked against torch.load, and with hostile and damaged files, in tests/checkpoint/test_pytorch.py.
 """
 
@@ -20,10 +20,10 @@ import zipfile
 from pathlib import Path
 
 from inlayer.checkpoint.folder import FolderStore
-from inlayer.checkpoint.pickled import LARGEST_PICKLE, View, find_views, read_pickle, unreadable
 from inlayer.errors import CheckpointError, InlayerError
+from inlayer.formats.safetensors import BITS, Stored
+from inlayer.formats.torch_pickle import LARGEST_PICKLE, View, find_views, read_pickle, unreadable
 from inlayer.paths import printable, quoted, shown, what_is_at, wrong_kind
-from inlayer.rows.header import BITS, Stored
 
 __all__ = ["PytorchStore"]
 

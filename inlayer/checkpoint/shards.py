@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inlayer.errors import CheckpointError
+from inlayer.formats.safetensors import Stored
 from inlayer.paths import printable, quoted
-from inlayer.rows.header import Stored
 
 __all__ = ["INDEX", "PLAIN_FILE", "check_file", "gather", "parse_index"]
 

@@ -2,7 +2,7 @@
 
 [checkpoint] -> Embeddings, Head, tokenizer
 - one class a kind of source: a folder or file of safetensors (checkpoint/folder.py), a GGUF (checkpoint/gguf.py), old
-  PyTorch files (checkpoint/pytorch.py), a hub repository (checkpoint/hub/)
+  PyTorch files (checkpoint/pytorch.py), a hub repository (checkpoint/remote/)
 - tensors have the names the file gives them; which of them is the table is decided in families/weights.py
 - not here: putting a layer together (checkpoint/model.py)
 """
@@ -15,9 +15,9 @@ from typing import Any
 
 from torch import Tensor
 
-from inlayer.rows import StoredTable
-from inlayer.rows.header import Stored
-from inlayer.text import Tokenizer
+from inlayer.formats.safetensors import Stored
+from inlayer.tables import StoredTable
+from inlayer.tokenizers import Tokenizer
 
 __all__ = ["Store"]
 

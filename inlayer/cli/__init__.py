@@ -22,7 +22,7 @@ from inlayer.cli import train as _train  # noqa: F401
 
 # isort: split
 from inlayer.cli import learn as _learn  # noqa: F401
-from inlayer.cli.verbs import app
+from inlayer.cli.app import app
 from inlayer.errors import InlayerError
 
 __all__ = ["main"]

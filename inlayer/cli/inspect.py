@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.verbs import app, console
+from inlayer.cli.app import app, console
 
 __all__ = ["inspect"]
 
@@ -45,14 +45,14 @@ def inspect(
     quick: Annotated[bool, typer.Option("--quick", help="Read headers and some rows only; may miss faults.")] = False,
 ) -> None:
     """Is the embedding layer of a checkpoint healthy? Facts and findings, from the files alone."""
-    from inlayer.checkpoint.doctor import inspect as examine
+    from inlayer.inspection import inspect as examine
 
     with _progress(wanted=not quick) as progress:
         report = examine(source, quick=quick, progress=progress)
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict(), allow_nan=False) + "\n")
     else:
-        from inlayer.checkpoint.doctor.terminal import show
+        from inlayer.inspection.terminal import show
 
         show(report, console())
     raise typer.Exit(report.exit_code)

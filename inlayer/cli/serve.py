@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import typer
 
-from inlayer.cli.given import opening_texts
-from inlayer.cli.verbs import app, stopping_at_once
+from inlayer.cli.app import app, stopping_at_once
+from inlayer.cli.inputs import opening_texts
 
 if TYPE_CHECKING:
     from inlayer.trace import Line

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inlayer.cli.verbs import app, console
+from inlayer.cli.app import app, console
 from inlayer.errors import ConfigError
 from inlayer.paths import check_path
 
 if TYPE_CHECKING:
-    from inlayer.train.run import Plan, Run
+    from inlayer.training.run import Plan, Run
 
 __all__ = ["train"]
 
@@ -124,8 +124,8 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Train a small model on your own text and see what its embeddings learned."""
-    from inlayer.train.parallel import WAYS, world
-    from inlayer.train.run import Run
+    from inlayer.training.parallel import WAYS, world
+    from inlayer.training.run import Run
 
     model = {
         "architecture": architecture, "positions": positions, "n_embd": n_embd, "n_layer": n_layer, "n_head": n_head,
@@ -162,7 +162,7 @@ def train(
 
 def begin(out: str, resume: bool, files: list[str], preset: str | None, *asked: dict[str, Any]) -> Run:
     """Begin a run in `out`, or see that the one there is the one that was asked for."""
-    from inlayer.train.run import Run, is_run
+    from inlayer.training.run import Run, is_run
 
     if resume and (is_run(Path(out)) or not files):
         found = Run.find(out)
@@ -175,10 +175,10 @@ def make_plan(
     files: list[str], preset: str | None, model: dict[str, Any], settings: dict[str, Any], rest: dict[str, Any]
 ) -> Plan:
     """What was asked for, with a default for all that was not said."""
-    from inlayer.train.presets import sizes_of
-    from inlayer.train.recipe import recipe
-    from inlayer.train.run import Plan
-    from inlayer.train.settings import Settings
+    from inlayer.training.config import Settings
+    from inlayer.training.presets import sizes_of
+    from inlayer.training.recipe import recipe
+    from inlayer.training.run import Plan
 
     rest.setdefault("tokenizer", "bpe")
     if rest["tokenizer"] == "bpe":
@@ -211,7 +211,7 @@ def check_same(
     rest: dict[str, Any],
 ) -> None:
     """Raise ConfigError where something else is asked for than what the run was begun with."""
-    from inlayer.train.presets import sizes_of
+    from inlayer.training.presets import sizes_of
 
     sizes = sizes_of(preset, plan.model["architecture"]) if preset else {}
     kept = keep_paths(files, rest)
@@ -230,8 +230,8 @@ def check_same(
 
 def finish(run: Run, *, as_json: bool) -> None:
     """Say what came out."""
-    from inlayer.train.outcome import report_on
-    from inlayer.train.report import show, to_json
+    from inlayer.training.outcome import report_on
+    from inlayer.training.report import show, to_json
 
     report = report_on(run)
     if as_json:

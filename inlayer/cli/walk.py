@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 import typer
 
-from inlayer.cli.given import opening_texts, read_places, read_texts, read_vectors
-from inlayer.cli.verbs import app, console, stopping_at_once
+from inlayer.cli.app import app, console, stopping_at_once
+from inlayer.cli.inputs import opening_texts, read_places, read_texts, read_vectors
 from inlayer.errors import InputError, MissingFileError
 from inlayer.paths import check_path, shown, what_is_at, wrong_kind
 from inlayer.saving import write_whole
@@ -228,7 +228,7 @@ def _newborn(texts: list[str], tokenizer: str, **said: Any) -> Line:
 
 def _tokenizer(name: str, texts: list[str]) -> Any:
     """The Tokenizer asked for. Its room is imported here: it needs numpy, which help does not."""
-    from inlayer.text import ByteTokenizer, WordTokenizer, open_tokenizer
+    from inlayer.tokenizers import ByteTokenizer, WordTokenizer, open_tokenizer
 
     if name == "bytes":
         return ByteTokenizer()

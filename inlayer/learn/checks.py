@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inlayer.learn.exam import Failed, describe
+from inlayer.learn.session import Failed, describe
 
 __all__ = ["same", "same_dtype", "same_shape", "same_values"]
 

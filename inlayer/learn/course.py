@@ -18,8 +18,8 @@ from importlib import import_module
 from pathlib import Path
 
 from inlayer.errors import InputError
-from inlayer.learn.asking import Exercise, Option, exercises_of
 from inlayer.learn.content import LESSONS
+from inlayer.learn.questions import Exercise, Option, exercises_of
 from inlayer.paths import quoted
 
 __all__ = ["Course", "Document", "Lesson", "Question", "Task", "guessed", "open_course", "read_document"]

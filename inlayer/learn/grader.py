@@ -19,7 +19,7 @@ from typing import Literal
 from torch import Tensor
 
 from inlayer.learn.course import Task
-from inlayer.learn.exam import Exam, Failed, Limits, describe
+from inlayer.learn.session import Exam, Failed, Limits, describe
 from inlayer.shapes import check_seed
 
 __all__ = ["Result", "Verdict", "checks_of", "grade"]

@@ -27,11 +27,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from inlayer.errors import InlayerError, InputError
-from inlayer.learn import quizzing
-from inlayer.learn.asking import Asked, Free
+from inlayer.learn import quiz
 from inlayer.learn.course import CONTENT, Lesson, Task, open_course
+from inlayer.learn.messages import asked_words, judged_words, model_words, passed_words, verdict_words
 from inlayer.learn.progress import Progress, State
-from inlayer.learn.words import asked_words, judged_words, model_words, passed_words, verdict_words
+from inlayer.learn.questions import Asked, Free
 from inlayer.paths import quoted, shown
 from inlayer.saving import put
 
@@ -154,7 +154,7 @@ def _cells(lesson: Lesson, seed: int) -> Iterator[Cell]:
         yield _code(f'answer("{exercise.id}", "")')
     yield _markdown("## Quiz")
     for question in lesson.questions:
-        yield _code(f'ask("{question.id}", seed={seed})', asked_words(quizzing.ask(question, seed)) + "\n")
+        yield _code(f'ask("{question.id}", seed={seed})', asked_words(quiz.ask(question, seed)) + "\n")
         yield _code(f'answer("{question.id}", "")')
 
 
@@ -296,13 +296,13 @@ def answer(name: str, said: str) -> None:
     _say(judged_words(asked, judged))
     if name in open_course().exercises:
         return _note(lambda state: state.note_exercise(name, right=judged.right))
-    return _note(lambda state: quizzing.note_answer(state, name, right=judged.right))
+    return _note(lambda state: quiz.note_answer(state, name, right=judged.right))
 
 
 def _asked(name: str) -> Asked:
     course = open_course()
     if name in course.questions:
-        return quizzing.ask(course.questions[name], _seeds[name])
+        return quiz.ask(course.questions[name], _seeds[name])
     if name not in course.exercises:
         raise InputError(f"there is no exercise and no question {quoted(name)}")
     return course.exercises[name].ask(_seeds[name])

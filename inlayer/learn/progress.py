@@ -6,7 +6,7 @@ the doors -> [progress] -> progress.json
 - a file that is damaged, or is something else, is set aside and kept; one of a newer inlayer is refused and left alone
 - where the folder cannot be written, a door may go on without (`loose`); it must then say that nothing is recorded
 - times are UTC, ISO 8601; "" is never
-- not here: what a quiz asks next (quizzing.py); the learner's own files, which lie where he wants them
+- not here: what a quiz asks next (quiz.py); the learner's own files, which lie where he wants them
 Checked, with writers that are killed, in tests/learn/test_progress.py.
 """
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from inlayer.embeddings import Embeddings
 from inlayer.head import Head
-from inlayer.layer import Embeddings
 from inlayer.trace.facts import Backward, RowGradient, Span
 from inlayer.trace.parts import Parts, Used
 

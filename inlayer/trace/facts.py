@@ -5,7 +5,7 @@ text -> bytes -> pieces -> ids -> rows -> (+ positions) -> hidden states, and ba
 - a vector holds the first `dims` channels (or channel pairs); a text its first `tokens` tokens: both are counted in
   full, so that a rendering can say what it leaves out
 - bytes are written in hexadecimal: a piece may hold half a character
-- not here: where the numbers come from (trace/take.py), how they look (trace/terminal/, trace/html.py)
+- not here: where the numbers come from (trace/run.py), how they look (trace/terminal/, trace/html.py)
 Checked against the library calls, and against the schema, in tests/trace/.
 """
 

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from inlayer.checkpoint import Model, load
+from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
 from inlayer.head import Head
-from inlayer.layer import Embeddings
-from inlayer.text import Tokenizer
-from inlayer.trace.birth import give_birth
+from inlayer.tokenizers import Tokenizer
 from inlayer.trace.facts import Birth, Change, TokenFacts, Trace
+from inlayer.trace.initialization import give_birth
 from inlayer.trace.parts import NEWBORN_POSITIONS, Parts
-from inlayer.trace.take import take
+from inlayer.trace.run import take
 from inlayer.trace.token import look_at
 
 __all__ = ["Line", "newborn", "walk"]

@@ -1,13 +1,13 @@
 """How a token of a text is shown: by its text, by its bytes where they are no whole characters, by its name where it is
 special.
 
-- not here: a token by itself (text/names.py)
-Checked in tests/trace/test_reading.py.
+- not here: a token by itself (tokenizers/names.py)
+Checked in tests/trace/test_tokenization.py.
 """
 
 from __future__ import annotations
 
-from inlayer.text import Piece
+from inlayer.tokenizers import Piece
 
 __all__ = ["label_of"]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from inlayer.layer import Embeddings
+from inlayer.embeddings import Embeddings
 from inlayer.positions import Angles, Rotary, Scaling
 from inlayer.positions.rotary import one_angle_a_pair
 from inlayer.positions.scaling import plain_frequencies

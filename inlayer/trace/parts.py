@@ -3,7 +3,7 @@
 text -> ids -> rows -> (+ positions) -> hidden states -> head
 - nothing here is changed by a walk, so that several threads can walk at once
 - other positions can be put in place of the model's own, to see what they change
-- not here: the walk itself (trace/take.py)
+- not here: the walk itself (trace/run.py)
 Checked in tests/trace/test_line.py.
 """
 
@@ -21,15 +21,15 @@ import torch
 from torch import Tensor, nn
 
 from inlayer.checkpoint import Model
+from inlayer.embeddings import SCHEMES, Embeddings
 from inlayer.errors import ConfigError, InputError
+from inlayer.formats.safetensors import DTYPES, Stored
 from inlayer.head import Head
-from inlayer.layer import SCHEMES, Embeddings
 from inlayer.paths import last_part
 from inlayer.positions import Angles, Learned, Numbering, Rotary, Sinusoidal
-from inlayer.rows import StoredTable
-from inlayer.rows.header import DTYPES, Stored
-from inlayer.text import Tokenizer
-from inlayer.text.names import spelled
+from inlayer.tables import StoredTable
+from inlayer.tokenizers import Tokenizer
+from inlayer.tokenizers.names import spelled
 from inlayer.trace.facts import Merge, ModelFacts, TableFacts
 from inlayer.trace.order import Turned, turn
 

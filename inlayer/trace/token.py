@@ -8,11 +8,11 @@ from __future__ import annotations
 import torch
 
 from inlayer.errors import IdRangeError, InputError
-from inlayer.look import nearest
+from inlayer.neighbors import nearest
 from inlayer.threads import one_thread
 from inlayer.trace.facts import Neighbour, TokenFacts
 from inlayer.trace.parts import Parts
-from inlayer.trace.take import bits_of, numbers
+from inlayer.trace.run import bits_of, numbers
 
 __all__ = ["look_at"]
 

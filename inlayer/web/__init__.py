@@ -17,7 +17,7 @@ except ImportError as missing:
     raise MissingExtraError("the server is starlette and uvicorn: pip install 'inlayer[web]'") from missing
 
 from inlayer.web.api import make_app
-from inlayer.web.asked import Limits
+from inlayer.web.schemas import Limits
 from inlayer.web.server import Address, serve
 
 __all__ = ["Address", "Limits", "make_app", "serve"]

@@ -24,13 +24,13 @@ from inlayer.paths import quoted
 from inlayer.trace import Change, Line
 from inlayer.trace.backward import MOST_HEAD_VALUES
 from inlayer.trace.html import content_security_policy, page
-from inlayer.web.answering import encode, until_left
-from inlayer.web.asked import BirthAsked, Limits, RefusedError, TokenAsked, WalkAsked, read_query, read_walk
-from inlayer.web.desk import Desk
+from inlayer.web.course import Desk
 from inlayer.web.guard import Guard, error_body, read_body
+from inlayer.web.handlers import encode, until_left
 from inlayer.web.learn import Learn
 from inlayer.web.openapi import describe
-from inlayer.web.places import find_places, without_places
+from inlayer.web.routes import find_places, without_places
+from inlayer.web.schemas import BirthAsked, Limits, RefusedError, TokenAsked, WalkAsked, read_query, read_walk
 from inlayer.web.workers import Answers, LeftError, Workers
 
 __all__ = ["Api", "make_app"]

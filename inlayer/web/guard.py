@@ -24,7 +24,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inlayer.paths import printable, quoted
-from inlayer.web.asked import TOKEN, RefusedError
+from inlayer.web.schemas import TOKEN, RefusedError
 
 __all__ = ["HEADERS", "Guard", "error_body", "read_body"]
 

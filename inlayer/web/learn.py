@@ -21,10 +21,10 @@ from starlette.routing import Route
 
 from inlayer.errors import InputError
 from inlayer.learn.html import learn_page, learn_policy
-from inlayer.web.answering import encode, until_left
-from inlayer.web.asked import Field, Limits, read_fields
-from inlayer.web.desk import MOST_SEED, Desk
+from inlayer.web.course import MOST_SEED, Desk
 from inlayer.web.guard import read_body
+from inlayer.web.handlers import encode, until_left
+from inlayer.web.schemas import Field, Limits, read_fields
 from inlayer.web.workers import Workers
 
 __all__ = ["ADDRESSES", "CHECKS", "CHECKS_WAITING", "PAGE", "Asking", "Learn"]

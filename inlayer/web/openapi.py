@@ -11,9 +11,9 @@ from typing import Any
 
 import inlayer
 from inlayer import trace
-from inlayer.web.asked import POSITIONS, Limits
 from inlayer.web.learn import ADDRESSES, PAGE, Asking
 from inlayer.web.openapi_learn import FIELDS, SCHEMAS, errors_of
+from inlayer.web.schemas import POSITIONS, Limits
 
 __all__ = ["describe"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from inlayer.web.asked import Field
-from inlayer.web.desk import MOST_CODE
+from inlayer.web.course import MOST_CODE
 from inlayer.web.learn import ADDRESSES, Asking
+from inlayer.web.schemas import Field
 
 __all__ = ["FIELDS", "SCHEMAS", "errors_of"]
 

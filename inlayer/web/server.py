@@ -30,8 +30,8 @@ from inlayer.errors import InputError
 from inlayer.paths import quoted
 from inlayer.trace import Line
 from inlayer.web.api import Api
-from inlayer.web.asked import Limits
 from inlayer.web.guard import HEADERS, Guard, error_body
+from inlayer.web.schemas import Limits
 from inlayer.web.twins import twins
 
 __all__ = ["Address", "Server", "bind", "serve"]

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from inlayer.learn.course import Task
-from inlayer.learn.rendering import render
+from inlayer.learn.markdown import render
 from inlayer.trace.facts import plain
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _own(own: Tensor, step: int) -> dict[str, Any]:
     """The learner's tensor as rows of numbers, the first of them, and what it is beside the walk's."""
     import torch
 
-    from inlayer.learn.beside import lay_beside
+    from inlayer.learn.comparison import lay_beside
 
     own = own.detach().cpu()
     width = own.shape[-1] if own.dim() else 1

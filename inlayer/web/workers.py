@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
-from inlayer.web.asked import RefusedError
+from inlayer.web.schemas import RefusedError
 
 __all__ = ["Answers", "LeftError", "Workers"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from inlayer.learn.course import Lesson, open_course
 from inlayer.learn.progress import Progress
-from inlayer.learn.quizzing import ask
+from inlayer.learn.quiz import ask
 from tests.browser.test_look import CONTRAST, NAMELESS, keep
 from tests.browser.watching import READY, Watched, watch
 from tests.web.client import Place, learner, running

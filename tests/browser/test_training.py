@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from inlayer.train.plot import draw
-from inlayer.train.report import to_html
+from inlayer.training.plot import draw
+from inlayer.training.report import to_html
 from tests.browser.test_look import CONTRAST
 from tests.browser.watching import watch
-from tests.train.metrics import make_metrics
-from tests.train.test_report import HOSTILE, make_report
+from tests.training.metrics import make_metrics
+from tests.training.test_report import HOSTILE, make_report
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

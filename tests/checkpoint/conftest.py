@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.checkpoint.doctor import Report, inspect
-from tests.checkpoint.healthy import make_llama, tokenizer_bytes
+from inlayer.inspection import Report, inspect
+from tests.inspection.healthy import make_llama, tokenizer_bytes
 
 
 @pytest.fixture(scope="module")

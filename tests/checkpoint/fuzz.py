@@ -26,9 +26,9 @@ import torch
 from safetensors.torch import save_file
 
 import inlayer
-from inlayer.checkpoint.doctor import inspect
 from inlayer.cli import main
 from inlayer.errors import InlayerError
+from inlayer.inspection import inspect
 
 SLOWEST = 2.0  # seconds
 MOST_MEMORY = 500  # megabytes more than before the first file

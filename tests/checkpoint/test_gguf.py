@@ -16,12 +16,12 @@ import pytest
 import torch
 
 from inlayer.checkpoint.gguf import GgufStore
-from inlayer.checkpoint.gguf_header import StoredArray
 from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, MissingFileError, ShapeError
 from inlayer.families import describe
+from inlayer.formats.gguf import StoredArray
 from tests.checkpoint import make_gguf
 from tests.checkpoint.make_gguf import ARRAY, FLOAT32, STRING, UINT32, array, file, pair, tensor, text, write_gguf
-from tests.text.samples import package_files
+from tests.tokenizers.samples import package_files
 
 gguf = pytest.importorskip("gguf")
 from gguf import quants  # noqa: E402
@@ -307,7 +307,7 @@ def test_version_2_and_other_alignments(tmp_path: Path):
 @pytest.mark.parametrize("window", [8, 13, 64, 1 << 20])
 def test_the_window_may_end_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch, window: int):
     whole = GgufStore(small)
-    monkeypatch.setattr("inlayer.checkpoint.gguf_header.WINDOW", window)
+    monkeypatch.setattr("inlayer.formats.gguf.WINDOW", window)
     again = GgufStore(small)
     assert again.metadata == whole.metadata
     assert again._tensors == whole._tensors

@@ -13,10 +13,10 @@ import zipfile
 import pytest
 import torch
 
-from inlayer.checkpoint.pickled import LARGEST_PICKLE
 from inlayer.checkpoint.pytorch import LARGEST_DIRECTORY, PytorchStore
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError, MissingFileError, ShapeError
-from inlayer.text import ByteTokenizer, train_bpe
+from inlayer.formats.torch_pickle import LARGEST_PICKLE
+from inlayer.tokenizers import ByteTokenizer, train_bpe
 
 TABLE = "model.embed_tokens.weight"
 DTYPES = {

@@ -28,7 +28,7 @@ TABLE, HEAD, SECOND = "model.embed_tokens.weight", "lm_head.weight", "model.laye
 def sample(module: str) -> Path:
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.submodule_search_locations:
-        pytest.skip(f"{module} is not installed; tests/artefacts.txt names it")
+        pytest.skip(f"{module} is not installed; tests/artifacts.txt names it")
     return Path(spec.submodule_search_locations[0])
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 import transformers
 
+from inlayer.embeddings import Embeddings
 from inlayer.families import LayerSpec, describe
 from inlayer.families.table import NESTED
-from inlayer.layer import Embeddings
 from inlayer.positions import Angles, Rotary
 from tests.families.references import CASES, Case, Reference
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import CONFIG_MAPPING, AutoModel, PreTrainedConfig
 
-from inlayer.layer import Embeddings
+from inlayer.embeddings import Embeddings
 
 TINY = {
     "vocab_size": 99,

@@ -14,7 +14,7 @@ from inlayer.errors import ConfigError
 from inlayer.families import FAMILIES, LayerSpec, describe
 from inlayer.families.gguf import ARCHITECTURES, _share, config_from_gguf
 from inlayer.positions import Llama3, LongRope, Rotary
-from tests.text.samples import shared
+from tests.tokenizers.samples import shared
 
 
 def single(value: float) -> float:

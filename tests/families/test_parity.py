@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from inlayer.embeddings import Embeddings
 from inlayer.families import FAMILIES
-from inlayer.layer import Embeddings
 from inlayer.positions import Learned, Rotary
 from tests.families.references import CASES, Case, Reference, reference_config
 

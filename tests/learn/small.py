@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from inlayer.learn.asking import Choice, Exercise, Free, Number, Option
 from inlayer.learn.course import Course, Lesson
+from inlayer.learn.questions import Choice, Exercise, Free, Number, Option
 
 __all__ = ["SOLUTION", "WRONG", "make_course"]
 

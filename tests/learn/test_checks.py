@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from inlayer.learn.checks import draw_shapes, same, same_dtype, same_shape, same_values
-from inlayer.learn.exam import Failed
+from inlayer.learn.session import Failed
 
 
 def failure(check: Any, *args: Any, **kwargs: Any) -> Failed:

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from inlayer.cli import main
-from inlayer.cli.learn import learn
-from inlayer.cli.learn_look import INSTEAD, Translated, command_of, pieces
-from inlayer.learn.asking import Number
+from inlayer.cli.learn.commands import learn
+from inlayer.cli.learn.page import INSTEAD, Translated, command_of, pieces
+from inlayer.learn.batch import Report, Row
 from inlayer.learn.course import Course, Lesson
-from inlayer.learn.many import Report, Row
 from inlayer.learn.progress import Progress
+from inlayer.learn.questions import Number
 from tests.learn.small import SOLUTION, START, WRONG, make_course
 
 VERBS = [
@@ -496,7 +496,7 @@ def test_exercises_without_a_question(run: Run) -> None:
 
 
 def right_letters(course: Course, names: list[str], seed: int) -> dict[str, str]:
-    from inlayer.learn.quizzing import ask
+    from inlayer.learn.quiz import ask
 
     choices = {name: ask(course.questions[name], seed) for name in names}
     return {name: "abc"[[option.right for option in choice.options].index(True)] for name, choice in choices.items()}
@@ -651,7 +651,7 @@ def test_ctrl_c_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, verb: lis
 
     for lesson in ("read first", "next add", "skip add", "skip add_again"):
         run(*lesson.split())
-    monkeypatch.setattr("inlayer.cli.learn_asking.type_line", interrupted)
+    monkeypatch.setattr("inlayer.cli.learn.questions.type_line", interrupted)
     monkeypatch.setattr("inlayer.learn.grader.grade", interrupted)
     done = run(*verb)
     assert (done.code, done.err) == (130, "\nstopped; what you did is kept\n")
@@ -702,7 +702,7 @@ def test_a_class_is_graded_to_csv_and_json(
         asked.append((str(folder), options))
         return Report(rows=(row,), seed=3, left=len(asked) // 4)
 
-    monkeypatch.setattr("inlayer.learn.many.grade_folder", graded)
+    monkeypatch.setattr("inlayer.learn.batch.grade_folder", graded)
     done = run("grade", "class", "--task", "add", "--seed", "3")
     assert (done.code, done.err) == (0, "")
     assert done.out == Report(rows=(row,), seed=3).to_csv()

@@ -14,9 +14,9 @@ import pytest
 from markdown_it import MarkdownIt
 
 from inlayer.errors import InputError
-from inlayer.learn.asking import Asked, Choice, Free, Number, Value
 from inlayer.learn.content import LESSONS
 from inlayer.learn.course import CONTENT, Lesson, Task, open_course, read_document, read_quiz
+from inlayer.learn.questions import Asked, Choice, Free, Number, Value
 
 EACH_LESSON = pytest.mark.parametrize("name", LESSONS)
 CARRIED = {f"001 theory {n}" for n in range(1, 5)} | {f"001 code task {n}" for n in range(1, 5)}

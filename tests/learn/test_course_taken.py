@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from inlayer.cli import main
-from inlayer.learn.asking import Asked, Choice, Free
 from inlayer.learn.course import open_course
 from inlayer.learn.progress import Progress, steps, what_next
-from inlayer.learn.quizzing import Sitting, to_ask
+from inlayer.learn.questions import Asked, Choice, Free
+from inlayer.learn.quiz import Sitting, to_ask
 
 Learn = Callable[..., tuple[int, str]]
 
@@ -70,7 +70,7 @@ def quizzed(sitting: Sitting) -> str:
 
 def test_the_whole_course_from_the_terminal(learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     course = open_course()
-    monkeypatch.setattr("inlayer.cli.learn_asking.fresh_seed", lambda: 11)
+    monkeypatch.setattr("inlayer.cli.learn.questions.fresh_seed", lambda: 11)
     taken = []
     while (step := what_next(course, Progress().read())) is not None:
         taken.append(step.key)

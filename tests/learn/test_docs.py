@@ -9,11 +9,11 @@ from types import ModuleType
 
 import pytest
 
-from inlayer.cli.learn import learn
+from inlayer.cli.learn.commands import learn
 from inlayer.learn import exam, handed_in, many
 from inlayer.learn.course import Task
 from inlayer.learn.grader import grade
-from inlayer.learn.pupil import run
+from inlayer.learn.sandbox import run
 from tests.learn.toy import SOLUTION, toy
 
 DOC = (Path(__file__).parents[2] / "docs" / "learn.md").read_text(encoding="utf-8")

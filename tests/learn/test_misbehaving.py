@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.learn.exam import Exam, Limits
 from inlayer.learn.grader import Verdict, grade
-from inlayer.learn.pupil.nursery import nursery
+from inlayer.learn.sandbox.fork_server import nursery
+from inlayer.learn.session import Exam, Limits
 from tests.learn.toy import SOLUTION, toy, values
 
 QUICK = Limits(seconds=2.0, memory=512 << 20, output=100_000)
@@ -192,7 +192,7 @@ def test_a_killed_grader_takes_the_code_along(tmp_path: Path) -> None:
     """Also where the code waits and burns no time: nobody would ever end it."""
     mark = tmp_path / "pid"
     script = (
-        "from tests.learn.toy import toy\nfrom inlayer.learn.grader import grade\nimport inlayer.learn.exam as e, pathlib\n"
+        "from tests.learn.toy import toy\nfrom inlayer.learn.grader import grade\nimport inlayer.learn.session as e, pathlib\n"
         "init = e.Exam.__init__\ndef telling(self, *a, **k):\n    init(self, *a, **k)\n"
         f"    pathlib.Path({str(mark)!r}).write_text(str(self.pid))\ne.Exam.__init__ = telling\n"
         "grade(toy(), 'import time\\ntime.sleep(1000)\\n', limits=e.Limits(seconds=900))\n"

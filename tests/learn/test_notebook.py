@@ -15,14 +15,14 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from inlayer.cli.learn_look import page
-from inlayer.cli.learn_tasks import show_verdict
+from inlayer.cli.learn.page import page
+from inlayer.cli.learn.tasks import show_verdict
 from inlayer.errors import InputError
-from inlayer.learn import quizzing
-from inlayer.learn.asking import Choice, Free, Number
+from inlayer.learn import quiz
 from inlayer.learn.content import LESSONS
 from inlayer.learn.course import CONTENT, Lesson, open_course
 from inlayer.learn.grader import grade
+from inlayer.learn.messages import asked_words, verdict_words
 from inlayer.learn.notebook import (
     answer,
     ask,
@@ -34,7 +34,7 @@ from inlayer.learn.notebook import (
     write_notebooks,
 )
 from inlayer.learn.progress import Progress
-from inlayer.learn.words import asked_words, verdict_words
+from inlayer.learn.questions import Choice, Free, Number
 from tests.learn.test_lessons import fences
 
 SEED = 5
@@ -91,7 +91,7 @@ def test_a_notebook_holds_the_whole_lesson(name: str, tmp_path: Path) -> None:
     for one in (*lesson.exercises, *lesson.questions):
         assert f'ask("{one.id}", seed={SEED})' in code
         assert f'answer("{one.id}", "")' in code
-        asked = one.ask(SEED) if one in lesson.exercises else quizzing.ask(one, SEED)
+        asked = one.ask(SEED) if one in lesson.exercises else quiz.ask(one, SEED)
         assert stored[f'ask("{one.id}", seed={SEED})'] == asked_words(asked) + "\n"
 
 
@@ -186,7 +186,7 @@ def test_answers_are_judged_and_remembered(capsys: pytest.CaptureFixture[str]) -
     assert told.count("[ ]") == len(model.points)
 
     said(ask, question.id, SEED)
-    choice = quizzing.ask(question, SEED)
+    choice = quiz.ask(question, SEED)
     told = said(answer, question.id, right_answer(choice))
     assert told.startswith("✓ Right.")
     assert all(option.why in told for option in question.options)
@@ -252,7 +252,7 @@ def solved(lesson: Lesson, cell: Any) -> Any:
             cell.source = f"%%task {task.id}\n{task.solution}"
     if found := re.fullmatch(r'answer\("(.*)", ""\)', cell.source):
         one = open_course().exercises.get(found[1])
-        asked = one.ask(SEED) if one else quizzing.ask(open_course().questions[found[1]], SEED)
+        asked = one.ask(SEED) if one else quiz.ask(open_course().questions[found[1]], SEED)
         said = "in my own words" if isinstance(asked, Free) else right_answer(asked)
         cell.source = f'answer("{found[1]}", "{said}")'
     return cell

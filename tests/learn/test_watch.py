@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.cli.learn_watch import look_at
+from inlayer.cli.learn.watch import look_at
 from inlayer.learn.progress import Progress
 from tests.learn.small import SOLUTION, START, WRONG
 
@@ -31,7 +31,7 @@ made = make_course(Path(sys.argv.pop(1)))
 room.open_course = lambda: made
 from types import SimpleNamespace
 from inlayer.cli import main
-import inlayer.cli.learn_watch as door
+import inlayer.cli.learn.watch as door
 
 def judge(progress, task, source):
     passed = ".sum(" in source

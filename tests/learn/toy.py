@@ -10,7 +10,7 @@ import torch
 
 from inlayer.learn.checks import same_shape, same_values
 from inlayer.learn.course import Task
-from inlayer.learn.exam import Exam, Failed
+from inlayer.learn.session import Exam, Failed
 
 SOLUTION = "def add(table, ids):\n    return table[ids].sum(0)\n"
 

@@ -7,9 +7,9 @@ from functools import cache
 import torch
 
 import inlayer
+from inlayer.embeddings import Embeddings
 from inlayer.families import describe
-from inlayer.layer import Embeddings
-from inlayer.text import ByteTokenizer, WordTokenizer
+from inlayer.tokenizers import ByteTokenizer, WordTokenizer
 from inlayer.trace import Line, newborn
 from tests.families.references import CASES
 

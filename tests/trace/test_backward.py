@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from inlayer.embeddings import Embeddings
 from inlayer.head import Head
-from inlayer.layer import Embeddings
-from inlayer.rows import StoredTable, Table
+from inlayer.tables import StoredTable, Table
 from inlayer.trace import Change, Line
 from inlayer.trace.facts import Backward
 from tests.trace.lines import FAMILIES, bytes_line, family, sample

@@ -9,7 +9,7 @@ import torch
 
 import inlayer
 from inlayer.errors import IdRangeError, InlayerError, InputError
-from inlayer.text import ByteTokenizer
+from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Line, newborn
 from tests.trace.lines import SAMPLES, bytes_line, family, sample
 

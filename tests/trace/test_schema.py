@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import torch
 
-from inlayer.text import ByteTokenizer
+from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Line, newborn, plain
 from tests.trace.lines import SAMPLES, bytes_line, family, sample
 from tests.trace.schema import FILE, schema

@@ -23,8 +23,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from inlayer.errors import InputError
-from inlayer.signs import LEFT_TO_RIGHT, NUMBER, number, signs_for
-from inlayer.text import ByteTokenizer
+from inlayer.render.glyphs import LEFT_TO_RIGHT, NUMBER, number, signs_for
+from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Trace, newborn
 from inlayer.trace.facts import plain
 from inlayer.trace.terminal import show

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 import inlayer
 from inlayer.errors import IdRangeError, InlayerError, InputError, PositionRangeError, TextError
 from inlayer.positions import Rotary
-from inlayer.text import ByteTokenizer
+from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Line, Trace
 from inlayer.trace.facts import Cell
 from tests.trace.lines import FAMILIES, SAMPLES, bytes_line, family, sample
@@ -146,7 +146,7 @@ def test_a_quantised_row_shows_the_bytes_of_its_first_block() -> None:
 def test_one_hot_product_over_the_whole_table_or_the_rows_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     line = bytes_line("none")
     assert line.walk(["ab"]).gather.whole
-    monkeypatch.setattr("inlayer.trace.take.MOST_CHECKED", 10)
+    monkeypatch.setattr("inlayer.trace.run.MOST_CHECKED", 10)
     gather = line.walk(["ab"]).gather
     assert (gather.whole, gather.equal, gather.checked_rows) == (False, True, 2)
     monkeypatch.undo()

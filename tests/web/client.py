@@ -19,8 +19,8 @@ import pytest
 from inlayer.learn.progress import Progress
 from inlayer.trace import Line
 from inlayer.web.api import Api
-from inlayer.web.asked import Limits
 from inlayer.web.guard import Guard
+from inlayer.web.schemas import Limits
 from inlayer.web.server import Server, bind
 
 TOKEN = "a-token-for-tests"

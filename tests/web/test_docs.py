@@ -9,9 +9,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from inlayer.web import api, desk, learn, server
-from inlayer.web.asked import Limits
+from inlayer.web import api, course, learn, server
 from inlayer.web.guard import BODY_SECONDS
+from inlayer.web.schemas import Limits
 from tests.web.client import Place
 
 PAGE = (Path(__file__).parents[2] / "docs" / "web.md").read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def test_the_numbers_are_those_in_force() -> None:
     assert rows["texts x tokens, and that x dims"] == f"{limits.places:,}, {limits.values:,}"
     assert rows["requests waiting for a thread"].startswith(f"{api.WAITING};")
     assert rows["checks graded at once, and waiting"] == f"{learn.CHECKS}, {learn.CHECKS_WAITING}; the next is told 503"
-    assert rows["code of a task"] == f"{desk.MOST_CODE:,} characters"
+    assert rows["code of a task"] == f"{course.MOST_CODE:,} characters"
     assert rows["connections"] == (
         f"{server.MOST_CONNECTIONS}; each has {server.HEAD_SECONDS:g} s for its first request and "
         f"{server.IDLE_SECONDS:g} s for each after that"

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from inlayer.learn.asking import Number
 from inlayer.learn.course import open_course
 from inlayer.learn.html import learn_policy
 from inlayer.learn.progress import Progress
-from inlayer.learn.quizzing import ask as draw
+from inlayer.learn.questions import Number
+from inlayer.learn.quiz import ask as draw
 from inlayer.trace import Line
 from inlayer.web.api import Api
-from inlayer.web.asked import Limits
-from inlayer.web.desk import MOST_CODE, Desk
+from inlayer.web.course import MOST_CODE, Desk
 from inlayer.web.learn import ADDRESSES
+from inlayer.web.schemas import Limits
 from inlayer.web.server import serve
 from tests.web.client import PATIENCE, TOKEN, Answer, Place, learner, running
 

@@ -5,7 +5,7 @@ text -> bytes -> pieces -> ids -> rows -> (+ positions) -> hidden states, and ba
 - no line is longer than the terminal is wide, none ends in blanks; nothing in a text acts on the terminal
 - page.py: the forms; tokens.py, vectors.py: the steps
 - not here: any computing: what is shown is what the trace holds; what a character, a number, a strip looks like
-  (inlayer/signs.py)
+  (inlayer/render/glyphs.py)
 Checked at three widths, against stored snapshots and over hostile texts, in tests/trace/test_terminal.py.
 """
 

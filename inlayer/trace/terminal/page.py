@@ -3,7 +3,7 @@
 - a heading, a note, a table of vectors (numbers, then a strip), bands of things with their bytes beneath
 - the same columns for tokens and numbers in every step, so that the eye can follow a token down
 - what does not fit is left out and counted; nothing wraps by itself
-- not here: what a character looks like (inlayer/signs.py), what a step says (tokens.py, vectors.py)
+- not here: what a character looks like (inlayer/render/glyphs.py), what a step says (tokens.py, vectors.py)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from textwrap import wrap
 from rich.cells import cell_len
 from rich.text import Text
 
-from inlayer.signs import NUMBER, largest, number, signs_for
+from inlayer.render.glyphs import NUMBER, largest, number, signs_for
 from inlayer.trace.facts import Cell, Step, TextTrace, Trace, Vector
 
 __all__ = ["INDENT", "Grid", "Page", "count"]

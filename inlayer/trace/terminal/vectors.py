@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from inlayer.signs import NUMBER, number
+from inlayer.render.glyphs import NUMBER, number
 from inlayer.trace.facts import Cell, RowGradient, Trace, Turning, Vector
 from inlayer.trace.terminal.page import INDENT, Page, Parts, count, padded
 

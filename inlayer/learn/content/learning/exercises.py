@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from inlayer.learn.asking import Choice, Free, Number, Option
+from inlayer.learn.questions import Choice, Free, Number, Option
 
 __all__ = ["EXERCISES"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from inlayer.learn.asking import Choice, Free, Number, Option
+from inlayer.learn.questions import Choice, Free, Number, Option
 
 __all__ = ["EXERCISES"]
 

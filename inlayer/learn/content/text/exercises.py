@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from itertools import pairwise
 
-from inlayer.learn.asking import Choice, Free, Number, Option
+from inlayer.learn.questions import Choice, Free, Number, Option
 
 __all__ = ["EXERCISES"]
 

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from inlayer.learn.checks import same
-from inlayer.learn.exam import Answer, Exam, Failed, describe, value_of
+from inlayer.learn.session import Answer, Exam, Failed, describe, value_of
 
 NAME = "header_of"
 PARAMETERS = ("data",)

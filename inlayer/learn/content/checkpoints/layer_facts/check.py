@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from inlayer.learn.checks import identical, same
-from inlayer.learn.exam import Exam, Failed, describe
+from inlayer.learn.session import Exam, Failed, describe
 
 NAME = "layer_facts"
 PARAMETERS = ("config",)

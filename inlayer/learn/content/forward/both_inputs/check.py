@@ -9,7 +9,7 @@ from torch import Tensor
 
 from inlayer.learn.checks import same_shape, same_values
 from inlayer.learn.content.forward.sample import sample
-from inlayer.learn.exam import Answer, Exam, Failed
+from inlayer.learn.session import Answer, Exam, Failed
 
 NAME = "both_inputs"
 PARAMETERS = ("weight", "input_ids", "inputs_embeds")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from inlayer.learn.checks import same_dtype, same_shape, same_values
 from inlayer.learn.content.forward.sample import sample
-from inlayer.learn.exam import Exam, Failed
+from inlayer.learn.session import Exam, Failed
 
 NAME = "gather"
 PARAMETERS = ("table", "ids")

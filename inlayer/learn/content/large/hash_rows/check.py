@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from inlayer.learn.checks import same_shape, same_values
-from inlayer.learn.exam import Exam, Failed
+from inlayer.learn.session import Exam, Failed
 
 NAME = "hash_rows"
 PARAMETERS = ("words", "table", "multipliers")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from inlayer.learn.checks import same_dtype, same_shape, same_values
-from inlayer.learn.exam import Exam, Failed
+from inlayer.learn.session import Exam, Failed
 
 NAME = "row_gradient"
 PARAMETERS = ("ids", "upstream", "vocab_size", "padding_idx")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from inlayer.learn.checks import same_shape, same_values
-from inlayer.learn.exam import Exam, Failed, value_of
+from inlayer.learn.session import Exam, Failed, value_of
 
 NAME = "sgd_rows"
 PARAMETERS = ("table", "ids", "upstream", "rate", "decay")

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inlayer.ids import Ragged
 from inlayer.learn.checks import same_dtype, same_shape, same_values
 from inlayer.learn.content.forward.sample import sample
-from inlayer.learn.exam import Exam, Failed
+from inlayer.learn.session import Exam, Failed
+from inlayer.ragged import Ragged
 
 NAME = "pad_batch"
 PARAMETERS = ("texts", "pad_id", "side")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from inlayer.learn.checks import same_dtype, same_shape, same_values
 from inlayer.learn.content.forward.sample import sample
-from inlayer.learn.exam import Answer, Exam, Failed, Remote, must_raise
+from inlayer.learn.session import Answer, Exam, Failed, Remote, must_raise
 from inlayer.positions import sinusoids
 
 NAME = "PositionWrapper"

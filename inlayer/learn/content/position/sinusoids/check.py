@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from inlayer.learn.checks import same_dtype, same_shape, same_values
-from inlayer.learn.exam import Exam, Failed
+from inlayer.learn.session import Exam, Failed
 from inlayer.positions import sinusoids as waves_of
 
 NAME = "sinusoids"

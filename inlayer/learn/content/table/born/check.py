@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from inlayer.learn.checks import same_dtype, same_shape
-from inlayer.learn.exam import Exam, Failed
+from inlayer.learn.session import Exam, Failed
 
 NAME = "born"
 PARAMETERS = ("vocab_size", "n_embd", "std", "padding_idx")

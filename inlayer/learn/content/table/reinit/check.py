@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inlayer.learn.exam import Exam, Failed
+from inlayer.learn.session import Exam, Failed
 
 NAME = "reinit"
 PARAMETERS = ("weight", "std", "padding_idx")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from inlayer.learn.exam import Exam, Failed
+from inlayer.learn.session import Exam, Failed
 
 NAME = "table_bytes"
 PARAMETERS = ("vocab_size", "n_embd", "dtype", "tied")

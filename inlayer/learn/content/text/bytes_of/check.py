@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from inlayer.learn.exam import Exam, Failed
+from inlayer.learn.session import Exam, Failed
 
 NAME = "bytes_of"
 PARAMETERS = ("text",)

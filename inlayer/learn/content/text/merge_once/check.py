@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from inlayer.learn.exam import Exam, Failed, value_of
+from inlayer.learn.session import Exam, Failed, value_of
 
 NAME = "merge_once"
 PARAMETERS = ("ids", "new_id")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inlayer.learn.exam import Exam, Failed
+from inlayer.learn.session import Exam, Failed
 
 NAME = "word_ids"
 PARAMETERS = ("text", "vocabulary")

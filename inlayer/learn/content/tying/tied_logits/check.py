@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from inlayer.learn.checks import same_shape, same_values
-from inlayer.learn.exam import Exam, Failed, Remote
+from inlayer.learn.session import Exam, Failed, Remote
 
 NAME = "TiedModel"
 PARAMETERS = ("vocab_size", "n_embd")

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from inlayer.learn.checks import same_shape, same_values
-from inlayer.learn.exam import Exam, Failed, describe
+from inlayer.learn.session import Exam, Failed, describe
 
 NAME = "tied_loss_gradient"
 PARAMETERS = ("table", "ids", "targets")

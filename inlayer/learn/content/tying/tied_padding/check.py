@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from inlayer.learn.checks import same_shape, same_values
-from inlayer.learn.exam import Exam, Failed, value_of
+from inlayer.learn.session import Exam, Failed, value_of
 
 NAME = "tied_padding"
 PARAMETERS = ("hidden", "table", "padding_idx")

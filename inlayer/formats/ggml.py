@@ -1,0 +1,89 @@
+"""Rows of a GGUF tensor: how many bytes one takes, and how those bytes become numbers.
+
+text -> ids -> [rows] -> (+ positions) -> hidden states -> head
+- a row is a whole number of blocks (32 or 256 values with their own scales), so that any row can be decoded alone
+- F64, F32, F16 and BF16 are plain numbers: they keep their dtype and are never converted
+- the others are dequantised to float32 by the `gguf` package (an extra), asked for only when a row of them is read
+- not here: where a row lies (checkpoint/gguf.py), reading it (formats/row_file.py)
+Checked bit for bit against the package's dequantisation of the whole tensor in tests/formats/test_ggml.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from inlayer.errors import DtypeError, MissingExtraError
+
+__all__ = ["GGML_TYPES", "PLAIN", "GgmlType", "decoder", "row_bytes"]
+
+Bytes = npt.NDArray[np.uint8]
+AT_ONCE = 1 << 24  # values decoded in one call: the package makes several temporary copies of what it is given
+
+
+@dataclass(frozen=True)
+class GgmlType:
+    """How a tensor of this type is stored: its number in a GGUF, values a block, bytes a block."""
+
+    number: int
+    block: int
+    nbytes: int
+
+
+GGML_TYPES = {
+    "F32": GgmlType(0, 1, 4), "F16": GgmlType(1, 1, 2), "BF16": GgmlType(30, 1, 2), "F64": GgmlType(28, 1, 8),
+    "Q4_0": GgmlType(2, 32, 18), "Q4_1": GgmlType(3, 32, 20), "Q5_0": GgmlType(6, 32, 22),
+    "Q5_1": GgmlType(7, 32, 24), "Q8_0": GgmlType(8, 32, 34), "Q8_1": GgmlType(9, 32, 40),
+    "Q2_K": GgmlType(10, 256, 84), "Q3_K": GgmlType(11, 256, 110), "Q4_K": GgmlType(12, 256, 144),
+    "Q5_K": GgmlType(13, 256, 176), "Q6_K": GgmlType(14, 256, 210), "Q8_K": GgmlType(15, 256, 292),
+    "IQ2_XXS": GgmlType(16, 256, 66), "IQ2_XS": GgmlType(17, 256, 74), "IQ3_XXS": GgmlType(18, 256, 98),
+    "IQ1_S": GgmlType(19, 256, 50), "IQ4_NL": GgmlType(20, 32, 18), "IQ3_S": GgmlType(21, 256, 110),
+    "IQ2_S": GgmlType(22, 256, 82), "IQ4_XS": GgmlType(23, 256, 136), "IQ1_M": GgmlType(29, 256, 56),
+    "TQ1_0": GgmlType(34, 256, 54), "TQ2_0": GgmlType(35, 256, 66), "MXFP4": GgmlType(39, 32, 17),
+    "NVFP4": GgmlType(40, 64, 36), "Q1_0": GgmlType(41, 128, 18),
+    "I8": GgmlType(24, 1, 1), "I16": GgmlType(25, 1, 2), "I32": GgmlType(26, 1, 4), "I64": GgmlType(27, 1, 8),
+}  # fmt: skip
+
+PLAIN = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+def row_bytes(kind: str, width: int) -> int:
+    """The bytes of a row of `width` values; the width is a whole number of blocks."""
+    ggml_type = GGML_TYPES[kind]
+    return width // ggml_type.block * ggml_type.nbytes
+
+
+def decoder(kind: str, width: int) -> Callable[[Bytes], Float[Tensor, "N D"]] | None:
+    """What turns rows of bytes (n, row_bytes) into float32 rows (n, width); None where the bytes are the numbers."""
+    if kind in PLAIN:
+        return None
+    if importlib.util.find_spec("gguf") is None:
+        raise MissingExtraError(f"rows of type {kind} are decoded by the gguf package: pip install 'inlayer[gguf]'")
+    try:
+        _dequantise(kind, width, np.zeros((1, row_bytes(kind, width)), np.uint8))
+    except (KeyError, NotImplementedError):
+        raise DtypeError(f"rows of type {kind} are not floating point rows that the gguf package decodes") from None
+    return partial(_dequantise, kind, width)
+
+
+def _dequantise(kind: str, width: int, raw: Bytes) -> Float[Tensor, "N D"]:
+    """A module's function with plain arguments: a table that holds it can be pickled and copied."""
+    from gguf import GGMLQuantizationType, quants  # an extra, and slow to import
+
+    ggml_type = GGMLQuantizationType[kind]
+    rows = torch.empty((len(raw), width), dtype=torch.float32)
+    at_once = max(1, AT_ONCE // width)
+    # Stored bytes may be anything: a scale that is infinite or no number is the file's word, not our mistake.
+    with np.errstate(all="ignore"):
+        for start in range(0, len(raw), at_once):
+            block = np.ascontiguousarray(raw[start : start + at_once])
+            rows[start : start + at_once] = torch.from_numpy(quants.dequantize(block, ggml_type))
+    return rows

@@ -1,0 +1,159 @@
+"""The header of a safetensors file, read as a stranger's: which tensors it holds and where their bytes lie.
+
+text -> ids -> [rows] -> (+ positions) -> hidden states -> head
+- the file: 8 bytes with the header's length, the header (JSON), then the tensors' bytes without gaps
+- everything a header can lie about is compared with the rest before anybody believes it: its own length, the file's
+  length, dtype x shape against the span of bytes, order and overlap of the spans, names said twice
+- it takes bytes, not a file: the header of a remote file is read by the same rules
+- not here: reading tensors (tables/stored.py), choosing one among them (checkpoint/)
+Checked against the safetensors library, and with damaged headers, in tests/formats/test_safetensors.py.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inlayer.errors import CheckpointError
+from inlayer.paths import printable, quoted, shown, what_is_at, wrong_kind
+
+__all__ = ["DTYPES", "LENGTH_BYTES", "Stored", "header_length", "parse_header", "read_header"]
+
+LENGTH_BYTES = 8
+LARGEST_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors would take half of it in one file
+MOST_TENSORS = 150_000  # in one file; all of Kimi-K2 has 139,644
+LARGEST_SIZE = 2**48  # of one axis: their products stay exact and small
+
+BITS = {
+    "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
+    "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
+    "C64": 64, "F64": 64, "I64": 64, "U64": 64,
+}  # fmt: skip
+
+# The dtypes a row may have.
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "F8_E4M3FNUZ": torch.float8_e4m3fnuz,
+    "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """A tensor in a file: what it is, and where its bytes lie."""
+
+    name: str
+    dtype: str  # as the file spells it: "BF16", "Q8_0"
+    shape: tuple[int, ...]
+    file: str  # the file's name, relative to its checkpoint
+    offset: int  # of its first byte in that file
+    nbytes: int
+
+
+def read_header(path: Path) -> dict[str, Stored]:
+    """The tensors of a local safetensors file, by name."""
+    kind = what_is_at(path)
+    if kind != "file":
+        raise wrong_kind(path, kind)
+    try:
+        with path.open("rb") as stream:
+            size = path.stat().st_size
+            length = header_length(stream.read(LENGTH_BYTES), size, shown(path))
+            return parse_header(stream.read(length), size, shown(path), file=path.name)
+    except OSError as error:
+        raise CheckpointError(f"{shown(path)} cannot be read: {error.strerror}") from error
+
+
+def header_length(start: bytes, file_size: int, where: str) -> int:
+    """How long the header is, by the first bytes of a file of `file_size` bytes."""
+    if len(start) < LENGTH_BYTES or file_size < LENGTH_BYTES:
+        raise _unreadable(where, f"it has only {file_size} bytes", cut=True)
+    (length,) = struct.unpack("<Q", start[:LENGTH_BYTES])
+    if start.startswith(b"version "):
+        raise _unreadable(where, "it is a git-lfs pointer; fetch the file with `git lfs pull`")
+    if length > LARGEST_HEADER:
+        raise _unreadable(where, f"it claims a header of {length:,} bytes, past the {LARGEST_HEADER:,} that are read")
+    if length > file_size - LENGTH_BYTES:
+        raise _unreadable(where, f"it claims a header of {length:,} bytes and has {file_size:,} in all", cut=True)
+    return int(length)
+
+
+def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[str, Stored]:
+    """The tensors a header names, each compared with the file's size and with the others."""
+    entries = _load(data, where)
+    start = LENGTH_BYTES + len(data)
+    metadata = entries.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise _unreadable(where, "its __metadata__ is not an object of strings")
+    tensors = {name: _entry(name, entry, start, where, file) for name, entry in entries.items()}
+    end, last = start, "the header"
+    for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.offset, tensor.nbytes)):
+        if tensor.offset != end:
+            how = "overlap" if tensor.offset < end else "leave a gap"
+            raise _unreadable(where, f"tensors {quoted(last)} and {quoted(tensor.name)} {how} in it")
+        end, last = tensor.offset + tensor.nbytes, tensor.name
+    if end != file_size:
+        raise _unreadable(where, f"its tensors end at byte {end:,} and the file at {file_size:,}", cut=end > file_size)
+    return tensors
+
+
+def _load(data: bytes, where: str) -> dict[str, Any]:
+    # Numbers and names are many times larger in memory than in the file: an honest header has some ten a tensor.
+    values, tensors = data.count(b",") + data.count(b"[") + data.count(b"{"), data.count(b"data_offsets")
+    if values > 200_000 + 32 * tensors or tensors > MOST_TENSORS:
+        raise _unreadable(where, f"its header names {tensors:,} tensors and holds far more values than it may need")
+    try:
+        entries = json.loads(data, object_pairs_hook=_unique)
+    except RecursionError:
+        raise _unreadable(where, "its header is nested too deeply") from None
+    except ValueError as error:  # bad JSON, bad UTF-8, a number of thousands of digits, a name said twice
+        raise _unreadable(where, f"its header is no valid JSON ({printable(str(error))[:160]})") from None
+    if not isinstance(entries, dict):
+        raise _unreadable(where, "its header is not an object of named tensors")
+    return entries
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{quoted(name)} stands there twice")
+        found[name] = value
+    return found
+
+
+def _entry(name: str, entry: object, start: int, where: str, file: str) -> Stored:
+    if not isinstance(entry, dict):
+        raise _unreadable(where, f"tensor {quoted(name)} is not described by an object")
+    dtype, shape, span = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(dtype, str) or dtype not in BITS:
+        raise _unreadable(where, f"tensor {quoted(name)} has the unknown dtype {quoted(dtype)}")
+    if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < LARGEST_SIZE for size in shape):
+        raise _unreadable(where, f"tensor {quoted(name)} has the impossible shape {quoted(shape)}")
+    if not isinstance(span, list) or len(span) != 2 or not all(type(at) is int and 0 <= at < 2**63 for at in span):
+        raise _unreadable(where, f"tensor {quoted(name)} has the impossible data_offsets {quoted(span)}")
+    nbytes, bits = span[1] - span[0], math.prod(shape[:16]) * BITS[dtype]
+    if len(shape) > 16 or nbytes * 8 != bits:
+        raise _unreadable(
+            where,
+            f"tensor {quoted(name)} is {dtype} of shape {quoted(shape)}, which does not fill its {nbytes:,} bytes",
+        )
+    return Stored(
+        name=name, dtype=dtype, shape=tuple(shape), file=file, offset=start + span[0], nbytes=nbytes,
+    )  # fmt: skip
+
+
+def _unreadable(where: str, why: str, *, cut: bool = False) -> CheckpointError:
+    cause = "; was the download cut short?" if cut else ""
+    return CheckpointError(f"{where} is not a readable safetensors file: {why}{cause}")

@@ -1,0 +1,246 @@
+"""The pickle of an old PyTorch file, read as data: which tensors it describes. It is never run.
+
+[checkpoint] -> Embeddings, Head, tokenizer
+- a pickle is a program. A state dict needs some thirty of its instructions and a handful of names; they are followed
+  here into plain values, and every other name or instruction is refused before it could mean anything
+- `torch.load(weights_only=True)` refuses strangers' functions too, but believes sizes and keys: a tiny file took it
+  986 MB, another 9 seconds, twice as many with every further byte (docs/decisions.md)
+- a tensor is a view: a storage, an offset into it, a shape and strides. All of them are compared before they count
+- not here: where in the file a storage lies (checkpoint/pytorch.py)
+Checked against torch.load and with hostile pickles in tests/checkpoint/test_pytorch.py.
+"""
+
+from __future__ import annotations
+
+import pickletools
+import struct
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+from inlayer.errors import CheckpointError, InlayerError
+from inlayer.formats.safetensors import BITS, DTYPES, LARGEST_SIZE
+from inlayer.paths import printable
+
+__all__ = ["LARGEST_PICKLE", "Storage", "View", "find_views", "read_pickle"]
+
+LARGEST_PICKLE = 1 << 20  # bytes; a tensor takes some 200
+MOST_AXES = 16
+
+UNTYPED = "torch.storage UntypedStorage"
+STORAGES = {
+    "torch DoubleStorage": "F64", "torch FloatStorage": "F32", "torch HalfStorage": "F16",
+    "torch BFloat16Storage": "BF16", "torch LongStorage": "I64", "torch IntStorage": "I32",
+    "torch ShortStorage": "I16", "torch CharStorage": "I8", "torch ByteStorage": "U8", "torch BoolStorage": "BOOL",
+    "torch ComplexFloatStorage": "C64", UNTYPED: "U8",
+}  # fmt: skip
+# Newer dtypes have no storage class: the storage is of bytes, and the tensor names its dtype.
+DTYPE_NAMES = {str(dtype).replace(".", " "): name for name, dtype in DTYPES.items()}
+ORDERED_DICT, PARAMETER = "collections OrderedDict", "torch._utils _rebuild_parameter"
+TENSORS = {"torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2"}
+TENSOR_WITH_DTYPE = "torch._utils _rebuild_tensor_v3"
+NAMES = {*STORAGES, *DTYPE_NAMES, ORDERED_DICT, PARAMETER, *TENSORS, TENSOR_WITH_DTYPE}
+
+VALUES = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "BINSTRING", "SHORT_BINSTRING"}
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+FRESH: dict[str, type] = {"EMPTY_DICT": dict, "EMPTY_LIST": list}
+TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "TUPLE": None}  # of so many values; of those since the last mark
+DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, struct.error)  # what malformed instructions lead to
+
+
+@dataclass(frozen=True)
+class Name:
+    """A function or class the pickle speaks of: one of NAMES, never the thing itself."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A run of values in the file, which tensors are views of."""
+
+    key: str
+    dtype: str  # as safetensors spells it
+    length: int  # in values
+    typed: bool = True
+
+    @property
+    def nbytes(self) -> int:
+        return self.length * BITS[self.dtype] // 8
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor: which values of a storage it shows. Strides and offset count values of its dtype."""
+
+    storage: Storage
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def by_rows(self) -> bool:
+        """Do its values lie one after the other, as rows of rows?"""
+        step = 1
+        for size, stride in reversed(list(zip(self.shape, self.strides, strict=True))):
+            if size != 1 and stride != step and 0 not in self.shape:
+                return False
+            step *= size
+        return True
+
+
+def find_views(value: object, where: str) -> dict[str, View]:
+    """The tensors of a state dict, by name: of the whole, or of the part that trainers keep it in."""
+    parts = [value, value.get("state_dict"), value.get("model")] if isinstance(value, dict) else []
+    for part in parts:
+        if isinstance(part, dict):
+            views = {name: view for name, view in part.items() if isinstance(name, str) and isinstance(view, View)}
+            if views:
+                return views
+    raise unreadable(where, "it holds no tensors by name; a checkpoint is a saved state_dict()")
+
+
+def read_pickle(stream: BytesIO, where: str) -> tuple[Any, dict[str, Storage]]:
+    """The value of the pickle that begins here (dicts, lists, plain values, and a View a tensor), and its storages."""
+    machine = Machine(where)
+    try:
+        return machine.run(stream), machine.storages
+    except InlayerError:
+        raise
+    except DAMAGE as error:
+        raise unreadable(where, f"its pickle is damaged ({printable(str(error))[:80]})") from None
+
+
+class Machine:
+    """A stack, a memo, and the instructions a state dict is written with."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+        self.storages: dict[str, Storage] = {}
+
+    def run(self, stream: BytesIO) -> Any:
+        for opcode, argument, _ in pickletools.genops(stream):
+            if opcode.name == "STOP":
+                return self.stack.pop()
+            self.step(opcode.name, argument)
+        raise ValueError("it has no end")
+
+    def step(self, name: str, argument: Any) -> None:
+        stack = self.stack
+        if name in VALUES:
+            stack.append(argument)
+        elif name in CONSTANTS:
+            stack.append(CONSTANTS[name])
+        elif name in FRESH:
+            stack.append(FRESH[name]())
+        elif name in {"BINPUT", "LONG_BINPUT"}:
+            self.memo[argument] = stack[-1]
+        elif name in {"BINGET", "LONG_BINGET"}:
+            stack.append(self.memo[argument])
+        elif name == "MARK":
+            self.marks.append(len(stack))
+        elif name in TUPLES:
+            stack.append(tuple(self.take(TUPLES[name])))
+        else:
+            self.put_together(name, argument)
+
+    def put_together(self, name: str, argument: Any) -> None:
+        stack = self.stack
+        if name in {"SETITEM", "SETITEMS"}:
+            self.set_items(self.take(2 if name == "SETITEM" else None))
+        elif name in {"APPEND", "APPENDS"}:
+            self.append(self.take(1 if name == "APPEND" else None))
+        elif name == "GLOBAL":
+            stack.append(self.look_up(argument))
+        elif name == "BINPERSID":
+            stack.append(self.read_storage(stack.pop()))
+        elif name == "REDUCE":
+            arguments, function = stack.pop(), stack.pop()
+            stack.append(self.call(function, arguments))
+        elif name == "BUILD":
+            stack.pop()  # what a state dict has besides its entries: versions of its modules
+        elif name != "PROTO":
+            raise unreadable(self.where, f"its pickle uses {name}, which no plain state dict needs; it was not run")
+
+    def take(self, count: int | None) -> list[Any]:
+        """The last values of the stack, taken off it: `count` of them, or those since the last mark."""
+        start = self.marks.pop() if count is None else len(self.stack) - count
+        if start < 0:
+            raise ValueError("its stack is empty")
+        values = self.stack[start:]
+        del self.stack[start:]
+        return values
+
+    def set_items(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        # Only these: a nested tuple may take hours to hash.
+        if not isinstance(target, dict) or not all(type(key) in (str, int) for key in items[::2]):
+            raise ValueError("it sets items that are none of a dict by name")
+        target.update(zip(items[::2], items[1::2], strict=True))
+
+    def append(self, items: list[Any]) -> None:
+        if not isinstance(self.stack[-1], list):
+            raise ValueError("it appends to what is no list")
+        self.stack[-1].extend(items)
+
+    def look_up(self, argument: str) -> Name:
+        if argument not in NAMES:
+            named = printable(argument.replace(" ", ".", 1)[:80])
+            raise unreadable(self.where, f"its pickle names {named}, which no plain tensor needs; it was not run")
+        return Name(argument)
+
+    def call(self, function: Any, arguments: Any) -> Any:
+        name = function.text if isinstance(function, Name) else ""
+        if name == ORDERED_DICT and arguments == ():
+            return {}
+        if name == PARAMETER and isinstance(arguments[0], View):
+            return arguments[0]
+        if name in TENSORS:
+            return self.check_view(arguments[:4])
+        if name == TENSOR_WITH_DTYPE and isinstance(arguments[6], Name):
+            return self.check_view(arguments[:4], DTYPE_NAMES[arguments[6].text])
+        raise unreadable(self.where, "its pickle calls what no plain tensor needs; it was not run")
+
+    def read_storage(self, said: Any) -> Storage:
+        """What a persistent id says: ("storage", class, key, device, length), and in old files None for "no view"."""
+        if not isinstance(said, tuple) or len(said) not in {5, 6} or said[0] != "storage":
+            raise ValueError("a storage of an unknown kind")
+        kind, key, length = said[1], said[2], said[4]
+        if not isinstance(kind, Name) or kind.text not in STORAGES or not isinstance(key, str) or not is_size(length):
+            raise ValueError("a storage of an unknown kind")
+        storage = Storage(key, STORAGES[kind.text], length, typed=kind.text != UNTYPED)
+        if said[5:] not in ((), (None,)) or self.storages.setdefault(key, storage) != storage:
+            raise ValueError("a storage described in two ways")
+        return storage
+
+    def check_view(self, said: Any, dtype: str | None = None) -> View:
+        storage, offset, shape, strides = said
+        if not isinstance(storage, Storage) or storage.typed == (dtype is not None):
+            raise ValueError("a tensor without a storage")
+        if not all(isinstance(sizes, tuple) and len(sizes) <= MOST_AXES for sizes in (shape, strides)):
+            raise ValueError("a tensor without a shape")
+        if not all(is_size(number) for number in (offset, *shape, *strides)) or len(shape) != len(strides):
+            raise ValueError("a tensor of an impossible shape")
+        view = View(storage, dtype or storage.dtype, offset, shape, strides)
+        last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+        end = offset if 0 in shape else offset + last + 1
+        if end * BITS[view.dtype] > storage.nbytes * 8:
+            raise unreadable(
+                self.where,
+                f"a tensor of shape {shape} overruns its storage {printable(storage.key[:40])!r} of "
+                f"{storage.nbytes:,} bytes",
+            )
+        return view
+
+
+def is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value < LARGEST_SIZE
+
+
+def unreadable(where: str, why: str, *, cut: bool = False) -> CheckpointError:
+    cause = "; was the download cut short?" if cut else ""
+    return CheckpointError(f"{where} is not a readable PyTorch file: {why}{cause}")

@@ -1,0 +1,326 @@
+"""The learner's process: limits, then his file, then calls of what it defines, one message each.
+
+nursery -> [run] <-> exam
+- it knows no expected value and judges nothing: whatever the code changes in here, it can only change its own answers
+- limits of the system: memory, size of files, open files, no core; a group of its own, so that all of it can be ended
+- an audit hook, which Python cannot take off again, refuses what no task needs, by name: other processes, signals, the
+  network, changing files outside the scratch folder, reading the course's own files. The first refusal ends the exam
+- code that gets around the hook meets the kernel, where it can (fence.py). Still no sandbox: docs/learn.md
+Checked with misbehaving code in tests/learn/test_misbehaving.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import math
+import os
+import shutil
+import socket
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from inlayer.learn.sandbox.protocol import Handle, decode, encode, receive, send
+from inlayer.learn.sandbox.restrict import fence
+
+__all__ = ["run"]
+
+PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
+MOST_THREADS = 16
+MOST_WORDS = 2000
+
+# What no task needs, by the name of Python's audit event, and how it is told.
+REFUSED = {
+    "os.fork": "start another process",
+    "os.forkpty": "start another process",
+    "os.posix_spawn": "start another process",
+    "os.exec": "start another program",
+    "os.system": "start another program",
+    "os.spawn": "start another program",
+    "os.startfile": "start another program",
+    "subprocess.Popen": "start another program",
+    "pty.spawn": "start another program",
+    "os.kill": "send a signal",
+    "os.killpg": "send a signal",
+    "signal.pthread_kill": "send a signal",
+    "resource.setrlimit": "change its limits",
+    "resource.prlimit": "change its limits",
+    "socket.connect": "use the network",
+    "socket.bind": "use the network",
+    "socket.getaddrinfo": "use the network",
+    "socket.sendto": "use the network",
+    "ctypes.dlopen": "leave Python (ctypes)",
+    "ctypes.dlsym": "leave Python (ctypes)",
+    "ctypes.call_function": "leave Python (ctypes)",
+    "sys.addaudithook": "watch the process",
+    "gc.get_objects": "search the process's memory",
+    "gc.get_referrers": "search the process's memory",
+    "gc.get_referents": "search the process's memory",
+    "sys._current_frames": "search the process's memory",
+}
+CHANGES = {  # events that change what lies at a path, and which of their arguments are paths
+    "os.remove": (0,), "os.rename": (0, 1), "os.rmdir": (0,), "os.mkdir": (0,), "os.link": (0, 1), "os.symlink": (1,),
+    "os.truncate": (0,), "os.chmod": (0,), "os.chown": (0,), "os.utime": (0,), "shutil.rmtree": (0,),
+    "sqlite3.connect": (0,),
+}  # fmt: skip
+
+
+def run(channel: socket.socket, scratch: str, memory: int, seconds: float) -> NoReturn:
+    """Answer until the channel closes. Called in the process that is the learner's from here on."""
+    os.chdir(scratch)
+    os.environ.update(HOME=scratch, TMPDIR=scratch)
+    pupil = Pupil(channel, scratch)
+    set_limits(memory, seconds)
+    # A traceback may show this file, which cannot be read afterwards.
+    linecache.cache[__file__] = (0, None, linecache.getlines(__file__), __file__)
+    builtin_exit = os._exit
+    for name in [name for name in sys.modules if name.split(".")[:2] == ["inlayer", "learn"]]:
+        del sys.modules[name]
+    sys.path[0:0] = [scratch]
+    shutil._use_fd_functions = False  # type: ignore[attr-defined]  # it would open folders, which the hook refuses
+    fence(scratch, PRIVATE)
+    sys.addaudithook(pupil.watch)
+    os._exit = pupil.ended  # type: ignore[assignment]
+    # These open files without Python, and so without the hook.
+    torch.from_file = torch.UntypedStorage.from_file = pupil.unheard  # type: ignore[method-assign]
+    try:
+        while True:
+            pupil.answer(receive(channel, sys.maxsize))
+    finally:  # the channel is closed, or the code has left nothing of Python that works
+        builtin_exit(0)
+
+
+def set_limits(memory: int, seconds: float) -> None:
+    import resource
+
+    most = 1 + math.ceil(seconds)  # a loop whose grader is gone ends too
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, 64 << 20))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    if sys.platform == "linux":  # beyond what the process has mapped before any of the learner's code
+        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + memory, mapped + memory))
+
+
+def names_of(node: ast.AST) -> list[str]:
+    """The names that a piece of syntax uses, fetches or imports."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, ast.Attribute):
+        return [node.attr]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        origin = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+        return [part for name in (origin, *(alias.name for alias in node.names)) for part in name.split(".")]
+    return []
+
+
+def names_bound(node: ast.AST) -> list[str]:
+    """The names that a piece of syntax gives a meaning of its own; what is imported under its own name keeps its."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return [node.id]
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [alias.asname for alias in node.names if alias.asname]
+    return []
+
+
+class Pupil:
+    """What the learner's file defined, and the objects it made, answering one message at a time."""
+
+    def __init__(self, channel: socket.socket, scratch: str) -> None:
+        self.send: Callable[[bytes], None] = partial(send, channel)
+        self.scratch = os.path.realpath(scratch)
+        self.module = ModuleType("learner")
+        self.objects: list[Any] = []
+        self.threads = 0
+        self.streams = (sys.stdout, sys.stderr)  # the code may put others in their place
+        self.encode, self.decode = encode, decode  # held here: the module is no longer to be found
+        self.tell, self.path, self.is_folder = self.refuse, os.path.realpath, os.path.isdir
+        self.number = str(os.getpid())
+
+    # ---- what is asked
+
+    def answer(self, message: bytes) -> None:
+        asked = self.decode(message, self.find)
+        act: Callable[..., dict[str, Any]] = getattr(self, "do_" + asked.pop("do"))
+        try:
+            answer = act(**asked)
+        except MemoryError:
+            answer = {"memory": True}
+        except RuntimeError as error:
+            answer = {"memory": True} if "allocate memory" in str(error) else self.raised(error)
+        except BaseException as error:  # SystemExit and KeyboardInterrupt too: they are the learner's
+            answer = self.raised(error)
+        for stream in self.streams:
+            with suppress(OSError, ValueError):
+                stream.flush()
+        try:
+            self.send(self.encode(answer, self.keep))
+        except MemoryError:
+            self.send(self.encode({"memory": True}))
+
+    def do_read(self, source: str) -> dict[str, Any]:
+        """Is it Python, and which names does it use, in which line? Nothing of it runs."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(source)
+        except SyntaxError as error:
+            return {"wrong": f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)}
+        except (ValueError, RecursionError, MemoryError) as error:  # a NUL, a lone surrogate, brackets without end
+            return {"wrong": f"this cannot be read as Python: {error or type(error).__name__}"}
+        bound = {name for node in ast.walk(tree) for name in names_bound(node)}
+        used: dict[str, int] = {}
+        for node in ast.walk(tree):
+            for name in names_of(node):
+                if not (isinstance(node, ast.Name) and name in bound):  # a variable of his own
+                    used.setdefault(name, getattr(node, "lineno", 0))
+        return {"names": used}
+
+    def do_load(self, source: str, file: str) -> dict[str, Any]:
+        place = f"{self.scratch}/{file}"
+        Path(place).write_text(source, encoding="utf-8")  # for inspect and tracebacks
+        linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
+        self.module.__dict__.update(__file__=place, __name__=file.removesuffix(".py"))
+        sys.modules[self.module.__name__] = self.module
+        exec(compile(source, place, "exec", dont_inherit=True), self.module.__dict__)
+        return {}
+
+    def do_signature(self, name: str) -> dict[str, Any]:
+        found = self.module.__dict__.get(name)
+        if not callable(found):
+            return {"kind": "nothing" if name not in self.module.__dict__ else type(found).__name__, "parameters": ()}
+        kind = "class" if isinstance(found, type) else "function"
+        try:
+            parameters = tuple(inspect.signature(found).parameters.values())
+        except (TypeError, ValueError):
+            return {"kind": kind, "parameters": ()}
+        return {"kind": kind, "parameters": tuple(str(one.name) for one in parameters)}
+
+    def do_call(
+        self,
+        target: Any,
+        path: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        watch: bool = False,
+        of: int | str | None = None,
+        item: int | None = None,
+        weight: Tensor | None = None,
+        parameters: bool = False,
+    ) -> dict[str, Any]:
+        """Call what `target` or its attribute `path` is; on request with gradients of an argument or of parameters."""
+        found = self.module.__dict__[target] if isinstance(target, str) else target
+        for part in filter(None, path.split(".")):
+            found = getattr(found, part)
+        wanted: Tensor | None = kwargs[of] if isinstance(of, str) else None if of is None else args[of]
+        if wanted is not None:
+            wanted.requires_grad_()
+        if parameters:
+            target.zero_grad(set_to_none=True)
+        value = found(*args, **kwargs)
+        if weight is not None:
+            value = value if item is None else value[item]
+            if not isinstance(value, Tensor) or not value.requires_grad or value.shape != weight.shape:
+                return {"value": value, "gradient": None, "gradients": {}}
+            (value * weight.to(value.dtype)).sum().backward()  # type: ignore[no-untyped-call]
+            gradients = {name: one.grad for name, one in target.named_parameters()} if parameters else {}
+            return {"value": value, "gradient": None if wanted is None else wanted.grad, "gradients": gradients}
+        return {"value": value, "given": (*args, *kwargs.values()) if watch else ()}
+
+    def do_look(self, target: Any, path: str) -> dict[str, Any]:
+        found = target
+        for part in path.split("."):
+            if not hasattr(found, part):
+                return {"missing": True}
+            found = getattr(found, part)
+        return {"value": found}
+
+    def do_tensors(self, target: Any, which: str) -> dict[str, Any]:
+        if not isinstance(target, nn.Module):
+            return {"missing": True}
+        named = target.state_dict().items() if which == "state_dict" else getattr(target, f"named_{which}")()
+        return {"value": {str(name): one for name, one in named}}
+
+    # ---- objects and errors
+
+    def keep(self, value: Any) -> Handle:
+        self.objects.append(value)
+        return Handle(len(self.objects) - 1, type(value).__name__)
+
+    def find(self, handle: Handle) -> Any:
+        return self.objects[handle.number]
+
+    def raised(self, error: BaseException) -> dict[str, Any]:
+        frames = traceback.walk_tb(error.__traceback__)  # not extract_tb, which reads the files of all
+        own = [line for frame, line in frames if frame.f_code.co_filename == self.module.__file__]
+        line = own[-1] if own else None
+        try:
+            words = str(error)[:MOST_WORDS]
+        except BaseException:  # an error whose text is an error
+            words = "(its message cannot be shown)"
+        bases = tuple(str(one.__name__) for one in type(error).__mro__)
+        return {"raised": {"type": bases[0], "bases": bases, "message": words, "line": line}}
+
+    # ---- what is refused
+
+    def watch(self, event: str, args: tuple[Any, ...]) -> None:
+        """The audit hook."""
+        if event in REFUSED:
+            self.tell(REFUSED[event])
+        elif event == "import" and str(args[0]).startswith("inlayer.learn"):
+            self.tell("import the grader")
+        elif event == "open" and isinstance(args[0], (str, bytes, os.PathLike)):
+            path, mode, flags = (*args, 0, 0)[:3]
+            writes = (isinstance(mode, str) and set(mode) & set("wax+")) or (
+                isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            )
+            self.check_path(path, bool(writes), opens=True)
+        elif event in CHANGES:
+            for place in CHANGES[event]:
+                self.check_path(args[place], True)
+        elif event == "_thread.start_new_thread":
+            self.threads += 1
+            if self.threads > MOST_THREADS:
+                self.tell(f"start more than {MOST_THREADS} threads")
+
+    def check_path(self, path: Any, writes: bool, opens: bool = False) -> None:
+        if not isinstance(path, (str, bytes, os.PathLike)):  # an open file's number
+            return
+        place = self.path(os.fsdecode(path))
+        if writes and place != os.devnull and not (place + os.sep).startswith(self.scratch + os.sep):
+            self.tell(f"change a file outside its scratch folder ({os.fsdecode(path)[:120]})")
+        if place == PRIVATE or place.startswith(PRIVATE + os.sep):
+            self.tell("read files of the course")
+        if place.startswith("/proc/") and place.split("/")[2].isdigit() and place.split("/")[2] != self.number:
+            self.tell("look into other processes")
+        if opens and self.is_folder(place):
+            self.tell("open a folder as a file")
+
+    def refuse(self, what: str) -> NoReturn:
+        """Say it before anything else: the code may catch the error."""
+        self.send(self.encode({"refused": what}))
+        raise PermissionError(f"not in a task: {what}")
+
+    def unheard(self, *args: Any, **kwargs: Any) -> NoReturn:
+        del args, kwargs
+        self.refuse("open a file past Python")
+
+    def ended(self, code: int = 0) -> NoReturn:
+        self.send(self.encode({"refused": f"end its process (os._exit({code!r:.20}))"}))
+        raise SystemExit

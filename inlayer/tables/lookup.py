@@ -1,0 +1,116 @@
+"""ids -> rows: take the row of every id.
+
+text -> ids -> [rows] -> (+ positions) -> hidden states -> head
+- an id outside the table is an error naming id, place and range: checked before the gather, on every path;
+  only a tracer (torch.compile, export, jit, meta and fake tensors), which has no values, skips it
+- where no gradient is needed and the result is large, its memory is reused (tables/buffers.py); the values are
+  bit for bit those of F.embedding, which serves every other case
+- rows that lie with several processes are looked up where they lie and added up (sharding.py)
+- not here: the table itself (tables/memory.py, tables/mapped.py)
+Checked against F.embedding and against a plain loop in tests/tables/test_lookup.py.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor, nn
+from torch.nn import functional
+
+from inlayer import sharding
+from inlayer.errors import DtypeError, IdRangeError, ShapeError
+from inlayer.shapes import check_ids
+from inlayer.tables.buffers import shared_pool
+
+__all__ = ["add_up", "check_id_range", "has_no_values", "lease", "look_up"]
+
+# From here on a lease (about 10 us) is lost in the gather (0.4 ms) and numpy asks for huge pages; below it,
+# malloc keeps freed memory by itself.
+POOLED_BYTES = 4 * 2**20
+PLAIN_TYPES = (Tensor, nn.Parameter, nn.Buffer)
+
+_POOL = shared_pool()
+
+
+def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None = None) -> Shaped[Tensor, "... D"]:
+    """Rows of `weight` for ids of any shape: the result has shape `ids.shape + (D,)`.
+
+    `padding_idx` only says which row gets no gradient. Ids may be any integer dtype.
+
+    >>> look_up(torch.tensor([2, 0]), torch.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]))
+    tensor([[4., 5.],
+            [0., 1.]])
+    """
+    index = check_ids(ids)
+    if weight.dim() != 2:
+        raise ShapeError(f"the table has {weight.dim()} axes {tuple(weight.shape)}; it is rows by width (V, D)")
+    if index.device != weight.device:
+        raise DtypeError(f"input_ids are on {index.device}, the table is on {weight.device}; move one to the other")
+    if index.dtype not in (torch.int64, torch.int32):  # the kernels know these two
+        index = index.to(torch.int64)
+    check_id_range(index, weight.shape[0])
+    if sharding.is_sharded(weight):
+        return sharding.look_up(index, weight, padding_idx)
+    if weight.is_contiguous() and not has_no_values(index) and _reusable(index.numel() * weight.shape[1], weight):
+        rows = _POOL.lease((*index.shape, weight.shape[1]), weight.dtype)
+        torch.index_select(weight.detach(), 0, index.reshape(-1), out=rows.view(-1, weight.shape[1]))
+        return rows
+    return functional.embedding(index, weight, padding_idx)
+
+
+def lease(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Uninitialised memory for rows that are read, not gathered: reused where it is large."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    return _POOL.lease(shape, dtype) if nbytes >= POOLED_BYTES else torch.empty(shape, dtype=dtype)
+
+
+def add_up(rows: Tensor, added: Tensor) -> Tensor:
+    """`rows + added`, where `added` spreads over `rows`; a large sum lives in reused memory, as a lookup does.
+
+    A new tensor in any case: rows that somebody kept (a hook, a cache) are not written to.
+    """
+    if added.dtype != rows.dtype or not _reusable(rows.numel(), rows, added):
+        return rows + added
+    return torch.add(rows, added, out=_POOL.lease(tuple(rows.shape), rows.dtype))
+
+
+def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
+    """Raise IdRangeError for the first id outside 0..rows - 1; a negative id never counts from the end."""
+    if has_no_values(ids) or ids.numel() == 0:
+        return
+    low, high = torch.aminmax(ids)
+    if int(low) >= 0 and int(high) < rows:
+        return
+    outside = (ids < 0) | (ids >= rows)
+    place = outside.nonzero()[0].tolist()
+    bad = int(ids[tuple(place)])
+    cause = (
+        "a negative id is often an ignored target (-100) or a missing token"
+        if bad < 0
+        else "was the text encoded with another model's tokenizer, or tokens added without resizing?"
+    )
+    more = int(outside.sum()) - 1
+    others = f" ({more} more)" if more else ""
+    raise IdRangeError(f"{name} {bad} at {place}{others} is outside 0..{rows - 1}; {cause}")
+
+
+def has_no_values(x: Tensor) -> bool:
+    """Is this a tracer's stand-in, whose values must not or cannot be read?"""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None  # torch.jit.trace
+        or x.is_meta
+        or torch._C._functorch.is_functorch_wrapped_tensor(x)
+        or type(x) not in PLAIN_TYPES
+    )
+
+
+def _reusable(values: int, *sources: Tensor) -> bool:
+    """May a result of so many values live in pooled memory: large, on the CPU, plain tensors, no gradient to record?"""
+    return (
+        values * sources[0].dtype.itemsize >= POOLED_BYTES
+        and not (torch.is_grad_enabled() and any(source.requires_grad for source in sources))
+        and all(source.device.type == "cpu" and not has_no_values(source) for source in sources)
+    )

@@ -1,0 +1,89 @@
+"""Rows read by position: the file's own bytes, and an error where the file is no longer the one that was opened."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inlayer.errors import CheckpointError, MissingFileError
+from inlayer.formats.row_file import FileRows
+from inlayer.tables import files
+
+ROWS, WIDTH, OFFSET = 100, 24, 13
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rows"
+    path.write_bytes(os.urandom(OFFSET + ROWS * WIDTH + 5))
+    return path
+
+
+def read(rows: FileRows, ids: list[int]) -> np.ndarray:
+    out = np.empty((len(ids), rows.row_bytes), np.uint8)
+    rows.read(np.array(ids, np.int64), out)
+    return out
+
+
+@pytest.mark.parametrize("ids", [[], [0], [99], [3, 4, 5, 6], [7, 3, 4, 4, 5, 0, 99], list(range(100)), [9, 8, 7]])
+@pytest.mark.parametrize("longest", [7, 1 << 30])
+def test_the_bytes_of_the_file(file: Path, ids: list[int], longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LONGEST_READ", longest)
+    content = file.read_bytes()
+    found = read(FileRows(file, OFFSET, ROWS, WIDTH), ids)
+    for row, token in zip(found, ids, strict=True):  # slow, obvious
+        assert row.tobytes() == content[OFFSET + token * WIDTH : OFFSET + (token + 1) * WIDTH]
+    assert np.array_equal(found, FileRows(file, OFFSET, ROWS, WIDTH).map()[ids])
+    if ids:  # control: one byte further is another row
+        assert not np.array_equal(found, read(FileRows(file, OFFSET + 1, ROWS, WIDTH), ids))
+
+
+def test_a_file_too_short_is_refused_at_once(file: Path) -> None:
+    with pytest.raises(CheckpointError, match="has 2,418 bytes; its rows end at 2,437: was it cut"):
+        FileRows(file, OFFSET, ROWS + 1, WIDTH)
+    with pytest.raises(MissingFileError, match="cannot be opened"):
+        FileRows(file.parent / "none", 0, 1, 1)
+
+
+@pytest.mark.parametrize("how", ["cut", "rewritten", "grown"])
+def test_a_file_that_changes_while_it_is_open(file: Path, how: str) -> None:
+    rows = FileRows(file, OFFSET, ROWS, WIDTH)
+    read(rows, [50])
+    if how == "cut":
+        os.truncate(file, OFFSET)
+    elif how == "rewritten":
+        file.write_bytes(os.urandom(file.stat().st_size))
+    else:
+        file.write_bytes(file.read_bytes() + b"more")
+    for use in (lambda: read(rows, [50]), rows.map):
+        with pytest.raises(CheckpointError, match="was changed while it was open"):
+            use()
+
+
+def test_a_file_that_is_replaced_stays_readable(file: Path) -> None:
+    rows = FileRows(file, OFFSET, ROWS, WIDTH)
+    before = read(rows, [50])
+    other = file.with_name("other")
+    other.write_bytes(b"short")
+    other.replace(file)
+    assert np.array_equal(read(rows, [50]), before)
+    file.unlink()
+    assert np.array_equal(read(rows, [50]), before)
+
+
+def test_a_file_cut_in_the_middle_of_a_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check before came too early: the read itself notices."""
+    rows = FileRows(file, OFFSET, ROWS, WIDTH)
+    os.truncate(file, OFFSET + WIDTH)
+    monkeypatch.setattr(FileRows, "check", lambda _: None)
+    with pytest.raises(CheckpointError, match="cut short while it was open"):
+        read(rows, [50])
+
+
+def test_pickle_opens_the_file_again(file: Path) -> None:
+    rows = FileRows(file, OFFSET, ROWS, WIDTH)
+    assert np.array_equal(read(pickle.loads(pickle.dumps(rows)), [1, 5]), read(rows, [1, 5]))

@@ -1,0 +1,112 @@
+"""Every seeded fault is found and named; the same folders without it are healthy."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from inlayer.cli import main
+from inlayer.errors import InlayerError
+from inlayer.inspection import inspect
+from inlayer.inspection.terminal import show
+from tests.inspection.faults import FAULTS, Fault
+from tests.inspection.healthy import MAKERS, tokenizer_bytes
+
+FOUND = [fault for fault in FAULTS if fault.severity != "unreadable"]
+UNREADABLE = [fault for fault in FAULTS if fault.severity == "unreadable"]
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("healthy")
+    tokenizer = tokenizer_bytes(tmp_path_factory.mktemp("tokenizer"))
+    for name, make in MAKERS.items():
+        (home / name).mkdir()
+        make(home / name, tokenizer)
+    return home
+
+
+def damaged(fault: Fault, healthy: Path, home: Path) -> Path:
+    folder = home / fault.base
+    shutil.copytree(healthy / fault.base, folder)
+    fault.damage(folder)
+    return folder
+
+
+def by_name(fault: Fault) -> str:
+    return fault.name
+
+
+@pytest.mark.parametrize("base", MAKERS)
+def test_the_undamaged_ones_are_healthy(healthy: Path, base: str) -> None:
+    """The control: without it a doctor that always complains would pass."""
+    for quick in (False, True):
+        report = inspect(healthy / base, quick=quick)
+        assert [(finding.code, finding.meaning) for finding in report.findings] == []
+        assert report.exit_code == 0
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(FAULTS) >= 25
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+
+
+@pytest.mark.parametrize("fault", FOUND, ids=by_name)
+def test_every_fault_is_named(healthy: Path, tmp_path: Path, fault: Fault) -> None:
+    report = inspect(damaged(fault, healthy, tmp_path))
+    assert (fault.severity, fault.finds) in {(finding.severity, finding.code) for finding in report.findings}
+    assert report.exit_code == int(any(finding.severity != "note" for finding in report.findings))
+    if fault.severity != "note":
+        assert report.exit_code == 1
+    for finding in report.findings:
+        assert finding.meaning
+        assert finding.advice
+        assert "\n" not in finding.meaning + finding.advice
+
+
+@pytest.mark.parametrize("fault", UNREADABLE, ids=by_name)
+def test_what_cannot_be_read_is_one_line(
+    healthy: Path, tmp_path: Path, fault: Fault, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = damaged(fault, healthy, tmp_path)
+    with pytest.raises(InlayerError, match=fault.finds):
+        inspect(folder)
+    monkeypatch.setattr(sys, "argv", ["inlayer", "inspect", str(folder)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    captured = capfd.readouterr()
+    assert (stopped.value.code, captured.out) == (2, "")
+    assert captured.err.startswith("inlayer: ")
+    assert captured.err.count("\n") == 1
+    assert fault.finds in captured.err
+
+
+def test_damage_at_random_is_a_report_or_one_error(healthy: Path, tmp_path: Path) -> None:
+    """Bytes changed anywhere, files cut anywhere: an answer in plain JSON, or an InlayerError."""
+    chance = random.Random(0)
+    answers = set()
+    for number in range(120):
+        folder = tmp_path / str(number)
+        shutil.copytree(healthy / chance.choice(list(MAKERS)), folder)
+        file = chance.choice(sorted(folder.iterdir()))
+        data = bytearray(file.read_bytes())
+        for _ in range(chance.choice([1, 3, 20])):
+            data[chance.randrange(min(len(data), chance.choice([400, len(data)])))] = chance.randrange(256)
+        file.write_bytes(data[: chance.randrange(len(data))] if number % 5 == 0 else data)
+        try:
+            report = inspect(folder, quick=number % 3 == 0)
+        except InlayerError:
+            answers.add(2)
+        else:
+            answers.add(report.exit_code)
+            json.dumps(report.to_dict(), allow_nan=False)
+            show(report, Console(file=io.StringIO(), width=80))
+        shutil.rmtree(folder)
+    assert answers == {0, 1, 2}

@@ -1,0 +1,280 @@
+"""Exercises: what an answer is worth, however people write it."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inlayer.errors import InputError
+from inlayer.learn.questions import (
+    Choice,
+    Exercise,
+    Free,
+    Number,
+    Option,
+    close,
+    exercises_of,
+    read_letter,
+    read_number,
+    read_shape,
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "unit", "value"),
+    [
+        ("7", "", 7),
+        (" 7 ", "", 7),
+        ("-7", "", -7),
+        ("+7.0", "", 7),
+        ("7.", "", 7),
+        (".5", "", 0.5),
+        ("1,174,405,120", "bytes", 1_174_405_120),
+        ("1_000", "", 1000),
+        ("1 000 000", "", 1_000_000),
+        ("1\u00a0000", "", 1000),
+        ("1\u2009000\u2009000", "", 1_000_000),
+        ("1\u202f000", "", 1000),
+        ("2.35e9", "bytes", 2_350_000_000),
+        ("2.35E+9", "bytes", 2_350_000_000),
+        ("2.35 GB", "bytes", 2_350_000_000),
+        ("2.35gb", "bytes", 2_350_000_000),
+        ("1 GiB", "bytes", 2**30),
+        ("12 bytes", "bytes", 12),
+        ("12 byte", "bytes", 12),
+        ("12 B", "bytes", 12),
+        ("2,048 MB", "bytes", 2_048_000_000),
+        ("12 rows", "rows", 12),
+        ("1 row", "rows", 1),
+        ("50%", "%", 50),
+        ("50 %", "%", 50),
+        ("−3", "", -3),
+        ("123456789012345678901", "", 123456789012345678901),
+        ("9007199254740993", "", 9007199254740993),
+        ("2**30", "", 2**30),
+        ("2^30", "", 2**30),
+        ("1'174'405'120", "bytes", 1_174_405_120),
+        ("1\u2019000", "", 1000),
+        ("\uff11\uff12\uff0e\uff15", "", 12.5),
+        ("\uff11\uff0c\uff10\uff10\uff10", "", 1000),
+        ("163840*7168", "", 163840 * 7168),
+        ("163,840 x 7,168 x 2 bytes", "bytes", 163840 * 7168 * 2),
+        ("163840\u00d77168", "", 163840 * 7168),
+        ("2 * 2**30", "", 2**31),
+        ("1/2", "", 0.5),
+        ("6/2*3", "", 9),
+        ("-1/3", "", -1 / 3),
+        ("0.1*3", "", 0.3),
+        ("1/3*3", "", 1),
+        ("123456789012345678901*10", "", 1234567890123456789010),
+        ("1.5*2 GB", "bytes", 3 * 10**9),
+    ],
+)
+def test_numbers_as_people_write_them(said: str, unit: str, value: float) -> None:
+    read = read_number(said, unit)
+    assert (read, type(read)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("said", "shape"),
+    [
+        ("(2, 10, 4096)", (2, 10, 4096)),
+        ("[2,10,4096]", (2, 10, 4096)),
+        ("(2, 10, 4_096)", (2, 10, 4096)),
+        ("torch.Size([2, 3])", (2, 3)),
+        ("2, 10, 4096", (2, 10, 4096)),
+        ("3,41,7168", (3, 41, 7168)),
+        ("2,100", (2, 100)),
+        (" 3 , 41,7168 ", (3, 41, 7168)),
+        ("2 x 10 x 4096", (2, 10, 4096)),
+        ("2x10", (2, 10)),
+        ("(2 x 10)", (2, 10)),
+        ("2 × 10", (2, 10)),
+        ("\uff08\uff12\uff0c\uff11\uff10\uff09", (2, 10)),
+        ("(0, 3)", (0, 3)),
+        ("(5,)", (5,)),
+        ("(5)", (5,)),
+        ("( )", ()),
+    ],
+)
+def test_shapes_as_people_write_them(said: str, shape: tuple[int, ...]) -> None:
+    assert read_shape(said) == shape
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("(1,000)", "two ways"),
+        ("2,10,4,096", "two ways"),
+        ("(2, 10, 4,096)", "two ways"),
+        ("(2, 10, 7,168)", "two ways"),
+        ("2 x 010", "two ways"),
+        ("7", "a shape"),
+        ("many", "a shape"),
+        ("", "a shape"),
+        ("(2, -3)", "a shape"),
+        ("(2, 3", "a shape"),
+        ("2, 3)", "a shape"),
+        ("(٣, 2)", "a shape"),
+        ("1, " * 2000, "too long"),
+    ],
+)
+def test_what_is_no_shape_is_said(said: str, why: str) -> None:
+    with pytest.raises(InputError, match=why) as refused:
+        read_shape(said)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 250
+
+
+@pytest.mark.parametrize(
+    ("said", "unit", "why"),
+    [
+        ("", "", "neither"),
+        ("many", "", "neither"),
+        ("1,5", "", "commas"),
+        ("1 5", "", "blanks"),
+        ("٣", "", "neither"),
+        ("1,23,456", "", "commas"),
+        ("1.2.3", "", "no number"),
+        ("3 GB", "", "no unit"),
+        ("3 rows", "bytes", "in bytes"),
+        ("1e999", "", "too large"),
+        ("1e-999", "", "too small"),
+        ("1e999999999", "", "neither"),
+        ("999999**999", "", "too large"),
+        ("1''000", "", "apostrophes"),
+        ("1'00", "", "apostrophes"),
+        ("1/0", "", "divides by 0"),
+        ("2*", "", "neither"),
+        ("*2", "", "neither"),
+        ("2//3", "", "neither"),
+        ("2+3", "", "neither"),
+        ("2\u00b2", "", "neither"),
+        ("\u00bd", "", "neither"),
+        ("__import__('os')", "", "neither"),
+        ("nan", "", "neither"),
+        ("(2, 3)", "", "a number"),
+        ("2, 3", "", "a number"),
+        ("(2, 3", "", "neither"),
+        ("9" * 5000, "", "too long"),
+        ("2**9999999999", "", "neither"),
+    ],
+)
+def test_what_is_no_number_is_said(said: str, unit: str, why: str) -> None:
+    with pytest.raises(InputError, match=why) as refused:
+        read_number(said, unit)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 250
+
+
+@given(st.text(max_size=40))
+def test_no_text_breaks_it(said: str) -> None:
+    with suppress(InputError):
+        assert isinstance(read_number(said, "bytes"), (int, float))
+    with suppress(InputError):
+        assert isinstance(read_shape(said), tuple)
+
+
+@given(st.text("0123456789.,'eE-+*/^x ()[]", max_size=40))
+def test_no_signs_break_it(said: str) -> None:
+    for asked in (Number(text="?", answer=0.5, explain=""), Number(text="?", answer=(2, 3), explain="")):
+        with suppress(InputError):
+            asked.judge(said)
+
+
+@given(st.integers(-(10**25), 10**25))
+def test_whole_numbers_are_exact(value: int) -> None:
+    written = (str(value), f"{value:,}", f"{value:_}", f"{value:,}".replace(",", "'"), f"{value}*1")
+    assert {read_number(one) for one in written} == {value}
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=5))
+def test_shapes_are_exact(sizes: list[int]) -> None:
+    written = (str(tuple(sizes)), str(sizes), ",".join(map(str, sizes)), " x ".join(map(str, sizes)))
+    assert {read_shape(one) for one in written} == {tuple(sizes)}
+
+
+def test_a_number_is_judged() -> None:
+    asked = Number(
+        text="How many?", answer=1000, explain="So it is.", unit="bytes", tolerance=0.01, near={500: "Half of them."}
+    )
+    assert (asked.judge("1 kB").right, asked.judge("1,009").right, asked.judge("991").right) == (True, True, True)
+    assert asked.judge("1000").message == "So it is."
+    assert asked.judge("1011").right is False
+    assert asked.judge("502").message == "Half of them."
+    assert asked.judge("7").message.startswith("That is not it")
+    with pytest.raises(InputError, match="a number"):
+        asked.judge("(10, 100)")
+
+
+def test_a_shape_is_judged() -> None:
+    asked = Number(text="?", answer=(2, 3), explain="B, D", near={(3, 2): "Swapped."})
+    assert asked.judge("(2, 3)").right
+    assert asked.judge("[3, 2]").message == "Swapped."
+    with pytest.raises(InputError, match="a shape"):
+        asked.judge("6")
+    assert Number(text="?", answer=(5,), explain="").judge("(5,)").right
+
+
+def test_near_answers_do_not_hide_the_right_one() -> None:
+    asked = Number(text="?", answer=100, explain="yes", tolerance=0.1, near={105: "no"})
+    assert asked.judge("105").right
+
+
+@pytest.mark.parametrize(
+    ("value", "answer", "tolerance", "fits"),
+    [(0, 0, 0.0, True),
+     (0.3, 0.1 + 0.2, 0.0, True), (1, 2, 0.0, False), (1e300, 1e300, 0.0, True), (-1, 1, 0.5, False)],
+)  # fmt: skip
+def test_close(value: float, answer: float, tolerance: float, fits: bool) -> None:
+    assert close(value, answer, tolerance) is fits
+
+
+def test_a_choice_is_judged_by_its_letter() -> None:
+    options = (Option(text="one", right=False, why="no"), Option(text="two", right=True, why="yes"))
+    asked = Choice(text="?", options=options, explain="It is two.")
+    assert asked.judge("b").message == "yes It is two."
+    assert asked.judge(" A ").message == "no"
+    assert [read_letter(said, 3) for said in ("a", "B", "(c)", "c)", "c.")] == [0, 1, 2, 2, 2]
+    for said in ("", "d", "aa", "1"):
+        with pytest.raises(InputError, match="none of the options"):
+            read_letter(said, 3)
+
+
+def sum_of(draw: random.Random) -> Number:
+    """a sum
+
+    of two numbers
+    """
+    one = draw.randint(0, 10**9)
+    return Number(text=f"{one} + 1?", answer=one + 1, explain="")
+
+
+def four(draw: random.Random) -> Choice:
+    """four"""
+    del draw
+    made = tuple(Option(text=str(number), right=number == 0, why="") for number in range(4))
+    return Choice(text="?", options=made)
+
+
+def test_exercises_are_drawn_by_their_seed() -> None:
+    module = ModuleType("exercises")
+    module.__dict__.update(EXERCISES=(sum_of, four), SEEDS={"four": "001 theory 1"})
+    one, two = exercises_of(module, "forward")
+    assert (one.id, one.lesson, one.title, one.seed) == ("forward/sum_of", "forward", "a sum", "")
+    assert (two.id, two.seed) == ("forward/four", "001 theory 1")
+    assert one.ask(1) == one.ask(1) != one.ask(2)
+    orders = {tuple(option.text for option in two.ask(seed).options) for seed in range(40)}  # type: ignore[union-attr]
+    assert len(orders) > 10
+    assert {frozenset(order) for order in orders} == {frozenset("0123")}
+    other = Exercise(id="forward/other", lesson="forward", title="", draw=sum_of)
+    assert other.ask(1) != one.ask(1)  # one seed does not give the same numbers everywhere
+
+
+def test_free_text_is_not_judged() -> None:
+    assert not hasattr(Free(text="Why?", model_answer="So.", points=("so",)), "judge")

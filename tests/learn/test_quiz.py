@@ -1,0 +1,98 @@
+"""Quizzes: every question is asked until it is right, a missed one comes back in this sitting and in later ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inlayer.errors import InputError
+from inlayer.learn.course import Question
+from inlayer.learn.progress import State
+from inlayer.learn.questions import Option
+from inlayer.learn.quiz import Sitting, ask, due, lesson_for_quiz, note_answer, to_ask
+from tests.learn.small import make_course
+
+
+def make(name: str, options: int = 3) -> Question:
+    made = tuple(Option(text=f"{name}{number}", right=number == 0, why=f"why {number}") for number in range(options))
+    return Question(id=name, lesson="x", text=name, options=made)
+
+
+def letter(sitting: Sitting, *, right: bool) -> str:
+    return next(chr(ord("a") + number) for number, option in enumerate(sitting.choice.options) if option.right is right)
+
+
+def test_the_order_is_drawn_and_the_same_for_a_seed() -> None:
+    question = make("q", 5)
+    orders = {tuple(option.text for option in ask(question, seed).options) for seed in range(30)}
+    assert len(orders) > 10
+    assert ask(question, 7) == ask(question, 7)
+    assert set(ask(question, 7).options) == set(question.options)
+
+
+def test_a_missed_one_comes_back_behind_the_next_two() -> None:
+    sitting, asked = Sitting([make(name) for name in "abcd"], seed=1), []
+    while (question := sitting.question) is not None:
+        asked.append(question.id)
+        first = asked.count(question.id) == 1
+        assert sitting.again is not first
+        judged = sitting.answer(letter(sitting, right=not (first and question.id in "ad")))
+        assert judged.message.startswith("why")
+    assert asked == ["a", "b", "c", "a", "d", "d"]
+    assert (sitting.missed, sitting.n_questions) == (["a", "d"], 4)
+
+
+def test_what_is_no_option_changes_nothing() -> None:
+    sitting = Sitting([make("a")], seed=0)
+    for said in ("", "d", "1", "ab", "é"):
+        with pytest.raises(InputError, match="none of the options"):
+            sitting.answer(said)
+    assert (sitting.asked, sitting.missed) == (0, [])
+    assert sitting.answer(f" ({letter(sitting, right=True).upper()}) ").right
+    assert sitting.question is None
+    assert not sitting.again
+
+
+def test_a_missed_one_is_due_in_two_later_sittings(tmp_path: Path) -> None:
+    course, state = make_course(tmp_path), State()
+    first, second = course.lessons
+    assert lesson_for_quiz(course, state) is first
+    note_answer(state, "first_one", right=False)
+    note_answer(state, "first_one", right=True, again=True)
+    note_answer(state, "first_two", right=True)
+    assert lesson_for_quiz(course, state) is second
+    assert [question.id for question in due(course, state)] == ["first_one"]
+    assert [question.id for question in to_ask(course, state, second)] == ["first_one", "second_one", "second_two"]
+    assert [question.id for question in to_ask(course, state, first)] == ["first_one", "first_two"]
+    note_answer(state, "first_one", right=True)
+    assert [question.id for question in due(course, state)] == ["first_one"]
+    note_answer(state, "first_one", right=True)
+    assert due(course, state) == []
+    del state.questions["first_two"]  # never asked: before what was right
+    assert [question.id for question in to_ask(course, state, first)] == ["first_two", "first_one"]
+    note_answer(state, "first_two", right=True)
+    for name in ("second_one", "second_two"):
+        note_answer(state, name, right=True)
+    assert lesson_for_quiz(course, state) is None
+    assert to_ask(course, state, None) == []
+    assert (state.questions["first_one"].asked, state.questions["first_one"].missed) == (4, 1)
+
+
+@given(st.integers(0, 6), st.lists(st.booleans(), max_size=12), st.integers(0, 2**31))
+def test_whatever_is_answered_all_are_right_in_the_end(n: int, answers: list[bool], seed: int) -> None:
+    """With finitely many wrong answers a sitting ends, and every question was right once."""
+    sitting, state = Sitting([make(f"q{number}") for number in range(n)], seed), State()
+    wishes = iter(answers)
+    for _ in range(n + len(answers)):
+        if (question := sitting.question) is None:
+            break
+        again, right = sitting.again, next(wishes, True)
+        assert sitting.answer(letter(sitting, right=right)).right is right
+        note_answer(state, question.id, right=right, again=again)
+    assert sitting.question is None
+    assert all(record.right for record in state.questions.values())
+    assert len(state.questions) == n
+    assert {name for name, record in state.questions.items() if record.due} == set(sitting.missed)

@@ -1,0 +1,182 @@
+"""What a check can ask of a learner's file, each against the same question asked here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from inlayer.learn.grader import grade
+from inlayer.learn.session import Exam, Failed, Other, Remote
+from tests.learn.toy import SOLUTION, toy
+
+SOURCE = """
+import torch
+from torch import nn
+
+class Made(nn.Module):
+    def __init__(self, rows, width=3):
+        super().__init__()
+        self.table = nn.Embedding(rows, width)
+        self.register_buffer("waves", torch.ones(width))
+        self.size = (rows, width)
+
+    def forward(self, ids, scale=1.0):
+        if ids.numel() == 0:
+            raise LookupError("no ids")
+        return self.table(ids) * scale + self.waves
+
+    def first(self):
+        return self.table
+
+def edit(table, items):
+    table[0] = 7
+    items.append(1)
+    return None
+
+def untold():
+    return object()
+"""
+
+
+@pytest.fixture
+def exam() -> Iterator[Exam]:
+    with Exam("Made", seed=1) as made:
+        assert made.load(SOURCE, "made.py") is None
+        yield made
+
+
+@pytest.fixture
+def remote(exam: Exam) -> Remote:
+    return exam.make(5)
+
+
+def test_an_object_answers(exam: Exam, remote: Remote) -> None:
+    parameters, buffers = remote.parameters(), remote.buffers()
+    assert list(parameters) == ["table.weight"]
+    assert list(buffers) == ["waves"]
+    assert set(remote.state_dict()) == {"table.weight", "waves"}
+    ids = exam.ids(5, (2, 4))
+    ours = torch.nn.functional.embedding(ids, parameters["table.weight"]) * 2 + 1
+    assert torch.equal(remote.call(ids, scale=2.0), ours)
+    assert remote.attribute("size") == (5, 3)
+    assert torch.equal(remote.attribute("table.weight"), parameters["table.weight"])
+    assert isinstance(remote.method("first"), Remote)
+    with pytest.raises(Failed, match=r"no table\.depth"):
+        remote.attribute("table.depth")
+
+
+def test_a_state_goes_from_one_object_to_another(exam: Exam, remote: Remote) -> None:
+    other = exam.make(5)
+    assert not torch.equal(other.parameters()["table.weight"], remote.parameters()["table.weight"])
+    other.load_state_dict(remote.state_dict())
+    assert torch.equal(other.parameters()["table.weight"], remote.parameters()["table.weight"])
+    with pytest.raises(Failed, match="raises"):
+        other.load_state_dict({"strange": torch.ones(1)})
+
+
+def test_gradients_of_parameters(exam: Exam, remote: Remote) -> None:
+    ids, weight = torch.tensor([1, 1, 4]), exam.normal(3, 3)
+    for _ in range(2):  # nothing is left from the first time
+        ours = torch.zeros(5, 3).index_add_(0, ids, weight)
+        theirs = remote.gradients(ids, weight=weight)["table.weight"]
+        assert theirs is not None
+        torch.testing.assert_close(theirs, ours)
+
+
+def test_errors_are_told_or_wanted(remote: Remote) -> None:
+    empty = torch.empty(0, dtype=torch.long)
+    raised = remote.run(empty).raised
+    assert raised is not None
+    assert (raised.type, raised.message, raised.line) == ("LookupError", "no ids", 14)
+    assert str(raised) == "LookupError: no ids (line 14 of your file)"
+    with pytest.raises(Failed) as failed:
+        remote.call(empty)
+    assert failed.value.rule == "raises"
+    remote.raises("empty", empty, error=LookupError)
+    remote.raises("empty", empty, error=Exception)
+    for error, ids in ((ValueError, empty), (LookupError, torch.tensor([1]))):
+        with pytest.raises(Failed) as failed:
+            remote.raises("empty", ids, error=error)
+        assert failed.value.rule == "empty"
+
+
+def test_arguments_edited_in_place_are_seen(exam: Exam) -> None:
+    exam.name = "edit"
+    table = exam.normal(2, 2)
+    answer = exam.run(table, [], watch=True)
+    (after,) = answer.arguments
+    assert answer.given[1] == [1]
+    assert bool((after[0] == 7).all())
+    assert torch.equal(after[1], table[1])
+    assert not bool((table[0] == 7).any())  # ours is another one
+
+
+def test_another_function_and_what_cannot_be_told(exam: Exam) -> None:
+    assert exam.other("untold") is not None
+    assert isinstance(exam.other("edit", torch.ones(1), []), type(None))
+    with pytest.raises(Failed):
+        exam.other("not_there")
+    assert Other("x") == Other("x")
+
+
+def test_a_function_where_a_class_was_asked_for() -> None:
+    with Exam("Made", seed=0) as exam:
+        exam.load("def Made(rows): return 3\n", "made.py")
+        with pytest.raises(Failed, match="no object"):
+            exam.make(3)
+
+
+def test_verdicts_count_what_ran() -> None:
+    verdict = grade(toy(), SOLUTION, seed=5)
+    assert verdict.passed
+    assert verdict.summary == "6 of 6 checks"
+    assert verdict.own is not None
+    assert verdict.own.tolist() == [1.0, 0.0, 1.0]
+    failed = grade(toy(), "def add(table, ids):\n    return table[ids].mean(0)\n", seed=5)
+    assert not failed.passed
+    assert failed.summary == "4 of 6 checks; values failed, 1 was not run"
+    assert [result.state for result in failed.results] == ["passed"] * 4 + ["failed", "not run"]
+    assert (failed.failure.rule, failed.failure.message) == ("mean", "this is the mean")  # type: ignore[union-attr]
+    assert failed.own is None
+
+
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        ("def add(a, b): return 1\n", "parameters"),
+        ("def add(ids, table): return 1\n", "parameters"),
+        ("from torch.nn.functional import embedding\n" + SOLUTION, "forbidden-name"),
+        ("import torch\nx = torch.nn.functional.embedding\n" + SOLUTION, "forbidden-name"),
+        ("def add(table, ids):\n    return table[ids]\n", "not-added"),
+        ("def add(table, ids):\n    return [1]\n", "not-a-tensor"),
+        ("def add(table, ids):\n    return table[ids].sum(0).detach()\n", "no-gradient"),
+        ("def add(table, ids):\n    return table[ids].sum(0) * float('nan')\n", "not-finite"),
+        ("1 / 0\n", "raises"),
+    ],
+)
+def test_rules_of_the_framework(source: str, rule: str) -> None:
+    failure = grade(toy(), source).failure
+    assert failure is not None
+    assert failure.rule == rule
+
+
+def test_a_check_that_stumbles_is_a_failure() -> None:
+    task = toy()
+
+    def careless(exam: Exam) -> None:
+        """it never thought of a list"""
+        exam.call(exam.normal(2, 2), exam.ids(2, (1,))).sum().item()
+
+    sys.modules["inlayer.learn.content.toys.add.check"].__dict__["CHECKS"] = (careless,)
+    failure = grade(task, "def add(table, ids):\n    return [1]\n").failure
+    assert failure is not None
+    assert failure.rule == "unexpected"
+    assert grade(task, SOLUTION).passed
+
+
+def test_a_seed_that_is_none() -> None:
+    with pytest.raises(ValueError, match="seed is -1"):
+        grade(toy(), SOLUTION, seed=-1)

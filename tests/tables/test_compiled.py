@@ -1,0 +1,38 @@
+"""The rows under torch.compile: one whole graph, the values of eager mode.
+
+In a process of its own, because the type checks that pytest puts on every function cannot be compiled.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import torch
+from inlayer.tables import MappedTable, Table, lookup
+from safetensors.torch import save_file
+import sys, tempfile, pathlib
+
+lookup.POOLED_BYTES = 1
+ids = torch.tensor([[1, 2], [6, 0]])
+path = pathlib.Path(tempfile.mkdtemp()) / "t.safetensors"
+save_file({"rows": torch.randn(7, 4)}, path)
+for table in (Table(7, 4, padding_idx=1), MappedTable(path)):
+    assert table.weight.shape == (7, 4)  # a stored table is mapped before it is traced
+    compiled = torch.compile(table, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        first, second = compiled(ids), compiled(ids.flip(0))
+    assert torch.equal(first, table.weight[ids])  # not the memory of the second
+    assert torch.equal(second, table.weight[ids.flip(0)])
+    assert torch.equal(compiled(ids), table(ids))
+table = Table(7, 4, padding_idx=1)
+torch.compile(table, backend="aot_eager", fullgraph=True)(ids).sum().backward()
+assert bool((table.weight.grad[1] == 0).all()) and bool((table.weight.grad[2] == 1).all())
+exported = torch.export.export(table, (ids,)).module()
+assert torch.equal(exported(ids.flip(0)), table(ids.flip(0)))
+"""
+
+
+def test_compiled_and_exported_rows_equal_eager_ones() -> None:
+    subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM], check=True)

@@ -1,0 +1,69 @@
+"""Init rules: their scale, their seed, and that the global random state is left alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from inlayer.errors import InputError
+from inlayer.initialization import BIRTH_RULES, draw, mean_row
+from inlayer.tables import Table
+
+
+@pytest.mark.parametrize(("rule", "std"), [("normal", 0.3), ("embedding", 1.0), ("scaled", 1 / 8)])
+def test_scale_of_each_rule(rule: str, std: float) -> None:
+    rows = Table(4000, 64, init=rule, init_std=0.3, seed=0).weight.detach()
+    assert rows.mean().abs() < 4 * std / 500  # 256,000 draws: the mean's own deviation is std / 506
+    assert (rows.std() / std - 1).abs() < 0.01
+
+
+def test_normal_is_torchs_own_draw() -> None:
+    ours = Table(7, 5, init_std=0.02, seed=3).weight.detach()
+    theirs = torch.empty(7, 5).normal_(0.0, 0.02, generator=torch.Generator().manual_seed(3))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("rule", BIRTH_RULES)
+def test_a_seed_repeats_and_leaves_the_global_state_alone(rule: str) -> None:
+    before = torch.get_rng_state()
+    first, second, other = (Table(7, 5, init=rule, seed=seed).weight for seed in (3, 3, 4))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_without_a_seed_the_global_generator_decides() -> None:
+    torch.manual_seed(5)
+    first, second = Table(7, 5).weight, Table(7, 5).weight
+    torch.manual_seed(5)
+    again = Table(7, 5).weight
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+
+
+def test_unknown_rule() -> None:
+    with pytest.raises(InputError, match="'xavier' is unknown; choose one of 'normal', 'embedding', 'scaled'"):
+        Table(7, 5, init="xavier")
+
+
+def test_zeros() -> None:
+    rows = torch.ones(3, 2)
+    draw(rows, "zeros", 0.02, None)
+    assert torch.equal(rows, torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize("padding_idx", [None, 0, 2, 4])
+def test_mean_row_leaves_the_padding_row_out(padding_idx: int | None) -> None:
+    rows = torch.randn(5, 3, dtype=torch.float64)
+    keep = [i for i in range(5) if i != padding_idx]
+    torch.testing.assert_close(mean_row(rows, padding_idx), rows[keep].mean(0))
+    torch.testing.assert_close(mean_row(rows.bfloat16(), padding_idx), rows[keep].bfloat16().float().mean(0).bfloat16())
+
+
+def test_mean_row_is_summed_in_float32() -> None:
+    ours = mean_row(torch.full((4096, 1), 1.0).half() * 100, None)  # the sum is past float16
+    assert ours.item() == 100.0
+
+
+def test_mean_row_of_only_padding_is_zero() -> None:
+    assert torch.equal(mean_row(torch.ones(1, 3), 0), torch.zeros(3))

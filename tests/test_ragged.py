@@ -1,0 +1,157 @@
+"""Ragged ids against plain lists."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
+from inlayer.ragged import Ragged
+
+ROWS = st.lists(st.lists(st.integers(0, 2**40), max_size=6), max_size=7)
+
+
+def pad_one_by_one(rows, pad_id, side):  # slow, obvious
+    width = max(map(len, rows), default=0)
+    ids, mask = [], []
+    for row in rows:
+        empty = [pad_id] * (width - len(row))
+        ids.append(row + empty if side == "right" else empty + row)
+        real = [True] * len(row)
+        gap = [False] * len(empty)
+        mask.append(real + gap if side == "right" else gap + real)
+    return (
+        torch.tensor(ids, dtype=torch.int64).reshape(len(rows), width),
+        torch.tensor(mask, dtype=torch.bool).reshape(len(rows), width),
+    )
+
+
+@given(ROWS)
+def test_rows_come_back(rows):
+    batch = Ragged.from_lists(rows)
+    assert [row.tolist() for row in batch] == rows
+    assert len(batch) == len(rows)
+    assert batch.flat.tolist() == [value for row in rows for value in row]
+    assert batch.flat.dtype == batch.offsets.dtype == np.int64
+    assert batch.counts.tolist() == [len(row) for row in rows]
+
+
+@given(ROWS, st.integers(0, 9), st.sampled_from(["left", "right"]))
+def test_padded_matches_a_plain_loop(rows, pad_id, side):
+    ours, theirs = Ragged.from_lists(rows).padded(pad_id, side), pad_one_by_one(rows, pad_id, side)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.dtype == other.dtype
+        assert mine.shape == other.shape
+        assert torch.equal(mine, other)
+
+
+def test_the_padding_reference_can_fail():
+    rows = [[1, 2], [3]]
+    assert not torch.equal(Ragged.from_lists(rows).padded(0, "left")[0], pad_one_by_one(rows, 0, "right")[0])
+
+
+def test_padded_shapes_and_sides():
+    ids, mask = Ragged.from_lists([[5, 6], [], [7]]).padded(0, "left")
+    assert ids.tolist() == [[5, 6], [0, 0], [0, 7]]
+    assert mask.tolist() == [[True, True], [False, False], [False, True]]
+    for batch, shape in ((Ragged.from_lists([]), (0, 0)), (Ragged.from_lists([[], []]), (2, 0))):
+        ids, mask = batch.padded(0)
+        assert tuple(ids.shape) == tuple(mask.shape) == shape
+        assert (ids.dtype, mask.dtype) == (torch.int64, torch.bool)
+
+
+@given(ROWS, st.lists(st.integers(0, 9), max_size=2), st.lists(st.integers(0, 9), max_size=2))
+def test_wrapped(rows, prefix, suffix):
+    ours = Ragged.from_lists(rows).wrapped(prefix, suffix)
+    assert ours == Ragged.from_lists([prefix + row + suffix for row in rows])
+
+
+@given(ROWS, st.randoms())
+def test_merge_puts_parts_back_in_order(rows, random):
+    places = list(range(len(rows)))
+    random.shuffle(places)
+    cut = random.randint(0, len(places))
+    parts = [
+        (np.array(some, np.int64), Ragged.from_lists([rows[place] for place in some]))
+        for some in (places[:cut], places[cut:])
+    ]
+    assert Ragged.merge(len(rows), parts) == Ragged.from_lists(rows)
+
+
+def test_merge_refuses_a_place_named_twice_or_never():
+    one = Ragged.from_lists([[1]])
+    with pytest.raises(InputError, match="exactly once"):
+        Ragged.merge(2, [(np.array([0]), one), (np.array([0]), one)])
+    with pytest.raises(InputError, match="exactly once"):
+        Ragged.merge(2, [(np.array([1]), one)])
+
+
+def test_a_row_is_a_view():
+    batch = Ragged.from_lists([[1, 2], [3]])
+    assert np.shares_memory(batch[0], batch.flat)
+    assert batch[-1].tolist() == [3]
+    with pytest.raises(IndexError, match="outside a batch of 2"):
+        batch[2]
+
+
+def test_int64_is_not_copied():
+    flat = np.arange(3)
+    assert np.shares_memory(Ragged(flat, [0, 3]).flat, flat)
+
+
+@pytest.mark.parametrize(
+    ("flat", "offsets", "error", "match"),
+    [
+        ([1, 2], [], ShapeError, "at least"),
+        ([1, 2], [0, 1], InputError, "0 to len"),
+        ([1, 2], [1, 2], InputError, "run from 1"),
+        ([1, 2], [0, 2, 1, 2], InputError, "at text 1"),
+        ([1.5], [0, 1], DtypeError, "float64"),
+        ([True], [0, 1], DtypeError, "bool"),
+        ([[1, 2]], [0, 1], ShapeError, "2 axes"),
+        ([[1], [1, 2]], [0, 1], ShapeError, "nested"),
+        ([10**30], [0, 1], IdRangeError, "position 0"),
+        ([2**63], [0, 1], IdRangeError, "position 0"),
+        (["a"], [0, 1], DtypeError, "whole"),
+    ],
+)
+def test_bad_arrays(flat, offsets, error, match):
+    with pytest.raises(error, match=match):
+        Ragged(flat, offsets)
+
+
+def test_bad_padding():
+    batch = Ragged.from_lists([[1]])
+    with pytest.raises(InputError, match="middle"):
+        batch.padded(0, "middle")
+    with pytest.raises(IdRangeError, match="-1"):
+        batch.padded(-1)
+
+
+def test_padding_with_what_no_tokenizer_names():
+    """`tokenizer.pad_id` may be None; in a process of its own, since pytest checks types before we do."""
+    code = """
+from inlayer.errors import DtypeError
+from inlayer.ragged import Ragged
+try:
+    Ragged.from_lists([[1]]).padded(None)
+except DtypeError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "names no padding token; choose an id, for example one past the vocabulary" in done.stdout
+
+
+def test_text_does_not_import_torch():
+    """Nor any tokenizer library, until a file is opened."""
+    code = (
+        "import sys, inlayer.tokenizers, inlayer.ragged; inlayer.tokenizers.ByteTokenizer().encode('a');"
+        "heavy = ('torch', 'transformers', 'tokenizers', 'tiktoken', 'sentencepiece', 'gigatoken');"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

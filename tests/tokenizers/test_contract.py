@@ -1,0 +1,192 @@
+"""What every tokenizer promises, for one of each kind."""
+
+import base64
+import copy
+import io
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import sentencepiece
+import tiktoken
+import tokenizers
+
+from inlayer.errors import IdRangeError, TextError
+from inlayer.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer, open_tokenizer
+from tests.tokenizers.conftest import TRAINING_TEXT
+from tests.tokenizers.samples import hostile_texts
+
+
+def small_ranks() -> bytes:
+    tokens = [bytes([value]) for value in range(256)] + [b"th", b"the", b" t", b" the", "你".encode()]
+    return b"".join(base64.b64encode(token) + b" %d\n" % rank for rank, token in enumerate(tokens))
+
+
+def small_sentencepiece(kind: str) -> bytes:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TRAINING_TEXT.splitlines()), model_writer=model, vocab_size=340, model_type=kind,
+        byte_fallback=True, hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    return model.getvalue()
+
+
+@pytest.fixture(scope="module", params=["bytes", "words", "json", "ranks", "sentencepiece"])
+def tokenizer(request, small_json, tmp_path_factory) -> Tokenizer:
+    folder = tmp_path_factory.mktemp("contract")
+    match request.param:
+        case "bytes":
+            return ByteTokenizer()
+        case "words":
+            return WordTokenizer.from_text("a b c", unk="?")
+        case "json":
+            (folder / "tokenizer.json").write_bytes(small_json)
+        case "ranks":
+            (folder / "x.tiktoken").write_bytes(small_ranks())
+            return open_tokenizer(folder, pat_str=r"\w+| ?\S+|\s+", special_tokens={"<s>": 261, "<|end|>": 263})
+        case "sentencepiece":
+            (folder / "tokenizer.model").write_bytes(small_sentencepiece("bpe"))
+    return open_tokenizer(folder)
+
+
+@pytest.mark.parametrize("options", [{}, {"add_special_tokens": False}, {"parse_special": False}])
+def test_a_batch_is_its_texts(tokenizer, options):
+    texts = hostile_texts(200, 1, ["<s>", "<|end|>"])
+    ours, theirs = tokenizer.encode_batch(texts, **options), [tokenizer.encode(text, **options) for text in texts]
+    assert [row.tolist() for row in ours] == theirs
+    assert tokenizer.encode_batch(iter(texts), **options) == ours  # any iterable
+    assert len(tokenizer.encode_batch([])) == 0
+
+
+def count_lists(monkeypatch) -> list[int]:
+    """Grows with every list of ids that tokenizers or sentencepiece hands out; tiktoken is only asked for arrays."""
+    made: list[int] = []
+    ids, encode = tokenizers.Encoding.ids, sentencepiece.SentencePieceProcessor.encode
+
+    def noted(result):
+        rows = result if isinstance(result, list) and result and not isinstance(result[0], int) else [result]
+        made.extend(len(row) for row in rows if isinstance(row, list))
+        return result
+
+    monkeypatch.setattr(tokenizers.Encoding, "ids", property(lambda self: noted(ids.__get__(self))))
+    monkeypatch.setattr(
+        sentencepiece.SentencePieceProcessor,
+        "encode",
+        lambda self, *texts, **options: noted(encode(self, *texts, **options)),
+    )
+    for name in ("encode", "encode_ordinary", "encode_batch"):
+        monkeypatch.delattr(tiktoken.Encoding, name)
+    return made
+
+
+def test_a_batch_makes_no_list_per_text(tokenizer, monkeypatch):
+    """U+329EE is in no Unicode version yet: the exact libraries do the work, not gigatoken."""
+    texts = [f"a b \U000329ee {index}" for index in range(2_500)]
+    expected = [tokenizer.encode(text) for text in texts]
+    made = count_lists(monkeypatch)
+    assert [row.tolist() for row in tokenizer.encode_batch(texts)] == expected
+    assert len(made) <= 3  # tokenizers: one for each block of 1,024 texts; the others none
+    assert sum(made) == (sum(map(len, expected)) if made else 0)
+    if type(tokenizer).__name__ in {"HuggingFaceTokenizer", "SentencePieceTokenizer"}:
+        before = len(made)
+        assert tokenizer.encode("a b"), "nothing to count"
+        assert len(made) == before + 1, "the count sees no lists"
+
+
+def test_pieces_are_the_ids_in_order(tokenizer):
+    for text in hostile_texts(150, 2, ["<s>", "<|end|>"]):
+        pieces = tokenizer.pieces(text)
+        assert [piece.id for piece in pieces] == tokenizer.encode(text)
+        source, place = text.encode(), 0
+        for piece in pieces:
+            assert place <= piece.span[0] <= piece.span[1] <= len(source)
+            assert piece.bytes == source[slice(*piece.span)]
+            place = piece.span[1]
+
+
+@pytest.mark.parametrize("text", ["ab\ud800c", "\udfff", "é\udc80"])
+def test_a_lone_surrogate_is_named_with_its_place(tokenizer, text):
+    place = next(i for i, character in enumerate(text) if 0xD800 <= ord(character) < 0xE000)
+    match = rf"U\+{ord(text[place]):04X} at position {place}.*command line in bytes that are no UTF-8"
+    for call in (tokenizer.encode, tokenizer.pieces, lambda text: tokenizer.encode_batch(["a", text])):
+        with pytest.raises(TextError, match=match):
+            call(text)
+    with pytest.raises(TextError, match="text 1 "):
+        tokenizer.encode_batch(["a", text])
+
+
+@pytest.mark.parametrize("bad", [-1, 10**6, 2**70])
+def test_an_id_out_of_range_is_named_with_its_place(tokenizer, bad):
+    with pytest.raises(IdRangeError, match=f"id {bad} at position 1"):
+        tokenizer.decode([0, bad])
+    with pytest.raises(IdRangeError, match=str(bad)):
+        tokenizer.token_bytes(bad)
+
+
+def test_ids_may_come_as_arrays(tokenizer):
+    ids = tokenizer.encode("a b")
+    assert tokenizer.decode(np.array(ids, np.int32)) == tokenizer.decode(ids)
+    assert tokenizer.decode([]) == ""
+
+
+def test_threads(tokenizer):
+    texts = hostile_texts(60, 3, ["<s>"])
+    expected = [tokenizer.encode(text) for text in texts]
+    plain = [tokenizer.encode(text, parse_special=False) for text in texts]
+
+    def work(seed):
+        if seed % 2:
+            return [tokenizer.encode(text, parse_special=False) for text in texts] == plain
+        return [row.tolist() for row in tokenizer.encode_batch(texts)] == expected
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+def test_special_ids(tokenizer):
+    assert tokenizer.special_ids == set(tokenizer.special_tokens.values())
+    assert all(0 <= value < 10**6 for value in tokenizer.special_ids)
+    assert tokenizer.pad_id is None
+
+
+def test_not_text(training_file):
+    """In a process of its own: under pytest every call's types are checked before ours."""
+    code = """
+import sys
+from inlayer.errors import DtypeError, InputError
+from inlayer.ragged import Ragged
+from inlayer.tokenizers import ByteTokenizer, WordTokenizer, open_tokenizer, train_bpe
+t = ByteTokenizer()
+calls = [lambda: t.encode(None), lambda: t.encode(b"a"), lambda: t.encode(5), lambda: t.pieces(1.5),
+         lambda: t.encode_batch("ab"), lambda: t.encode_batch([b"a"]), lambda: t.encode_batch(None),
+         lambda: t.decode("ab"), lambda: t.decode([1.5]), lambda: t.decode(None), lambda: open_tokenizer(None),
+         lambda: WordTokenizer.from_text(None), lambda: train_bpe(None, 300), lambda: train_bpe([1], 300),
+         lambda: train_bpe(sys.argv[1], "a"), lambda: Ragged.from_lists([[1]]).padded("a"),
+         lambda: train_bpe(sys.argv[1], 300, 5), lambda: train_bpe(sys.argv[1], 300, special_tokens=5),
+         lambda: train_bpe(sys.argv[1], 300, special_tokens="<pad>"),
+         lambda: train_bpe(sys.argv[1], 300, min_frequency="a"), lambda: open_tokenizer(5),
+         lambda: open_tokenizer(b"a"), lambda: open_tokenizer(".", pat_str=5),
+         lambda: open_tokenizer(".", special_tokens=["<e>"]), lambda: WordTokenizer("abc"),
+         lambda: WordTokenizer(5), lambda: WordTokenizer([5])]
+for number, call in enumerate(calls):
+    try:
+        call()
+    except (DtypeError, InputError) as error:
+        assert "\\n" not in str(error), error
+        if not isinstance(error, TypeError):
+            print(number, type(error).__name__, error)
+    else:
+        print(number, "no error")
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(training_file)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_it_can_be_pickled_and_copied(tokenizer):
+    for twin in (pickle.loads(pickle.dumps(tokenizer)), copy.deepcopy(tokenizer)):
+        assert twin.encode("a b") == tokenizer.encode("a b")
+        assert dict(twin.special_tokens) == dict(tokenizer.special_tokens)
+        assert (repr(twin), twin.pad_id) == (repr(tokenizer), tokenizer.pad_id)

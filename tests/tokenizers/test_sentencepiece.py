@@ -1,0 +1,63 @@
+"""sentencepiece models against the library."""
+
+import json
+
+import pytest
+import sentencepiece
+
+from inlayer.errors import InputError, TokenizerError
+from inlayer.tokenizers import open_tokenizer
+from tests.tokenizers.samples import hostile_texts
+from tests.tokenizers.test_contract import small_sentencepiece
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_equal_to_the_library(tmp_path, kind):
+    data = small_sentencepiece(kind)
+    (tmp_path / "tokenizer.model").write_bytes(data)
+    ours = open_tokenizer(tmp_path)
+    theirs = sentencepiece.SentencePieceProcessor()
+    theirs.LoadFromSerializedProto(data)
+    texts = hostile_texts(400, 41, ["<s>", "</s>", "<unk>", "<0x0A>"])
+    for text, mine in zip(texts, ours.encode_batch(texts), strict=True):
+        assert mine.tolist() == theirs.encode(text, out_type=int) == ours.encode(text), ascii(text)
+        assert ours.decode(mine) == theirs.decode(mine.tolist())
+    assert ours.get_vocab_size() == theirs.get_piece_size()
+    assert ours.special_tokens == {"<unk>": 0, "<s>": 1, "</s>": 2}
+
+
+def test_characters_cut_into_bytes_keep_their_bytes(tmp_path):
+    (tmp_path / "x.model").write_bytes(small_sentencepiece("bpe"))
+    pieces = open_tokenizer(tmp_path).pieces("the 🫠")
+    assert [(piece.bytes, piece.span) for piece in pieces[-4:]] == [
+        (b"\xf0", (4, 5)), (b"\x9f", (5, 6)), (b"\xab", (6, 7)), (b"\xa0", (7, 8)),
+    ]  # fmt: skip
+    assert b"".join(piece.bytes for piece in pieces) == "the 🫠".encode()
+
+
+def test_around_as_the_config_says(tmp_path):
+    (tmp_path / "tokenizer.model").write_bytes(small_sentencepiece("bpe"))
+    bare = open_tokenizer(tmp_path).encode("the")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"add_bos_token": True, "add_eos_token": True}))
+    ours = open_tokenizer(tmp_path)
+    assert ours.encode("the") == [1, *bare, 2]
+    assert ours.encode_batch(["the"])[0].tolist() == [1, *bare, 2]
+    assert ours.encode("the", add_special_tokens=False) == bare
+    assert ours.pieces("the")[-1] == (2, b"", (3, 3), True)
+    with pytest.raises(InputError, match="no exact bytes"):
+        ours.decode_bytes([1])
+
+
+@pytest.mark.parametrize("data", [b"", b"\x0a", b"garbage", b"\x00" * 50])
+def test_garbage(tmp_path, data):
+    (tmp_path / "tokenizer.model").write_bytes(data)
+    with pytest.raises(TokenizerError, match=r"tokenizer\.model"):
+        open_tokenizer(tmp_path)
+
+
+def test_a_piece_that_is_no_text(tmp_path):
+    data = small_sentencepiece("bpe")
+    place = data.index("▁t".encode())
+    (tmp_path / "tokenizer.model").write_bytes(data[:place] + b"\xff" + data[place + 1 :])
+    with pytest.raises(TokenizerError, match="holds a piece that is no text"):
+        open_tokenizer(tmp_path)

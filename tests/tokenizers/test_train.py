@@ -1,0 +1,177 @@
+"""train_bpe against a slow trainer, and what it refuses."""
+
+import errno
+import os
+import re
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
+from inlayer.tokenizers import open_tokenizer, train_bpe
+from inlayer.tokenizers.train import LONGEST_LINE, read_lines
+
+
+def learn_slowly(text: str, merges: int) -> list[bytes]:
+    """The tokens byte-pair encoding learns, by recounting every pair at every step; words are runs of letters."""
+    words = Counter(match.group().encode() for match in re.finditer(r" ?[a-z]+|\n", text))
+    split = {word: [bytes([value]) for value in word] for word in words}
+    learned = []
+    for _ in range(merges):
+        pairs: Counter[tuple[bytes, bytes]] = Counter()
+        for word, parts in split.items():
+            for pair in pairwise(parts):
+                pairs[pair] += words[word]
+        (left, right), _ = max(pairs.items(), key=lambda item: item[1])
+        learned.append(left + right)
+        for word, parts in split.items():
+            place, joined = 0, []
+            while place < len(parts):
+                if parts[place : place + 2] == [left, right]:
+                    joined.append(left + right)
+                    place += 2
+                else:
+                    joined.append(parts[place])
+                    place += 1
+            split[word] = joined
+    return learned
+
+
+def test_learns_what_a_slow_trainer_learns(tmp_path):
+    # no two pairs are equally frequent at any step
+    text = "\n".join(["ab"] * 64 + ["abc"] * 16 + ["xy"] * 32 + ["de"] * 8) + "\n"
+    (tmp_path / "t.txt").write_text(text)
+    ours = train_bpe(tmp_path / "t.txt", 256 + 4)
+    assert {ours.token_bytes(token_id) for token_id in range(256, 260)} == set(learn_slowly(text, 4))
+    assert set(learn_slowly(text, 3)) != set(learn_slowly(text, 4))  # control
+
+
+def test_saved_opened_and_the_same_again(training_file, tmp_path):
+    first = train_bpe([training_file], 320, tmp_path / "a", special_tokens=["<s>", "<pad>"])
+    train_bpe([str(training_file)], 320, tmp_path / "b" / "mine.json", special_tokens=["<s>", "<pad>"])
+    saved = (tmp_path / "a" / "tokenizer.json").read_bytes()
+    assert saved == (tmp_path / "b" / "mine.json").read_bytes()
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["tokenizer.json"]
+    again = open_tokenizer(tmp_path / "a")
+    assert again.get_vocab_size() == first.get_vocab_size() == 320
+    assert again.special_tokens == {"<s>": 318, "<pad>": 319}
+    text = "the dogs<s> 你好\0🙂 don't"
+    assert again.encode(text) == first.encode(text)
+    assert again.decode(again.encode(text)) == text
+    assert 318 in again.encode(text)
+    assert 318 not in again.encode(text, parse_special=False)
+    assert {again.token_bytes(token_id) for token_id in range(256)} == {bytes([value]) for value in range(256)}
+
+
+def test_the_smallest_is_bytes(training_file):
+    ours = train_bpe(training_file, 256)
+    assert ours.decode_bytes(ours.encode("é")) == "é".encode()
+    assert len(ours.encode("dogs")) == 4
+
+
+def test_refusals(training_file, tmp_path):
+    with pytest.raises(InputError, match="at least 256"):
+        train_bpe(training_file, 255)
+    with pytest.raises(InputError, match="at least 257"):
+        train_bpe(training_file, 256, special_tokens=["<s>"])
+    with pytest.raises(InputError, match=r"gives \d+ merges"):
+        train_bpe(training_file, 100_000)
+    with pytest.raises(InputError, match="name of its own"):
+        train_bpe(training_file, 300, special_tokens=["<s>", "<s>"])
+    with pytest.raises(InputError, match="empty"):
+        train_bpe([], 300)
+    with pytest.raises(MissingFileError, match=r"none\.txt is not there; train_bpe reads"):
+        train_bpe([training_file, tmp_path / "none.txt"], 300)
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9 au lait\n")
+    with pytest.raises(TextError, match="0xE9"):
+        train_bpe(tmp_path / "latin.txt", 260)
+    (tmp_path / "nothing.txt").write_text("")
+    with pytest.raises(InputError, match="gives 0 merges"):
+        train_bpe(tmp_path / "nothing.txt", 257)
+    assert not (tmp_path / "tokenizer.json").exists()
+
+
+def test_the_size_is_bounded_before_the_trainer(training_file):
+    """The trainer sets memory aside for the size it is asked for, and takes the whole process down where it cannot."""
+    with pytest.raises(InputError, match="16777216 is the most"):
+        train_bpe(training_file, 1_000_000_000)
+    with pytest.raises(InputError, match=r"gives \d+ merges"):
+        train_bpe(training_file, 2**24)
+    with pytest.raises(InputError, match="gives 0 merges"):
+        train_bpe(training_file, 300, min_frequency=2**80)
+
+
+def test_one_special_token_goes_into_a_list(training_file):
+    with pytest.raises(DtypeError, match="special_tokens is a str, not a list"):
+        train_bpe(training_file, 300, special_tokens="<pad>")
+    assert train_bpe(training_file, 300, special_tokens=["<pad>"]).pad_id == 299
+
+
+def test_texts_that_are_no_files(training_file, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MissingFileError, match="pipe is no regular file"):
+        train_bpe([training_file, tmp_path / "pipe"], 300)
+    with pytest.raises(MissingFileError, match="is a folder, not a file"):
+        train_bpe(tmp_path, 300)
+    with pytest.raises(InputError, match="file 1 is empty"):
+        train_bpe([training_file, ""], 300)
+
+
+@pytest.mark.parametrize(
+    ("save_to", "match"),
+    [
+        ("", "save_to is empty"),
+        ("/dev/null", "/dev/null, which is no folder"),
+        ("x.txt", r"save_to is x\.txt; give a path that ends in \.json"),
+        ("v1.0", r"must be there already"),
+        ("file", "save_to is file, which is no folder"),
+        ("file/sub", "file is no folder"),
+        ("file/sub.json", "file is no folder"),
+        ("full", r"full/tokenizer\.json cannot be written: it is a folder"),
+        ("full/tokenizer.json", r"full/tokenizer\.json cannot be written: it is a folder"),
+        ("pipe.json", "no regular file"),
+    ],
+)
+def test_places_that_cannot_be_saved_to(training_file, tmp_path, monkeypatch, save_to, match):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "full" / "tokenizer.json").mkdir(parents=True)
+    os.mkfifo(tmp_path / "pipe.json")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=match):
+        train_bpe(training_file, 300, save_to)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_with_a_dot_that_is_there(training_file, tmp_path):
+    (tmp_path / "v1.0").mkdir()
+    train_bpe(training_file, 300, tmp_path / "v1.0")
+    assert open_tokenizer(tmp_path / "v1.0").get_vocab_size() == 300
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "mkdir"])
+def test_nothing_is_left_of_a_write_that_fails(training_file, tmp_path, monkeypatch, call):
+    def full(*_args, **_options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "tokenizer.json").write_text("old")
+    monkeypatch.setattr(*{"fsync": (os, "fsync"), "replace": (os, "replace"), "mkdir": (os, "mkdir")}[call], full)
+    for target in (tmp_path / "a" / "b", *([tmp_path] if call != "mkdir" else [])):
+        with pytest.raises(InputError, match="cannot be written: No space left"):
+            train_bpe(training_file, 300, target)
+    assert [path.name for path in tmp_path.rglob("*")] == ["tokenizer.json"]
+    assert (tmp_path / "tokenizer.json").read_text() == "old"
+
+
+def test_a_text_without_line_ends_is_learned_in_parts(tmp_path: Path) -> None:
+    """The parts end before spaces, so that no word is cut: the merges are those of the same words on many lines."""
+    words = [f" {word}" for word in ("the", "then", "there", "other", "weather") for _ in range(900)]
+    one, many = tmp_path / "one.txt", tmp_path / "many.txt"
+    one.write_text("".join(words))
+    many.write_text("\n".join("".join(words[start : start + 20]) for start in range(0, len(words), 20)))
+    long, short = (train_bpe(path, 265) for path in (one, many))
+    assert [long.token_bytes(token) for token in range(265)] == [short.token_bytes(token) for token in range(265)]
+    assert max(map(len, read_lines([one]))) < 2 * LONGEST_LINE
+    assert "".join(read_lines([one])) == one.read_text()

@@ -1,0 +1,195 @@
+"""Groups, rates, and both kinds of AdamW against a few plain lines and against torch's own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from inlayer.training.config import Settings
+from inlayer.training.decoder import Decoder
+from inlayer.training.optimizer import CoupledAdamW, make_groups, make_optimizers, set_rates
+from tests.training.models import make_config
+
+BETAS, EPS = (0.9, 0.95), 1e-8
+
+
+def groups_of(decoder: Decoder, **settings: Any) -> dict[str, dict[str, Any]]:
+    return {group["name"]: group for group in make_groups(decoder, Settings(**settings))}
+
+
+def names_in(decoder: Decoder, group: dict[str, Any]) -> set[str]:
+    names = {id(parameter): name for name, parameter in decoder.named_parameters()}
+    return {names[id(parameter)] for parameter in group["params"]}
+
+
+# ---- groups
+
+
+@pytest.mark.parametrize("tie", [True, False])
+@pytest.mark.parametrize(
+    ("architecture", "positions"), [("gpt", "learned"), ("gpt", "sinusoidal"), ("llama", "rotary")]
+)
+def test_every_parameter_is_in_the_one_group_it_belongs_to(architecture: str, positions: str, tie: bool) -> None:
+    decoder = Decoder(make_config(architecture, positions=positions, tie=tie), seed=0)
+    groups = groups_of(decoder)
+    expected = {"table", "matrices", "vectors"}
+    expected |= set() if tie else {"head"}
+    expected |= {"positions"} if positions == "learned" else set()
+    assert set(groups) == expected
+    assert names_in(decoder, groups["table"]) == {"embeddings.token_embedding.weight"}
+    if not tie:
+        assert names_in(decoder, groups["head"]) == {"head.weight"}
+    if positions == "learned":
+        assert names_in(decoder, groups["positions"]) == {"embeddings.position_embedding.weight"}
+    body = {name for name, _ in decoder.named_parameters() if name.startswith(("blocks.", "norm."))}
+    matrices = {name for name in body if name.endswith((".qkv.weight", ".out.weight", ".up.weight", ".down.weight"))}
+    assert names_in(decoder, groups["matrices"]) == matrices
+    assert names_in(decoder, groups["vectors"]) == body - matrices
+    everything = [id(parameter) for group in groups.values() for parameter in group["params"]]
+    assert sorted(everything) == sorted(map(id, decoder.parameters()))  # each once
+
+
+def test_only_matrices_decay_by_default() -> None:
+    decoder = Decoder(make_config("gpt"), seed=0)
+    assert {name: group["weight_decay"] for name, group in groups_of(decoder).items()} == {
+        "table": 0.0, "positions": 0.0, "head": 0.0, "matrices": 0.1, "vectors": 0.0,
+    }  # fmt: skip
+    decayed = groups_of(decoder, table_decay=0.3, weight_decay=0.2)
+    assert {name: group["weight_decay"] for name, group in decayed.items()} == {
+        "table": 0.3, "positions": 0.3, "head": 0.3, "matrices": 0.2, "vectors": 0.0,
+    }  # fmt: skip
+
+
+def test_a_norm_at_the_input_does_not_decay_either() -> None:
+    decoder = Decoder(make_config("llama", input_norm=True), seed=0)
+    assert "input_norm.weight" in names_in(decoder, groups_of(decoder)["vectors"])
+
+
+def test_each_group_gets_its_rate_before_each_step() -> None:
+    decoder = Decoder(make_config("gpt"), seed=0)
+    settings = Settings(table_rate=0.5, head_rate=3.0, learning_rate=9.0, shared_moment=True)
+    optimizers = make_optimizers(decoder, settings)
+    for rate in (1e-3, 2e-4):
+        set_rates(optimizers, rate)
+        found = {group["name"]: group["lr"] for optimizer in optimizers for group in optimizer.param_groups}
+        expected = {"table": 0.5, "positions": 0.5, "head": 3.0, "matrices": 1.0, "vectors": 1.0}
+        assert found == pytest.approx({name: factor * rate for name, factor in expected.items()})
+
+
+def test_a_shared_moment_takes_the_table_and_nothing_else() -> None:
+    decoder = Decoder(make_config("llama"), seed=0)
+    plain, coupled = make_optimizers(decoder, Settings(shared_moment=True, beta1=0.8, beta2=0.9, epsilon=1e-6))
+    assert isinstance(plain, torch.optim.AdamW)
+    assert isinstance(coupled, CoupledAdamW)
+    assert [group["name"] for group in coupled.param_groups] == ["table"]
+    assert [group["name"] for group in plain.param_groups] == ["head", "matrices", "vectors"]
+    for group in (*plain.param_groups, *coupled.param_groups):
+        assert (group["betas"], group["eps"]) == ((0.8, 0.9), 1e-6)
+    assert len(make_optimizers(decoder, Settings())) == 1
+
+
+# ---- steps
+
+
+def draw(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def gradients(rows: int, steps: int = 6) -> list[Tensor]:
+    """Of rows that differ by a factor of thousands, as frequent and rare tokens do."""
+    size_V1 = torch.logspace(0, -3, rows, dtype=torch.float64)[:, None]
+    return [size_V1 * draw(rows, 4, seed=10 + step) for step in range(steps)]
+
+
+def plain_adamw(start: Tensor, grads: list[Tensor], rates: list[float], decay: float, *, shared: bool) -> Tensor:
+    """The formula of the paper, and with one second moment for all rows."""
+    weight, m, v = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
+    for step, (grad, rate) in enumerate(zip(grads, rates, strict=True), 1):
+        square = (grad**2).mean(0, keepdim=True).repeat(len(grad), 1) if shared else grad**2
+        m = BETAS[0] * m + (1 - BETAS[0]) * grad
+        v = BETAS[1] * v + (1 - BETAS[1]) * square
+        right_m, right_v = m / (1 - BETAS[0] ** step), v / (1 - BETAS[1] ** step)
+        weight = weight - rate * decay * weight - rate * right_m / (right_v.sqrt() + EPS)
+    return weight
+
+
+def run(optimizer: torch.optim.Optimizer, parameter: nn.Parameter, grads: list[Tensor], rates: list[float]) -> Tensor:
+    for grad, rate in zip(grads, rates, strict=True):
+        set_rates([optimizer], rate)
+        parameter.grad = grad.clone()
+        optimizer.step()
+        optimizer.zero_grad()
+    return parameter.detach()
+
+
+RATES = [1e-2, 2e-2, 3e-2, 3e-2, 2e-2, 1e-2]
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_coupled_adamw_is_adamw_with_the_mean_of_squares(decay: float) -> None:
+    parameter, grads = nn.Parameter(draw(7, 4, seed=0)), gradients(7)
+    start = parameter.detach().clone()
+    optimizer = CoupledAdamW(
+        [{"params": [parameter], "rate": 1.0, "weight_decay": decay}], lr=0.0, betas=BETAS, eps=EPS
+    )
+    ours = run(optimizer, parameter, grads, RATES)
+    theirs = plain_adamw(start, grads, RATES, decay, shared=True)
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-13)
+    assert optimizer.state[parameter]["exp_avg_sq"].shape == (1, 4)
+    control = plain_adamw(start, grads, RATES, decay, shared=False)
+    assert float((ours - control).abs().max()) > 1e-2
+
+
+def test_coupled_adamw_of_one_row_is_torchs() -> None:
+    ours, theirs = (nn.Parameter(draw(1, 4, seed=0)) for _ in range(2))
+    grads = gradients(1)
+    group = {"rate": 1.0, "weight_decay": 0.1}
+    coupled = CoupledAdamW([{"params": [ours], **group}], lr=0.0, betas=BETAS, eps=EPS)
+    plain = torch.optim.AdamW([{"params": [theirs], **group}], lr=0.0, betas=BETAS, eps=EPS)
+    torch.testing.assert_close(run(coupled, ours, grads, RATES), run(plain, theirs, grads, RATES), rtol=1e-12, atol=0)
+
+
+def test_coupled_adamw_leaves_what_has_no_gradient() -> None:
+    still, moved = nn.Parameter(draw(3, 4, seed=0)), nn.Parameter(draw(3, 4, seed=1))
+    optimizer = CoupledAdamW([{"params": [still, moved], "rate": 1.0}], lr=1e-2, betas=BETAS, eps=EPS)
+    before = still.detach().clone()
+    run(optimizer, moved, gradients(3)[:1], [1e-2])
+    assert torch.equal(still, before)
+    assert still not in optimizer.state
+
+
+def test_rare_rows_keep_their_share_of_a_shared_moment() -> None:
+    """What it is for: a row with a tiny gradient takes a tiny step, where AdamW gives all rows steps of one length."""
+    parameter = nn.Parameter(torch.zeros(2, 4, dtype=torch.float64))
+    grad = torch.tensor([[1.0] * 4, [1e-3] * 4], dtype=torch.float64)
+    optimizer = CoupledAdamW([{"params": [parameter], "rate": 1.0}], lr=0.0, betas=BETAS, eps=EPS)
+    ours = run(optimizer, parameter, [grad], [1.0])
+    assert float(ours[1, 0] / ours[0, 0]) == pytest.approx(1e-3)
+    assert float(ours[0, 0]) == pytest.approx(-math.sqrt(2), rel=1e-5)
+
+
+def test_the_optimizer_of_a_decoder_takes_plain_adamws_steps() -> None:
+    """Fused as it is, and in every group: elementwise in float64."""
+    decoder = Decoder(make_config("gpt"), seed=0).double()
+    settings = Settings(weight_decay=0.1, table_decay=0.05, table_rate=0.5, head_rate=2.0)
+    (optimizer,) = make_optimizers(decoder, settings)
+    start = {name: parameter.detach().clone() for name, parameter in decoder.named_parameters()}
+    grads = {
+        name: [0.1 * draw(*parameter.shape, seed=step) for step in range(len(RATES))]
+        for name, parameter in decoder.named_parameters()
+    }
+    for step, rate in enumerate(RATES):
+        set_rates([optimizer], rate)
+        for name, parameter in decoder.named_parameters():
+            parameter.grad = grads[name][step].clone()
+        optimizer.step()
+    for name, parameter in decoder.named_parameters():
+        of_layer = name.startswith("embeddings.")
+        factor = 0.5 if of_layer else 2.0 if name == "head.weight" else 1.0
+        decay = 0.05 if of_layer or name == "head.weight" else 0.1 if parameter.dim() == 2 else 0.0
+        theirs = plain_adamw(start[name], grads[name], [factor * rate for rate in RATES], decay, shared=False)
+        torch.testing.assert_close(parameter.detach(), theirs, rtol=1e-10, atol=1e-12)

@@ -1,0 +1,312 @@
+"""The report tells what the run was, fits where it is shown, and lets no stranger's text act. In Chromium:
+tests/browser/test_training.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import math
+import re
+import unicodedata
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from inlayer.render.glyphs import LEFT_TO_RIGHT
+from inlayer.training.analysis import Drift, Learned, Neighbour, Word
+from inlayer.training.plot import smooth_loss
+from inlayer.training.report import Continuation, Report, show, to_html, to_json
+from tests.training.metrics import make_metrics
+
+PACKAGE = Path(__file__).parents[2] / "inlayer"
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+HOSTILE = [
+    "", " ", "<script>alert(1)</script>", "</style><script>x</script>", "</title>", '"><img src=x onerror=alert(1)>',
+    "\x1b[31mred\x1b]0;title\x07\x9b2J", "a\nb\r\nc\td\0\x7f\x85\u2028", "日本語 ｆｕｌｌ 한국어", "مرحبا بالعالم 123",
+    "\u202eevil\u202c \u2066x\u2069 \u200f", "Z" + "\u0353" * 40, "👩\u200d👩\u200d👧 👍🏽 🇩🇪",
+    "[bold]x[/bold] :smile:", "\ufffd\ufeff\U000e0041\u00ad", "x" * 5000, "word " * 400, "{{title}} {0} %s",
+    "&lt;b&gt; &amp;", "javascript:alert(1)", "\udc80 alone",
+]  # fmt: skip
+
+
+def make_learned(*labels: str, broken: int = 0) -> Learned:
+    near = tuple(Neighbour(id=n, label=label, cosine=0.9 - 0.1 * n) for n, label in enumerate((*labels, " cat", "ing")))
+    told = [
+        Word(id=n, label=label, count=5 - n, before=near[::-1], after=near) for n, label in enumerate((*labels, " dog"))
+    ]
+    drift = {"cosine": 0.31, "movement": 4.5, "norm_before": 0.16, "norm_after": 1.25}
+    groups = [("all rows", 4000, 1.0), ("most frequent quarter", 12345, 0.905), ("never seen", 17, 0.0)]
+    return Learned(
+        words=tuple(told),
+        drift=tuple(Drift(name=n, rows=r, least=0, most=9, share=share, **drift) for n, r, share in groups),
+        mean_row_ratio_before=0.0125,
+        mean_row_ratio_after=0.625,
+        broken=broken,
+    )
+
+
+def make_report(text: str = " plain", *, steps: int = 300, metrics: list[dict[str, Any]] | None = None) -> Report:
+    """A report in which a text stands everywhere a stranger could put one."""
+    return Report.of(
+        make_metrics(steps) if metrics is None else metrics,
+        name=f"run {text}",
+        model={
+            "architecture": "gpt",
+            "vocab_size": 4096,
+            "n_embd": 64,
+            "n_layer": 2,
+            "tie": True,
+            "parameters": 362_496,
+        },
+        settings={"learning_rate": 3e-3, "files": [text], text: text, "seed": 0, "untie_at": None, "centre": True},
+        learned=make_learned(text),
+        continuation=Continuation(prompt=f"Once {text}", text=f"upon\na time {text}"),
+        warnings=[f"the mean row is long: {text}"],
+    )
+
+
+def printed(report: Report, columns: int = 80, *, encoding: str = "utf-8", colour: bool = False) -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, newline="")
+    show(report, Console(file=file, width=columns, color_system="truecolor" if colour else None, force_terminal=colour))
+    file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+# ---- facts
+
+
+def test_the_numbers_of_a_run() -> None:
+    metrics = make_metrics(300)
+    report = make_report(metrics=metrics)
+    smoothed = smooth_loss([line["loss"] for line in metrics])
+    assert report.training is not None
+    assert report.validation is not None
+    assert (report.steps, report.tokens, report.seconds) == (300, 307_200, 37.5)
+    assert report.tokens_per_second == 8192
+    assert (report.training.first, report.training.last) == (metrics[0]["loss"], smoothed[-1])
+    assert report.training.best == min(smoothed) == smoothed[report.training.best_step - 1]
+    told = [line["validation_loss"] for line in metrics if "validation_loss" in line]
+    assert (report.validation.first, report.validation.last, report.validation.best) == (told[0], told[-1], min(told))
+    assert report.validation.best_step == 300
+
+
+def test_a_diverged_run() -> None:
+    metrics = make_metrics(50)
+    metrics[-1]["loss"] = None
+    report = make_report(metrics=metrics)
+    assert report.training is not None
+    assert report.training.last is None
+    assert report.validation is None
+    assert f"{metrics[0]['loss']:.3f} → no number; best" in printed(report)
+    lost = make_report(metrics=[{**line, "loss": math.nan} for line in metrics])
+    assert lost.training is None
+    assert "no step gave a number" in printed(lost)
+    nothing = make_report(metrics=[])
+    assert (nothing.steps, nothing.tokens, nothing.tokens_per_second) == (0, 0, None)
+    assert "0 steps, 0 tokens in 0.0 s" in printed(nothing)
+
+
+def test_json_is_plain() -> None:
+    report = make_report()
+    made = json.loads(to_json(report))
+    assert made["training"]["last"] == report.training.last  # type: ignore[union-attr]
+    assert made["learned"]["words"][0]["after"][0] == {"id": 0, "label": " plain", "cosine": 0.9}
+    assert made["settings"]["files"] == [" plain"]
+    assert made["continuation"] == {"prompt": "Once  plain", "text": "upon\na time  plain"}
+    odd = replace(report, seconds=math.inf, model={"a": math.nan, "b": (1, -math.inf), "c": Path("x")})
+    assert "NaN" not in to_json(odd)
+    made = json.loads(to_json(odd), parse_constant=pytest.fail)
+    assert (made["seconds"], made["model"]) == (None, {"a": None, "b": [1, None], "c": "x"})
+    assert to_json(make_report("\udc80 日本")).isascii()  # a lone surrogate can be written, too
+
+
+# ---- the terminal
+
+
+def check_lines(text: str, columns: int) -> None:
+    for line in text.split("\n"):
+        assert cell_len(line) <= columns, line
+        assert not line.endswith(" ")
+        for character in line:
+            if character != LEFT_TO_RIGHT:
+                assert unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"), ascii(line)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_it_says_everything(columns: int) -> None:
+    said = printed(make_report(), columns)
+    check_lines(said, columns)
+    flat = " ".join(said.split())
+    for part in (
+        "gpt, 4,096 rows of 64, 2 layers, head tied to the table, 362,496 parameters",
+        "300 steps, 307,200 tokens in 37.5 s, 8,192 tokens/s",
+        "warning the mean row is long: plain",
+        "␣dog 4 times in the text before ing 0.70 ␣cat 0.80 ␣plain 0.90 after ␣plain 0.90 ␣cat 0.80 ing 0.70",
+        "1.2% → 62.5% of a row's length",
+        "given Once plain goes on upon a time plain",
+    ):
+        assert part in flat
+    cells = ["12,345", "0.31", "4.50×", "0.16 → 1.25"]
+    if columns >= 72:
+        cells.insert(1, "90.5%")
+    (row,) = [line for line in said.split("\n") if "most frequent quarter" in line]
+    assert row.split("quarter")[1].split(None, len(cells) - 1) == cells
+    assert "broken" not in said
+    assert "17 rows hold NaN" in printed(replace(make_report(), learned=make_learned(broken=17)), columns)
+
+
+def test_colour_changes_nothing_but_colour() -> None:
+    plain, coloured = printed(make_report()), printed(make_report(), colour=True)
+    assert plain != coloured
+    assert ESCAPE.sub("", coloured) == plain
+
+
+def test_ascii_is_enough() -> None:
+    said = printed(make_report("naïve 日本"), encoding="ascii")
+    check_lines(said, 80)
+    assert "0.16 -> 1.25" in said
+    assert "\\sdog" in said
+
+
+def test_what_is_long_is_counted() -> None:
+    report = replace(make_report(), continuation=Continuation(prompt="a", text="line\n" * 40))
+    assert "… and 29 more lines" in printed(report)
+    assert printed(report).count("line\n") == 12
+
+
+def test_little_to_say() -> None:
+    empty = Learned(words=(), drift=(), mean_row_ratio_before=None, mean_row_ratio_after=None, broken=0)
+    report = Report.of([], name="x", model={}, settings={}, learned=empty)
+    said = printed(report)
+    check_lines(said, 80)
+    assert "nearest rows" not in said
+    assert "continuation" not in said
+    assert "no number → no number" in said
+    assert "<details>" not in to_html(report, [], None)
+    nowhere = Word(id=0, label="a", count=1, before=(), after=())
+    alone = replace(report, learned=replace(empty, words=(nowhere,)))
+    assert "a  1 time in the text" in printed(alone)
+    assert printed(alone).count("the row points nowhere") == 2
+    assert to_html(alone, [], None).count("nowhere") == 2
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_text_breaks_the_terminal(text: str) -> None:
+    for columns, encoding in ((30, "utf-8"), (60, "utf-8"), (120, "ascii")):
+        check_lines(printed(make_report(text, steps=3), columns, encoding=encoding), columns)
+
+
+# ---- the page
+
+
+class Tags(HTMLParser):
+    """What a browser would make of it, as far as acting goes."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(document)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def skeleton(document: str) -> list[tuple[str, dict[str, str | None]]]:
+    """Every tag with its attributes, but for how wide bars are."""
+    return [(tag, {k: v for k, v in attributes.items() if k != "width"}) for tag, attributes in Tags(document).tags]
+
+
+def check_page(document: str, like: str) -> None:
+    """A text adds no tag and no attribute: the tree is that of the page with a plain one."""
+    assert skeleton(document) == skeleton(like)
+    document.encode()
+    for _, attributes in Tags(document).tags:
+        assert not any(name.startswith("on") or name in ("style", "href", "action") for name in attributes)
+        assert (attributes.get("src") or "data:image/png;base64,").startswith("data:image/png;base64,")
+    assert not re.search(r"https?:|//[a-z]|@import|url\(", document.replace("data:image/png;base64,", ""))
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_text_breaks_the_page(text: str) -> None:
+    metrics = make_metrics(3)
+    check_page(
+        to_html(make_report(text, steps=3), metrics, b"png"),
+        like=to_html(make_report("plain", steps=3), metrics, b"png"),
+    )
+
+
+@settings(max_examples=15)
+@given(st.text(st.characters(codec=None), max_size=60))
+def test_no_random_text_does_either(text: str) -> None:
+    metrics = make_metrics(2)
+    check_page(
+        to_html(make_report(text, steps=2), metrics, None), like=to_html(make_report("a", steps=2), metrics, None)
+    )
+    check_lines(printed(make_report(text, steps=2), 60), 60)
+
+
+def test_the_check_of_the_page_can_fail() -> None:
+    good = to_html(make_report(), make_metrics(3), None)
+    for bad in ("<b>", "<p onclick=x>", '<p style="x">'):
+        with pytest.raises(AssertionError):
+            check_page(good.replace("<main>", f"<main>{bad}"), like=good)
+
+
+def test_the_page_says_everything() -> None:
+    metrics = make_metrics(300)
+    document = to_html(make_report(metrics=metrics), metrics, b"the picture")
+    said = " ".join(" ".join(Tags(document).words).split())
+    for part in (
+        "gpt, 4,096 rows of 64", "300 steps, 307,200 tokens", "warning the mean row is long: plain", "␣dog 4 times",
+        "0.16 → 1.25", "1.2% → 62.5%", "Once plain upon a time plain", "learning_rate 0.003", "files plain",
+        "untie_at -", "centre yes", "validation", f"{metrics[-1]['mean_row_ratio']:.2f}",
+    ):  # fmt: skip
+        assert part in said, part
+    picture = base64.b64encode(b"the picture").decode()
+    assert ("img", f"data:image/png;base64,{picture}") in [(tag, one.get("src")) for tag, one in Tags(document).tags]
+    assert "pip install 'inlayer[train]'" in " ".join(Tags(to_html(make_report(), metrics, None)).words)
+
+
+def test_the_numbers_are_few_and_end_with_the_last() -> None:
+    document = to_html(make_report(), make_metrics(1000), None)
+    table = document.split("Metrics of some steps")[1].split("</table>")[0]
+    assert re.findall(r'<th scope="row">([\d,]+)', table)[-1] == "1,000"
+    assert len(re.findall(r'<th scope="row">', table)) == 12
+
+
+def test_the_policy_names_the_style() -> None:
+    document = to_html(make_report(), [], None)
+    style = document.split("<style>")[1].split("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = next(one["content"] for tag, one in Tags(document).tags if "http-equiv" in one)
+    assert (
+        policy == f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    assert document.index("http-equiv") < document.index("<style>")
+
+
+def test_the_colours_are_those_of_the_walk() -> None:
+    def palettes(path: str) -> list[dict[str, str]]:
+        text = (PACKAGE / path).read_text(encoding="utf-8")
+        light, dark = text.split("@media (prefers-color-scheme: dark)", 1)
+        return [dict(re.findall(r"--([a-z-]+): (#\w+);", part.split("\n}\n")[0])) for part in (light, dark)]
+
+    for ours, theirs in zip(palettes("training/report/report.css"), palettes("trace/page/base.css"), strict=True):
+        assert len(ours) > 10
+        assert ours.items() <= theirs.items()

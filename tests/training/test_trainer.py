@@ -1,0 +1,536 @@
+"""The trainer against a plain loop: full logits, torch's cross entropy, clipping and AdamW, elementwise in float64.
+
+In float64 both ways agree to many digits, so that a difference is a mistake and not the order of a sum.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.utils import clip_grad_norm_
+
+from inlayer.errors import ConfigError, InputError, ShapeError
+from inlayer.training.config import Settings
+from inlayer.training.decoder import Decoder, DecoderConfig
+from inlayer.training.metrics import measure_rows
+from inlayer.training.trainer import Trainer
+
+ROWS, BLOCK, VOCABULARY = 4, 10, 31
+TABLE, HEAD = "embeddings.token_embedding.weight", "head.weight"
+
+
+def make_config(architecture: str = "llama", **settings: Any) -> DecoderConfig:
+    sizes = {"vocab_size": VOCABULARY, "n_embd": 16, "n_layer": 2, "n_head": 4, "block_size": BLOCK, "init_std": 0.2}
+    return DecoderConfig(**{"architecture": architecture, **sizes, **settings})
+
+
+def make_settings(**settings: Any) -> Settings:
+    usual = {"steps": 8, "batch_size": ROWS, "warmup": 3, "learning_rate": 1e-2, "measure_every": 0}
+    return Settings(**{**usual, **settings})
+
+
+def make_trainer(config: DecoderConfig, settings: Settings, dtype: torch.dtype = torch.float64) -> Trainer:
+    trainer = Trainer(config, settings)
+    trainer.decoder.to(dtype)
+    return trainer
+
+
+def draw_windows(step: int, *, low: int = 0) -> Tensor:
+    return torch.randint(low, VOCABULARY, (ROWS, BLOCK + 1), generator=torch.Generator().manual_seed(step))
+
+
+def weights_of(decoder: Decoder) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in decoder.named_parameters()}
+
+
+def assert_equal_weights(ours: dict[str, Tensor], theirs: dict[str, Tensor], **tolerance: float) -> None:
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        torch.testing.assert_close(value, theirs[name], **(tolerance or {"rtol": 1e-9, "atol": 1e-11}), msg=name)
+
+
+def assert_same_state(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+# ---- the plain loop
+
+
+def plain_groups(decoder: Decoder, settings: Settings) -> list[dict[str, Any]]:
+    """One group a parameter, by its name."""
+    groups = []
+    for name, parameter in decoder.named_parameters():
+        factor, decay = 1.0, settings.weight_decay if parameter.dim() == 2 else 0.0
+        if name.startswith("embeddings."):
+            factor, decay = settings.table_rate, settings.table_decay
+        elif name == HEAD:
+            factor, decay = settings.head_rate, settings.table_decay
+        groups.append({"params": [parameter], "weight_decay": decay, "factor": factor, "name": name})
+    return groups
+
+
+def plain_rate(settings: Settings, step: int) -> float:
+    if step <= settings.warmup:
+        return settings.learning_rate * step / settings.warmup
+    done = (step - settings.warmup) / (settings.steps - settings.warmup)
+    low, high = settings.final_rate * settings.learning_rate, settings.learning_rate
+    if settings.schedule == "constant":
+        return high
+    if settings.schedule == "linear":
+        return high + (low - high) * done
+    return low + (high - low) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def plain_loss(decoder: Decoder, windows: Tensor, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
+    """What is trained on, and what of it is the cross entropy; the padding id is no target."""
+    logits = decoder.logits(windows[:, :-1]).flatten(0, 1)
+    targets = windows[:, 1:].flatten()
+    losses = functional.cross_entropy(logits, targets, reduction="none") + z_loss * logits.logsumexp(-1) ** 2
+    if decoder.config.padding_idx is not None:
+        losses = losses[targets != decoder.config.padding_idx]
+    return losses.sum() / len(targets), losses
+
+
+class PlainLoop:
+    def __init__(self, config: DecoderConfig, settings: Settings) -> None:
+        self.settings = settings
+        self.decoder = Decoder(config, seed=settings.seed).double().train()
+        self._start(None)
+
+    def _start(self, state: dict[str, Any] | None) -> None:
+        settings = self.settings
+        options = {"betas": (settings.beta1, settings.beta2), "eps": settings.epsilon}
+        groups = plain_groups(self.decoder, settings)
+        self.optimizer = torch.optim.AdamW(groups, lr=1.0, foreach=False, fused=False, **options)
+        for group in self.optimizer.param_groups if state else ():
+            assert state is not None
+            self.optimizer.state[group["params"][0]] = copy.deepcopy(state[group["name"]])
+
+    def untie(self) -> None:
+        state = {group["name"]: self.optimizer.state[group["params"][0]] for group in self.optimizer.param_groups}
+        self.decoder.head.untie()
+        self._start({**state, HEAD: state[TABLE]})
+
+    def take_step(self, step: int, windows: Tensor) -> tuple[float, float]:
+        loss, _ = plain_loss(self.decoder, windows, self.settings.z_loss)
+        self.optimizer.zero_grad()
+        loss.backward()
+        norm = clip_grad_norm_(self.decoder.parameters(), self.settings.clip or math.inf)
+        for group in self.optimizer.param_groups:
+            group["lr"] = plain_rate(self.settings, step) * group["factor"]
+        self.optimizer.step()
+        return float(loss.detach()), float(norm)
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "llama tied": ({"n_kv_head": 2, "tie": True}, {}),
+    "llama untied": ({"n_kv_head": 1}, {"head_rate": 0.3, "table_rate": 2.0, "table_decay": 0.2}),
+    "gpt learned": ({"architecture": "gpt"}, {"schedule": "linear", "weight_decay": 0.5}),
+    "gpt sinusoidal": ({"architecture": "gpt", "positions": "sinusoidal", "tie": True}, {"schedule": "constant"}),
+    "scaled": ({"tie": True, "init": "scaled", "input_scale": 4.0, "output_scale": 0.25}, {"table_decay": 0.1}),
+    "capped": ({"tie": True, "soft_cap": 5.0, "input_norm": True}, {"clip": 0.05}),
+    "padded": ({"tie": True, "padding_idx": 0}, {"clip": 0.0, "table_decay": 0.1, "warmup": 0}),
+    "accumulated": ({"tie": True}, {"accumulate": 4, "clip": 0.1}),
+    "z-loss": ({"tie": True}, {"z_loss": 0.1, "beta1": 0.8, "beta2": 0.99, "epsilon": 1e-6}),
+    "z-loss, padded": ({"padding_idx": 3}, {"z_loss": 0.1, "accumulate": 2}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_step_is_that_of_a_plain_loop(case: str) -> None:
+    model, options = CASES[case]
+    config, settings = make_config(**model), make_settings(**options)
+    trainer, plain = make_trainer(config, settings), PlainLoop(config, settings)
+    assert_equal_weights(weights_of(trainer.decoder), weights_of(plain.decoder), rtol=0, atol=0)
+    for step in range(1, settings.steps + 1):
+        line = trainer.take_step(draw_windows(step))
+        loss, norm = plain.take_step(step, draw_windows(step))
+        assert line["step"] == step == trainer.step
+        assert line["loss"] == pytest.approx(loss, rel=1e-10)
+        assert line["gradient_norm"] == pytest.approx(norm, rel=1e-9)
+        assert line["learning_rate"] == pytest.approx(plain_rate(settings, step), rel=1e-12)
+    # With a clip, what is added to the norm before dividing (1e-6) is torch's, too.
+    assert_equal_weights(weights_of(trainer.decoder), weights_of(plain.decoder))
+
+
+@pytest.mark.parametrize(
+    "other", [{"table_decay": 0.01}, {"weight_decay": 0.11}, {"table_rate": 1.01}, {"clip": 0.9}, {"seed": 1}]
+)
+def test_the_comparison_can_fail(other: dict[str, Any]) -> None:
+    config = make_config(tie=True)
+    trainer, plain = make_trainer(config, make_settings()), PlainLoop(config, make_settings(**other))
+    for step in (1, 2):
+        trainer.take_step(draw_windows(step))
+        plain.take_step(step, draw_windows(step))
+    with pytest.raises(AssertionError):
+        assert_equal_weights(weights_of(trainer.decoder), weights_of(plain.decoder))
+
+
+def test_in_float32_the_passes_change_little() -> None:
+    """The losses a user sees, whether a step is done at once or in four passes."""
+    config = make_config(tie=True)
+    trainers = [make_trainer(config, make_settings(accumulate=n), torch.float32) for n in (1, 4)]
+    for step in range(1, 9):
+        once, passes = (trainer.take_step(draw_windows(step)) for trainer in trainers)
+        assert once["loss"] == pytest.approx(passes["loss"], rel=1e-5)
+        assert once["gradient_norm"] == pytest.approx(passes["gradient_norm"], rel=1e-4)
+
+
+# ---- rates
+
+
+def test_rates_at_the_points_that_matter() -> None:
+    cosine = Settings(steps=110, warmup=10, learning_rate=1.0, final_rate=0.1)
+    assert [cosine.rate_at(step) for step in (1, 5, 10)] == pytest.approx([0.1, 0.5, 1.0])
+    assert [cosine.rate_at(step) for step in (35, 60, 110)] == pytest.approx(
+        [0.1 + 0.9 * (1 + math.sqrt(0.5)) / 2, 0.55, 0.1]
+    )
+    linear = replace(cosine, schedule="linear")
+    assert [linear.rate_at(step) for step in (1, 10, 60, 110)] == pytest.approx([0.1, 1.0, 0.55, 0.1])
+    constant = replace(cosine, schedule="constant")
+    assert [constant.rate_at(step) for step in (1, 10, 11, 110)] == pytest.approx([0.1, 1.0, 1.0, 1.0])
+
+
+def test_rates_at_the_edges() -> None:
+    assert Settings(steps=1, warmup=0, learning_rate=1.0, final_rate=0.0, schedule="linear").rate_at(1) == 0.0
+    assert Settings(steps=4, warmup=0, learning_rate=1.0).rate_at(1) < 1.0
+    longer = Settings(steps=4, warmup=8, learning_rate=1.0)
+    assert [longer.rate_at(step) for step in (1, 4)] == [0.125, 0.5]
+    assert Settings(steps=4, warmup=4, learning_rate=1.0).rate_at(4) == 1.0
+
+
+def test_what_is_due() -> None:
+    settings = Settings(steps=10)
+    assert [step for step in range(1, 11) if settings.is_due(4, step)] == [4, 8, 10]
+    assert [step for step in range(1, 11) if settings.is_due(0, step)] == [10]
+
+
+# ---- bfloat16
+
+
+def test_bfloat16_rounds_the_products_and_not_the_loss() -> None:
+    config = make_config(tie=True)
+    full, half = (
+        make_trainer(config, make_settings(precision=precision), torch.float32) for precision in ("float32", "bfloat16")
+    )
+    fine = 0
+    for step in range(1, 9):
+        theirs, ours = (trainer.take_step(draw_windows(step)) for trainer in (full, half))
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.02)
+        assert ours["loss"] != theirs["loss"]
+        fine += ours["loss"] != float(torch.tensor(ours["loss"]).bfloat16())
+    assert fine >= 7  # one of 65,536 is one by chance
+    assert all(value.dtype == torch.float32 for value in half.state().values())
+    validated = half.validate([draw_windows(100)])
+    assert validated == pytest.approx(half.validate([draw_windows(100)[:2], draw_windows(100)[2:]]), rel=1e-6)
+    assert validated != float(torch.tensor(validated).bfloat16())
+
+
+# ---- dropout
+
+
+@pytest.mark.parametrize("architecture", ["gpt", "llama"])
+def test_dropout_is_decided_by_seed_and_step(architecture: str) -> None:
+    config = make_config(architecture, dropout=0.3)
+
+    def losses(**options: Any) -> list[float]:
+        """At a standstill: only what is dropped changes."""
+        trainer = make_trainer(config, make_settings(learning_rate=0.0, **options))
+        found = []
+        for _ in range(4):
+            torch.rand(7)  # somebody else draws in between
+            found.append(trainer.take_step(draw_windows(1))["loss"])
+        return found
+
+    ours = losses()
+    assert ours == losses()
+    assert len(set(ours)) == 4
+    trainer = make_trainer(config, make_settings(learning_rate=0.0))
+    trainer.step = 2
+    assert trainer.take_step(draw_windows(1))["loss"] == ours[2]
+
+
+def test_dropout_takes_every_seed_that_a_decoder_takes() -> None:
+    config = make_config("gpt", dropout=0.3)
+    weights = weights_of(Decoder(config, seed=0))
+    found = set()
+    for seed in (0, 1, 2**32, 2**63 - 1):
+        trainer = make_trainer(config, make_settings(seed=seed))
+        trainer.decoder.load_state_dict(weights)
+        found.add(trainer.take_step(draw_windows(1))["loss"])
+    assert len(found) == 4
+
+
+def test_validation_drops_nothing_and_training_goes_on() -> None:
+    config = make_config("gpt", dropout=0.5)
+    trainer = make_trainer(config, make_settings())
+    plain = Decoder(config, seed=0).double().eval()
+    _, losses = plain_loss(plain, torch.cat((draw_windows(1), draw_windows(2)[:1])))
+    # Batches of unequal size: every token weighs the same.
+    ours = trainer.validate([draw_windows(1), draw_windows(2)[:1]])
+    assert ours == pytest.approx(float(losses.mean().detach()), rel=1e-12)
+    assert trainer.decoder.training
+    assert trainer.step == 0
+
+
+def test_validation_is_without_what_training_adds() -> None:
+    config = make_config(tie=True)
+    trainers = [make_trainer(config, make_settings(z_loss=z_loss)) for z_loss in (0.0, 0.5)]
+    plain, added = (trainer.validate([draw_windows(1)]) for trainer in trainers)
+    assert plain == added
+
+
+# ---- cures
+
+
+def test_centring_takes_off_the_mean_row() -> None:
+    for padding_idx in (None, 0, 5):
+        config = make_config(tie=True, padding_idx=padding_idx)
+        ours, theirs = (make_trainer(config, make_settings(centre=centre)) for centre in (True, False))
+        for trainer in (ours, theirs):
+            trainer.take_step(draw_windows(1))
+        expected = weights_of(theirs.decoder)
+        kept = [row for row in range(VOCABULARY) if row != padding_idx]
+        expected[TABLE][kept] -= expected[TABLE][kept].mean(0)
+        assert_equal_weights(weights_of(ours.decoder), expected)
+        assert float(ours.table.weight.detach()[kept].mean(0).abs().max()) < 1e-15
+        assert float(theirs.table.weight.detach()[kept].mean(0).abs().max()) > 1e-3  # control
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_a_shared_moment_is_the_mean_over_the_vocabulary(tie: bool) -> None:
+    config, settings = make_config(tie=tie), make_settings(shared_moment=True, table_rate=0.5)
+    trainer, plain = make_trainer(config, settings), PlainLoop(config, settings)
+    moment = torch.zeros(16, dtype=torch.float64)
+    average = torch.zeros(VOCABULARY, 16, dtype=torch.float64)
+    table = plain.decoder.embeddings.token_embedding.weight
+    for step in range(1, 5):
+        trainer.take_step(draw_windows(step))
+        before = table.detach().clone()
+        plain.take_step(step, draw_windows(step))
+        assert table.grad is not None
+        average = settings.beta1 * average + (1 - settings.beta1) * table.grad
+        moment = settings.beta2 * moment + (1 - settings.beta2) * (table.grad**2).mean(0)
+        right = average / (1 - settings.beta1**step), moment / (1 - settings.beta2**step)
+        rate = 0.5 * plain_rate(settings, step)
+        with torch.no_grad():  # in place of the step that AdamW took
+            table.copy_(before - rate * right[0] / (right[1].sqrt() + settings.epsilon))
+        assert_equal_weights(weights_of(trainer.decoder), weights_of(plain.decoder))
+
+
+def sides(decoder: Decoder, windows: Tensor, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The gradients of a tied table's two uses, by autograd on a copy that has them apart."""
+    apart = copy.deepcopy(decoder)
+    apart.head.untie()
+    plain_loss(apart, windows, z_loss)[0].backward()
+    table, head = apart.embeddings.token_embedding.weight, apart.head.weight
+    assert table.grad is not None
+    assert head.grad is not None
+    return table.grad, head.grad
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.25])
+@pytest.mark.parametrize("padding_idx", [None, 2])
+def test_the_input_sides_gradient_is_weakened(factor: float, padding_idx: int | None) -> None:
+    config = make_config(tie=True, padding_idx=padding_idx)
+    settings = make_settings(input_gradient=factor, accumulate=2)
+    trainer, plain = make_trainer(config, settings), PlainLoop(config, settings)
+    for step in range(1, 4):
+        into, out = sides(plain.decoder, draw_windows(step))
+        if padding_idx is not None:
+            out[padding_idx] = 0
+        loss, _ = plain_loss(plain.decoder, draw_windows(step))
+        plain.optimizer.zero_grad()
+        loss.backward()
+        table = plain.decoder.embeddings.token_embedding.weight
+        torch.testing.assert_close(table.grad, into + out)  # what autograd gives is their sum
+        table.grad = factor * into + out
+        norm = clip_grad_norm_(plain.decoder.parameters(), settings.clip)
+        for group in plain.optimizer.param_groups:
+            group["lr"] = plain_rate(settings, step)
+        plain.optimizer.step()
+        line = trainer.take_step(draw_windows(step))
+        assert line["loss"] == pytest.approx(float(loss.detach()), rel=1e-10)  # values stay what they are
+        assert line["gradient_norm"] == pytest.approx(float(norm), rel=1e-9)
+        if step == 1:  # measured
+            assert line["input_gradient"] == pytest.approx(float((factor * into).norm()), rel=1e-5, abs=1e-7)
+            assert line["output_gradient"] == pytest.approx(float(out.norm()), rel=1e-5)
+    assert_equal_weights(weights_of(trainer.decoder), weights_of(plain.decoder))
+
+
+def test_untying_copies_rows_and_moments() -> None:
+    config, settings = make_config(tie=True), make_settings(untie_at=0.5, head_rate=0.5)
+    trainer, plain = make_trainer(config, settings), PlainLoop(config, settings)
+    for step in range(1, settings.steps + 1):
+        if step == 5:
+            assert trainer.decoder.head.tied
+            plain.untie()
+        line = trainer.take_step(draw_windows(step))
+        loss, norm = plain.take_step(step, draw_windows(step))
+        assert line["loss"] == pytest.approx(loss, rel=1e-10)
+        assert line["gradient_norm"] == pytest.approx(norm, rel=1e-9)
+        assert_equal_weights(weights_of(trainer.decoder), weights_of(plain.decoder))
+    assert not trainer.decoder.head.tied
+    assert not trainer.decoder.config.tie
+    assert not torch.equal(trainer.decoder.head.weight, trainer.table.weight)
+
+
+def test_untying_shares_out_a_shared_moment() -> None:
+    """The head is AdamW's, which wants a moment for every value: each row gets the table's."""
+    config, settings = make_config(tie=True), make_settings(untie_at=0.5, shared_moment=True)
+    trainer = make_trainer(config, settings)
+    for step in range(1, 5):
+        trainer.take_step(draw_windows(step))
+    moment = trainer.state()[f"optimizer.{TABLE}.exp_avg_sq"].clone()
+    assert moment.shape == (1, 16)
+    before = trainer.table.weight.detach().clone()
+    average = trainer.state()[f"optimizer.{TABLE}.exp_avg"].clone()
+    apart = copy.deepcopy(trainer.decoder)
+    apart.head.untie()
+    plain_loss(apart, draw_windows(5))[0].backward()
+    norm = clip_grad_norm_(apart.parameters(), settings.clip)
+    line = trainer.take_step(draw_windows(5))
+    assert line["gradient_norm"] == pytest.approx(float(norm), rel=1e-9)
+    grad = apart.head.weight.grad
+    assert grad is not None
+    average = settings.beta1 * average + (1 - settings.beta1) * grad
+    moments = settings.beta2 * moment + (1 - settings.beta2) * grad**2
+    right = average / (1 - settings.beta1**5), moments / (1 - settings.beta2**5)
+    expected = before - plain_rate(settings, 5) * right[0] / (right[1].sqrt() + settings.epsilon)
+    torch.testing.assert_close(trainer.decoder.head.weight.detach(), expected, rtol=1e-9, atol=1e-11)
+
+
+def test_at_what_step_it_unties() -> None:
+    for share, steps, last_tied in ((2 / 3, 9, 6), (0.01, 8, 0), (0.99, 8, 7)):
+        trainer = make_trainer(make_config(tie=True), make_settings(untie_at=share, steps=steps))
+        tied = []
+        for step in range(1, steps + 1):
+            trainer.take_step(draw_windows(step))
+            tied.append(trainer.decoder.head.tied)
+        assert tied == [step <= last_tied for step in range(1, steps + 1)]
+
+
+# ---- the padding row
+
+
+@pytest.mark.parametrize("architecture", ["gpt", "llama"])
+def test_the_padding_row_is_zero_after_hundreds_of_steps(architecture: str) -> None:
+    """Exactly, though it is looked up, decays, is centred, and the tied head sees it in every softmax."""
+    config = make_config(architecture, tie=True, padding_idx=0)
+    settings = make_settings(steps=200, table_decay=0.1, centre=True, shared_moment=architecture == "gpt", z_loss=0.01)
+    trainer = make_trainer(config, settings, torch.float32)
+    born = trainer.table.weight.detach().clone()
+    for step in range(1, 201):
+        windows = draw_windows(step)
+        assert step > 1 or bool((windows == 0).any())
+        trainer.take_step(windows)
+    assert torch.equal(trainer.table.weight[0], torch.zeros(16))
+    assert trainer.decoder.head.weight is trainer.table.weight
+    assert float((trainer.table.weight - born)[1:].abs().sum(1).min().detach()) > 0  # all others have moved
+
+
+# ---- state
+
+
+def continued(config: DecoderConfig, settings: Settings, at: int) -> None:
+    """A run that goes on from a state in another trainer is to the bit the run that never stopped."""
+    whole = make_trainer(config, settings, torch.float32)
+    expected = []
+    for step in range(1, settings.steps + 1):
+        expected.append(whole.take_step(draw_windows(step)))
+        if step == at:
+            kept = {name: value.clone() for name, value in whole.state().items()}
+    torch.manual_seed(at)  # another process has another state of the global generator
+    other = make_trainer(config, settings, torch.float32)
+    other.load(at, kept)
+    assert other.step == at
+    assert_same_state(other.state(), kept)
+    found = [other.take_step(draw_windows(step)) for step in range(at + 1, settings.steps + 1)]
+    assert found == expected[at:]
+    assert_same_state(other.state(), whole.state())
+    assert other.decoder.head.tied == whole.decoder.head.tied
+
+
+@pytest.mark.parametrize("at", [1, 4, 5, 7])
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ({"tie": True, "padding_idx": 0}, {"measure_every": 1}),
+        ({"architecture": "gpt", "dropout": 0.2}, {"accumulate": 2, "precision": "bfloat16"}),
+        ({"tie": True}, {"untie_at": 0.5, "shared_moment": True, "centre": True, "input_gradient": 0.5}),
+    ],
+    ids=["tied", "dropout", "cures"],
+)
+def test_it_goes_on_to_the_bit(model: dict[str, Any], options: dict[str, Any], at: int) -> None:
+    continued(make_config(**model), make_settings(**options), at)
+
+
+def test_a_state_is_all_that_is_needed_and_no_more() -> None:
+    trainer = make_trainer(make_config(tie=True), make_settings(), torch.float32)
+    assert all(name.startswith("model.") for name in trainer.state())
+    trainer.take_step(draw_windows(1))
+    parameters = set(weights_of(trainer.decoder))
+    expected = {f"optimizer.{name}.{key}" for name in parameters for key in ("exp_avg", "exp_avg_sq", "step")}
+    assert set(trainer.state()) == expected | {f"model.{name}" for name in trainer.decoder.state_dict()}
+    assert f"model.{HEAD}" not in trainer.state()  # tied: one copy
+
+
+# ---- what it refuses
+
+
+def test_measured_steps_tell_more() -> None:
+    trainer = make_trainer(make_config(), make_settings(measure_every=3))
+    before = trainer.table.weight.detach().clone()
+    lines = [trainer.take_step(draw_windows(step)) for step in range(1, 9)]
+    assert [line["step"] for line in lines if "row_norm_mean" in line] == [1, 3, 6, 8]
+    expected = {"row_norm_min", "row_norm_mean", "row_norm_max", "mean_row_ratio", "input_gradient"}
+    assert expected | {"output_gradient", "output_share", "logit_std"} <= set(lines[0])
+    assert measure_rows(before).items() <= lines[0].items()  # before the step changes it
+    logits = Decoder(make_config(), seed=0).double().logits(draw_windows(1)[:1, :-1])
+    assert lines[0]["logit_std"] == pytest.approx(float(logits.std().detach()), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("steps", 0), ("steps", True), ("batch_size", 0), ("accumulate", -1), ("warmup", -1),
+        ("validate_every", -1), ("validation_windows", 0), ("save_every", -1), ("measure_every", -1),
+        ("learning_rate", -1e-3), ("learning_rate", math.nan), ("learning_rate", math.inf),
+        ("table_rate", -1.0), ("head_rate", -1.0), ("weight_decay", -0.1), ("table_decay", math.nan), ("clip", -1.0),
+        ("z_loss", -1e-4), ("beta1", 1.0), ("beta2", 1.5), ("epsilon", 0.0), ("final_rate", 2.0),
+        ("input_gradient", 1.5), ("accumulate", 3), ("schedule", "cosin"), ("precision", "float16"), ("untie_at", 0.0),
+        ("untie_at", 1.0), ("untie_at", math.nan),
+    ],
+)  # fmt: skip
+def test_bad_settings_name_the_field(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=name):
+        Settings(**{name: value})  # type: ignore[arg-type]
+
+
+def test_bad_seeds_are_refused() -> None:
+    for seed in (-1, 2**63):
+        with pytest.raises(InputError, match="seed is"):
+            Settings(seed=seed)
+
+
+def test_settings_that_a_decoder_cannot_have() -> None:
+    with pytest.raises(ConfigError, match=r"untie_at is for a tied decoder"):
+        Trainer(make_config(), make_settings(untie_at=0.5))
+
+
+@pytest.mark.parametrize("shape", [(ROWS, BLOCK), (ROWS + 1, BLOCK + 1), (ROWS * (BLOCK + 1),)])
+def test_windows_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    trainer = make_trainer(make_config(), make_settings())
+    before = weights_of(trainer.decoder)
+    with pytest.raises(ShapeError, match=r"a step takes \(4, 11\)"):
+        trainer.take_step(torch.zeros(shape, dtype=torch.int64))
+    assert_equal_weights(weights_of(trainer.decoder), before, rtol=0, atol=0)
+    assert trainer.step == 0
