@@ -151,8 +151,8 @@ def draw(result: Result) -> Path:
     OUT.mkdir(exist_ok=True)
     figure, axes = plt.subplots(figsize=(9, 0.9 + 0.55 * len(result.ratios)), layout="constrained")
     rows = range(len(result.ratios))[::-1]
-    colours = [{True: "#2a7f62", False: "#b5523b", None: "#6b7280"}[one.met] for one in result.ratios]
-    bars = axes.barh(rows, [one.value for one in result.ratios], color=colours, height=0.6)
+    colors = [{True: "#2a7f62", False: "#b5523b", None: "#6b7280"}[one.met] for one in result.ratios]
+    bars = axes.barh(rows, [one.value for one in result.ratios], color=colors, height=0.6)
     axes.bar_label(bars, [f"{one.value:.2f}x" for one in result.ratios], padding=4)
     for row, one in zip(rows, result.ratios, strict=True):
         aim = one.at_least if one.at_least is not None else one.at_most

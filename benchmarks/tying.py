@@ -75,11 +75,11 @@ VARIANTS = (
     Variant(name="t5", about="init 1, output times 1/sqrt(D)", kind="alone", model=T5),
     Variant(name="input norm", about="RMSNorm after the lookup", kind="alone", model={"input_norm": True}),
     Variant(name="unit input", about="normal(0.02), input times 50", kind="alone", model=UNIT),
-    Variant(name="z-loss", about="1e-3 times the squared log normaliser", kind="alone", settings={"z_loss": 1e-3}),
+    Variant(name="z-loss", about="1e-3 times the squared log normalizer", kind="alone", settings={"z_loss": 1e-3}),
     Variant(name="soft cap", about="logits capped at 30", kind="alone", model={"soft_cap": 30.0}),
     Variant(name="no decay", about="no weight decay on the table", kind="alone", settings={"table_decay": 0.0}),
     Variant(name="own rate", about="the table learns at 0.3 of the rate", kind="alone", settings={"table_rate": 0.3}),
-    Variant(name="centred", about="mean row taken off after each step", kind="alone", settings={"centre": True}),
+    Variant(name="centered", about="mean row taken off after each step", kind="alone", settings={"center": True}),
     Variant(name="one moment", about="Adam's second moment averaged over the vocabulary", kind="alone",
             settings={"shared_moment": True}),
     Variant(name="weak input", about="the input side's gradient times 0.1", kind="alone",
@@ -95,11 +95,11 @@ VARIANTS = (
     Variant(name="care, input norm", about="and RMSNorm after the lookup", kind="combined",
             model={"input_norm": True}, settings=CARE),
     Variant(name="care, unit input", about="and the input times 50", kind="combined", model=UNIT, settings=CARE),
-    Variant(name="care, centred", about="and a centred table", kind="combined", settings={**CARE, "centre": True}),
+    Variant(name="care, centered", about="and a centered table", kind="combined", settings={**CARE, "center": True}),
     Variant(name="care, one moment", about="and one second moment", kind="combined",
             settings={**CARE, "shared_moment": True}),
-    Variant(name="care, unit input, centred", about="the input times 50, a centred table", kind="combined",
-            model=UNIT, settings={**CARE, "centre": True}),
+    Variant(name="care, unit input, centered", about="the input times 50, a centered table", kind="combined",
+            model=UNIT, settings={**CARE, "center": True}),
     Variant(name="care, unit input, one moment", about="the input times 50, one second moment", kind="combined",
             model=UNIT, settings={**CARE, "shared_moment": True}),
     Variant(name="care, unit input, high rate", about="the input times 50, thrice the rate for the table",
@@ -232,7 +232,7 @@ def run_one(job_and_folder: tuple[Job, str]) -> dict[str, Any]:
         validation = trainer.validate(validation_batches(tokens.validation, rows=16, width=width, most=192))
     return {
         "variant": job.variant, "factor": job.factor, "seed": job.seed, "steps": job.steps,
-        **summarise(lines, validation, unigram_loss(tokens)), "seconds": round(seconds, 1),
+        **summarize(lines, validation, unigram_loss(tokens)), "seconds": round(seconds, 1),
     }  # fmt: skip
 
 
@@ -242,7 +242,7 @@ def unigram_loss(tokens: Tokens) -> float:
     return float(-np.log(shares_V[tokens.validation]).mean())
 
 
-def summarise(lines: Sequence[Mapping[str, float]], validation: float, unigram: float) -> dict[str, Any]:
+def summarize(lines: Sequence[Mapping[str, float]], validation: float, unigram: float) -> dict[str, Any]:
     """What is kept of a run: how it ended, how rough it was, and some points of its course."""
     smooth = [
         statistics.fmean(line["loss"] for line in lines[max(0, end - SMOOTH) : end]) for end in range(1, len(lines) + 1)

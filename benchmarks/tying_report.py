@@ -13,7 +13,7 @@ from benchmarks.tying import FACTORS, LEARNING_RATE, RECIPE, SEEDS, VARIANTS
 Run = Mapping[str, Any]
 DOCUMENT = Path(__file__).parent.parent / "docs" / "tying.md"
 INK, FAINT = "#3d4a57", "#d7dde3"
-COLOURS = {1: "#4c78a8", 3: "#59a14f", 10: "#e0912f", 30: "#c8553d"}
+COLORS = {1: "#4c78a8", 3: "#59a14f", 10: "#e0912f", 30: "#c8553d"}
 MOST = 9.0  # a loss above it is drawn no higher
 MARKED = re.compile(r"(<!-- made: (?P<name>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -149,7 +149,7 @@ def of(runs: Sequence[Run], name: str) -> list[Run]:
 
 
 def draw_losses(runs: Sequence[Run], path: Path) -> None:
-    """The course of the loss, one panel a variant, one colour a learning rate, one line a seed."""
+    """The course of the loss, one panel a variant, one color a learning rate, one line a seed."""
     draw_courses(runs, path, ("untied", "tied", "care", RECIPE), "loss", "training loss, smoothed")
 
 
@@ -199,13 +199,13 @@ def draw_rates(runs: Sequence[Run], path: Path) -> None:
     top = max(run["validation_loss"] for run in runs if not run["diverged"]) + 0.3
     for place, name in enumerate(names):
         own = of(runs, name)
-        colour = plt.get_cmap("tab10")(place)
+        color = plt.get_cmap("tab10")(place)
         shift = 1.0 + 0.03 * (place - 2)
         points = [(LEARNING_RATE * run["factor"] * shift, run["validation_loss"]) for run in own if not run["diverged"]]
         lost = [LEARNING_RATE * run["factor"] * shift for run in own if run["diverged"]]
         if points:
-            panel.plot(*zip(*points, strict=True), "o", color=colour, label=name, markersize=5)
-        panel.plot(lost, [top] * len(lost), "x", color=colour, markersize=7)
+            panel.plot(*zip(*points, strict=True), "o", color=color, label=name, markersize=5)
+        panel.plot(lost, [top] * len(lost), "x", color=color, markersize=7)
     panel.set_xscale("log")
     panel.set_xlabel("learning rate", color=INK)
     panel.set_ylabel("validation loss (x: diverged)", color=INK)
@@ -218,13 +218,13 @@ def draw_rates(runs: Sequence[Run], path: Path) -> None:
 def courses(panel: Any, runs: Sequence[Run], field: str) -> None:
     for run in runs:
         values = [float("nan") if value is None else value for value in run["course"][field]]
-        panel.plot(run["course"]["step"], values, color=COLOURS[run["factor"]], linewidth=1, alpha=0.8)
+        panel.plot(run["course"]["step"], values, color=COLORS[run["factor"]], linewidth=1, alpha=0.8)
     frame(panel)
 
 
 def legend(panel: Any) -> None:
-    for factor, colour in COLOURS.items():
-        panel.plot([], [], color=colour, label=f"x{factor}")
+    for factor, color in COLORS.items():
+        panel.plot([], [], color=color, label=f"x{factor}")
     panel.legend(frameon=False, fontsize=8, title="learning rate", title_fontsize=8)
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from inlayer.errors import ConfigError, DtypeError, InputError, ShapeError
 from inlayer.families import LayerSpec, describe
 from inlayer.head import Head
-from inlayer.positions import Angles, Learned, Numbering, Rotary, Sinusoidal
+from inlayer.positions import Angles, LearnedPositions, PositionIdRule, RotaryPositions, SinusoidalPositions
 from inlayer.shapes import check_float, check_ids, check_seed, is_finite
 from inlayer.tables import StoredTable, Table, add_up, check_id_range
 
@@ -57,7 +57,7 @@ class Embeddings(nn.Module):
     norm_eps     a LayerNorm after the sum (BERT, BLOOM); token_types: a small table of segment rows (BERT)
     row_width    rows narrower than n_embd, projected up: `projected` = "rows" before positions (OPT), or "sum" after
                  the norm (ALBERT)
-    numbering    which position a token has when position_ids are not given (RoBERTa and OPT skip padding)
+    position_id_rule which position a token has when position_ids are not given (RoBERTa and OPT skip padding)
     head_dim, theta   for positions="rotary": the width of one attention head (n_embd unless said) and the base
     """
 
@@ -67,7 +67,7 @@ class Embeddings(nn.Module):
         n_embd: int,
         block_size: int | None = None,
         *,
-        positions: str | Learned | Sinusoidal | Rotary | None = None,
+        positions: str | LearnedPositions | SinusoidalPositions | RotaryPositions | None = None,
         padding_idx: int | None = None,
         init: str = "normal",
         init_std: float = 0.02,
@@ -79,7 +79,7 @@ class Embeddings(nn.Module):
         token_types: int = 0,
         row_width: int | None = None,
         projected: str = "no",
-        numbering: Numbering | None = None,
+        position_id_rule: PositionIdRule | None = None,
         position_offset: int = 0,
         head_dim: int | None = None,
         theta: float = 10_000.0,
@@ -89,7 +89,8 @@ class Embeddings(nn.Module):
         super().__init__()
         _check_settings(
             positions=positions, scale=scale, multiplier=multiplier, dropout=dropout, norm_eps=norm_eps,
-            token_types=token_types, row_width=row_width, projected=projected, numbering=numbering, head_dim=head_dim,
+            token_types=token_types, row_width=row_width, projected=projected, position_id_rule=position_id_rule,
+            head_dim=head_dim,
             dtype=dtype,
         )  # fmt: skip
         row_width = row_width or n_embd
@@ -97,7 +98,7 @@ class Embeddings(nn.Module):
         token_seed, position_seed, type_seed = _seeds(seed)
         self.n_embd, self.block_size = n_embd, block_size
         self.scale, self.multiplier = scale, multiplier
-        self.numbering = numbering or Numbering()
+        self.position_id_rule = position_id_rule or PositionIdRule()
         # In a list they are no children: a head belongs to the model, not to its input.
         self._tied_heads: list[Head] = []
         self.projected = projected
@@ -111,16 +112,16 @@ class Embeddings(nn.Module):
         if positions == "learned":
             if block_size is None:
                 raise ConfigError('positions="learned" needs block_size, the number of positions to learn')
-            positions = Learned(
+            positions = LearnedPositions(
                 block_size, sum_width, offset=position_offset, init_std=init_std, seed=position_seed,
-                padding_idx=self.numbering.padding_idx, device=device, dtype=dtype,
+                padding_idx=self.position_id_rule.padding_idx, device=device, dtype=dtype,
             )  # fmt: skip
         elif positions == "sinusoidal":
-            positions = Sinusoidal(sum_width, block_size, theta=theta, device=device)
+            positions = SinusoidalPositions(sum_width, block_size, theta=theta, device=device)
         elif positions == "rotary":
-            positions = Rotary(n_embd if head_dim is None else head_dim, Angles(theta=theta))
+            positions = RotaryPositions(n_embd if head_dim is None else head_dim, Angles(theta=theta))
         self.position_embedding = None if isinstance(positions, str) else positions
-        if isinstance(positions, (Learned, Sinusoidal)) and _width(positions) != sum_width:
+        if isinstance(positions, (LearnedPositions, SinusoidalPositions)) and _width(positions) != sum_width:
             raise ConfigError(f"positions of width {_width(positions)} cannot be added to rows of width {sum_width}")
         self.token_type_embedding = (
             Table(token_types, sum_width, init_std=init_std, seed=type_seed, device=device, dtype=dtype)
@@ -161,7 +162,7 @@ class Embeddings(nn.Module):
             token_types=spec.token_types,
             row_width=spec.row_width,
             projected=spec.projected,
-            numbering=spec.numbering,
+            position_id_rule=spec.position_id_rule,
             position_offset=spec.position_offset,
             device=device,
             dtype=dtype,
@@ -211,8 +212,8 @@ class Embeddings(nn.Module):
     ) -> Float[Tensor, "... T D"]:
         """Hidden states (B, T, D) from exactly one of ids (B, T) and vectors (B, T, D); one text (T,) gives (T, D).
 
-        Positions count from the left, padding included, unless the layer's numbering skips it: a batch padded on the
-        left needs position_ids (B, T), which override the numbering. attention_mask matters only where that reads it.
+        Positions count from the left, padding included, unless position_id_rule skips it: a batch padded on the
+        left needs position_ids (B, T), which override it. attention_mask matters only where that reads it.
         """
         return self._run(input_ids, inputs_embeds, position_ids, token_type_ids, attention_mask, None)
 
@@ -311,9 +312,9 @@ class Embeddings(nn.Module):
             yield "token type", self.token_type_embedding(token_type_ids)
         elif token_type_ids is not None:
             raise InputError("token_type_ids were given, but this layer has no token types")
-        if isinstance(self.position_embedding, (Learned, Sinusoidal)):
+        if isinstance(self.position_embedding, (LearnedPositions, SinusoidalPositions)):
             if position_ids is None:
-                position_ids = self.numbering.number((batch, tokens), hidden.device, ids, attention_mask)
+                position_ids = self.position_id_rule.number((batch, tokens), hidden.device, ids, attention_mask)
             else:
                 position_ids = _check_one_a_token(position_ids, batch, tokens, "position_ids")
             yield "position", self.position_embedding(position_ids).to(hidden.dtype)
@@ -322,7 +323,7 @@ class Embeddings(nn.Module):
         self, position_ids: Tensor, layer_type: str | None = None
     ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]:
         """cos and sin for the attention, in the table's dtype; `layer_type` where a model's layers differ (Gemma-3)."""
-        if not isinstance(self.position_embedding, Rotary):
+        if not isinstance(self.position_embedding, RotaryPositions):
             raise InputError("this layer's positions are not rotary, so there is no cos and sin to prepare")
         cos_sin: tuple[Tensor, Tensor] = self.position_embedding(position_ids, self.dtype, layer_type)
         return cos_sin
@@ -401,14 +402,14 @@ def _check_settings(
     token_types: int,
     row_width: int | None,
     projected: str,
-    numbering: object,
+    position_id_rule: object,
     head_dim: int | None,
     dtype: object,
 ) -> None:
     """What would otherwise be ignored, or go wrong later and elsewhere."""
     if isinstance(positions, str) and positions not in SCHEMES:
         raise ConfigError(f"unknown positions {positions!r}; choose one of {', '.join(SCHEMES)}")
-    if not isinstance(positions, (str, Learned, Sinusoidal, Rotary, NoneType)):
+    if not isinstance(positions, (str, LearnedPositions, SinusoidalPositions, RotaryPositions, NoneType)):
         raise ConfigError(
             f"positions is a {type(positions).__name__}; give one of {', '.join(SCHEMES)}, or a module that makes them"
         )
@@ -419,8 +420,10 @@ def _check_settings(
             f"row_width is {row_width} and projected {projected!r}; they go together: rows narrower than n_embd are "
             f"projected, by one of {', '.join(PROJECTIONS[1:])}"
         )
-    if numbering is not None and not isinstance(numbering, Numbering):
-        raise ConfigError(f"numbering is {numbering!r}; give a Numbering, such as Numbering(by='mask')")
+    if position_id_rule is not None and not isinstance(position_id_rule, PositionIdRule):
+        raise ConfigError(
+            f"position_id_rule is {position_id_rule!r}; give a PositionIdRule, such as PositionIdRule(by='mask')"
+        )
     if not (is_finite(scale) and is_finite(multiplier)):
         raise ConfigError(f"scale is {scale!r} and multiplier {multiplier!r}; both are finite numbers")
     if not (is_finite(dropout) and 0 <= dropout <= 1):
@@ -442,14 +445,16 @@ def _seeds(seed: int | None) -> tuple[int | None, int | None, int | None]:
     return first, second, third
 
 
-def _rotary_of(spec: LayerSpec) -> Rotary:
+def _rotary_of(spec: LayerSpec) -> RotaryPositions:
     assert spec.rotary is not None
     rotary = spec.rotary
-    return Rotary(rotary.head_dim, rotary.angles, pairing=rotary.pairing, layout=rotary.layout, float32=rotary.float32)
+    return RotaryPositions(
+        rotary.head_dim, rotary.angles, pairing=rotary.pairing, layout=rotary.layout, float32=rotary.float32
+    )
 
 
-def _width(positions: Learned | Sinusoidal) -> int:
-    return positions.embedding_dim if isinstance(positions, Learned) else positions.n_embd
+def _width(positions: LearnedPositions | SinusoidalPositions) -> int:
+    return positions.embedding_dim if isinstance(positions, LearnedPositions) else positions.n_embd
 
 
 def _check_mask(mask: object, batch: int, tokens: int) -> Tensor:

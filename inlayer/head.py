@@ -35,7 +35,7 @@ REDUCTIONS = ("mean", "sum", "none")
 
 # Rows of logits held at once: see chunk_rows.
 FEWEST_ROWS = 256
-MOST_ROWS = 1024
+MAX_ROWS = 1024
 
 # Where autocast's half products may be emulated, and many times slower; torch's chunked loss avoids them there, too.
 FULL_PRECISION = frozenset({"cpu"})
@@ -435,7 +435,7 @@ def chunk_rows(tokens: int, n_embd: int) -> int:
     peak, and smaller ones cost time (docs/decisions.md). Past the upper bound a larger matrix multiply is no
     faster, below the lower one it is much slower.
     """
-    return min(tokens, max(FEWEST_ROWS, min(n_embd, MOST_ROWS)))
+    return min(tokens, max(FEWEST_ROWS, min(n_embd, MAX_ROWS)))
 
 
 def check_targets(targets: Tensor, kept: Tensor, rows: int, ignore_index: int) -> None:

@@ -3,7 +3,7 @@
 rows -> [look]
 - nearness is the cosine: the angle between two rows, whatever their lengths
 - a table is read block by block, in float32, so that one of any size fits
-- a row of zeros (padding) or with a value that is no number points nowhere and is nobody's neighbour
+- a row of zeros (padding) or with a value that is no number points nowhere and is nobody's neighbor
 - not here: what a row stands for (text/)
 Checked against a plain loop in tests/test_neighbors.py.
 """

@@ -4,7 +4,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [pooling] -> vectors
 - the mask alone says which positions are real, so left and right padding are the same to it
 - a text of nothing but padding gives zeros, never NaN; what stands in padded positions, NaN too, never leaks
 - half types are summed in float32 and cast back
-- not here: normalising the vectors
+- not here: normalizing the vectors
 Checked against a plain loop over texts in tests/test_pooling.py.
 """
 

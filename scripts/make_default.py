@@ -9,7 +9,7 @@ text -> ids -> rows -> [decoder] -> head -> loss -> and all the way back
   that are easier to read, and logits straight from them, as a walk shows them, that a softmax can still tell apart
 - table and body are then rounded to bfloat16
 - one thread and one seed: the same text gives the same files on the same machine
-- metrics.json says what came out: losses, and how well the cosine of two rows follows people's judgement of two words
+- metrics.json says what came out: losses, and how well the cosine of two rows follows people's judgment of two words
 - not here: the README of the sample, written by hand; tests/test_samples.py compares its numbers with metrics.json
 The steps are checked on a small text, and the result as it is shipped, in tests/test_samples.py.
 """
@@ -44,7 +44,7 @@ MODEL: dict[str, Any] = {
     "architecture": "llama", "tie": True, "n_embd": 128, "n_layer": 1, "n_head": 4, "n_kv_head": 2, "n_hidden": 344,
     "block_size": 64,
 }  # fmt: skip
-# One second moment for the whole vocabulary, else AdamW as ever: the short run that had it made the best neighbours
+# One second moment for the whole vocabulary, else AdamW as ever: the short run that had it made the best neighbors
 # (docs/log.md). Everything else is `inlayer train` as it comes.
 SETTINGS = Settings(
     steps=24_000, batch_size=8, learning_rate=8e-3, shared_moment=True, warmup=200, seed=0,
@@ -56,7 +56,7 @@ SMALLER = 64.0  # a power of two: no bit is lost
 # A sample that opens by itself should teach no slurs and no swearing: sentences with them are left out.
 LEFT_OUT = re.compile(r"nigg|fuck|shit|bitch|cunt|whore|slut|fagg", re.IGNORECASE)
 
-# Pairs of words with people's judgement of their likeness: word, word, number, by tabs.
+# Pairs of words with people's judgment of their likeness: word, word, number, by tabs.
 EVALS = {
     "MEN": "EN-MEN-TR-3k.txt",
     "WordSim-353": "EN-WS-353-ALL.txt",
@@ -204,18 +204,18 @@ def validate(decoder: Decoder, tokens: Tokens) -> float:
 
 
 def read_pairs(file: Path, tokenizer: Tokenizer) -> list[tuple[int, int, float]]:
-    """Two ids and people's judgement, for pairs of two words that are single tokens."""
+    """Two ids and people's judgment, for pairs of two words that are single tokens."""
     pairs = []
     for line in file.read_text(encoding="utf-8").splitlines():
-        first, second, judgement = line.split("\t")
+        first, second, judgment = line.split("\t")
         ids = [tokenizer.encode(f" {word}") for word in (first, second)]
         if first != second and all(len(one) == 1 for one in ids):
-            pairs.append((ids[0][0], ids[1][0], float(judgement)))
+            pairs.append((ids[0][0], ids[1][0], float(judgment)))
     return pairs
 
 
 def likeness(table_VD: Tensor, pairs: list[tuple[int, int, float]]) -> float:
-    """Spearman's correlation of cosines and judgements."""
+    """Spearman's correlation of cosines and judgments."""
     first, second, judged = (list(column) for column in zip(*pairs, strict=True))
     cosines = functional.cosine_similarity(table_VD[first], table_VD[second])
     return round(spearman(cosines.double().numpy(), np.array(judged)), 2)

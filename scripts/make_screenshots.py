@@ -18,7 +18,7 @@ from playwright.sync_api import sync_playwright
 from rich.console import Console
 
 import inlayer
-from inlayer.trace import Line
+from inlayer.trace import Pipeline
 from inlayer.trace.terminal import show
 from inlayer.web.api import Api
 from inlayer.web.guard import Guard
@@ -32,13 +32,13 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 
 def main() -> None:
-    line = Line(inlayer.load("default"), name="default")
+    line = Pipeline(inlayer.load("default"), name="default")
     made = [page(line, DOCS / "walk-page.png"), terminal(line, DOCS / "walk-terminal.svg")]
     for path in made:
         print(f"{path.name}: {path.stat().st_size:,} bytes")
 
 
-def page(line: Line, path: Path) -> Path:
+def page(line: Pipeline, path: Path) -> Path:
     """Hidden states with another order put in: two tokens swapped, one number looked at."""
     chromium = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium")
     if chromium is None:
@@ -71,7 +71,7 @@ def page(line: Line, path: Path) -> Path:
     return path
 
 
-def terminal(line: Line, path: Path) -> Path:
+def terminal(line: Pipeline, path: Path) -> Path:
     console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     show(line.walk([TEXT], dims=8), console)
     console.save_svg(str(path), title=f'inlayer walk "{TEXT}"')

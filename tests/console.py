@@ -22,7 +22,7 @@ def refreshed(text: str) -> str:
 
 
 def output(command: str) -> str:
-    """What a reader sees at 80 columns without colour, and the exit code where it is not 0."""
+    """What a reader sees at 80 columns without color, and the exit code where it is not 0."""
     program, *arguments = shlex.split(command)
     assert program == "inlayer"
     env = os.environ | {"COLUMNS": "80", "NO_COLOR": "1"}

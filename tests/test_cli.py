@@ -65,8 +65,8 @@ def test_version(run: Run) -> None:
 def test_as_a_program_piped() -> None:
     done = subprocess.run([sys.executable, "-m", "inlayer", "walk"], capture_output=True, check=False)
     assert done.returncode == 0
-    assert b"\x1b[" not in done.stdout  # no colour
-    assert done.stdout.startswith(b"default (sample: ")  # labelled wherever it shows
+    assert b"\x1b[" not in done.stdout  # no color
+    assert done.stdout.startswith(b"default (sample: ")  # labeled wherever it shows
     assert b"(1, 4, 128)" in done.stdout
 
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from inlayer import Embeddings, Head, Table
 from inlayer.errors import ConfigError, DtypeError, IdRangeError, InputError, PositionRangeError, ShapeError
-from inlayer.positions import Learned, Numbering, Rotary, Sinusoidal
+from inlayer.positions import LearnedPositions, PositionIdRule, RotaryPositions, SinusoidalPositions
 
 V, D, L = 50, 8, 16
 IDS = torch.tensor([[3, 1, 4], [1, 5, 9]])
@@ -38,8 +38,8 @@ EVERY_LAYER: dict[str, dict[str, Any]] = {
     "typed": {"block_size": L, "token_types": 2, "norm_eps": 1e-12},
     "projected rows": {"block_size": L, "row_width": 4, "projected": "rows"},
     "projected sum": {"block_size": L, "row_width": 4, "projected": "sum", "norm_eps": 1e-12, "token_types": 2},
-    "numbered by ids": {"block_size": L, "numbering": Numbering(by="ids", start=2, padding_idx=1)},
-    "numbered by mask": {"block_size": L, "numbering": Numbering(by="mask"), "position_offset": 2},
+    "numbered by ids": {"block_size": L, "position_id_rule": PositionIdRule(by="ids", start=2, padding_idx=1)},
+    "numbered by mask": {"block_size": L, "position_id_rule": PositionIdRule(by="mask"), "position_offset": 2},
 }
 each_layer = pytest.mark.parametrize("options", EVERY_LAYER.values(), ids=EVERY_LAYER)
 
@@ -72,7 +72,7 @@ def is_tied(model: Tiny) -> bool:
 
 def test_with_block_size_positions_are_learned_and_added() -> None:
     layer = make(block_size=L)
-    assert isinstance(layer.position_embedding, Learned)
+    assert isinstance(layer.position_embedding, LearnedPositions)
     theirs = layer.token_embedding.weight[IDS] + layer.position_embedding.weight[:3]
     assert torch.equal(layer(IDS), theirs)
 
@@ -85,11 +85,11 @@ def test_without_block_size_there_are_none() -> None:
 
 def test_schemes_by_name_and_by_module() -> None:
     assert make(block_size=L, positions="none").position_embedding is None
-    assert isinstance(make(positions="sinusoidal").position_embedding, Sinusoidal)
+    assert isinstance(make(positions="sinusoidal").position_embedding, SinusoidalPositions)
     rotary = make(positions="rotary", head_dim=4, theta=5e5).position_embedding
-    assert isinstance(rotary, Rotary)
-    assert (rotary.head_dim, rotary.angles) == (4, Rotary(4).angles.__class__(theta=5e5))
-    own = Learned(4, D)
+    assert isinstance(rotary, RotaryPositions)
+    assert (rotary.head_dim, rotary.angles) == (4, RotaryPositions(4).angles.__class__(theta=5e5))
+    own = LearnedPositions(4, D)
     assert make(positions=own).position_embedding is own
 
 
@@ -288,7 +288,7 @@ def test_init_rules(options: dict[str, Any], std: float) -> None:
         ({"row_width": 4}, "go together"),
         ({"projected": "rows"}, "go together"),
         ({"dropout": 1.5}, "dropout is 1.5"),
-        ({"positions": Sinusoidal(D + 1)}, "positions of width 9 cannot be added to rows of width 8"),
+        ({"positions": SinusoidalPositions(D + 1)}, "positions of width 9 cannot be added to rows of width 8"),
         ({"positions": "rotary", "head_dim": 3}, "in pairs"),
     ],
 )
@@ -377,15 +377,17 @@ COMPILED = """
 import copy, torch
 from torch import nn
 from inlayer import Embeddings, Head
-from inlayer.positions import Angles, DynamicNTK, Numbering, Rotary
+from inlayer.positions import Angles, DynamicNTK, PositionIdRule, Rotary
 
-ids, pads = torch.tensor([[3, 1, 4], [1, 5, 9]]), Numbering(by="ids", start=2, padding_idx=1)
+ids, pads = torch.tensor([[3, 1, 4], [1, 5, 9]]), PositionIdRule(by="ids", start=2, padding_idx=1)
 for options in (
     {"block_size": 16, "padding_idx": 1, "scale": 3.3},
     {"positions": "sinusoidal", "block_size": 2, "multiplier": 2.0},
     {"positions": "rotary"},
-    {"block_size": 16, "row_width": 4, "projected": "rows", "numbering": Numbering(by="mask"), "position_offset": 2},
-    {"block_size": 16, "row_width": 4, "projected": "sum", "norm_eps": 1e-12, "token_types": 2, "numbering": pads},
+    {"block_size": 16, "row_width": 4, "projected": "rows",
+     "position_id_rule": PositionIdRule(by="mask"), "position_offset": 2},
+    {"block_size": 16, "row_width": 4, "projected": "sum", "norm_eps": 1e-12, "token_types": 2,
+     "position_id_rule": pads},
 ):
     torch.compiler.reset()
     plain = Embeddings(50, 8, seed=0, **options)
@@ -400,7 +402,7 @@ for options in (
     with torch.no_grad():
         torch.testing.assert_close(compiled(ids), plain(ids), rtol=0, atol=1e-6)
 
-rotary = Rotary(8, Angles(scaling=DynamicNTK(factor=2.0, trained_length=4)))
+rotary = RotaryPositions(8, Angles(scaling=DynamicNTK(factor=2.0, original_max_position_embeddings=4)))
 for length in (3, 9):
     compiled = torch.compile(rotary, backend="aot_eager", fullgraph=True)(torch.arange(length))
     for ours, theirs in zip(compiled, rotary(torch.arange(length)), strict=True):
@@ -715,7 +717,7 @@ IMPOSSIBLE = {
     "positions='rotary', head_dim=0": "head width is 0",
     "row_width=2, projected='foo'": "projected 'foo'",
     "row_width=2": "they go together",
-    "numbering='ids'": "give a Numbering",
+    "position_id_rule='ids'": "give a PositionIdRule",
     "scale=float('inf')": "scale is inf",
     "multiplier=float('nan')": "multiplier nan",
     "norm_eps=-1.0": "norm_eps is -1.0",

@@ -676,7 +676,7 @@ def test_chunk_rule() -> None:
     assert room.chunk_rows(10, 512) == 10
     assert room.chunk_rows(10**6, 8) == room.FEWEST_ROWS
     assert room.chunk_rows(10**6, 512) == 512
-    assert room.chunk_rows(10**6, 7168) == room.MOST_ROWS
+    assert room.chunk_rows(10**6, 7168) == room.MAX_ROWS
 
 
 @pytest.mark.parametrize("target", [V, -1, 2**40])

@@ -1,4 +1,4 @@
-"""The default sample, as it is shipped: small, whole, labelled, and better than chance; and the script that made it."""
+"""The default sample, as it is shipped: small, whole, labeled, and better than chance; and the script that made it."""
 
 import json
 import re
@@ -53,7 +53,7 @@ def test_it_is_small_and_only_data():
     assert sum(files.values()) < LIMIT
 
 
-def test_it_is_labelled_where_it_shows(store):
+def test_it_is_labeled_where_it_shows(store):
     assert store.note.startswith("sample: ")
     assert "trained by inlayer itself" in store.note
     assert find_sample("default").path == FOLDER
@@ -92,7 +92,7 @@ def test_transformers_reads_it(table):
     assert tokenizer("I love dogs").input_ids == inlayer.open_tokenizer(FOLDER).encode("I love dogs")
 
 
-def neighbour_rank(rows, first, second):
+def neighbor_rank(rows, first, second):
     """How many of all rows are nearer to the first than the second is."""
     likeness = functional.cosine_similarity(rows, rows[first][None])
     return int((likeness > likeness[second]).sum()) - 1
@@ -106,7 +106,7 @@ def test_related_words_are_nearer_than_by_chance(store, table):
     shipped = table.float()
     random = torch.randn(table.shape, generator=torch.Generator().manual_seed(0))
     ranks, by_chance = (
-        torch.tensor([neighbour_rank(rows, first, second) for first, second in pairs]) for rows in (shipped, random)
+        torch.tensor([neighbor_rank(rows, first, second) for first, second in pairs]) for rows in (shipped, random)
     )
     assert ranks.median() < 100  # of some thousands
     assert by_chance.median() > 1000  # control

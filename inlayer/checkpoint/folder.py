@@ -27,7 +27,7 @@ from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
 from inlayer.formats.row_file import FileRows, read_span
-from inlayer.formats.safetensors import DTYPES, Stored, read_header
+from inlayer.formats.safetensors import DTYPES, TensorInfo, read_header
 from inlayer.paths import quoted, shown, what_is_at, wrong_kind
 from inlayer.tables import StoredTable
 from inlayer.tables.mapped import check_table
@@ -45,7 +45,7 @@ class FolderStore(Store):
         single = what_is_at(path) == "file"
         self.kind, self.where = "safetensors" if single else "folder", shown(path)
         self.folder = path.parent if single else path
-        self._headers: dict[str, dict[str, Stored]] = {}
+        self._headers: dict[str, dict[str, TensorInfo]] = {}
         self.config = beside(self.folder)
         self._files = {path.name} if single else self._weight_files()
         self._index = None if single or what_is_at(path / self.index) == "nothing" else self._read_index()
@@ -53,7 +53,7 @@ class FolderStore(Store):
     def names(self) -> Collection[str]:
         return self._index if self._index is not None else self._found
 
-    def find(self, name: str) -> Stored:
+    def find(self, name: str) -> TensorInfo:
         if self._index is None:
             if name not in self._found:
                 raise CheckpointError(f"{self.where} holds no tensor {quoted(name)}")
@@ -93,11 +93,11 @@ class FolderStore(Store):
         return sum(math.prod(stored.shape) for file in files for stored in self._header(file).values())
 
     @cached_property
-    def _found(self) -> dict[str, Stored]:
+    def _found(self) -> dict[str, TensorInfo]:
         """Every tensor of every file, where no index says what is where."""
         return gather((self._header(file) for file in sorted(self._files)), self.where)
 
-    def _header(self, file: str) -> dict[str, Stored]:
+    def _header(self, file: str) -> dict[str, TensorInfo]:
         if file not in self._headers:
             path = inside(self.folder, file)
             if what_is_at(path) == "nothing":
@@ -106,7 +106,7 @@ class FolderStore(Store):
             self._headers[file] = self._read_header(path)
         return self._headers[file]
 
-    def _read_header(self, path: Path) -> dict[str, Stored]:
+    def _read_header(self, path: Path) -> dict[str, TensorInfo]:
         return read_header(path)
 
     def _weight_files(self) -> set[str]:

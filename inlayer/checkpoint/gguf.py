@@ -29,7 +29,7 @@ from inlayer.families.gguf import ROPE_FACTORS, config_from_gguf
 from inlayer.formats.ggml import PLAIN, decoder, row_bytes
 from inlayer.formats.gguf import SCALARS, STRING, UINT64, GgufHeader, StoredArray, quoted, read_gguf_header
 from inlayer.formats.row_file import FileRows, read_span
-from inlayer.formats.safetensors import Stored
+from inlayer.formats.safetensors import TensorInfo
 from inlayer.paths import shown, what_is_at
 from inlayer.tables import StoredTable
 from inlayer.tables.mapped import listing
@@ -38,8 +38,8 @@ from inlayer.tokenizers.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer
 
 __all__ = ["GgufStore"]
 
-MOST_PARTS = 10_000
-MOST_FACTORS = 1 << 12  # of a rotary table: one a channel pair
+MAX_PARTS = 10_000
+MAX_FACTORS = 1 << 12  # of a rotary table: one a channel pair
 PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 
 
@@ -63,7 +63,7 @@ class GgufStore(Store):
     def names(self) -> Collection[str]:
         return self._tensors.keys()
 
-    def find(self, name: str) -> Stored:
+    def find(self, name: str) -> TensorInfo:
         if name not in self._tensors:
             raise InputError(f"{self.where} has no tensor {name!r}; it has {listing(self._tensors)}")
         return self._tensors[name]
@@ -112,7 +112,7 @@ class GgufStore(Store):
         """Read the other parts of a model in several files; the header that counts is the first part's."""
         count = _whole_number(opened.metadata, "split.count", 1)
         name = PART.fullmatch(self.path.name)
-        if name is None or int(name["count"]) != count or count > MOST_PARTS:
+        if name is None or int(name["count"]) != count or count > MAX_PARTS:
             raise CheckpointError(
                 f"{self.where} is one of {count:,} parts, but its name does not say which; the parts of a model are "
                 "named like x-00001-of-00003.gguf"
@@ -139,7 +139,7 @@ class GgufStore(Store):
     def _translate(self) -> dict[str, Any] | None:
         factors: dict[str, list[float]] = {}
         for name in ROPE_FACTORS:
-            if name in self._tensors and math.prod(self._tensors[name].shape) <= MOST_FACTORS:
+            if name in self._tensors and math.prod(self._tensors[name].shape) <= MAX_FACTORS:
                 factors[name] = self.read(name).double().flatten().tolist()
         said = {key: value for key, value in self.metadata.items() if not isinstance(value, StoredArray)}
         shapes = {name: stored.shape for name, stored in self._tensors.items()}

@@ -28,7 +28,7 @@ from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError
 from inlayer.families import LayerSpec, describe
 from inlayer.families.weights import HEADS, TABLES, choose_head, choose_part, table_candidates
-from inlayer.formats.safetensors import Stored
+from inlayer.formats.safetensors import TensorInfo
 from inlayer.head import Head
 from inlayer.paths import quoted
 from inlayer.tables import StoredTable
@@ -164,7 +164,7 @@ class Model:
         biased = self.spec is not None and self.spec.head.bias
         return not biased or choose_part("head.bias", self.store.names(), self.stored.name) is not None
 
-    def find_part(self, part: str) -> Stored | None:
+    def find_part(self, part: str) -> TensorInfo | None:
         """Where a small part of the layer lies, by its name in `embeddings.state_dict()`."""
         name = choose_part(part, self.store.names(), self.stored.name)
         return None if name is None else self.store.find(name)
@@ -197,7 +197,7 @@ class Model:
         return f"Model({self.source!r}, {family}, {rows:,} x {width:,} {self.stored.dtype})"
 
 
-def find_table(store: Store, spec: LayerSpec | None) -> Stored:
+def find_table(store: Store, spec: LayerSpec | None) -> TensorInfo:
     """The table of token rows: under its usual name if it has the size the config asks for, else the likeliest."""
     rows, width = _size(spec)
     tied = spec is not None and spec.head.tied
@@ -239,7 +239,7 @@ def _size(spec: LayerSpec | None) -> tuple[int | None, int | None]:
     return (None, None) if spec is None else (spec.vocab_size, spec.row_width or spec.n_embd)
 
 
-def _checked(store: Store, stored: Stored) -> Stored:
+def _checked(store: Store, stored: TensorInfo) -> TensorInfo:
     if len(stored.shape) != 2 or 0 in stored.shape:
         raise CheckpointError(
             f"{store.where}: tensor {quoted(stored.name)} has shape {stored.shape}; a table is (V, D)"

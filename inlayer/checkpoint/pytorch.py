@@ -21,7 +21,7 @@ from pathlib import Path
 
 from inlayer.checkpoint.folder import FolderStore
 from inlayer.errors import CheckpointError, InlayerError
-from inlayer.formats.safetensors import BITS, Stored
+from inlayer.formats.safetensors import BITS, TensorInfo
 from inlayer.formats.torch_pickle import LARGEST_PICKLE, View, find_views, read_pickle, unreadable
 from inlayer.paths import printable, quoted, shown, what_is_at, wrong_kind
 
@@ -50,7 +50,7 @@ class PytorchStore(FolderStore):
         if self._index is None:
             self.names()  # an error belongs to the opening
 
-    def find(self, name: str) -> Stored:
+    def find(self, name: str) -> TensorInfo:
         """As for any folder; of tensors that share their values each has its own entry, at the same place."""
         stored = super().find(name)
         if name in self._scattered:
@@ -69,7 +69,7 @@ class PytorchStore(FolderStore):
         distinct = {(file, s.offset, s.shape): s for file in files for s in self._header(file).values()}
         return sum(math.prod(stored.shape) for stored in distinct.values())
 
-    def _read_header(self, path: Path) -> dict[str, Stored]:
+    def _read_header(self, path: Path) -> dict[str, TensorInfo]:
         if (kind := what_is_at(path)) != "file":
             raise wrong_kind(path, kind)
         views, places = read_file(path)
@@ -85,9 +85,9 @@ class PytorchStore(FolderStore):
         return shards or files
 
 
-def describe_view(name: str, view: View, places: Places, file: str) -> Stored:
+def describe_view(name: str, view: View, places: Places, file: str) -> TensorInfo:
     item = BITS[view.dtype] // 8
-    return Stored(
+    return TensorInfo(
         name=name,
         dtype=view.dtype,
         shape=view.shape,

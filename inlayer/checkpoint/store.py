@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from inlayer.formats.safetensors import Stored
+from inlayer.formats.safetensors import TensorInfo
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 
@@ -43,7 +43,7 @@ class Store(ABC):
         return next((name for name in candidates if name in names), None)
 
     @abstractmethod
-    def find(self, name: str) -> Stored:
+    def find(self, name: str) -> TensorInfo:
         """Where a tensor lies; reads the header of its file if that was not read yet."""
 
     @abstractmethod

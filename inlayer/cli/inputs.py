@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["opening_texts", "read_places", "read_start", "read_texts", "read_vectors"]
 
-MOST_BYTES = 2**20  # of a text
-MOST_VALUES = 2**26  # of vectors: 256 MB in float32
+MAX_BYTES = 2**20  # of a text
+MAX_VALUES = 2**26  # of vectors: 256 MB in float32
 
 
 def read_texts(texts: list[str], files: list[str]) -> list[str]:
@@ -33,7 +33,7 @@ def read_texts(texts: list[str], files: list[str]) -> list[str]:
         for number, text in enumerate(texts, start=1)
     ]
     for name in files:
-        data = read_start(check_path(name, "--file"), MOST_BYTES, or_pipe=True)
+        data = read_start(check_path(name, "--file"), MAX_BYTES, or_pipe=True)
         said.append(_text(data, shown(name)))
     return said
 
@@ -72,15 +72,15 @@ def _from_standard_input() -> str:
     if sys.stdin is None:
         raise InputError("standard input is closed: there is nothing to read")
     try:
-        data = sys.stdin.buffer.read(MOST_BYTES + 1)
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
     except OSError as error:
         raise InputError(f"standard input cannot be read: {error.strerror}") from error
     return _text(data, "standard input")
 
 
 def _text(data: bytes, name: str) -> str:
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{name} holds more than {MOST_BYTES:,} bytes, the longest text that is walked")
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{name} holds more than {MAX_BYTES:,} bytes, the longest text that is walked")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -115,6 +115,6 @@ def read_vectors(name: str) -> Tensor:
         raise InputError(f"{shown(name)} holds {mapped.dtype}; vectors are float16, float32 or float64")
     if mapped.ndim not in (2, 3):
         raise InputError(f"{shown(name)} has shape {mapped.shape}; vectors are (T, D) or (B, T, D)")
-    if mapped.size > MOST_VALUES:
-        raise InputError(f"{shown(name)} holds {mapped.size:,} values; at most {MOST_VALUES:,} are walked")
+    if mapped.size > MAX_VALUES:
+        raise InputError(f"{shown(name)} holds {mapped.size:,} values; at most {MAX_VALUES:,} are walked")
     return torch.from_numpy(np.array(mapped, dtype=mapped.dtype.newbyteorder("="), order="C"))

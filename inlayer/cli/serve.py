@@ -18,7 +18,7 @@ from inlayer.cli.app import app, stopping_at_once
 from inlayer.cli.inputs import opening_texts
 
 if TYPE_CHECKING:
-    from inlayer.trace import Line
+    from inlayer.trace import Pipeline
     from inlayer.web import Address
 
 __all__ = ["serve"]
@@ -85,12 +85,12 @@ def serve(
         run(open_lines(model or [None]), host=host, port=port, fragment=fragment, announce=announce)
 
 
-def open_lines(sources: list[str] | list[None]) -> dict[str, Line]:
+def open_lines(sources: list[str] | list[None]) -> dict[str, Pipeline]:
     """The models by the names they are asked for: the last part of each source, numbered where two have the same."""
     from inlayer.checkpoint import load
-    from inlayer.trace import Line
+    from inlayer.trace import Pipeline
 
-    lines: dict[str, Line] = {}
+    lines: dict[str, Pipeline] = {}
     for source in sources:
         opened = load(source)
         name = base = "default" if source is None else last_name(source)
@@ -98,7 +98,7 @@ def open_lines(sources: list[str] | list[None]) -> dict[str, Line]:
         while name in lines:
             number += 1
             name = f"{base}-{number}"
-        lines[name] = Line(opened, name=name)
+        lines[name] = Pipeline(opened, name=name)
     return lines
 
 

@@ -22,7 +22,7 @@ from inlayer.paths import check_path, shown, what_is_at, wrong_kind
 from inlayer.saving import write_whole
 
 if TYPE_CHECKING:
-    from inlayer.trace import Change, Line
+    from inlayer.trace import Change, Pipeline
 
 __all__ = ["walk"]
 
@@ -148,7 +148,7 @@ def walk(
         said = "--seed" if width is None else "--width"
         raise InputError(f"{said} is for a newborn table, and --model opens one that is not; give one")
     if embeds is not None:
-        _check_embeds(texts, file, html=html, web=web, newborn=is_newborn)
+        _check_embeds(texts, file, html=html, web=web, random_pipeline=is_newborn)
         given = []
     else:
         given = read_texts(texts or [], file or []) or [DEFAULT_TEXT]
@@ -196,30 +196,30 @@ def _check_output(*, as_json: bool, html: str | None, web: bool, step: int | Non
 
 
 def _check_embeds(
-    texts: list[str] | None, files: list[str] | None, *, html: str | None, web: bool, newborn: bool
+    texts: list[str] | None, files: list[str] | None, *, html: str | None, web: bool, random_pipeline: bool
 ) -> None:
     if texts or files:
         raise InputError("--embeds brings vectors in place of a text; give one of them")
     if html is not None or web:
         raise InputError("--embeds is for the terminal and --json; the page begins with a text")
-    if newborn:
+    if random_pipeline:
         raise InputError("--embeds needs a model; --tokenizer, --width and --seed make a newborn table for texts")
 
 
-def _opened(texts: list[str], source: str | None, tokenizer: str | None) -> Line:
+def _opened(texts: list[str], source: str | None, tokenizer: str | None) -> Pipeline:
     from inlayer.checkpoint import load
     from inlayer.cli.serve import last_name
-    from inlayer.trace import Line
+    from inlayer.trace import Pipeline
 
     model = load(source)
     name = "default" if source is None else last_name(source)
-    return Line(model, name=name, tokenizer=None if tokenizer is None else _tokenizer(tokenizer, texts))
+    return Pipeline(model, name=name, tokenizer=None if tokenizer is None else _tokenizer(tokenizer, texts))
 
 
-def _newborn(texts: list[str], tokenizer: str, **said: Any) -> Line:
-    from inlayer.trace import newborn
+def _newborn(texts: list[str], tokenizer: str, **said: Any) -> Pipeline:
+    from inlayer.trace import random_pipeline
 
-    return newborn(
+    return random_pipeline(
         texts,
         _tokenizer(tokenizer, texts),
         **{name: value for name, value in said.items() if value is not None},
@@ -242,7 +242,7 @@ def _tokenizer(name: str, texts: list[str]) -> Any:
 # ---- the page
 
 
-def _write_page(name: str, line: Line, texts: list[str], dims: int, step: int | None, change: Change) -> None:
+def _write_page(name: str, line: Pipeline, texts: list[str], dims: int, step: int | None, change: Change) -> None:
     from inlayer.trace.export import export
 
     path = None if name == "-" else _place_for(name)
@@ -267,7 +267,7 @@ def _place_for(name: str) -> Path:
     return path
 
 
-def _serve(line: Line, texts: list[str], dims: int, step: int | None, change: Change) -> None:
+def _serve(line: Pipeline, texts: list[str], dims: int, step: int | None, change: Change) -> None:
     from inlayer.web import serve
 
     said = [("text", text) for text in opening_texts(texts)]

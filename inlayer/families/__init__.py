@@ -17,7 +17,7 @@ from inlayer.errors import ConfigError
 from inlayer.families.fields import Fields, read_config, shown
 from inlayer.families.rope import read_angles
 from inlayer.families.table import FAMILIES, NESTED, Family
-from inlayer.positions import Angles, Numbering
+from inlayer.positions import Angles, PositionIdRule
 
 __all__ = ["FAMILIES", "HeadSpec", "LayerSpec", "RotarySpec", "describe"]
 
@@ -60,7 +60,7 @@ class LayerSpec:
     block_size: int | None  # rows of learned positions, or the length a rotary model was made for; None: no limit
     positions: Literal["none", "learned", "rotary"]
     rotary: RotarySpec | None
-    numbering: Numbering
+    position_id_rule: PositionIdRule
     position_offset: int
     padding_idx: int | None
     init_std: float
@@ -118,7 +118,7 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
         block_size=length,
         positions=family.positions,
         rotary=_rotary(family, fields, n_embd) if family.positions == "rotary" else None,
-        numbering=_numbering(family, padding_idx),
+        position_id_rule=_position_id_rule(family, padding_idx),
         position_offset=family.position_offset,
         padding_idx=padding_idx,
         init_std=fields.number("initializer_range", "init_std", "initializer_factor", otherwise=0.02),
@@ -153,12 +153,12 @@ def _rotary(family: Family, fields: Fields, n_embd: int) -> RotarySpec:
     )
 
 
-def _numbering(family: Family, padding_idx: int | None) -> Numbering:
+def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule:
     if family.numbered_by != "ids":
-        return Numbering(by=family.numbered_by)
+        return PositionIdRule(by=family.numbered_by)
     if padding_idx is None:
         raise ConfigError("the config has no pad_token_id; this family numbers its positions from it")
-    return Numbering(by="ids", start=padding_idx + 1, padding_idx=padding_idx)
+    return PositionIdRule(by="ids", start=padding_idx + 1, padding_idx=padding_idx)
 
 
 def _dropout(family: Family, fields: Fields) -> float:

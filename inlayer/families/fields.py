@@ -19,7 +19,7 @@ from inlayer.errors import ConfigError, MissingFileError
 
 __all__ = ["Fields", "read_config", "shown"]
 
-LARGEST_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantisation lists, stay below 2 MB
+LARGEST_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantization lists, stay below 2 MB
 LARGEST_SIZE = 2**31 - 1  # rows or channels: past this a config is damaged, not ambitious
 
 

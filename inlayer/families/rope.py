@@ -71,7 +71,7 @@ def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
         return Linear(factor=_factor(inner))
     trained = fields.size("max_position_embeddings", "n_positions")
     if kind == "dynamic":
-        return DynamicNTK(factor=_factor(inner), trained_length=trained)
+        return DynamicNTK(factor=_factor(inner), original_max_position_embeddings=trained)
     # Phi-3 keeps the trained length beside the rope settings, and there it takes precedence.
     original = fields.optional_size("original_max_position_embeddings")
     original = original or inner.optional_size("original_max_position_embeddings") or trained
@@ -79,7 +79,7 @@ def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
     if kind == "yarn":
         return Yarn(
             factor=factor,
-            trained_length=original,
+            original_max_position_embeddings=original,
             beta_fast=inner.optional_number("beta_fast") or 32.0,
             beta_slow=inner.optional_number("beta_slow") or 1.0,
             mscale=inner.optional_number("mscale"),
@@ -91,12 +91,14 @@ def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
         low, high = inner.optional_number("low_freq_factor"), inner.optional_number("high_freq_factor")
         if low is None or high is None:
             raise ConfigError("rotary scaling 'llama3' needs low_freq_factor and high_freq_factor")
-        return Llama3(factor=_factor(inner), low_freq_factor=low, high_freq_factor=high, trained_length=original)
+        return Llama3(
+            factor=_factor(inner), low_freq_factor=low, high_freq_factor=high, original_max_position_embeddings=original
+        )
     if kind == "longrope":
         return LongRope(
             short_factor=inner.numbers("short_factor"),
             long_factor=inner.numbers("long_factor"),
-            trained_length=original,
+            original_max_position_embeddings=original,
             factor=factor,
             attention_factor=inner.optional_number("attention_factor"),
         )

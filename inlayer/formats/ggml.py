@@ -3,9 +3,9 @@
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - a row is a whole number of blocks (32 or 256 values with their own scales), so that any row can be decoded alone
 - F64, F32, F16 and BF16 are plain numbers: they keep their dtype and are never converted
-- the others are dequantised to float32 by the `gguf` package (an extra), asked for only when a row of them is read
+- the others are dequantized to float32 by the `gguf` package (an extra), asked for only when a row of them is read
 - not here: where a row lies (checkpoint/gguf.py), reading it (formats/row_file.py)
-Checked bit for bit against the package's dequantisation of the whole tensor in tests/formats/test_ggml.py.
+Checked bit for bit against the package's dequantization of the whole tensor in tests/formats/test_ggml.py.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def decoder(kind: str, width: int) -> Callable[[Bytes], Float[Tensor, "N D"]] | 
     if importlib.util.find_spec("gguf") is None:
         raise MissingExtraError(f"rows of type {kind} are decoded by the gguf package: pip install 'inlayer[gguf]'")
     try:
-        _dequantise(kind, width, np.zeros((1, row_bytes(kind, width)), np.uint8))
+        _dequantize(kind, width, np.zeros((1, row_bytes(kind, width)), np.uint8))
     except (KeyError, NotImplementedError):
         raise DtypeError(f"rows of type {kind} are not floating point rows that the gguf package decodes") from None
-    return partial(_dequantise, kind, width)
+    return partial(_dequantize, kind, width)
 
 
-def _dequantise(kind: str, width: int, raw: Bytes) -> Float[Tensor, "N D"]:
+def _dequantize(kind: str, width: int, raw: Bytes) -> Float[Tensor, "N D"]:
     """A module's function with plain arguments: a table that holds it can be pickled and copied."""
     from gguf import GGMLQuantizationType, quants  # an extra, and slow to import
 

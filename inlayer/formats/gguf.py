@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from inlayer.errors import CheckpointError
 from inlayer.formats.ggml import GGML_TYPES, row_bytes
-from inlayer.formats.safetensors import Stored
+from inlayer.formats.safetensors import TensorInfo
 from inlayer.paths import shown, what_is_at, wrong_kind
 
 __all__ = ["SCALARS", "STRING", "UINT64", "GgufHeader", "StoredArray", "quoted", "read_gguf_header"]
@@ -31,12 +31,12 @@ WINDOW = 1 << 20
 LARGEST_HEADER = 64 << 20  # bytes; the largest vocabularies with their merges take a third of it
 LONGEST_TEXT = 16 << 20
 LONGEST_NAME = 1 << 16  # of a key or a tensor
-MOST_KEYS = 1 << 12
-MOST_TENSORS = 1 << 15  # experts are stacked: the largest models have some thousands
-MOST_TEXTS = 3 << 19  # in all arrays together: each takes a step of its own. Real files have half of it
-MOST_INNER_ARRAYS = 1 << 14  # no real file has any
+MAX_KEYS = 1 << 12
+MAX_TENSORS = 1 << 15  # experts are stacked: the largest models have some thousands
+MAX_TEXTS = 3 << 19  # in all arrays together: each takes a step of its own. Real files have half of it
+MAX_INNER_ARRAYS = 1 << 14  # no real file has any
 DEEPEST = 4  # arrays within arrays
-MOST_AXES = 4
+MAX_AXES = 4
 LARGEST_ALIGNMENT = 1 << 16
 
 STRING, ARRAY, BOOLEAN = 8, 9, 7
@@ -44,7 +44,7 @@ SCALARS = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", BOOLEAN: "<B", 10: "<Q", 11: "<q", 12: "<d",
 }  # fmt: skip
 FORMS = {kind: struct.Struct(form) for kind, form in SCALARS.items()}
-TENSOR_FORMS = [struct.Struct(f"<{axes}QIQ") for axes in range(MOST_AXES + 1)]  # sizes, type, offset
+TENSOR_FORMS = [struct.Struct(f"<{axes}QIQ") for axes in range(MAX_AXES + 1)]  # sizes, type, offset
 UINT32, UINT64 = struct.Struct("<I"), struct.Struct("<Q")
 KIND_OF_NUMBER = {ggml_type.number: name for name, ggml_type in GGML_TYPES.items()}
 
@@ -64,7 +64,7 @@ class GgufHeader:
     """All that a file says before its tensors' bytes. A value is a number, a bool, a text or a `StoredArray`."""
 
     metadata: Mapping[str, Any]
-    tensors: Mapping[str, Stored]
+    tensors: Mapping[str, TensorInfo]
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
@@ -119,8 +119,8 @@ class _Reader:
         tensor_count, key_count = self._number(UINT64, "a count"), self._number(UINT64, "a count")
         # the least bytes each takes: a length, one character and a type, then a byte or axes and an offset
         for what, count, least, most in (
-            ("tensors", tensor_count, 25, MOST_TENSORS),
-            ("keys", key_count, 14, MOST_KEYS),
+            ("tensors", tensor_count, 25, MAX_TENSORS),
+            ("keys", key_count, 14, MAX_KEYS),
         ):
             if count > most:
                 raise self._unreadable(f"it claims {count:,} {what}; at most {most:,} are believed")
@@ -154,8 +154,8 @@ class _Reader:
             self._skip(count * least, what)
             return StoredArray(kind, count, start, count * least)
         self._entries[kind] += count
-        if self._entries[STRING] > MOST_TEXTS or self._entries[ARRAY] > MOST_INNER_ARRAYS:
-            raise self._unreadable(f"its arrays hold more than {MOST_TEXTS:,} texts or {MOST_INNER_ARRAYS:,} arrays")
+        if self._entries[STRING] > MAX_TEXTS or self._entries[ARRAY] > MAX_INNER_ARRAYS:
+            raise self._unreadable(f"its arrays hold more than {MAX_TEXTS:,} texts or {MAX_INNER_ARRAYS:,} arrays")
         if kind == STRING:
             self._skip_texts(count, what)
         elif depth == DEEPEST:
@@ -170,8 +170,8 @@ class _Reader:
         name = self._name("a tensor's name")
         what = f"tensor {quoted(name)}"
         axes = self._number(UINT32, what)
-        if axes > MOST_AXES:
-            raise self._unreadable(f"{what} has {axes:,} axes; at most {MOST_AXES} are known")
+        if axes > MAX_AXES:
+            raise self._unreadable(f"{what} has {axes:,} axes; at most {MAX_AXES} are known")
         form = TENSOR_FORMS[axes]
         *sizes, number, offset = form.unpack(self._take(form.size, what))
         shape = tuple(reversed(sizes))  # the file gives the fastest axis first
@@ -181,10 +181,10 @@ class _Reader:
             raise self._unreadable(f"{what} has the unknown type {number:,}")
         return name, KIND_OF_NUMBER[number], shape, offset
 
-    def _placed(self, found: list[tuple[str, str, tuple[int, ...], int]], alignment: int) -> dict[str, Stored]:
+    def _placed(self, found: list[tuple[str, str, tuple[int, ...], int]], alignment: int) -> dict[str, TensorInfo]:
         """The tensors, each within the file, none over another."""
         start = -(-(self._start + self._place) // alignment) * alignment
-        tensors: dict[str, Stored] = {}
+        tensors: dict[str, TensorInfo] = {}
         for name, kind, shape, offset in found:
             width = shape[-1] if shape else 1
             if width % GGML_TYPES[kind].block:
@@ -197,7 +197,7 @@ class _Reader:
                 raise self._unreadable(why, cut=True)
             if name in tensors:
                 raise self._unreadable(f"tensor {quoted(name)} stands there twice")
-            tensors[name] = Stored(
+            tensors[name] = TensorInfo(
                 name=name, dtype=kind, shape=shape, file=self._path.name, offset=start + offset, nbytes=nbytes
             )
         end, last = start, "the header"

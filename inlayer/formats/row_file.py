@@ -54,7 +54,7 @@ class FileRows:
             )
 
     def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
-        """Fill `out` (n, row_bytes) with the rows of ids within 0..rows - 1; neighbours in one call."""
+        """Fill `out` (n, row_bytes) with the rows of ids within 0..rows - 1; neighbors in one call."""
         self.check()
         if len(ids) == 0:
             return

@@ -23,11 +23,11 @@ import torch
 from inlayer.errors import CheckpointError
 from inlayer.paths import printable, quoted, shown, what_is_at, wrong_kind
 
-__all__ = ["DTYPES", "LENGTH_BYTES", "Stored", "header_length", "parse_header", "read_header"]
+__all__ = ["DTYPES", "LENGTH_BYTES", "TensorInfo", "header_length", "parse_header", "read_header"]
 
 LENGTH_BYTES = 8
 LARGEST_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors would take half of it in one file
-MOST_TENSORS = 150_000  # in one file; all of Kimi-K2 has 139,644
+MAX_TENSORS = 150_000  # in one file; all of Kimi-K2 has 139,644
 LARGEST_SIZE = 2**48  # of one axis: their products stay exact and small
 
 BITS = {
@@ -50,7 +50,7 @@ DTYPES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stored:
+class TensorInfo:
     """A tensor in a file: what it is, and where its bytes lie."""
 
     name: str
@@ -61,7 +61,7 @@ class Stored:
     nbytes: int
 
 
-def read_header(path: Path) -> dict[str, Stored]:
+def read_header(path: Path) -> dict[str, TensorInfo]:
     """The tensors of a local safetensors file, by name."""
     kind = what_is_at(path)
     if kind != "file":
@@ -89,7 +89,7 @@ def header_length(start: bytes, file_size: int, where: str) -> int:
     return int(length)
 
 
-def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[str, Stored]:
+def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[str, TensorInfo]:
     """The tensors a header names, each compared with the file's size and with the others."""
     entries = _load(data, where)
     start = LENGTH_BYTES + len(data)
@@ -111,7 +111,7 @@ def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[
 def _load(data: bytes, where: str) -> dict[str, Any]:
     # Numbers and names are many times larger in memory than in the file: an honest header has some ten a tensor.
     values, tensors = data.count(b",") + data.count(b"[") + data.count(b"{"), data.count(b"data_offsets")
-    if values > 200_000 + 32 * tensors or tensors > MOST_TENSORS:
+    if values > 200_000 + 32 * tensors or tensors > MAX_TENSORS:
         raise _unreadable(where, f"its header names {tensors:,} tensors and holds far more values than it may need")
     try:
         entries = json.loads(data, object_pairs_hook=_unique)
@@ -133,7 +133,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _entry(name: str, entry: object, start: int, where: str, file: str) -> Stored:
+def _entry(name: str, entry: object, start: int, where: str, file: str) -> TensorInfo:
     if not isinstance(entry, dict):
         raise _unreadable(where, f"tensor {quoted(name)} is not described by an object")
     dtype, shape, span = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
@@ -149,7 +149,7 @@ def _entry(name: str, entry: object, start: int, where: str, file: str) -> Store
             where,
             f"tensor {quoted(name)} is {dtype} of shape {quoted(shape)}, which does not fill its {nbytes:,} bytes",
         )
-    return Stored(
+    return TensorInfo(
         name=name, dtype=dtype, shape=tuple(shape), file=file, offset=start + span[0], nbytes=nbytes,
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ from inlayer.paths import printable
 __all__ = ["LARGEST_PICKLE", "Storage", "View", "find_views", "read_pickle"]
 
 LARGEST_PICKLE = 1 << 20  # bytes; a tensor takes some 200
-MOST_AXES = 16
+MAX_AXES = 16
 
 UNTYPED = "torch.storage UntypedStorage"
 STORAGES = {
@@ -221,7 +221,7 @@ class Machine:
         storage, offset, shape, strides = said
         if not isinstance(storage, Storage) or storage.typed == (dtype is not None):
             raise ValueError("a tensor without a storage")
-        if not all(isinstance(sizes, tuple) and len(sizes) <= MOST_AXES for sizes in (shape, strides)):
+        if not all(isinstance(sizes, tuple) and len(sizes) <= MAX_AXES for sizes in (shape, strides)):
             raise ValueError("a tensor without a shape")
         if not all(is_size(number) for number in (offset, *shape, *strides)) or len(shape) != len(strides):
             raise ValueError("a tensor of an impossible shape")

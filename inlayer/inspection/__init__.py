@@ -32,7 +32,7 @@ from inlayer.inspection.row_findings import row_findings
 from inlayer.inspection.rows import Rows, health_facts, references
 from inlayer.inspection.survey import REFERENCES, Kind, Survey, survey_ids
 from inlayer.inspection.tie import compare_head, head_facts, head_findings
-from inlayer.inspection.undertrained import LEAST_REFERENCES
+from inlayer.inspection.undertrained import MIN_REFERENCES
 from inlayer.inspection.vocabulary import named_ids, odd_id_findings, vocabulary_facts, vocabulary_findings
 from inlayer.paths import printable, what_is_at
 from inlayer.tables import StoredTable
@@ -40,11 +40,11 @@ from inlayer.tokenizers import Tokenizer
 
 __all__ = ["Example", "Finding", "Report", "inspect"]
 
-MOST_REFERENCES = 2048  # rows whose mean direction stands for all of them
-MOST_VALUED = 512  # rows whose values stand for all
-MOST_ROWS, MOST_CHANNELS = 2**23, 2**20  # the largest published vocabularies have below 2**20 tokens
+MAX_REFERENCES = 2048  # rows whose mean direction stands for all of them
+MAX_VALUED = 512  # rows whose values stand for all
+MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have below 2**20 tokens
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tiktoken.model")
-RUNS, RUN_LENGTH = 32, 32  # of a quick sample: neighbours are one read, also of a remote file
+RUNS, RUN_LENGTH = 32, 32  # of a quick sample: neighbors are one read, also of a remote file
 
 
 def inspect(
@@ -69,7 +69,7 @@ def inspect(
     if tokenizer is not None and tokenizer.pad_id is not None:
         padding_ids |= {tokenizer.pad_id}
     examined = Rows.examine(statistics, survey, padding_ids, padding_id, table.embedding_dim)
-    small = share_of_small(table, _few(survey.ids[survey.are(Kind.ORDINARY, Kind.UNKNOWN)], MOST_VALUED))
+    small = share_of_small(table, _few(survey.ids[survey.are(Kind.ORDINARY, Kind.UNKNOWN)], MAX_VALUED))
     layer, positions, head = layer_facts(model), position_facts(model), head_facts(model, comparison)
     vocabulary, health = vocabulary_facts(survey, statistics, named, layer.config_rows), health_facts(examined, small)
     findings = [
@@ -103,9 +103,9 @@ def inspect(
 def _check_size(table: StoredTable, quick: bool) -> int:
     """The number of rows. A few numbers are kept of each: a file may claim so many that they fill the memory."""
     rows, width = table.num_embeddings, table.embedding_dim
-    if width > MOST_CHANNELS or (rows > MOST_ROWS and not quick):
+    if width > MAX_CHANNELS or (rows > MAX_ROWS and not quick):
         raise CheckpointError(
-            f"the table {printable(table.name[:80])} is {rows:,} x {width:,}; up to {MOST_ROWS:,} x {MOST_CHANNELS:,} "
+            f"the table {printable(table.name[:80])} is {rows:,} x {width:,}; up to {MAX_ROWS:,} x {MAX_CHANNELS:,} "
             "is inspected (--quick reads some rows of a longer one)"
         )
     return rows
@@ -131,7 +131,7 @@ def _unreadable(severity: Severity, meaning: str) -> Finding:
 
 
 def _sample(rows: int, named: dict[int, list[str]]) -> npt.NDArray[np.int64]:
-    """Runs of neighbours, evenly spread from the first row to the last, and the rows the config names."""
+    """Runs of neighbors, evenly spread from the first row to the last, and the rows the config names."""
     if rows <= RUNS * RUN_LENGTH:
         return np.arange(rows)
     starts = np.linspace(0, rows - RUN_LENGTH, RUNS).astype(np.int64)
@@ -148,14 +148,14 @@ def _scan(
     unreached = survey.ids[survey.are(*REFERENCES)]
     statistics = scan_rows(table, ids, _direction(table, unreached), progress)
     found = survey.ids[references(statistics, survey)]
-    if len(unreached) < LEAST_REFERENCES <= len(found):
+    if len(unreached) < MIN_REFERENCES <= len(found):
         statistics = scan_rows(table, ids, _direction(table, found), progress)
     return statistics
 
 
 def _direction(table: StoredTable, ids: npt.NDArray[np.int64]) -> Tensor | None:
     """Where these rows point to: all of them, or as many as suffice, evenly spread."""
-    return mean_direction(table, _few(ids, MOST_REFERENCES))
+    return mean_direction(table, _few(ids, MAX_REFERENCES))
 
 
 def _few(ids: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:

@@ -22,14 +22,14 @@ from inlayer.inspection.report import Finding
 from inlayer.inspection.rows import Rows
 from inlayer.inspection.survey import Kind
 
-__all__ = ["MOST_UNEXPLAINED", "Shared", "copy_findings", "rows_have", "shared_rows", "unexplained"]
+__all__ = ["MAX_UNEXPLAINED", "Shared", "copy_findings", "rows_have", "shared_rows", "unexplained"]
 
 Flags = npt.NDArray[np.bool_]
 
-MOST_UNTRAINED = 0.01  # of the ordinary tokens may share a row that nothing trained
-MOST_ALIKE = 0.005  # of the ordinary tokens may share rows of their own, if they are rare ones
+MAX_UNTRAINED = 0.01  # of the ordinary tokens may share a row that nothing trained
+MAX_ALIKE = 0.005  # of the ordinary tokens may share rows of their own, if they are rare ones
 LATE = 0.75  # of the vocabulary: tokens past it are rare
-MOST_UNEXPLAINED = 0.25  # of all rows, where there is no tokenizer: padding is less
+MAX_UNEXPLAINED = 0.25  # of all rows, where there is no tokenizer: padding is less
 LONGEST_CHANCE = 16  # rows of a block that repeats another: fewer may be tokens added alike
 
 
@@ -94,7 +94,7 @@ def shared_rows(rows: Rows) -> tuple[Shared, Shared]:
     alike, never = shared & ~with_untrained, shared & with_untrained
     return (
         Shared(alike, False, _is_slip(rows, alike, tokens)),
-        Shared(never, True, int((never & ~rare_bytes).sum()) >= MOST_UNTRAINED * tokens),
+        Shared(never, True, int((never & ~rare_bytes).sum()) >= MAX_UNTRAINED * tokens),
     )
 
 
@@ -104,7 +104,7 @@ def _is_slip(rows: Rows, alike: Flags, tokens: int) -> bool:
     _, group_of, sizes = np.unique(seen.first_equal, return_inverse=True, return_counts=True)
     pairs = alike & (sizes[group_of.reshape(-1)] == 2)
     common = alike & (seen.ids < LATE * rows.survey.last_token)
-    return bool(pairs.any() or common.any()) or int(alike.sum()) > MOST_ALIKE * tokens
+    return bool(pairs.any() or common.any()) or int(alike.sum()) > MAX_ALIKE * tokens
 
 
 def unexplained(rows: Rows, flags: Flags, code: str, what: str) -> Iterator[Finding]:
@@ -112,7 +112,7 @@ def unexplained(rows: Rows, flags: Flags, code: str, what: str) -> Iterator[Find
     count = int(flags.sum())
     if count > 1:  # one is the padding row
         yield Finding(
-            severity="warning" if count > MOST_UNEXPLAINED * len(flags) else "note",
+            severity="warning" if count > MAX_UNEXPLAINED * len(flags) else "note",
             code=code,
             meaning=f"{rows_have(count)} {what}; without a tokenizer nobody knows whether text reaches them",
             advice="inspect it again with the tokenizer beside it",
@@ -126,7 +126,7 @@ def rows_have(count: int) -> str:
 
 
 def _repeated_block(seen: RowStatistics, copied: Flags) -> tuple[int, int, int] | None:
-    """The longest run of neighbours that repeats another run, row by row: its first id, the other's, its length."""
+    """The longest run of neighbors that repeats another run, row by row: its first id, the other's, its length."""
     places = np.flatnonzero(copied)
     if len(places) < LONGEST_CHANCE:
         return None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from inlayer.inspection.copies import MOST_UNEXPLAINED, rows_have, shared_rows
+from inlayer.inspection.copies import MAX_UNEXPLAINED, rows_have, shared_rows
 from inlayer.inspection.report import Finding
 from inlayer.inspection.rows import Rows
 from inlayer.inspection.survey import Kind
@@ -38,7 +38,7 @@ def head_row_findings(head: Rows, table: Rows) -> Iterator[Finding]:
             severity="warning",
             code="head-out-of-scale",
             meaning=f"the values of a usual row of the head are about {rms:.1g}, those of the table {usual:.1g}",
-            advice="was a scale applied twice, or a quantised head read without its scale?",
+            advice="was a scale applied twice, or a quantized head read without its scale?",
         )
 
 
@@ -46,7 +46,7 @@ def _zero_rows(head: Rows) -> Iterator[Finding]:
     zero, survey = head.statistics.is_zero, head.survey
     reached = zero & survey.are(Kind.ORDINARY)
     unknown = zero & survey.are(Kind.UNKNOWN)
-    if int(unknown.sum()) > MOST_UNEXPLAINED * len(zero):
+    if int(unknown.sum()) > MAX_UNEXPLAINED * len(zero):
         reached |= unknown
     count = int(reached.sum())
     if count:
@@ -66,7 +66,7 @@ def _equal_rows(head: Rows) -> Iterator[Finding]:
     everything = usable > 2 and usable - int(copied.sum()) == 1
     if everything:
         alike = copied
-    elif int(alike.sum()) <= MOST_UNEXPLAINED * len(alike):
+    elif int(alike.sum()) <= MAX_UNEXPLAINED * len(alike):
         alike &= False
         for group in shared_rows(head):
             if group.alarming:

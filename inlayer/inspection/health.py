@@ -44,7 +44,7 @@ Numbers = npt.NDArray[np.float64]
 Progress = Callable[[int, int], None]  # rows done, rows in all
 
 SHORTEST_CONSTANT = 8  # channels: fewer may be equal by chance
-LEAST_VALUES = 2**12  # of a distribution
+MIN_VALUES = 2**12  # of a distribution
 BLOCK_VALUES = 2**20  # 4 MB in float32: small enough to stay in a cache from one sum to the next
 
 
@@ -148,7 +148,7 @@ def share_of_small(table: StoredTable, ids: Ids) -> float | None:
         usable = (torch.isfinite(scale) & (scale > 0)).flatten()
         small += int((rows[usable].abs() < 0.1 * scale[usable]).sum())
         values += int(usable.sum()) * table.embedding_dim
-    return small / values if values >= LEAST_VALUES else None
+    return small / values if values >= MIN_VALUES else None
 
 
 def hash_rows(rows: Tensor) -> npt.NDArray[np.uint64]:

@@ -35,7 +35,7 @@ from inlayer.positions import Angles
 __all__ = ["LONGEST_NAME", "layer_facts", "layer_findings", "position_facts", "text_config"]
 
 LONGEST_NAME = 200  # characters of a tensor's name that are shown
-MOST_CANDIDATES = 16  # more are no candidates: no tensor has a table's name, and all have been taken
+MAX_CANDIDATES = 16  # more are no candidates: no tensor has a table's name, and all have been taken
 SMALLEST_THETA, LARGEST_THETA = 500.0, 1e12  # published models have 10,000 to some 5e10
 SHORTEST_CONTEXT, LONGEST_CONTEXT = 8, 2**32  # tokens: nobody makes models for less, or for more
 STRETCHING = frozenset(("linear", "dynamicntk", "yarn"))  # their factor goes on a length; LLaMA-3's and Phi-3's do not
@@ -157,7 +157,7 @@ def _context_findings(model: Model, positions: PositionFacts) -> Iterator[Findin
             meaning=f"the longest text would have {counted(context)} token{'' if context == 1 else 's'}",
             advice="compare max_position_embeddings, and the factor of rope_scaling, with the model's own config.json",
         )
-    trained = max((angles.trained_length or 0 for angles in positions.rotary), default=0)
+    trained = max((angles.original_max_position_embeddings or 0 for angles in positions.rotary), default=0)
     if trained > declared:
         yield Finding(
             severity="warning",
@@ -200,7 +200,7 @@ def _other_candidates(model: Model) -> list[str]:
     if model.store.kind == "hub":
         return []
     named = table_candidates(dict.fromkeys(model.store.names(), model.stored.shape), *model.stored.shape)
-    return [name for name in named if name != model.stored.name] if len(named) <= MOST_CANDIDATES else []
+    return [name for name in named if name != model.stored.name] if len(named) <= MAX_CANDIDATES else []
 
 
 def _is_rival(model: Model, name: str) -> bool:
@@ -225,7 +225,7 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotaryFacts, ...]:
             type="default" if one.scaling is None else type(one.scaling).__name__.lower(),
             theta=one.theta,
             factor=getattr(one.scaling, "factor", None),
-            trained_length=_bounded(getattr(one.scaling, "trained_length", None)),
+            original_max_position_embeddings=_bounded(getattr(one.scaling, "original_max_position_embeddings", None)),
             partial=one.partial,
         )
         for layers, one in kinds
@@ -239,11 +239,11 @@ def _context(spec: LayerSpec, rotary: tuple[RotaryFacts, ...]) -> int | None:
     if spec.block_size is None:
         return None
     if spec.positions == "learned":
-        return bounded(max(0, spec.block_size - spec.numbering.start))
+        return bounded(max(0, spec.block_size - spec.position_id_rule.start))
     scaling = rotary[0] if len(rotary) == 1 else None
     if scaling is None or scaling.factor is None or scaling.type not in STRETCHING:
         return bounded(spec.block_size)
-    longest = min((scaling.trained_length or bounded(spec.block_size)) * scaling.factor, 2.0**62)
+    longest = min((scaling.original_max_position_embeddings or bounded(spec.block_size)) * scaling.factor, 2.0**62)
     return bounded(max(spec.block_size, round(longest)))
 
 

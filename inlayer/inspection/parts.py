@@ -22,7 +22,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families import LayerSpec
 from inlayer.families.weights import PARTS, choose_part
-from inlayer.formats.safetensors import Stored
+from inlayer.formats.safetensors import TensorInfo
 from inlayer.inspection.health import RowStatistics, scan_rows
 from inlayer.inspection.report import Finding, PositionFacts, bounded, counted, shorten
 from inlayer.paths import quoted
@@ -32,8 +32,8 @@ __all__ = ["are_small", "part_findings"]
 Flags = npt.NDArray[np.bool_]
 
 POSITIONS = "position_embedding.weight"
-MOST_VALUES = 2**26  # of a part that is read whole: 256 MB in float32
-MOST_POSITIONS = 2**23
+MAX_VALUES = 2**26  # of a part that is read whole: 256 MB in float32
+MAX_POSITIONS = 2**23
 LARGEST_GROUP = 0.01  # of the positions may be equal: a table made longer by repeating it has a few of each
 OUT_OF_SCALE = 100.0  # times the values of a row, as it enters the sum
 LARGEST_USUAL, SMALLEST_USUAL = 1.0, 1e-5  # values that need no comparison
@@ -49,9 +49,9 @@ def part_findings(model: Model, positions: PositionFacts, row_rms: float | None)
             yield _unreadable(part, stored)
         elif stored.shape != shape:
             yield from _wrong_shape(part, stored, shape, positions)
-        elif part == POSITIONS and shape[0] <= MOST_POSITIONS:
+        elif part == POSITIONS and shape[0] <= MAX_POSITIONS:
             yield from _scanned_positions(model, spec, stored, row_rms)
-        elif math.prod(shape) > MOST_VALUES:
+        elif math.prod(shape) > MAX_VALUES:
             yield Finding(
                 severity="warning",
                 code="part-too-large",
@@ -67,10 +67,10 @@ def are_small(model: Model) -> bool:
     if model.spec is None:
         return True
     parts = [stored for _, _, stored in _parts(model, model.spec)]
-    return all(isinstance(stored, InlayerError) or math.prod(stored.shape) <= MOST_VALUES for stored in parts)
+    return all(isinstance(stored, InlayerError) or math.prod(stored.shape) <= MAX_VALUES for stored in parts)
 
 
-def _parts(model: Model, spec: LayerSpec) -> Iterator[tuple[str, tuple[int, ...], Stored | InlayerError]]:
+def _parts(model: Model, spec: LayerSpec) -> Iterator[tuple[str, tuple[int, ...], TensorInfo | InlayerError]]:
     """Every part that the family's layer has and the files hold, with the shape it should have."""
     for part in PARTS:
         shape = _shape(part, spec)
@@ -108,7 +108,7 @@ def _unreadable(part: str, error: InlayerError) -> Finding:
     )
 
 
-def _wrong_shape(part: str, stored: Stored, shape: tuple[int, ...], positions: PositionFacts) -> Iterator[Finding]:
+def _wrong_shape(part: str, stored: TensorInfo, shape: tuple[int, ...], positions: PositionFacts) -> Iterator[Finding]:
     if part == POSITIONS and positions.tensor_rows is not None and stored.shape[1:] == shape[1:]:
         short = positions.tensor_rows < shape[0]
         yield Finding(
@@ -128,7 +128,7 @@ def _wrong_shape(part: str, stored: Stored, shape: tuple[int, ...], positions: P
     )
 
 
-def _read_whole(model: Model, stored: Stored) -> Iterator[Finding]:
+def _read_whole(model: Model, stored: TensorInfo) -> Iterator[Finding]:
     try:
         values = model.store.read(stored.name)
     except InlayerError as error:
@@ -138,7 +138,7 @@ def _read_whole(model: Model, stored: Stored) -> Iterator[Finding]:
         yield _not_finite(stored)
 
 
-def _not_finite(stored: Stored) -> Finding:
+def _not_finite(stored: TensorInfo) -> Finding:
     return Finding(
         severity="error",
         code="part-not-finite",
@@ -147,7 +147,7 @@ def _not_finite(stored: Stored) -> Finding:
     )
 
 
-def _scanned_positions(model: Model, spec: LayerSpec, stored: Stored, row_rms: float | None) -> Iterator[Finding]:
+def _scanned_positions(model: Model, spec: LayerSpec, stored: TensorInfo, row_rms: float | None) -> Iterator[Finding]:
     try:
         seen = scan_rows(model.store.table(stored.name))
     except InlayerError as error:
@@ -156,7 +156,7 @@ def _scanned_positions(model: Model, spec: LayerSpec, stored: Stored, row_rms: f
     if not seen.finite.all():
         yield _not_finite(stored)
         return
-    used = np.arange(len(seen.ids)) >= spec.position_offset + spec.numbering.start
+    used = np.arange(len(seen.ids)) >= spec.position_offset + spec.position_id_rule.start
     yield from _without_order(seen, used, quoted(stored.name))
     norms = seen.norms[used & ~seen.is_zero]
     if not len(norms) or row_rms is None:
@@ -168,7 +168,7 @@ def _scanned_positions(model: Model, spec: LayerSpec, stored: Stored, row_rms: f
             code="positions-out-of-scale",
             meaning=f"the values of a usual position are about {rms:.1g}, those of a row {usual:.1g}: the sum is one "
             "of them alone",
-            advice="was a scale applied twice, or a quantised tensor read without its scale?",
+            advice="was a scale applied twice, or a quantized tensor read without its scale?",
         )
 
 

@@ -110,7 +110,7 @@ class RotaryFacts:
     type: str
     theta: float
     factor: float | None
-    trained_length: int | None
+    original_max_position_embeddings: int | None
     partial: float
 
 
@@ -199,7 +199,7 @@ class HealthFacts:
     strongest_share: float | None  # of the energy of all channels
     dead_channels: int
     small_values: float | None  # the share that is far smaller than its row's others; None where few rows were read
-    newborn: bool  # as if just drawn at random
+    random_pipeline: bool  # as if just drawn at random
     untrained: UntrainedFacts
 
 

@@ -27,9 +27,9 @@ OUTLIER_SPREADS = 10.0  # and so many robust spreads of the log norms away
 EXPLODED, EXPLODED_FACTOR = 100.0, 20.0  # where the longest row has the one, those past the other, whatever the spread
 SMALLEST_RMS, LARGEST_RMS = 1e-5, 1e4  # of the median row: Mistral's table has 0.003, T5's some 10
 STRONGEST_CHANNEL = 0.9  # of all energy: a few strong channels are usual, one that is nearly all is not
-MOST_DEAD_CHANNELS = 0.1
-LEAST_SMALL = 0.005  # of the values; normal ones have 8 %, those of a dtype that was mistaken for another nearly none
-MOST_UNTRAINED = 0.1  # of the ordinary rows; published models have up to some 3 %
+MAX_DEAD_CHANNELS = 0.1
+MIN_SMALL = 0.005  # of the values; normal ones have 8 %, those of a dtype that was mistaken for another nearly none
+MAX_UNTRAINED = 0.1  # of the ordinary rows; published models have up to some 3 %
 
 
 def row_findings(rows: Rows, facts: HealthFacts) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def row_findings(rows: Rows, facts: HealthFacts) -> Iterator[Finding]:
             meaning=f"the padding row {facts.padding_id:,} is not zero: its norm is {facts.padding_norm:.3g}",
             advice="usual for models whose mask hides it (BERT); mask padding before any sum or mean",
         )
-    if facts.newborn:
+    if facts.random_pipeline:
         yield Finding(
             severity="note",
             code="newborn",
@@ -96,7 +96,7 @@ def _constant_rows(rows: Rows) -> Iterator[Finding]:
         yield Finding(
             severity="warning",
             code="constant-rows",
-            meaning=f"{rows_have(count)} one value in every channel, as a quantiser leaves that lost its scale",
+            meaning=f"{rows_have(count)} one value in every channel, as a quantizer leaves that lost its scale",
             advice="convert the table again from the original",
             count=count,
             examples=rows.examples(reached, rows.statistics.norms),
@@ -113,7 +113,7 @@ def _norms(rows: Rows, facts: HealthFacts) -> Iterator[Finding]:
             severity="warning",
             code="rows-tiny" if rms < SMALLEST_RMS else "rows-huge",
             meaning=f"the values of a usual row are about {rms:.1g}: no published model has such a table",
-            advice="was a scale applied twice, or a quantised table read without its scale?",
+            advice="was a scale applied twice, or a quantized table read without its scale?",
         )
     seen = rows.statistics
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -135,19 +135,19 @@ def _norms(rows: Rows, facts: HealthFacts) -> Iterator[Finding]:
                 meaning=f"{rows_have(count)} a norm far past the median of {median:.3g}, up to "
                 f"{float(seen.norms[group].max()) / median:,.0f} times as long"
                 + ("" if reached else "; ordinary text does not reach them"),
-                advice="such a row drowns its neighbours; compare it with the original checkpoint",
+                advice="such a row drowns its neighbors; compare it with the original checkpoint",
                 count=count,
                 examples=rows.examples(group, seen.norms),
             )
 
 
 def _values(facts: HealthFacts) -> Iterator[Finding]:
-    if facts.small_values is not None and facts.small_values < LEAST_SMALL:
+    if facts.small_values is not None and facts.small_values < MIN_SMALL:
         yield Finding(
             severity="warning",
             code="values-odd",
             meaning=f"only {facts.small_values:.2%} of the values are near zero: no trained table is so",
-            advice="was a bfloat16 table saved or labelled as float16, or were only signs kept? Convert it again",
+            advice="was a bfloat16 table saved or labeled as float16, or were only signs kept? Convert it again",
         )
 
 
@@ -163,7 +163,7 @@ def _channels(facts: HealthFacts, width: int) -> Iterator[Finding]:
         )
     if facts.dead_channels:
         yield Finding(
-            severity="warning" if facts.dead_channels > MOST_DEAD_CHANNELS * width else "note",
+            severity="warning" if facts.dead_channels > MAX_DEAD_CHANNELS * width else "note",
             code="dead-channels",
             meaning=f"{facts.dead_channels:,} of {width:,} channels are zero in every row",
             advice="was a shard of the columns lost when they were merged?",
@@ -177,7 +177,7 @@ def _untrained(rows: Rows) -> Iterator[Finding]:
         return
     flags = np.zeros(len(rows.statistics.ids), np.bool_)
     flags[rows.untrained.rows] = True
-    many = count > MOST_UNTRAINED * ordinary
+    many = count > MAX_UNTRAINED * ordinary
     yield Finding(
         severity="warning" if many else "note",
         code="never-trained",

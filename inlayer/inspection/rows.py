@@ -18,7 +18,7 @@ from inlayer.inspection.health import RowStatistics
 from inlayer.inspection.report import Example, HealthFacts, UntrainedFacts
 from inlayer.inspection.survey import REFERENCES, Kind, Survey
 from inlayer.inspection.undertrained import Untrained, find_untrained
-from inlayer.inspection.vocabulary import MOST_EXAMPLES
+from inlayer.inspection.vocabulary import MAX_EXAMPLES
 
 __all__ = ["NARROWEST", "Rows", "health_facts", "references"]
 
@@ -66,7 +66,7 @@ class Rows:
     def examples(self, rows: Flags, values: npt.NDArray[np.float64] | None = None) -> tuple[Example, ...]:
         """The first few of the rows."""
         found = []
-        for place in np.flatnonzero(rows)[:MOST_EXAMPLES].tolist():
+        for place in np.flatnonzero(rows)[:MAX_EXAMPLES].tolist():
             token_id = int(self.statistics.ids[place])
             value = float(values[place]) if values is not None else None
             found.append(Example(id=token_id, text=self.survey.text(token_id), value=value))
@@ -104,7 +104,7 @@ def health_facts(rows: Rows, small_values: float | None = None) -> HealthFacts:
         strongest_share=float(energy[strongest]) / total if strongest is not None else None,
         dead_channels=int((energy == 0).sum()) if total > 0 else 0,
         small_values=small_values,
-        newborn=_is_newborn(rows),
+        random_pipeline=_is_newborn(rows),
         untrained=UntrainedFacts(
             references=rows.untrained.references,
             by_norm=rows.untrained.norm_limit is not None,

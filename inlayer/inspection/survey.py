@@ -30,7 +30,7 @@ Ids = npt.NDArray[np.int64]
 
 LONGEST_TEXT = 32  # characters of a token that are shown
 NEVER_IN_UTF8 = frozenset(bytes([value]) for value in (0xC0, 0xC1, *range(0xF5, 0x100)))
-FARTHEST_LOOK, MOST_NAMED = 2**12, 64  # ids past the table that are tried, and found, before the rest is only counted
+FARTHEST_LOOK, MAX_NAMED = 2**12, 64  # ids past the table that are tried, and found, before the rest is only counted
 
 # [unused0] <unused7> <|reserved_special_token_3|> <reserved_106> <｜place▁holder▁no▁2｜> <|dummy_5|> <dummy32000>
 # <|extra_0|> (but not T5's <extra_id_0>) [control_12] <SPECIAL_20> [PAD151700] (GGUF) [UNUSED_TOKEN_3] >>UNUSED_1<<
@@ -163,7 +163,7 @@ def _past_table(tokenizer: Tokenizer, rows: int, known: int | None) -> tuple[tup
         return (), 0
     found: set[int] = set(special)
     for token_id in range(rows, rows + FARTHEST_LOOK):
-        if len(found) >= min(expected, MOST_NAMED):
+        if len(found) >= min(expected, MAX_NAMED):
             break
         if token_of(tokenizer, token_id) is not None:
             found.add(token_id)

@@ -1,7 +1,7 @@
 """A report on one screen: facts first, then the findings, the worst of them first.
 
 [checkpoint] files -> facts -> findings -> [terminal]
-- everything can be read without colour: severities are words
+- everything can be read without color: severities are words
 - every string is escaped and cut before it is shown: most were found in files
 - lines are wrapped to the terminal's width; of every list only a few are shown, the rest is counted
 - not here: any judging; what is shown is what the report holds
@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.text import Text
 
 from inlayer.inspection.report import Example, Finding, HeadFacts, Report, RotaryFacts, SpecialToken, shorten
-from inlayer.inspection.undertrained import LEAST_REFERENCES
+from inlayer.inspection.undertrained import MIN_REFERENCES
 
 __all__ = ["show"]
 
 LABEL = 11  # columns of what stands on the left
-MOST_SPECIAL = 6
+MAX_SPECIAL = 6
 LONGEST_WORD, LONGEST_SENTENCE = 120, 600  # characters
 BARS = " ▁▂▃▄▅▆▇█"
 PLAIN_BARS = " .:-=+*#@"  # where the terminal's encoding has no blocks
@@ -121,7 +121,7 @@ def _rotary(angles: RotaryFacts) -> str:
         text += f" on {angles.partial:g} of a head"
     if angles.factor is None:
         return text
-    since = f" from {angles.trained_length:,}" if angles.trained_length else ""
+    since = f" from {angles.original_max_position_embeddings:,}" if angles.original_max_position_embeddings else ""
     return f"{text}, {angles.type} x {angles.factor:g}{since}"
 
 
@@ -160,9 +160,9 @@ def _special(tokens: tuple[SpecialToken, ...]) -> Text:
     shown = [
         " ".join([*token.roles, f"{token.id} {token.text or '(no token)'}"])
         + (f" ({token.norm:.3g})" if token.norm is not None else "")
-        for token in tokens[:MOST_SPECIAL]
+        for token in tokens[:MAX_SPECIAL]
     ]
-    more = f" and {len(tokens) - MOST_SPECIAL:,} more" if len(tokens) > MOST_SPECIAL else ""
+    more = f" and {len(tokens) - MAX_SPECIAL:,} more" if len(tokens) > MAX_SPECIAL else ""
     return Text(", ".join(shown) + more + "; norms in brackets")
 
 
@@ -183,7 +183,7 @@ def _untrained(report: Report) -> str:
     facts = report.health.untrained
     ways = [name for name, trusted in (("norm", facts.by_norm), ("cosine", facts.by_cosine)) if trusted]
     if not ways:
-        few = facts.references < LEAST_REFERENCES
+        few = facts.references < MIN_REFERENCES
         why = f"{facts.references:,} rows to compare with" if few else "they would look like the others"
         return f"cannot tell: {why}"
     return f"{facts.rows:,} rows look it, by {' and '.join(ways)} against {facts.references:,} that nothing trained"

@@ -19,15 +19,15 @@ import numpy.typing as npt
 
 from inlayer.inspection.health import RowStatistics
 
-__all__ = ["LEAST_REFERENCES", "Untrained", "find_untrained"]
+__all__ = ["MIN_REFERENCES", "Untrained", "find_untrained"]
 
-LEAST_REFERENCES = 8
+MIN_REFERENCES = 8
 USUAL = 0.75  # of the references; a few may be other than they seem, such as a reserved token that was put to use
 SLACK = 0.1  # an ordinary row may lie so much farther out
-MOST_OF_MEDIAN = 0.5  # they are short if the usual ones have less than this part of an ordinary norm
-LEAST_COSINE = 0.5  # they point to one place if the usual ones have more than this cosine to their mean
-LEAST_DISTANCE = 3.0  # and the middle ordinary row lies so many times as far from it
-MOST_SUSPECTS = 0.5  # of the ordinary rows: past that the way does not tell them apart
+MAX_OF_MEDIAN = 0.5  # they are short if the usual ones have less than this part of an ordinary norm
+MIN_COSINE = 0.5  # they point to one place if the usual ones have more than this cosine to their mean
+MIN_DISTANCE = 3.0  # and the middle ordinary row lies so many times as far from it
+MAX_SUSPECTS = 0.5  # of the ordinary rows: past that the way does not tell them apart
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +47,7 @@ def find_untrained(
     usable = statistics.finite & ~statistics.is_zero
     references, ordinary = np.flatnonzero(is_reference & usable), np.flatnonzero(is_ordinary & usable)
     nothing = Untrained(references=len(references), norm_limit=None, cosine_limit=None, rows=np.empty(0, np.int64))
-    if len(references) < LEAST_REFERENCES or not len(ordinary):
+    if len(references) < MIN_REFERENCES or not len(ordinary):
         return nothing
     norm_limit = _norm_limit(statistics.norms[references], statistics.norms[ordinary])
     suspects = np.zeros(len(ordinary), np.bool_)
@@ -65,11 +65,11 @@ def find_untrained(
 
 def _norm_limit(references: npt.NDArray[np.float64], ordinary: npt.NDArray[np.float64]) -> float | None:
     limit = (1 + SLACK) * float(np.quantile(references, USUAL))
-    apart = limit < MOST_OF_MEDIAN * float(np.median(ordinary))
-    return limit if apart and float((ordinary <= limit).mean()) < MOST_SUSPECTS else None
+    apart = limit < MAX_OF_MEDIAN * float(np.median(ordinary))
+    return limit if apart and float((ordinary <= limit).mean()) < MAX_SUSPECTS else None
 
 
 def _cosine_limit(references: npt.NDArray[np.float64], ordinary: npt.NDArray[np.float64]) -> float | None:
     limit = 1 - (1 + SLACK) * (1 - float(np.quantile(references, 1 - USUAL)))
-    apart = limit > LEAST_COSINE and 1 - float(np.median(ordinary)) > LEAST_DISTANCE * (1 - limit)
-    return limit if apart and float((ordinary >= limit).mean()) < MOST_SUSPECTS else None
+    apart = limit > MIN_COSINE and 1 - float(np.median(ordinary)) > MIN_DISTANCE * (1 - limit)
+    return limit if apart and float((ordinary >= limit).mean()) < MAX_SUSPECTS else None

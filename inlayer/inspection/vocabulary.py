@@ -20,11 +20,11 @@ from inlayer.inspection.report import LARGEST, Example, Finding, Severity, Speci
 from inlayer.inspection.survey import Kind, Survey
 from inlayer.paths import quoted
 
-__all__ = ["MOST_EXAMPLES", "named_ids", "odd_id_findings", "vocabulary_facts", "vocabulary_findings"]
+__all__ = ["MAX_EXAMPLES", "named_ids", "odd_id_findings", "vocabulary_facts", "vocabulary_findings"]
 
-MOST_EXAMPLES = 5
-MOST_SPECIAL, MOST_NAMED, MOST_ROLES = 64, 32, 8
-MOST_PADDING = 0.2  # of the table; real models stay below 2 %
+MAX_EXAMPLES = 5
+MAX_SPECIAL, MAX_NAMED, MAX_ROLES = 64, 32, 8
+MAX_PADDING = 0.2  # of the table; real models stay below 2 %
 MAIN_ROLES = frozenset(("bos", "eos", "pad", "unk", "cls", "sep", "mask"))
 MARKED = re.compile(r"'?[<\[].*[>\]]'?", re.DOTALL)  # <|im_end|>: special by its look, whatever its file says
 OTHER_SENSES = re.compile(r"image|audio|video|vision|sound|speech", re.IGNORECASE)
@@ -37,9 +37,9 @@ def named_ids(config: Mapping[str, Any]) -> dict[int, list[str]]:
         role = re.fullmatch(r"(\w{1,40})_token_ids?", key)
         for one in value if isinstance(value, list) else [value]:
             # a negative one is an old way to say that there is none
-            if role and type(one) is int and 0 <= one < LARGEST and (one in found or len(found) < MOST_NAMED):
+            if role and type(one) is int and 0 <= one < LARGEST and (one in found or len(found) < MAX_NAMED):
                 roles = found.setdefault(one, [])
-                if role.group(1) not in roles and len(roles) < MOST_ROLES:
+                if role.group(1) not in roles and len(roles) < MAX_ROLES:
                     roles.append(role.group(1))
     return found
 
@@ -87,7 +87,7 @@ def vocabulary_facts(
         reusable=len(reusable) if known else None,
         reusable_examples=tuple(
             Example(id=int(survey.ids[place]), text=survey.text(int(survey.ids[place])))
-            for place in reusable[:MOST_EXAMPLES]
+            for place in reusable[:MAX_EXAMPLES]
         ),
         special=tuple(_special_tokens(survey, statistics, named)),
     )
@@ -106,7 +106,7 @@ def _special_tokens(
     places = {token_id: place for place, token_id in enumerate(statistics.ids.tolist())}
     special = survey.tokenizer.special_ids if survey.tokenizer is not None else frozenset[int]()
     plain = sorted(special - set(named) - set(survey.ids[survey.are(Kind.RESERVED)].tolist()))
-    for token_id in [*sorted(named), *plain[:MOST_SPECIAL]]:
+    for token_id in [*sorted(named), *plain[:MAX_SPECIAL]]:
         place = places.get(token_id)
         yield SpecialToken(
             id=token_id,
@@ -140,7 +140,7 @@ def vocabulary_findings(survey: Survey, facts: VocabularyFacts, named: Mapping[i
         )
         return
     yield from _past_table(survey)
-    if facts.rows_past_tokens is not None and facts.rows_past_tokens > MOST_PADDING * survey.rows:
+    if facts.rows_past_tokens is not None and facts.rows_past_tokens > MAX_PADDING * survey.rows:
         yield Finding(
             severity="warning",
             code="tokenizer-too-small",
@@ -217,12 +217,12 @@ def _ids(named: Mapping[int, list[str]], ids: list[int]) -> str:
     """Special ids as the subject of a sentence: "eos id 7 is"; of many, the roles alone."""
     if len(ids) == 1:
         return f"{_and(named[ids[0]])} id {ids[0]:,} is"
-    roles = list(dict.fromkeys(role for one in ids for role in named[one]))[:MOST_ROLES]
+    roles = list(dict.fromkeys(role for one in ids for role in named[one]))[:MAX_ROLES]
     return f"{_and(roles)} ids ({len(ids):,} of them) are"
 
 
 def _examples(survey: Survey, ids: Iterable[int]) -> tuple[Example, ...]:
-    return tuple(Example(id=token_id, text=survey.text(token_id)) for token_id in list(ids)[:MOST_EXAMPLES])
+    return tuple(Example(id=token_id, text=survey.text(token_id)) for token_id in list(ids)[:MAX_EXAMPLES])
 
 
 def _and(names: list[str]) -> str:

@@ -175,7 +175,7 @@ def check_table(table: nn.Module) -> None:
     if type(table) not in (nn.Embedding, Table, ScaledTable) and not (
         isinstance(table, nn.Embedding) and hasattr(table, "embed_scale")
     ):
-        raise InputError(f"the model's table is a {full_name(table)}, not an nn.Embedding: quantised, or changed since")
+        raise InputError(f"the model's table is a {full_name(table)}, not an nn.Embedding: quantized, or changed since")
     for name, unused in OPTIONS.items():
         if getattr(table, name) != unused:
             raise InputError(f"the model's table has {name} = {shown(getattr(table, name))}, which a Table has not")
@@ -185,7 +185,7 @@ def check_table(table: nn.Module) -> None:
 def check_head(head: nn.Module) -> None:
     """Raise an error for a head that is more than a projection."""
     if type(head) not in (nn.Linear, AttachedHead):
-        raise InputError(f"the model's head is a {full_name(head)}, not an nn.Linear: quantised, or changed since")
+        raise InputError(f"the model's head is a {full_name(head)}, not an nn.Linear: quantized, or changed since")
     check_weight(head, "head")
 
 
@@ -199,13 +199,13 @@ def check_weight(module: nn.Module, name: str) -> None:
         raise InputError(f"the {name}'s rows have no values yet (device meta); load them first")
     if type(weight) is not nn.Parameter:
         kind = type(weight).__name__
-        raise InputError(f"the {name}'s rows are a {kind}; attach before sharding or quantising the model")
+        raise InputError(f"the {name}'s rows are a {kind}; attach before sharding or quantizing the model")
     if hasattr(module, "_hf_hook") or module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
         raise InputError(f"the {name} has hooks, which would be lost; attach first, then place or watch its modules")
 
 
 def full_name(module: nn.Module) -> str:
-    """Class and module: a quantised Linear is called Linear, too."""
+    """Class and module: a quantized Linear is called Linear, too."""
     return f"{type(module).__module__}.{type(module).__qualname__}"
 
 

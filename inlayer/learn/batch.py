@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Learner", "Report", "Row", "grade_folder"]
 
-MOST_WORDS = 1_000  # characters of a message
+MAX_WORDS = 1_000  # characters of a message
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
@@ -182,7 +182,7 @@ def _words(message: str) -> str:
     """A message on one line; the marks under a drawing say nothing there."""
     lines = [" ".join(readable(part) for part in line.split()) for line in message.splitlines()]
     whole = " / ".join(line for line in lines if line.strip("^ "))
-    return whole if len(whole) <= MOST_WORDS else whole[:MOST_WORDS] + "..."
+    return whole if len(whole) <= MAX_WORDS else whole[:MAX_WORDS] + "..."
 
 
 def harmless(cell: str) -> str:

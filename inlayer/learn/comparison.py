@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from inlayer.checkpoint import load
-from inlayer.trace import Line, Trace
+from inlayer.trace import Pipeline, Trace
 
 __all__ = ["TEXT", "Beside", "lay_beside"]
 
@@ -35,8 +35,8 @@ class Beside:
 
 
 @cache
-def _line() -> Line:
-    return Line(load("default"), name="default")
+def _line() -> Pipeline:
+    return Pipeline(load("default"), name="default")
 
 
 def lay_beside(own: Tensor, step: int) -> Beside:
@@ -59,7 +59,7 @@ def lay_beside(own: Tensor, step: int) -> Beside:
     return _said(line, step, "The walk has no tensor of this size to compare them with.", same=None)
 
 
-def _said(line: Line, step: int, says: str, *, same: bool | None) -> Beside:
+def _said(line: Pipeline, step: int, says: str, *, same: bool | None) -> Beside:
     return Beside(trace=line.walk([TEXT]), step=step, says=says, same=same)
 
 

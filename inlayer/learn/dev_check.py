@@ -13,7 +13,7 @@ from inlayer.learn.grader import grade
 
 __all__ = ["find_faults"]
 
-LEAST_WRONG = 5
+MIN_WRONG = 5
 TIMES = 3  # a solution is graded: values are drawn, and it must pass with all of them
 
 
@@ -28,8 +28,8 @@ def find_faults(task: Task) -> Iterator[str]:
         yield f"{task.id}: the start passes"
     wrong = task.wrong
     messages: dict[str, str] = {}
-    if len(wrong) < LEAST_WRONG:
-        yield f"{task.id}: it has {len(wrong)} wrong solutions, fewer than {LEAST_WRONG}"
+    if len(wrong) < MIN_WRONG:
+        yield f"{task.id}: it has {len(wrong)} wrong solutions, fewer than {MIN_WRONG}"
     for name, source in wrong.items():
         failure = grade(task, source).failure
         if failure is None:

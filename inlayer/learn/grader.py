@@ -24,7 +24,7 @@ from inlayer.shapes import check_seed
 
 __all__ = ["Result", "Verdict", "checks_of", "grade"]
 
-MOST_SOURCE = 1 << 20  # characters
+MAX_SOURCE = 1 << 20  # characters
 BEFORE = {
     "syntax": "the file is Python",
     "runs": "the file runs",
@@ -119,8 +119,8 @@ class Grading:
 
     def steps(self) -> Generator[None, None, None]:
         """One check at each step; Failed where it does not hold."""
-        if len(self.source) > MOST_SOURCE:
-            raise Failed("syntax", f"the file has {len(self.source):,} characters; it may have {MOST_SOURCE:,}")
+        if len(self.source) > MAX_SOURCE:
+            raise Failed("syntax", f"the file has {len(self.source):,} characters; it may have {MAX_SOURCE:,}")
         exam = Exam(self.module.NAME, seed=self.seed, limits=self.limits)
         try:
             used = exam.read(self.source)

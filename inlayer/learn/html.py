@@ -1,7 +1,7 @@
 """The course as a page: what is in page/, and what it shares with the walk's page, put together into one document.
 
 rendering, grader -> web -> [html] -> browser
-- the walk's colours, parts and matrices, so that the two read as one; the editor is CodeMirror,
+- the walk's colors, parts and matrices, so that the two read as one; the editor is CodeMirror,
   bundled by scripts/editor
 - the policy names the scripts and the style by their hashes; the editor makes <style> elements, which a nonce of each
   answer lets through. Only the walk of this very server may stand in a frame

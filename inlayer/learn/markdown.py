@@ -5,7 +5,7 @@ lesson.md, task.md, quiz.md, exercises.py -> [rendering] -> page
   from a list of known ones, so that no text of the course, whoever wrote it, can become a script
 - raw HTML stays text; a link leads to a step of the walk, a task, a lesson, the errata or an https address, or is none
 - pictures are taken along as data: images, which the policy of the page allows and which load nothing
-- Python in a fence is coloured by four kinds of word, no more
+- Python in a fence is colored by four kinds of word, no more
 Checked, with hostile texts, in tests/learn/test_markdown.py.
 """
 
@@ -99,11 +99,11 @@ def _nodes(node: SyntaxTreeNode) -> list[Node]:
 
 def _fence(word: str, text: str) -> Node:
     kind = FENCES.get(word, "plain")
-    body: list[Node] = _coloured(text) if kind == "python" else [text]
+    body: list[Node] = _colored(text) if kind == "python" else [text]
     return ["pre", {"kind": kind}, body]
 
 
-def _coloured(text: str) -> list[Node]:
+def _colored(text: str) -> list[Node]:
     made: list[Node] = []
     for token, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens(text):
         word = "keyword" if token is WORD else next((name for kind, name in WORDS if token in kind), None)

@@ -34,7 +34,7 @@ __all__ = [
 
 VERSION = 1
 FORMAT = "inlayer progress"
-MOST_BYTES = 2**24
+MAX_BYTES = 2**24
 WAIT = 5.0  # seconds for another process's change, which takes milliseconds
 HINTS = 3
 
@@ -226,7 +226,7 @@ class Progress:
     def _bytes(self) -> bytes | None:
         try:
             with self.path.open("rb") as file:
-                return file.read(MOST_BYTES + 1)
+                return file.read(MAX_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -304,8 +304,8 @@ def written(state: State) -> bytes:
 
 def read_state(data: bytes) -> State:
     """The state that `written` wrote. DamagedError where it is none, InputError where a newer inlayer wrote it."""
-    if len(data) > MOST_BYTES:
-        raise DamagedError(f"holds more than {MOST_BYTES:,} bytes")
+    if len(data) > MAX_BYTES:
+        raise DamagedError(f"holds more than {MAX_BYTES:,} bytes")
     try:
         told = json.loads(data)
     except (ValueError, RecursionError):

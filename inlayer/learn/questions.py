@@ -29,7 +29,7 @@ Value: TypeAlias = "int | float | tuple[int, ...]"
 SIZES = {
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40
 }  # fmt: skip
-MOST_CHARACTERS = 100  # of an answer
+MAX_CHARACTERS = 100  # of an answer
 MOST = 10**300  # of a number
 ROUNDING = 1e-9
 # Fullwidth characters are the plain ones, blanks that keep numbers together are blanks, a minus is a hyphen, a times an
@@ -233,7 +233,7 @@ def read_factor(text: str, said: str) -> Fraction:
 
 def plain(said: str) -> str:
     """What was typed, in plain small letters, digits and signs."""
-    if len(said) > MOST_CHARACTERS:
+    if len(said) > MAX_CHARACTERS:
         raise InputError(f"an answer of {len(said):,} characters is too long")
     return said.strip().translate(TYPED).strip().lower()
 

@@ -32,7 +32,7 @@ from inlayer.learn.sandbox.protocol import Handle, Other, WireError, decode, enc
 
 __all__ = ["Answer", "Exam", "Failed", "Limits", "Raised", "Remote"]
 
-MOST_ANSWER = 256 << 20  # bytes of a message
+MAX_ANSWER = 256 << 20  # bytes of a message
 SHOWN = 20_000  # characters of what was printed
 
 
@@ -222,7 +222,7 @@ class Exam:
 
         try:
             send(self.channel, encode(asked), wait)
-            answer = decode(receive(self.channel, MOST_ANSWER, wait))
+            answer = decode(receive(self.channel, MAX_ANSWER, wait))
             self.left = end - time.monotonic()
         except WireError:
             raise self._disturbed() from None

@@ -24,11 +24,11 @@ from inlayer.learn.notebook import task_cells
 
 __all__ = ["Found", "find", "readable"]
 
-MOST_CODE = 1 << 20  # bytes of a .py file
-MOST_NOTEBOOK = 32 << 20  # bytes of a notebook, with its pictures and outputs
-MOST_COPIES = 5  # of one task by one learner
-MOST_ENTRIES = 5_000  # files and folders of one learner
-MOST_STRANGE = 20  # files of no task that are told one by one
+MAX_CODE = 1 << 20  # bytes of a .py file
+MAX_NOTEBOOK = 32 << 20  # bytes of a notebook, with its pictures and outputs
+MAX_COPIES = 5  # of one task by one learner
+MAX_ENTRIES = 5_000  # files and folders of one learner
+MAX_STRANGE = 20  # files of no task that are told one by one
 DEEPEST = 12
 SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv"}  # and what begins with a dot
 LINK = "it is a link, which is not followed; hand in the file itself"
@@ -88,8 +88,8 @@ def _few_copies(found: Iterable[Found]) -> Iterator[Found]:
     copies: Counter[str] = Counter()
     for one in found:
         copies[one.task.id if one.task else ""] += 1
-        if one.task and one.source is not None and copies[one.task.id] > MOST_COPIES:
-            message = f"the task was handed in more than {MOST_COPIES} times; this one was not graded"
+        if one.task and one.source is not None and copies[one.task.id] > MAX_COPIES:
+            message = f"the task was handed in more than {MAX_COPIES} times; this one was not graded"
             yield replace(one, source=None, rule="too-many-files", message=message)
         else:
             yield one
@@ -99,8 +99,8 @@ def _few_strange(found: list[Found]) -> Iterator[Found]:
     """All of it, but of the files that belong to no task only some."""
     strange = [one for one in found if one.rule == "unknown-file"]
     yield from (one for one in found if one.rule != "unknown-file")
-    yield from strange[:MOST_STRANGE]
-    if more := len(strange[MOST_STRANGE:]):
+    yield from strange[:MAX_STRANGE]
+    if more := len(strange[MAX_STRANGE:]):
         message = f"{more:,} more with names that are no task's"
         yield Found(learner=strange[0].learner, file="", rule="unknown-file", message=message)
 
@@ -119,8 +119,8 @@ def _of_folder(name: str, top: os.DirEntry[str], course: Course) -> Iterator[Fou
             continue
         for entry in entries:
             seen += 1
-            if seen > MOST_ENTRIES or shown.count("/") >= DEEPEST:
-                message = f"more than {MOST_ENTRIES:,} files, or {DEEPEST} folders deep; the rest was not looked at"
+            if seen > MAX_ENTRIES or shown.count("/") >= DEEPEST:
+                message = f"more than {MAX_ENTRIES:,} files, or {DEEPEST} folders deep; the rest was not looked at"
                 yield Found(learner=name, file=shown, rule="too-many-files", message=message)
                 return
             place = f"{shown}/{readable(entry.name)}"
@@ -139,7 +139,7 @@ def _of_entry(name: str, entry: os.DirEntry[str], place: str, task: Task | None,
         yield Found(learner=name, file=place, rule=rule, message=message)
         return
     try:
-        source = _read(entry.path, MOST_NOTEBOOK if is_notebook else MOST_CODE)
+        source = _read(entry.path, MAX_NOTEBOOK if is_notebook else MAX_CODE)
         if task is not None:
             yield Found(learner=name, file=place, task=task, source=source)
         else:

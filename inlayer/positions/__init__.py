@@ -1,23 +1,23 @@
 """positions: how the order of the tokens enters. None, learned, sinusoidal, rotary (+ scaling)."""
 
-from inlayer.positions.learned import Learned
-from inlayer.positions.position_ids import Numbering
-from inlayer.positions.rotary import Angles, Rotary, apply_rotary
+from inlayer.positions.learned import LearnedPositions
+from inlayer.positions.position_ids import PositionIdRule
+from inlayer.positions.rotary import Angles, RotaryPositions, apply_rotary
 from inlayer.positions.scaling import DynamicNTK, Linear, Llama3, LongRope, Scaling, Yarn
-from inlayer.positions.sinusoidal import Sinusoidal, sinusoids
+from inlayer.positions.sinusoidal import SinusoidalPositions, sinusoidal_encoding
 
 __all__ = [
     "Angles",
     "DynamicNTK",
-    "Learned",
+    "LearnedPositions",
     "Linear",
     "Llama3",
     "LongRope",
-    "Numbering",
-    "Rotary",
+    "PositionIdRule",
+    "RotaryPositions",
     "Scaling",
-    "Sinusoidal",
+    "SinusoidalPositions",
     "Yarn",
     "apply_rotary",
-    "sinusoids",
+    "sinusoidal_encoding",
 ]

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from inlayer.errors import ConfigError, PositionRangeError
 from inlayer.shapes import check_ids, check_std
 
-__all__ = ["Learned"]
+__all__ = ["LearnedPositions"]
 
 
-class Learned(nn.Embedding):
+class LearnedPositions(nn.Embedding):
     """`block_size` learned rows of width `n_embd`. A subclass of nn.Embedding, so that tools treat it as one."""
 
     def __init__(

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from inlayer.errors import ConfigError
 
-__all__ = ["Numbering"]
+__all__ = ["PositionIdRule"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbering:
+class PositionIdRule:
     """Real tokens count up from `start`; where padding is skipped, it gets `start - 1`."""
 
     by: Literal["order", "ids", "mask"] = "order"

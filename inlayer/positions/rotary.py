@@ -26,7 +26,7 @@ from inlayer.errors import ConfigError, InputError, ShapeError
 from inlayer.positions.scaling import Scaling, plain_frequencies
 from inlayer.shapes import check_ids
 
-__all__ = ["Angles", "Rotary", "apply_rotary"]
+__all__ = ["Angles", "RotaryPositions", "apply_rotary"]
 
 Layout = Literal["half", "interleaved", "single"]
 Pairing = Literal["half", "interleaved"]
@@ -51,7 +51,7 @@ class Angles:
             raise ConfigError(f"the rotated share of a head is {self.partial}; it must lie in (0, 1]")
 
 
-class Rotary(nn.Module):
+class RotaryPositions(nn.Module):
     """cos and sin for given positions. It has no parameters and no buffers: `.to(bfloat16)` cannot round its angles.
 
     `angles` is one `Angles`, or one for each layer type where a model has several bases (Gemma-3). With `float32` the

@@ -63,23 +63,25 @@ class Linear:
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicNTK:
-    """The base grows with the text once it is longer than `trained_length`; shorter texts are left alone."""
+    """The base grows with texts longer than `original_max_position_embeddings`; shorter ones are unchanged."""
 
     factor: float
-    trained_length: int
+    original_max_position_embeddings: int
 
     def __post_init__(self) -> None:
-        _check_positive("dynamic", factor=self.factor, trained_length=self.trained_length)
+        _check_positive(
+            "dynamic", factor=self.factor, original_max_position_embeddings=self.original_max_position_embeddings
+        )
 
     def frequencies(self, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
         if dim <= 2:
             raise ConfigError(f"rotary scaling 'dynamic' needs more than one channel pair; the rotated width is {dim}")
         # Below the trained length the stretch is 1, so this also is the plain table. `length` stays a tensor: the
         # power is then taken in float32, as the reference does.
-        stretched = torch.clamp(length, min=self.trained_length)
-        stretch = (self.factor * stretched / self.trained_length) - (self.factor - 1)
+        stretched = torch.clamp(length, min=self.original_max_position_embeddings)
+        stretch = (self.factor * stretched / self.original_max_position_embeddings) - (self.factor - 1)
         longer = plain_frequencies(dim, theta * stretch ** (dim / (dim - 2)))
-        return torch.where(length > self.trained_length, longer, plain_frequencies(dim, theta)), 1.0
+        return torch.where(length > self.original_max_position_embeddings, longer, plain_frequencies(dim, theta)), 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,7 @@ class Yarn:
     """Fast pairs keep their frequency, slow pairs are divided by `factor`, a ramp lies between (YaRN)."""
 
     factor: float
-    trained_length: int
+    original_max_position_embeddings: int
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     mscale: float | None = None
@@ -99,7 +101,7 @@ class Yarn:
         _check_positive(
             "yarn",
             factor=self.factor,
-            trained_length=self.trained_length,
+            original_max_position_embeddings=self.original_max_position_embeddings,
             beta_fast=self.beta_fast,
             beta_slow=self.beta_slow,
         )
@@ -122,7 +124,9 @@ class Yarn:
         """The pairs that turn `beta_fast` and `beta_slow` times over the trained length."""
 
         def pair_turning(times: float) -> float:
-            return (dim * math.log(self.trained_length / (times * 2 * math.pi))) / (2 * math.log(theta))
+            return (dim * math.log(self.original_max_position_embeddings / (times * 2 * math.pi))) / (
+                2 * math.log(theta)
+            )
 
         low, high = pair_turning(self.beta_fast), pair_turning(self.beta_slow)
         if self.truncate:
@@ -150,7 +154,7 @@ class Llama3:
     factor: float
     low_freq_factor: float
     high_freq_factor: float
-    trained_length: int
+    original_max_position_embeddings: int
 
     def __post_init__(self) -> None:
         _check_positive(
@@ -158,7 +162,7 @@ class Llama3:
             factor=self.factor,
             low_freq_factor=self.low_freq_factor,
             high_freq_factor=self.high_freq_factor,
-            trained_length=self.trained_length,
+            original_max_position_embeddings=self.original_max_position_embeddings,
         )
         if self.high_freq_factor == self.low_freq_factor:
             raise ConfigError(
@@ -170,11 +174,11 @@ class Llama3:
         kept = plain_frequencies(dim, theta)
         wavelength = 2 * math.pi / kept
         longest, shortest = (
-            self.trained_length / self.low_freq_factor,
-            self.trained_length / self.high_freq_factor,
+            self.original_max_position_embeddings / self.low_freq_factor,
+            self.original_max_position_embeddings / self.high_freq_factor,
         )
         scaled = torch.where(wavelength > longest, kept / self.factor, kept)
-        smooth = (self.trained_length / wavelength - self.low_freq_factor) / (
+        smooth = (self.original_max_position_embeddings / wavelength - self.low_freq_factor) / (
             self.high_freq_factor - self.low_freq_factor
         )
         blended = (1 - smooth) * scaled / self.factor + smooth * scaled
@@ -184,18 +188,21 @@ class Llama3:
 
 @dataclass(frozen=True, kw_only=True)
 class LongRope:
-    """Phi-3: one divisor a pair, from one list up to `trained_length` and from another past it."""
+    """Phi-3: one divisor a pair, from one list up to `original_max_position_embeddings` and from another past it."""
 
     short_factor: tuple[float, ...]
     long_factor: tuple[float, ...]
-    trained_length: int
+    original_max_position_embeddings: int
     factor: float
     attention_factor: float | None = None
 
     def __post_init__(self) -> None:
         _check_positive("longrope", factor=self.factor)
-        if self.trained_length < 2:
-            raise ConfigError(f"rotary scaling 'longrope' has trained_length {self.trained_length}; it starts at 2")
+        if self.original_max_position_embeddings < 2:
+            raise ConfigError(
+                f"rotary scaling 'longrope' needs original_max_position_embeddings of at least 2, not "
+                f"{self.original_max_position_embeddings}"
+            )
         for divisor in (*self.short_factor, *self.long_factor):
             _check_positive("longrope", divisor=divisor)
 
@@ -211,7 +218,7 @@ class LongRope:
             1.0 / (torch.tensor(factors, dtype=torch.float32, device="cpu") * theta**exponent)
             for factors in (self.long_factor, self.short_factor)
         )
-        return torch.where(length > self.trained_length, long, short), self.cos_sin_factor
+        return torch.where(length > self.original_max_position_embeddings, long, short), self.cos_sin_factor
 
     @property
     def cos_sin_factor(self) -> float:
@@ -219,4 +226,4 @@ class LongRope:
             return self.attention_factor
         if self.factor <= 1.0:
             return 1.0
-        return math.sqrt(1 + math.log(self.factor) / math.log(self.trained_length))
+        return math.sqrt(1 + math.log(self.factor) / math.log(self.original_max_position_embeddings))

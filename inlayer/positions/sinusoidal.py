@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from inlayer.errors import ConfigError, PositionRangeError
 from inlayer.shapes import check_ids
 
-__all__ = ["Sinusoidal", "sinusoids"]
+__all__ = ["SinusoidalPositions", "sinusoidal_encoding"]
 
 Layout = Literal["interleaved", "half"]
 
 
-def sinusoids(
+def sinusoidal_encoding(
     position_ids: Tensor, n_embd: int, *, theta: float = 10_000.0, layout: Layout = "interleaved"
 ) -> Float[Tensor, "... D"]:
     """The waves at given positions: position_ids.shape + (n_embd,), float32. Position 0 of width 4: [0, 1, 0, 1]."""
@@ -43,7 +43,7 @@ def sinusoids(
     return waves
 
 
-class Sinusoidal(nn.Module):
+class SinusoidalPositions(nn.Module):
     """Fixed waves of width `n_embd`; `block_size` positions are kept ready, none is the last."""
 
     table: Tensor
@@ -69,9 +69,9 @@ class Sinusoidal(nn.Module):
         self.register_buffer("table", self._waves(torch.arange(self.block_size, device=device)), persistent=False)
 
     def _waves(self, position_ids: Tensor) -> Tensor:
-        return sinusoids(position_ids, self.n_embd, theta=self.theta, layout=self.layout)
+        return sinusoidal_encoding(position_ids, self.n_embd, theta=self.theta, layout=self.layout)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Sinusoidal:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SinusoidalPositions:
         # Follow the move to a device, not the cast to a dtype: the waves are made anew in float32.
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.table = self._waves(torch.arange(self.block_size, device=self.table.device))

@@ -1,8 +1,8 @@
 """The floor: what a terminal can show: a text made safe, bytes, numbers and strips of values, each as wide as it says.
 
-- a control character, and one that moves its neighbours or has no certain width, is shown as its code; a blank as ␣
+- a control character, and one that moves its neighbors or has no certain width, is shown as its code; a blank as ␣
 - a number keeps to seven columns, from 1e-45 to 1e38; what is no number is named
-- a strip has one character a channel: blocks from blue over grey to red; where there is no colour, the height of a
+- a strip has one character a channel: blocks from blue over gray to red; where there is no color, the height of a
   block says how much and, below or above the middle, of which sign; where there are no blocks, ASCII does
 - not here: where on a page it stands (trace/terminal/page.py, training/report.py)
 Checked in tests/trace/test_terminal.py.
@@ -18,22 +18,22 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-__all__ = ["NUMBER", "Signs", "largest", "number", "signs_for"]
+__all__ = ["NUMBER", "Glyphs", "glyphs_for", "largest", "number"]
 
 NUMBER = 7  # columns of a number
-MOST_MARKS = 2  # accents on one character; text with more of them grows over its neighbours
+MAX_MARKS = 2  # accents on one character; text with more of them grows over its neighbors
 LEFT_TO_RIGHT = "\u200e"  # of no width: keeps the columns behind Arabic or Hebrew in their order
 NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-GREY, BLUE, RED = (160, 160, 160), (40, 100, 230), (225, 60, 40)  # zero and the two ends: seen on black and on white
+GRAY, BLUE, RED = (160, 160, 160), (40, 100, 230), (225, 60, 40)  # zero and the two ends: seen on black and on white
 UNICODE_SIGNS = "␣…─│→±×▁▂▃▄▅▆▇"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Signs:
+class Glyphs:
     """The characters of one terminal: its encoding, and the marks it can show."""
 
     encoding: str
-    colour: bool
+    color: bool
     blank: str
     more: str
     rule: str
@@ -50,15 +50,15 @@ class Signs:
     def fold(self, text: str, columns: int, blank: str | None = None) -> str:
         """The text as it is shown, its end left out where it is wider than `columns`."""
         shown: list[str] = []
-        used, marks, turned, room = 0, MOST_MARKS, False, columns - len(self.more)
+        used, marks, turned, room = 0, MAX_MARKS, False, columns - len(self.more)
         fitting = 0  # of `shown`, with the sign that says there is more
         for character in text:
-            if not character.isascii() and marks < MOST_MARKS and _is_mark(character):
+            if not character.isascii() and marks < MAX_MARKS and _is_mark(character):
                 shown.append(self._if_encodable(character))
                 marks += 1
             else:
                 shown.append(self.sign(character, blank))
-                marks = 0 if shown[-1] == character else MOST_MARKS
+                marks = 0 if shown[-1] == character else MAX_MARKS
             used += cell_len(shown[-1])
             if used <= room:
                 fitting = len(shown)
@@ -109,11 +109,11 @@ class Signs:
                 continue
             share = _share(value, scale)
             level = 3 + math.copysign(min(3, 1 + int(abs(share) * 3)), share) if share else 3
-            strip.append(self.strip[-1 if self.colour else int(level)], style=_colour(share) if self.colour else "")
+            strip.append(self.strip[-1 if self.color else int(level)], style=_color(share) if self.color else "")
         return strip
 
 
-def signs_for(encoding: str, *, colour: bool) -> Signs:
+def glyphs_for(encoding: str, *, color: bool) -> Glyphs:
     """What can be written in an encoding."""
     try:
         UNICODE_SIGNS.encode(encoding)
@@ -122,9 +122,9 @@ def signs_for(encoding: str, *, colour: bool) -> Signs:
             "".encode(encoding)
         except LookupError:
             encoding = "ascii"
-        return Signs(
+        return Glyphs(
             encoding=encoding,
-            colour=colour,
+            color=color,
             blank="\\s",
             more="...",
             rule="-",
@@ -134,9 +134,9 @@ def signs_for(encoding: str, *, colour: bool) -> Signs:
             plus_minus="+-",
             strip="=~-.+*#",
         )
-    return Signs(
+    return Glyphs(
         encoding=encoding,
-        colour=colour,
+        color=color,
         blank="␣",
         more="…",
         rule="─",
@@ -180,9 +180,9 @@ def _share(value: float, scale: float) -> float:
     return math.copysign(min(1.0, abs(value) / scale) or 1e-9 if scale else 1.0, value)
 
 
-def _colour(share: float) -> str:
+def _color(share: float) -> str:
     end, much = RED if share > 0 else BLUE, abs(share) ** 0.7
-    red, green, blue = (round(grey + (full - grey) * much) for grey, full in zip(GREY, end, strict=True))
+    red, green, blue = (round(gray + (full - gray) * much) for gray, full in zip(GRAY, end, strict=True))
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 

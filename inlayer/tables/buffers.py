@@ -76,7 +76,7 @@ class SlabPool:
         return sum(slab.nbytes for slab in tuple(self._idle))
 
     def lease(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """An uninitialised contiguous CPU tensor; its memory comes back when its last alias dies."""
+        """An uninitialized contiguous CPU tensor; its memory comes back when its last alias dies."""
         nbytes = math.prod(shape) * dtype.itemsize
         slab = self._take(nbytes)
         view = slab[:nbytes]

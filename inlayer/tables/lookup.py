@@ -61,7 +61,7 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
 
 
 def lease(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Uninitialised memory for rows that are read, not gathered: reused where it is large."""
+    """Uninitialized memory for rows that are read, not gathered: reused where it is large."""
     nbytes = math.prod(shape) * dtype.itemsize
     return _POOL.lease(shape, dtype) if nbytes >= POOLED_BYTES else torch.empty(shape, dtype=dtype)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, ShapeError
 from inlayer.formats.row_file import FileRows
-from inlayer.formats.safetensors import DTYPES, Stored, read_header
+from inlayer.formats.safetensors import DTYPES, TensorInfo, read_header
 from inlayer.paths import check_path, printable, quoted, shown, what_is_at
 from inlayer.tables.stored import StoredTable
 
@@ -44,7 +44,7 @@ class MappedTable(StoredTable):
         return table
 
 
-def check_table(stored: Stored) -> Stored:
+def check_table(stored: TensorInfo) -> TensorInfo:
     """A tensor that can be a table: two axes, neither empty, floating point."""
     which = f"tensor {quoted(stored.name)} of {shown(stored.file)}"
     if len(stored.shape) != 2 or 0 in stored.shape:
@@ -54,7 +54,7 @@ def check_table(stored: Stored) -> Stored:
     return stored
 
 
-def choose(path: Path, name: str | None, tensors: Mapping[str, Stored]) -> Stored:
+def choose(path: Path, name: str | None, tensors: Mapping[str, TensorInfo]) -> TensorInfo:
     """The tensor that is meant, among those of the file."""
     tables = [key for key, stored in tensors.items() if len(stored.shape) == 2]
     if name is None:

@@ -2,7 +2,7 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - two independent things make one: where the bytes of a row come from (a `RowSource`: a local file, a remote one), and
-  what they mean (a dtype, or `decode` for a quantised row)
+  what they mean (a dtype, or `decode` for a quantized row)
 - `.to(dtype)` and `.to(device)` read nothing: rows are converted when looked up, to the same bits
 - `weight` is the whole table: mapped from the file where the bytes are the values, else read and decoded once
 - a tracer (torch.compile), which has no ids to read rows for, gathers from that: ask for it before compiling

@@ -7,10 +7,10 @@ say when gigatoken may do the work, merges.py how bytes became tokens. The libra
 file is opened, not here.
 """
 
-from inlayer.tokenizers.base import Merged, Piece, Tokenizer
+from inlayer.tokenizers.base import Merged, Token, Tokenizer
 from inlayer.tokenizers.bytes import ByteTokenizer
 from inlayer.tokenizers.open import open_tokenizer
 from inlayer.tokenizers.train import train_bpe
 from inlayer.tokenizers.words import WordTokenizer
 
-__all__ = ["ByteTokenizer", "Merged", "Piece", "Tokenizer", "WordTokenizer", "open_tokenizer", "train_bpe"]
+__all__ = ["ByteTokenizer", "Merged", "Token", "Tokenizer", "WordTokenizer", "open_tokenizer", "train_bpe"]

@@ -23,13 +23,13 @@ import numpy as np
 from inlayer.errors import DtypeError, IdRangeError, InputError, TextError
 from inlayer.ragged import IdArray, Ragged, as_int64
 
-__all__ = ["Merged", "Piece", "Tokenizer"]
+__all__ = ["Merged", "Token", "Tokenizer"]
 
 Made = TypeVar("Made", bound="LibraryTokenizer")
 BLOCK = 1024  # texts handed to a library at once: bounds the memory of its per-text objects
 
 
-class Piece(NamedTuple):
+class Token(NamedTuple):
     """One id of a text, with what it stands for there.
 
     `span` counts UTF-8 bytes of the text; `bytes` are the text's bytes under it. Spans are in order and never
@@ -43,7 +43,7 @@ class Piece(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """Two neighbours of a split that became one token, `id`.
+    """Two neighbors of a split that became one token, `id`.
 
     The lowest `rank` goes first. In a tokenizer.json it is the place in the list of merges, in a rank file the rank of
     the token that comes out, which is its id.
@@ -169,7 +169,7 @@ class Tokenizer(ABC):
         """
 
     @abstractmethod
-    def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
+    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
         """The ids of one text, each with the bytes and the span it covers."""
 
     def splits(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
@@ -232,7 +232,7 @@ def pieces_from_bytes(
     *,
     prefix: int = 0,
     suffix: int = 0,
-) -> list[Piece] | None:
+) -> list[Token] | None:
     """Pieces whose bytes follow one another exactly; None where they do not add up to the source.
 
     `prefix` and `suffix` count the ids at either end that the tokenizer added: they cover nothing.
@@ -241,7 +241,7 @@ def pieces_from_bytes(
     for place, (token, data) in enumerate(zip(ids, covered, strict=True)):
         added = place < prefix or place >= last
         end = start if added else start + len(data)
-        pieces.append(Piece(token, b"" if added else data, (start, end), added or token in special_ids))
+        pieces.append(Token(token, b"" if added else data, (start, end), added or token in special_ids))
         start = end
     return pieces if b"".join(piece.bytes for piece in pieces) == source else None
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from inlayer.ragged import Ragged
-from inlayer.tokenizers.base import Piece, Tokenizer, check_ids, check_text, check_texts, surrogate_error
+from inlayer.tokenizers.base import Token, Tokenizer, check_ids, check_text, check_texts, surrogate_error
 
 __all__ = ["ByteTokenizer"]
 
@@ -64,10 +64,10 @@ class ByteTokenizer(Tokenizer):
     def get_vocab_size(self) -> int:
         return 256
 
-    def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
+    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
         del add_special_tokens, parse_special  # there are no special tokens
         return [
-            Piece(value, bytes([value]), (place, place + 1), False)
+            Token(value, bytes([value]), (place, place + 1), False)
             for place, value in enumerate(check_text(text).encode())
         ]
 

@@ -1,7 +1,7 @@
 """Is a precompiled character map whole? `tokenizers` walks it without looking where it steps, and panics.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- the map of sentencepiece's normaliser, kept in tokenizer.json as base64: four bytes with the size of a trie, the trie,
+- the map of sentencepiece's normalizer, kept in tokenizer.json as base64: four bytes with the size of a trie, the trie,
   then the replacement texts, each ended by a NUL
 - the trie is an array of 32-bit units. A walk stands at a place, steps to `place ^ byte`, and goes on from there to
   `place ^ offset(unit)` where the unit's label is that byte; a leaf there holds the place of a replacement text

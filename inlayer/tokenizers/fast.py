@@ -31,7 +31,7 @@ ExactBatch = Callable[[list[str]], Ragged]
 
 LONG_TEXT = 4096  # characters from which one text alone is worth opening the fast path
 
-SPLIT_BEHAVIOURS = ({"behavior": "Isolated", "invert": False}, {"behavior": "Removed", "invert": True})
+SPLIT_BEHAVIORS = ({"behavior": "Isolated", "invert": False}, {"behavior": "Removed", "invert": True})
 SPACE_TO_BLOCK = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 PREPEND_BLOCK = {"type": "Prepend", "prepend": "▁"}
 SPLIT_AT_SPACE = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
@@ -154,7 +154,7 @@ def is_byte_level(steps: list[dict[str, Any]]) -> bool:
         and all(
             step.get("type") == "Split"
             and "Regex" in step.get("pattern", {})
-            and {"behavior": step.get("behavior"), "invert": step.get("invert", False)} in SPLIT_BEHAVIOURS
+            and {"behavior": step.get("behavior"), "invert": step.get("invert", False)} in SPLIT_BEHAVIORS
             for step in splits
         )
     )

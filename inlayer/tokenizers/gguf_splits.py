@@ -1,7 +1,7 @@
 """How a byte-level GGUF splits text: the names in `tokenizer.ggml.pre`, and what each stands for.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- a GGUF names the rule and does not spell it. A rule here is the original tokenizer's: its split, its normaliser, and
+- a GGUF names the rule and does not spell it. A rule here is the original tokenizer's: its split, its normalizer, and
   whether a piece that is a token skips the merges
 - where llama.cpp cuts text its own way (no NFC, runs of digits), the original's way is taken
 - a name whose three parts are not all known is left out: a near miss would give wrong ids without a word

@@ -35,7 +35,7 @@ from inlayer.tokenizers.base import (
     BLOCK,
     LibraryTokenizer,
     Merged,
-    Piece,
+    Token,
     check_ids,
     check_known,
     check_text,
@@ -228,8 +228,8 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def pad_id(self) -> int | None:
         return self._pad_id if self._pad_id is not None else super().pad_id
 
-    def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
-        """Byte-level: the pieces' bytes add up to the text's. Elsewhere, and where a normaliser changed the text, spans
+    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
+        """Byte-level: the pieces' bytes add up to the text's. Elsewhere, and where a normalizer changed the text, spans
         come from the offsets of `tokenizers` and the bytes are those of the text under them (rules in spans.py).
         """
         source = check_text(text).encode()
@@ -238,7 +238,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             whole = self._variant(parse_special).encode(text, add_special_tokens=add_special_tokens)
         return place_added(whole.ids, whole.special_tokens_mask, pieces, len(source), self._where)
 
-    def _cut(self, text: str, source: bytes, parse_special: bool) -> tuple[list[Piece], list[int | None]]:
+    def _cut(self, text: str, source: bytes, parse_special: bool) -> tuple[list[Token], list[int | None]]:
         """The pieces of the text itself, and for each the number of the split it comes from."""
         with library_errors(f"{self._where} cannot encode"):
             # without its post-processor, which would trim white space off the offsets
@@ -297,14 +297,14 @@ def twin(original: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     return copy
 
 
-def place_added(ids: list[int], added: list[int], pieces: list[Piece], end: int, where: str) -> list[Piece]:
+def place_added(ids: list[int], added: list[int], pieces: list[Token], end: int, where: str) -> list[Token]:
     """Put the ids a post-processor added between the pieces of the text: empty, at the place where they stand."""
-    result: list[Piece] = []
+    result: list[Token] = []
     rest = iter(pieces)
     position = 0
     for token_id, flag in zip(ids, added, strict=True):
         if flag:
-            result.append(Piece(token_id, b"", (position, position), True))
+            result.append(Token(token_id, b"", (position, position), True))
             continue
         piece = next(rest, None)
         if piece is None or piece.id != token_id:

@@ -1,7 +1,7 @@
 """Byte-pair merges, replayed: how the single bytes of a split become its tokens, one merge after the other.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- of all neighbours that can be joined the pair of lowest rank goes first, the leftmost of equals: the order in which
+- of all neighbors that can be joined the pair of lowest rank goes first, the leftmost of equals: the order in which
   `tokenizers` and tiktoken join them
 - a split that is a token itself is taken whole, without a merge, where the file says `ignore_merges` (LLaMA-3) and in
   every rank file: tiktoken looks a split up before it merges
@@ -53,7 +53,7 @@ class Merges:
     def replay(self, data: bytes) -> tuple[list[Merged], list[int]] | None:
         """The merges of a split in their order, and the ids they end with.
 
-        A queue of pairs, as in the libraries: each merge looks only at its two neighbours, so that long runs stay
+        A queue of pairs, as in the libraries: each merge looks only at its two neighbors, so that long runs stay
         cheap. Entries whose pair is no longer there are passed over when their turn comes.
         """
         taken = self.whole(data)

@@ -174,7 +174,7 @@ def inserts_at_the_start(pattern: str) -> bool:
 
 
 def check_opened(engine: tokenizers.Tokenizer, where: str) -> None:
-    """Panics when a text is encoded: an added token of which the normaliser leaves nothing."""
+    """Panics when a text is encoded: an added token of which the normalizer leaves nothing."""
     if engine.normalizer is None:
         return
     for token in engine.get_added_tokens_decoder().values():

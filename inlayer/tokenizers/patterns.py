@@ -2,7 +2,7 @@
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 A tiktoken rank file holds bytes and ranks, nothing else; the rest lives in the code of each model, which is never run.
-- a rank file is recognised by the SHA-256 of its ranks (in order, one `base64 rank` line each): that cannot be wrong.
+- a rank file is recognized by the SHA-256 of its ranks (in order, one `base64 rank` line each): that cannot be wrong.
   A number of ranks alone could be, silently
 - a folder may also say who it is: tokenizer_config.json's tokenizer_class with its auto_map, config.json's model_type
 - anything else needs `pat_str=`, or a pat_str.txt beside the ranks

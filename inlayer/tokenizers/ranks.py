@@ -33,7 +33,7 @@ from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import (
     LibraryTokenizer,
     Merged,
-    Piece,
+    Token,
     check_ids,
     check_known,
     check_text,
@@ -126,7 +126,7 @@ class RankTokenizer(LibraryTokenizer):
         pad_id: int | None = None,
     ) -> None:
         """`fast_source`: the file and gigatoken's name of its split pattern. `around`: ids before and after a text."""
-        check_numbering(ranks, special_tokens, where)
+        check_position_id_rule(ranks, special_tokens, where)
         import tiktoken  # when a file is opened, not before
 
         self.special_tokens: Mapping[str, int] = MappingProxyType(dict(special_tokens))
@@ -218,7 +218,7 @@ class RankTokenizer(LibraryTokenizer):
     def pad_id(self) -> int | None:
         return self._pad_id if self._pad_id is not None else super().pad_id
 
-    def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
+    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
         """The pieces' bytes add up to the text's, exactly."""
         ids = self.encode(text, add_special_tokens=add_special_tokens, parse_special=parse_special)
         before, after = self._around if add_special_tokens else ((), ())
@@ -232,7 +232,7 @@ class RankTokenizer(LibraryTokenizer):
         if unsettled_texts([check_text(text)]).size:
             return None
         spans: list[tuple[int, int]] = []
-        pieces = self.pieces(text, add_special_tokens=False, parse_special=parse_special)
+        pieces = self.tokens(text, add_special_tokens=False, parse_special=parse_special)
         for special, run in itertools.groupby(pieces, key=lambda piece: piece.special):
             stretch = list(run)
             found = [piece.span for piece in stretch] if special else self._split(stretch)
@@ -241,7 +241,7 @@ class RankTokenizer(LibraryTokenizer):
             spans += found
         return spans
 
-    def _split(self, pieces: list[Piece]) -> list[tuple[int, int]] | None:
+    def _split(self, pieces: list[Token]) -> list[tuple[int, int]] | None:
         """The splits of a stretch without special tokens; None where these pieces do not follow from them."""
         text = b"".join(piece.bytes for piece in pieces).decode()
         import regex
@@ -276,7 +276,7 @@ class RankTokenizer(LibraryTokenizer):
         return f"RankTokenizer({self._where!r}, {self.get_vocab_size()} tokens)"
 
 
-def check_numbering(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], where: str) -> None:
+def check_position_id_rule(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], where: str) -> None:
     """Ranks and special tokens share one row of ids: none twice, no hole below the last rank."""
     by_id: dict[int, str] = {}
     taken = set(ranks.values())

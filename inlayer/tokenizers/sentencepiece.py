@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
 from inlayer.ragged import Ragged
-from inlayer.tokenizers.base import BLOCK, LibraryTokenizer, Piece, check_ids, check_text, check_texts, not_byte_level
+from inlayer.tokenizers.base import BLOCK, LibraryTokenizer, Token, check_ids, check_text, check_texts, not_byte_level
 from inlayer.tokenizers.guard import library_errors
 from inlayer.tokenizers.spans import pieces_from_offsets
 
@@ -125,7 +125,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
     def pad_id(self) -> int | None:
         return self._pad_id if self._pad_id is not None else super().pad_id
 
-    def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
+    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
         """Spans are the library's own; the bytes are those of the text under them (rules in spans.py)."""
         del parse_special  # the library has one way only
         source = check_text(text).encode()
@@ -137,9 +137,9 @@ class SentencePieceTokenizer(LibraryTokenizer):
         before, after = self._around if add_special_tokens else ((), ())
         end = len(source)
         return [
-            *(Piece(token_id, b"", (0, 0), True) for token_id in before),
+            *(Token(token_id, b"", (0, 0), True) for token_id in before),
             *body,
-            *(Piece(token_id, b"", (end, end), True) for token_id in after),
+            *(Token(token_id, b"", (end, end), True) for token_id in after),
         ]
 
     def __repr__(self) -> str:
@@ -165,7 +165,7 @@ def looks_like_sentencepiece(data: bytes) -> bool:
 
 
 def read_pieces(message: bytes) -> list[tuple[int, int, int]]:
-    """(id, begin, end) of each piece in a serialised SentencePieceText, begin and end in bytes.
+    """(id, begin, end) of each piece in a serialized SentencePieceText, begin and end in bytes.
 
     The one form of offsets every version of the library gives. Field 2 of the message is a piece; in a piece, fields
     2, 4 and 5 are its id, begin and end, and a field left out is 0.

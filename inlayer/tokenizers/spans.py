@@ -1,13 +1,13 @@
-"""From a library's offsets to spans that never overlap, where a normaliser stands between text and tokens.
+"""From a library's offsets to spans that never overlap, where a normalizer stands between text and tokens.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - spans are in order and count UTF-8 bytes. Tokens that share a character (its bytes cut apart) split it exactly where
   their own bytes add up to the source; where they do not, the first to claim a byte has it. A block put before the
   text (`▁`) covers nothing of it
-- what a normaliser dropped belongs to no piece (BERT's white space), except what it composed into the character
+- what a normalizer dropped belongs to no piece (BERT's white space), except what it composed into the character
   before: combining marks and Hangul vowels belong to that character's piece
 - the span of a split reaches from its first piece to its last
-- not here: byte-level tokenizers without a normaliser, whose bytes simply follow one another (base.py)
+- not here: byte-level tokenizers without a normalizer, whose bytes simply follow one another (base.py)
 Checked in tests/tokenizers/test_pieces.py and tests/tokenizers/test_splits.py.
 """
 
@@ -17,7 +17,7 @@ import itertools
 import unicodedata
 from collections.abc import Callable, Sequence
 
-from inlayer.tokenizers.base import Piece
+from inlayer.tokenizers.base import Token
 
 __all__ = ["in_bytes", "pieces_from_offsets", "splits_from_pieces"]
 
@@ -41,7 +41,7 @@ def pieces_from_offsets(
     offsets: Offsets,
     token_bytes: Callable[[int], bytes],
     special_ids: frozenset[int],
-) -> list[Piece]:
+) -> list[Token]:
     """One piece per id; `offsets` count bytes of `source`."""
     ends: list[tuple[int, int]] = []
     done = 0  # bytes that already belong to a piece, or to none
@@ -59,12 +59,12 @@ def pieces_from_offsets(
     if ends and composes(source[done:]):
         ends[-1] = (ends[-1][0], len(source))
     return [
-        Piece(token_id, source[start:end], (start, end), token_id in special_ids)
+        Token(token_id, source[start:end], (start, end), token_id in special_ids)
         for token_id, (start, end) in zip(ids, ends, strict=True)
     ]
 
 
-def splits_from_pieces(pieces: Sequence[Piece], words: Sequence[int | None]) -> list[tuple[int, int]]:
+def splits_from_pieces(pieces: Sequence[Token], words: Sequence[int | None]) -> list[tuple[int, int]]:
     """The span of each split, given which one each piece belongs to. One that covers nothing of the text (a space put
     before it, the second half of a character taken apart) is left out.
     """

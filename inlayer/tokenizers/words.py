@@ -20,7 +20,7 @@ import numpy as np
 
 from inlayer.errors import DtypeError, InputError, TextError
 from inlayer.ragged import Ragged
-from inlayer.tokenizers.base import Piece, Tokenizer, check_ids, check_text, check_texts, not_byte_level
+from inlayer.tokenizers.base import Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
 
 __all__ = ["WordTokenizer"]
 
@@ -59,7 +59,7 @@ class WordTokenizer(Tokenizer):
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
         """One id per word. An unknown word is a TextError naming it, unless there is an `unk` token."""
         return [
-            piece.id for piece in self.pieces(text, add_special_tokens=add_special_tokens, parse_special=parse_special)
+            piece.id for piece in self.tokens(text, add_special_tokens=add_special_tokens, parse_special=parse_special)
         ]
 
     def encode_batch(
@@ -90,12 +90,12 @@ class WordTokenizer(Tokenizer):
     def get_vocab_size(self) -> int:
         return len(self.words)
 
-    def pieces(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Piece]:
+    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
         """Spans cover the words; the white space between them belongs to no piece."""
         del add_special_tokens, parse_special  # nothing is added; `unk` is a word like others
         return list(self._find_pieces(check_text(text)))
 
-    def _find_pieces(self, text: str, name: str = "the text") -> Iterator[Piece]:
+    def _find_pieces(self, text: str, name: str = "the text") -> Iterator[Token]:
         for index, (word, span) in enumerate(find_words(text)):
             known = self._ids.get(word, None if self.unk is None else self._ids[self.unk])
             if known is None:
@@ -103,7 +103,7 @@ class WordTokenizer(Tokenizer):
                     f"word {index} of {name}, {word!r}, is not among the {len(self.words)} words this tokenizer was "
                     "built from; build it from a longer text, or with unk='<unk>'"
                 )
-            yield Piece(known, word.encode(), span, known in self.special_ids)
+            yield Token(known, word.encode(), span, known in self.special_ids)
 
     def splits(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]]:
         """The words, known ones or not."""

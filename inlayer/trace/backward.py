@@ -25,8 +25,8 @@ from inlayer.trace.parts import Parts, Used
 
 __all__ = ["go_back"]
 
-MOST_HEAD_VALUES = 2**27  # of a head that is run for this step: half a gigabyte in float32
-MOST_LOGITS = 2**23  # held at once; of a longer text only the first tokens are guessed
+MAX_HEAD_VALUES = 2**27  # of a head that is run for this step: half a gigabyte in float32
+MAX_LOGITS = 2**23  # held at once; of a longer text only the first tokens are guessed
 
 
 class Shares(NamedTuple):
@@ -54,8 +54,8 @@ def go_back(
     padding = layer.padding_idx
     head = parts.head
     uncounted = {one for one in (padding, None if head is None else head.padding_idx) if one is not None}
-    pairs = _next_tokens(used_U[used.places_BT], mask_BT, uncounted, MOST_LOGITS // parts.table.shape[0])
-    fits = head is not None and head.n_embd == layer.n_embd and parts.values() <= MOST_HEAD_VALUES
+    pairs = _next_tokens(used_U[used.places_BT], mask_BT, uncounted, MAX_LOGITS // parts.table.shape[0])
+    fits = head is not None and head.n_embd == layer.n_embd and parts.values() <= MAX_HEAD_VALUES
     by_head = fits and len(pairs.targets_N) > 0
     shares = _shares(parts, layer, used, mask_BT, position_ids, pairs if by_head else None)
     head_UD = shares.head_UD

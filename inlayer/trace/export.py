@@ -1,7 +1,7 @@
 """The exported page: one file that holds a walk, the changes a reader may try on it, and nothing from outside.
 
 - it is the page of `inlayer serve` with its answers inside: the walk, one walk for each change a control offers, the
-  tokens with their neighbours, the birth of the table
+  tokens with their neighbors, the birth of the table
 - not here: the page itself (trace/html.py, trace/page/)
 Checked in a browser, from the disk, in tests/browser/.
 """
@@ -18,22 +18,22 @@ from inlayer.embeddings import SCHEMES
 from inlayer.errors import ConfigError, PositionRangeError
 from inlayer.trace.facts import Change, Trace, plain
 from inlayer.trace.html import page
-from inlayer.trace.line import Line
+from inlayer.trace.line import Pipeline
 
 __all__ = ["export"]
 
 SWAPPED = 8  # tokens of the first text of which any two can be swapped; fewer of a long one
-MOST_CELLS = 300  # of all walks that swap: a page is to be sent
+MAX_CELLS = 300  # of all walks that swap: a page is to be sent
 THETAS = (100.0, 1_000_000.0)
-MOST_TOKENS = 64  # of a text
-MOST_KNOWN = 64  # tokens that open when clicked
+MAX_TOKENS = 64  # of a text
+MAX_KNOWN = 64  # tokens that open when clicked
 
 
-def export(line: Line, texts: Sequence[str], *, dims: int = 8, step: int = 1, change: Change | None = None) -> str:
+def export(line: Pipeline, texts: Sequence[str], *, dims: int = 8, step: int = 1, change: Change | None = None) -> str:
     """The page, with this walk in it."""
 
     def walk(change: Change) -> Trace:
-        return replace(line.walk(texts, dims=dims, tokens=MOST_TOKENS, change=change), source=line.title)
+        return replace(line.walk(texts, dims=dims, tokens=MAX_TOKENS, change=change), source=line.title)
 
     first = walk(Change())
     walks = {key_of(Change()): first}
@@ -48,7 +48,7 @@ def export(line: Line, texts: Sequence[str], *, dims: int = 8, step: int = 1, ch
         "models": [plain(replace(line.facts(), name=line.title, source=line.title))],
         "texts": list(texts),
         "walks": {key: walked.to_dict() for key, walked in walks.items()},
-        "tokens": {str(token_id): plain(line.token(token_id)) for token_id in list(ids)[:MOST_KNOWN]},
+        "tokens": {str(token_id): plain(line.token(token_id)) for token_id in list(ids)[:MAX_KNOWN]},
         "birth": plain(line.birth(dims=dims)),
         "step": step,
         "change": None if change is None else key_of(change),
@@ -63,10 +63,10 @@ def key_of(change: Change) -> str:
     return f"{change.positions or ''}|{theta}|{swap}|{change.pad}"
 
 
-def _changes(line: Line, trace: Trace) -> Iterator[Change]:
+def _changes(line: Pipeline, trace: Trace) -> Iterator[Change]:
     swapped = min(SWAPPED, trace.texts[0].n_tokens)
     cells = sum(len(text.cells) for text in trace.texts)
-    while swapped > 2 and swapped * (swapped - 1) // 2 * cells > MOST_CELLS:
+    while swapped > 2 and swapped * (swapped - 1) // 2 * cells > MAX_CELLS:
         swapped -= 1
     for swap in combinations(range(swapped), 2):
         yield Change(swap=swap)

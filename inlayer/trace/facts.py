@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 __all__ = [
-    "Backward", "Birth", "BirthStage", "Cell", "Change", "Character", "Gather", "Merge", "ModelFacts", "Neighbour",
+    "Backward", "Birth", "BirthStage", "Cell", "Change", "Character", "Gather", "Merge", "ModelFacts", "Neighbor",
     "Padding", "Positions", "RowGradient", "Split", "Stage", "StageValue", "Step", "TableFacts", "TextTrace",
     "TokenFacts", "Trace", "Turn", "Turning", "plain", "to_json",
 ]  # fmt: skip
@@ -36,9 +36,9 @@ class Character:
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """Two neighbours that became one token; `rank` orders the merges, the lowest goes first.
+    """Two neighbors that became one token; `rank` orders the merges, the lowest goes first.
 
-    Their bytes are those the tokenizer cuts: of a text it normalises (NFC), not those of the text.
+    Their bytes are those the tokenizer cuts: of a text it normalizes (NFC), not those of the text.
     """
 
     left: str
@@ -90,7 +90,7 @@ class Cell:
     mask: Literal[0, 1]  # 0 for padding
     position: int
     offset: int | None  # of the row's first byte in the table's file (in the table, where it is in no file)
-    bits: list[str]  # as stored: one number a value, most significant first; of a quantised row one a byte
+    bits: list[str]  # as stored: one number a value, most significant first; of a quantized row one a byte
     row: Vector
     stages: list[StageValue]  # one for each of `Trace.stages`
     hidden: Vector
@@ -124,7 +124,7 @@ class TableFacts:
     shape: Span
     offset: int  # of its first byte
     row_bytes: int
-    itemsize: int | None  # bytes a value; None where a row is quantised in blocks
+    itemsize: int | None  # bytes a value; None where a row is quantized in blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +269,7 @@ class Trace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Neighbour:
+class Neighbor:
     """A row of the table that points the same way."""
 
     id: int
@@ -291,8 +291,8 @@ class TokenFacts:
     row: Vector  # all channels, at most 512
     width: int
     norm: float
-    neighbours: list[Neighbour]  # by cosine, the nearest first
-    note: str  # why there are no neighbours; else empty
+    neighbors: list[Neighbor]  # by cosine, the nearest first
+    note: str  # why there are no neighbors; else empty
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from inlayer.trace.parts import Parts
 
 __all__ = ["give_birth"]
 
-MOST_VALUES = 2**20
+MAX_VALUES = 2**20
 WATCHED = 4  # rows
 BARS = 41
 
@@ -28,7 +28,7 @@ BARS = 41
 def give_birth(parts: Parts, seed: int, dims: int) -> Birth:
     """Make a table like the model's, step by step."""
     rows, width = parts.table.shape
-    rows = max(2, min(rows, MOST_VALUES // width))
+    rows = max(2, min(rows, MAX_VALUES // width))
     padding = parts.layer.padding_idx
     shown = None if padding is None else min(padding, rows - 1)  # of a table cut short, the last row stands for it
     generator = torch.Generator().manual_seed(check_seed(seed))
@@ -57,7 +57,7 @@ def give_birth(parts: Parts, seed: int, dims: int) -> Birth:
             table.weight,
             ids,
             dims,
-            "initialised",
+            "initialized",
             f"the model draws again from N(0, {std:g})" + ("" if shown is None else ", over the padding row too"),
             f"nn.init.normal_(table.weight, std={std:g})",
         )

@@ -24,12 +24,12 @@ from inlayer.trace.parts import NEWBORN_POSITIONS, Parts
 from inlayer.trace.run import take
 from inlayer.trace.token import look_at
 
-__all__ = ["Line", "newborn", "walk"]
+__all__ = ["Pipeline", "random_pipeline", "walk"]
 
 NEWBORN_VALUES = 2**28  # of a newborn table: one gigabyte
 
 
-class Line(Parts):
+class Pipeline(Parts):
     """A model made ready to be walked."""
 
     def walk(
@@ -55,7 +55,7 @@ class Line(Parts):
 
 def walk(
     text: str | Sequence[str] | None = None,
-    model: Model | Line | str | os.PathLike[str] | None = None,
+    model: Model | Pipeline | str | os.PathLike[str] | None = None,
     *,
     inputs_embeds: Tensor | None = None,
     tokenizer: Tokenizer | None = None,
@@ -73,18 +73,18 @@ def walk(
     something on purpose, to see what follows: other `positions` ("none", "learned", "sinusoidal", "rotary") or another
     base `theta`, two tokens of the first text to `swap`, tokens of padding to `pad` behind.
     """
-    if isinstance(model, Line):
+    if isinstance(model, Pipeline):
         line = model
     else:
-        line = Line(model if isinstance(model, Model) else load(model), tokenizer=tokenizer)
+        line = Pipeline(model if isinstance(model, Model) else load(model), tokenizer=tokenizer)
     change = Change(positions=positions, theta=theta, swap=swap, pad=pad)
     texts = [text] if isinstance(text, str) else text
     return line.walk(texts, inputs_embeds=inputs_embeds, dims=dims, tokens=tokens, change=change)
 
 
-def newborn(
+def random_pipeline(
     texts: Sequence[str], tokenizer: Tokenizer, *, width: int = 8, positions: str = "learned", seed: int = 0
-) -> Line:
+) -> Pipeline:
     """A line with random rows, large enough for these texts: one row a token, and one more for padding."""
     encoded = tokenizer.encode_batch(texts)
     highest = max((int(ids.max()) + 1 for ids in encoded if len(ids)), default=0)
@@ -105,4 +105,4 @@ def newborn(
     )
     head = Head(width, vocabulary + 1, padding_idx=vocabulary, device="meta")
     layer.tie(head)
-    return Line.of_layer(tokenizer, layer, head, source="newborn", note=f"random rows from seed {seed}")
+    return Pipeline.of_layer(tokenizer, layer, head, source="newborn", note=f"random rows from seed {seed}")

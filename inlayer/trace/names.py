@@ -7,12 +7,12 @@ Checked in tests/trace/test_tokenization.py.
 
 from __future__ import annotations
 
-from inlayer.tokenizers import Piece
+from inlayer.tokenizers import Token
 
 __all__ = ["label_of"]
 
 
-def label_of(piece: Piece, token: str) -> str:
+def label_of(piece: Token, token: str) -> str:
     """The piece as text where its bytes are whole characters, as bytes where not, by name where it is special."""
     if piece.special or not piece.bytes:
         return token

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from inlayer.embeddings import Embeddings
-from inlayer.positions import Angles, Rotary, Scaling
+from inlayer.positions import Angles, RotaryPositions, Scaling
 from inlayer.positions.rotary import one_angle_a_pair
 from inlayer.positions.scaling import plain_frequencies
 from inlayer.trace.facts import Turn, Turning
@@ -34,14 +34,14 @@ class Turned(NamedTuple):
 def turn(layer: Embeddings, position_ids: Tensor, length: int, dims: int) -> list[Turned]:
     """What rotary positions prepare for these positions (T,) of a text of `length` tokens, by layer type."""
     rotary = layer.position_embedding
-    if not isinstance(rotary, Rotary):
+    if not isinstance(rotary, RotaryPositions):
         return []
     types: list[str | None] = [None] if isinstance(rotary.angles, Angles) else list(rotary.angles)
     return [_turn(layer, rotary, layer_type, position_ids, length, dims) for layer_type in types]
 
 
 def _turn(
-    layer: Embeddings, rotary: Rotary, layer_type: str | None, position_ids: Tensor, length: int, dims: int
+    layer: Embeddings, rotary: RotaryPositions, layer_type: str | None, position_ids: Tensor, length: int, dims: int
 ) -> Turned:
     angles = rotary.angles if isinstance(rotary.angles, Angles) else rotary.angles[layer_type or ""]
     frequencies, factor = rotary.inverse_frequencies(length, layer_type)
@@ -70,6 +70,6 @@ def _turn(
 def _words(scaling: Scaling) -> str:
     """Its kind, and what of it a reader asks for first."""
     said = type(scaling).__name__.lower()
-    factor, trained = getattr(scaling, "factor", None), getattr(scaling, "trained_length", None)
+    factor, trained = getattr(scaling, "factor", None), getattr(scaling, "original_max_position_embeddings", None)
     said += "" if factor is None else f", factor {factor:g}"
     return said + ("" if trained is None else f", trained on {trained:,} tokens")

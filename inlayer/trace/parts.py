@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from inlayer.checkpoint import Model
 from inlayer.embeddings import SCHEMES, Embeddings
 from inlayer.errors import ConfigError, InputError
-from inlayer.formats.safetensors import DTYPES, Stored
+from inlayer.formats.safetensors import DTYPES, TensorInfo
 from inlayer.head import Head
 from inlayer.paths import last_part
-from inlayer.positions import Angles, Learned, Numbering, Rotary, Sinusoidal
+from inlayer.positions import Angles, LearnedPositions, PositionIdRule, RotaryPositions, SinusoidalPositions
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.names import spelled
@@ -244,22 +244,24 @@ class Parts:
         if wanted == "none":
             module = None
         elif wanted == "learned":
-            module = Learned(NEWBORN_POSITIONS, width, init_std=self.init_std, seed=0, dtype=self.layer.dtype)
+            module = LearnedPositions(NEWBORN_POSITIONS, width, init_std=self.init_std, seed=0, dtype=self.layer.dtype)
             note = "newborn: random, and " + note
         elif wanted == "sinusoidal":
-            module = Sinusoidal(width, theta=base)
-        elif isinstance(own, Rotary):
+            module = SinusoidalPositions(width, theta=base)
+        elif isinstance(own, RotaryPositions):
             angles = own.angles
             turned = (
                 replace(angles, theta=base)
                 if isinstance(angles, Angles)
                 else {name: replace(one, theta=base) for name, one in angles.items()}
             )
-            module = Rotary(own.head_dim, turned, pairing=own.pairing, layout=own.layout, float32=own.float32)
+            module = RotaryPositions(own.head_dim, turned, pairing=own.pairing, layout=own.layout, float32=own.float32)
         else:
-            module = Rotary(min(USUAL_HEAD, width - width % 2), Angles(theta=base))
+            module = RotaryPositions(min(USUAL_HEAD, width - width % 2), Angles(theta=base))
         layer = with_modules(self.layer, position_embedding=module)
-        layer.numbering = Numbering()  # the model's own may number padding in a way that is for its own table only
+        layer.position_id_rule = (
+            PositionIdRule()
+        )  # the model's own may number padding in a way that is for its own table only
         return Order(layer, False, note)
 
     def _wide(self, scheme: str | None, theta: float | None) -> Embeddings:
@@ -302,7 +304,7 @@ def _in_memory(name: str, weight: Tensor) -> TableFacts:
     )  # fmt: skip
 
 
-def _stored_facts(stored: Stored, row_dtype: str, remote: bool) -> TableFacts:
+def _stored_facts(stored: TensorInfo, row_dtype: str, remote: bool) -> TableFacts:
     rows, width = stored.shape
     row_bytes = stored.nbytes // rows
     plain = stored.dtype in DTYPES
@@ -314,7 +316,7 @@ def _stored_facts(stored: Stored, row_dtype: str, remote: bool) -> TableFacts:
 
 def scheme_of(layer: Embeddings) -> str:
     position = layer.position_embedding
-    return "none" if position is None else type(position).__name__.lower()
+    return "none" if position is None else type(position).__name__.removesuffix("Positions").lower()
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -23,12 +23,12 @@ from torch.nn import functional
 from inlayer.embeddings import Embeddings
 from inlayer.embeddings import Stage as Passed
 from inlayer.errors import DtypeError, InputError
-from inlayer.positions import Learned, Sinusoidal
+from inlayer.positions import LearnedPositions, SinusoidalPositions
 from inlayer.ragged import Ragged
 from inlayer.shapes import check_float
 from inlayer.tables import check_id_range
 from inlayer.threads import one_thread
-from inlayer.tokenizers import Piece
+from inlayer.tokenizers import Token
 from inlayer.trace.backward import go_back
 from inlayer.trace.facts import (
     Cell,
@@ -49,16 +49,16 @@ from inlayer.trace.tokenization import Reading, read
 
 __all__ = ["bits_of", "numbers", "take"]
 
-MOST_CHECKED = 2**26  # values of a table that is multiplied by one-hot vectors as a whole
-MOST_PADDING = 4096
-SHOWN_BLOCK = 64  # bytes of a quantised row
+MAX_CHECKED = 2**26  # values of a table that is multiplied by one-hot vectors as a whole
+MAX_PADDING = 4096
+SHOWN_BLOCK = 64  # bytes of a quantized row
 
 
 class Batch(NamedTuple):
     """What walks: ids or vectors, and which of them are real."""
 
     readings: list[Reading]
-    pieces: list[list[Piece]]
+    tokens: list[list[Token]]
     ids_BT: Tensor | None
     embeds_BTD: Tensor | None
     mask_BT: Tensor
@@ -88,7 +88,7 @@ def take(
     shown_BT = position_BT[:, :shown]
     if batch.ids_BT is not None:
         check_id_range(batch.ids_BT, layer.vocab_size)
-    absolute = isinstance(layer.position_embedding, (Learned, Sinusoidal))
+    absolute = isinstance(layer.position_embedding, (LearnedPositions, SinusoidalPositions))
     if absolute and length > shown:
         assert layer.position_embedding is not None
         layer.position_embedding(position_BT.max())  # an error where the text is too long for the layer
@@ -159,8 +159,8 @@ def _check(texts: object, inputs_embeds: Tensor | None, dims: int, tokens: int, 
     for name, value in (("dims", dims), ("tokens", tokens)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(f"{name} is {value!r}; it is a whole number of at least 1")
-    if not isinstance(change.pad, int) or not 0 <= change.pad <= MOST_PADDING:
-        raise InputError(f"pad is {change.pad!r}; so many tokens of padding cannot be added, only 0..{MOST_PADDING:,}")
+    if not isinstance(change.pad, int) or not 0 <= change.pad <= MAX_PADDING:
+        raise InputError(f"pad is {change.pad!r}; so many tokens of padding cannot be added, only 0..{MAX_PADDING:,}")
 
 
 def _batch(parts: Parts, texts: Sequence[str] | None, tokens: int, change: Change) -> Batch:
@@ -168,7 +168,7 @@ def _batch(parts: Parts, texts: Sequence[str] | None, tokens: int, change: Chang
     if parts.tokenizer is None:
         raise InputError(f"{parts.source} has no tokenizer; name one, or give inputs_embeds")
     readings = [read(text, parts, tokens) for text in texts]
-    pieces = [list(reading.pieces) for reading in readings]
+    pieces = [list(reading.tokens) for reading in readings]
     if change.swap is not None:
         first, second = _places(change.swap, len(pieces[0]))
         pieces[0][first], pieces[0][second] = pieces[0][second], pieces[0][first]
@@ -207,8 +207,8 @@ def _vectors(parts: Parts, inputs_embeds: object, change: Change) -> Batch:
 def _positions(layer: Embeddings, batch: Batch) -> Tensor:
     """The position of every token (B, T), as the layer numbers them."""
     shape = batch.mask_BT.shape[0], batch.mask_BT.shape[1]
-    if isinstance(layer.position_embedding, (Learned, Sinusoidal)):
-        numbered = layer.numbering.number(shape, batch.mask_BT.device, batch.ids_BT, batch.mask_BT)
+    if isinstance(layer.position_embedding, (LearnedPositions, SinusoidalPositions)):
+        numbered = layer.position_id_rule.number(shape, batch.mask_BT.device, batch.ids_BT, batch.mask_BT)
     else:
         numbered = torch.arange(shape[1])[None]
     return numbered.expand(shape)
@@ -231,7 +231,7 @@ def _padding(parts: Parts, dims: int) -> Padding:
 def _labels(parts: Parts, batch: Batch, names: dict[int, str], shown: int) -> dict[int, str]:
     """How to show each id of the batch: as it stands in the text where it first does, padding by its name."""
     labels: dict[int, str] = {}
-    for piece in (piece for pieces in batch.pieces for piece in pieces[:shown]):
+    for piece in (piece for pieces in batch.tokens for piece in pieces[:shown]):
         if piece.id not in labels:
             labels[piece.id] = label_of(piece, names[piece.id])
     if parts.padding_id is not None and parts.padding_id in names and parts.padding_id not in labels:
@@ -268,7 +268,7 @@ def _cells(
         bits = {token_id: bits_of(row, parts.table.itemsize, dims) for token_id, row in zip(names, raw, strict=True)}
 
     def cell(b: int, t: int) -> Cell:
-        piece = batch.pieces[b][t] if batch.pieces and t < len(batch.pieces[b]) else None
+        piece = batch.tokens[b][t] if batch.tokens and t < len(batch.tokens[b]) else None
         token_id = ids[b][t] if ids else None
         values = []
         for stage, one, other in zip(stages, added, after, strict=True):
@@ -312,7 +312,7 @@ def numbers(vectors: Tensor, dims: int) -> Any:
 
 
 def bits_of(row: bytes, itemsize: int | None, dims: int) -> list[str]:
-    """The first values as they are stored, most significant byte first; of a quantised row its first bytes."""
+    """The first values as they are stored, most significant byte first; of a quantized row its first bytes."""
     if itemsize is None:
         return [f"{byte:02x}" for byte in row[: min(SHOWN_BLOCK, 8 * dims)]]
     return [row[at : at + itemsize][::-1].hex() for at in range(0, min(len(row), dims * itemsize), itemsize)]
@@ -333,8 +333,8 @@ def _text(batch: Batch, b: int, cells: list[Cell]) -> TextTrace:
         characters=reading.characters,
         splits=reading.splits,
         n_splits=reading.n_splits,
-        n_tokens=len(reading.pieces),
-        n_padding=length - len(reading.pieces),
+        n_tokens=len(reading.tokens),
+        n_padding=length - len(reading.tokens),
         cells=cells,
     )
 
@@ -346,7 +346,7 @@ def _gather(parts: Parts, used: Used | None, rows_BTD: Tensor, length: int) -> G
             shape=shape, checked_rows=0, whole=False, equal=True, note="vectors came in: nothing was looked up"
         )
     hot = len(used.ids_U) * parts.table.shape[0]
-    whole = max(parts.values(), 4 * hot) <= MOST_CHECKED and not parts.table.remote
+    whole = max(parts.values(), 4 * hot) <= MAX_CHECKED and not parts.table.remote
     if whole:
         product_UD = torch.zeros(used.rows_UD.shape)
         hot_UV = torch.zeros(len(used.ids_U), parts.table.shape[0]).scatter_(1, used.ids_U[:, None], 1.0)
@@ -375,7 +375,7 @@ def _note(layer: Embeddings, stage: Passed) -> str:
         "projection": f"projected to width {width:,}",
         "token type": "the vector of segment 0 is added: there is one segment",
         "position": "the vector of the token's position is added",
-        "norm": "each vector is normalised over its channels (LayerNorm)",
+        "norm": "each vector is normalized over its channels (LayerNorm)",
     }[stage.name]
 
 

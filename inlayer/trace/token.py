@@ -10,15 +10,15 @@ import torch
 from inlayer.errors import IdRangeError, InputError
 from inlayer.neighbors import nearest
 from inlayer.threads import one_thread
-from inlayer.trace.facts import Neighbour, TokenFacts
+from inlayer.trace.facts import Neighbor, TokenFacts
 from inlayer.trace.parts import Parts
 from inlayer.trace.run import bits_of, numbers
 
 __all__ = ["look_at"]
 
-MOST_CHANNELS = 512
-MOST_SEARCHED = 2**31  # values of a table that is searched for neighbours
-MOST_NEIGHBOURS = 100
+MAX_CHANNELS = 512
+MAX_SEARCHED = 2**31  # values of a table that is searched for neighbors
+MAX_NEIGHBORS = 100
 
 
 @one_thread()
@@ -28,16 +28,16 @@ def look_at(parts: Parts, token_id: int, k: int) -> TokenFacts:
     rows, width = parts.table.shape
     if not isinstance(token_id, int) or not 0 <= token_id < rows:
         raise IdRangeError(f"id {token_id!r} is outside 0..{rows - 1}, the rows of the table")
-    if not isinstance(k, int) or not 0 <= k <= MOST_NEIGHBOURS:
-        raise InputError(f"k is {k!r}; so many neighbours cannot be asked for, only 0..{MOST_NEIGHBOURS}")
+    if not isinstance(k, int) or not 0 <= k <= MAX_NEIGHBORS:
+        raise InputError(f"k is {k!r}; so many neighbors cannot be asked for, only 0..{MAX_NEIGHBORS}")
     row_D = parts.layer.token_embedding(torch.tensor([token_id]))[0]
     why_none = ""
     if parts.table.remote:
-        why_none = "the table is not on this machine: finding neighbours would fetch all of it"
-    elif parts.values() > MOST_SEARCHED:
-        why_none = "the table is too large to be searched for neighbours here"
+        why_none = "the table is not on this machine: finding neighbors would fetch all of it"
+    elif parts.values() > MAX_SEARCHED:
+        why_none = "the table is too large to be searched for neighbors here"
     elif not bool(row_D.float().any()):
-        why_none = "a row of zeros points nowhere: it has no neighbours"
+        why_none = "a row of zeros points nowhere: it has no neighbors"
     found = [] if why_none else nearest(row_D, parts.blocks(), k, but=token_id)
     special = parts.tokenizer is None or token_id in parts.tokenizer.special_ids
     return TokenFacts(
@@ -48,10 +48,10 @@ def look_at(parts: Parts, token_id: int, k: int) -> TokenFacts:
         special=special,
         offset=parts.offset_of(token_id),
         bits=bits_of(parts.raw_rows([token_id])[0], parts.table.itemsize, 8),
-        row=numbers(row_D, MOST_CHANNELS),
+        row=numbers(row_D, MAX_CHANNELS),
         width=width,
         norm=float(row_D.float().norm()),
-        neighbours=[Neighbour(id=other, label=parts.spelled(other), cosine=cosine) for other, cosine in found],
+        neighbors=[Neighbor(id=other, label=parts.spelled(other), cosine=cosine) for other, cosine in found],
         note=why_none,
     )
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inlayer.tokenizers import Piece
+from inlayer.tokenizers import Token
 from inlayer.trace.facts import Character, Span, Split
 from inlayer.trace.parts import Parts
 
 __all__ = ["Reading", "read"]
 
-MOST_SPLIT = 256  # tokens of a split whose merges are told
+MAX_SPLIT = 256  # tokens of a split whose merges are told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +31,14 @@ class Reading:
     characters: list[Character]
     splits: list[Split] | None
     n_splits: int
-    pieces: list[Piece]
+    tokens: list[Token]
 
 
 def read(text: str, parts: Parts, tokens: int) -> Reading:
     """Read a text; characters and splits are told of its first `tokens` tokens."""
     tokenizer = parts.tokenizer
     assert tokenizer is not None
-    pieces = tokenizer.pieces(text)
+    pieces = tokenizer.tokens(text)
     source = text.encode()
     shown = max((piece.span[1] for piece in pieces[:tokens]), default=0)
     if len(pieces) <= tokens:
@@ -55,11 +55,11 @@ def read(text: str, parts: Parts, tokens: int) -> Reading:
         characters=[Character(text=character, bytes=character.encode().hex()) for character in beginning],
         splits=None if spans is None else _splits(text, spans, pieces, tokens, parts),
         n_splits=0 if spans is None else len(spans),
-        pieces=pieces,
+        tokens=pieces,
     )
 
 
-def _splits(text: str, spans: Sequence[Span], pieces: Sequence[Piece], tokens: int, parts: Parts) -> list[Split]:
+def _splits(text: str, spans: Sequence[Span], pieces: Sequence[Token], tokens: int, parts: Parts) -> list[Split]:
     """The splits that begin within the first `tokens` tokens, each with its own."""
     assert parts.tokenizer is not None
     source, body = text.encode(), _body(pieces, parts.tokenizer.encode(text, add_special_tokens=False))
@@ -78,14 +78,14 @@ def _splits(text: str, spans: Sequence[Span], pieces: Sequence[Piece], tokens: i
                 span=(start, end),
                 bytes=source[start:end].hex(),
                 cells=(place, min(past, tokens)),
-                merges=parts.merges(ids) if len(ids) <= MOST_SPLIT else None,
+                merges=parts.merges(ids) if len(ids) <= MAX_SPLIT else None,
             )
         )
         place = past
     return found
 
 
-def _body(pieces: Sequence[Piece], bare: list[int]) -> range:
+def _body(pieces: Sequence[Token], bare: list[int]) -> range:
     """Which of the pieces are the text's own: the tokenizer may have added others before and behind."""
     ids = [piece.id for piece in pieces]
     for start in range(len(ids) - len(bare) + 1):

@@ -1,4 +1,4 @@
-"""What was learned: a table before training and after it, told by a few words' neighbours and by how far rows moved.
+"""What was learned: a table before training and after it, told by a few words' neighbors and by how far rows moved.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> head -> logits
 - words: frequent tokens that a person can judge, whole words first. The most frequent ones, then ever rarer ones: "the"
@@ -29,11 +29,11 @@ from inlayer.neighbors import nearest
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.names import spelled
 
-__all__ = ["Drift", "Learned", "Neighbour", "Word", "what_was_learned"]
+__all__ = ["Drift", "Learned", "Neighbor", "Word", "what_was_learned"]
 
 BLOCK_VALUES = 2**22  # of a table, read at once
 POOL = 10  # words are chosen among the so many times more frequent ones
-LEAST_LETTERS = 3
+MIN_LETTERS = 3
 BLANK = "▁"  # sentencepiece's space
 QUARTERS = ("most frequent quarter", "second quarter", "third quarter", "rarest quarter")
 NEVER = "never seen"
@@ -41,7 +41,7 @@ ALL = "all rows"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Neighbour:
+class Neighbor:
     """A row near another one."""
 
     id: int
@@ -56,8 +56,8 @@ class Word:
     id: int
     label: str
     count: int
-    before: tuple[Neighbour, ...]
-    after: tuple[Neighbour, ...]
+    before: tuple[Neighbor, ...]
+    after: tuple[Neighbor, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ def what_was_learned(
     k: int = 5,
 ) -> Learned:
     """Compare a table with itself, earlier. `counts_V` says how often each id stands in the training text; rows past
-    its end (padding, rows added for speed) were never seen. `words` tokens are shown with `k` neighbours each.
+    its end (padding, rows added for speed) were never seen. `words` tokens are shown with `k` neighbors each.
     """
     rows = len(before_VD)
     if before_VD.shape != after_VD.shape:
@@ -139,8 +139,8 @@ def what_was_learned(
                 id=token_id,
                 label=spelled(tokenizer, token_id),
                 count=int(seen_V[token_id]),
-                before=_neighbours(before_VD, token_id, tokenizer, k),
-                after=_neighbours(after_VD, token_id, tokenizer, k),
+                before=_neighbors(before_VD, token_id, tokenizer, k),
+                after=_neighbors(after_VD, token_id, tokenizer, k),
             )
             for token_id in _choose(seen_V * kept_V, tokenizer, words)
         ),
@@ -180,7 +180,7 @@ def _kind(tokenizer: Tokenizer, token_id: int) -> int:
     letters = text.removeprefix(" ").removeprefix(BLANK)
     if not letters.isalpha():
         return 3
-    if len(letters) < LEAST_LETTERS:
+    if len(letters) < MIN_LETTERS:
         return 2
     return 0 if letters != text else 1
 
@@ -196,9 +196,9 @@ def _spread(pool: list[int], wanted: int) -> list[int]:
     return [pool[min(rank, len(pool) - wanted + place)] for place, rank in enumerate(ranks)]
 
 
-def _neighbours(table_VD: Tensor, token_id: int, tokenizer: Tokenizer, k: int) -> tuple[Neighbour, ...]:
+def _neighbors(table_VD: Tensor, token_id: int, tokenizer: Tokenizer, k: int) -> tuple[Neighbor, ...]:
     found = nearest(table_VD[token_id], _blocks(table_VD), k, but=token_id)
-    return tuple(Neighbour(id=other, label=spelled(tokenizer, other), cosine=cosine) for other, cosine in found)
+    return tuple(Neighbor(id=other, label=spelled(tokenizer, other), cosine=cosine) for other, cosine in found)
 
 
 # ---- drift

@@ -39,8 +39,8 @@ class Settings:
     precision       "float32", or "bfloat16": weights stay float32, the products are done in bfloat16 (autocast)
     validate_every  steps between two looks at the validation tokens; save_every: between two states of the run on disk;
                     measure_every: between two measurements of the table. 0 for never; after the last step always
-    z_loss          times the mean square of each token's log normaliser, added to the loss
-    centre          the mean row is taken off the table after each step
+    z_loss          times the mean square of each token's log normalizer, added to the loss
+    center          the mean row is taken off the table after each step
     shared_moment   Adam's second moment of the table is averaged over the vocabulary
     input_gradient  times the gradient that reaches the table from the input side
     untie_at        the share of the steps after which the head gets its own copy of the table, and of Adam's moments
@@ -68,7 +68,7 @@ class Settings:
     save_every: int = 100
     measure_every: int = 20
     z_loss: float = 0.0
-    centre: bool = False
+    center: bool = False
     shared_moment: bool = False
     input_gradient: float = 1.0
     untie_at: float | None = None

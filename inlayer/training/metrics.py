@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from inlayer.training.decoder import Decoder
 from inlayer.training.parallel import World
 
-__all__ = ["InputSide", "Signs", "measure_rows"]
+__all__ = ["Alerts", "InputSide", "measure_rows"]
 
 SPIKE = 1.0  # nats above the best smoothed loss so far
 SMOOTH = 20  # steps
@@ -91,7 +91,7 @@ def measure_rows(weight_VD: Tensor, padding_idx: int | None = None) -> dict[str,
     }
 
 
-class Signs:
+class Alerts:
     """The known signs of trouble, each told once, when it is first seen in a run."""
 
     def __init__(self, *, unigram: float = math.inf, steps: int = 0) -> None:

@@ -223,10 +223,10 @@ def _gapped(curve: Curve) -> tuple[list[int], list[float]]:
     return [step for step, _ in points], [value for _, value in points]
 
 
-def _marks(curve: Curve, colour: str, size: float) -> dict[str, Any]:
+def _marks(curve: Curve, color: str, size: float) -> dict[str, Any]:
     """Few points are marked: a single one would be no line at all."""
     few = len(curve.values) <= FEW and (len(curve.values) == 1 or size > 2.5)
-    return {"marker": "o", "markersize": size, "markeredgewidth": 0, "markerfacecolor": colour} if few else {}
+    return {"marker": "o", "markersize": size, "markeredgewidth": 0, "markerfacecolor": color} if few else {}
 
 
 def _limit(panel: Axes, smoothed: Sequence[float], raw: Sequence[float]) -> None:
@@ -243,14 +243,14 @@ def _ends(panel: Axes, ends: Sequence[tuple[int, float, str, str]]) -> None:
     """Each curve's last value at its end, pushed apart where they would stand on each other."""
     bottom, top = panel.get_ylim()
     apart, below = 0.062 * (top - bottom), math.inf
-    for step, value, colour, name in sorted(ends, key=lambda end: -end[1]):
+    for step, value, color, name in sorted(ends, key=lambda end: -end[1]):
         below = min(value, below - apart, top)
-        _beside(panel, step, below, f"{name} {_short(value)}".strip(), colour)
+        _beside(panel, step, below, f"{name} {_short(value)}".strip(), color)
 
 
-def _beside(panel: Axes, step: int, height: float, text: str, colour: str) -> None:
+def _beside(panel: Axes, step: int, height: float, text: str, color: str) -> None:
     panel.annotate(
-        text, (step, height), xytext=(7, 0), textcoords="offset points", color=colour, va="center", fontsize=8.8,
+        text, (step, height), xytext=(7, 0), textcoords="offset points", color=color, va="center", fontsize=8.8,
         annotation_clip=False,
     )  # fmt: skip
 

@@ -44,7 +44,7 @@ from inlayer.tokenizers.train import check_vocab_size
 from inlayer.training.config import Settings
 from inlayer.training.corpus import Chunk, python_chunks, read_chunks
 from inlayer.training.decoder import Decoder, DecoderConfig
-from inlayer.training.metrics import Signs
+from inlayer.training.metrics import Alerts
 from inlayer.training.parallel import World, full_state
 from inlayer.training.save import check_savable, write_decoder
 from inlayer.training.state import find_state, load_state, save_state
@@ -153,7 +153,7 @@ class Run:
         self.folder, self.plan, self.inner = folder, plan, folder / "run"
         self.watcher: Watcher = Nobody()
         self.metrics: list[Metrics] = []
-        self.signs = Signs()
+        self.signs = Alerts()
         self.made: tuple[Path, ...] | None = None  # the folders that `begin` made, innermost first
 
     @classmethod
@@ -299,7 +299,7 @@ class Run:
         config = self.config(tokenizer, tokens)
         trainer = Trainer(config, settings, world=world, how=how)
         # Counting reads all tokens once, and only the first process tells what it sees.
-        self.signs = Signs(unigram=tokens.unigram_loss() if world.is_first else math.inf, steps=settings.steps)
+        self.signs = Alerts(unigram=tokens.unigram_loss() if world.is_first else math.inf, steps=settings.steps)
         width = config.block_size + 1
         check_windows(tokens.train, settings.batch_size, width)
         saved, seconds = self._restore(trainer), self.metrics[-1]["seconds"] if self.metrics else 0.0

@@ -30,7 +30,7 @@ from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError, InputError
 from inlayer.families import describe
 from inlayer.families.fields import Fields, shown
-from inlayer.positions import Angles, Sinusoidal, sinusoids
+from inlayer.positions import Angles, SinusoidalPositions, sinusoidal_encoding
 from inlayer.saving import put
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.training.decoder import Decoder, DecoderConfig
@@ -142,7 +142,7 @@ def load_decoder(folder: str | os.PathLike[str]) -> Decoder:
     check_tensors(store, config, decoder.state_dict())
     values = {name: places[name].from_file(store) for name in decoder.state_dict()}
     decoder.load_state_dict(values, assign=True)
-    if isinstance(decoder.embeddings.position_embedding, Sinusoidal):
+    if isinstance(decoder.embeddings.position_embedding, SinusoidalPositions):
         decoder.embeddings.position_embedding.to_empty(device="cpu")  # which makes the waves
     return decoder
 
@@ -188,7 +188,7 @@ def check_tensors(store: Store, config: DecoderConfig, state: Mapping[str, Tenso
 
 
 def waves(config: DecoderConfig) -> Tensor:
-    return sinusoids(torch.arange(config.block_size), config.n_embd, theta=config.theta)
+    return sinusoidal_encoding(torch.arange(config.block_size), config.n_embd, theta=config.theta)
 
 
 def holds_waves(store: Store, config: DecoderConfig) -> bool:

@@ -156,7 +156,7 @@ def open_tokens(folder: str | os.PathLike[str]) -> Tokens:
 def draw_batch(
     ids: Integer[np.ndarray, " N"], *, rows: int, width: int, seed: int, step: int
 ) -> Int64[Tensor, "rows width"]:
-    """`rows` windows of `width` neighbours, at places that seed and step decide; the same in every version of numpy."""
+    """`rows` windows of `width` neighbors, at places that seed and step decide; the same in every version of numpy."""
     check_windows(ids, rows, width)
     if step < 0:
         raise InputError(f"step is {step}; steps are counted from 0")

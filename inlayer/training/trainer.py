@@ -80,7 +80,7 @@ class Trainer:
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        if settings.centre:
+        if settings.center:
             self._centre()
         self.step = step
         return {
@@ -149,7 +149,7 @@ class Trainer:
                 f"{settings.accumulate} passes"
             )
         alone = {
-            "centre": settings.centre,
+            "center": settings.center,
             "shared_moment": settings.shared_moment,
             "untie_at": settings.untie_at is not None,
         }

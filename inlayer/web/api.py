@@ -21,8 +21,8 @@ from starlette.routing import Route
 
 from inlayer.errors import InlayerError, InputError
 from inlayer.paths import quoted
-from inlayer.trace import Change, Line
-from inlayer.trace.backward import MOST_HEAD_VALUES
+from inlayer.trace import Change, Pipeline
+from inlayer.trace.backward import MAX_HEAD_VALUES
 from inlayer.trace.html import content_security_policy, page
 from inlayer.web.course import Desk
 from inlayer.web.guard import Guard, error_body, read_body
@@ -39,12 +39,12 @@ THREADS = 2
 WAITING = 512  # requests; with more of them an answer would come too late to be of use
 KEPT = 32 << 20  # bytes of answers
 LARGE = 2**31  # values of a table x tokens that pass its head: the better part of a second
-SEARCH = 32  # tokens whose walk takes as long as the search for one row's neighbours
+SEARCH = 32  # tokens whose walk takes as long as the search for one row's neighbors
 TITLE = "inlayer walk"
 
 
 def make_app(
-    lines: Mapping[str, Line],
+    lines: Mapping[str, Pipeline],
     *,
     token: str,
     hosts: tuple[str, ...] = (),
@@ -62,7 +62,7 @@ def make_app(
 class Api:
     """What the guard lets through; to be closed by whoever stops the server."""
 
-    def __init__(self, lines: Mapping[str, Line], limits: Limits, *, runs_code: bool = False) -> None:
+    def __init__(self, lines: Mapping[str, Pipeline], limits: Limits, *, runs_code: bool = False) -> None:
         if not lines:
             raise InputError("there is no model to serve; name at least one")
         self.lines, self.limits = dict(lines), limits
@@ -109,7 +109,7 @@ class Api:
         body = await read_body(request.scope, request.receive, self.limits.body)
         asked = read_walk(body, self.limits)
         line = self._line(asked.model)
-        heads = line.values() <= MOST_HEAD_VALUES  # with a larger one a walk leaves out what takes long
+        heads = line.values() <= MAX_HEAD_VALUES  # with a larger one a walk leaves out what takes long
         large = _is_large(line, len(asked.texts) * asked.tokens if heads else 0)
         return await self._answer(request, asked, len(body), lambda: _walk(line, asked), large)
 
@@ -126,7 +126,7 @@ class Api:
         line = self._line(asked.model)
         return await self._answer(request, asked, len(query), lambda: line.birth(seed=asked.seed, dims=asked.dims))
 
-    def _line(self, name: str | None) -> Line:
+    def _line(self, name: str | None) -> Pipeline:
         if name is None:
             return next(iter(self.lines.values()))
         if name not in self.lines:
@@ -160,12 +160,12 @@ class Api:
         return _json(error_body(without_places(str(error), self.places)), 400)
 
 
-def _is_large(line: Line, tokens: int) -> bool:
+def _is_large(line: Pipeline, tokens: int) -> bool:
     """Is it more work than others should wait for? What waits for the network may be."""
     return line.table.remote or line.values() * tokens > LARGE
 
 
-def _walk(line: Line, asked: WalkAsked) -> Any:
+def _walk(line: Pipeline, asked: WalkAsked) -> Any:
     change = Change(positions=asked.positions, theta=asked.theta, swap=asked.swap, pad=asked.pad)
     trace = line.walk(list(asked.texts), dims=asked.dims, tokens=asked.tokens, change=change)
     return replace(trace, source=line.title)

@@ -29,10 +29,10 @@ from inlayer.saving import put
 from inlayer.web.schemas import RefusedError
 from inlayer.web.verdict import verdict_told
 
-__all__ = ["MOST_CODE", "REFUSAL", "Desk"]
+__all__ = ["MAX_CODE", "REFUSAL", "Desk"]
 
-MOST_CODE = 65_536  # characters of a file
-MOST_SEED = 2**31
+MAX_CODE = 65_536  # characters of a file
+MAX_SEED = 2**31
 REFUSAL = (
     "Code is run only where nobody but this machine can ask: this server listens beyond loopback, so here you can read "
     "and answer, but nothing is run or kept. Start `inlayer serve` without --host."
@@ -355,12 +355,12 @@ def _question(question: Question, seed: int, due: int) -> dict[str, Any]:
 
 
 def _drawn() -> int:
-    return secrets.randbelow(MOST_SEED)
+    return secrets.randbelow(MAX_SEED)
 
 
 def _encoded(code: str) -> bytes:
-    if len(code) > MOST_CODE:
-        raise RefusedError(413, f"the code has {len(code):,} characters; a task needs no more than {MOST_CODE:,}")
+    if len(code) > MAX_CODE:
+        raise RefusedError(413, f"the code has {len(code):,} characters; a task needs no more than {MAX_CODE:,}")
     try:
         return code.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -371,7 +371,7 @@ def _read_file(task: Task, path: Path) -> dict[str, Any]:
     """The learner's file, or what it begins as; `sum` says which text it was."""
     try:
         with path.open("rb") as file:
-            data = file.read(4 * MOST_CODE + 1)
+            data = file.read(4 * MAX_CODE + 1)
     except FileNotFoundError:
         return {"code": task.start, "sum": None, "saved": False}
     except OSError as error:
@@ -380,8 +380,8 @@ def _read_file(task: Task, path: Path) -> dict[str, Any]:
         code = data.decode("utf-8-sig")  # editors on Windows put a mark before the text
     except UnicodeDecodeError as error:
         raise InputError(f"{shown(path)} is no UTF-8: byte {error.start} is 0x{data[error.start]:02x}") from None
-    if len(code) > MOST_CODE:
-        raise InputError(f"{shown(path)} has more than {MOST_CODE:,} characters; a task needs no more")
+    if len(code) > MAX_CODE:
+        raise InputError(f"{shown(path)} has more than {MAX_CODE:,} characters; a task needs no more")
     code = code.replace("\r\n", "\n").replace("\r", "\n")  # as an editor shows it
     return {"code": code, "sum": hashlib.sha256(data).hexdigest(), "saved": True}
 

@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from inlayer.errors import InputError
 from inlayer.learn.html import learn_page, learn_policy
-from inlayer.web.course import MOST_SEED, Desk
+from inlayer.web.course import MAX_SEED, Desk
 from inlayer.web.guard import read_body
 from inlayer.web.handlers import encode, until_left
 from inlayer.web.schemas import Field, Limits, read_fields
@@ -37,7 +37,7 @@ PAGE = "/learn"
 TASK = Field(example="gather")
 CODE = Field(example="def gather(table, ids):\n    return table[ids]\n")
 LOADED = Field(needed=False)  # the sum of the file that was loaded; none: there was none
-SEED = Field(kind="integer", needed=False, default=0, example=1, most=MOST_SEED - 1)
+SEED = Field(kind="integer", needed=False, default=0, example=1, most=MAX_SEED - 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,13 +89,13 @@ def _paths(limits: Limits, model: dict[str, Any], dims: dict[str, Any]) -> dict[
         "/api/token": {
             "get": _operation(
                 "token",
-                "One id: what it stands for, its row, its neighbours.",
+                "One id: what it stands for, its row, its neighbors.",
                 _answer("TokenFacts"),
                 errors=("400", "503"),
                 parameters=[
                     _parameter("id", {"type": "integer", "minimum": 0}, required=True),
                     _parameter("model", model),
-                    _parameter("k", _integer(1, limits.k, 8, "How many neighbours.")),
+                    _parameter("k", _integer(1, limits.k, 8, "How many neighbors.")),
                 ],
             )
         },

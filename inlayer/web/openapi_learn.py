@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from inlayer.web.course import MOST_CODE
+from inlayer.web.course import MAX_CODE
 from inlayer.web.learn import ADDRESSES, Asking
 from inlayer.web.schemas import Field
 
@@ -127,7 +127,7 @@ def _field(name: str, field: Field) -> dict[str, Any]:
         schema["default"] = field.default
     if field.kind == "integer":
         schema |= {"minimum": 0, "maximum": field.most}
-    return schema | ({"maxLength": MOST_CODE} if name == "code" else {})
+    return schema | ({"maxLength": MAX_CODE} if name == "code" else {})
 
 
 FIELDS: dict[str, dict[str, Any]] = {

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from inlayer.paths import last_part, shown
 from inlayer.tables import StoredTable
-from inlayer.trace import Line
+from inlayer.trace import Pipeline
 
 __all__ = ["find_places", "without_places"]
 
 
-def find_places(lines: Iterable[Line]) -> dict[str, str]:
+def find_places(lines: Iterable[Pipeline]) -> dict[str, str]:
     """Paths that errors of these models may show, the longest first, each with its last part."""
     found: set[Path] = set()
     for line in lines:

@@ -28,7 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from inlayer.errors import InputError
 from inlayer.paths import quoted
-from inlayer.trace import Line
+from inlayer.trace import Pipeline
 from inlayer.web.api import Api
 from inlayer.web.guard import HEADERS, Guard, error_body
 from inlayer.web.schemas import Limits
@@ -36,7 +36,7 @@ from inlayer.web.twins import twins
 
 __all__ = ["Address", "Server", "bind", "serve"]
 
-MOST_CONNECTIONS = 512
+MAX_CONNECTIONS = 512
 HEAD_SECONDS = 10.0  # from the connection to the end of the first request's head
 IDLE_SECONDS = 60.0  # from an answer to the end of the next request's head, the answer's way out included
 REQUEST_SECONDS = 60.0  # from there to the answer
@@ -66,7 +66,7 @@ class Address:
 
 
 def serve(
-    lines: Mapping[str, Line],
+    lines: Mapping[str, Pipeline],
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -185,7 +185,7 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         else:
             self._allow(HEAD_SECONDS)

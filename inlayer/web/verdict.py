@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["verdict_told"]
 
-MOST_PRINTED = 16_384  # characters of what the code printed
+MAX_PRINTED = 16_384  # characters of what the code printed
 OWN_ROWS, OWN_CHANNELS = 12, 8  # of the learner's tensor
 
 
@@ -28,8 +28,8 @@ def verdict_told(verdict: Verdict, task: Task) -> dict[str, Any]:
     failure = verdict.failure
     line = re.search(r"\bline (\d{1,6})\b", failure.message) if failure else None
     printed = verdict.printed
-    if len(printed) > MOST_PRINTED:
-        printed = f"{printed[:MOST_PRINTED]}\n(and {len(printed) - MOST_PRINTED:,} characters more)"
+    if len(printed) > MAX_PRINTED:
+        printed = f"{printed[:MAX_PRINTED]}\n(and {len(printed) - MAX_PRINTED:,} characters more)"
     return {
         "task": task.id,
         "passed": verdict.passed,

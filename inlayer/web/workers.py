@@ -109,7 +109,7 @@ class Workers:
 
 
 def _settle(future: asyncio.Future[bytes], result: bytes | BaseException) -> None:
-    if future.done():  # cancelled: nobody waits
+    if future.done():  # canceled: nobody waits
         return
     if isinstance(result, BaseException):
         future.set_exception(result)

@@ -2,7 +2,7 @@
 //
 // - Tab indents; Escape, then Tab leaves, so that nobody who has no mouse is caught in it
 // - its styles are <style> elements with the nonce of the answer: the policy of the page has no 'unsafe-inline'
-// - colours are the page's own variables, so that light, dark and the switch work without being told
+// - colors are the page's own variables, so that light, dark and the switch work without being told
 
 import { closeBrackets, closeBracketsKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab, isolateHistory } from "@codemirror/commands";
@@ -14,7 +14,7 @@ import {
 } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
-const colours = HighlightStyle.define([
+const colors = HighlightStyle.define([
   { tag: [tags.keyword, tags.operatorKeyword, tags.controlKeyword, tags.definitionKeyword, tags.moduleKeyword],
     color: "var(--code-keyword)", fontWeight: "600" },
   { tag: [tags.string, tags.special(tags.string)], color: "var(--code-string)" },
@@ -84,7 +84,7 @@ function create({ parent, text, nonce, label, describedBy, typed, submit }) {
       ]),
       lineNumbers(), highlightActiveLine(), highlightActiveLineGutter(), drawSelection(), history(), indentOnInput(),
       bracketMatching(), closeBrackets(), python(), indentUnit.of("    "), EditorState.tabSize.of(4),
-      syntaxHighlighting(colours), look, blamed, overSelection,
+      syntaxHighlighting(colors), look, blamed, overSelection,
       EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": describedBy, spellcheck: "false" }),
       EditorView.updateListener.of((update) => {
         if (update.docChanged && !update.transactions.some((one) => one.annotation(replaced))) typed();

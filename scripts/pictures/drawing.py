@@ -1,6 +1,6 @@
-"""What every picture is drawn with: cells coloured by value, arrows, words.
+"""What every picture is drawn with: cells colored by value, arrows, words.
 
-- a picture is a small SVG of text and shapes, with colours for light and dark; its ground is left to the page
+- a picture is a small SVG of text and shapes, with colors for light and dark; its ground is left to the page
 - blue and orange belong to numbers below and above zero and to nothing else, as in the walk; what is pointed at is
   petrol, plum, ochre or moss, a mistake is red
 - everything is in the class `picture` and nothing has an id that another picture could have: two of them can stand in
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 MINUS = "\N{MINUS SIGN}"
-CAP = 0.6  # a cell is never so full of colour that its number cannot be read
+CAP = 0.6  # a cell is never so full of color that its number cannot be read
 
 STYLE = """
 .picture { --ink: #1b2326; --muted: #56646a; --line: #b9c2c5; --soft: #e9eded; --hot: #c2560c; --cold: #1f6fb5;
@@ -111,7 +111,7 @@ class Drawing:
         self.mark("rect", class_=kind, x=x, y=y, width=w, height=h, rx=round_ or None)
 
     def tint(self, x: float, y: float, w: float, h: float, kind: str, much: float, *, round_: float = 3) -> None:
-        """A box filled with a part of its colour, so that words stay readable on it in light and dark."""
+        """A box filled with a part of its color, so that words stay readable on it in light and dark."""
         self.mark("rect", class_=f"{kind} fill", x=x, y=y, width=w, height=h, rx=round_ or None, fill_opacity=much)
 
     def line(self, *points: tuple[float, float], kind: str = "muted line") -> None:
@@ -170,7 +170,7 @@ class Drawing:
         kind: str = "",
         words: str = "number",
     ) -> None:
-        """A cell: its colour says the value, hot above zero and cold below, or the `kind` it is of."""
+        """A cell: its color says the value, hot above zero and cold below, or the `kind` it is of."""
         if value:
             strength = CAP * min(1.0, abs(value) / most)
             self.tint(x, y, w, h, "hot" if value > 0 else "cold", strength, round_=2)
@@ -192,7 +192,7 @@ class Drawing:
         most: float | None = None,
         words: str = "number",
     ) -> None:
-        """Rows of numbers as cells; without digits, colours alone."""
+        """Rows of numbers as cells; without digits, colors alone."""
         most = most or max(abs(value) for row in rows for value in row) or 1.0
         for r, row in enumerate(rows):
             for c, value in enumerate(row):

@@ -30,7 +30,7 @@ def text_three_ways() -> Drawing:
     text = "I love dogs"
     tokenizer = inlayer.load("default").tokenizer
     byte_ids = ByteTokenizer().encode(text)
-    pieces = [(piece.span, piece.id) for piece in tokenizer.pieces(text)]
+    pieces = [(piece.span, piece.id) for piece in tokenizer.tokens(text)]
     words, start = [], 0
     for word, token_id in WORDS.items():
         start = text.index(word, start)
@@ -198,7 +198,7 @@ def table_sizes() -> Drawing:
 def small_table(
     d: Drawing, x: float, y: float, rows: list[int | None], values: torch.Tensor, marked: dict[int, str]
 ) -> dict[int, float]:
-    """A table by its colours, 4 wide; None is a gap. Gives the middle line of each row."""
+    """A table by its colors, 4 wide; None is a gap. Gives the middle line of each row."""
     middles, w, h = {}, 22, 18
     for row in rows:
         if row is None:
@@ -218,7 +218,7 @@ def table_two_phases() -> Drawing:
     token, position = layer.token_embedding.weight.detach(), layer.position_embedding.weight.detach()
     d = Drawing(740, 420, "Once, and every time")
     d.tint(0, 0, 236, 420, "soft", 0.6, round_=8)
-    d.text(20, 28, "once: initialisation", "strong", at="start")
+    d.text(20, 28, "once: initialization", "strong", at="start")
     d.text(20, 58, f"token table, 256 {TIMES} 4", "small muted", at="start")
     of_token = small_table(d, 100, 70, [0, None, 72, None, 105, None, 255], token, {72: "a", 105: "a"})
     d.text(20, 236, f"position table, 8 {TIMES} 4", "small muted", at="start")

@@ -259,7 +259,7 @@ def padding_mean() -> Drawing:
         d.text(532, y + 73, wrong, "mono muted", at="start")
         d.line((530, y + 68), (532 + len(wrong) * 8.5, y + 68), kind="bad line")
         d.text(644, y + 73, "too small", "bad", at="start")
-    d.text(8, 282, "grey: the padding row, of zeros", "small muted", at="start")
+    d.text(8, 282, "gray: the padding row, of zeros", "small muted", at="start")
     return d
 
 
@@ -292,7 +292,7 @@ def padding_places() -> Drawing:
                 str(by_mask[r][c]),
                 "number " + ("good strong" if wrong else "" if real else "muted"),
             )
-    d.text(8, 326, "grey: padding, whose number does not matter", "small muted", at="start")
+    d.text(8, 326, "gray: padding, whose number does not matter", "small muted", at="start")
     return d
 
 

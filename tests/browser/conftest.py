@@ -18,8 +18,8 @@ import pytest
 import torch
 
 import inlayer
-from inlayer.positions import Angles, Linear, Rotary
-from inlayer.trace import Line, newborn
+from inlayer.positions import Angles, Linear, RotaryPositions
+from inlayer.trace import Pipeline, random_pipeline
 from tests.browser.loud import MISSING, pytest_terminal_summary  # noqa: F401  # a hook of pytest
 from tests.browser.watching import Watched, watch
 from tests.checkpoint.make_gguf import write_gguf
@@ -55,30 +55,30 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Line]:
+def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pipeline]:
     """One line for each thing the page can have to draw."""
-    default = Line(inlayer.load("default"), name="default")
+    default = Pipeline(inlayer.load("default"), name="default")
     tokenizer = default.tokenizer
     assert tokenizer is not None
-    born = newborn(["text"], inlayer.ByteTokenizer(), width=16)
+    born = random_pipeline(["text"], inlayer.ByteTokenizer(), width=16)
     stages = inlayer.Embeddings(
         6144, 32, 64, padding_idx=6142, token_types=2, norm_eps=1e-5, scale=2.0, seed=1
     )  # fmt: skip
     angles = {"full": Angles(scaling=Linear(factor=4.0)), "sliding": Angles(theta=100.0)}
-    scaled = inlayer.Embeddings(6144, 32, positions=Rotary(16, angles), seed=2, dtype=torch.bfloat16)
+    scaled = inlayer.Embeddings(6144, 32, positions=RotaryPositions(16, angles), seed=2, dtype=torch.bfloat16)
     odd = inlayer.Embeddings(6144, 8, seed=3)
     with torch.no_grad():
         odd.token_embedding.weight[40, :4] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e-9])
     huge = inlayer.Embeddings(6144, 8, seed=4)
     with torch.no_grad():
         huge.token_embedding.weight[40, 2] = 3e38
-    made = [default, born, Line(inlayer.load(quantised(tmp_path_factory.mktemp("gguf"))), name="quantised")]
+    made = [default, born, Pipeline(inlayer.load(quantized(tmp_path_factory.mktemp("gguf"))), name="quantized")]
     for name, layer in (("stages", stages), ("scaled", scaled), ("odd", odd), ("huge", huge)):
-        made.append(Line.of_layer(tokenizer, layer, source=name))
+        made.append(Pipeline.of_layer(tokenizer, layer, source=name))
     return {line.name: line for line in made}
 
 
-def quantised(folder: Path) -> Path:
+def quantized(folder: Path) -> Path:
     """A GGUF of four tokens, its rows packed in blocks."""
     rows = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
     tokens = {"model": "gpt2", "pre": "gpt-2", "tokens": ["a", "b", "ab", "<s>"], "token_type": [1, 1, 1, 3]}
@@ -92,7 +92,7 @@ def quantised(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def place(lines: dict[str, Line]) -> Iterator[Place]:
+def place(lines: dict[str, Pipeline]) -> Iterator[Place]:
     with running(lines) as (made, _):
         yield made
 

@@ -1,4 +1,4 @@
-"""Initialisation against forward pass: made once, looked up every time."""
+"""Initialization against forward pass: made once, looked up every time."""
 
 from __future__ import annotations
 

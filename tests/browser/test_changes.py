@@ -114,14 +114,14 @@ def test_theta_turns_pairs_at_another_speed(open_page):
 
 def test_what_fades_is_still_readable(open_page):
     watched = open_page(DOGS.format(model="default", step=5) + "&swap=1,2")
-    colours = watched.page.evaluate(
+    colors = watched.page.evaluate(
         """() => ["same", "changed"].map((name) => {
              const style = getComputedStyle(document.querySelector(".cell." + name));
              return [style.color, style.backgroundColor, style.fontWeight]; })"""
     )
-    assert colours[0][0] != colours[1][0]
-    assert colours[0][1] == "rgba(0, 0, 0, 0)"  # the heat is gone
-    assert int(colours[1][2]) > int(colours[0][2])
+    assert colors[0][0] != colors[1][0]
+    assert colors[0][1] == "rgba(0, 0, 0, 0)"  # the heat is gone
+    assert int(colors[1][2]) > int(colors[0][2])
 
 
 def test_a_model_without_padding_says_so(open_page):

@@ -95,24 +95,24 @@ def test_a_gradient_is_lookup_and_head(open_page, lines):
     assert (lookup, head, total) == tuple(pytest.approx(one[2], rel=1e-4) for one in (row.lookup, row.head, row.total))
 
 
-def test_a_token_shows_its_row_its_neighbours_and_its_bytes(open_page, lines):
+def test_a_token_shows_its_row_its_neighbors_and_its_bytes(open_page, lines):
     watched = open_page(BATCH.format(model="default", step=3))
     watched.page.click(".token-card >> nth=1")
     watched.page.wait_for_selector("#token h3")
     facts = lines["default"].token(812, k=8)
     shown = watched.shown("#token")
     assert [float(cell["value"]) for cell in shown if cell.get("field") == "channel"] == facts.row
-    assert [float(cell["value"]) for cell in shown if "field" not in cell] == [one.cosine for one in facts.neighbours]
+    assert [float(cell["value"]) for cell in shown if "field" not in cell] == [one.cosine for one in facts.neighbors]
     said = watched.text("#token")
     assert "20 6c 6f 76 65" in said
     assert f"{facts.offset:,}" in said
-    names = watched.page.eval_on_selector_all(".neighbour-name", "(all) => all.map((one) => one.textContent)")
-    assert names == [one.label.replace(" ", "\u2423") for one in facts.neighbours]
+    names = watched.page.eval_on_selector_all(".neighbor-name", "(all) => all.map((one) => one.textContent)")
+    assert names == [one.label.replace(" ", "\u2423") for one in facts.neighbors]
     watched.page.hover("#token [data-field=channel][data-d='5']")
     assert "E[812,5]" in watched.inspector()
     assert watched.text("#byte-offset") == f"{facts.offset + 5 * 2:,}"
-    watched.page.click(".neighbour >> nth=0")
-    watched.page.wait_for_selector(f"#token dd .number:text-is('{facts.neighbours[0].id}')")
+    watched.page.click(".neighbor >> nth=0")
+    watched.page.wait_for_selector(f"#token dd .number:text-is('{facts.neighbors[0].id}')")
     watched.page.click("[aria-label='Close the token']")
     assert watched.page.is_hidden("#token")
     assert "token=" not in watched.fragment()

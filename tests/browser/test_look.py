@@ -17,13 +17,13 @@ BATCH = DOGS + "&text=the+cats+and+the+dogs,+and+so+on"
 # The contrast of every text on show with what lies behind it, by the formula of WCAG.
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const parse = (colour) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+  const parse = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
     const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255]; };
   const over = (top, under) => top.slice(0, 3).map((part, at) => part * top[3] + under[at] * (1 - top[3]));
   const behind = (element) => { if (!element) return [255, 255, 255];
-    const colour = parse(getComputedStyle(element).backgroundColor);
-    return colour[3] === 1 ? colour.slice(0, 3) : over(colour, behind(element.parentElement)); };
-  const light = (colour) => { const [r, g, b] = colour.map((part) => { const s = part / 255;
+    const color = parse(getComputedStyle(element).backgroundColor);
+    return color[3] === 1 ? color.slice(0, 3) : over(color, behind(element.parentElement)); };
+  const light = (color) => { const [r, g, b] = color.map((part) => { const s = part / 255;
     return s <= 0.03928 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
   const weak = [];
   for (const element of document.querySelectorAll("body *")) {
@@ -65,8 +65,8 @@ def test_contrast_of_every_text(scheme, open_page):
 
 def test_dark_is_dark_and_the_switch_overrides_the_system(open_page):
     def ground(watched) -> int:
-        colour = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
-        return sum(int(part) for part in colour[4:-1].split(","))
+        color = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return sum(int(part) for part in color[4:-1].split(","))
 
     dark, light = (open_page(f"{DOGS}&step=5", color_scheme=scheme) for scheme in ("dark", "light"))
     assert ground(dark) < 150
@@ -107,7 +107,7 @@ def test_phone_width_never_scrolls_sideways(scheme, open_page):
 NAMELESS = """() => [...document.querySelectorAll(
     "button, a, input, select, textarea, [role=grid], [role=gridcell], section")]
   .filter((element) => element.checkVisibility() && !(element.textContent.trim() || element.getAttribute("aria-label")
-    || element.labels?.length || element.getAttribute("aria-labelledby")))
+    || element.labels?.length || element.getAttribute("aria-labeledby")))
   .map((element) => element.outerHTML.slice(0, 120))"""
 
 
@@ -118,7 +118,7 @@ def test_every_part_has_a_name(open_page):
         watched.step(step)
         assert watched.page.evaluate(NAMELESS) == [], step
     landmarks = watched.page.evaluate(
-        "['header', 'nav[aria-label]', 'main[aria-labelledby]', 'aside[aria-label]', 'footer', 'form[aria-label]']"
+        "['header', 'nav[aria-label]', 'main[aria-labeledby]', 'aside[aria-label]', 'footer', 'form[aria-label]']"
         ".map((one) => document.querySelectorAll('body > ' + one + ', .floor > ' + one).length)"
     )
     assert landmarks == [1] * 6

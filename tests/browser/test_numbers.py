@@ -31,7 +31,7 @@ WALKS = {
     "stages": ("stages", DOGS, Change()),
     "scaled": ("scaled", DOGS, Change()),
     "odd": ("odd", DOGS, Change()),
-    "quantised": ("quantised", ["abba"], Change(swap=(0, 1))),
+    "quantized": ("quantized", ["abba"], Change(swap=(0, 1))),
 }
 
 

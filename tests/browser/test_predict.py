@@ -105,9 +105,9 @@ def test_which_pair_is_faster_is_computed(theta, fastest, open_page):
 
 
 def test_a_tied_head_without_a_padding_row_reaches_every_row(open_page, lines):
-    trace = lines["quantised"].walk(["abba"])
+    trace = lines["quantized"].walk(["abba"])
     assert trace.backward.touched == trace.table.shape[0]
-    watched = open_page("text=abba&model=quantised&step=8&predict=1")
+    watched = open_page("text=abba&model=quantized&step=8&predict=1")
     said = answer(watched, str(trace.backward.touched))
     assert "Right" in said
     assert "A tied head reaches every row." in said

@@ -31,7 +31,7 @@ from inlayer.errors import InlayerError
 from inlayer.inspection import inspect
 
 SLOWEST = 2.0  # seconds
-MOST_MEMORY = 500  # megabytes more than before the first file
+MAX_MEMORY = 500  # megabytes more than before the first file
 TEXT = "the cat <s> 🙂"
 
 CONFIG = {

@@ -94,7 +94,7 @@ def test_a_file_is_opened_with_what_lies_beside_it(tmp_path: Path) -> None:
     assert inlayer.load(tmp_path / "config.json").spec is not None
 
 
-def test_model_safetensors_counts_before_its_neighbours(tmp_path: Path) -> None:
+def test_model_safetensors_counts_before_its_neighbors(tmp_path: Path) -> None:
     write(tmp_path, {"model.safetensors": [TABLE, HEAD]}, index=False)
     save_file({TABLE: torch.zeros(3, 3)}, tmp_path / "consolidated.safetensors")
     assert torch.equal(inlayer.load(tmp_path).embeddings(IDS), weights()[TABLE][IDS])

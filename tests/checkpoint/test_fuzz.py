@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("gguf")
-from tests.checkpoint.fuzz import MOST_MEMORY, SLOWEST
+from tests.checkpoint.fuzz import MAX_MEMORY, SLOWEST
 
 # With the 2,000 of test_gguf.py and the 800 of test_pytorch.py 10,000 damaged files; in parts, to share the cores.
 PARTS, EACH = 4, 1_800
@@ -26,4 +26,4 @@ def test_damaged_checkpoints(tmp_path: Path, part: int) -> None:
     assert sum(report["counts"].values()) == EACH
     assert min(report["counts"].values()) > EACH // 20  # control: the damage bites, and not always
     assert report["slowest"][0] < SLOWEST, report["slowest"]
-    assert report["memory_mb"] < MOST_MEMORY
+    assert report["memory_mb"] < MAX_MEMORY

@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, 
 import inlayer
 from inlayer.checkpoint.folder import FolderStore
 from inlayer.families import FAMILIES
-from inlayer.positions import Rotary
+from inlayer.positions import RotaryPositions
 from tests.families.references import CASES, Case, Reference, reference_config
 from tests.families.test_parity import random_ids, same_bits
 
@@ -78,7 +78,7 @@ def test_hidden_states(folder: Path, case: Case, dtype: torch.dtype, headed: boo
     layer = inlayer.load(path).embeddings
     assert same_bits(layer(ids, attention_mask=mask), theirs)
     assert not same_bits(layer(ids.flip(1), attention_mask=mask), theirs)  # control
-    assert bool(tables) == isinstance(layer.position_embedding, Rotary)
+    assert bool(tables) == isinstance(layer.position_embedding, RotaryPositions)
     position_ids = torch.arange(ids.shape[1])[None]
     for layer_type, (cos, sin) in tables.items():
         ours = layer.rotary(position_ids, layer_type)

@@ -249,7 +249,7 @@ HOSTILE = {
     "a storage without a record": (state(tensor(key="1")), "lacks the record data/1"),
     "a key that is a path": (state(tensor(key="../../etc/passwd")), "lacks the record"),
     "two kinds of one storage": (state(tensor(), tensor(storage="torch\nIntStorage")), "described in two ways"),
-    "a quantised storage": (state(tensor(storage="torch\nQInt8Storage")), r"names torch\.QInt8Storage"),
+    "a quantized storage": (state(tensor(storage="torch\nQInt8Storage")), r"names torch\.QInt8Storage"),
     "a sparse tensor": (state(call("torch._utils", "_rebuild_sparse_tensor")), "names torch._utils._rebuild_sparse"),
     "a tensor without values": (state(call("torch._utils", "_rebuild_meta_tensor_no_storage")), "was not run"),
     "a call to a shell": (state(call("os", "system", text("true"))), r"names os\.system, .* was not run"),

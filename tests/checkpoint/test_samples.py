@@ -1,4 +1,4 @@
-"""Samples by name: found where a package put them, opened without its code, labelled as samples."""
+"""Samples by name: found where a package put them, opened without its code, labeled as samples."""
 
 import importlib.util
 import sys

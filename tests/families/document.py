@@ -17,7 +17,7 @@ import transformers
 from inlayer.embeddings import Embeddings
 from inlayer.families import LayerSpec, describe
 from inlayer.families.table import NESTED
-from inlayer.positions import Angles, Rotary
+from inlayer.positions import Angles, RotaryPositions
 from tests.families.references import CASES, Case, Reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "families.md"
@@ -44,12 +44,15 @@ hand instead:
 
 ```python
 from inlayer import Embeddings
-from inlayer.positions import Angles, Rotary, Yarn
+from inlayer.positions import Angles, RotaryPositions, Yarn
 
 layer = Embeddings(
     vocab_size=1_000,
     n_embd=64,
-    positions=Rotary(head_dim=16, angles=Angles(theta=50_000.0, scaling=Yarn(factor=4.0, trained_length=4096))),
+    positions=RotaryPositions(
+        head_dim=16,
+        angles=Angles(theta=50_000.0, scaling=Yarn(factor=4.0, original_max_position_embeddings=4096)),
+    ),
     padding_idx=0,
 )
 ```
@@ -109,7 +112,7 @@ def traits(case: Case) -> str:
 
 
 def _positions(spec: LayerSpec, layer: Embeddings, case: Case) -> str:
-    if isinstance(layer.position_embedding, Rotary):
+    if isinstance(layer.position_embedding, RotaryPositions):
         rotary = layer.position_embedding
         several = rotary.angles if isinstance(rotary.angles, dict) else {"": rotary.angles}
         settings = "; ".join(f"{name} {_angles(angles)}".strip() for name, angles in several.items())
@@ -117,7 +120,7 @@ def _positions(spec: LayerSpec, layer: Embeddings, case: Case) -> str:
     if spec.positions == "none":
         return "none here"
     offset = f", offset {spec.position_offset}" if spec.position_offset else ""
-    return f"learned{offset}, numbered by {spec.numbering.by}"
+    return f"learned{offset}, numbered by {spec.position_id_rule.by}"
 
 
 def _angles(angles: Angles) -> str:

@@ -18,7 +18,7 @@ from inlayer import Embeddings, describe
 from inlayer.errors import ConfigError, InlayerError, MissingFileError
 from inlayer.families import FAMILIES, LayerSpec
 from inlayer.families.fields import LARGEST_CONFIG
-from inlayer.positions import Angles, Rotary
+from inlayer.positions import Angles, RotaryPositions
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
@@ -357,7 +357,7 @@ def check_anything(config: dict[str, Any]) -> bool:
         return False
     assert spec is not None
     only_our_errors(lambda: layer.head_from_config(config))
-    if isinstance(layer.position_embedding, Rotary):
+    if isinstance(layer.position_embedding, RotaryPositions):
         angles = layer.position_embedding.angles
         for layer_type in [None] if isinstance(angles, Angles) else angles:
             cos, _ = layer.rotary(torch.tensor([[0, 1, 200_000]]), layer_type)

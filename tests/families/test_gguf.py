@@ -13,7 +13,7 @@ import torch
 from inlayer.errors import ConfigError
 from inlayer.families import FAMILIES, LayerSpec, describe
 from inlayer.families.gguf import ARCHITECTURES, _share, config_from_gguf
-from inlayer.positions import Llama3, LongRope, Rotary
+from inlayer.positions import Llama3, LongRope, RotaryPositions
 from tests.tokenizers.samples import shared
 
 
@@ -36,7 +36,7 @@ def shapes(rows: int, width: int, *others: str) -> dict[str, tuple[int, ...]]:
 
 
 def layer(spec: LayerSpec) -> LayerSpec:
-    """Without what a GGUF does not tell: how a model was initialised and trained."""
+    """Without what a GGUF does not tell: how a model was initialized and trained."""
     return dataclasses.replace(spec, init_std=0.0, dropout=0.0)
 
 
@@ -224,7 +224,7 @@ def test_llama_3_1_factors():
     assert isinstance(ours.angles.scaling, LongRope)
     positions = torch.arange(64)[None]
     for mine, other in zip(
-        *(Rotary(spec.head_dim, angles=spec.angles)(positions) for spec in (ours, theirs)), strict=True
+        *(RotaryPositions(spec.head_dim, angles=spec.angles)(positions) for spec in (ours, theirs)), strict=True
     ):
         torch.testing.assert_close(mine, other, rtol=0, atol=2e-5)
     plain = describe(config_from_gguf(metadata, shapes(128256, 4096, "output.weight"), {})).rotary
@@ -237,13 +237,16 @@ def llama3_factors(scaling: Llama3, dim: int, theta: float) -> list[float]:
     factors = []
     for place in range(0, dim, 2):
         wavelength = 2 * math.pi * theta ** (place / dim)
-        low, high = (scaling.trained_length / factor for factor in (scaling.low_freq_factor, scaling.high_freq_factor))
+        low, high = (
+            scaling.original_max_position_embeddings / factor
+            for factor in (scaling.low_freq_factor, scaling.high_freq_factor)
+        )
         if wavelength < high:
             factors.append(1.0)
         elif wavelength > low:
             factors.append(scaling.factor)
         else:
-            share = (scaling.trained_length / wavelength - scaling.low_freq_factor) / (
+            share = (scaling.original_max_position_embeddings / wavelength - scaling.low_freq_factor) / (
                 scaling.high_freq_factor - scaling.low_freq_factor
             )
             factors.append(1 / ((1 - share) / scaling.factor + share))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from inlayer.embeddings import Embeddings
 from inlayer.families import FAMILIES
-from inlayer.positions import Learned, Rotary
+from inlayer.positions import LearnedPositions, RotaryPositions
 from tests.families.references import CASES, Case, Reference, reference_config
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -83,8 +83,10 @@ def test_position_ids(case: Case, dtype: torch.dtype) -> None:
     layer = both.ours()
     assert same_bits(layer(ids, position_ids=position_ids), theirs)
     moved = layer(ids, position_ids=(position_ids + 1) % case.longest)
-    assert same_bits(moved, theirs) != isinstance(layer.position_embedding, Learned)  # positions matter where added
-    assert bool(tables) == isinstance(layer.position_embedding, Rotary)
+    assert same_bits(moved, theirs) != isinstance(
+        layer.position_embedding, LearnedPositions
+    )  # positions matter where added
+    assert bool(tables) == isinstance(layer.position_embedding, RotaryPositions)
     for layer_type, (cos, sin) in tables.items():
         ours = layer.rotary(position_ids, layer_type)
         assert same_bits(ours[0], cos)
@@ -116,7 +118,7 @@ def test_a_config_object_says_the_same_as_its_file(case: Case) -> None:
     ids, _ = random_ids()
     from_object, from_file = both.ours(reference_config(case)), both.ours()
     assert same_bits(from_object(ids), from_file(ids))
-    if isinstance(from_file.position_embedding, Rotary):
+    if isinstance(from_file.position_embedding, RotaryPositions):
         angles = from_object.position_embedding.angles
         for layer_type in angles if isinstance(angles, dict) else [None]:
             for mine, other in zip(from_object.rotary(ids, layer_type), from_file.rotary(ids, layer_type), strict=True):

@@ -1,4 +1,4 @@
-"""Quantised rows: those of the gguf package's own dequantisation, bit for bit, and only the rows asked for."""
+"""Quantized rows: those of the gguf package's own dequantization, bit for bit, and only the rows asked for."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def scale_applied_twice(folder: Path) -> None:
 
 
 @fault("rows-huge", "warning")
-def quantised_values_without_a_scale(folder: Path) -> None:
+def quantized_values_without_a_scale(folder: Path) -> None:
     change(folder, TABLE, lambda table: table * 1e8)
 
 
@@ -208,7 +208,7 @@ def norms_that_explode(folder: Path) -> None:
 
 
 @fault("values-odd", "warning")
-def bfloat16_labelled_as_float16(folder: Path) -> None:
+def bfloat16_labeled_as_float16(folder: Path) -> None:
     change(folder, TABLE, lambda table: table.bfloat16().view(torch.float16))
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from inlayer.inspection import health
 from inlayer.inspection.health import RowStatistics, hash_rows, mean_direction, scan_rows
-from inlayer.inspection.undertrained import LEAST_REFERENCES, find_untrained
+from inlayer.inspection.undertrained import MIN_REFERENCES, find_untrained
 from inlayer.tables import MappedTable
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
@@ -185,6 +185,6 @@ def test_untrained_rows_are_those_like_the_references(tmp_path: Path, kind: str)
 
 def test_too_few_references_say_nothing(tmp_path: Path) -> None:
     table, _ = planted("short")
-    is_reference = np.arange(340) >= 340 - LEAST_REFERENCES + 1
+    is_reference = np.arange(340) >= 340 - MIN_REFERENCES + 1
     found = find_untrained(scan_rows(stored(tmp_path, table)), is_reference, ~is_reference)
     assert (found.norm_limit, found.cosine_limit, len(found.rows)) == (None, None, 0)

@@ -376,7 +376,7 @@ def hooked(model: Any) -> None:
     model.enable_input_require_grads()
 
 
-def quantised(model: Any) -> None:
+def quantized(model: Any) -> None:
     torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, inplace=True)
 
 
@@ -419,7 +419,7 @@ def mute(model: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (quantised, InputError, r"head is a torch\.ao\.nn\.quantized\.dynamic\..*Linear, not an nn\.Linear: quantised"),
+        (quantized, InputError, r"head is a torch\.ao\.nn\.quantized\.dynamic\..*Linear, not an nn\.Linear: quantized"),
         (sequence, InputError, r"head is a torch\.nn\.modules\.container\.Sequential"),
         (in_bytes, DtypeError, r"head's rows are torch\.float8_e4m3fn"),
         (on_meta, InputError, r"table's rows have no values yet"),

@@ -19,7 +19,7 @@ from inlayer.learn.batch import Report, Row, grade_folder, harmless
 from inlayer.learn.course import open_course
 from inlayer.learn.notebook import file_name, write_notebooks
 from inlayer.learn.session import Limits
-from inlayer.learn.submission import MOST_COPIES, MOST_STRANGE
+from inlayer.learn.submission import MAX_COPIES, MAX_STRANGE
 
 QUICK = Limits(seconds=5.0, memory=512 << 20, output=100_000)
 GATHER = open_course().task("gather")
@@ -269,10 +269,10 @@ def test_a_folder_full_of_copies_is_not_graded_for_hours(tmp_path: Path, monkeyp
     put(tmp_path, {f"Ann/{number:03}/gather.py": str(number) for number in range(50)})
     put(tmp_path, {f"Ann/{number:03}.txt": "" for number in range(50)})
     rows = grade_folder(tmp_path).rows
-    assert len(asked) == MOST_COPIES
-    assert sum(row.rule == "too-many-files" for row in rows) == 50 - MOST_COPIES
+    assert len(asked) == MAX_COPIES
+    assert sum(row.rule == "too-many-files" for row in rows) == 50 - MAX_COPIES
     strange = [row.message for row in rows if row.rule == "unknown-file"]
-    assert len(strange) == MOST_STRANGE + 1
+    assert len(strange) == MAX_STRANGE + 1
     assert "30 more" in strange[0]
 
 

@@ -62,7 +62,7 @@ def run(course: Course, tmp_path: Path, capfd: pytest.CaptureFixture[str], monke
             main()
         captured = capfd.readouterr()
         assert "Traceback" not in captured.err
-        assert "\x1b" not in captured.out  # no colour where nobody looks
+        assert "\x1b" not in captured.out  # no color where nobody looks
         return Done(int(stopped.value.code or 0), captured.out, captured.err)
 
     return run_here
@@ -457,7 +457,7 @@ def test_words_are_checked_by_the_learner_himself(run: Run) -> None:
     assert Progress().read().exercises["first/words"].tries == 0
     done = run("exercise", "first/words", typed="Because.\nmaybe\n\ny\nn\n")
     assert "A model answer\nBecause.\n" in done.out
-    assert "1 of 2 points, by your own judgement." in done.out
+    assert "1 of 2 points, by your own judgment." in done.out
     assert done.out.count("y or n: ") == 4  # asked again where it is neither
     assert Progress().read().exercises["first/words"].done == ""
     assert "2 of 2 points" in run("exercise", "first/words", typed="\ny\nyes\n").out

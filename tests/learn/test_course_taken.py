@@ -85,7 +85,7 @@ def test_the_whole_course_from_the_terminal(learn: Learn, tmp_path: Path, monkey
         elif step.kind == "exercise":
             asked = course.exercises[step.id].ask(11)
             typed = answers(asked)
-            says = "by your own judgement" if isinstance(asked, Free) else "✓ Right."
+            says = "by your own judgment" if isinstance(asked, Free) else "✓ Right."
         else:
             questions = to_ask(course, Progress().read(), step.lesson)
             typed, says = quizzed(Sitting(questions, 11)), f"Right at once: {len(questions) - 1} of {len(questions)}."

@@ -36,13 +36,13 @@ def test_the_limits_are_those_of_the_code() -> None:
         "printed output": f"{exam.Limits().output >> 20} MiB",
         "one file": "64 MiB",
         "open files": "256",
-        "threads": str(run.MOST_THREADS),
+        "threads": str(run.MAX_THREADS),
     }
     source = Path(run.__file__).read_text(encoding="utf-8")
     assert "RLIMIT_FSIZE, (64 << 20," in source
     assert "RLIMIT_NOFILE, (256," in source
-    assert (handed_in.MOST_CODE, handed_in.MOST_NOTEBOOK) == (1 << 20, 32 << 20)
-    assert f"more than {handed_in.MOST_COPIES} files of one task, or {handed_in.MOST_ENTRIES:,} files" in DOC
+    assert (handed_in.MAX_CODE, handed_in.MAX_NOTEBOOK) == (1 << 20, 32 << 20)
+    assert f"more than {handed_in.MAX_COPIES} files of one task, or {handed_in.MAX_ENTRIES:,} files" in DOC
 
 
 def test_every_rule_of_a_class_is_told() -> None:

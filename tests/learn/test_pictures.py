@@ -67,7 +67,7 @@ def test_nothing_in_a_picture_acts_or_comes_from_outside(name: str) -> None:
 
 @NAMES
 def test_a_picture_can_be_read(name: str) -> None:
-    """Wide enough for a page and no wider, its words on the sheet, in colours that follow the reader's."""
+    """Wide enough for a page and no wider, its words on the sheet, in colors that follow the reader's."""
     root = ElementTree.fromstring(kept(name))
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
     assert width <= 900
@@ -77,7 +77,7 @@ def test_a_picture_can_be_read(name: str) -> None:
     for word in words:
         assert 0 <= float(word.attrib["x"]) <= width
         assert 12 <= float(word.attrib["y"]) <= height - 2
-    assert not re.search(r"(fill|stroke|color)=", kept(name))  # every colour comes from the style
+    assert not re.search(r"(fill|stroke|color)=", kept(name))  # every color comes from the style
 
 
 def test_no_words_are_smaller_than_12_pixels() -> None:
@@ -94,7 +94,7 @@ def test_every_class_that_is_used_has_a_rule() -> None:
         assert used <= known, name
 
 
-def test_a_cell_has_the_colour_of_its_value() -> None:
+def test_a_cell_has_the_color_of_its_value() -> None:
     """More of it for larger numbers, none for zero, and a true minus before those below zero."""
     d = Drawing(100, 100, "cells")
     d.grid(0, 0, [[1.0, -0.5, 0.0]])

@@ -10,11 +10,11 @@ import torch
 
 from inlayer import Embeddings
 from inlayer.errors import ConfigError, DtypeError, PositionRangeError
-from inlayer.positions import Learned
+from inlayer.positions import LearnedPositions
 
 
 def test_rows_by_position() -> None:
-    learned = Learned(8, 4)
+    learned = LearnedPositions(8, 4)
     ids = torch.tensor([[0, 7], [3, 3]])
     assert torch.equal(learned(ids), learned.weight[ids])
     assert learned.weight.shape == (8, 4)
@@ -23,14 +23,14 @@ def test_rows_by_position() -> None:
 @pytest.mark.parametrize("bad", [8, 100, -1])
 def test_outside_names_both_numbers(bad: int) -> None:
     with pytest.raises(PositionRangeError, match=rf"position {bad} is outside 0..7, as block_size is 8"):
-        Learned(8, 4)(torch.tensor([0, bad]))
+        LearnedPositions(8, 4)(torch.tensor([0, bad]))
     for builtin in (IndexError, ValueError):
         with pytest.raises(builtin):
-            Learned(8, 4)(torch.tensor([bad]))
+            LearnedPositions(8, 4)(torch.tensor([bad]))
 
 
 def test_offset_keeps_rows_in_front() -> None:
-    learned = Learned(8, 4, offset=2)
+    learned = LearnedPositions(8, 4, offset=2)
     assert learned.weight.shape == (10, 4)
     assert torch.equal(learned(torch.tensor([-2, -1, 0, 7])), learned.weight[[0, 1, 2, 9]])
     with pytest.raises(PositionRangeError, match=r"position 8 is outside -2..7"):
@@ -40,23 +40,23 @@ def test_offset_keeps_rows_in_front() -> None:
 
 
 def test_seeded_birth() -> None:
-    weights = [Learned(64, 32, seed=seed).weight.detach() for seed in (1, 1, 2)]
+    weights = [LearnedPositions(64, 32, seed=seed).weight.detach() for seed in (1, 1, 2)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
     assert abs(float(weights[0].std()) - 0.02) < 2e-3
-    assert Learned(8, 4, seed=1, device="meta").weight.is_meta
+    assert LearnedPositions(8, 4, seed=1, device="meta").weight.is_meta
 
 
 def test_a_seed_leaves_the_global_random_state_alone() -> None:
     torch.manual_seed(0)
-    Learned(8, 4, seed=1)
+    LearnedPositions(8, 4, seed=1)
     ours = torch.rand(1)
     torch.manual_seed(0)
     assert torch.equal(ours, torch.rand(1))
 
 
 def test_seeded_again_after_a_reset() -> None:
-    learned = Learned(8, 4, seed=1, padding_idx=1)
+    learned = LearnedPositions(8, 4, seed=1, padding_idx=1)
     born = learned.weight.detach().clone()
     with torch.no_grad():
         learned.weight.add_(1)
@@ -65,7 +65,7 @@ def test_seeded_again_after_a_reset() -> None:
 
 
 def test_a_padding_row_is_zero_and_learns_nothing() -> None:
-    learned = Learned(8, 4, padding_idx=1)
+    learned = LearnedPositions(8, 4, padding_idx=1)
     assert not learned.weight[1].any()
     learned(torch.tensor([1, 2])).sum().backward()
     assert learned.weight.grad is not None
@@ -75,7 +75,7 @@ def test_a_padding_row_is_zero_and_learns_nothing() -> None:
 
 @pytest.mark.parametrize("seed", [None, 3])
 def test_copies(seed: int | None) -> None:
-    learned = Learned(8, 4, seed=seed, offset=1)
+    learned = LearnedPositions(8, 4, seed=seed, offset=1)
     ids = torch.arange(8)
     for twin in (copy.deepcopy(learned), pickle.loads(pickle.dumps(learned))):
         assert torch.equal(twin(ids), learned(ids))
@@ -87,29 +87,29 @@ def test_copies(seed: int | None) -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
 def test_small_integer_positions(dtype: torch.dtype) -> None:
     """127 plus the offset does not fit int8."""
-    learned, ids = Learned(128, 4, offset=2), torch.tensor([[0, 127]])
+    learned, ids = LearnedPositions(128, 4, offset=2), torch.tensor([[0, 127]])
     assert torch.equal(learned(ids.to(dtype)), learned(ids))
 
 
 def test_empty_and_meta() -> None:
-    assert Learned(8, 4)(torch.zeros(2, 0, dtype=torch.int64)).shape == (2, 0, 4)
-    assert Learned(8, 4, device="meta")(torch.zeros(2, 3, dtype=torch.int64, device="meta")).shape == (2, 3, 4)
+    assert LearnedPositions(8, 4)(torch.zeros(2, 0, dtype=torch.int64)).shape == (2, 0, 4)
+    assert LearnedPositions(8, 4, device="meta")(torch.zeros(2, 3, dtype=torch.int64, device="meta")).shape == (2, 3, 4)
 
 
 @pytest.mark.parametrize("arguments", [(0, 4), (8, 0), (-1, 4)])
 def test_sizes_start_at_1(arguments: tuple[int, int]) -> None:
     with pytest.raises(ConfigError, match="sizes are 1 or more"):
-        Learned(*arguments)
+        LearnedPositions(*arguments)
 
 
 def test_other_errors() -> None:
     with pytest.raises(ConfigError, match="offset -1"):
-        Learned(8, 4, offset=-1)
+        LearnedPositions(8, 4, offset=-1)
     with pytest.raises(ConfigError, match="padding_idx 8 is outside the 8 rows"):
-        Learned(8, 4, padding_idx=8)
+        LearnedPositions(8, 4, padding_idx=8)
     with pytest.raises(DtypeError, match="position_ids"):
-        Learned(8, 4)(torch.tensor([0.5]))
+        LearnedPositions(8, 4)(torch.tensor([0.5]))
     with pytest.raises(ConfigError, match="needs block_size"):
         Embeddings(9, 4, positions="learned")
     with pytest.raises(ConfigError, match="positions of width 5 cannot be added to rows of width 4"):
-        Embeddings(9, 4, positions=Learned(8, 5))
+        Embeddings(9, 4, positions=LearnedPositions(8, 5))

@@ -7,7 +7,7 @@ import torch
 
 from inlayer import Embeddings
 from inlayer.errors import ConfigError, ShapeError
-from inlayer.positions import Numbering
+from inlayer.positions import PositionIdRule
 
 CPU = torch.device("cpu")
 IDS = torch.tensor([[5, 6, 7, 1, 1], [1, 1, 5, 6, 7], [5, 1, 6, 1, 7]])  # 1 is padding
@@ -15,41 +15,45 @@ MASK = IDS.ne(1).long()
 
 
 def test_by_order_counts_everything() -> None:
-    ours = Numbering().number((3, 5), CPU, IDS, MASK)
+    ours = PositionIdRule().number((3, 5), CPU, IDS, MASK)
     assert ours.expand(3, 5).tolist() == [[0, 1, 2, 3, 4]] * 3
 
 
 def test_roberta_counts_real_tokens_from_behind_the_padding_id() -> None:
-    ours = Numbering(by="ids", start=2, padding_idx=1).number((3, 5), CPU, IDS, None)
+    ours = PositionIdRule(by="ids", start=2, padding_idx=1).number((3, 5), CPU, IDS, None)
     assert ours.tolist() == [[2, 3, 4, 1, 1], [1, 1, 2, 3, 4], [2, 1, 3, 1, 4]]
 
 
 def test_roberta_counts_vectors_in_order() -> None:
     """Nobody can tell padding from vectors."""
-    ours = Numbering(by="ids", start=2, padding_idx=1).number((3, 5), CPU, None, MASK)
+    ours = PositionIdRule(by="ids", start=2, padding_idx=1).number((3, 5), CPU, None, MASK)
     assert ours.tolist() == [[2, 3, 4, 5, 6]]
 
 
 def test_opt_counts_the_mask() -> None:
-    ours = Numbering(by="mask").number((3, 5), CPU, IDS, MASK)
+    ours = PositionIdRule(by="mask").number((3, 5), CPU, IDS, MASK)
     assert ours.tolist() == [[0, 1, 2, -1, -1], [-1, -1, 0, 1, 2], [0, -1, 1, -1, 2]]
-    assert torch.equal(Numbering(by="mask").number((3, 5), CPU, IDS, MASK.bool()), ours)
-    assert Numbering(by="mask").number((3, 5), CPU, IDS, None).tolist() == [[0, 1, 2, 3, 4]]
+    assert torch.equal(PositionIdRule(by="mask").number((3, 5), CPU, IDS, MASK.bool()), ours)
+    assert PositionIdRule(by="mask").number((3, 5), CPU, IDS, None).tolist() == [[0, 1, 2, 3, 4]]
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
 def test_small_ids_are_counted_in_full(dtype: torch.dtype) -> None:
     ids = torch.full((1, 300), 5, dtype=dtype)
-    assert Numbering(by="ids", start=2, padding_idx=1).number((1, 300), CPU, ids, None)[0, -1] == 301
+    assert PositionIdRule(by="ids", start=2, padding_idx=1).number((1, 300), CPU, ids, None)[0, -1] == 301
 
 
 def test_nothing_but_padding() -> None:
-    ours = Numbering(by="ids", start=2, padding_idx=1).number((1, 3), CPU, torch.ones(1, 3, dtype=torch.int64), None)
+    ours = PositionIdRule(by="ids", start=2, padding_idx=1).number(
+        (1, 3), CPU, torch.ones(1, 3, dtype=torch.int64), None
+    )
     assert ours.tolist() == [[1, 1, 1]]
 
 
 def test_the_layer_uses_it() -> None:
-    layer = Embeddings(9, 4, 8, numbering=Numbering(by="ids", start=2, padding_idx=1), padding_idx=1, seed=0)
+    layer = Embeddings(
+        9, 4, 8, position_id_rule=PositionIdRule(by="ids", start=2, padding_idx=1), padding_idx=1, seed=0
+    )
     theirs = (
         layer.token_embedding.weight[IDS]
         + layer.position_embedding.weight[torch.tensor([[2, 3, 4, 1, 1], [1, 1, 2, 3, 4], [2, 1, 3, 1, 4]])]
@@ -60,7 +64,7 @@ def test_the_layer_uses_it() -> None:
 
 
 def test_the_layer_passes_the_mask_on() -> None:
-    layer = Embeddings(9, 4, 8, numbering=Numbering(by="mask"), position_offset=2, seed=0)
+    layer = Embeddings(9, 4, 8, position_id_rule=PositionIdRule(by="mask"), position_offset=2, seed=0)
     theirs = layer.token_embedding.weight[IDS[1]] + layer.position_embedding.weight[[1, 1, 2, 3, 4]]
     assert torch.equal(layer(IDS, attention_mask=MASK)[1], theirs)
     assert torch.equal(layer(IDS[1], attention_mask=MASK[1]), theirs)  # one text, one mask
@@ -70,4 +74,4 @@ def test_the_layer_passes_the_mask_on() -> None:
 
 def test_by_ids_needs_the_id() -> None:
     with pytest.raises(ConfigError, match="need padding_idx"):
-        Numbering(by="ids")
+        PositionIdRule(by="ids")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from inlayer import Embeddings
 from inlayer.errors import ConfigError, DtypeError, InputError, ShapeError
-from inlayer.positions import Angles, DynamicNTK, Linear, LongRope, Rotary, apply_rotary
+from inlayer.positions import Angles, DynamicNTK, Linear, LongRope, RotaryPositions, apply_rotary
 
 PAIRINGS = ["half", "interleaved"]
 LAYOUTS = ["half", "interleaved", "single"]
@@ -43,7 +43,7 @@ def test_matches_the_plain_loop(theta: float, partial: float, pairing: Any, layo
     q, k, positions = random(2, 3, 5, 16), random(2, 1, 5, 16, seed=1), [0, 1, 2, 7, 30]
 
     def turned(theta: float) -> tuple[Tensor, Tensor]:
-        rotary = Rotary(16, Angles(theta=theta, partial=partial), pairing=pairing, layout=layout)
+        rotary = RotaryPositions(16, Angles(theta=theta, partial=partial), pairing=pairing, layout=layout)
         return rotary.turn(q, k, *rotary(torch.tensor([positions])))
 
     rotated = int(16 * partial)
@@ -58,7 +58,7 @@ def test_matches_the_plain_loop(theta: float, partial: float, pairing: Any, layo
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layout_of_the_tables(layout: Any) -> None:
-    rotary = Rotary(8, Angles(theta=100.0), layout=layout)
+    rotary = RotaryPositions(8, Angles(theta=100.0), layout=layout)
     angles = [3 / 100.0 ** (2 * i / 8) for i in range(4)]
     laid_out = {"half": angles * 2, "interleaved": [a for a in angles for _ in range(2)], "single": angles}[layout]
     cos, sin = rotary(torch.tensor([3]))
@@ -68,14 +68,14 @@ def test_layout_of_the_tables(layout: Any) -> None:
 
 def test_position_0_turns_nothing() -> None:
     q = random(1, 2, 1, 8)
-    rotary = Rotary(8)
+    rotary = RotaryPositions(8)
     assert torch.equal(rotary.turn(q, q, *rotary(torch.tensor([[0]])))[0], q)
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
 def test_norms_are_kept(pairing: Any) -> None:
     q = random(2, 3, 6, 16)
-    rotary = Rotary(16, pairing=pairing)
+    rotary = RotaryPositions(16, pairing=pairing)
     turned, _ = rotary.turn(q, q, *rotary(torch.arange(6) * 1000))
     torch.testing.assert_close(turned.norm(dim=-1), q.norm(dim=-1))
     assert not torch.allclose(turned, q)
@@ -84,7 +84,7 @@ def test_norms_are_kept(pairing: Any) -> None:
 @pytest.mark.parametrize("pairing", PAIRINGS)
 def test_scores_depend_on_the_distance_alone(pairing: Any) -> None:
     q, k = random(1, 1, 1, 32), random(1, 1, 1, 32, seed=1)
-    rotary = Rotary(32, pairing=pairing)
+    rotary = RotaryPositions(32, pairing=pairing)
 
     def score(q_position: int, k_position: int) -> Tensor:
         turned_q, _ = rotary.turn(q, k, *rotary(torch.tensor([[q_position]])))
@@ -99,7 +99,7 @@ def test_scores_depend_on_the_distance_alone(pairing: Any) -> None:
 @pytest.mark.parametrize("pairing", PAIRINGS)
 def test_head_axis_and_shared_tables(pairing: Any) -> None:
     """(B, H, T, K) and (B, T, H, K) say the same; so do a table (T, R) and its copy for every text."""
-    q, k, rotary = random(2, 3, 5, 8), random(2, 1, 5, 8, seed=1), Rotary(8, pairing=pairing)
+    q, k, rotary = random(2, 3, 5, 8), random(2, 1, 5, 8, seed=1), RotaryPositions(8, pairing=pairing)
     cos, sin = rotary(torch.arange(5))
     theirs = rotary.turn(q, k, cos, sin)
     for tables in ((cos, sin), (cos.expand(2, 5, 8), sin.expand(2, 5, 8))):
@@ -111,7 +111,7 @@ def test_head_axis_and_shared_tables(pairing: Any) -> None:
 
 
 def test_each_text_has_its_own_positions() -> None:
-    q, rotary = random(2, 1, 3, 8), Rotary(8)
+    q, rotary = random(2, 1, 3, 8), RotaryPositions(8)
     both, _ = rotary.turn(q, q, *rotary(torch.tensor([[0, 1, 2], [5, 6, 7]])))
     second, _ = rotary.turn(q[1:], q[1:], *rotary(torch.tensor([[5, 6, 7]])))
     assert torch.equal(both[1:], second)
@@ -120,27 +120,27 @@ def test_each_text_has_its_own_positions() -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
 def test_small_integer_positions(dtype: torch.dtype) -> None:
     """127 + 1 does not fit int8: the length of the text must not be counted in it."""
-    rotary = Rotary(8, Angles(scaling=DynamicNTK(factor=2.0, trained_length=64)))
+    rotary = RotaryPositions(8, Angles(scaling=DynamicNTK(factor=2.0, original_max_position_embeddings=64)))
     ids = torch.tensor([0, 127])
     for ours, theirs in zip(rotary(ids.to(dtype)), rotary(ids), strict=True):
         assert torch.equal(ours, theirs)
 
 
 def test_empty_and_meta_positions() -> None:
-    for scaling in (None, DynamicNTK(factor=2.0, trained_length=64)):
-        rotary = Rotary(8, Angles(scaling=scaling))
+    for scaling in (None, DynamicNTK(factor=2.0, original_max_position_embeddings=64)):
+        rotary = RotaryPositions(8, Angles(scaling=scaling))
         assert rotary(torch.zeros(2, 0, dtype=torch.int64))[0].shape == (2, 0, 8)
         assert rotary(torch.zeros(2, 3, dtype=torch.int64, device="meta"))[0].shape == (2, 3, 8)
 
 
 def test_one_base_a_layer_type() -> None:
-    rotary = Rotary(8, {"full": Angles(theta=1e6), "sliding": Angles(theta=1e4)})
+    rotary = RotaryPositions(8, {"full": Angles(theta=1e6), "sliding": Angles(theta=1e4)})
     ids = torch.arange(4)
-    assert torch.equal(rotary(ids, layer_type="sliding")[0], Rotary(8)(ids)[0])
-    assert not torch.equal(rotary(ids, layer_type="full")[0], Rotary(8)(ids)[0])
+    assert torch.equal(rotary(ids, layer_type="sliding")[0], RotaryPositions(8)(ids)[0])
+    assert not torch.equal(rotary(ids, layer_type="full")[0], RotaryPositions(8)(ids)[0])
     with pytest.raises(InputError, match="choose one of full, sliding"):
         rotary(ids)
-    assert torch.equal(Rotary(8)(ids, layer_type="whatever")[0], Rotary(8)(ids)[0])
+    assert torch.equal(RotaryPositions(8)(ids, layer_type="whatever")[0], RotaryPositions(8)(ids)[0])
 
 
 # ---- errors
@@ -155,12 +155,17 @@ def test_one_base_a_layer_type() -> None:
         ({"head_dim": 8, "angles": Angles(partial=0.1)}, "leaves 0 to turn"),
         ({"head_dim": 8, "angles": {}}, "at least one layer type"),
         ({"head_dim": 2**30}, "head width is 1073741824"),
-        ({"head_dim": 2, "angles": Angles(scaling=DynamicNTK(factor=2.0, trained_length=8))}, "more than one"),
+        (
+            {"head_dim": 2, "angles": Angles(scaling=DynamicNTK(factor=2.0, original_max_position_embeddings=8))},
+            "more than one",
+        ),
         (
             {
                 "head_dim": 8,
                 "angles": Angles(
-                    scaling=LongRope(short_factor=(1.0,), long_factor=(1.0,) * 4, trained_length=8, factor=2.0)
+                    scaling=LongRope(
+                        short_factor=(1.0,), long_factor=(1.0,) * 4, original_max_position_embeddings=8, factor=2.0
+                    )
                 ),
             },
             "1 values in short_factor; a rotated width of 8 needs 4",
@@ -169,7 +174,7 @@ def test_one_base_a_layer_type() -> None:
 )
 def test_what_cannot_turn_is_refused_at_birth(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Rotary(**arguments)
+        RotaryPositions(**arguments)
 
 
 @pytest.mark.parametrize("theta", [0.0, -1.0, math.nan, math.inf])
@@ -185,7 +190,7 @@ def test_share_lies_in_0_to_1(partial: float) -> None:
 
 
 def test_wrong_shapes() -> None:
-    q, (cos, sin) = random(1, 1, 2, 8), Rotary(16)(torch.arange(2))
+    q, (cos, sin) = random(1, 1, 2, 8), RotaryPositions(16)(torch.arange(2))
     with pytest.raises(ShapeError, match="q has heads of 8 channels, but cos and sin turn 16"):
         apply_rotary(q, q, cos, sin)
     with pytest.raises(ShapeError, match="4 axes"):
@@ -196,7 +201,7 @@ def test_wrong_shapes() -> None:
 
 def test_positions_are_integers() -> None:
     with pytest.raises(DtypeError, match=r"position_ids has dtype torch.float32"):
-        Rotary(8)(torch.arange(3.0))
+        RotaryPositions(8)(torch.arange(3.0))
 
 
 def test_only_rotary_layers_have_cos_and_sin() -> None:
@@ -216,15 +221,15 @@ def theirs_for(model: str, name: str = "apply_rotary_pos_emb") -> Any:
 @pytest.mark.parametrize(
     ("model", "rotary"),
     [
-        ("llama", Rotary(16)),
-        ("gpt_neox", Rotary(16, Angles(partial=0.25))),
-        ("phi3", Rotary(16, Angles(partial=0.75, scaling=Linear(factor=2.0)))),
-        ("gpt_oss", Rotary(16, layout="single")),
-        ("glm4", Rotary(16, Angles(partial=0.5), pairing="interleaved", layout="half")),
-        ("olmo", Rotary(16, float32=True)),
+        ("llama", RotaryPositions(16)),
+        ("gpt_neox", RotaryPositions(16, Angles(partial=0.25))),
+        ("phi3", RotaryPositions(16, Angles(partial=0.75, scaling=Linear(factor=2.0)))),
+        ("gpt_oss", RotaryPositions(16, layout="single")),
+        ("glm4", RotaryPositions(16, Angles(partial=0.5), pairing="interleaved", layout="half")),
+        ("olmo", RotaryPositions(16, float32=True)),
     ],
 )
-def test_bit_equal_to_transformers(model: str, rotary: Rotary, dtype: torch.dtype, axis: int) -> None:
+def test_bit_equal_to_transformers(model: str, rotary: RotaryPositions, dtype: torch.dtype, axis: int) -> None:
     shape = (2, 3, 5, 16) if axis == 1 else (2, 5, 3, 16)
     q, k = random(*shape).to(dtype), random(*shape, seed=1).to(dtype)
     cos, sin = rotary(torch.arange(5).expand(2, 5) * 17, dtype)
@@ -238,7 +243,7 @@ def test_bit_equal_to_transformers(model: str, rotary: Rotary, dtype: torch.dtyp
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_deepseek_v3_up_to_the_order_of_channels(dtype: torch.dtype) -> None:
     """Its result has the firsts of all pairs in front, then the seconds; scores do not see the difference."""
-    rotary = Rotary(16, pairing="interleaved", layout="half")
+    rotary = RotaryPositions(16, pairing="interleaved", layout="half")
     q, k = random(2, 3, 5, 16).to(dtype), random(2, 1, 5, 16, seed=1).to(dtype)
     cos, sin = rotary(torch.arange(5).expand(2, 5), dtype)
     theirs = theirs_for("deepseek_v3", "apply_rotary_pos_emb_interleave")(q, k, cos, sin)
@@ -263,7 +268,7 @@ def test_a_cast_model_keeps_its_angles() -> None:
 
 
 def test_no_state() -> None:
-    rotary = Rotary(8)
+    rotary = RotaryPositions(8)
     assert not list(rotary.parameters())
     assert not list(rotary.buffers())
     assert not rotary.state_dict()

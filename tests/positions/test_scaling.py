@@ -16,7 +16,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from inlayer.errors import ConfigError
 from inlayer.families import describe
-from inlayer.positions import Angles, DynamicNTK, Linear, Llama3, LongRope, Rotary, Yarn
+from inlayer.positions import Angles, DynamicNTK, Linear, Llama3, LongRope, RotaryPositions, Yarn
 from inlayer.positions.scaling import plain_frequencies
 
 SHORT = [1.0 + i / 48 for i in range(48)]
@@ -96,7 +96,7 @@ def as_config(settings: dict[str, Any]) -> dict[str, Any]:
 def ours_of(settings: dict[str, Any], length: int) -> tuple[Tensor, float]:
     spec = describe(as_config(settings)).rotary
     assert spec is not None
-    return Rotary(spec.head_dim, spec.angles).inverse_frequencies(length)
+    return RotaryPositions(spec.head_dim, spec.angles).inverse_frequencies(length)
 
 
 def theirs_of(settings: dict[str, Any], length: int) -> tuple[Tensor, float]:
@@ -132,7 +132,7 @@ def test_stateless_where_transformers_remembers(name: str) -> None:
     """Long, then short: ours gives the short text what it would have got first."""
     spec = describe(as_config(PUBLISHED[name])).rotary
     assert spec is not None
-    rotary = Rotary(spec.head_dim, spec.angles)
+    rotary = RotaryPositions(spec.head_dim, spec.angles)
     short, long = torch.arange(10), torch.arange(10_000)
     first = rotary(short)[0]
     assert not torch.equal(rotary(long)[0][:10], first)
@@ -140,7 +140,7 @@ def test_stateless_where_transformers_remembers(name: str) -> None:
 
 
 def test_dynamic_is_plain_up_to_the_trained_length() -> None:
-    scaling = DynamicNTK(factor=4.0, trained_length=100)
+    scaling = DynamicNTK(factor=4.0, original_max_position_embeddings=100)
     plain = plain_frequencies(16, 1e4)
     assert torch.equal(scaling.frequencies(16, 1e4, torch.tensor(100))[0], plain)
     assert not torch.equal(scaling.frequencies(16, 1e4, torch.tensor(101))[0], plain)
@@ -149,13 +149,13 @@ def test_dynamic_is_plain_up_to_the_trained_length() -> None:
 
 
 def test_linear_divides_positions() -> None:
-    stretched, plain = Rotary(8, Angles(scaling=Linear(factor=4.0))), Rotary(8)
+    stretched, plain = RotaryPositions(8, Angles(scaling=Linear(factor=4.0))), RotaryPositions(8)
     for ours, theirs in zip(stretched(torch.arange(0, 40, 4)), plain(torch.arange(10)), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
 
 
 def test_longrope_changes_list_past_the_trained_length() -> None:
-    scaling = LongRope(short_factor=(1.0, 1.0), long_factor=(2.0, 4.0), trained_length=10, factor=4.0)
+    scaling = LongRope(short_factor=(1.0, 1.0), long_factor=(2.0, 4.0), original_max_position_embeddings=10, factor=4.0)
     short, factor = scaling.frequencies(4, 1e4, torch.tensor(10))
     long, _ = scaling.frequencies(4, 1e4, torch.tensor(11))
     assert torch.equal(short, plain_frequencies(4, 1e4))
@@ -164,7 +164,9 @@ def test_longrope_changes_list_past_the_trained_length() -> None:
 
 
 def test_the_factor_multiplies_cos_and_sin() -> None:
-    rotary = Rotary(8, Angles(scaling=Yarn(factor=4.0, trained_length=64, attention_factor=0.5)))
+    rotary = RotaryPositions(
+        8, Angles(scaling=Yarn(factor=4.0, original_max_position_embeddings=64, attention_factor=0.5))
+    )
     cos, _ = rotary(torch.tensor([0]))
     assert torch.equal(cos, torch.full((1, 8), 0.5))
 
@@ -246,25 +248,25 @@ def test_factors_are_positive_numbers(factor: float) -> None:
     with pytest.raises(ConfigError, match="'linear' has factor"):
         Linear(factor=factor)
     with pytest.raises(ConfigError, match="'dynamic' has factor"):
-        DynamicNTK(factor=factor, trained_length=8)
+        DynamicNTK(factor=factor, original_max_position_embeddings=8)
     with pytest.raises(ConfigError, match="'yarn' has factor"):
-        Yarn(factor=factor, trained_length=8)
+        Yarn(factor=factor, original_max_position_embeddings=8)
     with pytest.raises(ConfigError, match="'llama3' has factor"):
-        Llama3(factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, trained_length=8)
+        Llama3(factor=factor, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8)
     with pytest.raises(ConfigError, match="'longrope' has factor"):
-        LongRope(**lists, trained_length=8, factor=factor)
+        LongRope(**lists, original_max_position_embeddings=8, factor=factor)
     with pytest.raises(ConfigError, match="'yarn' has beta_fast"):
-        Yarn(factor=2.0, trained_length=8, beta_fast=factor)
+        Yarn(factor=2.0, original_max_position_embeddings=8, beta_fast=factor)
     with pytest.raises(ConfigError, match="'llama3' has low_freq_factor"):
-        Llama3(factor=2.0, low_freq_factor=factor, high_freq_factor=4.0, trained_length=8)
+        Llama3(factor=2.0, low_freq_factor=factor, high_freq_factor=4.0, original_max_position_embeddings=8)
     with pytest.raises(ConfigError, match="'longrope' has divisor"):
-        LongRope(**lists | {"long_factor": (factor,)}, trained_length=8, factor=2.0)
+        LongRope(**lists | {"long_factor": (factor,)}, original_max_position_embeddings=8, factor=2.0)
 
 
 def test_settings_that_would_divide_by_zero() -> None:
     with pytest.raises(ConfigError, match="low_freq_factor = high_freq_factor"):
-        Llama3(factor=2.0, low_freq_factor=4.0, high_freq_factor=4.0, trained_length=8)
+        Llama3(factor=2.0, low_freq_factor=4.0, high_freq_factor=4.0, original_max_position_embeddings=8)
     with pytest.raises(ConfigError, match="logarithm of theta"):
-        Rotary(8, Angles(theta=1.0, scaling=Yarn(factor=2.0, trained_length=8)))
-    with pytest.raises(ConfigError, match="trained_length 1"):
-        LongRope(short_factor=(1.0,), long_factor=(1.0,), trained_length=1, factor=2.0)
+        RotaryPositions(8, Angles(theta=1.0, scaling=Yarn(factor=2.0, original_max_position_embeddings=8)))
+    with pytest.raises(ConfigError, match="at least 2, not 1"):
+        LongRope(short_factor=(1.0,), long_factor=(1.0,), original_max_position_embeddings=1, factor=2.0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from inlayer import Embeddings
 from inlayer.errors import ConfigError, DtypeError, PositionRangeError
-from inlayer.positions import Sinusoidal, sinusoids
+from inlayer.positions import SinusoidalPositions, sinusoidal_encoding
 
 
 def wave_by_wave(positions: list[int], width: int, theta: float, layout: str) -> Tensor:
@@ -33,35 +33,41 @@ def wave_by_wave(positions: list[int], width: int, theta: float, layout: str) ->
 @pytest.mark.parametrize("block_size", [None, 8, 4096])
 def test_matches_the_plain_loop(theta: float, layout: Any, width: int, block_size: int | None) -> None:
     positions = [0, 1, 2, 7, 1000]
-    ours = Sinusoidal(width, block_size, theta=theta, layout=layout)(torch.tensor(positions))
+    ours = SinusoidalPositions(width, block_size, theta=theta, layout=layout)(torch.tensor(positions))
     theirs = wave_by_wave(positions, width, theta, layout)
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-7)
     if width > 2:  # the first pair turns one radian a token whatever the base
-        assert not torch.allclose(Sinusoidal(width, theta=2 * theta, layout=layout)(torch.tensor(positions)), theirs)
+        assert not torch.allclose(
+            SinusoidalPositions(width, theta=2 * theta, layout=layout)(torch.tensor(positions)), theirs
+        )
         other: Any = "half" if layout == "interleaved" else "interleaved"
-        assert not torch.allclose(sinusoids(torch.tensor(positions), width, theta=theta, layout=other), theirs)
+        assert not torch.allclose(
+            sinusoidal_encoding(torch.tensor(positions), width, theta=theta, layout=other), theirs
+        )
 
 
 def test_the_first_position() -> None:
-    assert sinusoids(torch.tensor([0]), 4).tolist() == [[0, 1, 0, 1]]
-    assert sinusoids(torch.tensor([0]), 4, layout="half").tolist() == [[0, 0, 1, 1]]
+    assert sinusoidal_encoding(torch.tensor([0]), 4).tolist() == [[0, 1, 0, 1]]
+    assert sinusoidal_encoding(torch.tensor([0]), 4, layout="half").tolist() == [[0, 0, 1, 1]]
 
 
 def test_no_position_is_the_last() -> None:
     """Past block_size the waves go on, the very same bits as from a longer table."""
     ids = torch.tensor([[3, 9, 100_000]])
-    short, long = Sinusoidal(8, 4)(ids), Sinusoidal(8, 100_001)(ids)
+    short, long = SinusoidalPositions(8, 4)(ids), SinusoidalPositions(8, 100_001)(ids)
     assert torch.equal(short, long)
 
 
 def test_a_far_position_is_exact() -> None:
     """In float32 the angle of position 10 million would be off by more than half a radian."""
     far = torch.tensor([9_999_999])
-    torch.testing.assert_close(sinusoids(far, 8), wave_by_wave([9_999_999], 8, 1e4, "interleaved"), rtol=0, atol=1e-7)
+    torch.testing.assert_close(
+        sinusoidal_encoding(far, 8), wave_by_wave([9_999_999], 8, 1e4, "interleaved"), rtol=0, atol=1e-7
+    )
 
 
 def test_a_buffer_outside_the_state_dict() -> None:
-    waves = Sinusoidal(8, 4)
+    waves = SinusoidalPositions(8, 4)
     assert not list(waves.parameters())
     assert [name for name, _ in waves.named_buffers()] == ["table"]
     assert not waves.state_dict()
@@ -69,7 +75,7 @@ def test_a_buffer_outside_the_state_dict() -> None:
 
 
 def test_casts_do_not_round_the_waves() -> None:
-    waves = Sinusoidal(8, 16)
+    waves = SinusoidalPositions(8, 16)
     ids = torch.arange(16)
     born = waves(ids)
     assert torch.equal(waves.to(torch.bfloat16).float()(ids), born)
@@ -80,7 +86,7 @@ def test_casts_do_not_round_the_waves() -> None:
 
 
 def test_device_follows() -> None:
-    waves = Sinusoidal(8, 16).to("meta")
+    waves = SinusoidalPositions(8, 16).to("meta")
     assert waves.table.is_meta
     assert waves(torch.zeros(2, 3, dtype=torch.int64, device="meta")).shape == (2, 3, 8)
 
@@ -89,21 +95,21 @@ def test_device_follows() -> None:
 def test_small_integer_positions(dtype: torch.dtype) -> None:
     """uint8 must not index as a mask."""
     ids = torch.tensor([[1, 0], [3, 2]])
-    assert torch.equal(Sinusoidal(8, 4)(ids.to(dtype)), Sinusoidal(8, 4)(ids))
+    assert torch.equal(SinusoidalPositions(8, 4)(ids.to(dtype)), SinusoidalPositions(8, 4)(ids))
 
 
 def test_empty() -> None:
-    assert Sinusoidal(8, 4)(torch.zeros(2, 0, dtype=torch.int64)).shape == (2, 0, 8)
+    assert SinusoidalPositions(8, 4)(torch.zeros(2, 0, dtype=torch.int64)).shape == (2, 0, 8)
 
 
 def test_errors() -> None:
     with pytest.raises(PositionRangeError, match="position -1 is negative"):
-        Sinusoidal(8, 4)(torch.tensor([0, -1]))
+        SinusoidalPositions(8, 4)(torch.tensor([0, -1]))
     with pytest.raises(DtypeError, match="position_ids"):
-        Sinusoidal(8, 4)(torch.tensor([0.0]))
+        SinusoidalPositions(8, 4)(torch.tensor([0.0]))
     for arguments in ({"n_embd": 0}, {"n_embd": 8, "block_size": -1}):
         with pytest.raises(ConfigError, match="sizes are positive"):
-            Sinusoidal(**arguments)
+            SinusoidalPositions(**arguments)
     for theta in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(ConfigError, match=r"theta of sinusoidal positions is .*; it must be positive and finite"):
-            Sinusoidal(8, theta=theta)
+            SinusoidalPositions(8, theta=theta)

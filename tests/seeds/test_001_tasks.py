@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from inlayer import Embeddings, mean_pool
-from inlayer.positions import sinusoids
+from inlayer.positions import sinusoidal_encoding
 
 V, D, PAD = 100_352, 4_096, 0
 
@@ -150,7 +150,7 @@ def test_advanced_task() -> None:
     assert torch.equal(before[0], wrapper.before.token_embedding.weight[[1, 2]])
     waves = [[f(t / 10_000 ** (2 * i / 8)) for i in range(4) for f in (math.sin, math.cos)] for t in range(2)]
     assert torch.equal(after, before + torch.tensor(waves)[None])
-    assert torch.equal(torch.tensor(waves), sinusoids(torch.arange(2), 8))
+    assert torch.equal(torch.tensor(waves), sinusoidal_encoding(torch.arange(2), 8))
     # vectors in place of the ids: the same, before and after
     assert torch.equal(wrapper(inputs_embeds=before, positions=True), after)
     assert torch.equal(wrapper(inputs_embeds=before, positions=False), before)

@@ -13,7 +13,7 @@ from torch import Tensor
 from inlayer import ByteTokenizer, Embeddings
 from tests.tokenizers.samples import shared
 
-INITIALISATION = """
+INITIALizATION = """
 # This happens in __init__
 embeddings = Embeddings(vocab_size=256, block_size=8, n_embd=4)
 
@@ -88,7 +88,7 @@ def run(*snippets: str, **names: Any) -> SimpleNamespace:
 @pytest.fixture
 def embeddings() -> Embeddings:
     """The layer with the rows the document shows."""
-    layer: Embeddings = run(INITIALISATION).embeddings
+    layer: Embeddings = run(INITIALizATION).embeddings
     with torch.no_grad():
         for row, values in TOKEN_ROWS.items():
             layer.token_embedding.weight[row] = torch.tensor(values)
@@ -102,14 +102,14 @@ def close(ours: Tensor, theirs: list[Any]) -> bool:
 
 
 def test_initialisation_makes_two_tables() -> None:
-    layer = run(INITIALISATION).embeddings
+    layer = run(INITIALizATION).embeddings
     assert layer.token_embedding.weight.shape == (256, 4)
     assert layer.position_embedding.weight.shape == (8, 4)
     assert sum(p.numel() for p in layer.parameters()) == 256 * 4 + 8 * 4
 
 
 def test_the_tables_are_born_random() -> None:
-    first, second = run(INITIALISATION).embeddings, run(INITIALISATION).embeddings
+    first, second = run(INITIALizATION).embeddings, run(INITIALizATION).embeddings
     assert not torch.equal(first.token_embedding.weight, second.token_embedding.weight)
     assert not torch.equal(first.position_embedding.weight, second.position_embedding.weight)
     assert first.token_embedding.weight.unique().numel() > 1000

@@ -4,8 +4,8 @@
 
 A character is settled when every library's tables, old and new, must agree on it:
 - it is assigned in Unicode 14 (tokenizers, tiktoken and gigatoken carry 14 or later for their split patterns), and
-- if it takes part in normalisation (a combining class, or a canonical decomposition) it was there in Unicode 3.2:
-  tokenizers normalises with tables of Unicode 9, and 3.2 is the one older version every Python carries.
+- if it takes part in normalization (a combining class, or a canonical decomposition) it was there in Unicode 3.2:
+  tokenizers normalizes with tables of Unicode 9, and 3.2 is the one older version every Python carries.
 """
 
 import unicodedata
@@ -16,8 +16,8 @@ def is_settled(code_point: int) -> bool:
     if unicodedata.category(character) in {"Cn", "Cs"}:
         return False
     decomposition = unicodedata.decomposition(character)
-    normalises = unicodedata.combining(character) or (decomposition and not decomposition.startswith("<"))
-    return not normalises or unicodedata.ucd_3_2_0.category(character) != "Cn"
+    normalizes = unicodedata.combining(character) or (decomposition and not decomposition.startswith("<"))
+    return not normalizes or unicodedata.ucd_3_2_0.category(character) != "Cn"
 
 
 def run_lengths() -> list[int]:

@@ -30,7 +30,7 @@ VALUES = [
 
 @cache
 def charsmap() -> str:
-    """A real one: the normaliser every sentencepiece model carries (field 3 of the model, field 2 in there)."""
+    """A real one: the normalizer every sentencepiece model carries (field 3 of the model, field 2 in there)."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(["the dog and the cat"] * 20), model_writer=model, vocab_size=30, minloglevel=2,
@@ -182,7 +182,7 @@ def use_ours(data: bytes) -> None:
     ours = HuggingFaceTokenizer(data)
     for text in TEXTS:
         ours.encode(text, parse_special=False)
-        ours.pieces(text)
+        ours.tokens(text)
     ours.encode_batch(TEXTS)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# One per kind of pre-tokenizer, normaliser and added tokens found among the 47; INLAYER_ALL_TOKENIZERS=1 takes all.
+# One per kind of pre-tokenizer, normalizer and added tokens found among the 47; INLAYER_ALL_TOKENIZERS=1 takes all.
 KINDS = (
     "deepseek-v3", "qwen-3", "qwen-3.5", "minimax-m3", "glm-4", "deepseek-coder-33b-base", "janus-1.3b",
     "jiutian-139moe-chat",

@@ -22,7 +22,7 @@ def test_every_string_comes_back(text):
     assert ids == list(text.encode())
     assert BYTES.decode(ids) == text
     assert BYTES.decode_bytes(ids) == text.encode()
-    assert b"".join(piece.bytes for piece in BYTES.pieces(text)) == text.encode()
+    assert b"".join(piece.bytes for piece in BYTES.tokens(text)) == text.encode()
 
 
 @given(st.binary())
@@ -40,13 +40,13 @@ def test_words():
     assert words.encode("I love dogs") == [0, 1, 2]
     assert words.decode([2, 1, 0]) == "dogs love I"
     assert words.get_vocab_size() == 3
-    assert [(piece.bytes, piece.span) for piece in words.pieces(" dogs  I")] == [(b"dogs", (1, 5)), (b"I", (7, 8))]
+    assert [(piece.bytes, piece.span) for piece in words.tokens(" dogs  I")] == [(b"dogs", (1, 5)), (b"I", (7, 8))]
     assert words.encode_batch(["I", "", "dogs love"]).flat.tolist() == [0, 2, 1]
 
 
 def test_word_spans_count_bytes():
     words = WordTokenizer.from_text("über 世界 é")
-    assert [piece.span for piece in words.pieces("世界 über\u3000é")] == [(0, 6), (7, 12), (15, 17)]
+    assert [piece.span for piece in words.tokens("世界 über\u3000é")] == [(0, 6), (7, 12), (15, 17)]
 
 
 def test_unknown_words():

@@ -98,7 +98,7 @@ def test_a_batch_makes_no_list_per_text(tokenizer, monkeypatch):
 
 def test_pieces_are_the_ids_in_order(tokenizer):
     for text in hostile_texts(150, 2, ["<s>", "<|end|>"]):
-        pieces = tokenizer.pieces(text)
+        pieces = tokenizer.tokens(text)
         assert [piece.id for piece in pieces] == tokenizer.encode(text)
         source, place = text.encode(), 0
         for piece in pieces:
@@ -111,7 +111,7 @@ def test_pieces_are_the_ids_in_order(tokenizer):
 def test_a_lone_surrogate_is_named_with_its_place(tokenizer, text):
     place = next(i for i, character in enumerate(text) if 0xD800 <= ord(character) < 0xE000)
     match = rf"U\+{ord(text[place]):04X} at position {place}.*command line in bytes that are no UTF-8"
-    for call in (tokenizer.encode, tokenizer.pieces, lambda text: tokenizer.encode_batch(["a", text])):
+    for call in (tokenizer.encode, tokenizer.tokens, lambda text: tokenizer.encode_batch(["a", text])):
         with pytest.raises(TextError, match=match):
             call(text)
     with pytest.raises(TextError, match="text 1 "):

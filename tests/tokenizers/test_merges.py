@@ -35,7 +35,7 @@ LETTERS = {value: character for character, value in byte_alphabet().items()}
 
 
 class Slow:
-    """Look at all neighbours, join the best, begin again. Tokens are written as the file writes them."""
+    """Look at all neighbors, join the best, begin again. Tokens are written as the file writes them."""
 
     def __init__(self, model: dict) -> None:
         self.vocab, self.whole = model["vocab"], model.get("ignore_merges")
@@ -66,7 +66,7 @@ class Slow:
 
 
 class SlowRanks:
-    """The same by ranks: what two neighbours make together counts, not which two they are."""
+    """The same by ranks: what two neighbors make together counts, not which two they are."""
 
     def __init__(self, ranks: dict[bytes, int]) -> None:
         self.ranks = ranks
@@ -95,7 +95,7 @@ def split_ids(ours: Tokenizer, text: str) -> list[list[int]]:
     """The ids of each split, those of added tokens left out."""
     splits = ours.splits(text)
     added = ours._added.keys() if isinstance(ours, HuggingFaceTokenizer) else ours.special_ids
-    pieces = [piece for piece in ours.pieces(text, add_special_tokens=False) if piece.bytes]
+    pieces = [piece for piece in ours.tokens(text, add_special_tokens=False) if piece.bytes]
     groups = [[piece.id for piece in pieces if a <= piece.span[0] and piece.span[1] <= b] for a, b in splits or []]
     return [ids for ids in groups if added.isdisjoint(ids)]
 

@@ -1,4 +1,4 @@
-"""Pieces where a normaliser changes the text: spans in order, bytes of the source, rules of spans.py one by one."""
+"""Pieces where a normalizer changes the text: spans in order, bytes of the source, rules of spans.py one by one."""
 
 import json
 
@@ -51,12 +51,12 @@ def test_nfc(small_json):
     config = json.loads(small_json) | {"normalizer": {"type": "NFC"}}
     ours = HuggingFaceTokenizer(json.dumps(config).encode())
     for text in ("the e\u0301 a\u0308<s>x", "u\u0308ber", "A\u030a\u0323 \u1100\u1161"):
-        assert b"".join(piece.bytes for piece in ours.pieces(text)) == text.encode()
+        assert b"".join(piece.bytes for piece in ours.tokens(text)) == text.encode()
     assert ours.decode(ours.encode("u\u0308ber")) == "über"
 
 
 def test_bert():
-    pieces = HuggingFaceTokenizer(minilm()).pieces(" Héllo  embeddings\n")
+    pieces = HuggingFaceTokenizer(minilm()).tokens(" Héllo  embeddings\n")
     assert [piece.bytes for piece in pieces] == [b"", "Héllo".encode(), b"em", b"bed", b"ding", b"s", b""]
     assert [piece.span for piece in pieces[:2]] == [(0, 0), (1, 7)]
     assert pieces[-1].span == (20, 20)
@@ -66,7 +66,7 @@ def test_bert():
 def test_llama2_covers_all_of_a_text():
     ours = HuggingFaceTokenizer(llama2())
     for text in ("Hello  world", "🫠 x", "a\n\tb", "中文 <s>é"):
-        assert b"".join(piece.bytes for piece in ours.pieces(text)) == text.encode()
+        assert b"".join(piece.bytes for piece in ours.tokens(text)) == text.encode()
 
 
 def test_a_block_put_before_the_text_covers_nothing_of_it() -> None:
@@ -87,6 +87,6 @@ def test_a_block_put_before_the_text_covers_nothing_of_it() -> None:
         (" x", [b"", b" ", b"x"]),
         ("é", [b"", b"\xc3", b"\xa9"]),
     ):
-        pieces = tokenizer.pieces(text)
+        pieces = tokenizer.tokens(text)
         assert [piece.bytes for piece in pieces] == wanted
         assert [piece.id for piece in pieces] == made.encode(text).ids

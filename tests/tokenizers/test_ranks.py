@@ -60,7 +60,7 @@ def test_a_kimi_folder(tmp_path):
     for text, mine in zip(texts, ours.encode_batch(texts, parse_special=False), strict=True):
         assert mine.tolist() == theirs.encode_ordinary(text), ascii(text)
     for text in texts[:200]:
-        pieces = ours.pieces(text)
+        pieces = ours.tokens(text)
         assert b"".join(piece.bytes for piece in pieces) == text.encode()
         assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text, allowed_special="all")) == text
 
@@ -71,7 +71,7 @@ def test_begin_of_text_only_where_the_config_says_so(tmp_path):
     assert ours.encode("a") == [261, 97]
     assert ours.encode("a", add_special_tokens=False) == [97]
     assert [row.tolist() for row in ours.encode_batch(["a", ""])] == [[261, 97], [261]]
-    assert ours.pieces("a")[0] == (261, b"", (0, 0), True)
+    assert ours.tokens("a")[0] == (261, b"", (0, 0), True)
     with pytest.raises(TokenizerError, match="asks for add_bos_token"):
         open_tokenizer(kimi_folder(tmp_path, **KIMI_CONFIG | {"bos_token": "<none>", "add_bos_token": True}))
 
@@ -93,7 +93,7 @@ def test_unknown_ranks_need_a_pattern(tmp_path):
     with pytest.raises(TokenizerError, match="split pattern"):
         open_tokenizer(path, pat_str="(")
     with pytest.raises(TokenizerError, match="drops part"):
-        open_tokenizer(path, pat_str=r"\S+").pieces("a b")
+        open_tokenizer(path, pat_str=r"\S+").tokens("a b")
 
 
 def test_special_tokens_given(tmp_path):

@@ -54,7 +54,7 @@ def test_pieces_and_decode(real):
     letters = [token for token in added_tokens(data) if len(token) == 1]
     for text in hostile_texts(40, 13, added_tokens(data)):
         ids = ours.encode(text)
-        pieces = ours.pieces(text)
+        pieces = ours.tokens(text)
         assert [piece.id for piece in pieces] == ids
         if byte_level:
             assert b"".join(piece.bytes for piece in pieces) == text.encode()

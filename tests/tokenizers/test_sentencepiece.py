@@ -28,7 +28,7 @@ def test_equal_to_the_library(tmp_path, kind):
 
 def test_characters_cut_into_bytes_keep_their_bytes(tmp_path):
     (tmp_path / "x.model").write_bytes(small_sentencepiece("bpe"))
-    pieces = open_tokenizer(tmp_path).pieces("the 🫠")
+    pieces = open_tokenizer(tmp_path).tokens("the 🫠")
     assert [(piece.bytes, piece.span) for piece in pieces[-4:]] == [
         (b"\xf0", (4, 5)), (b"\x9f", (5, 6)), (b"\xab", (6, 7)), (b"\xa0", (7, 8)),
     ]  # fmt: skip
@@ -43,7 +43,7 @@ def test_around_as_the_config_says(tmp_path):
     assert ours.encode("the") == [1, *bare, 2]
     assert ours.encode_batch(["the"])[0].tolist() == [1, *bare, 2]
     assert ours.encode("the", add_special_tokens=False) == bare
-    assert ours.pieces("the")[-1] == (2, b"", (3, 3), True)
+    assert ours.tokens("the")[-1] == (2, b"", (3, 3), True)
     with pytest.raises(InputError, match="no exact bytes"):
         ours.decode_bytes([1])
 

@@ -79,7 +79,7 @@ def check(tokenizer: Tokenizer, text: str, parse_special: bool = True) -> list[t
         assert place <= start < end <= len(text.encode())
         place = end
     inside: dict[tuple[int, int], list[tuple[int, int]]] = {span: [] for span in splits}
-    for piece in tokenizer.pieces(text, add_special_tokens=False, parse_special=parse_special):
+    for piece in tokenizer.tokens(text, add_special_tokens=False, parse_special=parse_special):
         if piece.bytes:
             owners = [span for span in splits if span[0] <= piece.span[0] and piece.span[1] <= span[1]]
             assert len(owners) == 1, (ascii(text), piece)
@@ -140,7 +140,7 @@ def pre_tokenized(engine: tokenizers.Tokenizer, text: str) -> list[tuple[int, in
 
 
 def test_equal_to_the_pre_tokenizer(real):
-    """Elementwise, for texts that come to it as they are: no added token in them, nothing a normaliser changes."""
+    """Elementwise, for texts that come to it as they are: no added token in them, nothing a normalizer changes."""
     name, ours = real
     if not isinstance(ours, HuggingFaceTokenizer) or name == "llama2":
         assert not hasattr(ours, "_exact") or getattr(ours._exact, "pre_tokenizer", None) is None  # none to ask
@@ -283,7 +283,7 @@ def test_one_character_taken_apart(small_json):
     """NFKC makes `1⁄2` of `½`: three splits of one character. The first has it, the others cover nothing."""
     config = json.loads(small_json) | {"normalizer": {"type": "NFKC"}}
     ours = HuggingFaceTokenizer(json.dumps(config).encode())
-    assert len(ours.pieces("½")) > 2
+    assert len(ours.tokens("½")) > 2
     assert check(ours, "½") == [(0, 2)]
     assert check(ours, "a ½ b") == [(0, 1), (1, 4), (4, 6)]
 

@@ -10,7 +10,7 @@ import inlayer
 from inlayer.embeddings import Embeddings
 from inlayer.families import describe
 from inlayer.tokenizers import ByteTokenizer, WordTokenizer
-from inlayer.trace import Line, newborn
+from inlayer.trace import Pipeline, random_pipeline
 from tests.families.references import CASES
 
 SAMPLES = ("default", "minilm", "wordllama", "smollm2")
@@ -19,20 +19,20 @@ WORDS = "I love dogs and cats but not the rain in May"
 
 
 @cache
-def sample(name: str) -> Line:
-    return Line(inlayer.load(name), name=name)
+def sample(name: str) -> Pipeline:
+    return Pipeline(inlayer.load(name), name=name)
 
 
 @cache
-def family(name: str, dtype: torch.dtype = torch.float32) -> Line:
+def family(name: str, dtype: torch.dtype = torch.float32) -> Pipeline:
     """A layer and head of this family with random rows, words for a tokenizer."""
     case = next(case for case in CASES if case.name == name)
     layer = Embeddings.from_config(case.config_json, seed=0, dtype=dtype)
     head = layer.head_from_config(case.config_json)
     for number, part in enumerate(p for p in (*layer.parameters(), head.bias) if p is not None and p.dim() == 1):
         torch.nn.init.normal_(part, generator=torch.Generator().manual_seed(number))
-    return Line.of_layer(WordTokenizer.from_text(WORDS), layer, head, source=describe(case.config_json).family)
+    return Pipeline.of_layer(WordTokenizer.from_text(WORDS), layer, head, source=describe(case.config_json).family)
 
 
-def bytes_line(positions: str, width: int = 8) -> Line:
-    return newborn(["x" * 40], ByteTokenizer(), positions=positions, width=width)
+def bytes_line(positions: str, width: int = 8) -> Pipeline:
+    return random_pipeline(["x" * 40], ByteTokenizer(), positions=positions, width=width)

@@ -11,14 +11,14 @@ from torch import Tensor
 from inlayer.embeddings import Embeddings
 from inlayer.head import Head
 from inlayer.tables import StoredTable, Table
-from inlayer.trace import Change, Line
+from inlayer.trace import Change, Pipeline
 from inlayer.trace.facts import Backward
 from tests.trace.lines import FAMILIES, bytes_line, family, sample
 
 DIMS = 6
 
 
-def whole(line: Line) -> tuple[Embeddings, Head | None]:
+def whole(line: Pipeline) -> tuple[Embeddings, Head | None]:
     """The same layer and head with every row a float32 parameter."""
     layer, head = copy.deepcopy((line.layer, line.head))
     table = layer.token_embedding
@@ -33,7 +33,7 @@ def whole(line: Line) -> tuple[Embeddings, Head | None]:
     return layer, head
 
 
-def gradient(line: Line, texts: list[str], back: Backward) -> Tensor:
+def gradient(line: Pipeline, texts: list[str], back: Backward) -> Tensor:
     assert line.tokenizer is not None
     layer, head = whole(line)
     ids, mask = line.tokenizer.encode_batch(texts).padded(line.padding_id or 0)
@@ -51,7 +51,7 @@ def gradient(line: Line, texts: list[str], back: Backward) -> Tensor:
     return weight.grad
 
 
-def compare(line: Line, texts: list[str]) -> Backward:
+def compare(line: Pipeline, texts: list[str]) -> Backward:
     back = line.walk(texts, dims=DIMS).backward
     assert back is not None
     theirs = gradient(line, texts, back)
@@ -92,7 +92,7 @@ def test_repeated_ids_are_summed_and_the_padding_row_is_untouched() -> None:
 
 def test_the_sum_reaches_only_rows_in_use() -> None:
     tied = bytes_line("none")
-    line = Line.of_layer(tied.tokenizer, tied.layer, source="headless")
+    line = Pipeline.of_layer(tied.tokenizer, tied.layer, source="headless")
     back = compare(line, ["aab", "a"])
     assert back.loss == "sum"
     assert [row.lookup[0] for row in back.rows] == [3.0, 1.0, 0.0]  # a gradient of 1 a place, none for padding
@@ -121,7 +121,7 @@ def test_a_table_that_is_not_held_gives_the_same(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_head_too_large_or_missing_gives_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inlayer.trace.backward.MOST_HEAD_VALUES", 10)
+    monkeypatch.setattr("inlayer.trace.backward.MAX_HEAD_VALUES", 10)
     back = sample("default").walk(["I love dogs"]).backward
     assert back is not None
     assert back.loss == "sum"
@@ -144,7 +144,7 @@ def test_a_head_that_is_sure_sends_nothing_elsewhere() -> None:
     line = bytes_line("none")
     with torch.no_grad():
         line.layer.token_embedding.weight.mul_(5000)
-    back = compare(Line.of_layer(line.tokenizer, line.layer, line.head, source="sure"), ["aab"])
+    back = compare(Pipeline.of_layer(line.tokenizer, line.layer, line.head, source="sure"), ["aab"])
     assert back.touched < 100
 
 

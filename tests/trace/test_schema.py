@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from inlayer.tokenizers import ByteTokenizer
-from inlayer.trace import Change, Line, newborn, plain
+from inlayer.trace import Change, Pipeline, plain, random_pipeline
 from tests.trace.lines import SAMPLES, bytes_line, family, sample
 from tests.trace.schema import FILE, schema
 
@@ -54,13 +54,13 @@ def test_numbers_json_does_not_have() -> None:
     line = bytes_line("learned")
     with torch.no_grad():
         line.layer.token_embedding.weight[97, :3] = torch.tensor([torch.nan, torch.inf, -torch.inf])
-    trace = Line.of_layer(line.tokenizer, line.layer, line.head, source="damaged").walk(["ab"])
+    trace = Pipeline.of_layer(line.tokenizer, line.layer, line.head, source="damaged").walk(["ab"])
     check(trace)
     assert trace.to_dict()["texts"][0]["cells"][0]["row"][:3] == ["nan", "inf", "-inf"]
 
 
 def test_the_check_can_fail() -> None:
-    good = newborn(["a"], ByteTokenizer()).walk(["a"]).to_dict()
+    good = random_pipeline(["a"], ByteTokenizer()).walk(["a"]).to_dict()
     for damage in (
         lambda one: one.update(format=2),
         lambda one: one.update(extra=1),

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from inlayer.positions import Learned, Sinusoidal
-from inlayer.trace import Change, Line, Trace
+from inlayer.positions import LearnedPositions, SinusoidalPositions
+from inlayer.trace import Change, Pipeline, Trace
 from tests.trace.lines import bytes_line, family, sample
 from tests.trace.test_backward import whole
 
@@ -28,14 +28,14 @@ LINES = {
 class Shell:
     """The names of docs/trace.md, and the lines of one trace to run with them."""
 
-    def __init__(self, line: Line, trace: Trace, texts: list[str]) -> None:
+    def __init__(self, line: Pipeline, trace: Trace, texts: list[str]) -> None:
         layer, head = whole(line)  # float32: the samples in files have no parameters to learn with
         self.steps = trace.steps
         self.names: dict[str, Any] = {
             "text": texts[0], "texts": texts, "tokenizer": line.tokenizer, "torch": torch, "F": functional,
             "layer": layer, "head": head, "E": layer.token_embedding.weight,
         }  # fmt: skip
-        if isinstance(layer.position_embedding, (Learned, Sinusoidal)):
+        if isinstance(layer.position_embedding, (LearnedPositions, SinusoidalPositions)):
             self.names["position_ids"] = torch.tensor([[cell.position for cell in text.cells] for text in trace.texts])
             last = int(self.names["position_ids"].max())
             self.names["P"] = layer.position_embedding(torch.arange(last + 1))
@@ -72,7 +72,7 @@ WITHOUT_PADDING = ("gpt2",)
     ("name", "case"), [(name, case) for name in LINES for case in range(1 if name in WITHOUT_PADDING else len(CASES))]
 )
 def test_the_lines_of_code_do_what_the_steps_show(name: str, case: int) -> None:
-    line: Line = LINES[name]()
+    line: Pipeline = LINES[name]()
     texts, change = CASES[case]
     assert (line.padding_id is None) == (name in WITHOUT_PADDING)
     trace = line.walk(texts, change=change)

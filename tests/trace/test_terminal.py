@@ -23,9 +23,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from inlayer.errors import InputError
-from inlayer.render.glyphs import LEFT_TO_RIGHT, NUMBER, number, signs_for
+from inlayer.render.glyphs import LEFT_TO_RIGHT, NUMBER, glyphs_for, number
 from inlayer.tokenizers import ByteTokenizer
-from inlayer.trace import Change, Trace, newborn
+from inlayer.trace import Change, Trace, random_pipeline
 from inlayer.trace.facts import plain
 from inlayer.trace.terminal import show
 from tests.trace.lines import FAMILIES, bytes_line, family, sample
@@ -57,14 +57,14 @@ HOSTILE = [
 
 
 def rendered(
-    trace: Trace, columns: int, *, step: int | None = None, encoding: str = "utf-8", colour: bool = False
+    trace: Trace, columns: int, *, step: int | None = None, encoding: str = "utf-8", color: bool = False
 ) -> str:
-    """What is printed, strictly in an encoding, with the colours of a terminal that has all of them or none."""
+    """What is printed, strictly in an encoding, with the colors of a terminal that has all of them or none."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, newline="")
-    system = "truecolor" if colour else None
+    system = "truecolor" if color else None
     show(
-        trace, Console(file=file, width=columns, color_system=system, force_terminal=colour, highlight=False), step=step
+        trace, Console(file=file, width=columns, color_system=system, force_terminal=color, highlight=False), step=step
     )
     file.flush()
     return raw.getvalue().decode(encoding)
@@ -199,7 +199,7 @@ def test_one_step_alone() -> None:
         printed = rendered(trace, 80, step=step)
         assert [match[1] for line in printed.split("\n") if (match := TITLE.match(line))] == [str(step)]
         assert printed.partition(f" {step}  ")[2].rstrip() in whole
-        assert "sample" in printed  # labelled wherever it shows
+        assert "sample" in printed  # labeled wherever it shows
     for step in (0, 9, -1):
         with pytest.raises(InputError, match="1 to 8"):
             rendered(trace, 80, step=step)
@@ -213,13 +213,13 @@ def test_titles_notes_and_code_are_the_traces() -> None:
             assert said in printed
 
 
-def test_colour_changes_nothing_but_the_strips() -> None:
+def test_color_changes_nothing_but_the_strips() -> None:
     trace = sample("default").walk(["I love dogs", "naïve"])
-    coloured, bare = rendered(trace, 80, colour=True), rendered(trace, 80)
-    assert "\x1b[" in coloured
+    colored, bare = rendered(trace, 80, color=True), rendered(trace, 80)
+    assert "\x1b[" in colored
     assert "\x1b" not in bare
     blocks = re.compile("[▁▂▃▄▅▆▇]")
-    assert blocks.sub("▇", ESCAPE.sub("", coloured)) == blocks.sub("▇", bare)
+    assert blocks.sub("▇", ESCAPE.sub("", colored)) == blocks.sub("▇", bare)
     assert len(set(blocks.findall(bare))) == 7
     raw = io.StringIO()
     show(trace, Console(file=raw, width=80, force_terminal=True, no_color=True, highlight=False))
@@ -296,7 +296,7 @@ def test_vectors_in_place_of_a_text() -> None:
 
 
 def test_values_that_are_no_numbers() -> None:
-    line = newborn(["Hi"], ByteTokenizer())
+    line = random_pipeline(["Hi"], ByteTokenizer())
     with torch.no_grad():
         line.layer.token_embedding.weight[ord("H")] = torch.tensor(
             [math.nan, math.inf, -math.inf, 3e38, 1e-45, -1.25e-6, 0, 12345.678]
@@ -346,7 +346,7 @@ def test_a_number_fits_and_says_its_value(value: float, power: bool) -> None:
 def test_a_strip_rises_with_its_values(values: list[float]) -> None:
     values.sort()
     for encoding in ("utf-8", "ascii"):
-        signs = signs_for(encoding, colour=False)
+        signs = glyphs_for(encoding, color=False)
         levels = [signs.strip.index(sign) for sign in signs.heat(values, max(map(abs, values))).plain]
         assert levels == sorted(levels)
         assert all(
@@ -370,4 +370,4 @@ def test_a_strip_rises_with_its_values(values: list[float]) -> None:
     ],
 )
 def test_fold(text: str, columns: int, shown: str) -> None:
-    assert signs_for("utf-8", colour=False).fold(text, columns) == shown
+    assert glyphs_for("utf-8", color=False).fold(text, columns) == shown

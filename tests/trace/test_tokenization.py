@@ -21,7 +21,7 @@ def test_a_text_is_read_as_its_tokenizer_does(name: str, text: str) -> None:
     reading = read(text, sample(name), 256)
     assert "".join(character.text for character in reading.characters) == text
     assert bytes.fromhex("".join(character.bytes for character in reading.characters)) == text.encode()
-    assert [piece.id for piece in reading.pieces] == tokenizer.encode(text)
+    assert [piece.id for piece in reading.tokens] == tokenizer.encode(text)
     spans = tokenizer.splits(text)
     if reading.splits is None:
         assert spans is None
@@ -29,12 +29,12 @@ def test_a_text_is_read_as_its_tokenizer_does(name: str, text: str) -> None:
     assert [split.span for split in reading.splits] == spans
     for split in reading.splits:
         first, past = split.cells
-        inside = reading.pieces[first:past]
+        inside = reading.tokens[first:past]
         assert all(split.span[0] <= piece.span[0] and piece.span[1] <= split.span[1] for piece in inside)
         if split.merges:
             assert split.merges[-1].id in {piece.id for piece in inside}
     within = sum(split.cells[1] - split.cells[0] for split in reading.splits)
-    assert within == sum(bool(piece.bytes) or not piece.special for piece in reading.pieces)
+    assert within == sum(bool(piece.bytes) or not piece.special for piece in reading.tokens)
 
 
 def test_bytes_that_are_no_characters_are_shown_as_hex() -> None:

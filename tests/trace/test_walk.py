@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 
 import inlayer
 from inlayer.errors import IdRangeError, InlayerError, InputError, PositionRangeError, TextError
-from inlayer.positions import Rotary
+from inlayer.positions import RotaryPositions
 from inlayer.tokenizers import ByteTokenizer
-from inlayer.trace import Change, Line, Trace
+from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.facts import Cell
 from tests.trace.lines import FAMILIES, SAMPLES, bytes_line, family, sample
 
@@ -26,7 +26,7 @@ def cells_of(trace: Trace) -> list[tuple[int, int, Cell]]:
     return [(b, t, cell) for b, text in enumerate(trace.texts) for t, cell in enumerate(text.cells)]
 
 
-def check_numbers(line: Line, texts: list[str]) -> Trace:
+def check_numbers(line: Pipeline, texts: list[str]) -> Trace:
     """Every number of a walk against the tokenizer, the table and the layer themselves."""
     tokenizer, layer = line.tokenizer, line.layer
     assert tokenizer is not None
@@ -43,7 +43,7 @@ def check_numbers(line: Line, texts: list[str]) -> Trace:
         assert cell.row == rows[b, t, :DIMS].tolist()
         assert cell.hidden == hidden[b, t, :DIMS].tolist()
         assert len(cell.stages) == len(trace.stages)
-    if isinstance(layer.position_embedding, Rotary):
+    if isinstance(layer.position_embedding, RotaryPositions):
         for number, turning in enumerate(trace.positions.turnings):
             cos, sin = layer.rotary(torch.arange(ids.shape[1]), turning.layer_type)
             at = slice(None) if layer.position_embedding.layout != "interleaved" else slice(0, None, 2)
@@ -132,7 +132,7 @@ def _files(model: inlayer.Model) -> list[Path]:
     return [Path(model.table.source.path)]  # type: ignore[attr-defined]
 
 
-def test_a_quantised_row_shows_the_bytes_of_its_first_block() -> None:
+def test_a_quantized_row_shows_the_bytes_of_its_first_block() -> None:
     line = sample("smollm2")
     trace = line.walk(["I love dogs"], dims=8)
     assert (trace.table.dtype, trace.table.itemsize) == ("Q8_0", None)
@@ -146,13 +146,13 @@ def test_a_quantised_row_shows_the_bytes_of_its_first_block() -> None:
 def test_one_hot_product_over_the_whole_table_or_the_rows_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     line = bytes_line("none")
     assert line.walk(["ab"]).gather.whole
-    monkeypatch.setattr("inlayer.trace.run.MOST_CHECKED", 10)
+    monkeypatch.setattr("inlayer.trace.run.MAX_CHECKED", 10)
     gather = line.walk(["ab"]).gather
     assert (gather.whole, gather.equal, gather.checked_rows) == (False, True, 2)
     monkeypatch.undo()
     with torch.no_grad():
         line.layer.token_embedding.weight[5, 3] = torch.inf  # a row that is not even in the text
-    line = Line.of_layer(line.tokenizer, line.layer, source="damaged")
+    line = Pipeline.of_layer(line.tokenizer, line.layer, source="damaged")
     gather = line.walk(["ab"]).gather
     assert not gather.equal
     assert "not finite" in gather.note
@@ -278,13 +278,13 @@ def test_a_lone_surrogate_is_a_text_error() -> None:
 
 def test_ids_past_the_table_are_an_error() -> None:
     small = inlayer.Embeddings(50, 4)
-    line = Line.of_layer(ByteTokenizer(), small, source="small")
+    line = Pipeline.of_layer(ByteTokenizer(), small, source="small")
     with pytest.raises(IdRangeError, match="97"):
         line.walk(["a"])
 
 
 def test_without_padding_texts_must_be_of_one_length() -> None:
-    line = Line.of_layer(ByteTokenizer(), inlayer.Embeddings(256, 4), source="bare")
+    line = Pipeline.of_layer(ByteTokenizer(), inlayer.Embeddings(256, 4), source="bare")
     assert line.walk(["ab", "cd"]).shape == (2, 2, 4)
     with pytest.raises(InputError, match="no padding"):
         line.walk(["ab", "c"])
@@ -317,7 +317,7 @@ def test_odd_texts_walk(name: str, text: str) -> None:
 def test_every_dtype_of_a_table(tmp_path: Path, dtype: torch.dtype) -> None:
     rows = torch.randn(256, 8, generator=torch.Generator().manual_seed(0)).to(dtype)
     save_file({"embed_tokens.weight": rows}, tmp_path / "table.safetensors")
-    line = Line(inlayer.load(tmp_path / "table.safetensors"), tokenizer=ByteTokenizer())
+    line = Pipeline(inlayer.load(tmp_path / "table.safetensors"), tokenizer=ByteTokenizer())
     trace = line.walk(["aab"])
     assert [cell.row for cell in trace.texts[0].cells] == rows.double()[[97, 97, 98]].tolist()
     assert trace.gather.equal

@@ -146,10 +146,10 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-# ---- words and their neighbours
+# ---- words and their neighbors
 
 
-def test_neighbours_before_and_after() -> None:
+def test_neighbors_before_and_after() -> None:
     tokenizer = words("cat", "dog", "sea", "sky", "<pad>")
     before = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0.9, 0, 0.1], [0, 0.9, 0.1], [0, 0, 0]])
     after = torch.tensor([[1.0, 0, 0], [0.9, 0.1, 0], [0, 1, 0], [0, 0.9, 0.1], [0, 0, 0]])
@@ -161,7 +161,7 @@ def test_neighbours_before_and_after() -> None:
     assert told.words[0].after[0].id == 1
 
 
-def test_a_row_that_points_nowhere_has_no_neighbours() -> None:
+def test_a_row_that_points_nowhere_has_no_neighbors() -> None:
     before, after, counts = random_tables()
     told = what_was_learned(before, after, counts, inlayer.ByteTokenizer(), words=ROWS, k=3)
     by_id = {one.id: one for one in told.words}

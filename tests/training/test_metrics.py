@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from inlayer.training.config import Settings
 from inlayer.training.decoder import Decoder
-from inlayer.training.metrics import InputSide, Signs, measure_rows
+from inlayer.training.metrics import Alerts, InputSide, measure_rows
 from inlayer.training.parallel import World
 from inlayer.training.trainer import Trainer
 from tests.training.models import VOCABULARY, make_config
@@ -150,7 +150,7 @@ def healthy(steps: int = 200) -> list[dict[str, float]]:
 
 
 def told(lines: Iterable[dict[str, float]]) -> list[tuple[int, str]]:
-    signs = Signs()
+    signs = Alerts()
     return [(int(line["step"]), said) for line in lines for said in signs.look(line)]
 
 
@@ -205,9 +205,9 @@ def test_a_run_that_goes_on_tells_nothing_twice() -> None:
     for line in lines[100:]:
         line["loss"] += 5
     whole = told(lines)
-    signs = Signs()
+    signs = Alerts()
     before = [said for line in lines[:120] for said in signs.look(line)]
-    again = Signs()
+    again = Alerts()
     for line in lines[:120]:  # as a run does that reads its metrics again
         again.look(line)
     after = [said for line in lines[120:] for said in again.look(line)]
@@ -224,7 +224,7 @@ def test_values_that_are_no_numbers_do_no_harm() -> None:
 
 
 def test_a_run_that_knows_frequencies_alone_is_told_once() -> None:
-    stuck, learning, short = (Signs(unigram=6.0, steps=500) for _ in range(3))
+    stuck, learning, short = (Alerts(unigram=6.0, steps=500) for _ in range(3))
     lines = [{"step": step, "loss": 5.98} for step in range(1, 400)]
     said = [(line["step"], words) for line in lines for words in stuck.look(line)]
     assert [step for step, _ in said] == [250]  # half of the steps

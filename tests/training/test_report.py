@@ -23,7 +23,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from inlayer.render.glyphs import LEFT_TO_RIGHT
-from inlayer.training.analysis import Drift, Learned, Neighbour, Word
+from inlayer.training.analysis import Drift, Learned, Neighbor, Word
 from inlayer.training.plot import smooth_loss
 from inlayer.training.report import Continuation, Report, show, to_html, to_json
 from tests.training.metrics import make_metrics
@@ -40,7 +40,7 @@ HOSTILE = [
 
 
 def make_learned(*labels: str, broken: int = 0) -> Learned:
-    near = tuple(Neighbour(id=n, label=label, cosine=0.9 - 0.1 * n) for n, label in enumerate((*labels, " cat", "ing")))
+    near = tuple(Neighbor(id=n, label=label, cosine=0.9 - 0.1 * n) for n, label in enumerate((*labels, " cat", "ing")))
     told = [
         Word(id=n, label=label, count=5 - n, before=near[::-1], after=near) for n, label in enumerate((*labels, " dog"))
     ]
@@ -68,17 +68,17 @@ def make_report(text: str = " plain", *, steps: int = 300, metrics: list[dict[st
             "tie": True,
             "parameters": 362_496,
         },
-        settings={"learning_rate": 3e-3, "files": [text], text: text, "seed": 0, "untie_at": None, "centre": True},
+        settings={"learning_rate": 3e-3, "files": [text], text: text, "seed": 0, "untie_at": None, "center": True},
         learned=make_learned(text),
         continuation=Continuation(prompt=f"Once {text}", text=f"upon\na time {text}"),
         warnings=[f"the mean row is long: {text}"],
     )
 
 
-def printed(report: Report, columns: int = 80, *, encoding: str = "utf-8", colour: bool = False) -> str:
+def printed(report: Report, columns: int = 80, *, encoding: str = "utf-8", color: bool = False) -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, newline="")
-    show(report, Console(file=file, width=columns, color_system="truecolor" if colour else None, force_terminal=colour))
+    show(report, Console(file=file, width=columns, color_system="truecolor" if color else None, force_terminal=color))
     file.flush()
     return raw.getvalue().decode(encoding)
 
@@ -166,10 +166,10 @@ def test_it_says_everything(columns: int) -> None:
     assert "17 rows hold NaN" in printed(replace(make_report(), learned=make_learned(broken=17)), columns)
 
 
-def test_colour_changes_nothing_but_colour() -> None:
-    plain, coloured = printed(make_report()), printed(make_report(), colour=True)
-    assert plain != coloured
-    assert ESCAPE.sub("", coloured) == plain
+def test_color_changes_nothing_but_color() -> None:
+    plain, colored = printed(make_report()), printed(make_report(), color=True)
+    assert plain != colored
+    assert ESCAPE.sub("", colored) == plain
 
 
 def test_ascii_is_enough() -> None:
@@ -275,7 +275,7 @@ def test_the_page_says_everything() -> None:
     for part in (
         "gpt, 4,096 rows of 64", "300 steps, 307,200 tokens", "warning the mean row is long: plain", "␣dog 4 times",
         "0.16 → 1.25", "1.2% → 62.5%", "Once plain upon a time plain", "learning_rate 0.003", "files plain",
-        "untie_at -", "centre yes", "validation", f"{metrics[-1]['mean_row_ratio']:.2f}",
+        "untie_at -", "center yes", "validation", f"{metrics[-1]['mean_row_ratio']:.2f}",
     ):  # fmt: skip
         assert part in said, part
     picture = base64.b64encode(b"the picture").decode()
@@ -301,7 +301,7 @@ def test_the_policy_names_the_style() -> None:
     assert document.index("http-equiv") < document.index("<style>")
 
 
-def test_the_colours_are_those_of_the_walk() -> None:
+def test_the_colors_are_those_of_the_walk() -> None:
     def palettes(path: str) -> list[dict[str, str]]:
         text = (PACKAGE / path).read_text(encoding="utf-8")
         light, dark = text.split("@media (prefers-color-scheme: dark)", 1)

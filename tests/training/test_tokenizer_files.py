@@ -36,7 +36,7 @@ def test_bytes_are_bytes_everywhere(architecture: str, tmp_path: Path) -> None:
         expected = list(text.encode())
         assert ours.encode(text) == expected == theirs(text)["input_ids"]
         assert ours.decode(expected) == text == theirs.decode(expected)
-        assert ours.pieces(text) == inlayer.ByteTokenizer().pieces(text)
+        assert ours.tokens(text) == inlayer.ByteTokenizer().tokens(text)
 
 
 @architectures

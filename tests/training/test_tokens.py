@@ -486,7 +486,7 @@ def test_a_batch_holds_windows_of_the_ids() -> None:
     batch = draw_batch(COUNTING, rows=500, width=7, seed=3, step=4)
     assert batch.dtype == torch.int64
     assert batch.shape == (500, 7)
-    assert torch.equal(batch, batch[:, :1] + torch.arange(7))  # neighbours
+    assert torch.equal(batch, batch[:, :1] + torch.arange(7))  # neighbors
     assert batch.min() >= 0
     assert batch.max() < 1_000
 

@@ -294,7 +294,7 @@ def test_validation_is_without_what_training_adds() -> None:
 def test_centring_takes_off_the_mean_row() -> None:
     for padding_idx in (None, 0, 5):
         config = make_config(tie=True, padding_idx=padding_idx)
-        ours, theirs = (make_trainer(config, make_settings(centre=centre)) for centre in (True, False))
+        ours, theirs = (make_trainer(config, make_settings(center=center)) for center in (True, False))
         for trainer in (ours, theirs):
             trainer.take_step(draw_windows(1))
         expected = weights_of(theirs.decoder)
@@ -423,9 +423,9 @@ def test_at_what_step_it_unties() -> None:
 
 @pytest.mark.parametrize("architecture", ["gpt", "llama"])
 def test_the_padding_row_is_zero_after_hundreds_of_steps(architecture: str) -> None:
-    """Exactly, though it is looked up, decays, is centred, and the tied head sees it in every softmax."""
+    """Exactly, though it is looked up, decays, is centered, and the tied head sees it in every softmax."""
     config = make_config(architecture, tie=True, padding_idx=0)
-    settings = make_settings(steps=200, table_decay=0.1, centre=True, shared_moment=architecture == "gpt", z_loss=0.01)
+    settings = make_settings(steps=200, table_decay=0.1, center=True, shared_moment=architecture == "gpt", z_loss=0.01)
     trainer = make_trainer(config, settings, torch.float32)
     born = trainer.table.weight.detach().clone()
     for step in range(1, 201):
@@ -465,7 +465,7 @@ def continued(config: DecoderConfig, settings: Settings, at: int) -> None:
     [
         ({"tie": True, "padding_idx": 0}, {"measure_every": 1}),
         ({"architecture": "gpt", "dropout": 0.2}, {"accumulate": 2, "precision": "bfloat16"}),
-        ({"tie": True}, {"untie_at": 0.5, "shared_moment": True, "centre": True, "input_gradient": 0.5}),
+        ({"tie": True}, {"untie_at": 0.5, "shared_moment": True, "center": True, "input_gradient": 0.5}),
     ],
     ids=["tied", "dropout", "cures"],
 )

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from inlayer.learn.progress import Progress
-from inlayer.trace import Line
+from inlayer.trace import Pipeline
 from inlayer.web.api import Api
 from inlayer.web.guard import Guard
 from inlayer.web.schemas import Limits
@@ -99,7 +99,7 @@ def learner(home: Path) -> Iterator[Path]:
 
 @contextmanager
 def running(
-    lines: Mapping[str, Line], limits: Limits | None = None, hosts: tuple[str, ...] = (), *, runs_code: bool = False
+    lines: Mapping[str, Pipeline], limits: Limits | None = None, hosts: tuple[str, ...] = (), *, runs_code: bool = False
 ) -> Iterator[tuple[Place, Api]]:
     """A real server on a free port of loopback."""
     api = Api(lines, limits or Limits(), runs_code=runs_code)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import inlayer
-from inlayer.trace import Line
+from inlayer.trace import Pipeline
 from tests.web.client import Place, learner, running
 
 
 @pytest.fixture(scope="session")
-def line() -> Line:
-    return Line(inlayer.load("default"), name="default")
+def line() -> Pipeline:
+    return Pipeline(inlayer.load("default"), name="default")
 
 
 @pytest.fixture(scope="package")
@@ -25,6 +25,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="package")
-def place(line: Line, folder: Path) -> Iterator[Place]:
+def place(line: Pipeline, folder: Path) -> Iterator[Place]:
     with running({"default": line}, runs_code=True) as (made, _):
         yield made

@@ -14,8 +14,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from benchmarks.serve import text_of
-from inlayer.trace import Change, Line
-from inlayer.trace.facts import Neighbour, plain
+from inlayer.trace import Change, Pipeline
+from inlayer.trace.facts import Neighbor, plain
 from inlayer.web.api import encode
 from inlayer.web.learn import ADDRESSES, Asking
 from tests.web.client import PATIENCE, Place, running
@@ -44,7 +44,7 @@ def validate(description: Any, schema: str, value: Any) -> None:
         ({"texts": ["I love dogs"], "positions": "none"}, Change(positions="none")),
     ],
 )
-def test_a_walk_is_the_librarys(place: Place, line: Line, description: Any, said: Any, change: Change) -> None:
+def test_a_walk_is_the_librarys(place: Place, line: Pipeline, description: Any, said: Any, change: Change) -> None:
     theirs = place.ask("/api/walk", said).json
     ours = line.walk(said["texts"], dims=said.get("dims", 8), tokens=said.get("tokens", 64), change=change)
     assert theirs == ours.to_dict()
@@ -52,7 +52,7 @@ def test_a_walk_is_the_librarys(place: Place, line: Line, description: Any, said
     validate(description, "Trace", theirs)
 
 
-def test_tokens_births_and_models_are_the_librarys(place: Place, line: Line, description: Any) -> None:
+def test_tokens_births_and_models_are_the_librarys(place: Place, line: Pipeline, description: Any) -> None:
     token, birth = place.ask("/api/token?id=500&k=3&model=default").json, place.ask("/api/birth?seed=7&dims=2").json
     models = place.ask("/api/models").json
     assert token == plain(line.token(500, k=3))
@@ -63,7 +63,7 @@ def test_tokens_births_and_models_are_the_librarys(place: Place, line: Line, des
     validate(description, "Models", models)
 
 
-def test_an_answer_is_kept_under_all_of_its_question(line: Line) -> None:
+def test_an_answer_is_kept_under_all_of_its_question(line: Pipeline) -> None:
     base = {"texts": ["I love dogs"], "positions": "rotary"}
     others: list[dict[str, Any]] = [
         {}, {"texts": ["I love cats"]}, {"dims": 4}, {"tokens": 2}, {"positions": "none"}, {"theta": 100},
@@ -78,8 +78,8 @@ def test_an_answer_is_kept_under_all_of_its_question(line: Line) -> None:
     assert len(set(tokens)) == 3
 
 
-def test_models_go_by_the_names_they_were_given(line: Line) -> None:
-    other = Line.__new__(Line)
+def test_models_go_by_the_names_they_were_given(line: Pipeline) -> None:
+    other = Pipeline.__new__(Pipeline)
     other.__dict__.update(line.__dict__, name="other")
     with running({"first": line, "other": other}) as (place, _):
         assert [model["name"] for model in place.ask("/api/models").json["models"]] == ["first", "other"]
@@ -93,17 +93,19 @@ def test_models_go_by_the_names_they_were_given(line: Line) -> None:
 
 
 def test_encoding_is_plain_json() -> None:
-    awkward = [Neighbour(id=1, label="x", cosine=value) for value in (1.5, float("nan"), float("-inf"))]
+    awkward = [Neighbor(id=1, label="x", cosine=value) for value in (1.5, float("nan"), float("-inf"))]
     assert [one["cosine"] for one in json.loads(encode(awkward))] == [1.5, "nan", "-inf"]
     assert json.loads(encode(awkward)) == plain(awkward)
-    facts = [Change(positions="\ud800 🙂", swap=(1, 2)), Neighbour(id=1, label="x", cosine=0.1)]
+    facts = [Change(positions="\ud800 🙂", swap=(1, 2)), Neighbor(id=1, label="x", cosine=0.1)]
     assert json.loads(encode(facts)) == plain(facts)
 
 
 # ---- the description
 
 
-def test_every_address_is_described_and_every_described_one_answers(place: Place, line: Line, description: Any) -> None:
+def test_every_address_is_described_and_every_described_one_answers(
+    place: Place, line: Pipeline, description: Any
+) -> None:
     with running({"default": line}) as (_, api):
         routes = {(route.path, method) for route in api.app.routes for method in route.methods}  # type: ignore[attr-defined]
     described = {(path, method.upper()) for path, item in description["paths"].items() for method in item}
@@ -187,7 +189,7 @@ def test_the_validation_can_fail(place: Place, description: Any) -> None:
 # ---- many at once
 
 
-def test_fifty_clients_each_get_their_own_answer(place: Place, line: Line) -> None:
+def test_fifty_clients_each_get_their_own_answer(place: Place, line: Pipeline) -> None:
     """All ask at the same moment, twice each, on connections they keep."""
     at_once = threading.Barrier(CLIENTS)
 
@@ -212,7 +214,7 @@ def test_fifty_clients_each_get_their_own_answer(place: Place, line: Line) -> No
         assert trace == line.walk([text], dims=4, tokens=64).to_dict()
 
 
-def test_too_many_at_once_are_told_so(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_at_once_are_told_so(line: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inlayer.web.api.WAITING", 0)
     with running({"default": line}) as (place, _):
         answer = place.ask("/api/walk", {"texts": ["Hi"]})

@@ -56,9 +56,9 @@ def test_the_numbers_are_those_in_force() -> None:
     assert rows["texts x tokens, and that x dims"] == f"{limits.places:,}, {limits.values:,}"
     assert rows["requests waiting for a thread"].startswith(f"{api.WAITING};")
     assert rows["checks graded at once, and waiting"] == f"{learn.CHECKS}, {learn.CHECKS_WAITING}; the next is told 503"
-    assert rows["code of a task"] == f"{course.MOST_CODE:,} characters"
+    assert rows["code of a task"] == f"{course.MAX_CODE:,} characters"
     assert rows["connections"] == (
-        f"{server.MOST_CONNECTIONS}; each has {server.HEAD_SECONDS:g} s for its first request and "
+        f"{server.MAX_CONNECTIONS}; each has {server.HEAD_SECONDS:g} s for its first request and "
         f"{server.IDLE_SECONDS:g} s for each after that"
     )
     assert rows["answers kept for the next who asks the same"] == f"{api.KEPT >> 20} MB"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from inlayer.trace import Line
+from inlayer.trace import Pipeline
 from inlayer.trace.html import content_security_policy
 from inlayer.web.guard import HEADERS
 from tests.web.client import PATIENCE, TOKEN, Place, running
@@ -85,7 +85,7 @@ def test_rebound_names_are_refused(place: Place, host: str) -> None:
     assert "Host is" in answer.error
 
 
-def test_a_host_given_at_start_is_ours(line: Line) -> None:
+def test_a_host_given_at_start_is_ours(line: Pipeline) -> None:
     with running({"default": line}, hosts=("My-Box",)) as (place, _):
         assert place.ask("/api/models", headers={"Host": "my-box:80"}).status == 200
         assert place.ask("/api/models", headers={"Host": "my-box.example:80"}).status == 403

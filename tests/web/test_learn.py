@@ -19,9 +19,9 @@ from inlayer.learn.html import learn_policy
 from inlayer.learn.progress import Progress
 from inlayer.learn.questions import Number
 from inlayer.learn.quiz import ask as draw
-from inlayer.trace import Line
+from inlayer.trace import Pipeline
 from inlayer.web.api import Api
-from inlayer.web.course import MOST_CODE, Desk
+from inlayer.web.course import MAX_CODE, Desk
 from inlayer.web.learn import ADDRESSES
 from inlayer.web.schemas import Limits
 from inlayer.web.server import serve
@@ -40,13 +40,13 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def desk(line: Line, home: Path) -> Iterator[Place]:
+def desk(line: Pipeline, home: Path) -> Iterator[Place]:
     with running({"default": line}, runs_code=True) as (made, _):
         yield made
 
 
 @pytest.fixture
-def abroad(line: Line, home: Path) -> Iterator[Place]:
+def abroad(line: Pipeline, home: Path) -> Iterator[Place]:
     """A server that others can reach: it reads the course to them, and no more."""
     with running({"default": line}, runs_code=False) as (made, _):
         yield made
@@ -139,11 +139,11 @@ def test_the_editor_is_the_one_that_was_built() -> None:
     assert (PAGE / "editor.sha256").read_text() == f"{hashlib.sha256(bundle).hexdigest()}  editor.js\n"
     assert bundle.isascii()
     assert not any(mark in bundle for mark in (b"</script", b"<!--", b"{{", b"sourceMappingURL"))
-    licences = (PAGE / "editor.LICENSE.txt").read_text(encoding="utf-8")
+    licenses = (PAGE / "editor.LICENSE.txt").read_text(encoding="utf-8")
     for name in ("@codemirror/view", "@codemirror/lang-python", "@lezer/python", "style-mod", "w3c-keyname"):
-        assert f"\n{name} " in licences
+        assert f"\n{name} " in licenses
     lock = json.loads((PAGE.parents[2] / "scripts" / "editor" / "package-lock.json").read_text())
-    assert lock["packages"]["node_modules/@codemirror/view"]["version"] in licences
+    assert lock["packages"]["node_modules/@codemirror/view"]["version"] in licenses
     assert not any("resolved" in one for one in lock["packages"].values())  # npm asks the registry it is told to
 
 
@@ -268,7 +268,7 @@ def test_files_that_cannot_be_shown(desk: Place, home: Path) -> None:
 # ---- refusing
 
 HOSTILE = [
-    ("check", {"task": "gather", "code": "x" * (MOST_CODE + 1)}, 413, "characters"),
+    ("check", {"task": "gather", "code": "x" * (MAX_CODE + 1)}, 413, "characters"),
     ("check", {"task": "gather", "code": "\ud800"}, 400, "half of a pair"),
     ("check", {"task": "../gather", "code": ""}, 400, "there is no task"),
     ("check", {"task": "gather\0", "code": ""}, 400, "there is no task"),
@@ -352,7 +352,7 @@ def test_code_runs_only_where_nobody_else_can_ask(host: str, runs: bool, monkeyp
         serve({}, host=host)
 
 
-def test_code_runs_by_default_for_nobody(line: Line) -> None:
+def test_code_runs_by_default_for_nobody(line: Pipeline) -> None:
     assert Api({"default": line}, Limits()).learn.desk.runs is False
 
 
@@ -360,7 +360,7 @@ def test_code_runs_by_default_for_nobody(line: Line) -> None:
 
 
 def test_checks_wait_for_one_another_and_not_without_end(
-    line: Line, home: Path, monkeypatch: pytest.MonkeyPatch
+    line: Pipeline, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two are graded, so many wait, the next is told; a client that goes leaves the line; reading goes on."""
     hold, seen = threading.Event(), []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import inlayer
-from inlayer.trace import Line
+from inlayer.trace import Pipeline
 from inlayer.web.routes import find_places, without_places
 from tests.web.client import running
 
@@ -24,7 +24,7 @@ def secret(tmp_path: Path) -> Path:
 
 
 def test_no_answer_holds_the_path(secret: Path) -> None:
-    line = Line(inlayer.load(secret), name="mine")
+    line = Pipeline(inlayer.load(secret), name="mine")
     assert "secret-place" in line.source  # the library tells it all
     with running({"mine": line}) as (place, _):
         models = place.ask("/api/models")
@@ -44,17 +44,17 @@ def test_no_answer_holds_the_path(secret: Path) -> None:
 def test_what_no_tokenizer_can_read_is_told_by_name(secret: Path) -> None:
     for file in secret.glob("tokenizer*"):
         file.unlink()
-    with running({"mine": Line(inlayer.load(secret), name="mine")}) as (place, _):
+    with running({"mine": Pipeline(inlayer.load(secret), name="mine")}) as (place, _):
         assert place.ask("/api/walk", {"texts": ["Hi"]}).error.startswith("my-model has no tokenizer")
 
 
-def test_sources(secret: Path, monkeypatch: pytest.MonkeyPatch, line: Line) -> None:
+def test_sources(secret: Path, monkeypatch: pytest.MonkeyPatch, line: Pipeline) -> None:
     assert line.title == "default"  # a sample's name is no path
     monkeypatch.chdir(secret)
-    here = Line(inlayer.load("."))
+    here = Pipeline(inlayer.load("."))
     assert here.title == "my-model"
     told = find_places([here])
     assert without_places(f"{secret}/config.json. Done.", told) == "my-model/config.json. Done."
     monkeypatch.chdir(secret.parent)
-    beside = Line(inlayer.load("../secret-place/my-model"))
+    beside = Pipeline(inlayer.load("../secret-place/my-model"))
     assert without_places("../secret-place/my-model is gone", find_places([beside])) == "my-model is gone"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inlayer.trace import Line
+from inlayer.trace import Pipeline
 from inlayer.web.schemas import Limits
 from tests.web.client import Place, running
 
@@ -190,8 +190,8 @@ def test_not_here(place: Place, method: str, path: str, status: int, says: str) 
     assert (answer.headers["Allow"] is not None) == (status == 405)
 
 
-def test_what_breaks_inside_says_nothing_of_it(line: Line, caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(Line):
+def test_what_breaks_inside_says_nothing_of_it(line: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Pipeline):
         def walk(self, *_: Any, **__: Any) -> Any:
             raise OSError("/secret/path is gone")
 

@@ -17,7 +17,7 @@ import pytest
 from inlayer.cli import main
 from inlayer.cli.serve import last_name, open_lines
 from inlayer.errors import InputError
-from inlayer.trace import Line
+from inlayer.trace import Pipeline
 from inlayer.web import Address, make_app, server
 from tests.web.client import PATIENCE, TOKEN, Place, process, running
 
@@ -173,7 +173,7 @@ def closed(connection: socket.socket) -> bytes:
         rest += data
 
 
-def test_a_head_that_trickles_is_cut_off(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_that_trickles_is_cut_off(line: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     patience(monkeypatch, head=0.5)
     with running({"default": line}) as (place, _):
         silent = socket.create_connection((place.host, place.port), timeout=PATIENCE)
@@ -192,7 +192,7 @@ def test_a_head_that_trickles_is_cut_off(line: Line, monkeypatch: pytest.MonkeyP
         assert place.ask("/api/models").status == 200
 
 
-def test_a_kept_connection_is_not_kept_for_ever(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_connection_is_not_kept_for_ever(line: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     patience(monkeypatch, idle=0.5)
     with running({"default": line}) as (place, _):
         asked = f"GET /api/models HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
@@ -207,7 +207,7 @@ def test_a_kept_connection_is_not_kept_for_ever(line: Line, monkeypatch: pytest.
             assert closed(connection) == b""
 
 
-def test_a_body_that_trickles_is_given_up(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_trickles_is_given_up(line: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inlayer.web.guard.BODY_SECONDS", 0.5)
     head = (
         f"POST /api/walk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -219,7 +219,7 @@ def test_a_body_that_trickles_is_given_up(line: Line, monkeypatch: pytest.Monkey
         assert b"did not arrive within 0.5 s" in answer
 
 
-def test_an_answer_that_is_not_read_is_dropped(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_not_read_is_dropped(line: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     body = json.dumps({"texts": ["I love dogs " * 300], "tokens": 1_024, "dims": 32}).encode()
     asked = (
         f"POST /api/walk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -241,8 +241,8 @@ def test_an_answer_that_is_not_read_is_dropped(line: Line, monkeypatch: pytest.M
         assert place.ask("/api/models").status == 200
 
 
-def test_there_is_an_end_to_connections(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+def test_there_is_an_end_to_connections(line: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
     with running({"default": line}) as (place, _):
         kept = [socket.create_connection((place.host, place.port), timeout=PATIENCE) for _ in range(3)]
         with socket.create_connection((place.host, place.port), timeout=PATIENCE) as fourth:
@@ -258,7 +258,7 @@ def test_there_is_an_end_to_connections(line: Line, monkeypatch: pytest.MonkeyPa
                 time.sleep(0.05)
 
 
-def test_damage_in_the_middle_of_a_request_does_no_harm(line: Line, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_in_the_middle_of_a_request_does_no_harm(line: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
     head = (
         f"POST /api/walk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         "Content-Type: {}\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from inlayer.trace import Line, Trace
+from inlayer.trace import Pipeline, Trace
 from inlayer.web.workers import Answers, LeftError, Workers
 from tests.web.client import PATIENCE, TOKEN, Place, running
 
@@ -99,7 +99,7 @@ def test_who_leaves_is_not_waited_for() -> None:
 # ---- clients that leave, and large walks
 
 
-class Held(Line):
+class Held(Pipeline):
     """A line whose walks of "wait..." end when they are let go."""
 
     def walk(self, texts: Any, **options: Any) -> Trace:
@@ -111,7 +111,7 @@ class Held(Line):
 
 
 @pytest.fixture
-def held(line: Line) -> Held:
+def held(line: Pipeline) -> Held:
     made = Held.__new__(Held)
     made.__dict__.update(line.__dict__)
     made.walked, made.began, made.go_on = [], threading.Semaphore(0), threading.Event()

@@ -32,7 +32,7 @@ from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
 from inlayer.formats.row_file import FileRows
-from inlayer.formats.safetensors import DTYPES, LENGTH_BYTES, Stored, header_length, parse_header
+from inlayer.formats.safetensors import DTYPES, LENGTH_BYTES, TensorInfo, header_length, parse_header
 from inlayer.paths import printable
 from inlayer.tables import StoredTable
 from inlayer.tables.mapped import check_table, listing
@@ -44,7 +44,7 @@ __all__ = ["HubStore"]
 SINGLE = "model.safetensors"
 BESIDE_TOKENIZER = ("tokenizer_config.json", "special_tokens_map.json", "pat_str.txt")
 FIRST_OF_HEADER = 64 << 10  # bytes; the whole header of most files
-MOST_FILES = 256  # whose headers are read where no index says what is in them
+MAX_FILES = 256  # whose headers are read where no index says what is in them
 
 
 class HubStore(Store):
@@ -61,7 +61,7 @@ class HubStore(Store):
         config = self._download("config.json")
         self.config = read_config(config) if config is not None else None
         self._cache = RangeCache(cache_folder(self.repo_id, self.commit))
-        self._headers: dict[str, dict[str, Stored]] = {}
+        self._headers: dict[str, dict[str, TensorInfo]] = {}
         self._index: RemoteIndex | None = None
         try:
             self._index = RemoteIndex(self._open(INDEX), self._header)
@@ -79,7 +79,7 @@ class HubStore(Store):
         found = self._index.first_of(candidates)
         return found[0] if found is not None else None
 
-    def find(self, name: str) -> Stored:
+    def find(self, name: str) -> TensorInfo:
         """Where a tensor lies, by the header of its file."""
         if self._index is None:
             if name not in self._tensors:
@@ -143,7 +143,7 @@ class HubStore(Store):
     def _place(self, file: str) -> Place:
         return Place(repo_id=self.repo_id, commit=self.commit, file=file)
 
-    def _header(self, file: str) -> dict[str, Stored]:
+    def _header(self, file: str) -> dict[str, TensorInfo]:
         """The tensors of one file, by two requests at most."""
         if file not in self._headers:
             remote = self._open(file)
@@ -153,7 +153,7 @@ class HubStore(Store):
             self._headers[file] = parse_header(data, remote.size, where, file=file)
         return self._headers[file]
 
-    def _read_headers(self) -> dict[str, Stored]:
+    def _read_headers(self) -> dict[str, TensorInfo]:
         """All tensors of a repository that has no index."""
         try:
             return self._header(SINGLE)
@@ -165,7 +165,7 @@ class HubStore(Store):
         """The safetensors files of the repository, or an error that names what it has instead."""
         plain = sorted(file for file in files if "/" not in file)
         found = [file for file in plain if file.endswith(".safetensors") and PLAIN_FILE.fullmatch(file)]
-        if len(found) > MOST_FILES:
+        if len(found) > MAX_FILES:
             raise CheckpointError(f"{self.where} has {len(found)} safetensors files and no {INDEX} that orders them")
         if found:
             return found

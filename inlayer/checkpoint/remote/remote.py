@@ -1,7 +1,7 @@
 """Rows of a table that lies in a file on the hub.
 
 [checkpoint] -> Embeddings, Head, tokenizer
-- few rows: only they are fetched, neighbours in one request, several requests at a time; each is kept
+- few rows: only they are fetched, neighbors in one request, several requests at a time; each is kept
 - many rows, or the whole table: its range of the file is downloaded once, in blocks, and read from disk from then on.
   About a tenth of a table counts as many: row by row it would take as long as the whole of it in one go
 - a download that broke off goes on at the last block that is known to be on disk; the file gets its name when its last

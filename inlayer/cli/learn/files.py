@@ -22,7 +22,7 @@ __all__ = [
     "task_at_hand", "task_begun", "type_line",
 ]  # fmt: skip
 
-MOST_BYTES = 2**20  # of a learner's file
+MAX_BYTES = 2**20  # of a learner's file
 
 
 def open_progress(*, needed: bool = False) -> Progress:
@@ -77,9 +77,9 @@ def begin_anew(task: Task, folder: Path) -> Path | None:
 
 def read_source(path: Path) -> str:
     """The learner's file, as text."""
-    data = read_start(path, MOST_BYTES)
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{shown(path)} holds more than {MOST_BYTES:,} bytes, which is no answer to a task")
+    data = read_start(path, MAX_BYTES)
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{shown(path)} holds more than {MAX_BYTES:,} bytes, which is no answer to a task")
     try:
         return data.decode("utf-8-sig")  # editors on Windows put a mark before the text
     except UnicodeDecodeError as error:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["in_short", "say_at", "say_next", "say_questions", "say_unkept", "stopping", "title_of"]
 
 SHORT = 66  # characters of a question's text
-MOST_QUESTIONS = 5
+MAX_QUESTIONS = 5
 
 
 def say_next(out: Page, course: Course, state: State) -> None:
@@ -83,7 +83,7 @@ def in_short(question: Question) -> str:
 
 
 def say_questions(out: Page, questions: list[Question]) -> None:
-    for one in questions[:MOST_QUESTIONS]:
+    for one in questions[:MAX_QUESTIONS]:
         out.line(f"{in_short(one)} ({one.lesson})", indent=2)
-    if len(questions) > MOST_QUESTIONS:
-        out.line(f"and {len(questions) - MOST_QUESTIONS} more", indent=2)
+    if len(questions) > MAX_QUESTIONS:
+        out.line(f"and {len(questions) - MAX_QUESTIONS} more", indent=2)

@@ -2,7 +2,7 @@
 
 - Markdown as rich shows it; code and formulas stand apart, a picture is its words in a frame, a link the command
 - what the learner's code printed and raised is shown line by line, with nothing in it that acts on the terminal
-- a terminal that has no ✓ gets "ok", one that has no → gets "->", and so on; colour only where there is some
+- a terminal that has no ✓ gets "ok", one that has no → gets "->", and so on; color only where there is some
 - not here: what is shown (the verbs beside, inlayer/learn/)
 """
 
@@ -89,10 +89,10 @@ class Page:
     """A console, and the forms of the course on it."""
 
     def __init__(self, console: Console) -> None:
-        from inlayer.render.glyphs import signs_for
+        from inlayer.render.glyphs import glyphs_for
 
         self.console = console
-        self.signs = signs_for(console.encoding, colour=False)
+        self.signs = glyphs_for(console.encoding, color=False)
 
     def line(self, text: str = "", style: str = "", indent: int = 0, *, whole: bool = False) -> None:
         """A line of ours or of a stranger's: what is in it is no markup. It wraps at the edge, with its indent.
@@ -152,16 +152,16 @@ class Page:
             self.console.print(Segments([*line, Segment.line()]), end="")
 
     def code(self, source: str) -> None:
-        """Python, in colour where there is some."""
+        """Python, in color where there is some."""
         from rich.syntax import Syntax
         from rich.text import Text
 
         if self.console.color_system is None:
             self._unbroken(Text(source.rstrip("\n")))
         else:
-            coloured = Syntax("", "python", theme="ansi_dark").highlight(source)
-            coloured.rstrip()
-            self._unbroken(coloured)
+            colored = Syntax("", "python", theme="ansi_dark").highlight(source)
+            colored.rstrip()
+            self._unbroken(colored)
 
     def _unbroken(self, text: Text) -> None:
         """Lines that stay lines, however long, so that they can be copied; a terminal breaks them as it likes."""

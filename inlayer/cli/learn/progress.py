@@ -84,9 +84,9 @@ def export_progress(state: State, name: str, *, overwrite: bool) -> None:
 
 
 def read_export(name: str) -> State:
-    from inlayer.learn.progress import MOST_BYTES, DamagedError, read_state
+    from inlayer.learn.progress import MAX_BYTES, DamagedError, read_state
 
-    data = read_start(check_path(name, "--import"), MOST_BYTES)
+    data = read_start(check_path(name, "--import"), MAX_BYTES)
     try:
         return read_state(data)
     except DamagedError as error:

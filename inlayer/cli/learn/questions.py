@@ -249,7 +249,7 @@ def self_check(out: Page, progress: Progress, one: Exercise, free: Free) -> bool
     right = held == len(free.points)
     with progress.changing() as state:
         state.note_exercise(one.id, right=right)
-    out.line(f"{held} of {len(free.points)} points, by your own judgement.", style="bold")
+    out.line(f"{held} of {len(free.points)} points, by your own judgment.", style="bold")
     if not right:
         out.line("It stays open: write it again with what was missing.")
     return True

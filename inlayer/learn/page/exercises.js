@@ -21,7 +21,7 @@ function doneOf({ exercises }) {
 }
 
 function exerciseCard(exercise, index) {
-  const card = make("section", { class: "exercise", "aria-labelledby": `exercise-${index}`, data: { id: exercise.id } });
+  const card = make("section", { class: "exercise", "aria-labeledby": `exercise-${index}`, data: { id: exercise.id } });
   const fill = () => card.replaceChildren(
     make("div", { class: "exercise-head" },
       make("h2", { id: `exercise-${index}` }, `${index + 1}. ${upper(exercise.title)}`),
@@ -156,6 +156,6 @@ async function hold(exercise, area, points, boxes) {
   }
   const held = await attempt(() => server.answer({ exercise: exercise.id, seed: exercise.seed, held: true }));
   if (!held) return;
-  place.replaceChildren(told(true, `Done: ${count}, by your own judgement.`));
+  place.replaceChildren(told(true, `Done: ${count}, by your own judgment.`));
   markDone(exercise, area);
 }

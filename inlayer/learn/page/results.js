@@ -4,7 +4,7 @@
 const MARKS = { passed: "\u2713", failed: "\u2717", "not run": "\u00b7" };
 
 function resultsView(verdict) {
-  return make("section", { class: "results", "aria-labelledby": "results-title" },
+  return make("section", { class: "results", "aria-labeledby": "results-title" },
     make("h2", { id: "results-title", class: verdict.passed ? "good" : "bad", tabindex: -1 },
       verdict.passed ? `Passed: ${verdict.summary}` : verdict.summary),
     make("p", { class: "stale-word" }, "This is of the code before your change; check again."),
@@ -45,7 +45,7 @@ function whyView({ why, own, step }) {
     own && ownView(own, step));
 }
 
-// The learner's tensor as the walk draws its own; ids, places and masks are whole numbers, and no colour belongs to them.
+// The learner's tensor as the walk draws its own; ids, places and masks are whole numbers, and no color belongs to them.
 function ownView({ shape, dtype, whole, rows, heads, more, note: remark }, step) {
   const scale = whole ? { most: 0, decimals: 0, beyond: false } : scaleOf(...rows);
   const table = matrix({
@@ -64,7 +64,7 @@ function ownView({ shape, dtype, whole, rows, heads, more, note: remark }, step)
 }
 
 function solutionView({ solution, why, given }) {
-  return make("section", { class: "solution", "aria-labelledby": "solution-title" },
+  return make("section", { class: "solution", "aria-labeledby": "solution-title" },
     make("h2", { id: "solution-title", tabindex: -1 }, "A solution"),
     prose(solution),
     given && [make("h3", {}, "Why it works"), prose(why)]);

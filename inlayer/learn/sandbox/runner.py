@@ -37,8 +37,8 @@ from inlayer.learn.sandbox.restrict import fence
 __all__ = ["run"]
 
 PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
-MOST_THREADS = 16
-MOST_WORDS = 2000
+MAX_THREADS = 16
+MAX_WORDS = 2000
 
 # What no task needs, by the name of Python's audit event, and how it is told.
 REFUSED = {
@@ -271,7 +271,7 @@ class Pupil:
         own = [line for frame, line in frames if frame.f_code.co_filename == self.module.__file__]
         line = own[-1] if own else None
         try:
-            words = str(error)[:MOST_WORDS]
+            words = str(error)[:MAX_WORDS]
         except BaseException:  # an error whose text is an error
             words = "(its message cannot be shown)"
         bases = tuple(str(one.__name__) for one in type(error).__mro__)
@@ -296,8 +296,8 @@ class Pupil:
                 self.check_path(args[place], True)
         elif event == "_thread.start_new_thread":
             self.threads += 1
-            if self.threads > MOST_THREADS:
-                self.tell(f"start more than {MOST_THREADS} threads")
+            if self.threads > MAX_THREADS:
+                self.tell(f"start more than {MAX_THREADS} threads")
 
     def check_path(self, path: Any, writes: bool, opens: bool = False) -> None:
         if not isinstance(path, (str, bytes, os.PathLike)):  # an open file's number

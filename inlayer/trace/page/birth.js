@@ -1,4 +1,4 @@
-// Initialisation against forward pass: the table is made once, drawn and scaled; afterwards rows are only looked up.
+// Initialization against forward pass: the table is made once, drawn and scaled; afterwards rows are only looked up.
 
 const BIRTH_CHANNELS = 4; // of a row, so that once and every time stand side by side
 const BIRTH_TOKENS = 32;
@@ -20,16 +20,16 @@ function birthView(trace) {
   const size = `${grouped(birth.vocab_size)} ${TIMES} ${grouped(birth.width)}`;
   return [
     make("h1", { id: "stage-title" }, "Made once, looked up every time"),
-    make("p", { class: "lead" }, "Initialisation fills the table with random numbers before training begins. ",
+    make("p", { class: "lead" }, "Initialization fills the table with random numbers before training begins. ",
       "A forward pass never draws anything: it only reads rows."),
     make("div", { class: "two-columns" },
-      make("section", { class: "once", "aria-labelledby": "once" },
+      make("section", { class: "once", "aria-labeledby": "once" },
         make("h2", { id: "once" }, "Once"),
         note(`A table of ${size}, drawn from seed ${birth.seed}.`),
         source.exported ? note("Drawing again needs the library: inlayer serve.")
           : button("Draw with the next seed", drawAgain, { id: "draw-again" }),
         make("ol", { class: "birth-stages" }, birth.stages.map((stage, index) => birthStage(birth, stage, index)))),
-      make("section", { class: "every-time", "aria-labelledby": "every-time" },
+      make("section", { class: "every-time", "aria-labeledby": "every-time" },
         make("h2", { id: "every-time" }, "Every time"),
         note(`Your text through the trained table, ${shapeOf(trace.gather.shape)}. `,
           "Nothing is drawn, and nothing in the table changes."),

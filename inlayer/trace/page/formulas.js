@@ -144,7 +144,7 @@ Object.assign(EXPLANATIONS, {
         ["Mask", String(cell.mask)],
       ],
       code: place.step === 4 ? rowCode(cell.id) : undefined,
-      words: cell.id === null ? null : "Press it for its row, its neighbours and its bytes.",
+      words: cell.id === null ? null : "Press it for its row, its neighbors and its bytes.",
     };
   },
 

@@ -66,7 +66,7 @@ function rove(container) {
   container.addEventListener("keydown", (event) => {
     const stop = event.target.closest("[data-nav]");
     if (!stop || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    const next = neighbourStop(stops(), stop, event.key);
+    const next = neighborStop(stops(), stop, event.key);
     if (next === undefined) return;
     event.preventDefault();
     event.stopPropagation();
@@ -75,7 +75,7 @@ function rove(container) {
   return container;
 }
 
-function neighbourStop(stops, stop, key) {
+function neighborStop(stops, stop, key) {
   const place = stops.indexOf(stop);
   if (key === "ArrowRight") return stops[place + 1] ?? null;
   if (key === "ArrowLeft") return stops[place - 1] ?? null;
@@ -89,14 +89,14 @@ function neighbourStop(stops, stop, key) {
 
 // The stop under or over this one as it lies on the screen, `lines` lines further.
 function below(stops, place, direction, lines) {
-  const centre = (element) => {
+  const center = (element) => {
     const box = element.getBoundingClientRect();
     return { x: box.left + box.width / 2, y: box.top + box.height / 2, height: box.height };
   };
-  const from = centre(stops[place]);
+  const from = center(stops[place]);
   let line = null, crossed = 0, best = null, nearest = Infinity;
   for (let index = place + direction; index >= 0 && index < stops.length; index += direction) {
-    const at = centre(stops[index]);
+    const at = center(stops[index]);
     if ((at.y - from.y) * direction < Math.min(8, from.height / 2)) continue;
     if (line === null || Math.abs(at.y - line) > 6) {
       if (crossed === lines) break;

@@ -48,7 +48,7 @@ function emptyInspector() {
   byId("inspector").replaceChildren(
     make("h2", { class: "inspector-title" }, "Any number"),
     note("Point at a number, or reach it with Tab and the arrow keys: its formula, its byte in the file and the ",
-      "line of PyTorch show here. Press a token for its row and its neighbours."));
+      "line of PyTorch show here. Press a token for its row and its neighbors."));
 }
 
 function closeInspector() {

@@ -5,11 +5,11 @@ const KEYS = [
   [["1", "8"], "go to the first step, to the last, or to one between"],
   [["Tab"], "from one part to the next; a matrix is one part"],
   [["\u2190", "\u2191", "\u2193", "\u2192"], "inside a matrix: from number to number; Home and End to its ends"],
-  [["Enter"], "on a token: its row, its neighbours, its bytes"],
+  [["Enter"], "on a token: its row, its neighbors, its bytes"],
   [["s"], "swap two tokens"],
   [["r"], "reset every change"],
   [["p"], "predict first, on or off"],
-  [["i"], "initialisation against forward pass"],
+  [["i"], "initialization against forward pass"],
   [["Esc"], "close a panel, or leave a swap"],
   [["?"], "this list"],
 ];

@@ -108,7 +108,7 @@ function settled() {
 
 // What a screen reader hears when a step is reached or something changed.
 function summary() {
-  if (state.view === "birth") return "Initialisation against forward pass";
+  if (state.view === "birth") return "Initialization against forward pass";
   const step = current.trace.steps[state.step - 1];
   const told = isCovered(state.step) ? "A question first." : `${step.note}. ${byId("changed-note")?.textContent ?? ""}`;
   return `Step ${state.step} of ${STEPS}: ${step.title}. ${told}`;

@@ -1,4 +1,4 @@
-// The token panel: one id by itself, its row, its neighbours in the table, its bytes.
+// The token panel: one id by itself, its row, its neighbors in the table, its bytes.
 
 let shownToken = null;
 let tokenOpener = null;
@@ -69,7 +69,7 @@ function tokenFacts(told) {
     left > 0 && note(`${DOTS} and ${grouped(left)} more`),
     make("h3", {}, "Nearest rows, by cosine"),
     told.note && note(told.note),
-    make("ol", { class: "neighbours" }, told.neighbours.map(neighbourLine)),
+    make("ol", { class: "neighbors" }, told.neighbors.map(neighborLine)),
   ].filter(Boolean);
 }
 
@@ -84,16 +84,16 @@ function rowStrip(told) {
   return rove(grid);
 }
 
-function neighbourLine(neighbour) {
-  const label = nameOf(neighbour);
-  const name = [span("mono neighbour-name", cut(label, 16)), span("number muted", String(neighbour.id))];
-  const share = Math.max(0, Math.min(1, toNumber(neighbour.cosine)));
-  return make("li", { data: { field: "cosine", id: neighbour.id } },
-    source.hasToken(neighbour.id)
-      ? button(name, () => openToken(neighbour.id), { class: "neighbour", title: label })
-      : span("neighbour", name),
+function neighborLine(neighbor) {
+  const label = nameOf(neighbor);
+  const name = [span("mono neighbor-name", cut(label, 16)), span("number muted", String(neighbor.id))];
+  const share = Math.max(0, Math.min(1, toNumber(neighbor.cosine)));
+  return make("li", { data: { field: "cosine", id: neighbor.id } },
+    source.hasToken(neighbor.id)
+      ? button(name, () => openToken(neighbor.id), { class: "neighbor", title: label })
+      : span("neighbor", name),
     styled(make("span", { class: "cosine-bar", "aria-hidden": "true" }), { "--share": share.toFixed(3) }),
-    make("span", { class: "number", data: { value: exact(neighbour.cosine) } }, fixed(neighbour.cosine, 3)));
+    make("span", { class: "number", data: { value: exact(neighbor.cosine) } }, fixed(neighbor.cosine, 3)));
 }
 
 Object.assign(EXPLANATIONS, {
@@ -108,7 +108,7 @@ Object.assign(EXPLANATIONS, {
   },
 
   cosine({ id }) {
-    const { cosine, label } = shownToken.neighbours.find((one) => one.id === id);
+    const { cosine, label } = shownToken.neighbors.find((one) => one.id === id);
     return {
       title: `cosine of rows ${shownToken.id} and ${id}`,
       formula: ["a \u00b7 b / (|a| |b|)", `= ${brief(cosine)}`],

@@ -1,7 +1,7 @@
 """A trace as lines for the terminal: eight steps, aligned numbers and strips, whatever is long folded.
 
 text -> bytes -> pieces -> ids -> rows -> (+ positions) -> hidden states, and backwards
-- colour only where the terminal has it, and no step needs it; ASCII where it has no more than that
+- color only where the terminal has it, and no step needs it; ASCII where it has no more than that
 - no line is longer than the terminal is wide, none ends in blanks; nothing in a text acts on the terminal
 - page.py: the forms; tokens.py, vectors.py: the steps
 - not here: any computing: what is shown is what the trace holds; what a character, a number, a strip looks like
@@ -41,8 +41,8 @@ def show(trace: Trace, console: Console, *, step: int | None = None, tokens: int
     """Print every step of the line, or one of them. `tokens` of a text are shown; unsaid, as many as do not flood."""
     if step is not None and not 1 <= step <= len(STEPS):
         raise InputError(f"step is {step}; there are steps 1 to {len(STEPS)}")
-    colour = console.color_system is not None and not console.no_color
-    page = Page(trace, console.width, console.encoding, colour=colour, tokens=tokens)
+    color = console.color_system is not None and not console.no_color
+    page = Page(trace, console.width, console.encoding, color=color, tokens=tokens)
     for line in _lines(page, step):
         page.cut(line)
         line.rstrip()

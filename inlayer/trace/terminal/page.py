@@ -15,7 +15,7 @@ from textwrap import wrap
 from rich.cells import cell_len
 from rich.text import Text
 
-from inlayer.render.glyphs import NUMBER, largest, number, signs_for
+from inlayer.render.glyphs import NUMBER, glyphs_for, largest, number
 from inlayer.trace.facts import Cell, Step, TextTrace, Trace, Vector
 
 __all__ = ["INDENT", "Grid", "Page", "count"]
@@ -23,11 +23,11 @@ __all__ = ["INDENT", "Grid", "Page", "count"]
 Parts = Sequence[tuple[str, Vector]]  # by name
 
 INDENT = 3
-MOST_TEXTS = 4
-MOST_TOKENS = 12  # of a text; the rest is counted, not printed
-MOST_TOKENS_OF_MANY = 8  # of a text among others
-MOST_PADDING = 2
-MOST_NOTE = 4  # lines of a note
+MAX_TEXTS = 4
+MAX_TOKENS = 12  # of a text; the rest is counted, not printed
+MAX_TOKENS_OF_MANY = 8  # of a text among others
+MAX_PADDING = 2
+MAX_NOTE = 4  # lines of a note
 WIDEST_LABEL = 16
 SMALLEST_STRIP = 8
 SMALL = 0.01
@@ -51,9 +51,9 @@ class Grid:
 class Page:
     """A trace on paper of a certain width."""
 
-    def __init__(self, trace: Trace, columns: int, encoding: str, *, colour: bool, tokens: int | None = None) -> None:
-        self.trace, self.columns, self.signs = trace, columns, signs_for(encoding, colour=colour)
-        self.most_tokens = tokens or (MOST_TOKENS if len(trace.texts) <= 1 else MOST_TOKENS_OF_MANY)
+    def __init__(self, trace: Trace, columns: int, encoding: str, *, color: bool, tokens: int | None = None) -> None:
+        self.trace, self.columns, self.signs = trace, columns, glyphs_for(encoding, color=color)
+        self.most_tokens = tokens or (MAX_TOKENS if len(trace.texts) <= 1 else MAX_TOKENS_OF_MANY)
         cells = [cell for _, text in self._shown_texts() for cell in self.cells(text)]
         self.widest_label = min(WIDEST_LABEL, columns // 5)
         self.label_width = max((cell_len(self.label(cell).plain) for cell in cells), default=5)
@@ -78,7 +78,7 @@ class Page:
         if code and not beside:
             yield from self.note(step.code, style="cyan dim", most=2)
 
-    def note(self, text: str, *, style: str = "dim", indent: int = INDENT, most: int = MOST_NOTE) -> Iterator[Text]:
+    def note(self, text: str, *, style: str = "dim", indent: int = INDENT, most: int = MAX_NOTE) -> Iterator[Text]:
         """Words on as many lines as they need, but not more than `most`."""
         lines = wrap(self.words(text), max(10, self.columns - indent), break_on_hyphens=False)
         for place, line in enumerate(lines[:most], start=1):
@@ -119,14 +119,14 @@ class Page:
         return line
 
     def texts_left_out(self) -> Iterator[Text]:
-        yield from self.more(self.trace.shape[0] - min(MOST_TEXTS, len(self.trace.texts)), "text")
+        yield from self.more(self.trace.shape[0] - min(MAX_TEXTS, len(self.trace.texts)), "text")
 
     def _shown_texts(self) -> list[tuple[int, TextTrace]]:
-        return list(enumerate(self.trace.texts[:MOST_TEXTS]))
+        return list(enumerate(self.trace.texts[:MAX_TEXTS]))
 
     def cells(self, text: TextTrace) -> list[Cell]:
         """The first tokens of a text, and of its padding enough to see it."""
-        return text.cells[: min(self.most_tokens, text.n_tokens + MOST_PADDING)]
+        return text.cells[: min(self.most_tokens, text.n_tokens + MAX_PADDING)]
 
     def tokens_left_out(self, text: TextTrace, shown: int) -> Iterator[Text]:
         if not text.n_tokens + text.n_padding:

@@ -15,8 +15,8 @@ from inlayer.trace.terminal.page import INDENT, Page, is_text, padded
 
 __all__ = ["bytes_step", "ids_step", "places_step", "splits_step"]
 
-MOST_BANDS = 3  # of characters over bytes, a text
-MOST_MERGED = 6  # pieces of a text whose merges are shown
+MAX_BANDS = 3  # of characters over bytes, a text
+MAX_MERGED = 6  # pieces of a text whose merges are shown
 
 
 def bytes_step(page: Page) -> Iterator[Text]:
@@ -108,13 +108,13 @@ def _merges(page: Page, text: TextTrace, tokens: int) -> Iterator[Text]:
     merged = list({split.bytes: split for split in every}.values())  # the same piece is merged in the same way
     if not merged:
         return
-    names = [_bytes_as_text(page, split.bytes, page.widest_label) for split in merged[:MOST_MERGED]]
+    names = [_bytes_as_text(page, split.bytes, page.widest_label) for split in merged[:MAX_MERGED]]
     before = INDENT + page.place_width + 2
     columns = max(page.head_width, before + max(cell_len(name) for name in names))
     yield from page.note("merges, in the order they happen", most=1)
     for split, name in zip(merged, names, strict=False):
         yield _merge_line(page, padded(Text(" " * before + name), columns).append("  "), split)
-    if len(merged) > MOST_MERGED:
+    if len(merged) > MAX_MERGED:
         yield Text(f"{' ' * INDENT}{page.signs.more} and those of the pieces behind", style="dim")
 
 
@@ -151,7 +151,7 @@ def _joined(parts: Sequence[str], columns: int, more: str) -> str:
 
 
 def _bands(page: Page) -> int:
-    return MOST_BANDS if len(page.trace.texts) == 1 else 1
+    return MAX_BANDS if len(page.trace.texts) == 1 else 1
 
 
 def _widest(page: Page, shown: Callable[[Cell], str], *, least: int) -> int:

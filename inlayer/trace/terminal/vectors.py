@@ -17,10 +17,10 @@ from inlayer.trace.terminal.page import INDENT, Page, Parts, count, padded
 
 __all__ = ["backward_step", "hidden_step", "positions_step", "rows_step"]
 
-MOST_SUMS = 4  # tokens that are shown in parts, of a text
-MOST_SUMS_OF_MANY = 2
-MOST_TURNS = 6  # tokens whose angles are shown
-MOST_SHARES = 3  # rows whose gradient is shown in parts
+MAX_SUMS = 4  # tokens that are shown in parts, of a text
+MAX_SUMS_OF_MANY = 2
+MAX_TURNS = 6  # tokens whose angles are shown
+MAX_SHARES = 3  # rows whose gradient is shown in parts
 
 
 def rows_step(page: Page) -> Iterator[Text]:
@@ -126,7 +126,7 @@ def _turning(page: Page, which: int, turning: Turning) -> Iterator[Text]:
     said = f"theta {turning.theta:,.10g}, {count(turning.pairs, 'pair')} of a head's {turning.head_dim} channels"
     yield from page.note(f"{kind}{said} ({turning.pairing}), {scaling}{factor}")
     longest = max(page.trace.texts, key=lambda text: text.n_tokens)
-    cells = [cell for cell in longest.cells if cell.mask][:MOST_TURNS]
+    cells = [cell for cell in longest.cells if cell.mask][:MAX_TURNS]
     if not cells:
         return
     turns = [cell.turns[which] for cell in cells]
@@ -202,7 +202,7 @@ def _gradients(page: Page, rows: Sequence[RowGradient], unguarded: Vector | None
         (label, [("lookup", row.lookup), ("+ head", row.head), ("= total", row.total)])
         for row, label in zip(rows, labels, strict=True)
         if row.head is not None and not row.is_padding
-    ][:MOST_SHARES]
+    ][:MAX_SHARES]
     if shares:
         grid = page.parts_grid([parts for _, parts in shares], channels)
         yield page.grid_heading(grid)
@@ -223,4 +223,4 @@ def _row_label(page: Page, row: RowGradient) -> Text:
 
 
 def _most_sums(page: Page) -> int:
-    return MOST_SUMS if len(page.trace.texts) == 1 else MOST_SUMS_OF_MANY
+    return MAX_SUMS if len(page.trace.texts) == 1 else MAX_SUMS_OF_MANY

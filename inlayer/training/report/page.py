@@ -2,7 +2,7 @@
 
 - no script at all; the policy names the one style by its hash and lets images come from inside the file only
 - a stranger's words are first shown by the signs of the terminal (blanks, control characters, bytes), then escaped
-- the colours are those of the page of a walk (trace/page/base.css), dark where the reader's system is
+- the colors are those of the page of a walk (trace/page/base.css), dark where the reader's system is
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from inlayer.render.glyphs import signs_for
-from inlayer.training.analysis import Neighbour, Word
+from inlayer.render.glyphs import glyphs_for
+from inlayer.training.analysis import Neighbor, Word
 from inlayer.training.report.facts import Continuation, Report
 from inlayer.training.report.words import COLUMNS, DRIFT, LONGEST, drift_cells, facts, mean_row, shortly
 
 __all__ = ["to_html"]
 
-SIGNS = signs_for("utf-8", colour=True)
+SIGNS = glyphs_for("utf-8", color=True)
 LONGEST_NAME = 120  # columns
 WIDEST_TOKEN = 40  # columns; the page folds what is wider than its box
-MOST_ROWS = 12  # of the metrics
+MAX_ROWS = 12  # of the metrics
 METRICS = {
     "step": "step",
     "tokens": "tokens",
@@ -62,7 +62,7 @@ def to_html(report: Report, metrics: Sequence[Mapping[str, Any]], png: bytes | N
             f"<main>\n<h1><bdi>{name}</bdi></h1>",
             *_summary(report),
             *_picture(png),
-            *_neighbourhoods(report.learned.words),
+            *_neighborhoods(report.learned.words),
             *_drift(report),
             *([] if report.continuation is None else _quote(report.continuation)),
             *_numbers(metrics),
@@ -96,23 +96,23 @@ def _picture(png: bytes | None) -> Iterator[str]:
     yield "</section>"
 
 
-def _neighbourhoods(words: Sequence[Word]) -> Iterator[str]:
+def _neighborhoods(words: Sequence[Word]) -> Iterator[str]:
     if not words:
         return
     yield '<section><h2>Nearest rows, before and after</h2><p class="note">By cosine: 1 points in the same direction.'
-    yield 'A row begins random, so its first neighbours mean nothing.</p><div class="words">'
+    yield 'A row begins random, so its first neighbors mean nothing.</p><div class="words">'
     for word in words:
         times = "once" if word.count == 1 else f"{word.count:,} times"
         yield f'<article><h3>{_token(word.label)} <span class="muted">{times} in the text</span></h3>'
-        for name, neighbours in (("before", word.before), ("after", word.after)):
+        for name, neighbors in (("before", word.before), ("after", word.after)):
             yield f'<div class="{name}"><h4>{name}</h4>'
-            yield "<ol>" + "".join(map(_neighbour, neighbours)) + "</ol>" if neighbours else "<p>nowhere</p>"
+            yield "<ol>" + "".join(map(_neighbor, neighbors)) + "</ol>" if neighbors else "<p>nowhere</p>"
             yield "</div>"
         yield "</article>"
     yield "</div></section>"
 
 
-def _neighbour(one: Neighbour) -> str:
+def _neighbor(one: Neighbor) -> str:
     return f'<li>{_token(one.label)}{_bar(one.cosine)}<span class="number">{one.cosine:.2f}</span></li>'
 
 
@@ -137,7 +137,7 @@ def _numbers(metrics: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     full = [line for line in metrics if "row_norm_mean" in line] or list(metrics)
     if not full:
         return
-    places = sorted({round(place * (len(full) - 1) / (MOST_ROWS - 1)) for place in range(MOST_ROWS)})
+    places = sorted({round(place * (len(full) - 1) / (MAX_ROWS - 1)) for place in range(MAX_ROWS)})
     lines = [full[place] for place in places]
     names = [name for name in METRICS if any(name in line for line in lines)]
     yield "<section><h2>Numbers</h2>"

@@ -1,6 +1,6 @@
 """The report on a terminal.
 
-- everything can be read without colour; ASCII where the terminal has no more than that
+- everything can be read without color; ASCII where the terminal has no more than that
 - no line is longer than the terminal is wide, none ends in blanks; of what does not fit the rest is left out or counted
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from inlayer.render.glyphs import Signs, signs_for
-from inlayer.training.analysis import Neighbour
+from inlayer.render.glyphs import Glyphs, glyphs_for
+from inlayer.training.analysis import Neighbor
 from inlayer.training.report.facts import Report
 from inlayer.training.report.words import COLUMNS, DRIFT, LONGEST, drift_cells, facts, mean_row
 
@@ -22,12 +22,12 @@ LABEL = 12  # columns of what stands on the left
 INDENT = 3
 WIDEST_TOKEN = 18
 NARROW = 72  # columns; below, the table leaves out the share of the text
-MOST_LINES = 12  # of a continuation
+MAX_LINES = 12  # of a continuation
 
 
 def show(report: Report, console: Console) -> None:
     """Print the report."""
-    signs = signs_for(console.encoding, colour=console.color_system is not None and not console.no_color)
+    signs = glyphs_for(console.encoding, color=console.color_system is not None and not console.no_color)
     for line in _Page(report, signs, console).lines():
         if line.cell_len > console.width:
             line.truncate(console.width - len(signs.more))
@@ -40,7 +40,7 @@ def show(report: Report, console: Console) -> None:
 class _Page:
     """A report on a terminal of a certain width."""
 
-    def __init__(self, report: Report, signs: Signs, console: Console) -> None:
+    def __init__(self, report: Report, signs: Glyphs, console: Console) -> None:
         self.report, self.signs, self.console = report, signs, console
         self.columns = console.width
 
@@ -56,8 +56,8 @@ class _Page:
             for word in report.learned.words:
                 times = f"  {word.count:,} {'time' if word.count == 1 else 'times'} in the text"
                 yield Text(" " * INDENT).append(self._token(word.label), style="bold").append(times, style="dim")
-                yield self._neighbours("before", word.before, "dim")
-                yield self._neighbours("after", word.after, "")
+                yield self._neighbors("before", word.before, "dim")
+                yield self._neighbors("after", word.after, "")
         yield from self._heading("how far the rows went")
         yield from self._drift()
         if report.continuation is not None:
@@ -85,21 +85,21 @@ class _Page:
 
     def _quote(self, label: str, text: str, *, style: str = "") -> Iterator[Text]:
         lines = [self.signs.safe(line) for line in text[:LONGEST].split("\n")]
-        yield from self._beside(label, Text("\n".join(lines), style=style), most=MOST_LINES)
+        yield from self._beside(label, Text("\n".join(lines), style=style), most=MAX_LINES)
 
     def _token(self, label: str) -> str:
         return self.signs.fold(label, WIDEST_TOKEN) or '""'
 
-    def _neighbours(self, name: str, neighbours: Sequence[Neighbour], style: str) -> Text:
+    def _neighbors(self, name: str, neighbors: Sequence[Neighbor], style: str) -> Text:
         """As many as fit on the line, the nearest first."""
         line = Text(" " * (INDENT + 2)).append(f"{name:<8}", style="dim")
-        for place, one in enumerate(neighbours):
+        for place, one in enumerate(neighbors):
             shown = Text(" " * 2 if place else "").append(self._token(one.label), style=style)
             shown.append(f" {one.cosine:.2f}", style="dim")
             if line.cell_len + shown.cell_len > self.columns:
                 break
             line.append_text(shown)
-        return line if neighbours else line.append("none: the row points nowhere", style="dim")
+        return line if neighbors else line.append("none: the row points nowhere", style="dim")
 
     def _drift(self) -> Iterator[Text]:
         learned, narrow = self.report.learned, self.columns < NARROW

@@ -81,7 +81,7 @@ def test_only_what_is_needed_is_asked_for(hub: Hub, folder: Path) -> None:
     hub.forget()
     table(IDS)
     start = store.find(TABLE).offset
-    spans = [(0, 8), (2000, 2000), (4095, 4095)]  # neighbours in one request, gaps of a few rows too
+    spans = [(0, 8), (2000, 2000), (4095, 4095)]  # neighbors in one request, gaps of a few rows too
     assert sorted(hub.ranges(SHARDS[0])) == [
         (start + first * ROW, start + last * ROW + ROW - 1) for first, last in spans
     ]
@@ -278,7 +278,7 @@ def test_more_files_than_anybody_orders_are_an_error(hub: Hub, tmp_path: Path, m
     for name in ("x", "y"):
         save_file({name: torch.zeros(2, 2)}, tmp_path / "many" / f"{name}.safetensors")
     hub.add(REPO, tmp_path / "many")
-    monkeypatch.setattr("inlayer.checkpoint.remote.MOST_FILES", 1)
+    monkeypatch.setattr("inlayer.checkpoint.remote.MAX_FILES", 1)
     with pytest.raises(CheckpointError, match="has 2 safetensors files and no model"):
         HubStore(REPO)
 

@@ -36,7 +36,7 @@ def other(place: Place, **changes: str) -> Place:
 def test_a_range_is_that_of_the_file(place: Place, file: str, start: int, stop: int) -> None:
     data, facts = fetch(other(place, file=file), start, stop)
     assert data == CONTENT[start:stop]
-    assert data != CONTENT[start + 1 : stop + 1]  # control: the content tells neighbours apart
+    assert data != CONTENT[start + 1 : stop + 1]  # control: the content tells neighbors apart
     assert facts.size == len(CONTENT)
     assert facts.etag
 

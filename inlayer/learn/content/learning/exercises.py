@@ -126,13 +126,13 @@ def analogy(draw: random.Random) -> Free:
         "honestly, and what would a success not show?",
         model_answer=f"It claims that the row nearest to the sum of three rows is that of {four}. An honest test "
         "fixes the measure (cosine, say), leaves no word out, uses many analogies that were not chosen for working, "
-        f"and compares with the plain neighbours of {one}, among which {four} often is already. A success shows that "
+        f"and compares with the plain neighbors of {one}, among which {four} often is already. A success shows that "
         "some differences between rows are roughly parallel in this table. It does not show that training asks for "
         "it, that single channels have a meaning, or that other tables behave alike.",
         points=(
             "nearest by a stated measure, among all rows",
             "the words of the question are not left out, or it is said that they are",
-            "a comparison without arithmetic: the neighbours of the first word",
+            "a comparison without arithmetic: the neighbors of the first word",
             "many analogies, not one",
             "it is a property of some trained tables, not of embeddings as such",
         ),

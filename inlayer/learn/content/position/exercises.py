@@ -101,7 +101,7 @@ def partner(draw: random.Random) -> Number:
         answer=channel + width // 2,
         explain=f"Channel i belongs with i + K/2, here {channel} + {width // 2}.",
         near={
-            channel ^ 1: "That is its neighbour: the interleaved pairing.",
+            channel ^ 1: "That is its neighbor: the interleaved pairing.",
             width - 1 - channel: "The second half is not turned round: 0 goes with K/2, not with the last one.",
         },
     )
@@ -148,7 +148,7 @@ def bfloat16_positions(draw: random.Random) -> Number:
     return Number(
         text=(
             "bfloat16 keeps 8 significant bits, so between 2,048 and 4,096 it holds only the multiples of 16. Someone "
-            f"computes rotary angles in it. Position {place:,} is stored as its nearest neighbour; by how many radians "
+            f"computes rotary angles in it. Position {place:,} is stored as its nearest neighbor; by how many radians "
             "is the angle of the fastest pair off (one radian a token)?"
         ),
         answer=abs(rounded - place),

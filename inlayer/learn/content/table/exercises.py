@@ -145,7 +145,7 @@ def what_rows_mean(draw: random.Random) -> Free:
         'property". What would you answer, and what would you try out?',
         model_answer="In a new table rows are random and mean nothing. After training, rows of tokens used alike are "
         "near each other, and some differences point in similar directions. But the row nearest to the sum is usually "
-        "king itself; the result appears when the three words of the question are left out, and queen is a neighbour "
+        "king itself; the result appears when the three words of the question are left out, and queen is a neighbor "
         "of king anyway. A rotation of all rows keeps every cosine and mixes all columns, so likeness names no single "
         "dimension. I would list the nearest rows to the sum, with the inputs left in.",
         points=(

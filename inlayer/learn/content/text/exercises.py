@@ -47,7 +47,7 @@ def after_one_merge(draw: random.Random) -> Number:
     pair, times = counts.most_common(1)[0]
     left = len(text.replace("".join(pair), "_"))
     return Number(
-        text=f'"{text}" is {len(text)} bytes. One merge joins its most frequent pair of neighbours, the first of them '
+        text=f'"{text}" is {len(text)} bytes. One merge joins its most frequent pair of neighbors, the first of them '
         "where several are equally frequent. How many ids are left?",
         answer=left,
         unit="ids",

@@ -149,7 +149,7 @@ def why_unstable(draw: random.Random) -> Free:
         "What would you look at first, and what would you change?",
         model_answer="At the scale. nn.Embedding draws N(0, 1); read by the head such rows give logits with a spread "
         "of the square root of the width, and a first loss far above ln V. Draw the rows with 0.02 instead. Then "
-        "they are too small on the way in, so multiply them there, by 1 / 0.02, or normalise them. Use warm-up and "
+        "they are too small on the way in, so multiply them there, by 1 / 0.02, or normalize them. Use warm-up and "
         "clipping, do not decay the table, and compare with an untied run of the same care, before blaming the tie.",
         points=(
             "nn.Embedding draws N(0, 1), a Linear head is born much smaller",

@@ -65,7 +65,7 @@ function storedTable(trace, text, b) {
   return [
     gridTable(`Rows of ${textName(trace, b)} as stored`, make("thead", {}, head), [make("tbody", {}, lines)], "stored"),
     missingTokens(text),
-    !perValue && note(`Quantised in blocks: the ${grouped(trace.table.row_bytes)} bytes of a row are unpacked `,
+    !perValue && note(`Quantized in blocks: the ${grouped(trace.table.row_bytes)} bytes of a row are unpacked `,
       "together. Its first bytes are in the details of the offset."),
   ];
 }

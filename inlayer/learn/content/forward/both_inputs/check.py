@@ -41,7 +41,7 @@ def vectors_given(exam: Exam) -> None:
     )
     unit = torch.nn.functional.normalize(vectors, dim=-1)
     wrong = {
-        "vectors-normalised": (unit, "the vectors were brought to length 1; they must stay as they are"),
+        "vectors-normalized": (unit, "the vectors were brought to length 1; they must stay as they are"),
         "vectors-multiplied": (vectors * 0.0, "the vectors were replaced by zeros; they must stay as they are"),
     }
     same_values(hidden, vectors, wrong=wrong, rule="vectors-changed", message="the vectors came out changed")

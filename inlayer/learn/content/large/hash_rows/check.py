@@ -159,7 +159,7 @@ def exact(exam: Exam) -> None:
         exam.call(words, table, multipliers),
         table[rows_of(keys_of(words), rows, multipliers)].sum(1),
         rule="rounded",
-        message="in a large table some words are sent to a neighbour of their row: h has 32 bits, a float32 keeps 24 "
+        message="in a large table some words are sent to a neighbor of their row: h has 32 bits, a float32 keeps 24 "
         "of them; count in whole numbers",
         atol=1e-5,
     )

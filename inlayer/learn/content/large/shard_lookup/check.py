@@ -66,7 +66,7 @@ def values(exam: Exam) -> None:
                 "wrapped": (own[ids % len(own)], "an id of another process is wrapped around to a row of this one"),
                 "dealt-out": (
                     table[ids] * (ids % processes == rank)[..., None],
-                    "the rows are dealt out one by one, in turn; each process holds a block of neighbours",
+                    "the rows are dealt out one by one, in turn; each process holds a block of neighbors",
                 ),
                 "not-shifted": (
                     not_shifted,

@@ -10,7 +10,7 @@ from torch import Tensor
 from inlayer.learn.checks import same_dtype, same_shape, same_values
 from inlayer.learn.content.forward.sample import sample
 from inlayer.learn.session import Answer, Exam, Failed, Remote, must_raise
-from inlayer.positions import sinusoids
+from inlayer.positions import sinusoidal_encoding
 
 NAME = "PositionWrapper"
 PARAMETERS = ("vocab_size", "n_embd", "block_size", "positions", "dtype")
@@ -71,8 +71,8 @@ def values(exam: Exam) -> None:
     """rows plus waves, for every text of the batch"""
     wrapper, ids, width = draw(exam)
     batch, length = ids.shape
-    rows, waves = table_of(wrapper)[ids], sinusoids(torch.arange(length), width)
-    halves = sinusoids(torch.arange(length), width, layout="half")
+    rows, waves = table_of(wrapper)[ids], sinusoidal_encoding(torch.arange(length), width)
+    halves = sinusoidal_encoding(torch.arange(length), width, layout="half")
     first = rows.clone()
     first[0] += waves
     same_values(
@@ -85,7 +85,7 @@ def values(exam: Exam) -> None:
                 "the waves have all sines first, then all cosines; this task wants the two of a pair side by side",
             ),
             "off-by-one": (
-                rows + sinusoids(torch.arange(1, length + 1), width),
+                rows + sinusoidal_encoding(torch.arange(1, length + 1), width),
                 "every token has the wave of the next place: positions count from 0",
             ),
             "missing-broadcast": (
@@ -93,7 +93,7 @@ def values(exam: Exam) -> None:
                 "only the first text of the batch got positions; all texts have the same ones",
             ),
             "wrong-axis": (
-                rows + sinusoids(torch.arange(batch), width)[:, None],
+                rows + sinusoidal_encoding(torch.arange(batch), width)[:, None],
                 "all tokens of a text got the same wave: the waves lie along the batch, not along the text",
             ),
             "multiplied": (rows * waves, "rows and waves are multiplied; they are to be added"),
@@ -109,7 +109,7 @@ def ready_vectors(exam: Exam) -> None:
     vectors = exam.normal(*ids.shape, width)
     same_values(
         wrapper.call(inputs_embeds=vectors),
-        vectors + sinusoids(torch.arange(ids.shape[1]), width),
+        vectors + sinusoidal_encoding(torch.arange(ids.shape[1]), width),
         wrong={
             "embeds-without-positions": (
                 vectors,
@@ -159,7 +159,7 @@ def shown(exam: Exam) -> None:
     """before_and_after gives the rows, and the rows with positions"""
     wrapper, ids, width = draw(exam)
     before, after = two_tensors(wrapper.method("before_and_after", ids))
-    rows, waves = table_of(wrapper)[ids], sinusoids(torch.arange(ids.shape[1]), width)
+    rows, waves = table_of(wrapper)[ids], sinusoidal_encoding(torch.arange(ids.shape[1]), width)
     same_values(
         before,
         rows,
@@ -235,7 +235,7 @@ def registered(exam: Exam) -> None:
     same_dtype(waves, torch.float32, rule="buffer-dtype")
     same_values(
         waves,
-        sinusoids(torch.arange(block_size), width),
+        sinusoidal_encoding(torch.arange(block_size), width),
         rule="buffer-values",
         message="the buffer waves does not hold the waves of the formula",
         atol=CLOSER,
@@ -305,7 +305,7 @@ def odd(exam: Exam) -> None:
     ids = exam.ids(20, (2, 5))
     same_values(
         wrapper.call(input_ids=ids),
-        table_of(wrapper)[ids] + sinusoids(torch.arange(5), width),
+        table_of(wrapper)[ids] + sinusoidal_encoding(torch.arange(5), width),
         rule="odd-width",
         message=f"with n_embd = {width} the waves are not those of the formula",
         atol=CLOSE,
@@ -325,7 +325,7 @@ def precision(exam: Exam) -> None:
     same_dtype(got, torch.bfloat16)
     same_values(
         got,
-        table_of(wrapper)[ids].float() + sinusoids(torch.arange(length), width),
+        table_of(wrapper)[ids].float() + sinusoidal_encoding(torch.arange(length), width),
         rule="low-precision-angles",
         message="with dtype bfloat16 the waves of later positions are wrong; cast the finished waves, not the angles",
         atol=0.06,

@@ -48,7 +48,7 @@ def values(exam: Exam) -> None:
             ),
             "exponent-not-doubled": (
                 turn(x, positions[:, None] * 10_000 ** -(pair / width)),
-                "neighbouring pairs differ too little in speed: look at the exponent again, for the last i",
+                "neighboring pairs differ too little in speed: look at the exponent again, for the last i",
             ),
             "adds-waves": (x + waves, "sines and cosines are added to x; a turn multiplies by them"),
             "starts-at-one": (

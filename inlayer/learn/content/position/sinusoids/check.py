@@ -9,7 +9,7 @@ from torch import Tensor
 
 from inlayer.learn.checks import same_dtype, same_shape, same_values
 from inlayer.learn.session import Exam, Failed
-from inlayer.positions import sinusoids as waves_of
+from inlayer.positions import sinusoidal_encoding as waves_of
 
 NAME = "sinusoids"
 PARAMETERS = ("positions", "n_embd")
@@ -49,7 +49,7 @@ def values(exam: Exam) -> None:
             ),
             "exponent-not-doubled": (
                 interleave(positions[:, None] / 10_000 ** (pair / width)),
-                "neighbouring pairs differ too little in speed: look at the exponent again, for i = 1",
+                "neighboring pairs differ too little in speed: look at the exponent again, for i = 1",
             ),
             "every-channel-its-own": (
                 mixed,

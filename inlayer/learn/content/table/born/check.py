@@ -39,12 +39,12 @@ def spread(exam: Exam) -> None:
     if bool((unit @ unit.T).fill_diagonal_(0).abs().max() > 0.99):  # of 40 numbers and more, by chance: never
         raise Failed("rows-copied", "some rows are copies of others, or multiples; each number must be drawn by itself")
     mean, found = float(got.mean()), float(got.std())
-    centred = got - mean
+    centered = got - mean
     flatness = float(
-        (centred**4).mean() / (centred**2).mean() ** 2
+        (centered**4).mean() / (centered**2).mean() ** 2
     )  # 3 for a normal distribution, 1.8 for a uniform one
     if abs(mean) > 0.2 * found:
-        raise Failed("not-centred", "the numbers do not lie around 0: about as many must be negative as positive")
+        raise Failed("not-centered", "the numbers do not lie around 0: about as many must be negative as positive")
     if flatness < 2.4:
         raise Failed("uniform", "the numbers are spread evenly between two limits; a normal distribution has no limits")
     for rule, value, message in (

@@ -137,8 +137,8 @@ def drawn(exam: Exam) -> tuple[Tensor, float]:
 
 def flatness(numbers: Tensor) -> float:
     """The fourth moment: 3 for a normal distribution, 1.8 for a uniform one."""
-    centred = numbers - numbers.mean()
-    return float((centred**4).mean() / (centred**2).mean() ** 2)
+    centered = numbers - numbers.mean()
+    return float((centered**4).mean() / (centered**2).mean() ** 2)
 
 
 def has_copies(rows: Tensor) -> bool:

@@ -102,13 +102,13 @@ def judge(got: object, text: str) -> None:
             list(" ".join(text.split()).encode()),
             "white space of the text was changed; every byte counts",
         ),
-        "normalised": (
+        "normalized": (
             list(unicodedata.normalize("NFC", text).encode()),
-            "the text was normalised: e and an accent became one character, so the bytes are those of another text",
+            "the text was normalized: e and an accent became one character, so the bytes are those of another text",
         ),
-        "normalised-kc": (
+        "normalized-kc": (
             list(unicodedata.normalize("NFKC", text).encode()),
-            "the text was normalised by compatibility: a ligature became two letters, which have other bytes",
+            "the text was normalized by compatibility: a ligature became two letters, which have other bytes",
         ),
         "unknown-characters": (
             list(text.encode("ascii", "replace")),

@@ -41,7 +41,7 @@ def clear_winner(exam: Exam) -> None:
         ),
         "last-lost": (
             want[:-1],
-            "the last id of the text is missing: it has no right neighbour, but it is still there",
+            "the last id of the text is missing: it has no right neighbor, but it is still there",
         ),
         "new-id-ignored": (replace(ids, winner, 256), "256 was written; the new id is the one that is given"),
         "least-frequent": (
@@ -117,7 +117,7 @@ def counting(exam: Exam) -> None:
         if exam.call(ids, new_id) != replace(ids, (value, value), new_id):
             raise Failed(
                 "counted-apart",
-                "equal ids in a row were counted without overlap; three of them hold two pairs of neighbours, only "
+                "equal ids in a row were counted without overlap; three of them hold two pairs of neighbors, only "
                 "joining uses an id up",
             )
 

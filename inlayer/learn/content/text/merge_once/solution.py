@@ -5,7 +5,7 @@ from itertools import pairwise
 
 
 def merge_once(ids: list[int], new_id: int) -> list[int]:
-    """Join the most frequent pair of neighbours (the first of several) into `new_id`, from left to right."""
+    """Join the most frequent pair of neighbors (the first of several) into `new_id`, from left to right."""
     counts = Counter(pairwise(ids))
     if not counts:
         return list(ids)

@@ -1,4 +1,4 @@
-"""Pairs neighbours, 0 with 1 and 2 with 3: the other pairing."""
+"""Pairs neighbors, 0 with 1 and 2 with 3: the other pairing."""
 
 import torch
 from torch import Tensor
