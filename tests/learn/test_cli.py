@@ -21,7 +21,7 @@ from inlayer.cli.learn.page import INSTEAD, Translated, command_of, pieces
 from inlayer.learn.batch import Report, Row
 from inlayer.learn.course import Course, Lesson
 from inlayer.learn.progress import Progress
-from inlayer.learn.questions import Number
+from inlayer.learn.questions import NumberQuestion
 from tests.learn.small import SOLUTION, START, WRONG, make_course
 
 VERBS = [
@@ -420,7 +420,7 @@ def answer_of(course: Course, name: str) -> str:
     seed = Progress().read().exercises[name].seed
     assert seed is not None
     asked = course.exercises[name].ask(seed)
-    assert isinstance(asked, Number)
+    assert isinstance(asked, NumberQuestion)
     return str(asked.answer)
 
 

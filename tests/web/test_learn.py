@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from inlayer.learn.course import open_course
 from inlayer.learn.html import learn_policy
 from inlayer.learn.progress import Progress
-from inlayer.learn.questions import Number
+from inlayer.learn.questions import NumberQuestion
 from inlayer.learn.quiz import ask as draw
 from inlayer.trace import Pipeline
 from inlayer.web.api import Api
@@ -153,7 +153,7 @@ def test_the_editor_is_the_one_that_was_built() -> None:
 def test_an_exercise_is_judged_by_its_seed_and_remembered(desk: Place, home: Path) -> None:
     name = "forward/hidden_shape"
     asked = open_course().exercises[name].ask(7)
-    assert isinstance(asked, Number)
+    assert isinstance(asked, NumberQuestion)
     wrong = post(desk, "answer", exercise=name, seed=7, answer="(1, 2, 3)").json
     assert (wrong["right"], wrong["readable"]) == (False, True)
     slip = post(desk, "answer", exercise=name, seed=7, answer="about \ud800 seven").json
