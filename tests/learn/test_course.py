@@ -142,11 +142,11 @@ def faults(asked: Asked) -> list[str]:
 
 
 def number_faults(asked: NumberQuestion) -> list[str]:
-    found = [] if asked.text.strip() and asked.explain.strip() else ["a part is missing"]
-    found += [f"{said} is judged wrong" for said in said_as(asked.answer) if not asked.judge(said).right]
-    for value, why in asked.near.items():
+    found = [] if asked.text.strip() and asked.explanation.strip() else ["a part is missing"]
+    found += [f"{said} is judged wrong" for said in said_as(asked.answer) if not asked.judge(said).correct]
+    for value, why in asked.common_mistakes.items():
         judged = asked.judge(said_as(value)[0])
-        if judged.right:
+        if judged.correct:
             found.append(f"near {value} is judged right: the answer is {asked.answer}")
         elif judged.message != why or not why.strip():
             found.append(f"near {value} gets another message: {judged.message}")
@@ -155,14 +155,14 @@ def number_faults(asked: NumberQuestion) -> list[str]:
 
 def choice_faults(asked: ChoiceQuestion) -> list[str]:
     found = [] if asked.text.strip() else ["there is no text"]
-    if sum(option.right for option in asked.options) != 1 or len(asked.options) < 2:
+    if sum(option.correct for option in asked.options) != 1 or len(asked.options) < 2:
         found.append("not one right option")
     if len({option.text for option in asked.options}) != len(asked.options):
         found.append("an option is there twice")
     for number, option in enumerate(asked.options):
-        if not option.why.strip():
+        if not option.reason.strip():
             found.append(f"{option.text!r} has no reason")
-        if asked.judge(chr(ord("a") + number)).right != option.right:
+        if asked.judge(chr(ord("a") + number)).correct != option.correct:
             found.append(f"{option.text!r} is judged the other way")
     return found
 
@@ -196,7 +196,7 @@ def test_a_bad_exercise_is_found() -> None:
 def test_a_question_has_one_right_option_and_a_reason_for_each(name: str) -> None:
     for question in lesson(name).questions:
         assert choice_faults(ChoiceQuestion(text=question.text, options=question.options)) == [], question.id
-        whys = [option.why for option in question.options]
+        whys = [option.reason for option in question.options]
         assert len(set(whys)) == len(whys), f"{question.id}: two options have the same reason"
 
 

@@ -43,7 +43,7 @@ def learn(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest
 
 def letters(choice: ChoiceQuestion) -> tuple[str, str]:
     """A wrong one and the right one."""
-    rights = [option.right for option in choice.options]
+    rights = [option.correct for option in choice.options]
     return "abcdefgh"[rights.index(False)], "abcdefgh"[rights.index(True)]
 
 

@@ -55,7 +55,7 @@ def test_every_rule_of_a_class_is_told() -> None:
 
 def test_every_rule_of_the_grader_is_told() -> None:
     room = Path(session.__file__).parent
-    texts = [(room / name).read_text(encoding="utf-8") for name in ("exam.py", "grader.py", "checks.py")]
+    texts = [(room / name).read_text(encoding="utf-8") for name in ("session.py", "grader.py", "checks.py")]
     raised = set(re.findall(r'(?:Failed\(\s*|rule = "failed", |rule: str = )"([a-z-]+)"', "\n".join(texts)))
     assert len(raised) > 8
     assert {rule for rule in raised if f"`{rule}`" not in GRADER} == set()

@@ -151,7 +151,7 @@ def test_each_notebook_asks_with_numbers_of_its_own(tmp_path: Path) -> None:
 
 def right_answer(asked: NumberQuestion | ChoiceQuestion) -> str:
     if isinstance(asked, ChoiceQuestion):
-        return next(chr(ord("a") + number) for number, option in enumerate(asked.options) if option.right)
+        return next(chr(ord("a") + number) for number, option in enumerate(asked.options) if option.correct)
     return str(asked.answer)
 
 
@@ -175,7 +175,7 @@ def test_answers_are_judged_and_remembered(capsys: pytest.CaptureFixture[str]) -
     wrong = "(1, 1, 1, 1, 1)" if isinstance(drawn.answer, tuple) else "-1"
     assert said(answer, number.id, wrong).startswith("✗ Not right.")
     assert not Progress().read().exercises[number.id].done
-    assert said(answer, number.id, right_answer(drawn)) == f"✓ Right.\n{drawn.explain}\n"
+    assert said(answer, number.id, right_answer(drawn)) == f"✓ Right.\n{drawn.explanation}\n"
     assert Progress().read().exercises[number.id].done
 
     said(ask, free.id)
@@ -189,7 +189,7 @@ def test_answers_are_judged_and_remembered(capsys: pytest.CaptureFixture[str]) -
     choice = quiz.ask(question, SEED)
     told = said(answer, question.id, right_answer(choice))
     assert told.startswith("✓ Right.")
-    assert all(option.why in told for option in question.options)
+    assert all(option.reason in told for option in question.options)
     assert Progress().read().questions[question.id].right
     assert "there is no exercise and no question 'none'" in said(ask, "none")
 

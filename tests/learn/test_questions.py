@@ -211,9 +211,9 @@ def test_a_number_is_judged() -> None:
         tolerance=0.01,
         common_mistakes={500: "Half of them."},
     )
-    assert (asked.judge("1 kB").right, asked.judge("1,009").right, asked.judge("991").right) == (True, True, True)
+    assert (asked.judge("1 kB").correct, asked.judge("1,009").correct, asked.judge("991").correct) == (True, True, True)
     assert asked.judge("1000").message == "So it is."
-    assert asked.judge("1011").right is False
+    assert asked.judge("1011").correct is False
     assert asked.judge("502").message == "Half of them."
     assert asked.judge("7").message.startswith("That is not it")
     with pytest.raises(InputError, match="a number"):
@@ -222,16 +222,16 @@ def test_a_number_is_judged() -> None:
 
 def test_a_shape_is_judged() -> None:
     asked = NumberQuestion(text="?", answer=(2, 3), explanation="B, D", common_mistakes={(3, 2): "Swapped."})
-    assert asked.judge("(2, 3)").right
+    assert asked.judge("(2, 3)").correct
     assert asked.judge("[3, 2]").message == "Swapped."
     with pytest.raises(InputError, match="a shape"):
         asked.judge("6")
-    assert NumberQuestion(text="?", answer=(5,), explanation="").judge("(5,)").right
+    assert NumberQuestion(text="?", answer=(5,), explanation="").judge("(5,)").correct
 
 
 def test_near_answers_do_not_hide_the_right_one() -> None:
     asked = NumberQuestion(text="?", answer=100, explanation="yes", tolerance=0.1, common_mistakes={105: "no"})
-    assert asked.judge("105").right
+    assert asked.judge("105").correct
 
 
 @pytest.mark.parametrize(

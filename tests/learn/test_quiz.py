@@ -23,8 +23,10 @@ def make(name: str, options: int = 3) -> Question:
     return Question(id=name, lesson="x", text=name, options=made)
 
 
-def letter(sitting: Sitting, *, right: bool) -> str:
-    return next(chr(ord("a") + number) for number, option in enumerate(sitting.choice.options) if option.right is right)
+def letter(sitting: Sitting, *, correct: bool) -> str:
+    return next(
+        chr(ord("a") + number) for number, option in enumerate(sitting.choice.options) if option.correct is correct
+    )
 
 
 def test_the_order_is_drawn_and_the_same_for_a_seed() -> None:
@@ -53,7 +55,7 @@ def test_what_is_no_option_changes_nothing() -> None:
         with pytest.raises(InputError, match="none of the options"):
             sitting.answer(said)
     assert (sitting.asked, sitting.missed) == (0, [])
-    assert sitting.answer(f" ({letter(sitting, right=True).upper()}) ").right
+    assert sitting.answer(f" ({letter(sitting, correct=True).upper()}) ").correct
     assert sitting.question is None
     assert not sitting.again
 
