@@ -84,7 +84,7 @@ class GgufStore(Store):
         stored = self.find(name)
         if len(stored.shape) != 2:
             raise ShapeError(f"tensor {name!r} of {self.where} has shape {stored.shape}; a table is (V, D)")
-        rows, width = stored.shape
+        width = stored.shape[1]
         try:
             decode = decoder(stored.dtype, width)
         except DtypeError as error:

@@ -24,7 +24,16 @@ from inlayer.formats.ggml import GGML_TYPES, row_bytes
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.paths import shown, what_is_at, wrong_kind
 
-__all__ = ["SCALARS", "STRING", "UINT64", "GgufHeader", "StoredArray", "parse_gguf_header", "quoted", "read_gguf_header"]
+__all__ = [
+    "SCALARS",
+    "STRING",
+    "UINT64",
+    "GgufHeader",
+    "StoredArray",
+    "parse_gguf_header",
+    "quoted",
+    "read_gguf_header",
+]
 
 MAGIC = b"GGUF"
 WINDOW = 1 << 20
