@@ -285,9 +285,9 @@ class Embeddings(nn.Module):
         return hidden[0] if single else hidden
 
     def stages(self, *inputs: Tensor | None, **named: Tensor | None) -> list[LayerStage]:
-        """The stages of `forward` with the same arguments: rows first, hidden states last; only those this layer has."""
+        """The stages of `forward` with the same arguments, from the rows to the hidden states."""
         stages: list[LayerStage] = []
-        self.forward(*inputs, **named, record=stages)  # type: ignore[arg-type, misc]
+        self.forward(*inputs, **named, record=stages)
         return stages
 
     def _with_batch_axis(self, ids: Tensor | None, embeds: Tensor | None) -> tuple[bool, Tensor | None, Tensor | None]:
@@ -388,7 +388,7 @@ class Embeddings(nn.Module):
         *,
         allow_shrink: bool = False,
     ) -> int:
-        """Resize the token table; existing rows keep every bit, and tied heads follow. Returns the new number of rows."""
+        """Resize the token table and tied heads; existing rows keep every bit. Returns the new number of rows."""
         if not isinstance(self.token_embedding, Table):
             raise InputError(f"a {type(self.token_embedding).__name__} cannot be resized; only inlayer.Table can")
         rows = self.token_embedding.resize(

@@ -48,7 +48,7 @@ def as_int64(values: object, name: str) -> npt.NDArray[np.int64]:
 def check_id_array(ids: object, rows: int) -> npt.NDArray[np.int64]:
     """Convert ids of any shape to int64 and check that each is a row of the table."""
     array = as_int64(ids, "ids")
-    if array.size and not (0 <= array.min() and array.max() < rows):
+    if array.size and not (array.min() >= 0 and array.max() < rows):
         raise id_range_error(array, rows)
     return array
 

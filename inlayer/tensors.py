@@ -49,7 +49,7 @@ def check_float(x: object, name: str, width: int | None = None, rank: int | None
     if rank is not None and x.dim() != rank:
         raise ShapeError(f"{name} has {x.dim()} axes {tuple(x.shape)}; expected {rank}")
     if width is not None and (x.dim() == 0 or x.shape[-1] != width):
-        raise ShapeError(f"{name} has shape {tuple(x.shape)}; its last axis must have size {width}")
+        raise ShapeError(f"{name} has shape {tuple(x.shape)}; its last axis must have width {width}")
     return x
 
 

@@ -56,9 +56,9 @@ class FolderStore(Store):
         return self._index if self._index is not None else self._found
 
     def find(self, name: str) -> TensorInfo:
-        file = None if self._index is None else self._index.get(name)
-        tensor = self._found.get(name) if self._index is None else None if file is None else self._header(file).get(name)
-        if tensor is None and file is None:
+        file = "" if self._index is None else self._index.get(name, "")
+        tensor = (self._found if self._index is None else self._header(file) if file else {}).get(name)
+        if tensor is None and not file:
             raise CheckpointError(f"{self.where} has no tensor {quoted(name)}")
         if tensor is None:
             raise CheckpointError(

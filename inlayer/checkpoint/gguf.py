@@ -30,7 +30,7 @@ from inlayer.formats.ggml import PLAIN, decoder, row_bytes
 from inlayer.formats.gguf import SCALARS, STRING, UINT64, GgufHeader, StoredArray, read_gguf_header
 from inlayer.formats.row_file import FileRows, read_bytes
 from inlayer.formats.safetensors import TensorInfo
-from inlayer.tables import StoredTable
+from inlayer.tables import RowSource, StoredTable
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer
 
@@ -47,8 +47,9 @@ class GgufStore(Store):
     kind = "gguf"
 
     def __init__(self, path: Path) -> None:
-        self.path, self.where = path, shown(path)
-        header = read_gguf_header(path)
+        self.path = path
+        self.where = getattr(self, "where", shown(path))
+        header = self._read_header(path)
         self._folder, self._first, self._tensors = path.parent, path, dict(header.tensors)
         if _integer(header.metadata, "split.count", 1) > 1:
             header = self._join(header)
@@ -70,7 +71,7 @@ class GgufStore(Store):
         tensor = self.find(name)
         width = tensor.shape[-1] if tensor.shape else 1
         decode = decoder(tensor.dtype, width)
-        raw = read_bytes(self._folder / tensor.file, tensor.offset, tensor.nbytes)
+        raw = self._read_bytes(tensor.file, tensor.offset, tensor.nbytes)
         if decode is None:
             return raw.view(PLAIN[tensor.dtype]).reshape(tensor.shape)
         return decode(raw.reshape(-1, row_bytes(tensor.dtype, width))).reshape(tensor.shape)
@@ -79,14 +80,13 @@ class GgufStore(Store):
         tensor = self.find(name)
         if len(tensor.shape) != 2:
             raise ShapeError(f"tensor {quoted(name)} of {self.where} has shape {tensor.shape}; a table is (V, D)")
-        rows, width = tensor.shape
+        width = tensor.shape[1]
         try:
             decode = decoder(tensor.dtype, width)
         except DtypeError as error:
             raise DtypeError(f"tensor {quoted(name)} of {self.where}: {error}") from error
-        source = FileRows(self._folder / tensor.file, tensor.offset, rows, tensor.nbytes // rows)
         dtype = PLAIN.get(tensor.dtype, np.dtype(np.float32))
-        return StoredTable(source, width, dtype, decode=decode, padding_idx=padding_idx, name=name)
+        return StoredTable(self._open_rows(tensor), width, dtype, decode=decode, padding_idx=padding_idx, name=name)
 
     def open_tokenizer(self) -> Tokenizer | None:
         prefix = "tokenizer.ggml."
@@ -116,14 +116,14 @@ class GgufStore(Store):
                 "x-00001-of-00003.gguf"
             )
         paths = [self._folder / f"{name['stem']}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1)]
-        missing = [path.name for path in paths if path_kind(path) != "file"]
+        missing = [path.name for path in paths if not self._exists(path)]
         if missing:
             raise CheckpointError(
                 f"{self.where} is one of {count} parts, but {shown(missing[0])}"
                 + (f" and {len(missing) - 1} more are" if len(missing) > 1 else " is")
                 + " missing from its folder"
             )
-        headers = [opened if path.name == self.path.name else read_gguf_header(path) for path in paths]
+        headers = [opened if path.name == self.path.name else self._read_header(path) for path in paths]
         self._first, self._tensors = paths[0], {}
         for number, (path, header) in enumerate(zip(paths, headers, strict=True)):
             part = _integer(header.metadata, "split.no", -1), _integer(header.metadata, "split.count", 1)
@@ -134,6 +134,20 @@ class GgufStore(Store):
                 raise CheckpointError(f"{shown(path)} contains {quoted(duplicate)}, and so does another part")
             self._tensors.update(header.tensors)
         return headers[0]
+
+    # ---- overridden for remote files (checkpoint/remote/store.py)
+
+    def _read_header(self, path: Path) -> GgufHeader:
+        return read_gguf_header(path)
+
+    def _exists(self, path: Path) -> bool:
+        return path_kind(path) == "file"
+
+    def _read_bytes(self, file: str, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
+        return read_bytes(self._folder / file, offset, nbytes)
+
+    def _open_rows(self, tensor: TensorInfo) -> RowSource:
+        return FileRows.for_tensor(self._folder / tensor.file, tensor)
 
     def _translate(self) -> dict[str, Any] | None:
         factors: dict[str, list[float]] = {}

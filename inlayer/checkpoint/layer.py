@@ -1,7 +1,7 @@
 """The torch modules of an opened checkpoint: its input layer and its head.
 
 Store -> Model -> [embeddings, head]
-- token rows stay in the file; small parts (positions, token types, norm, projection) are read and take the table's dtype
+- token rows stay in the file; small parts (positions, token types, norm, projection) are read in the table's dtype
 - there is a head if the checkpoint has one: a tensor of its own, or the table if the config ties them and the model's
   class has a head. A stored head that differs from the table is not tied, whatever the config says, as in transformers
 - everything is frozen and in evaluation mode

@@ -5,7 +5,7 @@ GGUF metadata -> [config] -> LayerSpec -> Embeddings, Head
   everything else from `{architecture}.*`
 - a missing value is set to None, so that a family's default is not used in its place
 - float32 values become the shortest decimal with the same float32 value: the number in the original config.json
-- LLaMA-3's scaled angles are stored as one divisor per channel pair (rope_freqs.weight), that is, longrope with one list
+- LLaMA-3's scaled angles are stored as one divisor per channel pair (rope_freqs.weight): longrope with one list
 - an architecture of an unknown family gives None: its table can be read, but its positions are unknown
 - elsewhere: reading the file (formats/gguf.py, checkpoint/gguf.py), the families (families/table.py)
 Tested against real configs and transformers in tests/families/test_gguf.py.
@@ -85,9 +85,7 @@ class _Architecture:
     def need(self, name: str) -> int:
         value = self.get(name)
         if type(value) is not int or value < 1:
-            raise ConfigError(
-                f"its {self._architecture}.{name} is {short(value)}; it must be a positive integer, because the size of the input layer depends on it"
-            )
+            raise ConfigError(f"its {self._architecture}.{name} is {short(value)}; it must be a positive integer")
         return value
 
 
@@ -141,8 +139,11 @@ def _scaling(arch: _Architecture, family: str, factors: Mapping[str, Sequence[fl
     original_length = {"original_max_position_embeddings": original} if original else {}
     if SHORT in factors and LONG in factors:
         return {
-            "rope_type": "longrope", "short_factor": list(factors[SHORT]), "long_factor": list(factors[LONG]), **original_length
-        }  # fmt: skip
+            "rope_type": "longrope",
+            "short_factor": list(factors[SHORT]),
+            "long_factor": list(factors[LONG]),
+            **original_length,
+        }
     if SCALED in factors and any(factor != 1 for factor in factors[SCALED]):
         divisors = list(factors[SCALED])
         return {"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors, "attention_factor": 1.0}

@@ -9,7 +9,6 @@ Tested in tests/families/ and tests/positions/test_scaling.py.
 from __future__ import annotations
 
 import math
-
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 

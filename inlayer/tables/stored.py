@@ -91,12 +91,12 @@ class StoredTable:
             IdRangeError: If an id is not a row of the table.
         """
         index = check_id_array(ids, self.num_embeddings)
-        return self._convert(self.read(index.reshape(-1))).reshape(*index.shape, self.embedding_dim)
+        return self._convert(self.read_stored(index.reshape(-1))).reshape(*index.shape, self.embedding_dim)
 
-    def read(self, ids: npt.NDArray[np.int64], out: Bytes | None = None) -> Array:
-        """The rows of checked ids (N,) in the stored dtype; `out` (N, row_bytes) receives them if nothing is decoded."""
+    def read_stored(self, ids: npt.NDArray[np.int64]) -> Array:
+        """The rows of checked ids (N,) in the stored dtype."""
         if self.decode is None:
-            raw = np.empty((len(ids), self.source.row_bytes), np.uint8) if out is None else out
+            raw = np.empty((len(ids), self.source.row_bytes), np.uint8)
             self.source.read(ids, raw)
             return raw.reshape(-1).view(self.stored_dtype).reshape(-1, self.embedding_dim)
         distinct, inverse = np.unique(ids, return_inverse=True)  # decode each row once
@@ -107,20 +107,20 @@ class StoredTable:
     def blocks(self, rows: int) -> Iterator[tuple[int, Array]]:
         """The whole table in blocks of `rows` rows, each with the id of its first row."""
         for start in range(0, self.num_embeddings, rows):
-            yield start, self._convert(self.read(np.arange(start, min(start + rows, self.num_embeddings))))
+            yield start, self._convert(self.read_stored(np.arange(start, min(start + rows, self.num_embeddings))))
 
     @property
     def weight(self) -> Array:
         """The whole table (V, D). Writing into it never changes the file."""
         if self._whole is None:
             try:
-                self._whole = self._convert(self.read_all())
+                self._whole = self._convert(self.stored_weight())
             except MemoryError:
                 raise self.too_large() from None
         self.source.check()
         return self._whole
 
-    def read_all(self) -> Array:
+    def stored_weight(self) -> Array:
         """All rows in the stored dtype, mapped where the bytes are the values."""
         raw = self.source.map()
         if self.decode is not None:

@@ -65,7 +65,7 @@ class StoredEmbedding(nn.Module):
             rows = lease((len(flat), self.embedding_dim), torch_dtype(self.table.stored_dtype))
             self.table.source.read(flat, rows.view(torch.uint8).numpy())
         else:
-            rows = to_tensor(self.table.read(flat))
+            rows = to_tensor(self.table.read_stored(flat))
         return rows.to(self.dtype).view(*index.shape, self.embedding_dim).to(self.device)
 
     @property
@@ -73,7 +73,7 @@ class StoredEmbedding(nn.Module):
         """The whole table (V, D). It is never trained, and writing into it changes no file."""
         if self._whole is None:
             try:
-                self._whole = to_tensor(self.table.read_all()).to(self.device, self.dtype)
+                self._whole = to_tensor(self.table.stored_weight()).to(self.device, self.dtype)
             except MemoryError:
                 raise self.table.too_large() from None
         if not torch.compiler.is_compiling():
