@@ -1,4 +1,4 @@
-"""Remote checkpoints: hub repositories and URLs, of which only the necessary byte ranges are read.
+"""Remote checkpoints: hub repositories and URLs, read by byte range.
 
 [checkpoint] -> Embeddings, Head, tokenizer
 - transfer.py reads ranges, cache.py keeps them, source.py finds files; index.py, rows.py and store.py read checkpoints

@@ -1,4 +1,4 @@
-"""The index of a remote checkpoint, of which only the necessary part is read.
+"""The index of a remote checkpoint: only the necessary part is read.
 
 [checkpoint] -> Embeddings, Head, tokenizer
 - the index of a model with many experts is larger than its tokenizer, and usually names the table near its start or its

@@ -71,7 +71,7 @@ class RemoteRows:
         return self.offset + first * self.row_bytes, self.offset + stop * self.row_bytes
 
     def _read_some(self, ids: Sequence[int]) -> list[bytes] | None:
-        """Rows from the cache or the server; None if there are so many that the whole table should be downloaded."""
+        """Rows from the cache or the server; None if downloading the whole table is faster."""
         found = self.file.read_cached(map(self._span, ids))
         missing = [row for row in ids if self._span(row) not in found]
         if missing:

@@ -84,7 +84,7 @@ class RemoteFile:
 
     @property
     def key(self) -> str:
-        """The key of its ranges in the cache; empty if there is no ETag that would reveal a change."""
+        """The key of its ranges in the cache; empty without an ETag, which would reveal a change."""
         version = self.version
         cacheable = version is not None and (version.etag or self.path.immutable)
         return digest(self.path.url, version) if cacheable else ""

@@ -48,7 +48,7 @@ Bytes = npt.NDArray[np.uint8]
 SINGLE = "model.safetensors"
 BESIDE_TOKENIZER = ("config.json", "tokenizer_config.json", "special_tokens_map.json", "pat_str.txt")
 HEADER_START = 64 << 10  # bytes; the whole header of most files
-MAX_SHARDS = 256  # whose headers are read if there is no index
+MAX_SHARDS = 256  # whose headers are read without an index
 MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files have 35 MB
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -163,20 +164,20 @@ def test_read_only_database_is_still_read(hub: Hub, url: str, monkeypatch: pytes
 
 
 def test_database_is_bounded_and_drops_the_least_recently_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "MAX_DATABASE", 2_000_000)
+    monkeypatch.setattr(cache_module, "MAX_DATABASE", 600_000)
     monkeypatch.setattr(cache_module, "DAY", -10)
     clock = iter(range(10_000))
     monkeypatch.setattr(cache_module.time, "time", lambda: next(clock))
-    cache, data = DiskCache(tmp_path), bytes(100_000)
-    for number in range(100):
+    cache, data = DiskCache(tmp_path), bytes(60_000)
+    for number in range(30):
         cache.put("key", {(number, number + 1): data})
         assert cache.get("key", [(0, 1)])  # used again and again
-    kept = cache.get("key", [(number, number + 1) for number in range(100)])
-    assert {(0, 1), (99, 100)} <= kept.keys()
+    kept = cache.get("key", [(number, number + 1) for number in range(30)])
+    assert {(0, 1), (29, 30)} <= kept.keys()
     assert (1, 2) not in kept
-    assert (tmp_path / DATABASE).stat().st_size < 3_000_000
-    cache.put("key", {(0, 9): bytes(3_000_000)})  # larger than the limit
-    assert (tmp_path / DATABASE).stat().st_size < 6_000_000
+    assert (tmp_path / DATABASE).stat().st_size < 900_000
+    cache.put("key", {(0, 9): bytes(1_000_000)})  # larger than the limit
+    assert (tmp_path / DATABASE).stat().st_size < 2_000_000
 
 
 def test_folders_of_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +187,7 @@ def test_folders_of_files_are_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
         folder = cache.make_folder(name)
         assert folder is not None
         (folder / "file").write_bytes(bytes(100))
-        __import__("os").utime(folder, (number, number))
+        os.utime(folder, (number, number))
     cache.make_folder("d")
     assert sorted(path.name for path in (tmp_path / "files").iterdir()) == ["c", "d"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from inlayer.inspection import inspect
 from tests.checkpoint.remote.models import make_kimi, make_small
 from tests.checkpoint.remote.server import Hub
@@ -19,6 +21,7 @@ def test_report_equals_that_of_the_local_folder(hub: Hub, tmp_path: Path) -> Non
     assert ours == replace(theirs, kind="hub", source="org/name", layer=layer)
 
 
+@pytest.mark.slow
 def test_quick_report_of_a_large_model_moves_few_bytes(hub: Hub, tmp_path: Path) -> None:
     make_kimi(tmp_path / "repo", {})
     hub.add("org/kimi", tmp_path / "repo")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from pathlib import Path
@@ -253,7 +254,7 @@ def test_threads_read_one_file(hub: Hub, folder: Path) -> None:
 
 @pytest.mark.parametrize(("protocol", "package"), [("s3", "s3fs"), ("gs", "gcsfs")])
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, protocol: str, package: str) -> None:
-    monkeypatch.setitem(__import__("sys").modules, package, None)
+    monkeypatch.setitem(sys.modules, package, None)
     transfer._open_filesystem.cache_clear()
     with pytest.raises(MissingExtraError, match=rf"{protocol}:// .*: pip install 'inlayer\[hub\]' {package}"):
         read(RemotePath(url=f"{protocol}://bucket/file", label="file"), 0, 10)
