@@ -1,2 +1,2 @@
-def bytes_of(text):
+def utf8_bytes(text):
     return [f"{byte:02x}" for byte in text.encode()]

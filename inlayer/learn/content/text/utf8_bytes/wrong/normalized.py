@@ -1,5 +1,5 @@
 import unicodedata
 
 
-def bytes_of(text):
+def utf8_bytes(text):
     return list(unicodedata.normalize("NFC", text).encode())

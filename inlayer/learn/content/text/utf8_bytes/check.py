@@ -6,7 +6,7 @@ import unicodedata
 
 from inlayer.learn.session import Exam, Failed
 
-NAME = "bytes_of"
+NAME = "utf8_bytes"
 PARAMETERS = ("text",)
 WITHOUT = ("inlayer",)
 

@@ -1,2 +1,2 @@
-def bytes_of(text):
+def utf8_bytes(text):
     return [ord(character) for character in text]
