@@ -9,7 +9,7 @@ from typing import Any
 from inlayer.learn.checks import check_equal
 from inlayer.learn.session import CallResult, CheckFailed, GradingSession, describe_value, value_of
 
-NAME = "header_of"
+NAME = "read_header"
 PARAMETERS = ("data",)
 FORBIDDEN_NAMES = ("inlayer", "safetensors")
 
@@ -103,7 +103,7 @@ def values(session: GradingSession) -> None:
                 "the places are those of the header, counted from its end; count from the file's start",
             ),
             "length-forgotten": (without_8, "all places are 8 bytes too early: the length itself takes room, too"),
-            "sizes-for-ends": (sizes, "the last number is how many bytes there are, not where they end"),
+            "lengths-as-ends": (sizes, "the last number is how many bytes there are, not where they end"),
             "shape-is-a-list": (lists, "the shapes are lists, as JSON has them; tuples are asked for"),
         },
         message="the tensors of a good file differ",
@@ -153,10 +153,10 @@ def lengths(session: GradingSession) -> None:
 
 def no_header(session: GradingSession) -> None:
     """what is no JSON object is refused"""
-    refuse(session, "no-json", pack(b'{"table": {"dtype": "F32", ', 8), "a header that breaks off")
-    refuse(session, "no-json", pack(b"\xff\xfe\xff\xfe", 8), "a header that is no text")
+    refuse(session, "invalid-json", pack(b'{"table": {"dtype": "F32", ', 8), "a header that breaks off")
+    refuse(session, "invalid-json", pack(b"\xff\xfe\xff\xfe", 8), "a header that is no text")
     for other in ([], [1, 2], "text", 7, None):
-        refuse(session, "no-object", pack(json.dumps(other).encode(), 8), "a header that is JSON and no object")
+        refuse(session, "not-an-object", pack(json.dumps(other).encode(), 8), "a header that is JSON and no object")
 
 
 def places(session: GradingSession) -> None:

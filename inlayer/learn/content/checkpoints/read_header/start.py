@@ -6,7 +6,7 @@ from typing import Any
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "I64": 8, "I32": 4, "U8": 1}
 
 
-def header_of(data: bytes) -> dict[str, Any]:
+def read_header(data: bytes) -> dict[str, Any]:
     """For each tensor of a file: (dtype, shape, start, end), with its place in the file."""
     # your code
     return {}

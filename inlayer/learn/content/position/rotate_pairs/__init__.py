@@ -1,1 +1,1 @@
-"""The task `rotary_turn`."""
+"""The task `rotate_pairs`."""

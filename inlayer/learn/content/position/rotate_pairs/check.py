@@ -8,7 +8,7 @@ from torch import Tensor
 from inlayer.learn.checks import check_dtype, check_shape, check_values
 from inlayer.learn.session import CheckFailed, GradingSession
 
-NAME = "rotary_turn"
+NAME = "rotate_pairs"
 PARAMETERS = ("x", "positions", "theta")
 FORBIDDEN_NAMES = ("inlayer",)
 
@@ -36,12 +36,12 @@ def values(session: GradingSession) -> None:
         session.call(x, positions),
         turn(x, angles),
         mistakes={
-            "not-turned": (x.double(), "this is x as it was: nothing was turned"),
+            "not-rotated": (x.double(), "this is x as it was: nothing was turned"),
             "interleaved-pairs": (
                 turn(x, angles, interleaved=True),
                 "channel 0 was turned with channel 1, 2 with 3; here channel i belongs with channel i + K / 2",
             ),
-            "other-direction": (turn(x, -angles), "the pairs are turned clockwise; look at the signs of the sines"),
+            "wrong-direction": (turn(x, -angles), "the pairs are turned clockwise; look at the signs of the sines"),
             "no-minus-sign": (
                 turn(x, angles, minus=1),
                 "one of the two sines has the wrong sign: the pairs change their length, so this is no turn",
@@ -50,7 +50,7 @@ def values(session: GradingSession) -> None:
                 turn(x, positions[:, None] * 10_000 ** -(pair / width)),
                 "neighboring pairs differ too little in speed: look at the exponent again, for the last i",
             ),
-            "adds-waves": (x + waves, "sines and cosines are added to x; a turn multiplies by them"),
+            "adds-encoding": (x + waves, "sines and cosines are added to x; a turn multiplies by them"),
             "starts-at-one": (
                 turn(x, angles + 10_000 ** -(2 * pair / width)),
                 "every token is turned as if it stood one place further: positions count from 0",
@@ -82,7 +82,7 @@ def any_positions(session: GradingSession) -> None:
         session.call(x, positions),
         turn(x, angles_of(positions, x.shape[2])),
         mistakes={
-            "counts-itself": (
+            "ignores-positions": (
                 turn(x, angles_of(torch.arange(x.shape[1]), x.shape[2])),
                 "the tokens are turned as if they stood at 0, 1, 2, ...; other positions were given",
             )

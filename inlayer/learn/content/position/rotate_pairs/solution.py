@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 
-def rotary_turn(x: Tensor, positions: Tensor, theta: float = 10_000.0) -> Tensor:
+def rotate_pairs(x: Tensor, positions: Tensor, theta: float = 10_000.0) -> Tensor:
     """Queries or keys x (B, T, K), turned; positions is (T,), and channel i is paired with channel i + K / 2."""
     width = x.shape[-1]
     speed = theta ** -(torch.arange(0, width, 2, dtype=torch.float32) / width)  # radians a token, one for each pair

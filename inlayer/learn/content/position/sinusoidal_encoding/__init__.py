@@ -1,1 +1,1 @@
-"""The task `sinusoids`."""
+"""The task `sinusoidal_encoding`."""

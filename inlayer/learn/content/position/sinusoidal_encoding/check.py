@@ -11,7 +11,7 @@ from inlayer.learn.checks import check_dtype, check_shape, check_values
 from inlayer.learn.session import CheckFailed, GradingSession
 from inlayer.positions import sinusoidal_encoding as waves_of
 
-NAME = "sinusoids"
+NAME = "sinusoidal_encoding"
 PARAMETERS = ("positions", "n_embd")
 FORBIDDEN_NAMES = ("inlayer",)
 
@@ -51,17 +51,17 @@ def values(session: GradingSession) -> None:
                 interleave(positions[:, None] / 10_000 ** (pair / width)),
                 "neighboring pairs differ too little in speed: look at the exponent again, for i = 1",
             ),
-            "every-channel-its-own": (
+            "one-frequency-per-channel": (
                 mixed,
                 "the sine and the cosine beside it turn at different speeds; the two of a pair share one angle",
             ),
             "multiplied": (
                 interleave(positions[:, None] * 10_000 ** (2 * pair / width)),
-                "the waves get faster from pair to pair; the position is divided by the power",
+                "the encoding get faster from pair to pair; the position is divided by the power",
             ),
-            "off-by-one": (waves_of(positions + 1, width), "these are the waves of the positions one further"),
+            "off-by-one": (waves_of(positions + 1, width), "these are the encoding of the positions one further"),
         },
-        message="the waves are not those of the formula",
+        message="the encoding are not those of the formula",
         atol=CLOSE,
     )
 
@@ -75,12 +75,12 @@ def any_positions(session: GradingSession) -> None:
         session.call(positions, width),
         waves_of(positions, width),
         mistakes={
-            "counts-itself": (
+            "ignores-positions": (
                 waves_of(counted, width),
-                "the waves are those of 0, 1, 2, ...; the positions given were others, and not in order",
+                "the encoding are those of 0, 1, 2, ...; the positions given were others, and not in order",
             )
         },
-        message="the waves at positions that are not 0, 1, 2, ... differ",
+        message="the encoding at positions that are not 0, 1, 2, ... differ",
         atol=CLOSE,
     )
 
@@ -104,7 +104,7 @@ def odd(session: GradingSession) -> None:
                 "the exponent divides by the next even number; D is the width that was asked for, odd or not",
             )
         },
-        message=f"with the odd width {width} the waves are not those of the formula",
+        message=f"with the odd width {width} the encoding are not those of the formula",
         atol=CLOSE,
     )
 
@@ -125,7 +125,7 @@ CHECKS = (shape, values, any_positions, odd, a_step_is_a_turn)
 
 
 def walk_output(session: GradingSession) -> Tensor:
-    """The waves of the four tokens of the walk's sentence, as wide as one of the sample's heads."""
+    """The encoding of the four tokens of the walk's sentence, as wide as one of the sample's heads."""
     got: Tensor = session.call(torch.arange(4), 32)
     return got
 

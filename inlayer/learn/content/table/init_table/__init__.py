@@ -1,1 +1,1 @@
-"""Task "A table is born"."""
+"""Task "A table is init_table"."""

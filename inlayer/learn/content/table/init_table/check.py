@@ -1,4 +1,4 @@
-"""Checks of "A table is born".
+"""Checks of "A table is init_table".
 
 The numbers are the learner's own, so what is checked is how they are spread; the limits are 6 standard errors and more.
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 from inlayer.learn.checks import check_dtype, check_shape
 from inlayer.learn.session import CheckFailed, GradingSession
 
-NAME = "born"
+NAME = "init_table"
 PARAMETERS = ("vocab_size", "n_embd", "std", "padding_idx")
 
 

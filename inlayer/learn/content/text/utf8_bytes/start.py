@@ -2,5 +2,5 @@
 
 
 def utf8_bytes(text: str) -> list[int]:
-    """The UTF-8 bytes of a text as whole numbers. A text without UTF-8 bytes is a ValueError."""
-    return []  # write it here
+    """Return the UTF-8 bytes of a text as integers. Raise ValueError if the text has no UTF-8 encoding."""
+    return []  # write your code here

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 
-def rotary_turn(x: Tensor, positions: Tensor, theta: float = 10_000.0) -> Tensor:
+def rotate_pairs(x: Tensor, positions: Tensor, theta: float = 10_000.0) -> Tensor:
     width = x.shape[-1]
     speed = theta ** -(torch.arange(0, width, 2, dtype=torch.float32) / width)
     angles = positions[:, None].float() * speed

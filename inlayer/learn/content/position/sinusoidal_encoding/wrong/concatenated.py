@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 
-def sinusoids(positions: Tensor, n_embd: int) -> Tensor:
+def sinusoidal_encoding(positions: Tensor, n_embd: int) -> Tensor:
     even = torch.arange(0, n_embd, 2)
     angles = positions[:, None] / 10_000 ** (even / n_embd)
     return torch.cat((angles.sin(), angles.cos()[:, : n_embd // 2]), dim=-1)

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 
-def sinusoids(positions: Tensor, n_embd: int) -> Tensor:
+def sinusoidal_encoding(positions: Tensor, n_embd: int) -> Tensor:
     pair = torch.arange((n_embd + 1) // 2)
     angles = positions[:, None] / 10_000 ** (pair / n_embd)
-    waves = torch.empty(len(positions), n_embd)
-    waves[:, 0::2] = angles.sin()
-    waves[:, 1::2] = angles.cos()[:, : n_embd // 2]
-    return waves
+    encoding = torch.empty(len(positions), n_embd)
+    encoding[:, 0::2] = angles.sin()
+    encoding[:, 1::2] = angles.cos()[:, : n_embd // 2]
+    return encoding

@@ -1,7 +1,7 @@
 import torch
 
 
-def born(vocab_size, n_embd, std, padding_idx):
+def init_table(vocab_size, n_embd, std, padding_idx):
     table = torch.rand(vocab_size, n_embd) * std
     if padding_idx is not None:
         table[padding_idx] = 0.0

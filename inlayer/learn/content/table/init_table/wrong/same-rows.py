@@ -1,7 +1,7 @@
 import torch
 
 
-def born(vocab_size, n_embd, std, padding_idx):
+def init_table(vocab_size, n_embd, std, padding_idx):
     row = torch.randn(n_embd) * std
     table = row.repeat(vocab_size, 1)
     if padding_idx is not None:

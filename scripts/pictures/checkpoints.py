@@ -1,4 +1,4 @@
-"""Pictures of the last lessons: large, checkpoints."""
+"""Pictures for the lessons large and checkpoints."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def shards() -> Drawing:
     held = ((0, 4), (4, 8), (8, 10))
     ids = (5, 0, 9, 5)
     kinds = ("a", "b", "c")
-    d = Drawing(740, 408, "A table cut by rows over three processes")
+    d = Drawing(740, 408, "A table sharded by rows over three processes")
     d.text(8, 24, "ten rows", "strong", at="start")
     d.text(250, 24, "what each process looks up", "strong", at="start")
     w, h = 104, 32
-    for place, token_id in enumerate(ids):
-        x = 320 + place * w
+    for column, token_id in enumerate(ids):
+        x = 320 + column * w
         d.text(x + w / 2 - 3, 56, f"id {token_id}", "mono")
     y = 76.0
     for process, (begin, end) in enumerate(held):
@@ -36,11 +36,11 @@ def shards() -> Drawing:
         middle = (top + y) / 2 - 1
         d.text(8, middle + 4, f"process {process}", f"small {kind}", at="start")
         d.arrow((198, middle), (308, middle), f"{kind} line")
-        for place, token_id in enumerate(ids):
+        for column, token_id in enumerate(ids):
             own = begin <= token_id < end
-            d.cell(320 + place * w, middle - h / 2, w - 6, h, kind=kind if own else "")
+            d.cell(320 + column * w, middle - h / 2, w - 6, h, kind=kind if own else "")
             d.text(
-                320 + place * w + w / 2 - 3,
+                320 + column * w + w / 2 - 3,
                 middle + 5,
                 f"row {token_id}" if own else "0",
                 "number" if own else "number muted",
@@ -49,16 +49,16 @@ def shards() -> Drawing:
     base = y + 14
     d.line((320, base), (320 + 4 * w - 6, base), kind="muted line")
     d.text(308, base + 30, "their sum", "strong", at="end")
-    for place, token_id in enumerate(ids):
+    for column, token_id in enumerate(ids):
         (kind,) = [kinds[p] for p, (begin, end) in enumerate(held) if begin <= token_id < end]
-        d.cell(320 + place * w, base + 10, w - 6, h, kind=kind)
-        d.text(320 + place * w + w / 2 - 3, base + 31, f"row {token_id}", "number")
-    d.text(320, base + 66, "each place has one row and two zeros: the sum is the lookup", "small muted", at="start")
+        d.cell(320 + column * w, base + 10, w - 6, h, kind=kind)
+        d.text(320 + column * w + w / 2 - 3, base + 31, f"row {token_id}", "number")
+    d.text(320, base + 66, "each position is one row plus two zeros: the sum is the lookup", "small muted", at="start")
     return d
 
 
 def bucket(word: str, multiplier: int) -> int:
-    """The first three bits of a 32-bit product: one of eight rows."""
+    """Return the first three bits of a 32-bit product: one of eight rows."""
     return (zlib.crc32(word.encode()) * multiplier % 2**32) >> 29
 
 
@@ -66,7 +66,7 @@ def two_hashes() -> Drawing:
     words, multipliers = ("dogs", "cats", "love"), (2_654_435_761, 2_246_822_519)
     chosen = {word: [bucket(word, multiplier) for multiplier in multipliers] for word in words}
     assert chosen == {"dogs": [7, 1], "cats": [7, 4], "love": [1, 0]}
-    d = Drawing(720, 352, "Two hashes keep words apart")
+    d = Drawing(720, 352, "Two hashes tell words apart")
     table_x, w, h, top = 360, 120, 34, 44
     d.text(8, 26, "words", "strong", at="start")
     d.text(table_x, 26, "a table of 8 rows", "strong", at="start")
@@ -123,7 +123,7 @@ def safetensors() -> Drawing:
 
     d = Drawing(760, 372, "A safetensors file of 256 bytes")
     left, top, high = 8, 56, 46
-    # not to scale: the parts that matter have room to be read
+    # not to scale, so that the interesting parts are readable
     parts = [
         (0, 8, 176, "length", "c"),
         (8, data, 260, "header, JSON", "b"),
@@ -145,7 +145,7 @@ def safetensors() -> Drawing:
 
     d.line((left + 20, top + high), (left + 20, 146), kind="c line thin")
     d.text(left, 164, " ".join(f"{byte:02x}" for byte in file[:8]), "small mono", at="start")
-    d.text(left, 184, f"the smallest byte first: {length}", "small c", at="start")
+    d.text(left, 184, f"little-endian: {length}", "small c", at="start")
 
     hx = edges[8][0] + 24
     d.line((hx + 30, top + high), (hx + 30, 208), kind="b line thin")
@@ -161,7 +161,7 @@ def safetensors() -> Drawing:
     d.box(hx - 16, 210, 398, 112, "b line thin")
     for n, text in enumerate(lines):
         d.mark("text", text.replace(" ", "\N{NO-BREAK SPACE}"), class_="small mono", x=hx - 4, y=code_y + n * 20)
-    d.text(hx - 16, 340, "then blanks, up to a multiple of 8 bytes", "small muted", at="start")
+    d.text(hx - 16, 340, "then spaces, up to a multiple of 8 bytes", "small muted", at="start")
 
     table_x, table_w = edges[data]
     norm_x, norm_w = edges[data + 48]
@@ -177,7 +177,7 @@ def safetensors() -> Drawing:
 def kimi_reads() -> Drawing:
     files, tensors, width, tokens = 61, 139_644, 7_168, 10
     table = 163_840 * width * 2
-    d = Drawing(760, 312, "What is read of Kimi-K2 for ten tokens")
+    d = Drawing(760, 312, "What ten tokens of Kimi-K2 require")
     left, wide, top, high = 8, 744, 52, 54
     step = wide / files
     d.text(left, 26, f"Kimi-K2: {files} files, {tensors:,} tensors, 1.03 TB", "strong", at="start")
@@ -190,12 +190,12 @@ def kimi_reads() -> Drawing:
     right = left + wide
     d.line((right - 7, top + high + 4), (right - 7, top + high + 18), kind="b line")
     d.text(right, top + high + 36, "model-61-of-61", "small mono b", at="end")
-    d.text(right, top + high + 54, "the head, as large", "small", at="end")
+    d.text(right, top + high + 54, "the head, same size", "small", at="end")
 
     y = 196
     d.text(left, y, "what ten tokens need", "strong", at="start")
     d.tint(left, y + 14, 1.5, 44, "c", 1.0, round_=0)
-    d.text(left + 14, y + 32, "3.3 MB: config, tokenizer, a part of the index, one header,", at="start")
+    d.text(left + 14, y + 32, "3.3 MB: config, tokenizer, part of the index, one header,", at="start")
     d.text(left + 14, y + 52, f"and {tokens} rows of {width * 2:,} bytes", at="start")
     share = 1.03e12 / 3.3e6
     d.text(

@@ -1,4 +1,4 @@
-"""Pictures of the lessons on training: learning, tying."""
+"""Pictures for the lessons on training: learning and tying."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def repeated_ids() -> Drawing:
     (table(ids) * upstream).sum().backward()
     gradient = table.weight.grad
     assert gradient is not None
-    d = Drawing(720, 300, "The gradient comes back to its rows")
-    d.text(8, 26, "three places", "strong", at="start")
-    d.text(120, 26, "their gradients", "strong", at="start")
+    d = Drawing(720, 300, "The gradient flows back to the rows")
+    d.text(8, 26, "ids", "strong", at="start")
+    d.text(120, 26, "gradients", "strong", at="start")
     d.text(478, 26, "the table's gradient, five rows", "strong", at="start")
     kinds = {3: "a", 1: "b"}
     rows_y, h = 44, 44
-    for place, token_id in enumerate(ids.tolist()):
-        y, kind = 62 + place * 78, kinds[token_id]
+    for position, token_id in enumerate(ids.tolist()):
+        y, kind = 62 + position * 78, kinds[token_id]
         d.tint(8, y, 84, 34, kind, 0.14)
         d.box(8, y, 84, 34, f"{kind} line thin")
         d.text(50, y + 22, f"id {token_id}", "mono")
-        for c, value in enumerate(upstream[place].tolist()):
+        for c, value in enumerate(upstream[position].tolist()):
             d.cell(120 + c * 52, y, 52, 34, f"{value:.0f}", kind=kind)
         target = rows_y + token_id * h + h / 2 - 4
         if token_id == 3:
@@ -47,7 +47,7 @@ def repeated_ids() -> Drawing:
             d.cell(500 + c * 64, y, 64, h - 8, kind=kind)
             d.text(500 + c * 64 + 32, y + 23, f"{value:.0f}", "number" if value else "number muted")
         d.text(492, y + 23, str(row), f"small mono {kinds.get(row, 'muted')}", at="end")
-    notes = {1: "one place", 3: "two places: the sum"}
+    notes = {1: "one position", 3: "two positions: the sum"}
     for row in range(5):
         d.text(
             638,
@@ -57,24 +57,24 @@ def repeated_ids() -> Drawing:
             at="start",
         )
     d.text(638, rows_y + 3 * h + 32, "their sum", "small a", at="start")
-    d.text(8, 294, "the forward pass read row 3 twice, so row 3 hears from both places", "small muted", at="start")
+    d.text(8, 294, "the forward pass read row 3 twice, so row 3 gets both gradients", "small muted", at="start")
     return d
 
 
 def adam_values() -> dict[str, list[float]]:
-    """The first number of row 1 over five steps, looked up in step 1 only; and of row 2, which never is."""
+    """Track the first value of row 1, looked up in step 1 only, and of row 2, never looked up, over five steps."""
 
     def run(make: Callable[[list[torch.Tensor]], torch.optim.Optimizer], row: int) -> list[float]:
         table = nn.Embedding(3, 1)
         with torch.no_grad():
             table.weight.fill_(1.0)
-        optimizer, seen = make([table.weight]), [1.0]
+        optimizer, values = make([table.weight]), [1.0]
         for step in range(5):
             optimizer.zero_grad()
             table(torch.tensor([1 if step == 0 else 0])).sum().backward()
             optimizer.step()
-            seen.append(table.weight[row].item())
-        return seen
+            values.append(table.weight[row].item())
+        return values
 
     return {
         "SGD": run(lambda p: torch.optim.SGD(p, lr=0.1), 1),
@@ -85,7 +85,7 @@ def adam_values() -> dict[str, list[float]]:
 
 def adam_moves() -> Drawing:
     values = adam_values()
-    d = Drawing(720, 360, "A row moves after its lookup")
+    d = Drawing(720, 360, "A row keeps moving after its lookup")
     left, right, top, bottom = 56, 476, 44, 300
 
     def at(step: float, value: float) -> tuple[float, float]:
@@ -101,9 +101,9 @@ def adam_moves() -> Drawing:
         d.text(at(step, 1)[0], bottom + 20, str(step), "small muted")
     d.text((left + right) / 2, bottom + 42, "step", "small muted")
     names = {
-        "AdamW": ("b", "never looked up, AdamW", f"decay alone: {values['AdamW'][-1]:.3f}"),
+        "AdamW": ("b", "never looked up, AdamW", f"weight decay only: {values['AdamW'][-1]:.3f}"),
         "SGD": ("muted", "SGD", f"stays at {values['SGD'][-1]:.1f}"),
-        "Adam": ("a", "Adam", f"goes on to {values['Adam'][-1]:.2f}"),
+        "Adam": ("a", "Adam", f"keeps moving to {values['Adam'][-1]:.2f}"),
     }
     for name, (kind, title, about) in names.items():
         points = [at(step, value) for step, value in enumerate(values[name])]
@@ -132,9 +132,9 @@ def tied() -> Drawing:
         d.text(x + w / 2, y + row * h + 18, f"row {row}", "small mono")
     middle = y + rows * h / 2 - 2
 
-    d.text(8, 26, "the way in", "strong", at="start")
-    d.text(8, 46, "ids pick rows", "small muted", at="start")
-    d.text(752, 26, "the way out", "strong", at="end")
+    d.text(8, 26, "input", "strong", at="start")
+    d.text(8, 46, "ids select rows", "small muted", at="start")
+    d.text(752, 26, "output", "strong", at="end")
     d.text(752, 46, "hidden state · every row = V logits", "small muted", at="end")
     for n, row in enumerate(picked):
         chip = y + row * h
@@ -161,7 +161,7 @@ def tied() -> Drawing:
     d.text(560, 290, "rows, through the blocks", "small a", at="start")
     base = 322
     d.line((0, base), (760, base), kind="faint line thin")
-    d.text(8, base + 26, "the way back", "strong", at="start")
+    d.text(8, base + 26, "backward", "strong", at="start")
     for n, (name, hit) in enumerate((("from the lookup", set(picked)), ("from the head", set(range(rows))))):
         left = 130 if n == 0 else 420
         d.text(left, base + 26, name, "small strong", at="start")
@@ -170,14 +170,14 @@ def tied() -> Drawing:
             kind = "soft" if row not in hit else "a" if n == 0 else "good" if row == target else "b"
             d.cell(cx, base + 38, 30, 24, kind=kind)
             d.text(cx + 15, base + 55, str(row), "number" if row in hit else "number muted")
-    d.text(130, base + 84, f"{len(picked)} of {rows} rows: those the ids picked", "small a", at="start")
-    d.text(420, base + 84, f"{rows} of {rows} rows: the target is pulled towards", "small good", at="start")
+    d.text(130, base + 84, f"{len(picked)} of {rows} rows: those the ids selected", "small a", at="start")
+    d.text(420, base + 84, f"{rows} of {rows} rows: the target is pulled toward", "small good", at="start")
     d.text(420, base + 100, "the hidden state, all others are pushed away", "small b", at="start")
     return d
 
 
 def tied_bytes() -> Drawing:
-    models = [  # name, rows, width, tied, numbers of the whole model
+    models = [  # name, rows, width, tied, parameters of the whole model
         ("Kimi-K2", 163_840, 7_168, False, 1_026_470_731_056),
         ("DeepSeek-V3", 129_280, 7_168, False, None),
         ("Llama-3.1-8B", 128_256, 4_096, False, None),
@@ -190,7 +190,7 @@ def tied_bytes() -> Drawing:
         d.line((at, 288), (at, 294), kind="muted line thin")
         d.text(at, 308, f"{step * 0.5:g}", "small muted")
     d.line((left, 288), (left + 2.5 * scale, 288), kind="muted line thin")
-    d.text(left - 12, 308, "billion numbers", "small muted", at="end")
+    d.text(left - 12, 308, "billion parameters", "small muted", at="end")
     for n, (name, rows, width, is_tied, whole) in enumerate(models):
         y = 20 + n * 68
         numbers = rows * width / 1e9
@@ -203,7 +203,7 @@ def tied_bytes() -> Drawing:
         if w > 100:
             d.text(left + 8, y + 22, label, at="start")
         else:
-            d.text(left + w + 10, y + 22, f"{label}, which is the head too" if is_tied else label, at="start")
+            d.text(left + w + 10, y + 22, f"{label}, also used as the head" if is_tied else label, at="start")
         if not is_tied:
             d.hatched(left + w + 3, y, w, 34, "b")
             d.tint(left + w + 8, y + 6, 84, 22, "soft", 1.0)

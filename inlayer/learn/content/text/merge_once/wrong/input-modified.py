@@ -6,9 +6,9 @@ def merge_once(ids, new_id):
     if not counts:
         return ids
     pair = max(counts, key=counts.get)
-    place = 0
-    while place < len(ids) - 1:
-        if (ids[place], ids[place + 1]) == pair:
-            ids[place : place + 2] = [new_id]
-        place += 1
+    index = 0
+    while index < len(ids) - 1:
+        if (ids[index], ids[index + 1]) == pair:
+            ids[index : index + 2] = [new_id]
+        index += 1
     return ids

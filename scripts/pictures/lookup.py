@@ -1,4 +1,4 @@
-"""Pictures of the first lessons: text, table, forward."""
+"""Pictures for the lessons text, table and forward."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def text_three_ways() -> Drawing:
     text = "I love dogs"
     tokenizer = inlayer.load("default").tokenizer
     byte_ids = ByteTokenizer().encode(text)
-    pieces = [(piece.span, piece.id) for piece in tokenizer.tokens(text)]
+    subwords = [(token.span, token.id) for token in tokenizer.tokens(text)]
     words, start = [], 0
     for word, token_id in WORDS.items():
         start = text.index(word, start)
         words.append(((start, start + len(word)), token_id))
-    d = Drawing(720, 296, "One text, cut three ways")
+    d = Drawing(720, 296, "One text, split three ways")
     left, step = 186, 47
 
     def strip(y: float, name: str, about: str, tokens: list[tuple[tuple[int, int], int]]) -> None:
@@ -48,21 +48,21 @@ def text_three_ways() -> Drawing:
             d.text(x + w / 2, y + 20, text[begin:end].replace(" ", SPACE), "mono")
             d.text(x + w / 2, y + 39, str(token_id), "number muted")
 
-    for place, character in enumerate(text):
-        d.text(left + (place + 0.5) * step, 30, character.replace(" ", SPACE), "large mono")
+    for index, character in enumerate(text):
+        d.text(left + (index + 0.5) * step, 30, character.replace(" ", SPACE), "large mono")
     d.text(8, 30, "the text", "strong", at="start")
     d.line((left, 44), (left + 11 * step, 44), kind="faint line thin")
     strip(62, "bytes", f"256 ids, {len(byte_ids)} tokens", [((n, n + 1), b) for n, b in enumerate(byte_ids)])
-    strip(140, "words", f"a row a word, {len(words)} tokens", words)
-    strip(218, "pieces", f"{tokenizer.get_vocab_size():,} ids, {len(pieces)} tokens", pieces)
+    strip(140, "words", f"one row per word, {len(words)} tokens", words)
+    strip(218, "subwords", f"{tokenizer.get_vocab_size():,} ids, {len(subwords)} tokens", subwords)
     return d
 
 
 def text_utf8() -> Drawing:
     d = Drawing(720, 208, "Characters and their UTF-8 bytes")
     d.text(8, 44, "character", "strong", at="start")
-    d.text(8, 122, "its bytes", "strong", at="start")
-    d.text(8, 160, "its ids", "strong", at="start")
+    d.text(8, 122, "bytes", "strong", at="start")
+    d.text(8, 160, "ids", "strong", at="start")
     x, w = 120.0, 74.0
     total = 0
     for character in ("H", "é", "🙂"):
@@ -70,7 +70,7 @@ def text_utf8() -> Drawing:
         wide, middle = len(ids) * w, x + len(ids) * w / 2
         d.tint(x, 12, wide, 66, "a", 0.12)
         d.box(x, 12, wide, 66, "a line thin")
-        if character == "🙂":  # drawn: not every font has one
+        if character == "🙂":  # drawn as shapes, because not every font has the emoji
             d.circle(middle, 36, 14, "muted line")
             d.circle(middle - 5, 32, 1.5, "muted fill")
             d.circle(middle + 5, 32, 1.5, "muted fill")
@@ -78,8 +78,8 @@ def text_utf8() -> Drawing:
         else:
             d.text(middle, 42, character, "large mono")
         d.text(middle, 70, f"U+{ord(character):04X}", "small mono muted")
-        for place, byte in enumerate(ids):
-            left = x + place * w
+        for index, byte in enumerate(ids):
+            left = x + index * w
             d.line((left + w / 2, 82), (left + w / 2, 96), kind="muted line thin")
             d.cell(left + 3, 100, w - 6, 34, f"{byte:02x}", kind="soft")
             d.text(left + w / 2, 160, str(byte), "number")
@@ -93,15 +93,15 @@ def text_merge() -> Drawing:
     word, pair, new = "banana", (97, 110), 256
     before = list(word.encode())
     after: list[int] = []
-    place, merged = 0, []
-    while place < len(before):
-        if tuple(before[place : place + 2]) == pair:
-            merged.append((place, len(after)))
+    index, merged = 0, []
+    while index < len(before):
+        if tuple(before[index : index + 2]) == pair:
+            merged.append((index, len(after)))
             after.append(new)
-            place += 2
+            index += 2
         else:
-            after.append(before[place])
-            place += 1
+            after.append(before[index])
+            index += 1
     d = Drawing(720, 250, "One merge of banana")
     w, x, y1, y2 = 64, 30, 36, 164
 
@@ -123,11 +123,11 @@ def text_merge() -> Drawing:
     d.text(450, 62, "the pair 97 110 occurs", at="start")
     d.text(450, 82, "twice", "strong", at="start")
     d.text(450, 184, "both become one new id, 256:", at="start")
-    d.text(450, 204, "the first one that is free", at="start")
+    d.text(450, 204, "the first free id", at="start")
     return d
 
 
-def table_birth() -> Drawing:
+def table_init() -> Drawing:
     torch.manual_seed(0)
     table = nn.Embedding(6, 4, padding_idx=0)
     moments = [table.weight.detach().clone()]
@@ -137,11 +137,11 @@ def table_birth() -> Drawing:
         table.weight[0].zero_()
     moments.append(table.weight.detach().clone())
 
-    d = Drawing(776, 252, "Three moments of a new table")
+    d = Drawing(776, 252, "Three stages of a new table")
     heads = [
-        ("1. as torch makes it", "nn.Embedding, padding_idx=0", 2),
+        ("1. after nn.Embedding", "nn.Embedding, padding_idx=0", 2),
         ("2. the model's own init", "normal_(weight, std=0.02)", 3),
-        ("3. what has to follow", "weight[0].zero_()", 3),
+        ("3. zero the padding row again", "weight[0].zero_()", 3),
     ]
     w, h, top = 54, 30, 66
     for n, (weight, (name, code, digits)) in enumerate(zip(moments, heads, strict=True)):
@@ -157,7 +157,7 @@ def table_birth() -> Drawing:
         d.text(
             x,
             top + 4 * h + 42,
-            "row 0 is zero" if zero else "row 0 is drawn over",
+            "row 0 is zero" if zero else "row 0 is overwritten",
             f"{'good' if zero else 'bad'} strong",
             at="start",
         )
@@ -166,9 +166,9 @@ def table_birth() -> Drawing:
 
 
 def table_sizes() -> Drawing:
-    tables = [  # name, about, rows, width, bytes a number, untied
-        ("the exercise", "float32", 100_352, 4_096, 4, False),
-        ("the exercise", "bfloat16", 100_352, 4_096, 2, False),
+    tables = [  # name, dtype, rows, width, bytes per value, untied
+        ("example size", "float32", 100_352, 4_096, 4, False),
+        ("example size", "bfloat16", 100_352, 4_096, 2, False),
         ("DeepSeek-V3", "bfloat16", 129_280, 7_168, 2, True),
         ("Kimi-K2", "bfloat16", 163_840, 7_168, 2, True),
     ]
@@ -198,7 +198,7 @@ def table_sizes() -> Drawing:
 def small_table(
     d: Drawing, x: float, y: float, rows: list[int | None], values: torch.Tensor, marked: dict[int, str]
 ) -> dict[int, float]:
-    """A table by its colors, 4 wide; None is a gap. Gives the middle line of each row."""
+    """Draw a table 4 wide by its colors; None is a gap. Return the vertical center of each row."""
     middles, w, h = {}, 22, 18
     for row in rows:
         if row is None:
@@ -232,16 +232,16 @@ def table_two_phases() -> Drawing:
         "a",
         at="start",
     )
-    d.text(268, 400, "their places [0, 1]", "b", at="start")
+    d.text(268, 400, "their positions [0, 1]", "b", at="start")
     x, w, h = 340, 26, 26
     most_token, most_position = float(token.abs().max()) * 0.8, float(position.abs().max()) * 0.8
     y_token, y_position, y_sum = 110, 280, 195
     d.grid(x, y_token, token[[72, 105]].tolist(), w=w, h=h, digits=None, most=most_token)
     d.grid(x, y_position, position[[0, 1]].tolist(), w=w, h=h, digits=None, most=most_position)
-    for row, place in ((72, 0), (105, 1)):
-        d.swing((194, of_token[row]), (x - 6, y_token + (place + 0.5) * h), "a line")
-    for row, place in ((0, 0), (1, 1)):
-        d.swing((194, of_position[row]), (x - 6, y_position + (place + 0.5) * h), "b line")
+    for row, index in ((72, 0), (105, 1)):
+        d.swing((194, of_token[row]), (x - 6, y_token + (index + 0.5) * h), "a line")
+    for row, index in ((0, 0), (1, 1)):
+        d.swing((194, of_position[row]), (x - 6, y_position + (index + 0.5) * h), "b line")
     both = (token[[72, 105]] + position[[0, 1]]).tolist()
     d.circle(510, y_sum + h, 13, "muted line")
     d.line((503, y_sum + h), (517, y_sum + h), kind="line")
@@ -291,9 +291,9 @@ def forward_gather() -> Drawing:
 
 
 def brackets(d: Drawing, x: float, y: float, w: float, h: float) -> None:
-    """The square brackets of a matrix."""
-    for edge, turn in ((x - 5, 1), (x + w + 5, -1)):
-        d.line((edge + 6 * turn, y - 4), (edge, y - 4), (edge, y + h + 4), (edge + 6 * turn, y + h + 4))
+    """Draw the square brackets of a matrix."""
+    for edge, side in ((x - 5, 1), (x + w + 5, -1)):
+        d.line((edge + 6 * side, y - 4), (edge, y - 4), (edge, y + h + 4), (edge + 6 * side, y + h + 4))
 
 
 def forward_one_hot() -> Drawing:
@@ -301,7 +301,7 @@ def forward_one_hot() -> Drawing:
     one_hot = nn.functional.one_hot(ids, 4)
     product = one_hot.float() @ table
     kinds = {2: "a", 0: "b"}
-    d = Drawing(700, 276, "A lookup as a product")
+    d = Drawing(700, 276, "A lookup as a matrix product")
     s = 40
 
     def matrix(x: float, y: float, rows: list[list[int]], tints: list[list[str]]) -> None:
@@ -331,12 +331,12 @@ def forward_one_hot() -> Drawing:
     products, zeros = one_hot.numel() * 2, int((one_hot == 0).sum()) * 2
     by_product = f"the product: 3 {TIMES} 4 {TIMES} 2 = {products} multiplications, {zeros} of them by zero"
     d.text(24, 232, by_product, at="start")
-    d.text(24, 256, f"the gather: {len(ids)} rows copied, nothing multiplied", at="start")
+    d.text(24, 256, f"the lookup: {len(ids)} rows copied, no multiplications", at="start")
     return d
 
 
-def forward_two_doors() -> Drawing:
-    d = Drawing(720, 318, "One forward pass, two doors")
+def forward_two_inputs() -> Drawing:
+    d = Drawing(720, 318, "One forward pass, two inputs")
 
     def plate(x: float, y: float, w: float, name: str, shape: str, kind: str) -> None:
         d.tint(x, y, w, 54, kind, 0.14)
@@ -363,16 +363,16 @@ def forward_two_doors() -> Drawing:
     d.arrow((162, 41), (246, 41), "a line")
     d.swing((406, 41), (514, 80), "a line")
     d.swing((162, 139), (514, 100), "b line")
-    d.text(356, 148, "past the table", "small b")
+    d.text(356, 148, "skips the table", "small b")
     columns, top = (8, 160, 330), 196
     d.line((8, top + 24), (640, top + 24), kind="faint line")
     for x, name in zip(columns, ("input_ids", "inputs_embeds", "what happens"), strict=True):
         d.text(x, top + 15, name, "small muted", at="start")
     outcomes = [
         ("given", "none", "the rows of the ids", "good"),
-        ("none", "given", "the vectors as they are", "good"),
-        ("given", "given", "ValueError: which of the two?", "bad"),
-        ("none", "none", "ValueError: nothing to work on", "bad"),
+        ("none", "given", "the vectors, unchanged", "good"),
+        ("given", "given", "ValueError: ambiguous", "bad"),
+        ("none", "none", "ValueError: no input", "bad"),
     ]
     for n, (ids, embeds, happens, kind) in enumerate(outcomes):
         y = top + 44 + n * 22
@@ -385,7 +385,7 @@ def forward_two_doors() -> Drawing:
 PICTURES: dict[str, Callable[[], Drawing]] = {
     draw.__name__: draw
     for draw in (
-        text_three_ways, text_utf8, text_merge, table_birth, table_sizes, table_two_phases, forward_gather,
-        forward_one_hot, forward_two_doors,
+        text_three_ways, text_utf8, text_merge, table_init, table_sizes, table_two_phases, forward_gather,
+        forward_one_hot, forward_two_inputs,
     )
 }  # fmt: skip
