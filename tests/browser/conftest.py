@@ -19,7 +19,7 @@ import torch
 
 import inlayer
 from inlayer.positions import Angles, Linear, RotaryPositions
-from inlayer.trace import Pipeline, random_pipeline
+from inlayer.trace import Pipeline
 from tests.browser.loud import MISSING, pytest_terminal_summary  # noqa: F401  # a hook of pytest
 from tests.browser.watching import Watched, watch
 from tests.checkpoint.make_gguf import write_gguf
@@ -60,7 +60,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pipeline]:
     default = Pipeline(inlayer.load("default"), name="default")
     tokenizer = default.tokenizer
     assert tokenizer is not None
-    born = random_pipeline(["text"], inlayer.ByteTokenizer(), width=16)
+    born = Pipeline.random(["text"], inlayer.ByteTokenizer(), width=16)
     stages = inlayer.Embeddings(
         6144, 32, 64, padding_idx=6142, token_types=2, norm_eps=1e-5, scale=2.0, seed=1
     )  # fmt: skip
@@ -74,7 +74,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pipeline]:
         huge.token_embedding.weight[40, 2] = 3e38
     made = [default, born, Pipeline(inlayer.load(quantized(tmp_path_factory.mktemp("gguf"))), name="quantized")]
     for name, layer in (("stages", stages), ("scaled", scaled), ("odd", odd), ("huge", huge)):
-        made.append(Pipeline.of_layer(tokenizer, layer, source=name))
+        made.append(Pipeline.from_layer(layer, tokenizer, source=name))
     return {line.name: line for line in made}
 
 

@@ -44,15 +44,15 @@ def _expected(trace: Trace, step: int) -> Iterator[tuple[Place, float]]:
     if step == 8:
         yield from _gradients(trace)
     if step == 6:
-        for s, turning in enumerate(trace.positions.turnings):
+        for s, turning in enumerate(trace.positions.rotary):
             for d, number in enumerate(turning.frequencies):
-                yield ("speed", s, None, None, None, d), number
+                yield ("frequency", s, None, None, None, d), number
     if step == 7:
         for d, number in enumerate(trace.padding.row):
             yield ("padding", None, None, None, None, d), number
     padded = any(text.n_padding for text in trace.texts)
     for b, text in enumerate(trace.texts):
-        for t, cell in enumerate(text.cells):
+        for t, cell in enumerate(text.tokens):
             if step in (3, 4):
                 yield ("id", None, b, t, None, None), float(cell.id or 0)
             if step == 4:
@@ -63,12 +63,12 @@ def _expected(trace: Trace, step: int) -> Iterator[tuple[Place, float]]:
 
 
 def _vectors(trace: Trace, step: int, b: int, t: int) -> Iterator[tuple[Place, float]]:
-    cell = trace.texts[b].cells[t]
+    cell = trace.texts[b].tokens[t]
     shown = {4: ("stored", cell.row), 5: ("row", cell.row), 7: ("hidden", cell.hidden)}
     if step in shown:
         yield from _vector(shown[step][0], None, b, t, shown[step][1])
     if step == 6 and b == 0:
-        for s, turn in enumerate(cell.turns):
+        for s, turn in enumerate(cell.rotations):
             for name in ("angles", "cos", "sin"):
                 yield from _vector(name, s, b, t, getattr(turn, name))
     before = cell.row
@@ -85,7 +85,7 @@ def _gradients(trace: Trace) -> Iterator[tuple[Place, float]]:
     back = trace.backward
     if back is None:
         return
-    yield ("loss", None, None, None, None, None), back.value
+    yield ("loss", None, None, None, None, None), back.loss
     for row in back.rows:
         yield ("norm", None, None, None, row.id, None), row.norm
         for name in ("lookup", "head", "total"):
@@ -93,8 +93,8 @@ def _gradients(trace: Trace) -> Iterator[tuple[Place, float]]:
             if vector is not None and not (name == "total" and row.head is None):
                 for d, number in enumerate(vector):
                     yield (name, None, None, None, row.id, d), number
-    for d, number in enumerate(back.padding_without_guard or []):
-        yield ("unguarded", None, None, None, None, d), number
+    for d, number in enumerate(back.unmasked_padding_gradient or []):
+        yield ("unmasked", None, None, None, None, d), number
 
 
 def _vector(name: str, s: int | None, b: int, t: int, vector: list[float]) -> Iterator[tuple[Place, float]]:

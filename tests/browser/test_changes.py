@@ -84,7 +84,7 @@ def test_padding_is_new_and_disturbs_nobody(open_page):
     row = [cell for cell in watched.shown() if cell["field"] == "total" and cell["id"] == "6142"]
     assert [float(cell["value"]) for cell in row] == [0.0] * 8
     assert "the padding row itself receives nothing" in watched.text("#changed-note")
-    assert any(float(cell["value"]) for cell in watched.shown() if cell["field"] == "unguarded")
+    assert any(float(cell["value"]) for cell in watched.shown() if cell["field"] == "unmasked")
     watched.page.click("#pad-less")
     watched.page.wait_for_selector("#changed-note", state="detached")
 

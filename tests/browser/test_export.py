@@ -36,7 +36,7 @@ def test_changes_come_from_inside(exported, open_file, lines):
     assert "16 of 32 numbers changed" in watched.text("#changed-note")
     shown = [float(cell["value"]) for cell in watched.shown() if cell["field"] == "row"]
     trace = lines["default"].walk(["I love dogs"], change=Change(swap=(1, 2)))
-    assert shown == [value for cell in trace.texts[0].cells for value in cell.row]
+    assert shown == [value for cell in trace.texts[0].tokens for value in cell.row]
     watched.page.click("#reset")
     watched.page.click("label:has(#positions-learned)")
     watched.page.wait_for_selector("#changed-note")
@@ -52,7 +52,7 @@ def test_what_is_not_inside_is_disabled_with_a_reason(exported, open_file):
     assert page.is_disabled("#model")
     assert page.is_disabled("#add-text")
     assert page.get_attribute("#texts textarea", "readonly") is not None
-    assert "inlayer serve" in watched.text("#ask-note")
+    assert "inlayer serve" in watched.text("#input-note")
     page.click("#pad-more")
     page.wait_for_selector("#changed-note")
     assert page.is_disabled("#pad-more")
@@ -66,7 +66,7 @@ def test_token_and_birth_come_from_inside(exported, open_file, lines):
     assert [float(cell["value"]) for cell in watched.shown("#token") if cell.get("field") == "channel"] == lines[
         "default"
     ].token(812).row
-    watched.page.click("#view-birth")
+    watched.page.click("#view-initialization")
     assert "Made once" in watched.text("#stage-title")
 
 
@@ -86,10 +86,12 @@ def test_vectors_in_place_of_a_text(lines, open_file, tmp_path):
     trace = line.walk(None, inputs_embeds=torch.arange(3 * 128.0).reshape(1, 3, 128) / 1000)
     data = {"models": [plain(line.facts())], "texts": [""], "walks": {"|||0": trace.to_dict()}, "tokens": {}}
     file = tmp_path / "vectors.html"
-    file.write_text(page(title="vectors", data={**data, "birth": None, "step": 5}, served=False), encoding="utf-8")
+    file.write_text(
+        page(title="vectors", data={**data, "initialization": None, "step": 5}, served=False), encoding="utf-8"
+    )
     watched = open_file(file)
     shown = [float(cell["value"]) for cell in watched.shown() if cell["field"] == "row"]
-    assert shown == [value for cell in trace.texts[0].cells for value in cell.row]
+    assert shown == [value for cell in trace.texts[0].tokens for value in cell.row]
     watched.page.hover("[data-field=row][data-t='1'][data-d='2']")
     assert "came in from outside" in watched.inspector()
     assert watched.page.is_disabled("#swap")

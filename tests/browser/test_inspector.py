@@ -24,7 +24,7 @@ def test_a_gathered_number_names_its_row_and_byte(open_page, lines):
     watched = open_page(BATCH.format(model="default", step=5))
     trace = lines["default"].walk(["I love dogs"])
     for t, d in ((0, 0), (1, 3), (3, 7)):
-        cell = trace.texts[0].cells[t]
+        cell = trace.texts[0].tokens[t]
         said = point(watched, "row", t, d)
         assert f"rows[0,{t},{d}] = E[{cell.id},{d}]" in said
         assert cell.row[d] in written(watched.text("#inspector dd .number"))
@@ -38,7 +38,7 @@ def test_a_gathered_number_names_its_row_and_byte(open_page, lines):
 def test_a_hidden_number_is_written_as_the_sum_it_is(open_page, lines):
     watched = open_page(BATCH.format(model="default", step=7) + "&positions=learned")
     trace = lines["default"].walk(["I love dogs"], change=Change(positions="learned"))
-    cell = trace.texts[0].cells[1]
+    cell = trace.texts[0].tokens[1]
     said = point(watched, "hidden", 1, 3)
     assert f"hidden[0,1,3] = E[{cell.id},3] + P[1,3]" in said
     row, added, hidden = written(watched.text("#formula").split("P[1,3]")[1])
@@ -53,7 +53,7 @@ def test_a_hidden_number_is_written_as_the_sum_it_is(open_page, lines):
 
 def test_every_stage_is_in_the_formula(open_page, lines):
     watched = open_page(BATCH.format(model="stages", step=7))
-    cell = lines["stages"].walk(["I love dogs"]).texts[0].cells[2]
+    cell = lines["stages"].walk(["I love dogs"]).texts[0].tokens[2]
     said = point(watched, "hidden", 2, 1)
     assert f"hidden[0,2,1] = norm(scale(E[{cell.id},1]) + S[0,1] + P[2,1])" in said
     for stage in cell.stages:
@@ -63,9 +63,9 @@ def test_every_stage_is_in_the_formula(open_page, lines):
 def test_bits_are_parted_into_sign_exponent_and_fraction(open_page, lines):
     watched = open_page(BATCH.format(model="default", step=4))
     point(watched, "stored", 1, 3)
-    cell = lines["default"].walk(["I love dogs"]).texts[0].cells[1]
+    cell = lines["default"].walk(["I love dogs"]).texts[0].tokens[1]
     bits = "".join(watched.page.eval_on_selector_all(".bit-part", "(all) => all.map((one) => one.textContent)"))
-    assert int(bits, 2) == int(cell.bits[3], 16)
+    assert int(bits, 2) == int(cell.stored_hex[3], 16)
     assert [len(part) for part in watched.text(".bit-figure p").split()] in ([1, 8, 7], [16])
     watched.page.hover("[data-field=offset][data-t='1']")
     offset, row, size, total = written(
@@ -78,7 +78,7 @@ def test_bits_are_parted_into_sign_exponent_and_fraction(open_page, lines):
 
 def test_an_angle_is_the_place_times_the_speed(open_page, lines):
     watched = open_page(BATCH.format(model="scaled", step=6))
-    turning = lines["scaled"].walk(["I love dogs"]).positions.turnings[0]
+    turning = lines["scaled"].walk(["I love dogs"]).positions.rotary[0]
     watched.page.hover("[data-field=angles][data-s='0'][data-t='3'][data-d='1']")
     place, speed, angle = written(watched.text("#formula").splitlines()[0])
     assert place == 3
@@ -132,7 +132,7 @@ def test_a_long_token_is_cut_and_told_in_full(open_page, lines):
 
 def test_merges_unfold(open_page, lines):
     watched = open_page(BATCH.format(model="default", step=3))
-    splits = lines["default"].walk(["I love dogs"]).texts[0].splits
+    splits = lines["default"].walk(["I love dogs"]).texts[0].pre_tokens
     merges = [merge for split in splits for merge in split.merges]
     watched.page.click("details.fold summary")
     ids = watched.page.eval_on_selector_all(".merge-id", "(all) => all.map((one) => Number(one.textContent))")

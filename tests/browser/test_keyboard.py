@@ -14,7 +14,7 @@ def test_arrows_walk_all_eight_steps(open_page):
     watched = open_page(START)
     for step in range(2, 9):
         watched.page.keyboard.press("ArrowRight")
-        assert watched.text("#path [aria-current=step] .stop-number") == str(step)
+        assert watched.text("#steps [aria-current=step] .step-button-number") == str(step)
         assert watched.page.get_attribute(".figure", "data-step") == str(step)
         assert f"Step {step} of 8" in watched.page.text_content("#live")
     watched.page.keyboard.press("ArrowRight")  # there is no ninth
@@ -75,7 +75,18 @@ def test_everything_can_be_reached_and_the_focus_is_seen(open_page):
         if not (told[1] and told[2] >= 2):
             unseen.append(told)
     assert unseen == []
-    wanted = {"skip", "view-walk", "view-birth", "predict", "theme", "help", "model", "dims", "add-text", "stop-1"}
+    wanted = {
+        "skip",
+        "view-walk",
+        "view-initialization",
+        "predict",
+        "theme",
+        "help",
+        "model",
+        "dims",
+        "add-text",
+        "stop-1",
+    }
     wanted |= {"stop-8", "swap", "pad-more", "positions-rotary", "theta", "primary"}
     assert wanted <= set(reached)
 
@@ -149,9 +160,9 @@ def test_the_focus_stays_where_a_text_was_removed(open_page):
 
 
 def test_the_focus_stays_on_the_button_that_draws_again(open_page):
-    watched = open_page("text=I+love+dogs&view=birth")
-    watched.page.focus("#draw-again")
+    watched = open_page("text=I+love+dogs&view=initialization")
+    watched.page.focus("#next-seed")
     for seed in (1, 2):
         watched.page.keyboard.press("Enter")
         watched.page.wait_for_selector(f".once:has-text('seed {seed}')")
-        assert focus_is(watched, "#draw-again")
+        assert focus_is(watched, "#next-seed")

@@ -55,7 +55,7 @@ def test_contrast_of_every_text(scheme, open_page):
         keep(watched, f"{scheme}-{step}")
     watched.page.click("#reset")
     watched.page.wait_for_selector("#changed-note", state="detached")
-    for selector in ("#stop-3", "#stop-6", "#view-birth", "#predict"):
+    for selector in ("#step-3", "#step-6", "#view-initialization", "#predict"):
         watched.page.click(selector)
         weak += watched.page.evaluate(CONTRAST)
     assert weak == []
@@ -98,8 +98,8 @@ def test_phone_width_never_scrolls_sideways(scheme, open_page):
     page.wait_for_selector("#token h3")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.tap("[aria-label='Close the token']")
-    page.tap("#view-birth")
-    page.wait_for_selector(".birth-stage")
+    page.tap("#view-initialization")
+    page.wait_for_selector(".initialization-stage")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     keep(watched, f"phone-{scheme}-birth")
 
@@ -107,7 +107,7 @@ def test_phone_width_never_scrolls_sideways(scheme, open_page):
 NAMELESS = """() => [...document.querySelectorAll(
     "button, a, input, select, textarea, [role=grid], [role=gridcell], section")]
   .filter((element) => element.checkVisibility() && !(element.textContent.trim() || element.getAttribute("aria-label")
-    || element.labels?.length || element.getAttribute("aria-labeledby")))
+    || element.labels?.length || element.getAttribute("aria-labelledby")))
   .map((element) => element.outerHTML.slice(0, 120))"""
 
 
@@ -118,7 +118,7 @@ def test_every_part_has_a_name(open_page):
         watched.step(step)
         assert watched.page.evaluate(NAMELESS) == [], step
     landmarks = watched.page.evaluate(
-        "['header', 'nav[aria-label]', 'main[aria-labeledby]', 'aside[aria-label]', 'footer', 'form[aria-label]']"
+        "['header', 'nav[aria-label]', 'main[aria-labelledby]', 'aside[aria-label]', 'footer', 'form[aria-label]']"
         ".map((one) => document.querySelectorAll('body > ' + one + ', .floor > ' + one).length)"
     )
     assert landmarks == [1] * 6

@@ -21,7 +21,7 @@ LACKING = """() => {
     if (!inspector.querySelector("#formula")) lacking.push(kind + ": formula");
     if (!inspector.querySelector(".line-of-code")) lacking.push(kind + ": line");
     const isPlaced = inspector.querySelector("#byte-offset") || told.includes("lies in no file");
-    if (!isPlaced && !["mask", "loss", "birth-mean", "birth-std"].includes(kind)) lacking.push(kind + ": origin");
+    if (!isPlaced && !["mask", "loss", "initialization-mean", "initialization-std"].includes(kind)) lacking.push(kind + ": origin");
   }
   return { seen: [...seen], lacking };
 }"""
@@ -29,9 +29,9 @@ KINDS = {
     3: {"id"},
     4: {"id", "offset", "stored"},
     5: {"row", "channel of the panel", "cosine of the panel"},
-    6: {"before", "added", "after", "angles", "cos", "sin", "speed"},
+    6: {"before", "added", "after", "angles", "cos", "sin", "frequency"},
     7: {"added", "after", "hidden", "mask", "padding"},
-    8: {"lookup", "head", "total", "norm", "unguarded", "loss", "gradient"},
+    8: {"lookup", "head", "total", "norm", "unmasked", "loss", "gradient"},
 }
 
 
@@ -48,14 +48,14 @@ def test_every_kind_of_number_explains_itself(step, open_page):
 
 
 def test_numbers_of_the_birth_explain_themselves(open_page):
-    watched = open_page("text=I+love+dogs&view=birth")
+    watched = open_page("text=I+love+dogs&view=initialization")
     told = watched.page.evaluate(LACKING)
     assert told["lacking"] == []
-    assert {"birth", "birth-mean", "birth-std", "row"} <= set(told["seen"])
+    assert {"initialization", "initialization-mean", "initialization-std", "row"} <= set(told["seen"])
 
 
 def test_what_comes_before_the_position_is_no_row(open_page, lines):
-    cell = lines["stages"].walk(["I love dogs"]).texts[0].cells[1]
+    cell = lines["stages"].walk(["I love dogs"]).texts[0].tokens[1]
     watched = open_page("text=I+love+dogs&model=stages&step=6")
     watched.page.hover("[data-field=before][data-t='1'][data-d='5']")
     assert watched.text(".inspector-title") == "x[0,1,5] before the position"
@@ -67,7 +67,7 @@ def test_an_added_vector_names_its_own_row_and_byte(open_page, lines):
     trace = lines["stages"].walk(["I love dogs"])
     watched = open_page("text=I+love+dogs&model=stages&step=6")
     watched.page.hover("[data-field=added][data-t='2'][data-d='3']")
-    stage, value = trace.stages[2], trace.texts[0].cells[2].stages[2]
+    stage, value = trace.stages[2], trace.texts[0].tokens[2].stages[2]
     assert f"P[{value.row},3]" in watched.inspector()
     assert stage.table.name in watched.inspector()
     assert f"{value.row} of {stage.table.shape[0]}" in watched.inspector()
@@ -81,13 +81,13 @@ def test_a_gradient_names_the_row_it_will_change(open_page, lines):
     watched.page.hover(f"[data-field=head][data-id='{row.id}'][data-d='2']")
     offset = trace.table.offset + row.id * trace.table.row_bytes + 2 * trace.table.itemsize
     assert watched.text("#byte-offset") == f"{offset:,}"
-    watched.page.hover("[data-field=unguarded][data-d='2']")
+    watched.page.hover("[data-field=unmasked][data-d='2']")
     assert "without padding_idx=6142" in watched.text("#inspector .line-of-code")
 
 
 def test_step_4_names_the_row_that_is_pointed_at(open_page, lines):
     watched = open_page("text=I+love+dogs&model=default&step=4")
-    for t, cell in enumerate(lines["default"].walk(["I love dogs"]).texts[0].cells):
+    for t, cell in enumerate(lines["default"].walk(["I love dogs"]).texts[0].tokens):
         watched.page.hover(f"[data-field=stored][data-t='{t}'][data-d='0']")
         assert watched.text("#inspector .line-of-code code") == f"E[{cell.id}]"
 
@@ -113,8 +113,8 @@ def test_what_is_not_zero_never_reads_as_zero(model, open_page):
 def test_the_unguarded_row_has_a_scale_of_its_own(open_page, lines):
     watched = open_page("text=I+love+dogs&model=default&step=8&pad=1")
     section = "section[aria-label='The padding row without its guard']"
-    vector = lines["default"].walk(["I love dogs"], change=Change(pad=1)).backward.padding_without_guard
-    shown = [cell for cell in watched.shown(section) if cell["field"] == "unguarded"]
+    vector = lines["default"].walk(["I love dogs"], change=Change(pad=1)).backward.unmasked_padding_gradient
+    shown = [cell for cell in watched.shown(section) if cell["field"] == "unmasked"]
     assert [float(cell["value"]) for cell in shown] == vector
     assert watched.page.locator(f"{section} .legend").count() == 1
     strongest = watched.page.eval_on_selector_all(f"{section} td.cell", "(all) => all.map((one) => one.style.cssText)")

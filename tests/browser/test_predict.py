@@ -32,7 +32,7 @@ def answer(watched, text: str) -> str:
 
 @pytest.mark.parametrize("given", ["1, T, 128", "[1 T 128]"])
 def test_a_shape_is_read_as_it_is_written(given, open_page, lines):
-    tokens = len(lines["default"].walk(["I love dogs and dogs"]).texts[0].cells)
+    tokens = len(lines["default"].walk(["I love dogs and dogs"]).texts[0].tokens)
     watched = open_page(PREDICT.format(model="default", step=5))
     said = answer(watched, given.replace("T", str(tokens)))
     assert "Right" in said
@@ -52,7 +52,7 @@ def test_a_wrong_answer_is_told_kindly_with_the_real_one(open_page):
 
 
 def test_a_sum_may_be_rounded(open_page, lines):
-    cell = lines["stages"].walk(["I love dogs and dogs"]).texts[0].cells[1]
+    cell = lines["stages"].walk(["I love dogs and dogs"]).texts[0].tokens[1]
     watched = open_page(PREDICT.format(model="stages", step=6))
     assert "What comes out?" in watched.text("#question")
     assert "Right" in answer(watched, f"{cell.stages[2].after[0]:.3f}".replace("-", "\u2212"))
@@ -106,9 +106,9 @@ def test_which_pair_is_faster_is_computed(theta, fastest, open_page):
 
 def test_a_tied_head_without_a_padding_row_reaches_every_row(open_page, lines):
     trace = lines["quantized"].walk(["abba"])
-    assert trace.backward.touched == trace.table.shape[0]
+    assert trace.backward.n_rows_with_gradient == trace.table.shape[0]
     watched = open_page("text=abba&model=quantized&step=8&predict=1")
-    said = answer(watched, str(trace.backward.touched))
+    said = answer(watched, str(trace.backward.n_rows_with_gradient))
     assert "Right" in said
     assert "A tied head reaches every row." in said
     assert "padding row" not in watched.text(".figure .facts")

@@ -14,7 +14,7 @@ VIEWS = [
     "text=I+love+dogs&text=Hi&model=default&step=7&dims=4",
     "text=I+love+dogs&model=default&step=7&positions=learned&swap=0%2C2&pad=1",
     "text=I+love+dogs&model=stages&step=6&positions=sinusoidal&theta=100",
-    "text=I+love+dogs&model=default&step=1&view=birth&seed=3",
+    "text=I+love+dogs&model=default&step=1&view=initialization&seed=3",
     "text=I+love+dogs&model=default&step=5&token=812",
     "text=I+love+dogs&model=default&step=5&predict=1",
     "text=%3Cb%3E%26+%25+%2B+%23+%22%27+%F0%9F%98%80%0Anew+line&model=default&step=3",
@@ -31,7 +31,9 @@ def test_a_link_reproduces_the_view(view, open_page):
             watched.open()
         if "token=" in view:
             watched.page.wait_for_selector("#token h3")
-        fields = watched.page.eval_on_selector_all("#ask textarea, #ask select", "(all) => all.map((one) => one.value)")
+        fields = watched.page.eval_on_selector_all(
+            "#input textarea, #input select", "(all) => all.map((one) => one.value)"
+        )
         seen.append((watched.fragment(), watched.text("body"), watched.shown("body"), fields))
     assert seen[0] == seen[1]
     assert seen[0][0] == view
@@ -40,7 +42,7 @@ def test_a_link_reproduces_the_view(view, open_page):
 def test_what_the_controls_do_is_in_the_address(open_page):
     watched = open_page("text=I+love+dogs")
     page = watched.page
-    page.click("#stop-7")
+    page.click("#step-7")
     page.click("#pad-more")
     page.click("label:has(#positions-sinusoidal)")
     page.select_option("#dims", "4")
@@ -58,7 +60,7 @@ def test_what_the_controls_do_is_in_the_address(open_page):
 def test_back_and_forward(open_page):
     watched = open_page("text=I+love+dogs&step=1")
     page = watched.page
-    page.click("#stop-5")
+    page.click("#step-5")
     page.click("#pad-more")
     page.wait_for_selector("#changed-note")
     page.go_back()
@@ -176,7 +178,7 @@ def test_a_batch_grows_and_shrinks(open_page):
 def test_back_and_forward_fill_the_field_one_is_in(open_page):
     watched = open_page("text=I+love+dogs&step=1")
     page = watched.page
-    page.click("#stop-2")
+    page.click("#step-2")
     page.fill("#texts textarea", "cats sleep")
     page.wait_for_selector(".stretch:has-text('cats')")
     page.focus("#texts textarea")

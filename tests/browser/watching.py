@@ -57,7 +57,7 @@ class Watched:
         self.page.wait_for_selector(READY)
 
     def step(self, number: int) -> None:
-        self.page.click(f"#stop-{number}")
+        self.page.click(f"#step-{number}")
         self.page.wait_for_selector(f".figure[data-step='{number}'], .question")
 
     def shown(self, inside: str = "#stage") -> list[dict[str, Any]]:

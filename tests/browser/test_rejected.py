@@ -17,9 +17,9 @@ def test_what_is_drawn_is_marked_as_the_walk_before(open_page):
     page.wait_for_selector("#stale-note")
     assert "outside 0..63" in watched.text("#error")
     assert "\u201cI\u2423love\u2423dogs\u201d, through stages" in watched.text("#stale-note")
-    page.click("#stop-7")
+    page.click("#step-7")
     page.wait_for_selector(".stale .figure[data-step='7']")  # the step that the path and the address name
-    assert watched.text("#path [aria-current=step] .stop-number") == "7"
+    assert watched.text("#steps [aria-current=step] .step-button-number") == "7"
     assert watched.page.evaluate("getComputedStyle(document.querySelector('.stale .figure')).filter") == "grayscale(1)"
     assert page.input_value("#texts textarea") == LONG
     page.click("#go-back")
