@@ -80,7 +80,7 @@ def walk(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help='Tokenizer: "words", "bytes", or a path (tokenizer.json, tiktoken.model, tokenizer.model, or a folder). '
+            help='"words", "bytes", or a path: tokenizer.json, tiktoken.model, tokenizer.model, or a folder. '
             "Without --model, the table is randomly initialized for it. \\[default: the model's own]"
         ),
     ] = None,

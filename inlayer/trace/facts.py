@@ -293,7 +293,7 @@ class TokenFacts:
     width: int
     norm: float
     neighbors: list[NeighborFacts]  # nearest first
-    note: str  # why there are no neighbors; otherwise empty
+    note: str  # why `neighbors` is empty; otherwise empty
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ trace -> [html] -> browser
 - a served page calls the API of its server; an exported page contains its data and works from disk
 - the content security policy lists the script and the style sheet by hash, so no text, token or model name can run as
   code, and nothing can be fetched from elsewhere
-- plain JavaScript in small files that share one scope, in the order below; there is no build step
+- plain JavaScript in small files that share one scope, in the order below, without a build step
 - elsewhere: the facts (trace/facts.py), the data of an exported page (trace/export.py), colors and type (render/)
 Tested in Chromium in tests/browser/.
 """

@@ -130,7 +130,7 @@ def _backward(trace: Trace) -> tuple[str, str]:
         return "no row of the table was looked up, so none receives a gradient", ""
     back = trace.backward
     if back is None:
-        return "the text has no tokens, so there is no gradient", ""
+        return "the text has no tokens to compute a gradient for", ""
     verb = "receives" if back.n_rows_with_gradient == 1 else "receive"
     reached = f"{back.n_rows_with_gradient:,} of {_count(trace.table.shape[0], 'row')} {verb} a gradient"
     note = f"{reached}; the loss is the {back.note}"

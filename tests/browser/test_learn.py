@@ -13,15 +13,15 @@ from inlayer.learn.course import Lesson, open_course
 from inlayer.learn.progress import Progress
 from inlayer.learn.quiz import ask
 from tests.browser.test_look import CONTRAST, NAMELESS, keep
-from tests.browser.watching import READY, Watched, watch
+from tests.browser.watched_page import READY, Watched, watch
 from tests.web.client import Place, learner, running
 
 GATHER = open_course().task("gather")
 
 
 @pytest.fixture(scope="module")
-def school(lines) -> Iterator[Place]:
-    with running({"default": lines["default"]}, runs_code=True) as (made, _):
+def school(pipelines) -> Iterator[Place]:
+    with running({"default": pipelines["default"]}, runs_code=True) as (made, _):
         yield made
 
 

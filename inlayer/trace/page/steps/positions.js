@@ -14,9 +14,7 @@ function stepPositions(trace) {
       + "same vectors in another order.")];
   }
   return [summary,
-    plainFact(make("strong", {}, "RoPE adds nothing to the embeddings. "),
-      "It prepares the cos/sin tables that attention uses to rotate queries and keys. Each channel pair has an angle ",
-      "that grows with the position."),
+    plainFact("Each channel pair has an angle that grows with the position. Attention rotates queries and keys by it."),
     positions.rotary.map((rotary, s) => rotaryFigure(trace, rotary, s))];
 }
 
