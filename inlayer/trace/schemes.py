@@ -63,7 +63,7 @@ def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, i
         raise InputError(f"theta applies to sinusoidal and rotary positions, but these are {wanted}{hint}")
     if wanted == own and theta is None:
         return ActiveLayer(layer, True, "")
-    width = layer.n_embd if layer.projected == "rows" else layer.token_embedding.embedding_dim
+    width = layer.n_embd if layer.project == "rows" else layer.token_embedding.embedding_dim
     note = "replaces the model's own for this walk"
     if wanted == "learned":
         note = f"randomly initialized, {note}"

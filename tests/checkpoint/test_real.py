@@ -14,6 +14,7 @@ import torch
 
 import inlayer
 from inlayer.checkpoint.shards import INDEX
+from inlayer.tensors import to_tensor
 
 SENTENCES = [
     "I love dogs",
