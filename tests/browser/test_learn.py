@@ -142,7 +142,7 @@ def test_a_lesson_from_its_text_to_its_quiz(open_lesson, home, lines):
     assert page.locator(".stale-word:visible").count() == 0
     assert page.inner_text("#results-title") == "Passed: 7 of 7 checks"
     assert "Why it works" in page.inner_text(".why")
-    own = [float(cell["value"]) for cell in watched.shown(".own") if cell.get("t") == "1"]
+    own = [float(cell["value"]) for cell in watched.shown(".walk_output") if cell.get("t") == "1"]
     row = lines["default"].walk(["I love dogs"]).texts[0].cells[1].row
     assert own == pytest.approx(row[: len(own)], abs=0)
     assert page.locator("#pane").is_hidden()  # not at this width, unless asked for
@@ -268,9 +268,10 @@ def test_what_the_page_does_not_know_it_does_not_make(open_lesson, school):
         ["a", {"outside": "javascript:window.hacked = 1"}, ["x"]],
         ["img", {"src": "https://example.test/x", "alt": "y"}, []],
     ]
-    body = json.dumps({"title": "Errata", "text": nodes})
-    watched.page.route("**/api/learn/errata", lambda route: route.fulfill(body=body, content_type="application/json"))
-    go(watched, "Errata")
+    body = json.dumps({"title": "Misconceptions", "text": nodes})
+    answer = {"body": body, "content_type": "application/json"}
+    watched.page.route("**/api/learn/misconceptions", lambda route: route.fulfill(**answer))
+    go(watched, "Misconceptions")
     assert watched.page.locator("#stage :is(script, img, a, [onclick])").count() == 0
     assert watched.page.inner_text(".prose").split() == ["window.hacked", "=", "1", "z", "x", "y"]
 
