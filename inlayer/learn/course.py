@@ -172,8 +172,7 @@ class Course:
 
     @cached_property
     def misconceptions(self) -> Document:
-        path = CONTENT / "misconceptions.md"
-        return read_document(path if path.exists() else CONTENT / "errata.md")
+        return read_document(CONTENT / "misconceptions.md")
 
     def lesson(self, name: str) -> Lesson:
         """Find a lesson by number or id."""

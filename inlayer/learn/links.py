@@ -56,7 +56,7 @@ def parse_link(address: str) -> CourseLink | None:
         return CourseLink(kind="walk", target=found[1], texts=tuple(parse_qs(found[2] or "").get("text", [])))
     if scheme in {"task", "lesson"} and re.fullmatch(r"[a-z0-9_]+", rest):
         return CourseLink(kind=scheme, target=rest)
-    if found := re.fullmatch(r"(?:misconceptions\.md#|errata:)([a-z0-9_-]+)", address):
+    if found := re.fullmatch(r"misconceptions\.md#([a-z0-9_-]+)", address):
         return CourseLink(kind="misconception", target=found[1])
     if scheme == "https" and urlsplit(address).netloc:
         return CourseLink(kind="web", target=address)

@@ -134,7 +134,7 @@ def test_read_shows_a_lesson_and_remembers_it(run: Run) -> None:
 
 def test_misconceptions_are_shown_by_name(run: Run) -> None:
     whole = run("misconceptions").out
-    assert len(whole) > 1_000
+    assert whole.startswith("Common misconceptions\n")
     entry = run("misconceptions", "index_select").out
     assert entry.startswith("index_select\n")
     assert len(entry) < len(whole) / 4
@@ -755,7 +755,18 @@ for verb in sys.stdin.read().splitlines():
 
 def test_what_grades_nothing_needs_no_heavy_library() -> None:
     """With the real course, in a process of its own, in a terminal that has ASCII alone and no keyboard."""
-    verbs = ["", "read 1", "hint bytes_of", "quiz", "exercise", "progress", "misconceptions", "skip", "next", "list 1"]
+    verbs = [
+        "",
+        "read 1",
+        "hint utf8_bytes",
+        "quiz",
+        "exercise",
+        "progress",
+        "misconceptions",
+        "skip",
+        "next",
+        "list 1",
+    ]
     env = os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
     done = subprocess.run(
         [sys.executable, "-c", LIGHT], capture_output=True, text=True, env=env, input="\n".join(verbs), check=False
