@@ -84,7 +84,7 @@ def row_start(draw: random.Random) -> NumberQuestion:
         ),
         answer=start + token_id * width * 2,
         unit="bytes",
-        explanation=f"Row i starts i rows after the first: {start} + {token_id:,} · {width:,} · 2. No search is needed.",
+        explanation=f"Row i starts i rows after the first: {start} + {token_id:,} · {width:,} · 2. There is no search.",
         common_mistakes={
             start + token_id * width: "A bfloat16 value takes two bytes.",
             start + (token_id - 1) * width * 2: "Ids start at 0: there are i rows before the row of id i.",
