@@ -18,6 +18,7 @@ from inlayer.checkpoint.model import load
 from inlayer.inspection import Report, inspect
 from inlayer.inspection.report import Example
 from inlayer.inspection.survey import Kind, is_reserved, survey_ids
+from inlayer.tensors import to_tensor
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from tests.families.references import CASES, Case, reference_config
 from tests.inspection.healthy import (
@@ -173,7 +174,7 @@ def test_where_the_table_lies(folder: Path, report: Report) -> None:
         file.seek(layer.offset)
         raw = file.read(layer.bytes)
     rows = torch.frombuffer(bytearray(raw), dtype=torch.float32).view(layer.rows, layer.width)
-    assert torch.equal(rows, load(folder).table.weight)
+    assert torch.equal(rows, to_tensor(load(folder).table.weight))
     assert (layer.tensor, layer.dtype, layer.family, layer.architecture) == (TABLE, "F32", "llama", "LlamaForCausalLM")
     assert (layer.parameters, layer.model_parameters) == (ROWS * 64, 2 * ROWS * 64 + 64)
 

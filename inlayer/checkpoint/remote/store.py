@@ -31,12 +31,11 @@ from inlayer.checkpoint.shards import INDEX, PLAIN_FILE
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.fields import read_config
+from inlayer.files import listing, printable
 from inlayer.formats.gguf import GgufHeader, parse_gguf_header
 from inlayer.formats.row_file import FileRows
 from inlayer.formats.safetensors import LENGTH_BYTES, TensorInfo, header_length, parse_header
-from inlayer.paths import printable
 from inlayer.saving import put
-from inlayer.tables.mapped import listing
 from inlayer.tables.stored import RowSource
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import NAMES, OTHERS
@@ -154,7 +153,7 @@ class RemoteStore(FolderStore):
         others = [file for file in files if file.endswith((".bin", ".pt", ".pth"))]
         if not found and others:
             raise CheckpointError(
-                f"{self.where} has no safetensors, only {printable(listing(others, most=3))}, which cannot be read by "
+                f"{self.where} has no safetensors, only {printable(listing(others, limit=3))}, which cannot be read by "
                 "byte range; download it and open the local file"
             )
         if not found:
