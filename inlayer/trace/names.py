@@ -1,7 +1,7 @@
 """How a token of a text is shown: by its text, by its bytes where they are no whole characters, by its name where it is
 special.
 
-- not here: a token by itself (tokenizers/names.py)
+- not here: a token by itself (tokenizers/base.py)
 Checked in tests/trace/test_tokenization.py.
 """
 

@@ -29,7 +29,7 @@ from inlayer.paths import last_part
 from inlayer.positions import Angles, LearnedPositions, PositionIdRule, RotaryPositions, SinusoidalPositions
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.names import spelled
+from inlayer.tokenizers.base import token_label
 from inlayer.trace.facts import Merge, ModelFacts, TableFacts
 from inlayer.trace.order import Turned, turn
 
@@ -124,7 +124,7 @@ class Parts:
         self.order = lru_cache(maxsize=32)(self._order)
         self.wide = lru_cache(maxsize=4)(self._wide)
         self.turned = lru_cache(maxsize=64)(self._turned)
-        self.spelled = lru_cache(maxsize=65_536)(partial(spelled, tokenizer))
+        self.spelled = lru_cache(maxsize=65_536)(partial(token_label, tokenizer))
         self.merges = lru_cache(maxsize=4_096)(self._merges)
 
     def facts(self) -> ModelFacts:

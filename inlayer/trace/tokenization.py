@@ -47,7 +47,7 @@ def read(text: str, parts: Parts, tokens: int) -> Reading:
     while shown < len(source) and source[shown] & 0xC0 == 0x80:
         shown += 1
     beginning = source[:shown].decode()
-    spans = tokenizer.splits(text)
+    spans = tokenizer.pre_tokens(text)
     return Reading(
         text=beginning,
         n_characters=len(text),

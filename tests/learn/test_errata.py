@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import inlayer
-from tests.tokenizers.samples import shared
+from tests.shared_data import shared
 
 CONTENT = Path(inlayer.__file__).parent / "learn" / "content"
 ERRATA = (CONTENT / "errata.md").read_text(encoding="utf-8")

@@ -37,7 +37,7 @@ from inlayer.paths import printable
 from inlayer.tables import StoredTable
 from inlayer.tables.mapped import check_table, listing
 from inlayer.tokenizers import Tokenizer, open_tokenizer
-from inlayer.tokenizers.open import NAMES, OTHERS
+from inlayer.tokenizers.open import FILE_NAMES, FILE_PATTERNS
 
 __all__ = ["HubStore"]
 
@@ -178,12 +178,12 @@ class HubStore(Store):
         raise MissingFileError(f"{self.where} holds no weights: no {INDEX}, no {SINGLE}, no other safetensors file")
 
     def _tokenizer_file(self) -> Path | None:
-        for name in NAMES:
+        for name in FILE_NAMES:
             file = self._download(name)
             if file is not None:
                 return file
         plain = sorted(file for file in self._list_files() if "/" not in file)
-        found = [file for pattern in OTHERS for file in plain if fnmatchcase(file, pattern)]
+        found = [file for pattern in FILE_PATTERNS for file in plain if fnmatchcase(file, pattern)]
         return self._download(found[0]) if found else None
 
     def _download(self, file: str) -> Path | None:
