@@ -51,7 +51,7 @@ TEKKEN_PATTERN = (
 )
 GPT_2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 BLOOM_PATTERN = r" ?[^(\s|[.,!?…。，、।۔،])]+"
-CJK_PATTERN = "[一-龥\u0800-一가-\ud7ff]+"
+DEEPSEEK_CJK_PATTERN = "[一-龥\u0800-一가-\ud7ff]+"
 DEEPSEEK_LETTERS = (
     r"A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ"
     r"-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰"
@@ -63,82 +63,40 @@ DEEPSEEK_V3_PATTERN = (
     r"\s*[LINE]+|\s+(?!\S)|\s+"
 ).replace("LINE", "\r\n")
 
-GPT_2 = PreTokenizer(steps=[BYTE_LEVEL_GPT_2])
-GPT_NEOX = PreTokenizer(steps=[BYTE_LEVEL_GPT_2], normalizer=NFC)
-STARCODER = PreTokenizer(steps=[DIGITS, BYTE_LEVEL_GPT_2])
-LLAMA_3_PLAIN = PreTokenizer(steps=[split(LLAMA_3), BYTE_LEVEL])
-LLAMA_3_IGNORE_MERGES = PreTokenizer(steps=[split(LLAMA_3), BYTE_LEVEL], ignore_merges=True)
-LLAMA_3_WITH_BOS = PreTokenizer(steps=[split(LLAMA_3), BYTE_LEVEL], ignore_merges=True, add_bos=True)
-QWEN_2 = PreTokenizer(steps=[split(QWEN_2_PATTERN), BYTE_LEVEL], normalizer=NFC)
-BLOOM = PreTokenizer(steps=[split(BLOOM_PATTERN), BYTE_LEVEL])
-DEEPSEEK_LLM = PreTokenizer(
-    steps=[
+
+def byte_level(*steps: Step, **settings: Any) -> PreTokenizer:
+    return PreTokenizer(steps=[*steps, BYTE_LEVEL], **settings)
+
+
+KNOWN = {
+    " default": byte_level(
+        split(r"[\p{P}\$\+<=>\^~\|]+"), split(GPT_2_PATTERN), split(r"\p{N}+"), split("[0-9][0-9][0-9]")
+    ),
+    "bloom poro-chat": byte_level(split(BLOOM_PATTERN)),
+    "chatglm-bpe glm4": byte_level(split(LLAMA_3), ignore_merges=True),
+    "command-r": PreTokenizer(steps=[DIGITS, BYTE_LEVEL_GPT_2], normalizer=NFC),
+    "dbrx smaug-bpe": byte_level(split(LLAMA_3)),
+    "deepseek-coder": byte_level(
+        split("[\r\n]"), split(r"\s?\p{L}+"), split(r"\s?\p{P}+"), split(DEEPSEEK_CJK_PATTERN), DIGITS
+    ),
+    "deepseek-llm": byte_level(
         split("[\r\n]"),
         split(rf"\s?[{DEEPSEEK_LETTERS}]+"),
         split(r"\s?[!-/:-~！-／：-～‘-‟　-。]+"),
         split(r"\s+$"),
-        split(CJK_PATTERN),
+        split(DEEPSEEK_CJK_PATTERN),
         DIGITS,
-        BYTE_LEVEL,
-    ]
-)
-DEFAULT = PreTokenizer(
-    steps=[
-        split(r"[\p{P}\$\+<=>\^~\|]+"),
-        split(GPT_2_PATTERN),
-        split(r"\p{N}+"),
-        split("[0-9][0-9][0-9]"),
-        BYTE_LEVEL,
-    ]
-)
-
-PRE_TOKENIZERS = {
-    "": DEFAULT,
-    "bloom": BLOOM,
-    "chatglm-bpe": LLAMA_3_IGNORE_MERGES,
-    "command-r": PreTokenizer(steps=[DIGITS, BYTE_LEVEL_GPT_2], normalizer=NFC),
-    "dbrx": LLAMA_3_PLAIN,
-    "deepseek-coder": PreTokenizer(
-        steps=[
-            split("[\r\n]"),
-            split(r"\s?\p{L}+"),
-            split(r"\s?\p{P}+"),
-            split(CJK_PATTERN),
-            DIGITS,
-            BYTE_LEVEL,
-        ]
     ),
-    "deepseek-llm": DEEPSEEK_LLM,
-    "deepseek-r1-qwen": QWEN_2,
-    "deepseek-v3": PreTokenizer(
-        steps=[split(r"\p{N}{1,3}"), split("[一-龥\u3040-ゟ゠-ヿ]+"), split(DEEPSEEK_V3_PATTERN), BYTE_LEVEL]
-    ),
-    "default": DEFAULT,
-    "falcon": PreTokenizer(
-        steps=[
-            {"type": "Punctuation", "behavior": "Contiguous"},
-            BYTE_LEVEL_GPT_2,
-            DIGIT_RUNS,
-            split("[0-9][0-9][0-9]"),
-        ]
-    ),
-    "glm4": LLAMA_3_IGNORE_MERGES,
-    "gpt-2": GPT_2,
-    "gpt-4o": PreTokenizer(steps=[split(O200K), BYTE_LEVEL]),
-    "kimi-k2": PreTokenizer(steps=[split(KIMI), BYTE_LEVEL], ignore_merges=True),
-    "llama-bpe": LLAMA_3_WITH_BOS,
-    "llama-v3": LLAMA_3_WITH_BOS,
-    "llama3": LLAMA_3_WITH_BOS,
-    "mpt": GPT_NEOX,
-    "olmo": GPT_NEOX,
-    "phi-2": GPT_2,
-    "poro-chat": BLOOM,
-    "qwen2": QWEN_2,
-    "qwen35": PreTokenizer(steps=[split(QWEN_35_PATTERN), BYTE_LEVEL], normalizer=NFC),
-    "refact": STARCODER,
-    "roberta-bpe": GPT_2,
-    "smaug-bpe": LLAMA_3_PLAIN,
-    "smollm": STARCODER,
-    "starcoder": STARCODER,
-    "tekken": PreTokenizer(steps=[split(TEKKEN_PATTERN), BYTE_LEVEL], ignore_merges=True, add_bos=True),
+    "deepseek-r1-qwen qwen2": byte_level(split(QWEN_2_PATTERN), normalizer=NFC),
+    "deepseek-v3": byte_level(split(r"\p{N}{1,3}"), split("[一-龥\u3040-ゟ゠-ヿ]+"), split(DEEPSEEK_V3_PATTERN)),
+    "falcon": PreTokenizer(steps=[PUNCTUATION, BYTE_LEVEL_GPT_2, DIGIT_RUNS, split("[0-9][0-9][0-9]")]),
+    "gpt-2 phi-2 roberta-bpe": PreTokenizer(steps=[BYTE_LEVEL_GPT_2]),
+    "gpt-4o": byte_level(split(O200K)),
+    "kimi-k2": byte_level(split(KIMI), ignore_merges=True),
+    "llama-bpe llama-v3 llama3": byte_level(split(LLAMA_3), ignore_merges=True, add_bos=True),
+    "mpt olmo": PreTokenizer(steps=[BYTE_LEVEL_GPT_2], normalizer=NFC),
+    "qwen35": byte_level(split(QWEN_35_PATTERN), normalizer=NFC),
+    "refact smollm starcoder": PreTokenizer(steps=[DIGITS, BYTE_LEVEL_GPT_2]),
+    "tekken": byte_level(split(TEKKEN_PATTERN), ignore_merges=True, add_bos=True),
 }
+PRE_TOKENIZERS = {name: known for names, known in KNOWN.items() for name in names.split(" ")}

@@ -14,6 +14,7 @@ Tested by differential fuzzing with modified tokenizers in tests/tokenizers/test
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from inlayer.ragged import Ragged
 from inlayer.tokenizers.tokenizer_json import steps_of
 from inlayer.tokenizers.untrusted_files import library_errors
 
-__all__ = ["FastPath", "encode_with_both", "open_fast_path", "unsupported_feature"]
+__all__ = ["EncodeBatch", "encode_with_both", "open_fast_path", "unsupported_feature"]
 
 EncodeBatch = Callable[[list[str]], Ragged]
 
@@ -43,33 +44,30 @@ SELF_CHECK = (
 )  # fmt: skip
 
 
-class FastPath:
-    """gigatoken's encoder for one tokenizer. It parses special tokens in the text and adds none around it."""
+def encode_fast(encoder: Any, texts: list[str]) -> Ragged:
+    """Encode texts of stable characters into two arrays made in Rust, with no object per text.
 
-    def __init__(self, encoder: Any) -> None:
-        self._encoder = encoder
-
-    def encode_batch(self, texts: list[str]) -> Ragged:
-        """Encode texts of stable characters into two arrays made in Rust, with no object per text."""
-        layout = self._encoder.encode_batch(texts).layout
-        offsets = np.asarray(layout.offsets.data)
-        return Ragged(np.asarray(layout.content.data)[: offsets[-1]], offsets)
+    Special tokens in the text are parsed, and none are added around it.
+    """
+    layout = encoder.encode_batch(texts).layout
+    offsets = np.asarray(layout.offsets.data)
+    return Ragged(np.asarray(layout.content.data)[: offsets[-1]], offsets)
 
 
-def encode_with_both(texts: list[str], fast: FastPath, exact: EncodeBatch, excluded: Sequence[int]) -> Ragged:
+def encode_with_both(texts: list[str], fast: EncodeBatch, exact: EncodeBatch, excluded: Sequence[int]) -> Ragged:
     """Encode the texts with these indices exactly and all others on the fast path."""
     if not excluded:
-        return fast.encode_batch(texts)
+        return fast(texts)
     slow = np.array(excluded, np.int64)
     quick = np.setdiff1d(np.arange(len(texts)), slow)
     parts = [
-        (quick, fast.encode_batch([texts[index] for index in quick])),
+        (quick, fast([texts[index] for index in quick])),
         (slow, exact([texts[index] for index in slow])),
     ]
     return Ragged.merge(len(texts), parts)
 
 
-def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens: list[str]) -> FastPath | None:
+def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens: list[str]) -> EncodeBatch | None:
     """Open a tokenizer with `make(gigatoken)`; None if it differs from the exact one on the self-check texts."""
     try:
         import gigatoken
@@ -80,8 +78,8 @@ def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens:
         texts += [token, f" {token} ", f"a{token}b", f"\n{token}\u0301{token}"]
     try:
         with library_errors("gigatoken"):
-            fast = FastPath(make(gigatoken))
-            ours = fast.encode_batch(texts)
+            fast = partial(encode_fast, make(gigatoken))
+            ours = fast(texts)
     except TokenizerError:  # this kind of tokenizer is not supported
         return None
     return fast if ours == exact(texts) else None

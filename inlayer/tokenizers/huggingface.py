@@ -29,7 +29,7 @@ import numpy as np
 from inlayer.errors import TokenizerError
 from inlayer.ragged import IdArray, Ragged
 from inlayer.tokenizers.base import Token, check_text
-from inlayer.tokenizers.gigatoken import FastPath, open_fast_path, unsupported_feature
+from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, unsupported_feature
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_of_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
@@ -118,7 +118,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             flats.append(np.array(Encoding.merge(encodings, growing_offsets=False).ids, np.int64))
         return Ragged.from_counts(np.concatenate(flats), np.array(counts, np.int64))
 
-    def _open_fast_path(self) -> FastPath | None:
+    def _open_fast_path(self) -> EncodeBatch | None:
         assert self._fast_source is not None
         (text, settings), self._fast_source = self._fast_source, None
         if self._added_around is None or unsupported_feature(settings, self._exact.token_to_id) is not None:

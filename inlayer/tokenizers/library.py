@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from inlayer.errors import IdRangeError
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Merge, Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
-from inlayer.tokenizers.gigatoken import FastPath, encode_with_both
+from inlayer.tokenizers.gigatoken import EncodeBatch, encode_with_both
 from inlayer.tokenizers.merges import MergeTable
 from inlayer.tokenizers.unicode_versions import texts_with_unstable_characters
 from inlayer.tokenizers.untrusted_files import library_errors
@@ -72,7 +72,7 @@ class LibraryTokenizer(Tokenizer):
         del token_id
         return True
 
-    def _open_fast_path(self) -> FastPath | None:
+    def _open_fast_path(self) -> EncodeBatch | None:
         return None
 
     def _read_merges(self) -> MergeTable | None:
@@ -91,7 +91,7 @@ class LibraryTokenizer(Tokenizer):
     # -- shared behavior --
 
     @cached_property
-    def _fast_path(self) -> FastPath | None:  # read it under the lock, so that it opens once
+    def _fast_path(self) -> EncodeBatch | None:  # read it under the lock, so that it opens once
         return self._open_fast_path()
 
     @cached_property

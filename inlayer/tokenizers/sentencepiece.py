@@ -12,7 +12,7 @@ Tested against the library in tests/tokenizers/test_sentencepiece.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -110,52 +110,6 @@ class SentencePieceTokenizer(LibraryTokenizer):
         del parse_special
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
-            found = parse_pieces(self._exact.encode_as_serialized_proto(text))
-        ids = [token_id for token_id, _, _ in found]
-        offsets = [(begin, end) for _, begin, end in found]
-        tokens = tokens_from_offsets(source, ids, offsets, self._bytes_of, self.special_ids)
+            found: Any = self._exact.Encode(text, return_type="offset_mapping", return_bytes=True)
+        tokens = tokens_from_offsets(source, found["ids"], found["offsets"], self._bytes_of, self.special_ids)
         return self._with_added(tokens, len(source)) if add_special_tokens else tokens
-
-
-def parse_pieces(message: bytes) -> list[tuple[int, int, int]]:
-    """Parse a serialized SentencePieceText into (id, begin, end) of each piece, in bytes.
-
-    The library returns offsets only in this form unless protobuf is installed. Field 2 of the message is a piece; its
-    fields 2, 4 and 5 are the id, begin and end, and 0 if missing.
-    """
-    pieces = []
-    for field, value in parse_fields(message):
-        if field == 2 and isinstance(value, bytes):
-            numbers = {inner: number for inner, number in parse_fields(value) if isinstance(number, int)}
-            pieces.append((numbers.get(2, 0), numbers.get(4, 0), numbers.get(5, 0)))
-    return pieces
-
-
-def parse_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Parse the field numbers and values of a protobuf message."""
-    position = 0
-    while position < len(message):
-        key, position = parse_varint(message, position)
-        if key & 7 == 0:  # varint
-            value, position = parse_varint(message, position)
-            yield key >> 3, value
-        elif key & 7 == 2:  # string or message
-            length, position = parse_varint(message, position)
-            yield key >> 3, message[position : position + length]
-            position += length
-        elif key & 7 == 5:  # float, not needed
-            position += 4
-        else:
-            raise TokenizerError(f"sentencepiece returned a message with the unexpected wire type {key & 7}")
-
-
-def parse_varint(message: bytes, position: int) -> tuple[int, int]:
-    """Parse an integer stored in groups of 7 bits, lowest first; return it and the position after it."""
-    value, shift = 0, 0
-    while True:
-        byte = message[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, position

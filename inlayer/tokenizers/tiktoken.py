@@ -29,7 +29,7 @@ import numpy.typing as npt
 from inlayer.errors import TextError, TokenizerError
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Token, check_text
-from inlayer.tokenizers.gigatoken import FastPath, open_fast_path
+from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path
 from inlayer.tokenizers.library import LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, merges_of_ranks
 from inlayer.tokenizers.tokenizer_json import MAX_ID
@@ -124,7 +124,7 @@ class TiktokenTokenizer(LibraryTokenizer):
         batch = Ragged.from_arrays([self._encode_array(text, parse_special) for text in texts])
         return batch.wrapped(*self._around) if add_special_tokens else batch
 
-    def _open_fast_path(self) -> FastPath | None:
+    def _open_fast_path(self) -> EncodeBatch | None:
         if self._fast_source is None:
             return None
         (path, scheme), special_tokens = self._fast_source, dict(self.special_tokens)

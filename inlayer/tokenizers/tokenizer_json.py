@@ -70,13 +70,12 @@ def steps_of(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
 
 def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> TokenizerError:
     """Find the part that `tokenizers` could not read, by trying each one in an otherwise empty file."""
-    for part in EMPTY_FILE:
-        if part in config and load_error(part, config[part]) is not None:
-            steps = steps_of(config, part) if part in PARTS else []
-            for step in [*steps, config[part]]:  # prefer the failing step of a Sequence
-                found = load_error(part, step)
-                if found is not None:
-                    return TokenizerError(f"{where}: {describe(part, step, found)}")
+    for part in (part for part in EMPTY_FILE if part in config and load_error(part, config[part]) is not None):
+        steps = steps_of(config, part) if part in PARTS else []
+        for step in [*steps, config[part]]:  # prefer the failing step of a Sequence
+            found = load_error(part, step)
+            if found is not None:
+                return TokenizerError(f"{where}: {describe(part, step, found)}")
     unknown = next((key for key in config if key not in EMPTY_FILE), None)
     if unknown is not None:
         return TokenizerError(f"{where}: {printable(unknown[:40])!r} is not a field of a tokenizer.json")

@@ -16,8 +16,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from inlayer.errors import DtypeError, InputError, TextError
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
@@ -68,13 +66,8 @@ class WordTokenizer(Tokenizer):
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
         del add_special_tokens, parse_special
-        items = [check_text(text, f"text {index}") for index, text in enumerate(check_texts(texts))]
-        return Ragged.from_arrays(
-            [
-                np.fromiter((token.id for token in self._find_tokens(text, f"text {index}")), np.int64)
-                for index, text in enumerate(items)
-            ]
-        )
+        named = [(check_text(text, f"text {index}"), f"text {index}") for index, text in enumerate(check_texts(texts))]
+        return Ragged.from_lists([token.id for token in self._find_tokens(*text)] for text in named)
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
         skipped = self.special_ids if skip_special_tokens else frozenset[int]()

@@ -12,13 +12,13 @@ import io
 import json
 import random
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import sentencepiece
 
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
-from inlayer.tokenizers.sentencepiece import parse_fields
 
 TEXTS = ["", "a", "the 1!", "a b  hello\n <s> x é 你 \0 🙂", "ab" * 30, "[CLS] the<x> c abc", "-- ..."]
 VALUES = [
@@ -26,6 +26,36 @@ VALUES = [
     ["a", "b", "c"], [1], [["a", "b"]], "a b c", {"a": 1}, {"type": "Foo"}, {"Regex": "("}, {"Regex": ""},
     {"String": ""}, {"Regex": "(?=a)"},
 ]  # fmt: skip
+
+
+def parse_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Parse the field numbers and values of a protobuf message."""
+    position = 0
+    while position < len(message):
+        key, position = parse_varint(message, position)
+        if key & 7 == 0:  # varint
+            value, position = parse_varint(message, position)
+            yield key >> 3, value
+        elif key & 7 == 2:  # string or message
+            length, position = parse_varint(message, position)
+            yield key >> 3, message[position : position + length]
+            position += length
+        elif key & 7 == 5:  # float, not needed
+            position += 4
+        else:
+            raise ValueError(f"unexpected wire type {key & 7}")
+
+
+def parse_varint(message: bytes, position: int) -> tuple[int, int]:
+    """Parse an integer stored in groups of 7 bits, lowest first; return it and the position after it."""
+    value, shift = 0, 0
+    while True:
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, position
 
 
 @cache
