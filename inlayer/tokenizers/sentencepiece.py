@@ -110,6 +110,10 @@ class SentencePieceTokenizer(LibraryTokenizer):
         del parse_special
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
-            found: Any = self._exact.Encode(text, return_type="offset_mapping", return_bytes=True)
+            options: dict[str, Any] = {
+                "return_type": "offset_mapping",
+                "return_bytes": True,
+            }  # missing in its type stubs
+            found = self._exact.encode(text, **options)
         tokens = tokens_from_offsets(source, found["ids"], found["offsets"], self._bytes_of, self.special_ids)
         return self._with_added(tokens, len(source)) if add_special_tokens else tokens
