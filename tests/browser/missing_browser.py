@@ -1,6 +1,6 @@
-"""Where the browser tests did not run, the end of the run says so in a line of its own.
+"""A line at the end of the test run if the browser tests were skipped.
 
-tests/conftest.py takes the hook too: with pytest-xdist the process that writes the summary reads no other conftest.
+tests/conftest.py uses the hook too: with pytest-xdist, the process that writes the summary reads no other conftest.
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ MISSING = (
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     missing = any("THE BROWSER TESTS DID NOT RUN" in str(report.longrepr) for report in skipped)
-    if missing and not getattr(terminalreporter, "said_no_browser", False):
-        terminalreporter.said_no_browser = True
+    if missing and not getattr(terminalreporter, "reported_no_browser", False):
+        terminalreporter.reported_no_browser = True
         terminalreporter.write_line(MISSING, red=True, bold=True)

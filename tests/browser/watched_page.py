@@ -1,4 +1,4 @@
-"""A page with a witness: what it asked for, what it complained of, what numbers it shows."""
+"""A browser page that records its requests, errors and policy violations."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 READY = "#stage[aria-busy=false] h1, #error:not([hidden])"
 LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
-# Reported by the browser itself, so that nothing the page does can hide it.
-WITNESS = """
-  window.breaches = [];
+# Reported by the browser itself, so the page cannot hide it.
+REPORT_VIOLATIONS = """
+  window.violations = [];
   document.addEventListener("securitypolicyviolation", (event) =>
-    window.breaches.push(`${event.violatedDirective} ${event.blockedURI}`));
+    window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
 """
 
 
 @dataclass
 class Watched:
-    """A page of its own context. `expected` holds complaints that the test brings about on purpose."""
+    """A page in its own browser context. `expected` lists errors that the test causes on purpose."""
 
     page: Page
     address: str
     requests: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     expected: tuple[str, ...] = ()
 
     def open(self) -> None:
@@ -34,34 +34,34 @@ class Watched:
         self.page.wait_for_selector(READY)
 
     def outside(self) -> list[str]:
-        """Requests that a network would see."""
+        """Requests that leave this machine."""
         return [url for url in self.requests if leaves_loopback(url)]
 
-    def breaches(self) -> list[str]:
-        found: list[str] = self.page.evaluate("window.breaches")
+    def violations(self) -> list[str]:
+        found: list[str] = self.page.evaluate("window.violations")
         return found
 
     def finish(self) -> None:
-        """Close it, and fail for what it did in silence."""
-        breaches = self.breaches()
+        """Close the page, and fail if it did something unexpected."""
+        violations = self.violations()
         self.page.context.close()
-        complaints = [one for one in self.complaints if not any(known in one for known in self.expected)]
+        errors = [one for one in self.errors if not any(known in one for known in self.expected)]
         assert self.outside() == []
-        assert complaints == []
+        assert errors == []
         if not self.expected:
-            assert breaches == []
+            assert violations == []
 
     def settle(self) -> None:
-        """Until a request that was asked for is drawn."""
+        """Wait until the current request is drawn."""
         self.page.wait_for_timeout(20)
         self.page.wait_for_selector(READY)
 
     def step(self, number: int) -> None:
-        self.page.click(f"#stop-{number}")
+        self.page.click(f"#step-{number}")
         self.page.wait_for_selector(f".figure[data-step='{number}'], .question")
 
     def shown(self, inside: str = "#stage") -> list[dict[str, Any]]:
-        """Every number on show, with its place and how it is written."""
+        """Every number shown, with its place and its text."""
         found: list[dict[str, Any]] = self.page.evaluate(
             """(inside) => [...document.querySelectorAll(inside + " [data-value]")].map((element) => ({
                  ...element.dataset, written: element.firstChild?.nodeType === 3 ? element.firstChild.data : "",
@@ -81,14 +81,16 @@ class Watched:
 
 
 def watch(context: BrowserContext, address: str) -> Watched:
-    context.add_init_script(WITNESS)
+    context.add_init_script(REPORT_VIOLATIONS)
     page = context.new_page()
     watched = Watched(page, address)
     page.on("request", lambda request: watched.requests.append(request.url))
-    page.on("pageerror", lambda error: watched.complaints.append(f"error: {error}"))
+    page.on("pageerror", lambda error: watched.errors.append(f"error: {error}"))
     page.on(
         "console",
-        lambda said: watched.complaints.append(f"console: {said.text}") if said.type in ("error", "warning") else None,
+        lambda message: (
+            watched.errors.append(f"console: {message.text}") if message.type in ("error", "warning") else None
+        ),
     )
     return watched
 

@@ -1,4 +1,4 @@
-"""Lines to walk in tests: the samples, every family, and newborn ones."""
+"""Pipelines for tests: the samples, every family, and randomly initialized ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import inlayer
 from inlayer.embeddings import Embeddings
 from inlayer.families import describe
 from inlayer.tokenizers import ByteTokenizer, WordTokenizer
-from inlayer.trace import Pipeline, random_pipeline
+from inlayer.trace import Pipeline
 from tests.families.references import CASES
 
 SAMPLES = ("default", "minilm", "wordllama", "smollm2")
@@ -25,14 +25,14 @@ def sample(name: str) -> Pipeline:
 
 @cache
 def family(name: str, dtype: torch.dtype = torch.float32) -> Pipeline:
-    """A layer and head of this family with random rows, words for a tokenizer."""
+    """A randomly initialized layer and head of a family, with a word tokenizer."""
     case = next(case for case in CASES if case.name == name)
     layer = Embeddings.from_config(case.config_json, seed=0, dtype=dtype)
     head = layer.head_from_config(case.config_json)
     for number, part in enumerate(p for p in (*layer.parameters(), head.bias) if p is not None and p.dim() == 1):
         torch.nn.init.normal_(part, generator=torch.Generator().manual_seed(number))
-    return Pipeline.of_layer(WordTokenizer.from_text(WORDS), layer, head, source=describe(case.config_json).family)
+    return Pipeline.from_layer(layer, WordTokenizer.from_text(WORDS), head, source=describe(case.config_json).family)
 
 
-def bytes_line(positions: str, width: int = 8) -> Pipeline:
-    return random_pipeline(["x" * 40], ByteTokenizer(), positions=positions, width=width)
+def random_bytes(positions: str, width: int = 8) -> Pipeline:
+    return Pipeline.random(["x" * 40], ByteTokenizer(), positions=positions, width=width)
