@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from inlayer.errors import CheckpointError, InlayerError, MissingExtraError, MissingFileError
 from inlayer.paths import printable
@@ -200,6 +202,7 @@ class HttpRequest(FsspecRequest):
         read = partial(
             self.filesystem._cat_ranges, batch_size=CONCURRENT,
             headers=headers, timeout=timeout, raise_for_status=self._validate, trace_request_ctx=self,
+            proxy=find_proxy(self.path.url),
         )  # fmt: skip
         paths, (starts, stops) = [self.path.url] * len(spans), zip(*spans, strict=True)
         return list(sync(self.filesystem.loop, read, paths, starts, stops))  # cat_ranges() has no use for a timeout
@@ -261,6 +264,12 @@ async def _on_redirect(_session: Any, context: Any, redirect: Any) -> None:
     request.linked = linked or request.linked
 
 
+def find_proxy(url: str) -> str | None:
+    """The proxy that the environment (HTTPS_PROXY, NO_PROXY) sets for a URL."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+
+
 def retry_after(headers: Mapping[str, str]) -> float:
     """Seconds that the server asks to wait. Its other form, a date, is ignored."""
     value = headers.get("Retry-After", "")
@@ -320,8 +329,8 @@ def _open_filesystem(protocol: str, _pid: int) -> Any:
 
     trace = TraceConfig()
     trace.on_request_redirect.append(_on_redirect)
-    options = {"trust_env": True, "trace_configs": [trace]}
-    return fsspec.filesystem(protocol, skip_instance_cache=True, encoded=True, client_kwargs=options)
+    # Not aiohttp's trust_env, which also adds credentials from ~/.netrc and then refuses the hub's token.
+    return fsspec.filesystem(protocol, skip_instance_cache=True, encoded=True, client_kwargs={"trace_configs": [trace]})
 
 
 def one_line(error: object) -> str:

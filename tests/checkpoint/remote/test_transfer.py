@@ -216,6 +216,26 @@ def test_token_opens_a_gated_repository_and_is_not_sent_elsewhere(
     assert hub.requests[0].token is None  # a plain URL never gets the hub's token
 
 
+def test_netrc_is_not_used(hub: Hub, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login user password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    for on_hub in (True, False):
+        assert read(path_of(hub, on_hub=on_hub), 0, 10) == CONTENT[:10]
+    assert [request.token for request in hub.requests] == ["Bearer hf_secret", None, None, None]
+
+
+def test_proxy_from_the_environment_is_used(hub: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv("no_proxy", "")
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing listens there
+    with pytest.raises(UnreachableError, match="ClientProxyConnectionError"):
+        read(path_of(hub), 0, 10)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert read(path_of(hub), 0, 10) == CONTENT[:10]
+
+
 def test_refusal_without_a_reason_is_an_error(hub: Hub, folder: Path) -> None:
     hub.fail("status", FILE, status=403)
     with pytest.raises(CheckpointError, match="responded with status 403"):
