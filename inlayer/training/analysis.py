@@ -27,7 +27,7 @@ from torch import Tensor
 from inlayer.errors import InlayerError, InputError, ShapeError
 from inlayer.neighbors import nearest
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.names import spelled
+from inlayer.tokenizers.base import token_label
 
 __all__ = ["Drift", "Learned", "Neighbor", "Word", "what_was_learned"]
 
@@ -137,7 +137,7 @@ def what_was_learned(
         words=tuple(
             Word(
                 id=token_id,
-                label=spelled(tokenizer, token_id),
+                label=token_label(tokenizer, token_id),
                 count=int(seen_V[token_id]),
                 before=_neighbors(before_VD, token_id, tokenizer, k),
                 after=_neighbors(after_VD, token_id, tokenizer, k),
@@ -198,7 +198,7 @@ def _spread(pool: list[int], wanted: int) -> list[int]:
 
 def _neighbors(table_VD: Tensor, token_id: int, tokenizer: Tokenizer, k: int) -> tuple[Neighbor, ...]:
     found = nearest(table_VD[token_id], _blocks(table_VD), k, exclude=token_id)
-    return tuple(Neighbor(id=other, label=spelled(tokenizer, other), cosine=cosine) for other, cosine in found)
+    return tuple(Neighbor(id=other, label=token_label(tokenizer, other), cosine=cosine) for other, cosine in found)
 
 
 # ---- drift

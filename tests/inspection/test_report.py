@@ -32,7 +32,7 @@ from tests.inspection.healthy import (
     TOKENS,
     set_config,
 )
-from tests.tokenizers.samples import counted, llama2, package_files
+from tests.tokenizers.samples import llama2, package_files, real_json
 
 ENCODERS = {"bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "albert"}
 
@@ -289,7 +289,7 @@ def test_a_sister_of_a_larger_model_is_no_alarm(folder: Path, tmp_path: Path) ->
 
 
 def test_real_tokenizers_and_their_padding() -> None:
-    survey = survey_ids(HuggingFaceTokenizer(counted("deepseek-v3")), 129280, np.arange(128000, 129280))
+    survey = survey_ids(HuggingFaceTokenizer(real_json("deepseek-v3")), 129280, np.arange(128000, 129280))
     assert int(survey.are(Kind.RESERVED).sum()) > 700
     assert int(survey.are(Kind.MISSING).sum()) == 129280 - 128815
 

@@ -66,7 +66,7 @@ def test_a_config_that_is_there_is_kept(trained: Path, tmp_path: Path) -> None:
 
 
 def test_one_that_is_damaged_or_missing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match="holds no tokenizer"):
+    with pytest.raises(MissingFileError, match="without a tokenizer"):
         tokenizer_files(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(TokenizerError):
