@@ -205,8 +205,8 @@ def test_same_text_makes_same_sample(corpus, tmp_path):
     before = (tmp_path / "one-work" / "trained" / "metrics.jsonl").read_bytes()
     make_default.make(corpus, tmp_path / "one", tmp_path / "one-work", evals=pairs, vocab_size=320, config=SMALL)
     assert (tmp_path / "one-work" / "trained" / "metrics.jsonl").read_bytes() == before  # no step was repeated
+    other = replace(SMALL, steps=7)
     with pytest.raises(SystemExit, match="other settings"):
-        other = replace(SMALL, steps=7)
         make_default.make(corpus, tmp_path / "one", tmp_path / "one-work", vocab_size=320, config=other)
 
 

@@ -19,8 +19,8 @@ from inlayer.training.plot import curve_of, smooth_loss
 __all__ = ["LossSummary", "TextSample", "TrainingReport", "to_json"]
 
 MAX_TEXT = 2_000  # characters of untrusted text
-COLUMNS = ("", "rows", "of the text", "cosine", "distance", "norm")
-COLUMNS_NOTE = "Cosine: between a row before and after. Distance: norm of the change, relative to the norm before"
+COLUMNS = ("", "rows", "of the text", "cosine", "shift", "norm")
+COLUMNS_NOTE = "Cosine: between a row before and after. Shift: norm of the change, relative to the norm before"
 
 
 @dataclass(frozen=True, kw_only=True)
