@@ -287,8 +287,8 @@ def test_page_shows_everything() -> None:
     shown = " ".join(" ".join(Tags(document).words).split())
     for part in (
         "gpt, table of 4,096 rows x 64", "300 steps, 307,200 tokens", "warning the mean row is long: plain",
-        "␣dog 4 times", "0.16 → 1.25", "1.2% → 62.5%", "Once plain upon a time plain", "learning_rate 0.003", "files plain",
-        "untie_at -", "center yes", "validation", f"{metrics[-1]['mean_vector_ratio']:.2f}",
+        "␣dog 4 times", "0.16 → 1.25", "1.2% → 62.5%", "Once plain upon a time plain", "learning_rate 0.003",
+        "files plain", "untie_at -", "center yes", "validation", f"{metrics[-1]['mean_vector_ratio']:.2f}",
     ):  # fmt: skip
         assert part in shown, part
     picture = base64.b64encode(b"the picture").decode()
