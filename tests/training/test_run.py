@@ -85,7 +85,7 @@ def test_transformers_and_inlayer_open_the_model(case: str, text: Path, tmp_path
     findings = {(finding.severity, finding.code) for finding in inspect(out).findings}
     assert all(severity == "note" for severity, _ in findings), findings
     (walked,) = inlayer.walk("the quick fox", out).texts
-    assert [cell.id for cell in walked.cells] == list(tokenizer.encode("the quick fox"))
+    assert [cell.id for cell in walked.tokens] == list(tokenizer.encode("the quick fox"))
 
 
 def test_validation_loss_matches_transformers(text: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from inlayer.render import style_sheet
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import short
 from inlayer.training.analysis import TokenComparison, TokenNeighbor
@@ -216,7 +217,8 @@ def _value(value: Any) -> str:
 
 @cache
 def _style() -> str:
-    return "\n" + files("inlayer.training.report").joinpath("report.css").read_text(encoding="utf-8")
+    own = files("inlayer.training.report").joinpath("report.css").read_text(encoding="utf-8")
+    return f"\n{style_sheet()}\n{own}"
 
 
 @cache
