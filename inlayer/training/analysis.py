@@ -68,16 +68,13 @@ class TokenComparison:
 class RowChange:
     """Change of a group of rows, as means over rows; None where a value is not finite.
 
-    min_count, max_count  occurrences of the group's tokens in the training text
-    share                 fraction of the training text that these tokens make up
-    cosine                between a row before and after: 1 if it kept its direction
-    distance              norm of the difference, relative to the norm before
+    share     fraction of the training text that the group's tokens make up
+    cosine    between a row before and after: 1 if it kept its direction
+    distance  norm of the difference, relative to the norm before
     """
 
     name: str
     rows: int
-    min_count: int
-    max_count: int
     share: float
     cosine: float | None
     distance: float | None
@@ -218,13 +215,10 @@ class _RowMeasures:
         self.norm_before, self.norm_after, self.cosine, self.distance = values[0], values[1], values[2], values[3]
 
     def change(self, name: str, ids: Ids, counts_V: Ids) -> RowChange:
-        counts = counts_V[ids]
         return RowChange(
             name=name,
             rows=len(ids),
-            min_count=int(counts.min()),
-            max_count=int(counts.max()),
-            share=float(counts.sum() / max(1, counts_V.sum())),
+            share=float(counts_V[ids].sum() / max(1, counts_V.sum())),
             cosine=_mean(self.cosine[ids]),
             distance=_mean(self.distance[ids]),
             norm_before=_mean(self.norm_before[ids]),

@@ -40,7 +40,7 @@ from inlayer.training.folder import replace_folder
 
 __all__ = ["Tokens", "draw_batch", "open_tokens", "validation_batches", "write_tokens"]
 
-FORMAT = 1
+FORMAT = 2
 FACTS = "tokens.json"
 DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 FIRST_SEGMENT, SEGMENT_GROWTH, MAX_SEGMENT = 1024, 128, 16_384  # characters
@@ -51,17 +51,11 @@ WRITE_AGAIN = "remove the folder, and resume the run to encode the text again"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tokens:
-    """The ids of a corpus, memory-mapped and read-only.
-
-    vocab_size              every id is less than it
-    characters, text_bytes  size of the text in characters and in UTF-8, training and validation together
-    """
+    """The ids of a corpus, memory-mapped and read-only; every id is less than `vocab_size`."""
 
     train: npt.NDArray[Any]
     validation: npt.NDArray[Any]
     vocab_size: int
-    characters: int
-    text_bytes: int
 
     def count_ids(self) -> IdArray:
         """Number of occurrences of each id in the training ids (V,)."""
@@ -100,7 +94,7 @@ def write_tokens(
     if separator is not None and not 0 <= separator < vocab_size:
         raise IdRangeError(f"separator is {separator}; it must be an id of the tokenizer, 0..{vocab_size - 1}")
     dtype = "uint16" if vocab_size <= 1 << 16 else "uint32"
-    characters = text_bytes = 0
+    encoded = 0  # UTF-8 bytes
     with replace_folder(folder) as new:
         with (new / "train.bin").open("wb") as train_file, (new / "validation.bin").open("wb") as validation_file:
             train, held_out = _IdWriter(train_file, DTYPES[dtype]), _IdWriter(validation_file, DTYPES[dtype])
@@ -113,18 +107,15 @@ def write_tokens(
                     if segment.starts_file and segment.number > 0 and separator is not None:
                         writer.write(np.array([separator]))
                     writer.write(ids)
-                    characters += len(segment.text)
-                    text_bytes += len(segment.text) if segment.text.isascii() else len(segment.text.encode())
+                    encoded += len(segment.text) if segment.text.isascii() else len(segment.text.encode())
                 if progress is not None:
-                    progress(text_bytes)
-        if not characters:
+                    progress(encoded)
+        if not encoded:
             raise InputError("the corpus contains no text")
         facts = {
             "format": FORMAT,
             "dtype": dtype,
             "vocab_size": vocab_size,
-            "characters": characters,
-            "text_bytes": text_bytes,
             "train_ids": train.count,
             "train_sha256": train.digest.hexdigest(),
             "validation_ids": held_out.count,
@@ -145,8 +136,6 @@ def open_tokens(folder: str | os.PathLike[str]) -> Tokens:
         train=_open_ids(path / "train.bin", facts),
         validation=_open_ids(path / "validation.bin", facts),
         vocab_size=facts["vocab_size"],
-        characters=facts["characters"],
-        text_bytes=facts["text_bytes"],
     )
 
 
@@ -265,8 +254,7 @@ def _read_facts(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{shown(path)} is not valid JSON; {WRITE_AGAIN}") from None
     if not isinstance(facts, dict):
         raise CheckpointError(f"{shown(path)} is not a JSON object; {WRITE_AGAIN}")
-    limits = {"format": FORMAT, "vocab_size": MAX_VOCAB}
-    limits |= dict.fromkeys(("characters", "text_bytes", "train_ids", "validation_ids"), 2**60)
+    limits = {"format": FORMAT, "vocab_size": MAX_VOCAB, "train_ids": 2**60, "validation_ids": 2**60}
     valid = {name: type(facts.get(name)) is int and 0 <= facts[name] <= limit for name, limit in limits.items()}
     valid |= {name: isinstance(facts.get(name), str) for name in ("dtype", "train_sha256", "validation_sha256")}
     valid["format"] &= facts.get("format") == FORMAT

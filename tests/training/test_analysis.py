@@ -105,7 +105,7 @@ def test_change_matches_a_plain_loop(padding: int | None, broken: float | None) 
     assert [one.name for one in ours.groups] == list(theirs)
     for one, ids in zip(ours.groups, theirs.values(), strict=True):
         assert numbers(one) == pytest.approx(slow_change(before, after, ids), rel=1e-6)
-        assert (one.rows, one.min_count, one.max_count) == (len(ids), counts[ids].min(), counts[ids].max())
+        assert one.rows == len(ids)
         assert one.share == pytest.approx(counts[ids].sum() / counts.sum())
     assert ours.nonfinite_rows == (broken is not None)
 

@@ -51,9 +51,7 @@ def make_table(*labels: str, nonfinite: int = 0) -> TableComparison:
     groups = [("all rows", 4000, 1.0), ("most frequent quarter", 12345, 0.905), ("never seen", 17, 0.0)]
     return TableComparison(
         tokens=tuple(tokens),
-        groups=tuple(
-            RowChange(name=n, rows=r, min_count=0, max_count=9, share=share, **change) for n, r, share in groups
-        ),
+        groups=tuple(RowChange(name=n, rows=r, share=share, **change) for n, r, share in groups),
         mean_vector_ratio_before=0.0125,
         mean_vector_ratio_after=0.625,
         nonfinite_rows=nonfinite,

@@ -104,7 +104,6 @@ def test_ids_match_encoding_in_memory(
     assert bool(validating) == (0 < every < 100)
     assert ours.vocab_size == {"bytes": 256, "learned": 300, "wide": 70_001}[name]
     assert ours.train.dtype == (np.uint32 if ours.vocab_size == 70_001 else np.uint16)
-    assert (ours.characters, ours.text_bytes) == (len(TEXT), len(TEXT.encode()))
     again = open_tokens(tmp_path / "tokens")
     assert np.array_equal(again.train, ours.train)
     assert np.array_equal(again.validation, ours.validation)
@@ -192,10 +191,10 @@ def test_small_text_has_validation_ids(tmp_path: Path) -> None:
 def test_progress_counts_all_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ENCODED_AT_ONCE", 20_000)
     seen: list[int] = []
-    ours = write_tokens(tmp_path / "tokens", FILES, BYTES, separator=None, progress=seen.append)
+    write_tokens(tmp_path / "tokens", FILES, BYTES, separator=None, progress=seen.append)
     assert len(seen) > 3
     assert seen == sorted(seen)
-    assert seen[-1] == ours.text_bytes == len(TEXT.encode())
+    assert seen[-1] == len(TEXT.encode())
 
 
 def test_arguments_are_checked_before_reading(tmp_path: Path) -> None:
@@ -412,9 +411,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "another count": (changed(train_ids=7), "instead of 14 for 7 ids"),
     "a count below zero": (changed(train_ids=-1), "train_ids is -1"),
     "an absurd count": (changed(validation_ids=10**30), "validation_ids is 10000"),
-    "a count of another kind": (changed(characters=True), "characters is True"),
-    "a broken count": (changed(text_bytes=1.5), r"text_bytes is 1\.5"),
-    "another format": (changed(format=2), "format is 2, which is not valid in format 1"),
+    "a count of another type": (changed(train_ids=True), "train_ids is True"),
+    "a fractional count": (changed(validation_ids=1.5), r"validation_ids is 1\.5"),
+    "another format": (changed(format=1), "format is 1, which is not valid in format 2"),
     "no format": (changed(format=...), "format is missing"),
     "another dtype": (changed(dtype="uint32"), "has [\\d,]+ bytes"),
     "no dtype": (changed(dtype="float64"), "dtype is 'float64'"),
@@ -423,7 +422,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "another hash": (changed(train_sha256="00"), "is damaged"),
     "a table beyond memory": (changed(vocab_size=2**50), "vocab_size is 1125"),
     "a smaller table": (changed(vocab_size=10), "contains id 2.., outside"),
-    "half the JSON": (replaced(b'{"format": 1, '), "is not valid JSON"),
+    "half the JSON": (replaced(b'{"format": 2, '), "is not valid JSON"),
     "no UTF-8": (replaced(b"\xff"), "is not valid JSON"),
     "a list": (replaced(b"[]"), "is not a JSON object"),
     "a deep list": (replaced(b"[" * 100_000), "is not valid JSON"),
@@ -475,7 +474,7 @@ def test_count_ids(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert counts.dtype == np.int64
     assert all(counts[token] == np.count_nonzero(ours.train == token) for token in range(256))
     nothing = np.empty(0, np.uint16)
-    empty = Tokens(train=nothing, validation=nothing, vocab_size=3, characters=0, text_bytes=0)
+    empty = Tokens(train=nothing, validation=nothing, vocab_size=3)
     assert empty.count_ids().tolist() == [0, 0, 0]
 
 

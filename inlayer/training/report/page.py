@@ -20,16 +20,8 @@ from inlayer.render import style_sheet
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import short
 from inlayer.training.analysis import TokenComparison, TokenNeighbor
-from inlayer.training.report.facts import (
-    COLUMNS,
-    COLUMNS_NOTE,
-    MAX_TEXT,
-    TextSample,
-    TrainingReport,
-    change_cells,
-    mean_vector_text,
-    summary,
-)
+from inlayer.training.report import facts
+from inlayer.training.report.facts import MAX_TEXT, TextSample, TrainingReport
 
 __all__ = ["to_html"]
 
@@ -86,7 +78,7 @@ def to_html(report: TrainingReport, metrics: Sequence[Mapping[str, Any]], png: b
 
 def _summary(report: TrainingReport) -> Iterator[str]:
     yield '<dl class="facts">'
-    for name, text in summary(report):
+    for name, text in facts.summary(report):
         yield f"<div><dt>{name}</dt><dd>{_safe(text)}</dd></div>"
     yield "</dl>"
     for warning in report.warnings:
@@ -127,9 +119,11 @@ def _neighbor(one: TokenNeighbor) -> str:
 def _changes(report: TrainingReport) -> Iterator[str]:
     table = report.table
     yield '<section><h2>Change of the rows</h2><p class="note">Means over rows, by how often their token occurs in '
-    yield f"the text. {COLUMNS_NOTE}.</p>"
-    yield from _table(COLUMNS, (change_cells(one, "→", "×") for one in table.groups), name="Change by frequency")
-    yield f'<p class="note">Mean vector: {_safe(mean_vector_text(table))}.</p>'
+    yield f"the text. {facts.COLUMNS_NOTE}.</p>"
+    yield from _table(
+        facts.COLUMNS, (facts.change_cells(one, "→", "×") for one in table.groups), name="Change by frequency"
+    )
+    yield f'<p class="note">Mean vector: {_safe(facts.mean_vector_text(table))}.</p>'
     if table.nonfinite_rows:
         text = f"{table.nonfinite_rows:,} rows contain NaN or infinity"
         yield f'<p class="warning"><strong>not finite</strong> {text}</p>'

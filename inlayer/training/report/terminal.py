@@ -13,15 +13,8 @@ from rich.text import Text
 
 from inlayer.render.glyphs import Glyphs, glyphs_for
 from inlayer.training.analysis import TokenNeighbor
-from inlayer.training.report.facts import (
-    COLUMNS,
-    COLUMNS_NOTE,
-    MAX_TEXT,
-    TrainingReport,
-    change_cells,
-    mean_vector_text,
-    summary,
-)
+from inlayer.training.report import facts
+from inlayer.training.report.facts import MAX_TEXT, TrainingReport
 
 __all__ = ["show"]
 
@@ -54,7 +47,7 @@ class _Layout:
     def lines(self) -> Iterator[Text]:
         report = self.report
         yield Text(self.glyphs.fold(report.name, self.columns, blank=" "), style="bold")
-        for label, text in summary(report):
+        for label, text in facts.summary(report):
             yield from self._labeled(label, Text(self._safe(text)))
         for warning in report.warnings:
             yield from self._labeled("warning", Text(self._safe(warning)), style="bold yellow")
@@ -111,16 +104,16 @@ class _Layout:
 
     def _changes(self) -> Iterator[Text]:
         table, narrow = self.report.table, self.columns < NARROW
-        rows = [change_cells(one, self.glyphs.arrow, self.glyphs.times) for one in table.groups]
-        columns = [number for number, name in enumerate(COLUMNS) if not (narrow and name == "of the text")]
-        widths = {number: max(len(row[number]) for row in (COLUMNS, *rows)) for number in columns}
-        for number, row in enumerate((COLUMNS, *rows)):
+        rows = [facts.change_cells(one, self.glyphs.arrow, self.glyphs.times) for one in table.groups]
+        columns = [number for number, name in enumerate(facts.COLUMNS) if not (narrow and name == "of the text")]
+        widths = {number: max(len(row[number]) for row in (facts.COLUMNS, *rows)) for number in columns}
+        for number, row in enumerate((facts.COLUMNS, *rows)):
             first, *rest = columns
             cells = [row[first].ljust(widths[first]), *(row[one].rjust(widths[one] + 2) for one in rest)]
             yield Text(" " * INDENT + "".join(cells), style="dim" if number == 0 else "")
-        note = Text(f"Means over rows. {COLUMNS_NOTE}.").wrap(self.console, self.columns - INDENT)
+        note = Text(f"Means over rows. {facts.COLUMNS_NOTE}.").wrap(self.console, self.columns - INDENT)
         yield from (Text(" " * INDENT + line.plain.rstrip(), style="dim") for line in note)
-        yield from self._labeled("mean vector", Text(self._safe(mean_vector_text(table))))
+        yield from self._labeled("mean vector", Text(self._safe(facts.mean_vector_text(table))))
         if table.nonfinite_rows:
             text = f"{table.nonfinite_rows:,} rows contain NaN or infinity"
             yield from self._labeled("not finite", Text(text), style="bold red")
