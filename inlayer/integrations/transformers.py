@@ -66,7 +66,7 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
             raise InputError(f"the model is attached with padding_idx {table.padding_idx}; {padding_idx} is too late")
         return model
     check_table(table)
-    check_head(head)
+    check_part(head, "head", (nn.Linear, AttachedHead))
     assert isinstance(table, nn.Embedding)  # see check_table
     new_table = make_table(table, table.padding_idx if padding_idx == "same" else padding_idx)
     row = None if new_table.padding_idx is None else new_table.weight.detach()[new_table.padding_idx]
@@ -184,29 +184,20 @@ def parts_of(model: object) -> tuple[nn.Module, nn.Module]:
 
 def check_table(table: nn.Module) -> None:
     """Raise InputError if a Table cannot replace this table."""
-    if type(table) not in (nn.Embedding, Table, ScaledTable) and not (
-        isinstance(table, nn.Embedding) and hasattr(table, "embed_scale")
-    ):
-        raise InputError(
-            f"the model's table is a {full_name(table)}, not an nn.Embedding; is it quantized or modified?"
-        )
-    for name, unused in OPTIONS.items():
-        if getattr(table, name) != unused:
+    scaled = isinstance(table, nn.Embedding) and hasattr(table, "embed_scale")
+    check_part(table, "table", (nn.Embedding, type(table) if scaled else Table, ScaledTable))
+    for name, default in OPTIONS.items():
+        if getattr(table, name) != default:
             raise InputError(
                 f"the model's table has {name} = {shown(getattr(table, name))}, which Table does not support"
             )
-    check_weight(table, "table")
 
 
-def check_head(head: nn.Module) -> None:
-    """Raise InputError if the head is more than a projection."""
-    if type(head) not in (nn.Linear, AttachedHead):
-        raise InputError(f"the model's head is a {full_name(head)}, not an nn.Linear; is it quantized or modified?")
-    check_weight(head, "head")
-
-
-def check_weight(module: nn.Module, name: str) -> None:
-    """Raise an error for weights without values, special weights, and hooks, which would stay on the old module."""
+def check_part(module: nn.Module, name: str, kinds: tuple[type, ...]) -> None:
+    """Raise an error for another class, special or missing weights, and hooks, which would stay on the old module."""
+    if type(module) not in kinds:
+        kind = f"{type(module).__module__}.{type(module).__qualname__}"  # a quantized Linear is also called Linear
+        raise InputError(f"the model's {name} is a {kind}, not an nn.{kinds[0].__name__}; is it quantized or modified?")
     weight = module.weight
     assert isinstance(weight, Tensor)
     if weight.dtype not in DTYPES:
@@ -214,17 +205,13 @@ def check_weight(module: nn.Module, name: str) -> None:
     if weight.is_meta:
         raise InputError(f"the {name} has no values (device meta); load the weights first")
     if type(weight) is not nn.Parameter:
-        kind = type(weight).__name__
-        raise InputError(f"the weight of the {name} is a {kind}; attach before sharding or quantizing the model")
+        raise InputError(
+            f"the weight of the {name} is a {type(weight).__name__}; attach before sharding or quantizing the model"
+        )
     if hasattr(module, "_hf_hook") or module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
         raise InputError(
             f"the {name} has hooks, which would be lost; attach first, then add hooks or dispatch the model"
         )
-
-
-def full_name(module: nn.Module) -> str:
-    """Module and class name: a quantized Linear is also called Linear."""
-    return f"{type(module).__module__}.{type(module).__qualname__}"
 
 
 def make_table(old: nn.Embedding, padding_idx: int | None) -> Table:

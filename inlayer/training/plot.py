@@ -95,9 +95,16 @@ def make_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
     figure = Figure(figsize=SIZE)
     panels = figure.subplots(2, 2, gridspec_kw=MARGINS).flatten().tolist()
     last = max((int(line["step"]) for line in metrics), default=1)
-    for panel, fill in zip(panels, (_loss, _norms, _mean_vector, _shares), strict=True):
+    for panel, (name, title, subtitle, plot) in zip(panels, PANELS, strict=True):
         _frame(panel, last)
-        fill(panel, metrics)
+        panel.set_title(title, loc="left", fontsize=12, fontweight="bold", pad=24)
+        panel.text(0, 1.035, subtitle, transform=panel.transAxes, color=MUTED, fontsize=8.8)
+        curve = curve_of(metrics, name)
+        if curve.values:
+            plot(panel, metrics, curve)
+        else:
+            _mark_empty(panel, curve)
+        _mark_nonfinite(panel, curve)
     for panel in panels[2:]:
         panel.set_xlabel("step")
     return figure
@@ -138,65 +145,56 @@ def smooth_loss(losses: Sequence[float]) -> list[float]:
 # ---- panels
 
 
-def _loss(panel: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
-    _title(panel, "Loss", "nats per token")
-    training, validation = curve_of(metrics, "loss"), curve_of(metrics, "validation_loss")
-    if training.values:
-        panel.plot(*_gapped(training), color=PALE, linewidth=0.8, **_marks(training, PALE, 2.5))
-        smoothed = smooth_loss(training.values)
-        panel.plot(*_gapped(training._replace(values=smoothed)), color=PETROL)
-        _limit(panel, [*smoothed, *validation.values], training.values)
-        ends = [(training.steps[-1], smoothed[-1], PETROL, "training")]
-        if validation.values:
-            panel.plot(*_gapped(validation), color=ORANGE, **_marks(validation, ORANGE, 4.0))
-            ends.append((validation.steps[-1], validation.values[-1], ORANGE, "validation"))
-        _ends(panel, ends)
-    _mark_nonfinite(panel, training)
-    _empty(panel, training, "no steps")
+def _loss(panel: Axes, metrics: Sequence[Mapping[str, Any]], training: Curve) -> None:
+    validation, smoothed = curve_of(metrics, "validation_loss"), smooth_loss(training.values)
+    panel.plot(*_gapped(training), color=PALE, linewidth=0.8, **_marks(training, PALE, 2.5))
+    panel.plot(*_gapped(training._replace(values=smoothed)), color=PETROL)
+    _limit(panel, [*smoothed, *validation.values], training.values)
+    ends = [(training.steps[-1], smoothed[-1], PETROL, "training")]
+    if validation.values:
+        panel.plot(*_gapped(validation), color=ORANGE, **_marks(validation, ORANGE, 4.0))
+        ends.append((validation.steps[-1], validation.values[-1], ORANGE, "validation"))
+    _label_ends(panel, ends)
 
 
-def _norms(panel: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
-    _title(panel, "Row norms", "mean, smallest and largest norm of a row")
-    mean, least, most = (curve_of(metrics, f"row_norm_{name}") for name in ("mean", "min", "max"))
-    if mean.values:
-        if least[::2] == most[::2]:  # measured at the same steps
-            edge = 6 if len(least.steps) == 1 else 0  # a single measurement has no width
-            panel.fill_between(*_gapped(least), _gapped(most)[1], color=PETROL, alpha=0.13, linewidth=edge)
-        panel.plot(*_gapped(mean), color=PETROL, **_marks(mean, PETROL, 3.0))
-        panel.set_ylim(bottom=0)
-        curves = ((most, MUTED, "largest"), (mean, PETROL, "mean"), (least, MUTED, "smallest"))
-        _ends(panel, [(curve.steps[-1], curve.values[-1], tint, name) for curve, tint, name in curves if curve.values])
-    _mark_nonfinite(panel, mean)
-    _empty(panel, mean)
+def _norms(panel: Axes, metrics: Sequence[Mapping[str, Any]], mean: Curve) -> None:
+    least, most = curve_of(metrics, "row_norm_min"), curve_of(metrics, "row_norm_max")
+    if least[::2] == most[::2]:  # measured at the same steps
+        edge = 6 if len(least.steps) == 1 else 0  # a single measurement has no width
+        panel.fill_between(*_gapped(least), _gapped(most)[1], color=PETROL, alpha=0.13, linewidth=edge)
+    panel.plot(*_gapped(mean), color=PETROL, **_marks(mean, PETROL, 3.0))
+    panel.set_ylim(bottom=0)
+    curves = ((most, MUTED, "largest"), (mean, PETROL, "mean"), (least, MUTED, "smallest"))
+    _label_ends(
+        panel, [(curve.steps[-1], curve.values[-1], color, name) for curve, color, name in curves if curve.values]
+    )
 
 
-def _mean_vector(panel: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
-    _title(panel, "Mean-vector ratio", "0: rows surround the origin; 1: all rows are equal")
-    ratio = curve_of(metrics, "mean_vector_ratio")
-    if ratio.values:
-        panel.plot(*_gapped(ratio), color=PETROL, **_marks(ratio, PETROL, 3.0))
-        panel.set_ylim(0, max(0.1, 1.15 * max(ratio.values)))
-        _ends(panel, [(ratio.steps[-1], ratio.values[-1], PETROL, "")])
-    _mark_nonfinite(panel, ratio)
-    _empty(panel, ratio)
+def _mean_vector(panel: Axes, _: Sequence[Mapping[str, Any]], ratio: Curve) -> None:
+    panel.plot(*_gapped(ratio), color=PETROL, **_marks(ratio, PETROL, 3.0))
+    panel.set_ylim(0, max(0.1, 1.15 * max(ratio.values)))
+    _label_ends(panel, [(ratio.steps[-1], ratio.values[-1], PETROL, "")])
 
 
-def _shares(panel: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
-    _title(panel, "Gradient share", "from the lookups and from the head, by norm")
-    share = curve_of(metrics, "output_share")
-    if share.values:
-        steps, shares = _gapped(share)
-        panel.fill_between(steps, 0, shares, color=ORANGE, alpha=0.16, linewidth=0)
-        panel.fill_between(steps, shares, 1, color=PETROL, alpha=0.16, linewidth=0)
-        panel.plot(steps, shares, color=INK, linewidth=1.4, **_marks(share, INK, 3.0))
-        panel.set_ylim(0, 1)
-        panel.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
-        last = share.values[-1]
-        sides = ((last / 2, last, ORANGE, "head"), ((1 + last) / 2, 1 - last, PETROL, "lookups"))
-        for middle, part, tint, name in sides:
-            _label(panel, share.steps[-1], min(0.96, max(0.04, middle)), f"{name} {part:.0%}", tint)
-    _mark_nonfinite(panel, share)
-    _empty(panel, share)
+def _shares(panel: Axes, _: Sequence[Mapping[str, Any]], share: Curve) -> None:
+    steps, shares = _gapped(share)
+    panel.fill_between(steps, 0, shares, color=ORANGE, alpha=0.16, linewidth=0)
+    panel.fill_between(steps, shares, 1, color=PETROL, alpha=0.16, linewidth=0)
+    panel.plot(steps, shares, color=INK, linewidth=1.4, **_marks(share, INK, 3.0))
+    panel.set_ylim(0, 1)
+    panel.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
+    last = share.values[-1]
+    sides = ((last / 2, last, ORANGE, "head"), ((1 + last) / 2, 1 - last, PETROL, "lookups"))
+    for middle, part, color, name in sides:
+        _label(panel, share.steps[-1], min(0.96, max(0.04, middle)), f"{name} {part:.0%}", color)
+
+
+PANELS = (
+    ("loss", "Loss", "nats per token", _loss),
+    ("row_norm_mean", "Row norms", "mean, smallest and largest norm of a row", _norms),
+    ("mean_vector_ratio", "Mean-vector ratio", "0: rows surround the origin; 1: all rows are equal", _mean_vector),
+    ("output_share", "Gradient share", "from the lookups and from the head, by norm", _shares),
+)
 
 
 # ---- elements of all panels
@@ -211,11 +209,6 @@ def _frame(panel: Axes, last: int) -> None:
     panel.locator_params(axis="x", integer=True, nbins=6)
     panel.locator_params(axis="y", nbins=6)
     panel.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
-
-
-def _title(panel: Axes, title: str, subtitle: str) -> None:
-    panel.set_title(title, loc="left", fontsize=12, fontweight="bold", pad=24)
-    panel.text(0, 1.035, subtitle, transform=panel.transAxes, color=MUTED, fontsize=8.8)
 
 
 def _gapped(curve: Curve) -> tuple[list[int], list[float]]:
@@ -240,7 +233,7 @@ def _limit(panel: Axes, smoothed: Sequence[float], raw: Sequence[float]) -> None
     panel.set_ylim(low - margin, high + margin)
 
 
-def _ends(panel: Axes, ends: Sequence[tuple[int, float, str, str]]) -> None:
+def _label_ends(panel: Axes, ends: Sequence[tuple[int, float, str, str]]) -> None:
     """Label each curve with its last value, moved apart where labels would overlap."""
     bottom, top = panel.get_ylim()
     spacing, height = 0.062 * (top - bottom), math.inf
@@ -265,12 +258,11 @@ def _mark_nonfinite(panel: Axes, curve: Curve) -> None:
         panel.text(1, 1.105, text, transform=panel.transAxes, color=RED, ha="right", fontsize=8.8)
 
 
-def _empty(panel: Axes, curve: Curve, reason: str = "not measured in this run") -> None:
-    if not curve.values:
-        panel.set_yticks([])
-        if not curve.nonfinite:
-            panel.set_xticks([])
-            panel.text(0.5, 0.5, reason, transform=panel.transAxes, color=MUTED, ha="center", va="center")
+def _mark_empty(panel: Axes, curve: Curve) -> None:
+    panel.set_yticks([])
+    if not curve.nonfinite:
+        panel.set_xticks([])
+        panel.text(0.5, 0.5, "not measured", transform=panel.transAxes, color=MUTED, ha="center", va="center")
 
 
 def _format(value: float) -> str:
