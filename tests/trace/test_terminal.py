@@ -19,7 +19,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.cells import cell_len
+from rich.tokens import cell_len
 from rich.console import Console
 
 from inlayer.errors import InputError
