@@ -1,66 +1,72 @@
-# Every target sets itself up: a fresh machine needs Python 3.10 or newer, make, and pip; no compiler.
+# Every target sets itself up: a fresh machine needs Python 3.10 or newer, make and pip, but no compiler.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# pip compiles all of torch, file by file, which took half of the installation. A first start compiles what is needed.
+# pip would compile all of torch, which took half of the installation time. A first start compiles what is needed.
 FIRST_START := env -u PYTHONDONTWRITEBYTECODE sh -c '$(BIN)/inlayer --help && $(BIN)/inlayer walk' > /dev/null
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet --constraint constraints.txt
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: run serve test coverage setup bench docs screenshots browser editor clean
+.PHONY: run serve test test-slow test-all coverage setup bench docs screenshots browser editor clean
 
-run: $(VENV)/installed        ## the main job: one text, every step of the line
+run: $(VENV)/installed        ## walk one text through every step of the layer
 	@$(BIN)/inlayer walk "I love dogs"
 
-serve: $(VENV)/installed-web  ## the same as a page, on this machine alone
+serve: $(VENV)/installed-web  ## the same as an interactive page, on this machine only
 	@$(BIN)/inlayer serve --text "I love dogs"
 
-test: $(VENV)/installed-dev   ## lint, types, import rules, tests
+test: $(VENV)/installed-dev   ## lint, types, import rules and the fast tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy & types=$$!; $(BIN)/lint-imports && wait $$types
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(PYTEST_ARGS)
+	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-coverage: $(VENV)/installed-dev  ## the tests again, with the lines they do not reach: half as long again
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal --cov --cov-report=term:skip-covered
+test-slow: $(VENV)/installed-dev  ## fuzzing, cross products, multi-process, browser and documentation tests
+	@$(PYTEST) -m slow $(PYTEST_ARGS)
+
+test-all: test test-slow      ## everything
+
+coverage: $(VENV)/installed-dev  ## all tests, with the lines they do not reach
+	@$(PYTEST) --cov --cov-report=term:skip-covered
 
 setup: $(VENV)/installed-dev  ## everything a developer needs
 
-bench: $(VENV)/installed-dev  ## speed and memory against the peers, as ratios
+bench: $(VENV)/installed-dev  ## speed and memory compared with other libraries, as ratios
 	@$(BIN)/python -m benchmarks
 
-docs: $(VENV)/installed-dev   ## make again what is made: docs/families.md, schemas, the outputs in docs/*.md
+docs: $(VENV)/installed-dev   ## regenerate docs/families.md, schemas, and the outputs shown in docs/*.md
 	@$(BIN)/python -m tests.families.document
 	@$(BIN)/python -m tests.trace.schema
 	@$(BIN)/python -m tests.console docs/checkpoints.md
 
-screenshots: $(VENV)/installed-dev browser  ## make again the pictures of the README
+screenshots: $(VENV)/installed-dev browser  ## regenerate the pictures in the README
 	@$(BIN)/python scripts/make_screenshots.py
 
-editor:                       ## make again the editor of the course; needs node and npm, and nobody else does
+editor:                       ## rebuild the course editor; the only target that needs node and npm
 	@cd scripts/editor && npm ci --ignore-scripts --silent && node build.js
 
-browser:                      ## Debian's Chromium, for the browser tests and the screenshots; nothing where it is there
+browser:                      ## Debian's Chromium, for browser tests and screenshots; does nothing if it is installed
 	@command -v chromium > /dev/null || \
 	  { $(AS_ROOT) apt-get update --quiet=2 && $(AS_ROOT) apt-get install --quiet=2 --yes chromium > /dev/null; }
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage benchmarks/out
 
-# A marker file, so that a second run starts at once; a changed requirement installs again.
+# Marker files: a second run starts immediately, and a changed requirement installs again.
 $(VENV)/installed: pyproject.toml constraints.txt
 	@echo "setting up .venv (once; torch is large)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP_INSTALL) --editable .
+	@$(PIP_INSTALL) --editable '.[torch]'
 	@$(FIRST_START)
 	@touch $@
 
 $(VENV)/installed-web: $(VENV)/installed
-	@$(PIP_INSTALL) --editable '.[web]'
+	@$(PIP_INSTALL) --editable '.[torch,web]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed tests/artifacts.txt
-	@echo "adding the developer's tools"
+	@echo "adding the developer tools"
 	@$(PIP_INSTALL) --editable '.[dev]'
 	@$(PIP_INSTALL) --no-deps --requirement tests/artifacts.txt
 	@$(FIRST_START)

@@ -22,7 +22,7 @@ from inlayer.learn.course import Course, Lesson, Question, Task, open_course
 from inlayer.learn.files import learner_folder, set_aside, task_file
 from inlayer.learn.markdown import render, render_line
 from inlayer.learn.progress import Progress, Questioned, State, Step, Tasked, now, steps, what_next
-from inlayer.learn.questions import Choice, Free, Number, read_letter
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, read_letter
 from inlayer.learn.quiz import ask, note_answer, to_ask
 from inlayer.paths import quoted, shown
 from inlayer.saving import put
@@ -141,9 +141,9 @@ class Desk:
             "kind": asked.kind,
             "seed": seed,
             "text": render(asked.text),
-            "unit": asked.unit if isinstance(asked, Number) else "",
-            "shape": isinstance(asked, Number) and isinstance(asked.answer, tuple),
-            "options": [render_line(one.text) for one in asked.options] if isinstance(asked, Choice) else [],
+            "unit": asked.unit if isinstance(asked, NumberQuestion) else "",
+            "shape": isinstance(asked, NumberQuestion) and isinstance(asked.answer, tuple),
+            "options": [render_line(one.text) for one in asked.options] if isinstance(asked, ChoiceQuestion) else [],
         }
 
     # ---- answering
@@ -151,7 +151,7 @@ class Desk:
     def answer_exercise(self, name: str, seed: int, said: str) -> dict[str, Any]:
         self.exercise(name, seed)  # is it there?
         asked = self.course.exercises[name].ask(seed)
-        if isinstance(asked, Free):
+        if isinstance(asked, FreeTextQuestion):
             points = [render_line(one) for one in asked.points]
             return {"right": None, "model_answer": render(asked.model_answer), "points": points}
         try:
@@ -160,37 +160,37 @@ class Desk:
             return {"right": False, "readable": False, "message": [["p", {}, [str(error)]]]}
         if self.runs:
             with self.progress.changing() as state:
-                state.note_exercise(name, right=judged.right)
-        return {"right": judged.right, "readable": True, "message": render(judged.message)}
+                state.note_exercise(name, correct=judged.correct)
+        return {"right": judged.correct, "readable": True, "message": render(judged.message)}
 
     def give_away(self, name: str, seed: int) -> dict[str, Any]:
         """The answer is shown; a try, as in the terminal, and the exercise stays to be done with other numbers."""
         self.exercise(name, seed)
         asked = self.course.exercises[name].ask(seed)
-        if isinstance(asked, Free):
+        if isinstance(asked, FreeTextQuestion):
             raise InputError(f"{quoted(name)} is not judged here; its model answer comes with any answer")
         if self.runs:
             with self.progress.changing() as state:
                 state.note_given_away(name)
-        if isinstance(asked, Number):
+        if isinstance(asked, NumberQuestion):
             given = render_line(asked.written)
-            return {"right": None, "given": given, "message": render(asked.explain), "marks": [], "whys": []}
+            return {"right": None, "given": given, "message": render(asked.explanation), "marks": [], "whys": []}
         return {
             "right": None,
-            "given": next(render_line(option.text) for option in asked.options if option.right),
-            "message": render(asked.explain),
-            "marks": [option.right for option in asked.options],
-            "whys": [render_line(option.why) for option in asked.options],
+            "given": next(render_line(option.text) for option in asked.options if option.correct),
+            "message": render(asked.explanation),
+            "marks": [option.correct for option in asked.options],
+            "whys": [render_line(option.reason) for option in asked.options],
         }
 
     def hold(self, name: str, seed: int) -> dict[str, Any]:
         """The learner says that his answer to a free question holds."""
         self.exercise(name, seed)
-        if not isinstance(self.course.exercises[name].ask(seed), Free):
+        if not isinstance(self.course.exercises[name].ask(seed), FreeTextQuestion):
             raise InputError(f"{quoted(name)} is judged here; give an answer")
         if self.runs:
             with self.progress.changing() as state:
-                state.note_exercise(name, right=True)
+                state.note_exercise(name, correct=True)
         return {"right": True}
 
     def answer_question(self, name: str, seed: int, said: str, *, again: bool) -> dict[str, Any]:
@@ -200,15 +200,15 @@ class Desk:
         question = self.course.questions[name]
         choice = ask(question, seed)
         chosen = read_letter(said, len(choice.options))
-        right = choice.options[chosen].right
+        right = choice.options[chosen].correct
         if self.runs:
             with self.progress.changing() as state:
-                note_answer(state, name, right=right, again=again)
+                note_answer(state, name, correct=right, again=again)
         told = [option if right or number == chosen else None for number, option in enumerate(choice.options)]
         return {
             "right": right,
-            "marks": [None if option is None else option.right for option in told],
-            "whys": [None if option is None else render_line(option.why) for option in told],
+            "marks": [None if option is None else option.correct for option in told],
+            "whys": [None if option is None else render_line(option.reason) for option in told],
             "again": None if right else _question(question, _drawn(), 0),
         }
 
@@ -305,7 +305,7 @@ class Desk:
     def _warm(self) -> None:
         """Have the process that forks the learner's made while he still reads: that takes seconds, once."""
         if self._warming is None:
-            self._warming = threading.Thread(target=_make_nursery, name="inlayer-nursery", daemon=True)
+            self._warming = threading.Thread(target=_start_fork_server, name="inlayer-fork-server", daemon=True)
             self._warming.start()
 
     def _need_to_run(self) -> None:
@@ -316,11 +316,11 @@ class Desk:
         return task_file(state, task.id).resolve()
 
 
-def _make_nursery() -> None:
-    from inlayer.learn.sandbox.fork_server import nursery
+def _start_fork_server() -> None:
+    from inlayer.learn.sandbox.fork_server import fork_server
 
     with suppress(Exception):  # the first check says what is wrong
-        nursery()
+        fork_server()
 
 
 def _place(step: Step) -> dict[str, Any]:
