@@ -57,7 +57,7 @@ class RotaryFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class PositionFacts:
-    """Position scheme. `context_length` is in tokens, None if there is no limit."""
+    """Position scheme. `context_length` is in tokens, None if it is unlimited."""
 
     kind: Literal["none", "learned", "rotary", "unknown"]
     context_length: int | None = None

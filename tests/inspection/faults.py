@@ -546,12 +546,12 @@ def index_names_the_wrong_shard(folder: Path) -> None:
     set_index(folder, TABLE, SECOND)
 
 
-@unreadable("is no valid JSON")
+@unreadable("valid JSON")
 def truncated_index(folder: Path) -> None:
     (folder / INDEX).write_text((folder / INDEX).read_text()[:-20])
 
 
-@unreadable("not valid JSON")
+@unreadable("valid JSON")
 def truncated_config(folder: Path) -> None:
     (folder / "config.json").write_text((folder / "config.json").read_text()[:-20])
 

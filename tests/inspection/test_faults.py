@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import inlayer.inspection
 from inlayer.cli import main
 from inlayer.errors import InlayerError
 from inlayer.inspection import inspect
+from inlayer.inspection.findings import ADVICE
 from inlayer.inspection.terminal import print_report
 from tests.inspection.faults import FAULTS, Fault
 from tests.inspection.healthy import MAKERS, tokenizer_bytes
@@ -111,3 +113,11 @@ def test_random_damage_gives_a_report_or_a_typed_error(healthy: Path, tmp_path: 
             print_report(report, Console(file=io.StringIO(), width=80))
         shutil.rmtree(folder)
     assert answers == {0, 1, 2}
+
+
+def test_every_listed_code_is_reported_by_a_check() -> None:
+    modules = "".join(
+        path.read_text(encoding="utf-8") for path in Path(inlayer.inspection.__file__).parent.glob("*.py")
+    )
+    assert [code for code in ADVICE if modules.count(f'"{code}"') < 2] == []  # once in ADVICE, once where it is used
+    assert {fault.expects for fault in FOUND} <= set(ADVICE)

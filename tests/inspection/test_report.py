@@ -274,7 +274,7 @@ def test_reserved_tokens_are_recognized_by_name(token: str, reserved: bool) -> N
 
 
 def test_unreachable_bytes() -> None:
-    """LLaMA-2 has two tokens for many bytes, one of which text never produces."""
+    """LLaMA-2 has two tokens for many bytes, but text produces only one of them."""
     tokenizer = HuggingFaceTokenizer(llama2())
     tokens = classify_ids(tokenizer, 32000, np.union1d(np.arange(300), np.arange(29800, 30200)))  # bytes; characters
     unreachable = set(tokens.ids[tokens.are(TokenKind.UNREACHABLE)].tolist())

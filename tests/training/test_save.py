@@ -194,7 +194,7 @@ def test_inlayer_opens_it(architecture: str, settings: dict[str, Any], tmp_path:
 
 
 @every_case
-def test_the_doctor_finds_nothing_but_that_nothing_was_learned(
+def test_inspection_of_an_untrained_decoder_finds_only_that(
     architecture: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     byte_sized = {**settings, "vocab_size": 257 if "padding_idx" in settings else 256}
@@ -202,7 +202,7 @@ def test_the_doctor_finds_nothing_but_that_nothing_was_learned(
         byte_sized["padding_idx"] = 256
     save_decoder(Decoder(make_config(architecture, **byte_sized), seed=0), tmp_path, tokenizer=inlayer.ByteTokenizer())
     found = {(finding.severity, finding.code) for finding in inspect(tmp_path).findings}
-    assert found <= {("note", "newborn"), ("note", "special-id-without-token")}, found
+    assert found <= {("note", "random-initialization"), ("note", "special-id-without-token")}, found
 
 
 # ---- the folder
