@@ -48,10 +48,13 @@ def inspect(
     ] = False,
 ) -> None:
     """Check whether a checkpoint's embedding layer is healthy, without loading the model."""
-    from inlayer.inspection import inspect as inspect_source
+    from inlayer.checkpoint import load
+
+    model = load(source)  # before further imports, so that an unknown source is reported quickly
+    from inlayer.inspection import inspect as inspect_model
 
     with _progress(enabled=not quick) as progress:
-        report = inspect_source(source, quick=quick, progress=progress)
+        report = inspect_model(model, quick=quick, progress=progress)
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict(), allow_nan=False) + "\n")
     else:

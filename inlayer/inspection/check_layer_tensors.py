@@ -20,7 +20,7 @@ from inlayer.families import LayerSpec
 from inlayer.families.weights import PARTS, choose_part
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.inspection.check_positions import LEARNED_POSITIONS, position_row_findings
-from inlayer.inspection.findings import Finding, bounded, shorten
+from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import PositionFacts
 from inlayer.inspection.scan import scan_rows
 from inlayer.paths import quoted
@@ -73,10 +73,10 @@ def _wrong_shape(part: str, stored: TensorInfo, shape: tuple[int, ...], position
     rows = positions.tensor_rows
     if part == LEARNED_POSITIONS and rows is not None and stored.shape[1:] == shape[1:]:
         code = "positions-too-few" if rows < shape[0] else "positions-too-many"
-        message = f"the files contain {rows:,} positions, but the config requires {bounded(shape[0]):,}"
+        message = f"the files contain {rows:,} positions, but the config requires {shape[0]:,}"
         return Finding("error", code, message)
-    message = f"{quoted(stored.name)} has shape {quoted(stored.shape)}, but the config requires "
-    return Finding("error", "tensor-shape-mismatch", message + quoted(tuple(map(bounded, shape))))
+    message = f"{quoted(stored.name)} has shape {quoted(stored.shape)}, but the config requires {shape}"
+    return Finding("error", "tensor-shape-mismatch", message)
 
 
 def _value_findings(

@@ -21,7 +21,7 @@ from inlayer.errors import InlayerError
 from inlayer.families import LayerSpec
 from inlayer.families.weights import choose_part
 from inlayer.inspection.check_table import MAX_NAME
-from inlayer.inspection.findings import Finding, bounded, shorten
+from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import PositionFacts, RotaryFacts
 from inlayer.inspection.scan import Flags, RowStatistics
 
@@ -67,7 +67,7 @@ def context_findings(model: Model, facts: PositionFacts) -> Iterator[Finding]:
         yield Finding("warning", "unusual-context-length", message)
     original = max((rotary.original_max_position_embeddings or 0 for rotary in facts.rotary), default=0)
     if original > declared:
-        message = f"max_position_embeddings is {bounded(declared):,}, less than the original length of "
+        message = f"max_position_embeddings is {declared:,}, less than the original length of "
         message += f"{original:,} that rotary scaling starts from"
         yield Finding("warning", "context-length-below-original", message)
 
@@ -109,7 +109,7 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotaryFacts, ...]:
             rope_type="default" if one.scaling is None else type(one.scaling).__name__.lower(),
             rope_theta=one.theta,
             factor=getattr(one.scaling, "factor", None),
-            original_max_position_embeddings=_bounded(getattr(one.scaling, "original_max_position_embeddings", None)),
+            original_max_position_embeddings=getattr(one.scaling, "original_max_position_embeddings", None),
             partial_rotary_factor=one.partial,
         )
         for layer_type, one in by_type.items()
@@ -123,13 +123,9 @@ def _context_length(spec: LayerSpec, rotary: tuple[RotaryFacts, ...]) -> int | N
     if spec.block_size is None:
         return None
     if spec.positions == "learned":
-        return bounded(max(0, spec.block_size - spec.position_id_rule.start))
+        return max(0, spec.block_size - spec.position_id_rule.start)
     scaling = rotary[0] if len(rotary) == 1 else None
     if scaling is None or scaling.factor is None or scaling.rope_type not in EXTENDING:
-        return bounded(spec.block_size)
-    extended = min((scaling.original_max_position_embeddings or bounded(spec.block_size)) * scaling.factor, 2.0**62)
-    return bounded(max(spec.block_size, round(extended)))
-
-
-def _bounded(number: int | None) -> int | None:
-    return None if number is None else bounded(number)
+        return spec.block_size
+    extended = min((scaling.original_max_position_embeddings or spec.block_size) * scaling.factor, 2.0**62)
+    return max(spec.block_size, round(extended))

@@ -18,7 +18,7 @@ from inlayer.errors import ConfigError, InlayerError
 from inlayer.families import FAMILIES, describe
 from inlayer.families.table import NESTED
 from inlayer.families.weights import table_candidates
-from inlayer.inspection.findings import Finding, bounded, shorten
+from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
 from inlayer.inspection.report import TableFacts
 from inlayer.paths import printable, quoted
 
@@ -43,7 +43,7 @@ def table_facts(model: Model) -> TableFacts:
     architectures = config.get("architectures")
     config_rows, config_width = _integer(config, "vocab_size"), _integer(config, "hidden_size", "n_embd")
     if spec is not None:
-        config_rows, config_width = bounded(spec.vocab_size), bounded(spec.row_width or spec.n_embd)
+        config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
     return TableFacts(
         model_type=spec.family if spec is not None else _string(config.get("model_type")),
         architecture=_string(architectures[0]) if isinstance(architectures, list) and architectures else None,
@@ -123,7 +123,8 @@ def _is_second_table(model: Model, name: str) -> bool:
 
 
 def _integer(config: dict[str, Any], *names: str) -> int | None:
-    return next((bounded(value) for value in map(config.get, names) if type(value) is int), None)
+    values = (value for value in map(config.get, names) if type(value) is int)
+    return next((max(-MAX_NUMBER, min(value, MAX_NUMBER)) for value in values), None)
 
 
 def _string(value: object) -> str | None:

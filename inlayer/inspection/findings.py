@@ -3,7 +3,7 @@
 source -> Model -> facts -> [findings] -> Report
 - severities follow compilers and SARIF: an error or a warning needs attention, a note is worth knowing
 - a code never changes its meaning; `ADVICE` lists every code once, and docs/checkpoints.md explains each of them
-- text and numbers from a checkpoint are untrusted: `shorten` and `bounded` make them fit for one line
+- text from a checkpoint is untrusted: `shorten` makes it fit for one line
 - elsewhere: deciding what is a finding (the check_*.py modules), printing (terminal.py)
 Tested with one damaged checkpoint per fault in tests/inspection/test_faults.py.
 """
@@ -15,7 +15,7 @@ from typing import Literal
 
 from inlayer.paths import printable
 
-__all__ = ["ADVICE", "SEVERITIES", "Example", "Finding", "Severity", "bounded", "shorten"]
+__all__ = ["ADVICE", "SEVERITIES", "Example", "Finding", "Severity", "shorten"]
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
@@ -115,11 +115,6 @@ class Finding:
     def __post_init__(self) -> None:
         if not self.advice:
             object.__setattr__(self, "advice", ADVICE[self.code])
-
-
-def bounded(number: int) -> int:
-    """The number, limited to what fits into 64 bits."""
-    return max(-MAX_NUMBER, min(number, MAX_NUMBER))
 
 
 def shorten(text: str, max_length: int = 120) -> str:

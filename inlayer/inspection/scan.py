@@ -157,6 +157,7 @@ def _measure(
     """Norm, cosine and the four flags of each row of a block; the sums of its channels are added to `channels`."""
     values = rows.astype(np.float32)  # a copy, which is squared in place below
     dots = np.zeros(len(values)) if direction is None else np.einsum("ij,j->i", values, direction).astype(np.float64)
+    constant = (values.min(1) == values.max(1)) & (values.shape[1] >= MIN_CONSTANT_WIDTH)
     sums = values.sum(0, dtype=np.float64)
     squares = np.square(values, out=values)
     norms, energy = np.sqrt(squares.sum(1)).astype(np.float64), squares.sum(0, dtype=np.float64)
@@ -172,7 +173,7 @@ def _measure(
             sums, energy = finite.sum(0), np.square(finite).sum(0)
         if direction is not None:
             dots[unclear] = np.einsum("ij,j->i", exact, direction.astype(np.float64))
-    flags[3] = _constant(rows) & ~flags[2]
+    flags[3] = constant & ~flags[2]
     channels[0] += sums
     channels[1] += energy
     return norms, np.nan_to_num(dots / norms, nan=0.0, posinf=0.0, neginf=0.0), flags
@@ -183,18 +184,6 @@ def _exact_norms(values: Numbers) -> Numbers:
     peak = np.abs(values).max(1)
     peak = np.where(np.isfinite(peak) & (peak > 0), peak, 1.0)
     return np.asarray(peak * np.sqrt(np.square(values / peak[:, None]).sum(1)))
-
-
-def _constant(rows: npt.NDArray[Any]) -> Flags:
-    """Rows with the same value in every channel; comparing the first few channels rules out nearly all rows."""
-    if rows.shape[1] < MIN_CONSTANT_WIDTH:
-        return np.zeros(len(rows), np.bool_)
-    start = rows[:, :MIN_CONSTANT_WIDTH].astype(np.float32)
-    constant: Flags = (start == start[:, :1]).all(1)
-    candidates = np.flatnonzero(constant)
-    values = rows[candidates].astype(np.float32)
-    constant[candidates] = (values == values[:, :1]).all(1)
-    return constant
 
 
 def _first_equal(table: StoredTable, ids: Ids, hashes: npt.NDArray[np.uint64], is_zero: Flags) -> Ids:

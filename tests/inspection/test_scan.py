@@ -13,17 +13,18 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+import inlayer
 from inlayer.inspection import scan
 from inlayer.inspection.check_undertrained import MIN_REFERENCES, find_undertrained
 from inlayer.inspection.scan import RowStatistics, hash_rows, mean_direction, scan_rows
-from inlayer.tables import MappedTable
+from inlayer.tables import StoredTable
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
 
 
-def stored(folder: Path, table: Tensor) -> MappedTable:
+def stored(folder: Path, table: Tensor) -> StoredTable:
     save_file({"table": table}, folder / "table.safetensors")
-    return MappedTable(folder / "table.safetensors")
+    return inlayer.load(folder / "table.safetensors").table
 
 
 def unusual_table(width: int = 24) -> Tensor:
