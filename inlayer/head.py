@@ -26,7 +26,8 @@ from torch.utils.checkpoint import checkpoint
 
 from inlayer import sharding
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
-from inlayer.shapes import check_float, check_ids, check_padding, check_size, check_std, is_finite
+from inlayer.shapes import check_padding, check_size, check_std, is_finite
+from inlayer.tensors import check_float, check_ids
 
 __all__ = ["Head"]
 

@@ -126,7 +126,7 @@ def test_json_is_what_the_library_says(run: Run) -> None:
         (["walk", "--html", "-", "--tokens", "9"], "own limit"),
         (["walk", "--html", ""], "empty"),
         (["walk", "--html", "."], "folder"),
-        (["walk", "--html", os.devnull], "no regular file"),
+        (["walk", "--html", os.devnull], "not a regular file"),
         (["walk", "--html", "no/such/folder/x.html"], "no folder"),
         (["walk", "--file", "no/such"], "not there"),
         (["walk", "--file", "."], "folder"),
@@ -167,7 +167,7 @@ def test_the_rows_of_a_walk_are_the_models_own(run: Run) -> None:
     for text in trace["texts"]:
         assert [cell["id"] for cell in text["cells"] if cell["mask"]] == model.tokenizer.encode(text["text"])
         for cell in text["cells"]:
-            assert cell["row"] == model.table(torch.tensor([cell["id"]]))[0].tolist()
+            assert cell["row"] == model.table.rows(cell["id"]).tolist()
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "-5", "wide", "30"])

@@ -19,6 +19,7 @@ import numpy as np
 
 from inlayer.checkpoint.model import Model, load
 from inlayer.errors import CheckpointError, InlayerError
+from inlayer.files import path_kind, printable
 from inlayer.inspection.check_duplicates import duplicate_findings
 from inlayer.inspection.check_head import head_facts, head_findings, head_row_findings, scan_head
 from inlayer.inspection.check_layer_tensors import layer_tensor_findings
@@ -33,7 +34,6 @@ from inlayer.inspection.report import Report
 from inlayer.inspection.rows import Rows, reference_rows, row_facts
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, mean_direction, near_zero_share, scan_rows
 from inlayer.inspection.token_kinds import REFERENCE_KINDS, TokenKind, TokenKinds, classify_ids
-from inlayer.paths import printable, what_is_at
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 
@@ -137,7 +137,7 @@ def _open_tokenizer(model: Model) -> tuple[Tokenizer | None, list[Finding]]:
     folder = getattr(model.store, "folder", None)
     if tokenizer is None and isinstance(folder, Path):
         for name in TOKENIZER_FILES:
-            if what_is_at(folder / name) not in {"file", "nothing"}:
+            if path_kind(folder / name) not in {"file", "missing"}:
                 return None, [Finding("warning", "tokenizer-unreadable", f"{name} is not a regular file")]
     return tokenizer, []
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from inlayer.inspection.findings import Finding
+from inlayer.inspection.findings import Finding, Severity
 from inlayer.inspection.rows import Rows
 from inlayer.inspection.scan import Flags, RowStatistics
 from inlayer.inspection.token_kinds import TokenKind
@@ -55,7 +55,7 @@ def duplicate_findings(rows: Rows) -> Iterator[Finding]:
     for group in shared_rows(rows):
         other = "rows that look untrained" if group.with_untrained else "another row"
         message = f"{{rows}} the same values as {other}; the model cannot distinguish these tokens"
-        severity = "warning" if group.is_fault else "note"
+        severity: Severity = "warning" if group.is_fault else "note"
         yield from rows.finding(severity, "duplicate-rows", message, group.flags, scan.first_equal.astype(np.float64))
     unknown = duplicates & tokens.are(TokenKind.UNKNOWN)
     yield from unknown_row_findings(rows, unknown, "duplicate-rows", "the same values as another row")
@@ -87,7 +87,7 @@ def _is_fault(rows: Rows, shared: Flags, ordinary: int) -> bool:
 def unknown_row_findings(rows: Rows, flags: Flags, code: str, what: str) -> Iterator[Finding]:
     """Unusual rows of a table without a tokenizer: they may be padding, unless there are too many."""
     if int(flags.sum()) > 1:  # a single one is the padding row
-        severity = "warning" if flags.sum() > MAX_UNKNOWN * len(flags) else "note"
+        severity: Severity = "warning" if flags.sum() > MAX_UNKNOWN * len(flags) else "note"
         message = f"{{rows}} {what}; without a tokenizer it is unknown whether text reaches them"
         yield from rows.finding(severity, code, message, flags, advice="Add the tokenizer and inspect again.")
 

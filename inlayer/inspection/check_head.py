@@ -21,14 +21,14 @@ import numpy.typing as npt
 
 from inlayer.checkpoint.model import WITH_HEAD, Model
 from inlayer.errors import InlayerError
+from inlayer.files import quoted
 from inlayer.inspection.check_duplicates import MAX_UNKNOWN, shared_rows
 from inlayer.inspection.check_table import MAX_NAME, text_config
-from inlayer.inspection.findings import Finding, shorten
+from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import HeadFacts
 from inlayer.inspection.rows import Rows
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, scan_rows
 from inlayer.inspection.token_kinds import TokenKind
-from inlayer.paths import quoted
 
 __all__ = ["HeadScan", "head_facts", "head_findings", "head_row_findings", "scan_head"]
 
@@ -54,7 +54,7 @@ def scan_head(model: Model, ids: Ids | None, progress: Progress | None = None) -
     shape = None
     try:
         shape = tuple(model.store.find(model.head_name).shape)
-        if shape != tuple(model.stored.shape):
+        if shape != tuple(model.table_info.shape):
             return HeadScan(equal=False, shape=shape)
         head, table, equal = model.store.table(model.head_name), model.table, True
 
@@ -100,8 +100,8 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
     if scan.error:
         yield Finding("warning", "head-unreadable", f"the head {facts.tensor} cannot be read: {scan.error}")
         return
-    if facts.shape != tuple(model.stored.shape):
-        message = f"the head {facts.tensor} has shape {quoted(facts.shape)}, the table {tuple(model.stored.shape)}"
+    if facts.shape != tuple(model.table_info.shape):
+        message = f"the head {facts.tensor} has shape {quoted(facts.shape)}, the table {tuple(model.table_info.shape)}"
         yield Finding("error", "head-shape-mismatch", message)
     elif tied and equal is False:
         message = "the config ties head and table, but the stored head has different values, which tying would discard"
@@ -134,7 +134,7 @@ def _zero_row_findings(head: Rows) -> Iterator[Finding]:
     reached, unknown = zero & tokens.are(TokenKind.ORDINARY), zero & tokens.are(TokenKind.UNKNOWN)
     if unknown.sum() > MAX_UNKNOWN * len(zero):
         reached |= unknown
-    severity = "error" if reached.sum() > MAX_ZERO_ROWS * len(zero) else "warning"
+    severity: Severity = "error" if reached.sum() > MAX_ZERO_ROWS * len(zero) else "warning"
     message = "{rows} only zeros in the head; the logits of these tokens are always zero"
     yield from head.finding(severity, "head-zero-rows", message, reached)
 
@@ -148,6 +148,6 @@ def _duplicate_row_findings(head: Rows) -> Iterator[Finding]:
         for group in shared_rows(head):
             if group.is_fault:
                 duplicates |= group.flags
-    severity = "error" if head.all_identical else "warning"
+    severity: Severity = "error" if head.all_identical else "warning"
     message = "{rows} the same values as another row of the head; these tokens always get the same logit"
     yield from head.finding(severity, "head-duplicate-rows", message, duplicates)

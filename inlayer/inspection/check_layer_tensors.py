@@ -18,12 +18,12 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families import LayerSpec
 from inlayer.families.weights import PARTS, choose_part
+from inlayer.files import quoted
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.inspection.check_positions import LEARNED_POSITIONS, position_row_findings
 from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import PositionFacts
 from inlayer.inspection.scan import scan_rows
-from inlayer.paths import quoted
 
 __all__ = ["layer_tensor_findings"]
 
@@ -36,7 +36,7 @@ def layer_tensor_findings(model: Model, positions: PositionFacts, row_rms: float
     if model.spec is None:
         return
     for part, shape in _shapes(model.spec).items():
-        name = choose_part(part, model.store.names(), model.stored.name)
+        name = choose_part(part, model.store.names(), model.table_info.name)
         if name is None:
             if part != "head.bias":  # a model saved without its head has none
                 yield Finding("error", "tensor-missing", f"the files contain no tensor for {part}")
@@ -55,15 +55,15 @@ def layer_tensor_findings(model: Model, positions: PositionFacts, row_rms: float
 def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor that the config requires."""
     row_width = spec.row_width or spec.n_embd
-    sum_width = row_width if spec.projected == "sum" else spec.n_embd
-    learned, normed, projected = spec.positions == "learned", spec.norm_eps is not None, spec.projected != "no"
+    sum_width = row_width if spec.project == "sum" else spec.n_embd
+    learned, normed, projected = spec.positions == "learned", spec.norm_eps is not None, spec.project is not None
     shapes = {
         LEARNED_POSITIONS: ((spec.block_size or 0) + spec.position_offset, sum_width) if learned else None,
         "token_type_embedding.weight": (spec.token_types, sum_width) if spec.token_types > 0 else None,
         "norm.weight": (sum_width,) if normed else None,
         "norm.bias": (sum_width,) if normed else None,
         "projection.weight": (spec.n_embd, row_width) if projected else None,
-        "projection.bias": (spec.n_embd,) if spec.projected == "sum" else None,
+        "projection.bias": (spec.n_embd,) if spec.project == "sum" else None,
         "head.bias": (spec.vocab_size,) if spec.head.bias else None,
     }
     return {part: shape for part in PARTS if (shape := shapes[part]) is not None}

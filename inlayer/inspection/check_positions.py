@@ -43,7 +43,7 @@ def position_facts(model: Model) -> PositionFacts:
         return PositionFacts(kind="unknown")
     rotary = _rotary_facts(spec)
     length = _context_length(spec, rotary)
-    name = choose_part(LEARNED_POSITIONS, model.store.names(), model.stored.name)
+    name = choose_part(LEARNED_POSITIONS, model.store.names(), model.table_info.name)
     if spec.positions != "learned" or name is None:
         return PositionFacts(kind=spec.positions, context_length=length, rotary=rotary)
     try:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from inlayer.inspection.check_duplicates import unknown_row_findings
-from inlayer.inspection.findings import Finding
+from inlayer.inspection.findings import Finding, Severity
 from inlayer.inspection.report import RowFacts
 from inlayer.inspection.rows import MIN_CHANNELS, Rows
 from inlayer.inspection.scan import Flags
@@ -41,7 +41,7 @@ def row_value_findings(rows: Rows, facts: RowFacts) -> Iterator[Finding]:
     yield from rows.finding("error", "nan-rows", "{rows} NaN", scan.has_nan)
     yield from rows.finding("error", "inf-rows", "{rows} infinite values", scan.has_inf)
     zero = scan.is_zero & tokens.are(TokenKind.ORDINARY)
-    severity = "error" if zero.sum() > MAX_ZERO_ROWS * len(zero) else "warning"
+    severity: Severity = "error" if zero.sum() > MAX_ZERO_ROWS * len(zero) else "warning"
     message = "{rows} only zeros although text reaches them; the model cannot distinguish these tokens"
     yield from rows.finding(severity, "zero-rows", message, zero)
     yield from unknown_row_findings(rows, scan.is_zero & tokens.are(TokenKind.UNKNOWN), "zero-rows", "only zeros")
@@ -92,5 +92,5 @@ def _channel_findings(facts: RowFacts, width: int) -> Iterator[Finding]:
         message = f"channel {facts.dominant_channel} holds {share:.1%} of the table's energy (sum of squares)"
         yield Finding("warning", "dominant-channel", message)
     if dead:
-        severity = "warning" if dead > MAX_DEAD_CHANNELS * width else "note"
+        severity: Severity = "warning" if dead > MAX_DEAD_CHANNELS * width else "note"
         yield Finding(severity, "dead-channels", f"{dead:,} of {width:,} channels are zero in every row", dead)

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from inlayer.files import quoted
 from inlayer.inspection.check_vocabulary import OTHER_MODALITY
 from inlayer.inspection.findings import MAX_NUMBER, Finding, Severity
 from inlayer.inspection.token_kinds import TokenKinds
-from inlayer.paths import quoted
 
 __all__ = ["special_token_findings", "special_token_roles"]
 

@@ -18,9 +18,9 @@ from inlayer.errors import ConfigError, InlayerError
 from inlayer.families import FAMILIES, describe
 from inlayer.families.table import NESTED
 from inlayer.families.weights import table_candidates
+from inlayer.files import printable, quoted
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
 from inlayer.inspection.report import TableFacts
-from inlayer.paths import printable, quoted
 
 __all__ = ["MAX_NAME", "table_facts", "table_findings", "text_config"]
 
@@ -37,7 +37,7 @@ def text_config(config: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def table_facts(model: Model) -> TableFacts:
-    stored, spec, config = model.stored, model.spec, text_config(model.config)
+    stored, spec, config = model.table_info, model.spec, text_config(model.config)
     rows, width = stored.shape
     total = _model_parameters(model)
     architectures = config.get("architectures")
@@ -106,16 +106,16 @@ def _other_candidates(model: Model) -> list[str]:
     """Other tensors with a table's name. Only names are compared, so that no further header or remote index is read."""
     if model.store.remote:
         return []
-    candidates = table_candidates(dict.fromkeys(model.store.names(), model.stored.shape), *model.stored.shape)
-    return [name for name in candidates if name != model.stored.name] if len(candidates) <= MAX_CANDIDATES else []
+    candidates = table_candidates(dict.fromkeys(model.store.names(), model.table_info.shape), *model.table_info.shape)
+    return [name for name in candidates if name != model.table_info.name] if len(candidates) <= MAX_CANDIDATES else []
 
 
 def _is_second_table(model: Model, name: str) -> bool:
     """Whether a tensor of the table's size has different rows. T5 stores the same table under three names."""
     try:
-        if model.store.find(name).shape != model.stored.shape:
+        if model.store.find(name).shape != model.table_info.shape:
             return False
-        sample = np.unique(np.linspace(0, model.stored.shape[0] - 1, 16).astype(np.int64))
+        sample = np.unique(np.linspace(0, model.table_info.shape[0] - 1, 16).astype(np.int64))
         ours, theirs = (table.rows(sample).astype(np.float64) for table in (model.table, model.store.table(name)))
         return not np.array_equal(ours, theirs)
     except InlayerError:

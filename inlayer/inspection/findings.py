@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from inlayer.paths import printable
+from inlayer.files import printable
 
 __all__ = ["ADVICE", "SEVERITIES", "Example", "Finding", "Severity", "shorten"]
 

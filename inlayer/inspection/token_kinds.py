@@ -22,9 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InlayerError
+from inlayer.files import printable
 from inlayer.inspection.findings import Example
 from inlayer.inspection.scan import Flags, Ids
-from inlayer.paths import printable
 from inlayer.tokenizers import Tokenizer
 
 __all__ = ["REFERENCE_KINDS", "TokenKind", "TokenKinds", "classify_ids", "is_reserved"]

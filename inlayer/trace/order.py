@@ -17,7 +17,7 @@ from torch import Tensor
 
 from inlayer.embeddings import Embeddings
 from inlayer.positions import Angles, RotaryPositions, Scaling
-from inlayer.positions.rotary import one_angle_a_pair
+from inlayer.positions.rotary import one_angle_per_pair
 from inlayer.positions.scaling import plain_frequencies
 from inlayer.trace.facts import Turn, Turning
 
@@ -49,7 +49,7 @@ def _turn(
     # The last position with them: some scalings look at the length of the text.
     asked = torch.cat((position_ids, position_ids.new_tensor([max(length - 1, 0)])))
     cos, sin = (
-        one_angle_a_pair(table[:-1], rotary.layout)[:, :dims].tolist() for table in layer.rotary(asked, layer_type)
+        one_angle_per_pair(table[:-1], rotary.layout)[:, :dims].tolist() for table in layer.rotary(asked, layer_type)
     )
     turned, unscaled = ((position_ids[:, None].float() * speed[:dims]).tolist() for speed in (frequencies, plain))
     turning = Turning(

@@ -23,11 +23,13 @@ from torch import Tensor, nn
 from inlayer.checkpoint import Model
 from inlayer.embeddings import SCHEMES, Embeddings
 from inlayer.errors import ConfigError, InputError
-from inlayer.formats.safetensors import DTYPES, TensorInfo
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
+from inlayer.formats.safetensors import TensorInfo
 from inlayer.head import Head
 from inlayer.paths import last_part
 from inlayer.positions import Angles, LearnedPositions, PositionIdRule, RotaryPositions, SinusoidalPositions
-from inlayer.tables import StoredTable
+from inlayer.tables import StoredEmbedding
+from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.names import spelled
 from inlayer.trace.facts import Merge, ModelFacts, TableFacts
@@ -73,7 +75,7 @@ class Parts:
     """A model made ready. `name` is what it is called where several are to choose from."""
 
     def __init__(self, model: Model, *, name: str = "", tokenizer: Tokenizer | None = None) -> None:
-        spec, stored = model.spec, model.stored
+        spec, stored = model.spec, model.table_info
         self._prepare(
             name=name or model.source,
             source=model.source,
@@ -88,7 +90,7 @@ class Parts:
             found = model.find_part(part) if part in self.layer.state_dict() else None
             if found is not None:
                 self.small[part] = _stored_facts(found, dtype_name(self.layer.dtype), model.store.remote)
-        self.table = _stored_facts(stored, dtype_name(model.table.dtype), model.store.remote)
+        self.table = _stored_facts(stored, model.table.dtype.name, model.store.remote)
 
     @classmethod
     def of_layer(
@@ -167,9 +169,9 @@ class Parts:
     def raw_rows(self, ids: Sequence[int]) -> list[bytes]:
         """The bytes of rows as they are stored."""
         table = self.layer.token_embedding
-        if isinstance(table, StoredTable):
-            raw = np.empty((len(ids), table.source.row_bytes), np.uint8)
-            table.source.read(np.array(ids, np.int64), raw)
+        if isinstance(table, StoredEmbedding):
+            raw = np.empty((len(ids), table.table.source.row_bytes), np.uint8)
+            table.table.source.read(np.array(ids, np.int64), raw)
         else:
             rows = table.weight.detach()[torch.tensor(list(ids), dtype=torch.int64)].cpu()
             raw = rows.contiguous().view(torch.uint8).numpy().reshape(len(ids), self.table.row_bytes)
@@ -202,8 +204,8 @@ class Parts:
         rows = max(1, BLOCK_VALUES // table.embedding_dim)
         if self.values() <= HELD_VALUES:
             yield 0, self._held
-        elif isinstance(table, StoredTable):
-            yield from ((start, block.float()) for start, block in table.blocks(rows))
+        elif isinstance(table, StoredEmbedding):
+            yield from ((start, to_tensor(block).float()) for start, block in table.table.blocks(rows))
         else:
             weight = table.weight.detach()
             yield from ((start, weight[start : start + rows].float()) for start in range(0, len(weight), rows))
@@ -237,7 +239,7 @@ class Parts:
             )
         if wanted == scheme_of(self.layer) and theta is None:
             return Order(self.layer, True, "")
-        width = self.layer.n_embd if self.layer.projected == "rows" else self.layer.token_embedding.embedding_dim
+        width = self.layer.n_embd if self.layer.project == "rows" else self.layer.token_embedding.embedding_dim
         base = 10_000.0 if theta is None else theta
         note = "put in place of the model's own for this walk"
         module: nn.Module | None
@@ -307,7 +309,7 @@ def _in_memory(name: str, weight: Tensor) -> TableFacts:
 def _stored_facts(stored: TensorInfo, row_dtype: str, remote: bool) -> TableFacts:
     rows, width = stored.shape
     row_bytes = stored.nbytes // rows
-    plain = stored.dtype in DTYPES
+    plain = stored.dtype in SAFETENSORS_DTYPES
     return TableFacts(
         name=stored.name, file=stored.file, remote=remote, dtype=stored.dtype, row_dtype=row_dtype,
         shape=(rows, width), offset=stored.offset, row_bytes=row_bytes, itemsize=row_bytes // width if plain else None,

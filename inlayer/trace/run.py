@@ -21,13 +21,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from inlayer.embeddings import Embeddings
-from inlayer.embeddings import Stage as Passed
+from inlayer.embeddings import LayerStage as Passed
 from inlayer.errors import DtypeError, InputError
-from inlayer.positions import LearnedPositions, SinusoidalPositions
+from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
 from inlayer.ragged import Ragged
-from inlayer.shapes import check_float
 from inlayer.tables import check_id_range
-from inlayer.threads import one_thread
+from inlayer.tensors import check_float, one_thread
 from inlayer.tokenizers import Token
 from inlayer.trace.backward import go_back
 from inlayer.trace.facts import (
@@ -208,7 +207,7 @@ def _positions(layer: Embeddings, batch: Batch) -> Tensor:
     """The position of every token (B, T), as the layer numbers them."""
     shape = batch.mask_BT.shape[0], batch.mask_BT.shape[1]
     if isinstance(layer.position_embedding, (LearnedPositions, SinusoidalPositions)):
-        numbered = layer.position_id_rule.number(shape, batch.mask_BT.device, batch.ids_BT, batch.mask_BT)
+        numbered = make_position_ids(layer.position_id_rule, shape, batch.mask_BT.device, batch.ids_BT, batch.mask_BT)
     else:
         numbered = torch.arange(shape[1])[None]
     return numbered.expand(shape)

@@ -9,7 +9,7 @@ import torch
 
 from inlayer.errors import IdRangeError, InputError
 from inlayer.neighbors import nearest
-from inlayer.threads import one_thread
+from inlayer.tensors import one_thread
 from inlayer.trace.facts import Neighbor, TokenFacts
 from inlayer.trace.parts import Parts
 from inlayer.trace.run import bits_of, numbers

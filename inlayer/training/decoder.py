@@ -29,7 +29,8 @@ from inlayer.embeddings import Embeddings
 from inlayer.errors import ConfigError, InputError, ShapeError
 from inlayer.head import Head
 from inlayer.positions import apply_rotary
-from inlayer.shapes import check_ids, check_seed, is_finite
+from inlayer.shapes import check_seed, is_finite
+from inlayer.tensors import check_ids
 
 __all__ = ["Decoder", "DecoderConfig"]
 

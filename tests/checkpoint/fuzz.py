@@ -189,7 +189,7 @@ def use(folder: Path) -> None:
     """Use a checkpoint in every way. Inspection comes first: it continues where a lookup would fail."""
     model = inlayer.load(folder)
     json.dumps(inspect(model).to_dict(), allow_nan=False)
-    rows = model.stored.shape[0]
+    rows = model.table_info.shape[0]
     ids = [0, rows - 1] if model.tokenizer is None else [*model.tokenizer.encode(TEXT)[:8], rows - 1]
     model.embeddings(torch.tensor([ids]))
     if model.head is not None:

@@ -89,8 +89,8 @@ def test_what_is_there_but_no_file(tmp_path, monkeypatch):
     os.mkfifo("pipe")
     (tmp_path / "model" / "tokenizer.json").mkdir(parents=True)
     for path, match in {
-        "/dev/null": "^/dev/null is no regular file",
-        "pipe": "^pipe is no regular file",
+        "/dev/null": "^/dev/null is not a regular file",
+        "pipe": "^pipe is not a regular file",
         "model": r"^model/tokenizer\.json is a folder, not a file",
         "model/tokenizer.json": r"^model/tokenizer\.json is a folder that holds no tokenizer",
         "pipe/x": "^pipe/x is not there",

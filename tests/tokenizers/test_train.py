@@ -111,7 +111,7 @@ def test_one_special_token_goes_into_a_list(training_file):
 
 def test_texts_that_are_no_files(training_file, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(MissingFileError, match="pipe is no regular file"):
+    with pytest.raises(MissingFileError, match="pipe is not a regular file"):
         train_bpe([training_file, tmp_path / "pipe"], 300)
     with pytest.raises(MissingFileError, match="is a folder, not a file"):
         train_bpe(tmp_path, 300)
@@ -131,7 +131,7 @@ def test_texts_that_are_no_files(training_file, tmp_path):
         ("file/sub.json", "file is no folder"),
         ("full", r"full/tokenizer\.json cannot be written: it is a folder"),
         ("full/tokenizer.json", r"full/tokenizer\.json cannot be written: it is a folder"),
-        ("pipe.json", "no regular file"),
+        ("pipe.json", "not a regular file"),
     ],
 )
 def test_places_that_cannot_be_saved_to(training_file, tmp_path, monkeypatch, save_to, match):

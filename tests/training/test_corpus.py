@@ -130,7 +130,7 @@ def test_what_cannot_be_a_corpus_is_told_at_once(tmp_path: Path) -> None:
         read_chunks([good, tmp_path / "missing"])
     with pytest.raises(MissingFileError, match="is a folder, not a file"):
         read_chunks([good, tmp_path])
-    with pytest.raises(MissingFileError, match="no regular file"):
+    with pytest.raises(MissingFileError, match="not a regular file"):
         read_chunks([tmp_path / "pipe"])
     with pytest.raises(InputError, match="files is empty"):
         read_chunks([])

@@ -18,24 +18,26 @@ from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from inlayer.checkpoint.remote.parts import RemoteIndex
 from inlayer.checkpoint.remote.ranges import RangeCache, RemoteFile, cache_folder
 from inlayer.checkpoint.remote.remote import RemoteRows
 from inlayer.checkpoint.remote.revision import pin, split_id
 from inlayer.checkpoint.remote.transfer import AbsentError, Place, explain, hub_errors, require_hub
-from inlayer.checkpoint.shards import INDEX, PLAIN_FILE, gather
+from inlayer.checkpoint.shards import INDEX, PLAIN_FILE, merge_headers
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
+from inlayer.files import listing, printable
+from inlayer.formats.dtypes import FLOAT_DTYPES, SAFETENSORS_DTYPES
 from inlayer.formats.row_file import FileRows
-from inlayer.formats.safetensors import DTYPES, LENGTH_BYTES, TensorInfo, header_length, parse_header
-from inlayer.paths import printable
+from inlayer.formats.safetensors import LENGTH_BYTES, TensorInfo, header_length, parse_header
 from inlayer.tables import StoredTable
-from inlayer.tables.mapped import check_table, listing
+from inlayer.tables.stored import check_table
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import NAMES, OTHERS
 
@@ -95,15 +97,13 @@ class HubStore(Store):
             )
         return stored
 
-    def read(self, name: str) -> Tensor:
+    def read(self, name: str) -> npt.NDArray[Any]:
         """A whole tensor in memory."""
         stored = self.find(name)
-        if stored.dtype not in DTYPES:
+        if stored.dtype not in SAFETENSORS_DTYPES:
             raise DtypeError(f"tensor {name!r} of {stored.file} has dtype {stored.dtype}; its values are no floats")
         data = self._open(stored.file).read(stored.offset, stored.offset + stored.nbytes)
-        if not data:
-            return torch.empty(stored.shape, dtype=DTYPES[stored.dtype])
-        return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(DTYPES[stored.dtype]).view(stored.shape)
+        return np.frombuffer(bytearray(data), SAFETENSORS_DTYPES[stored.dtype]).reshape(stored.shape)
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
         """A tensor of two axes as a table, none of whose rows is read yet."""
@@ -111,7 +111,7 @@ class HubStore(Store):
         rows, width = stored.shape
         file, place = self._open(stored.file), (stored.offset, rows, stored.nbytes // rows)
         source = FileRows(file.local, *place) if file.local is not None else RemoteRows(file, *place)
-        return StoredTable(source, width, DTYPES[stored.dtype], padding_idx=padding_idx, name=name)
+        return StoredTable(source, width, SAFETENSORS_DTYPES[stored.dtype], padding_idx=padding_idx, name=name)
 
     def open_tokenizer(self) -> Tokenizer | None:
         """The repository's tokenizer, or None where it has none; only its files are downloaded."""
@@ -129,8 +129,8 @@ class HubStore(Store):
         said = self._index.number("total_parameters")
         total = self._index.number("total_size")
         config = self.config or {}
-        dtype = getattr(torch, str(config.get("dtype") or config.get("torch_dtype")), None)
-        if said is not None or total is None or not isinstance(dtype, torch.dtype) or "quantization_config" in config:
+        dtype = FLOAT_DTYPES.get(str(config.get("dtype") or config.get("torch_dtype")))
+        if said is not None or total is None or dtype is None or "quantization_config" in config:
             return said
         return total // dtype.itemsize
 
@@ -159,7 +159,7 @@ class HubStore(Store):
             return self._header(SINGLE)
         except AbsentError:
             files = self._weight_files(self._list_files())
-        return gather(map(self._header, files), self.where)
+        return merge_headers(map(self._header, files), self.where)
 
     def _weight_files(self, files: Iterable[str]) -> list[str]:
         """The safetensors files of the repository, or an error that names what it has instead."""
@@ -172,7 +172,7 @@ class HubStore(Store):
         others = [file for file in plain if file.endswith((".gguf", ".bin", ".pt", ".pth"))]
         if others:
             raise CheckpointError(
-                f"{self.where} has no safetensors, only {printable(listing(others, most=3))}, which cannot be read in "
+                f"{self.where} has no safetensors, only {printable(listing(others, limit=3))}, which cannot be read in "
                 f"parts; download it (`hf download {self.repo_id} {printable(others[0])}`) and open the file"
             )
         raise MissingFileError(f"{self.where} holds no weights: no {INDEX}, no {SINGLE}, no other safetensors file")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from inlayer.checkpoint.remote.ranges import RemoteFile
 from inlayer.checkpoint.remote.transfer import AbsentError
-from inlayer.checkpoint.shards import LARGEST_INDEX, check_file, parse_index
+from inlayer.checkpoint.shards import MAX_INDEX, check_file, parse_index
 from inlayer.errors import CheckpointError
 
 __all__ = ["RemoteIndex"]
@@ -40,8 +40,8 @@ class RemoteIndex:
         self._end = b""
         self._step = FIRST_PART
         self._files: dict[str, str] | None = None
-        if file.size > LARGEST_INDEX:
-            raise CheckpointError(f"{self.where} has {file.size:,} bytes; an index has at most {LARGEST_INDEX:,}")
+        if file.size > MAX_INDEX:
+            raise CheckpointError(f"{self.where} has {file.size:,} bytes; an index has at most {MAX_INDEX:,}")
 
     def files(self) -> dict[str, str]:
         """File by tensor name, of all tensors: reads all of the index."""
