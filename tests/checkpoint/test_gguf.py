@@ -174,7 +174,7 @@ def test_parts_that_do_not_fit(tmp_path: Path):
     with pytest.raises(CheckpointError, match=r"one of 3 parts, but m-00002-of-00003.gguf is missing from its folder$"):
         GgufStore(first)
     renamed = first.rename(tmp_path / "first.gguf")
-    with pytest.raises(CheckpointError, match="its name does not say which"):
+    with pytest.raises(CheckpointError, match="its name has no part number"):
         GgufStore(renamed)
 
 
