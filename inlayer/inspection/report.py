@@ -155,7 +155,7 @@ class Report:
         >>> import inlayer
         >>> report = inlayer.inspect("default")
         >>> report.table.rows, report.table.width, report.exit_code
-        (4096, 64, 0)
+        (6144, 128, 0)
     """
 
     source: str

@@ -166,6 +166,14 @@ def test_help_imports_neither_torch_nor_numpy() -> None:
     assert "Exit code" in done.stdout
 
 
+def test_inspect_does_not_import_torch() -> None:
+    code = "import sys; sys.argv = ['inlayer', 'inspect', '--json']\nfrom inlayer.cli import main\ntry: main()\n"
+    code += "except SystemExit as end: sys.exit(end.code or int('torch' in sys.modules) * 3)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["table"]["rows"] == 6144
+
+
 MEASURE = """
 import resource, sys
 from inlayer.inspection import inspect
