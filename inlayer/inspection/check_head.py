@@ -94,7 +94,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
     tied, equal = facts.tie_word_embeddings, facts.equals_table
     if facts.tensor is None:
         if tied is False and facts.expected:
-            message = "the config unties head and table, but the files contain no head"
+            message = "tie_word_embeddings is false, but the files contain no head"
             yield Finding("error", "head-missing", message)
         return
     if scan.error:

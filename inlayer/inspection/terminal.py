@@ -138,7 +138,7 @@ def _tokens(report: Report) -> str:
         unreadable = any(finding.code == "tokenizer-unreadable" for finding in report.findings)
         return f"{text}; {'the tokenizer cannot be read' if unreadable else 'no tokenizer'}"
     text += f", {facts.tokens:,} tokens ({facts.tokenizer}); "
-    text += _count(facts.trailing_rows or 0, "trailing row")
+    text += f"{_count(facts.trailing_rows or 0, 'row')} after the last token"
     return text + (f", {_count(facts.gaps, 'gap')}" if facts.gaps else "")
 
 
