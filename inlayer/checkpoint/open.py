@@ -4,8 +4,9 @@ source -> [Store] -> Model
 - local paths come first: a folder with the name of a sample is opened as the folder
 - the format of a folder, in order of preference: model*.safetensors, pytorch_model*.bin, GGUF, then any safetensors or
   .bin file, because there may be adapters and value heads next to a model. The format of a file is in its first bytes
-- a hub id is `org/name` or `org/name@revision`, and only if no such path exists
-Tested in tests/checkpoint/test_folder.py and test_samples.py, hub ids in tests/checkpoint/remote/.
+- URLs (hf://, https://, s3://, gs://) are remote. So are hub ids, `org/name` or `org/name@revision`, unless such a path
+  exists
+Tested in tests/checkpoint/test_folder.py and test_samples.py, remote sources in tests/checkpoint/remote/.
 """
 
 from __future__ import annotations
@@ -22,13 +23,18 @@ __all__ = ["DEFAULT", "open_store"]
 
 DEFAULT = "default"  # the bundled sample model
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?", re.ASCII)
+URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 FILE_SUFFIXES = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".json", ".ckpt")  # no hub id ends in one
 ZIP, PICKLE, GGUF = b"PK\x03\x04", b"\x80", b"GGUF"
 
 
 def open_store(source: str | os.PathLike[str]) -> Store:
-    """Open a checkpoint: a folder, a .safetensors, .gguf or old .bin file, a sample, or a hub id."""
+    """Open a checkpoint: a folder, a .safetensors, .gguf or old .bin file, a sample, a hub id, or a URL."""
     path = check_path(source, "source")
+    if isinstance(source, str) and URL.match(source):
+        from inlayer.checkpoint.remote import open_remote
+
+        return open_remote(source)
     path = path.expanduser() if str(path).startswith("~") else path
     kind = path_kind(path)
     if kind == "folder":
@@ -46,15 +52,13 @@ def _open_name(name: str) -> Store:
     if name in SAMPLES:
         return open_sample(name)
     if HUB_ID.fullmatch(name) and not name.endswith(FILE_SUFFIXES):
-        from inlayer.checkpoint.remote import HubStore
-        from inlayer.checkpoint.remote.transfer import UnreachableError
+        from inlayer.checkpoint.remote import UnreachableError, open_remote
 
-        repository, _, revision = name.partition("@")
         try:
-            return HubStore(repository, revision or None)
+            return open_remote(name)
         except UnreachableError as error:
             raise UnreachableError(
-                f"{error}; check the network connection (there is no local folder {shown(name)} either)"
+                f"{error}; check your network, and note that {shown(name)} is not a local folder"
             ) from error
     raise MissingFileError(
         f"{shown(name)}: not found; a source is a folder, a .safetensors or .gguf file, a hub id (org/name), or a "

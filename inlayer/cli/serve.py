@@ -1,6 +1,7 @@
-"""`inlayer serve`: the page and its API on this machine, until Ctrl-C.
+"""`inlayer serve`: serve the page and its API until Ctrl-C.
 
-stdout gets one line, the address or its facts as JSON, when the server listens; what else is to be said goes to stderr.
+When the server is ready, stdout gets one line: the address, or JSON with --json. Everything else goes to stderr.
+Tested in tests/web/test_server.py.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from urllib.parse import quote
 
 import typer
 
-from inlayer.cli.app import app, stopping_at_once
-from inlayer.cli.inputs import opening_texts
+from inlayer.cli.app import app, exit_on_interrupt
+from inlayer.cli.inputs import check_page_texts
 
 if TYPE_CHECKING:
     from inlayer.trace import Pipeline
@@ -33,7 +34,7 @@ inlayer serve --port 8000 --text "I love dogs"
 
 inlayer serve --json
 
-Ctrl-C stops it.
+Press Ctrl-C to stop.
 """
 
 
@@ -42,21 +43,19 @@ def serve(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A model's folder, .safetensors or .gguf file, hub id or sample; can be given several times. "
-            "No other can be opened. \\[default: the sample inlayer carries]"
+            help="Model folder, .safetensors or .gguf file, hub id or sample name; can be repeated. "
+            "No other model can be opened. \\[default: the bundled sample model]"
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Where to listen; 0 is any free port.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 chooses a free one.")] = 0,
     host: Annotated[
-        str, typer.Option(help="The address to listen at. Any but loopback lets others on the network in.")
+        str, typer.Option(help="Address to listen on. Other machines can connect unless it is a loopback address.")
     ] = "127.0.0.1",
-    text: Annotated[
-        list[str] | None, typer.Option(help="A text the page opens with; can be given several times.")
-    ] = None,
+    text: Annotated[list[str] | None, typer.Option(help="Text to show when the page opens; can be repeated.")] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
-    """Serve the page: type a text, choose a model, see it walk. Local, with a random token in its address."""
+    """Serve the walk page and the course on this machine. The address contains a random access token."""
     from inlayer.web import serve as run
     from inlayer.web.learn import PAGE
 
@@ -68,41 +67,42 @@ def serve(
         try:
             sys.stdout.write((json.dumps(facts) if as_json else address.url) + "\n")
             sys.stdout.flush()
-        except BrokenPipeError:  # with its number, typer would end with code 1
+        except BrokenPipeError:  # with an errno, Typer would exit with code 1
             raise BrokenPipeError from None
         if not as_json:
-            course = f"the course is at {PAGE}, a link of the page"
-            sys.stderr.write(f"serving {', '.join(address.models)}; {course}; Ctrl-C stops it\n")
+            sys.stderr.write(f"serving {', '.join(address.models)}; course at {PAGE}; press Ctrl-C to stop\n")
         if not address.is_loopback:
-            sys.stderr.write(f"{host} is no loopback address: who can reach it can listen in, nothing is encrypted\n")
+            sys.stderr.write(
+                f"{host} is not a loopback address: traffic is not encrypted and can be read on the network\n"
+            )
         if open_page:
             import webbrowser
 
             threading.Thread(target=webbrowser.open, args=[address.url], daemon=True).start()
 
-    fragment = "&".join(f"text={quote(one, safe='')}" for one in opening_texts(text or []))
-    with stopping_at_once():
-        run(open_lines(model or [None]), host=host, port=port, fragment=fragment, announce=announce)
+    fragment = "&".join(f"text={quote(one, safe='')}" for one in check_page_texts(text or []))
+    with exit_on_interrupt():
+        run(open_pipelines(model or [None]), host=host, port=port, fragment=fragment, announce=announce)
 
 
-def open_lines(sources: list[str] | list[None]) -> dict[str, Pipeline]:
-    """The models by the names they are asked for: the last part of each source, numbered where two have the same."""
+def open_pipelines(sources: list[str] | list[None]) -> dict[str, Pipeline]:
+    """Open models and name each by the last part of its source, numbered if a name repeats."""
     from inlayer.checkpoint import load
     from inlayer.trace import Pipeline
 
-    lines: dict[str, Pipeline] = {}
+    pipelines: dict[str, Pipeline] = {}
     for source in sources:
         opened = load(source)
         name = base = "default" if source is None else last_name(source)
         number = 1
-        while name in lines:
+        while name in pipelines:
             number += 1
             name = f"{base}-{number}"
-        lines[name] = Pipeline(opened, name=name)
-    return lines
+        pipelines[name] = Pipeline(opened, name=name)
+    return pipelines
 
 
 def last_name(source: str) -> str:
-    """`path/to/model/` and `org/model` are both "model"."""
+    """Return the last part of a source: "model" for both `path/to/model/` and `org/model`."""
     parts = [part for part in source.replace(os.sep, "/").split("/") if part not in {"", ".", ".."}]
     return parts[-1] if parts else source

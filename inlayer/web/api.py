@@ -30,7 +30,7 @@ from inlayer.web.handlers import encode, until_left
 from inlayer.web.learn import Learn
 from inlayer.web.openapi import describe
 from inlayer.web.routes import find_places, without_places
-from inlayer.web.schemas import BirthAsked, Limits, RefusedError, TokenAsked, WalkAsked, read_query, read_walk
+from inlayer.web.schemas import InitializationAsked, Limits, RefusedError, TokenAsked, WalkAsked, read_query, read_walk
 from inlayer.web.workers import Answers, LeftError, Workers
 
 __all__ = ["Api", "make_app"]
@@ -80,7 +80,7 @@ class Api:
                 Route("/api/models", self.get_models),
                 Route("/api/walk", self.post_walk, methods=["POST"]),
                 Route("/api/token", self.get_token),
-                Route("/api/birth", self.get_birth),
+                Route("/api/initialization", self.get_initialization),
                 Route("/api/openapi.json", self.get_openapi),
                 *self.learn.routes,
             ],
@@ -120,11 +120,13 @@ class Api:
         large = _is_large(line, SEARCH)
         return await self._answer(request, asked, len(query), lambda: line.token(asked.id, k=asked.k), large)
 
-    async def get_birth(self, request: Request) -> Response:
+    async def get_initialization(self, request: Request) -> Response:
         query = request.scope["query_string"]
-        asked = read_query(query, BirthAsked, self.limits)
+        asked = read_query(query, InitializationAsked, self.limits)
         line = self._line(asked.model)
-        return await self._answer(request, asked, len(query), lambda: line.birth(seed=asked.seed, dims=asked.dims))
+        return await self._answer(
+            request, asked, len(query), lambda: line.initialization(seed=asked.seed, dims=asked.dims)
+        )
 
     def _line(self, name: str | None) -> Pipeline:
         if name is None:
@@ -137,7 +139,7 @@ class Api:
     async def _answer(
         self,
         request: Request,
-        asked: WalkAsked | TokenAsked | BirthAsked,
+        asked: WalkAsked | TokenAsked | InitializationAsked,
         size: int,
         make: Callable[[], Any],
         large: bool = False,

@@ -99,11 +99,11 @@ def _paths(limits: Limits, model: dict[str, Any], dims: dict[str, Any]) -> dict[
                 ],
             )
         },
-        "/api/birth": {
+        "/api/initialization": {
             "get": _operation(
-                "birth",
-                "A table of the model's size being made, before it is only looked up.",
-                _answer("Birth"),
+                "initialization",
+                "How a table like the model's is initialized, step by step.",
+                _answer("InitializationFacts"),
                 errors=("400", "503"),
                 parameters=[
                     _parameter("model", model),

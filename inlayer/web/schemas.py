@@ -21,8 +21,8 @@ from inlayer.paths import quoted
 __all__ = [
     "POSITIONS",
     "TOKEN",
-    "BirthAsked",
     "Field",
+    "InitializationAsked",
     "Limits",
     "RefusedError",
     "TokenAsked",
@@ -39,7 +39,7 @@ TOKEN = "token"  # the field of a query that the guard reads; no question has it
 
 NAMES = {"string": "a string", "integer": "an integer", "boolean": "true or false"}
 
-Question = TypeVar("Question", "TokenAsked", "BirthAsked")
+Question = TypeVar("Question", "TokenAsked", "InitializationAsked")
 
 
 class RefusedError(Exception):
@@ -91,8 +91,8 @@ class TokenAsked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BirthAsked:
-    """`GET /api/birth`."""
+class InitializationAsked:
+    """`GET /api/initialization`."""
 
     model: str | None = None
     seed: int = 0

@@ -14,6 +14,7 @@ import torch
 
 import inlayer
 from inlayer.checkpoint.shards import INDEX
+from inlayer.tensors import to_tensor
 
 SENTENCES = [
     "I love dogs",
@@ -47,7 +48,7 @@ def test_minilm_is_bit_equal_to_transformers() -> None:
     ours = model.embeddings(ids)
     assert torch.equal(ours.view(torch.int32), reference.view(torch.int32))
     assert not torch.equal(model.embeddings(ids.flip(1)), reference)  # control
-    assert torch.equal(torch.from_numpy(model.table.weight), theirs.embeddings.word_embeddings.weight)
+    assert torch.equal(to_tensor(model.table.weight), theirs.embeddings.word_embeddings.weight)
 
 
 def test_every_sample_opens_by_its_name() -> None:

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 from benchmarks.serve import text_of
 from inlayer.trace import Change, Pipeline
-from inlayer.trace.facts import Neighbor, plain
+from inlayer.trace.facts import NeighborFacts, plain
 from inlayer.web.api import encode
 from inlayer.web.learn import ADDRESSES, Asking
 from tests.web.client import PATIENCE, Place, running
@@ -52,14 +52,17 @@ def test_a_walk_is_the_librarys(place: Place, line: Pipeline, description: Any, 
     validate(description, "Trace", theirs)
 
 
-def test_tokens_births_and_models_are_the_librarys(place: Place, line: Pipeline, description: Any) -> None:
-    token, birth = place.ask("/api/token?id=500&k=3&model=default").json, place.ask("/api/birth?seed=7&dims=2").json
+def test_tokens_initialization_and_models_equal_the_library(place: Place, line: Pipeline, description: Any) -> None:
+    token, initialization = (
+        place.ask("/api/token?id=500&k=3&model=default").json,
+        place.ask("/api/initialization?seed=7&dims=2").json,
+    )
     models = place.ask("/api/models").json
     assert token == plain(line.token(500, k=3))
-    assert birth == plain(line.birth(seed=7, dims=2))
+    assert initialization == plain(line.initialization(seed=7, dims=2))
     assert models == {"models": [plain(line.facts())]}
     validate(description, "TokenFacts", token)
-    validate(description, "Birth", birth)
+    validate(description, "InitializationFacts", initialization)
     validate(description, "Models", models)
 
 
@@ -93,10 +96,10 @@ def test_models_go_by_the_names_they_were_given(line: Pipeline) -> None:
 
 
 def test_encoding_is_plain_json() -> None:
-    awkward = [Neighbor(id=1, label="x", cosine=value) for value in (1.5, float("nan"), float("-inf"))]
+    awkward = [NeighborFacts(id=1, label="x", cosine=value) for value in (1.5, float("nan"), float("-inf"))]
     assert [one["cosine"] for one in json.loads(encode(awkward))] == [1.5, "nan", "-inf"]
     assert json.loads(encode(awkward)) == plain(awkward)
-    facts = [Change(positions="\ud800 🙂", swap=(1, 2)), Neighbor(id=1, label="x", cosine=0.1)]
+    facts = [Change(positions="\ud800 🙂", swap=(1, 2)), NeighborFacts(id=1, label="x", cosine=0.1)]
     assert json.loads(encode(facts)) == plain(facts)
 
 
@@ -160,7 +163,7 @@ def references(value: Any) -> list[str]:
         ("/api/walk", {"texts": ["x" * 20_000]}, {}, 413),
         ("/api/walk", {"texts": ["Hi"]}, {"Content-Type": "text/plain"}, 415),
         ("/api/token?id=-1", None, {}, 400),
-        ("/api/birth?seed=x", None, {}, 400),
+        ("/api/initialization?seed=x", None, {}, 400),
         ("/", None, {"Authorization": "Bearer wrong"}, 401),
         ("/api/models", None, {"Host": "evil.example"}, 403),
         ("/api/models", {}, {}, 405),

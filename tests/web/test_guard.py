@@ -19,7 +19,7 @@ PATHS = [
     "/api/learn/check",
     "/api/models",
     "/api/token?id=1",
-    "/api/birth",
+    "/api/initialization",
     "/api/openapi.json",
     "/api/walk",
     "/no/such",

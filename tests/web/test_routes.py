@@ -30,7 +30,9 @@ def test_no_answer_holds_the_path(secret: Path) -> None:
         models = place.ask("/api/models")
         walk = place.ask("/api/walk", {"texts": ["Hi"]})
         bodies = [models.body, walk.body]
-        bodies += [place.ask(path).body for path in ("/", "/api/token?id=1", "/api/birth", "/api/openapi.json")]
+        bodies += [
+            place.ask(path).body for path in ("/", "/api/token?id=1", "/api/initialization", "/api/openapi.json")
+        ]
         weights = secret / "model.safetensors"
         os.utime(weights, ns=(0, 0))
         changed = place.ask("/api/walk", {"texts": ["Ho"]})

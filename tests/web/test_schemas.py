@@ -154,10 +154,10 @@ def test_a_body_has_a_size(place: Place) -> None:
         ("/api/token?id=%ff", "no list of name=value in UTF-8"),
         ("/api/token?id", "no list of name=value"),
         ("/api/token?id=1&" + "&".join(f"a{n}=1" for n in range(500)), "'a0' is not known"),
-        ("/api/birth?seed=-1", "seed is -1; it is in 0.."),
-        ("/api/birth?seed=9223372036854775808", "seed is 9223372036854775808"),
-        ("/api/birth?dims=0", "dims is 0"),
-        ("/api/birth?id=1", "'id' is not known here; known are model, seed, dims"),
+        ("/api/initialization?seed=-1", "seed is -1; it is in 0.."),
+        ("/api/initialization?seed=9223372036854775808", "seed is 9223372036854775808"),
+        ("/api/initialization?dims=0", "dims is 0"),
+        ("/api/initialization?id=1", "'id' is not known here; known are model, seed, dims"),
     ],
 )
 def test_bad_queries(place: Place, path: str, says: str) -> None:

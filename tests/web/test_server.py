@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from inlayer.cli import main
-from inlayer.cli.serve import last_name, open_lines
+from inlayer.cli.serve import last_name, open_pipelines
 from inlayer.errors import InputError
 from inlayer.trace import Pipeline
 from inlayer.web import Address, make_app, server
@@ -140,7 +140,7 @@ def test_models_get_the_last_name_of_their_source(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "model").symlink_to(sample)
     sources = ["default", str(tmp_path / "a" / "model"), f"{tmp_path / 'b' / 'model'}/", "default"]
-    lines = open_lines(sources)
+    lines = open_pipelines(sources)
     assert list(lines) == ["default", "model", "model-2", "default-2"]
     assert [line.facts().name for line in lines.values()] == list(lines)
     assert last_name("org/name@revision") == "name@revision"

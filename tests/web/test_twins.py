@@ -73,7 +73,9 @@ def test_every_one_of_them_answers_alike() -> None:
     asked: list[tuple[str, object]] = [
         ("/api/walk", {"texts": ["I love dogs " * 50], "model": model}) for model in SAMPLES
     ]
-    asked += [(f"/api/token?id=11&k=8&model={model}", None) for model in SAMPLES] + [("/api/birth?seed=7", None)]
+    asked += [(f"/api/token?id=11&k=8&model={model}", None) for model in SAMPLES] + [
+        ("/api/initialization?seed=7", None)
+    ]
     with process(*(part for name in SAMPLES for part in ("--model", name))) as (program, place, _):
         made = [program.pid, *children(program.pid)]
         for path, body in asked:
