@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test 
     from inlayer.errors import InlayerError as InlayerError
     from inlayer.families import describe as describe
     from inlayer.head import Head as Head
+    from inlayer.inspection import Report as Report
+    from inlayer.inspection import inspect as inspect
     from inlayer.integrations.transformers import attach as attach
     from inlayer.pooling import first_token_pool as first_token_pool
     from inlayer.pooling import last_token_pool as last_token_pool
@@ -34,6 +36,8 @@ if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test 
     from inlayer.tokenizers import train_bpe as train_bpe
     from inlayer.trace import Trace as Trace
     from inlayer.trace import walk as walk
+    from inlayer.training.config import TrainConfig as TrainConfig
+    from inlayer.training.train import train as train
 
 __version__ = "0.1.0"
 
@@ -45,17 +49,21 @@ _MODULES = {
     "MappedTable": "inlayer.tables",
     "Model": "inlayer.checkpoint",
     "Ragged": "inlayer.ragged",
+    "Report": "inlayer.inspection",
     "Table": "inlayer.tables",
     "Trace": "inlayer.trace",
+    "TrainConfig": "inlayer.training.config",
     "WordTokenizer": "inlayer.tokenizers",
     "apply_rotary": "inlayer.positions",
     "attach": "inlayer.integrations.transformers",
     "describe": "inlayer.families",
     "first_token_pool": "inlayer.pooling",
+    "inspect": "inlayer.inspection",
     "last_token_pool": "inlayer.pooling",
     "load": "inlayer.checkpoint",
     "mean_pool": "inlayer.pooling",
     "open_tokenizer": "inlayer.tokenizers",
+    "train": "inlayer.training.train",
     "train_bpe": "inlayer.tokenizers",
     "walk": "inlayer.trace",
 }

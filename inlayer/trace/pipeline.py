@@ -29,7 +29,7 @@ from inlayer.paths import last_part
 from inlayer.tables import StoredEmbedding
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.names import spelled
+from inlayer.tokenizers.base import token_label
 from inlayer.trace.facts import Change, InitializationFacts, Merge, ModelFacts, TableFacts, TokenFacts, Trace
 from inlayer.trace.initialization_facts import initialize
 from inlayer.trace.run import run
@@ -123,7 +123,7 @@ class Pipeline:
         self.active_layer = lru_cache(maxsize=32)(self._active_layer)
         self.float32_layer = lru_cache(maxsize=4)(self._float32_layer)
         self.rotations = lru_cache(maxsize=64)(self._rotations)
-        self.spelling = lru_cache(maxsize=65_536)(partial(spelled, tokenizer))
+        self.spelling = lru_cache(maxsize=65_536)(partial(token_label, tokenizer))
         self.merges = lru_cache(maxsize=4_096)(self._merges)
 
     # ---- what a pipeline answers
