@@ -4,8 +4,9 @@ source -> [Store] -> Model
 - what is there on this machine wins: a folder called like a sample is the folder
 - the formats of a folder, in order: model*.safetensors, pytorch_model*.bin, GGUF, and then whatever safetensors or .bin
   file there is: beside a model may lie adapters and value heads. Of a file, by its first bytes
-- a hub id is `org/name` or `org/name@revision`, and only where no such path exists
-Checked in tests/checkpoint/test_folder.py and test_samples.py, hub ids in tests/checkpoint/remote/test_hub.py.
+- URLs (hf://, https://, s3://, gs://) are remote. So are hub ids, `org/name` or `org/name@revision`, unless such a path
+  exists
+Checked in tests/checkpoint/test_folder.py and test_samples.py, remote sources in tests/checkpoint/remote/.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = ["DEFAULT", "open_store"]
 
 DEFAULT = "default"  # the sample that inlayer carries
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?", re.ASCII)
+URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 FILES = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".json", ".ckpt")  # never the name of a hub's model
 ZIP, PICKLE, GGUF = b"PK\x03\x04", b"\x80", b"GGUF"
 
@@ -29,6 +31,10 @@ ZIP, PICKLE, GGUF = b"PK\x03\x04", b"\x80", b"GGUF"
 def open_store(source: str | os.PathLike[str]) -> Store:
     """Open a checkpoint: a folder, a .safetensors, .gguf or old .bin file, a sample's name, or a hub id."""
     path = check_path(source, "source")
+    if isinstance(source, str) and URL.match(source):
+        from inlayer.checkpoint.remote import open_remote
+
+        return open_remote(source)
     path = path.expanduser() if str(path).startswith("~") else path
     kind = what_is_at(path)
     if kind == "folder":
@@ -46,14 +52,14 @@ def _open_name(name: str) -> Store:
     if name in SAMPLES:
         return open_sample(name)
     if HUB_ID.fullmatch(name) and not name.endswith(FILES):
-        from inlayer.checkpoint.remote import HubStore
-        from inlayer.checkpoint.remote.transfer import UnreachableError
+        from inlayer.checkpoint.remote import UnreachableError, open_remote
 
-        repository, _, revision = name.partition("@")
         try:
-            return HubStore(repository, revision or None)
+            return open_remote(name)
         except UnreachableError as error:
-            raise UnreachableError(f"{error}; is there a network? No folder {shown(name)} is here either") from error
+            raise UnreachableError(
+                f"{error}; check your network, and note that {shown(name)} is not a local folder"
+            ) from error
     raise MissingFileError(
         f"{shown(name)} is not there; a source is a folder, a .safetensors or .gguf file, a hub id (org/name), or a "
         f"sample: {', '.join(SAMPLES)}"

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from inlayer.errors import CheckpointError
 from inlayer.formats.ggml import GGML_TYPES, row_bytes
@@ -34,6 +34,8 @@ __all__ = [
     "quoted",
     "read_gguf_header",
 ]
+
+ReadRange = Callable[[int, int], bytes]  # start, stop -> the bytes between; fewer at the end of the file
 
 MAGIC = b"GGUF"
 WINDOW = 1 << 20
@@ -76,9 +78,9 @@ class GgufHeader:
     tensors: Mapping[str, TensorInfo]
 
 
-def parse_gguf_header(stream: BinaryIO, size: int, path: Path) -> GgufHeader:
-    """The header of a GGUF file of `size` bytes, read from a stream that can seek; `path` is for messages."""
-    return _Reader(stream, size, path).header()
+def parse_gguf_header(read: ReadRange, size: int, path: Path) -> GgufHeader:
+    """The header of a GGUF file of `size` bytes; `read(start, stop)` returns bytes of it, `path` is for messages."""
+    return _Reader(read, size, path).header()
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
@@ -88,7 +90,12 @@ def read_gguf_header(path: Path) -> GgufHeader:
         raise wrong_kind(path, kind)
     try:
         with path.open("rb") as stream:
-            return parse_gguf_header(stream, path.stat().st_size, path)
+
+            def read(start: int, stop: int) -> bytes:
+                stream.seek(start)
+                return stream.read(stop - start)
+
+            return parse_gguf_header(read, path.stat().st_size, path)
     except OSError as error:
         raise CheckpointError(f"{shown(path)} cannot be read: {error.strerror}") from error
 
@@ -96,8 +103,8 @@ def read_gguf_header(path: Path) -> GgufHeader:
 class _Reader:
     """A window that moves over the header, never past the end of the file."""
 
-    def __init__(self, stream: BinaryIO, size: int, path: Path) -> None:
-        self._stream, self._size, self._path = stream, size, path
+    def __init__(self, read: ReadRange, size: int, path: Path) -> None:
+        self._read, self._size, self._path = read, size, path
         self._window, self._start, self._place = b"", 0, 0  # the window's place in the file, our place in the window
         self._entries = {STRING: 0, ARRAY: 0}  # of all arrays so far
 
@@ -255,8 +262,7 @@ class _Reader:
             raise self._cut(what)
         if self._place + nbytes > len(self._window):
             self._start, self._place = self._start + self._place, 0
-            self._stream.seek(self._start)
-            self._window = self._stream.read(max(WINDOW, nbytes))
+            self._window = self._read(self._start, self._start + max(WINDOW, nbytes))
             if len(self._window) < nbytes:  # the file is shorter than it was a moment ago
                 raise self._cut(what)
 

@@ -8,8 +8,6 @@ from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQues
 
 __all__ = ["EXERCISES"]
 
-SEEDS = {"million_rows": "001 theory 3"}
-
 
 def rows_per_shard(draw: random.Random) -> NumberQuestion:
     """rows of the last process"""

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from inlayer.learn.course import CONTENT, open_course
-from inlayer.learn.markdown import render, render_line
+from inlayer.learn.links import course_elements, course_line
 from inlayer.learn.questions import ChoiceQuestion
 
 TAGS = {
     "p", "ul", "ol", "li", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "hr", "br",
-    "code", "h2", "h3", "h4", "pre", "a", "img", "span",
+    "code", "h2", "h3", "h4", "pre", "a", "img", "span", "aside",
 }  # fmt: skip
 ATTRIBUTES = {
-    "anchor", "kind", "word", "walk", "texts", "task", "lesson", "errata", "outside", "src", "alt", "align",
+    "anchor", "kind", "word", "walk", "texts", "task", "lesson", "misconception", "outside", "src", "alt", "align",
 }  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def words(nodes: list[Any]) -> str:
 
 def every_text() -> Iterator[tuple[str, str]]:
     course = open_course()
-    yield "errata", course.errata.whole
+    yield "misconceptions", course.misconceptions.body
     for lesson in course.lessons:
         yield lesson.id, lesson.text
         for task in lesson.tasks:
@@ -53,7 +53,7 @@ def test_every_text_of_the_course_leads_somewhere() -> None:
     course = open_course()
     seen = 0
     for name, text in every_text():
-        nodes = render(text)
+        nodes = course_elements(text)
         json.dumps(nodes)
         for tag, attributes, _ in elements(nodes):
             assert tag in TAGS, name
@@ -61,28 +61,28 @@ def test_every_text_of_the_course_leads_somewhere() -> None:
             assert attributes.get("word") != "missing", f"{name}: no picture for {words(nodes)[:80]}"
             assert attributes.get("task", "gather") in course.tasks, name
             assert attributes.get("lesson", "text") in {lesson.id for lesson in course.lessons}, name
-            assert attributes.get("errata", "init_std") in course.errata.sections, (name, attributes)
+            assert attributes.get("misconception", "init_std") in course.misconceptions.sections, (name, attributes)
             seen += 1
         assert "](" not in words(nodes), f"{name}: a link that is none"
     assert seen > 1_000
 
 
 def test_what_is_written_comes_out() -> None:
-    assert render("a *b* `c` **d**") == [
+    assert course_elements("a *b* `c` **d**") == [
         ["p", {}, ["a ", ["em", {}, ["b"]], " ", ["code", {}, ["c"]], " ", ["strong", {}, ["d"]]]]
     ]
-    assert render_line("one `two`") == ["one ", ["code", {}, ["two"]]]
-    assert render("# Title\n\n###### deep") == [
+    assert course_line("one `two`") == ["one ", ["code", {}, ["two"]]]
+    assert course_elements("# Title\n\n###### deep") == [
         ["h2", {"anchor": "title"}, ["Title"]],
         ["h4", {"anchor": "deep"}, ["deep"]],
     ]
-    assert render("- a\n- b") == [["ul", {}, [["li", {}, ["a"]], ["li", {}, ["b"]]]]]
-    table = render("| a | b |\n|---|--:|\n| 1 | 2 |")
+    assert course_elements("- a\n- b") == [["ul", {}, [["li", {}, ["a"]], ["li", {}, ["b"]]]]]
+    table = course_elements("| a | b |\n|---|--:|\n| 1 | 2 |")
     assert [node[1] for node in elements(table) if node[0] == "td"] == [{}, {"align": "right"}]
 
 
 def test_fences() -> None:
-    code = render(
+    code = course_elements(
         "```python\nx = 1  # one\n```\n\n```text\n1\n```\n\ntext\n\n```text\n2\n```\n\n```formula\na = b\n```"
     )
     assert [node[1]["kind"] for node in code if node[0] == "pre"] == ["python", "output", "plain", "formula"]
@@ -97,7 +97,7 @@ def test_fences() -> None:
         ("walk:5?text=Hi%20there&text=x", {"walk": 5, "texts": ["Hi there", "x"]}),
         ("task:gather", {"task": "gather"}),
         ("lesson:forward", {"lesson": "forward"}),
-        ("misconceptions.md#init_std", {"errata": "init_std"}),
+        ("misconceptions.md#init_std", {"misconception": "init_std"}),
         ("https://example.test/x", {"outside": "https://example.test/x"}),
         ("walk:9", None), ("walk:0", None), ("walk:x", None), ("task:../x", None), ("lesson:", None),
         ("http://example.test", None), ("https:x", None), ("//example.test", None), ("/etc/passwd", None),
@@ -105,22 +105,22 @@ def test_fences() -> None:
     ],
 )  # fmt: skip
 def test_links_lead_to_known_places_or_nowhere(address: str, attributes: dict[str, Any] | None) -> None:
-    (node,) = render_line(f"[text]({address})")
+    (node,) = course_line(f"[text]({address})")
     assert node == (["span", {}, ["text"]] if attributes is None else ["a", attributes, ["text"]])
 
 
 def test_hostile_markdown_stays_text() -> None:
     hostile = "<script>x</script> <img src=x onerror=y> [a](javascript:x) [b](data:text/html,x) <javascript:x>\0\ud800"
-    nodes = render(hostile)
+    nodes = course_elements(hostile)
     assert {node[0] for node in elements(nodes)} <= {"p", "span"}
     assert "<script>x</script>" in words(nodes)
     for source in ("pictures/../quiz.md", "../x.svg", "/etc/passwd", "https://x/y.svg", "pictures/no_such.svg"):
-        (node,) = render_line(f"![words]({source})")
+        (node,) = course_line(f"![words]({source})")
         assert node == ["span", {"word": "missing"}, ["words"]]
 
 
 def test_pictures_are_taken_along() -> None:
     picture = min(CONTENT.glob("pictures/*.svg"))
-    (node,) = render_line(f"![words](pictures/{picture.name})")
+    (node,) = course_line(f"![words](pictures/{picture.name})")
     assert node[1]["src"].startswith("data:image/svg+xml;base64,")
     assert node[1]["alt"] == "words"
