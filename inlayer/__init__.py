@@ -32,6 +32,8 @@ if TYPE_CHECKING:  # what a type checker sees; the table below is what Python us
     from inlayer.tokenizers import train_bpe as train_bpe
     from inlayer.trace import Trace as Trace
     from inlayer.trace import walk as walk
+    from inlayer.training.config import TrainConfig as TrainConfig
+    from inlayer.training.train import train as train
 
 __version__ = "0.1.0"
 
@@ -45,6 +47,7 @@ _HOME = {
     "Ragged": "inlayer.ragged",
     "Table": "inlayer.tables",
     "Trace": "inlayer.trace",
+    "TrainConfig": "inlayer.training.config",
     "WordTokenizer": "inlayer.tokenizers",
     "apply_rotary": "inlayer.positions",
     "attach": "inlayer.integrations.transformers",
@@ -54,6 +57,7 @@ _HOME = {
     "load": "inlayer.checkpoint",
     "mean_pool": "inlayer.pooling",
     "open_tokenizer": "inlayer.tokenizers",
+    "train": "inlayer.training.train",
     "train_bpe": "inlayer.tokenizers",
     "walk": "inlayer.trace",
 }
