@@ -59,7 +59,7 @@ def check_numbers(pipeline: Pipeline, texts: list[str]) -> Trace:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 def test_walk_matches_the_layer_for_every_family(name: str, dtype: torch.dtype) -> None:
     texts = ["I love dogs", "I love dogs and the rain"]
     pipeline = family(name, dtype)
