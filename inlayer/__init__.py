@@ -2,8 +2,8 @@
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> logits
 
-Names are resolved on first use, so that `import inlayer` and `inlayer --help` stay light: torch is loaded only
-when a tensor is needed. The rooms and the direction of their imports: docs/architecture.md.
+Names are resolved on first use: `import inlayer` and `inlayer --help` stay light, and `load`, `describe` and the
+tokenizers work without torch. The packages and the direction of their imports: docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what a type checker sees; the table below is what Python uses, and a test compares the two
+from inlayer.errors import needs_torch
+
+if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test compares the two
     from inlayer.checkpoint import Model as Model
     from inlayer.checkpoint import load as load
     from inlayer.embeddings import Embeddings as Embeddings
@@ -37,7 +39,7 @@ if TYPE_CHECKING:  # what a type checker sees; the table below is what Python us
 
 __version__ = "0.1.0"
 
-_HOME = {
+_MODULES = {
     "ByteTokenizer": "inlayer.tokenizers",
     "Embeddings": "inlayer.embeddings",
     "Head": "inlayer.head",
@@ -64,15 +66,16 @@ _HOME = {
 
 __all__ = [  # noqa: PLE0604  # the public names, frozen by tests/test_public.py
     "__version__",
-    *_HOME,
+    *_MODULES,
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'inlayer' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value  # the next access is a plain one
+    with needs_torch(f"inlayer.{name}"):
+        value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value  # found directly next time
     return value
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from inlayer.tables import StoredTable
-from inlayer.threads import one_thread
+from inlayer.tensors import one_thread, to_tensor
 
 __all__ = [
     "BLOCK_VALUES",
@@ -99,7 +99,7 @@ def scan_rows(
     with one_thread():
         for start in range(0, count, step):
             place = slice(start, min(start + step, count))
-            rows = table.read(wanted[place])
+            rows = to_tensor(table.rows(wanted[place]))
             if each is not None:
                 each(wanted[place], rows)
             hashes[place] = hash_rows(rows)
@@ -127,7 +127,7 @@ def mean_direction(table: StoredTable, ids: Ids) -> Tensor | None:
     total = torch.zeros(table.embedding_dim, dtype=torch.float64)
     step = max(1, BLOCK_VALUES // table.embedding_dim)
     for start in range(0, len(ids), step):
-        rows = table.read(ids[start : start + step]).double()
+        rows = to_tensor(table.rows(ids[start : start + step])).double()
         norms = torch.linalg.vector_norm(rows, dim=1)
         usable = torch.isfinite(norms) & (norms > 0)
         total += (rows[usable] / norms[usable, None]).sum(0)
@@ -143,7 +143,7 @@ def share_of_small(table: StoredTable, ids: Ids) -> float | None:
     small = values = 0
     step = max(1, BLOCK_VALUES // table.embedding_dim)
     for start in range(0, len(ids), step):
-        rows = table.read(ids[start : start + step]).double()
+        rows = to_tensor(table.rows(ids[start : start + step])).double()
         scale = rows.square().mean(1, keepdim=True).sqrt()
         usable = (torch.isfinite(scale) & (scale > 0)).flatten()
         small += int((rows[usable].abs() < 0.1 * scale[usable]).sum())
@@ -221,7 +221,7 @@ def _first_equal(table: StoredTable, ids: Ids, hashes: npt.NDArray[np.uint64], i
     suspects = np.flatnonzero((sizes[group.reshape(-1)] > 1) & (leader != ids) & ~both_zero)
     for start in range(0, len(suspects), step):
         place = suspects[start : start + step]
-        ours, theirs = table.read(ids[place]), table.read(leader[place])
+        ours, theirs = to_tensor(table.rows(ids[place])), to_tensor(table.rows(leader[place]))
         equal = (ours.view(torch.uint8) == theirs.view(torch.uint8)).all(1).numpy()
         result[place[equal]] = leader[place[equal]]
     return result

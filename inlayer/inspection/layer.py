@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 
 from inlayer.checkpoint.model import Model
 from inlayer.errors import ConfigError, InlayerError
@@ -50,7 +49,7 @@ def text_config(config: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def layer_facts(model: Model) -> LayerFacts:
-    stored, spec, config = model.stored, model.spec, text_config(model.config)
+    stored, spec, config = model.table_info, model.spec, text_config(model.config)
     rows, width = stored.shape
     whole = _parameters(model)
     classes = config.get("architectures")
@@ -83,7 +82,7 @@ def position_facts(model: Model) -> PositionFacts:
         return PositionFacts(kind="unknown", context=None, tensor=None, tensor_rows=None, rotary=())
     tensor, tensor_rows = None, None
     if spec.positions == "learned":
-        tensor = choose_part("position_embedding.weight", model.store.names(), model.stored.name)
+        tensor = choose_part("position_embedding.weight", model.store.names(), model.table_info.name)
         try:
             shape = model.store.find(tensor).shape if tensor is not None else ()
             tensor_rows = shape[0] if shape else None
@@ -199,17 +198,17 @@ def _other_candidates(model: Model) -> list[str]:
     """
     if model.store.remote:
         return []
-    named = table_candidates(dict.fromkeys(model.store.names(), model.stored.shape), *model.stored.shape)
-    return [name for name in named if name != model.stored.name] if len(named) <= MAX_CANDIDATES else []
+    named = table_candidates(dict.fromkeys(model.store.names(), model.table_info.shape), *model.table_info.shape)
+    return [name for name in named if name != model.table_info.name] if len(named) <= MAX_CANDIDATES else []
 
 
 def _is_rival(model: Model, name: str) -> bool:
     """A tensor of the table's size with other rows. T5 keeps its table under three names: those are no rivals."""
     try:
-        if model.store.find(name).shape != model.stored.shape:
+        if model.store.find(name).shape != model.table_info.shape:
             return False
-        some = np.unique(np.linspace(0, model.stored.shape[0] - 1, 16).astype(np.int64))
-        return not torch.equal(model.store.table(name).read(some), model.table.read(some))
+        some = np.unique(np.linspace(0, model.table_info.shape[0] - 1, 16).astype(np.int64))
+        return not np.array_equal(model.store.table(name).rows(some), model.table.rows(some))
     except InlayerError:
         return False
 

@@ -26,6 +26,7 @@ from inlayer.formats.safetensors import TensorInfo
 from inlayer.inspection.health import RowStatistics, scan_rows
 from inlayer.inspection.report import Finding, PositionFacts, bounded, counted, shorten
 from inlayer.paths import quoted
+from inlayer.tensors import to_tensor
 
 __all__ = ["are_small", "part_findings"]
 
@@ -74,7 +75,7 @@ def _parts(model: Model, spec: LayerSpec) -> Iterator[tuple[str, tuple[int, ...]
     """Every part that the family's layer has and the files hold, with the shape it should have."""
     for part in PARTS:
         shape = _shape(part, spec)
-        name = choose_part(part, model.store.names(), model.stored.name) if shape is not None else None
+        name = choose_part(part, model.store.names(), model.table_info.name) if shape is not None else None
         if shape is None or name is None:
             continue
         try:
@@ -86,8 +87,8 @@ def _parts(model: Model, spec: LayerSpec) -> Iterator[tuple[str, tuple[int, ...]
 def _shape(part: str, spec: LayerSpec) -> tuple[int, ...] | None:
     """What the config asks for; None where the family's layer has no such part."""
     row_width = spec.row_width or spec.n_embd
-    sum_width = row_width if spec.projected == "sum" else spec.n_embd
-    learned, normed, projected = spec.positions == "learned", spec.norm_eps is not None, spec.projected != "no"
+    sum_width = row_width if spec.project == "sum" else spec.n_embd
+    learned, normed, projected = spec.positions == "learned", spec.norm_eps is not None, spec.project is not None
     return {
         POSITIONS: ((spec.block_size or 0) + spec.position_offset, sum_width) if learned else None,
         "token_type_embedding.weight": (spec.token_types, sum_width) if spec.token_types > 0 else None,
@@ -134,7 +135,7 @@ def _read_whole(model: Model, stored: TensorInfo) -> Iterator[Finding]:
     except InlayerError as error:
         yield _unreadable(quoted(stored.name), error)
         return
-    if not bool(torch.isfinite(values.float()).all()):
+    if not bool(torch.isfinite(to_tensor(values).float()).all()):
         yield _not_finite(stored)
 
 

@@ -23,6 +23,7 @@ from inlayer.inspection.health import Progress, RowStatistics, scan_rows
 from inlayer.inspection.layer import LONGEST_NAME, text_config
 from inlayer.inspection.report import Finding, HeadFacts, shorten
 from inlayer.paths import quoted
+from inlayer.tensors import to_tensor
 
 __all__ = ["Comparison", "compare_head", "head_facts", "head_findings"]
 
@@ -49,7 +50,7 @@ def compare_head(model: Model, ids: npt.NDArray[np.int64] | None, progress: Prog
         return result
     try:
         result.shape = tuple(model.store.find(model.head_name).shape)
-        if result.shape != tuple(model.stored.shape):
+        if result.shape != tuple(model.table_info.shape):
             result.equal = False
             return result
         head, table = model.store.table(model.head_name), model.table
@@ -57,7 +58,7 @@ def compare_head(model: Model, ids: npt.NDArray[np.int64] | None, progress: Prog
 
         def compare(place: npt.NDArray[np.int64], rows: Tensor) -> None:
             nonlocal alike
-            alike = alike and _equal(rows, table.read(place))
+            alike = alike and _equal(rows, to_tensor(table.rows(place)))
 
         result.statistics = scan_rows(head, ids, None, progress, compare)
         result.equal = alike
@@ -107,11 +108,11 @@ def head_findings(model: Model, facts: HeadFacts, comparison: Comparison) -> Ite
             advice="fetch the file that holds it",
         )
         return
-    if facts.shape != tuple(model.stored.shape):
+    if facts.shape != tuple(model.table_info.shape):
         yield Finding(
             severity="error",
             code="head-shape-differs",
-            meaning=f"the head {facts.tensor} has shape {quoted(facts.shape)}, the table {tuple(model.stored.shape)}",
+            meaning=f"the head {facts.tensor} has shape {quoted(facts.shape)}, the table {model.table_info.shape}",
             advice="was one of the two resized without the other? Resize both to the same number of rows",
         )
     elif facts.flag and facts.equal is False:

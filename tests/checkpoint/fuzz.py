@@ -190,7 +190,7 @@ def use(folder: Path) -> None:
     """Everything a user would do with a checkpoint. The doctor comes first: it looks on where a lookup would end."""
     model = inlayer.load(folder)
     json.dumps(inspect(model).to_dict(), allow_nan=False)
-    rows = model.stored.shape[0]
+    rows = model.table_info.shape[0]
     ids = [0, rows - 1] if model.tokenizer is None else [*model.tokenizer.encode(TEXT)[:8], rows - 1]
     model.embeddings(torch.tensor([ids]))
     if model.head is not None:

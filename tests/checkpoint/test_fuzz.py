@@ -16,6 +16,7 @@ from tests.checkpoint.fuzz import MAX_MEMORY, SLOWEST
 PARTS, EACH = 4, 1_800
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_damaged_checkpoints(tmp_path: Path, part: int) -> None:
     command = [sys.executable, "-m", "tests.checkpoint.fuzz", str(tmp_path), str(part * EACH), str(EACH)]

@@ -18,6 +18,7 @@ from inlayer.checkpoint.model import load
 from inlayer.inspection import Report, inspect
 from inlayer.inspection.report import Example
 from inlayer.inspection.survey import Kind, is_reserved, survey_ids
+from inlayer.tensors import to_tensor
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from tests.families.references import CASES, Case, reference_config
 from tests.inspection.healthy import (
@@ -31,7 +32,7 @@ from tests.inspection.healthy import (
     TOKENS,
     set_config,
 )
-from tests.tokenizers.samples import counted, llama2, package_files
+from tests.tokenizers.samples import llama2, package_files, real_json
 
 ENCODERS = {"bert", "distilbert", "electra", "roberta", "xlm-roberta", "camembert", "mpnet", "albert"}
 
@@ -173,7 +174,7 @@ def test_where_the_table_lies(folder: Path, report: Report) -> None:
         file.seek(layer.offset)
         raw = file.read(layer.bytes)
     rows = torch.frombuffer(bytearray(raw), dtype=torch.float32).view(layer.rows, layer.width)
-    assert torch.equal(rows, load(folder).table.weight)
+    assert torch.equal(rows, to_tensor(load(folder).table.weight))
     assert (layer.tensor, layer.dtype, layer.family, layer.architecture) == (TABLE, "F32", "llama", "LlamaForCausalLM")
     assert (layer.parameters, layer.model_parameters) == (ROWS * 64, 2 * ROWS * 64 + 64)
 
@@ -288,7 +289,7 @@ def test_a_sister_of_a_larger_model_is_no_alarm(folder: Path, tmp_path: Path) ->
 
 
 def test_real_tokenizers_and_their_padding() -> None:
-    survey = survey_ids(HuggingFaceTokenizer(counted("deepseek-v3")), 129280, np.arange(128000, 129280))
+    survey = survey_ids(HuggingFaceTokenizer(real_json("deepseek-v3")), 129280, np.arange(128000, 129280))
     assert int(survey.are(Kind.RESERVED).sum()) > 700
     assert int(survey.are(Kind.MISSING).sum()) == 129280 - 128815
 

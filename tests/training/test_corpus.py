@@ -118,7 +118,7 @@ def test_invalid_utf8_is_reported_with_its_position(data: bytes, tmp_path: Path)
     with pytest.raises(UnicodeDecodeError) as theirs:
         data.decode()
     place = theirs.value.start
-    message = rf"bad\.txt is not UTF-8 text: byte 0x{data[place]:02X} at {place:,} is out of place"
+    message = rf"bad\.txt is not valid UTF-8: unexpected byte 0x{data[place]:02X} at {place:,}"
     with pytest.raises(TextError, match=message):
         list(read_chunks([write(tmp_path / "good.txt", "x"), write(tmp_path / "bad.txt", data)]))
 
@@ -130,7 +130,7 @@ def test_bad_files_are_reported_immediately(tmp_path: Path) -> None:
         read_chunks([good, tmp_path / "missing"])
     with pytest.raises(MissingFileError, match="is a folder, not a file"):
         read_chunks([good, tmp_path])
-    with pytest.raises(MissingFileError, match="no regular file"):
+    with pytest.raises(MissingFileError, match="not a regular file"):
         read_chunks([tmp_path / "pipe"])
     with pytest.raises(InputError, match="files is empty"):
         read_chunks([])

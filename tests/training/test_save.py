@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, GPT2LMHeadModel, LlamaForCausalLM
 import inlayer
 from inlayer.errors import CheckpointError, ConfigError, MissingFileError
 from inlayer.inspection import inspect
+from inlayer.tensors import to_tensor
 from inlayer.training.decoder import Decoder
 from inlayer.training.save import check_savable, load_decoder, save_decoder
 from tests.training.models import VOCABULARY, make_config, make_decoder, make_ids
@@ -184,7 +185,7 @@ def test_inlayer_load(architecture: str, settings: dict[str, Any], tmp_path: Pat
     model = inlayer.load(tmp_path)
     assert torch.equal(model.embeddings(ids), decoder.embeddings(ids))
     if settings.get("input_scale", 1.0) == 1.0:
-        assert torch.equal(model.table(ids), decoder.embeddings.token_embedding(ids))
+        assert torch.equal(to_tensor(model.table.rows(ids)), decoder.embeddings.token_embedding(ids))
     hidden, factor = decoder(ids), settings.get("output_scale", 1.0)
     factor /= settings.get("input_scale", 1.0) if decoder.config.tie else 1.0
     assert model.head is not None

@@ -1,4 +1,4 @@
-"""The gate to gigatoken: small tokenizers with one feature changed, each equal to `tokenizers` either way."""
+"""The fast path: small tokenizers with one feature changed, each with the same ids as `tokenizers`."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from importlib import metadata
 import pytest
 import tokenizers
 
-from inlayer.tokenizers.fast import overlap, reason_for_exact
+from inlayer.tokenizers.gigatoken import can_overlap, unsupported_feature
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from tests.tokenizers.samples import hostile_texts, llama2
 
@@ -19,9 +19,9 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Tr
 DIGITS = {"type": "Digits", "individual_digits": True}
 
 
-def token(content, place, **flags):
+def token(content, index, **flags):
     base = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    return {"id": 340 + place, "content": content, **base, **flags}
+    return {"id": 340 + index, "content": content, **base, **flags}
 
 
 def split(behavior, invert, last=BYTE_LEVEL):
@@ -34,7 +34,7 @@ def added(*tokens):
 
 
 PLAIN = token("<x>", 0)
-# what is changed -> may it be fast?
+# The changed feature -> the change, and whether the fast path may open.
 CHANGES = {
     "nothing": ({}, True),
     "nfc": ({"normalizer": {"type": "NFC"}}, True),
@@ -70,11 +70,11 @@ CHANGES = {
     "split, then regex": (split("Isolated", False, {**BYTE_LEVEL, "use_regex": True}), False),
     "split, then prefix space": (split("Isolated", False, {**BYTE_LEVEL, "add_prefix_space": True}), False),
     "single word": (added(token("<x>", 0, single_word=True)), False),
-    "a hole in the ids": (added(token("<x>", 7)), False),
+    "a gap in the ids": (added(token("<x>", 7)), False),
     "already a token": (added(token("the", 0, special=False)), False),
     "normalized under nfc": (added(token("<x>", 0, normalized=True)) | {"normalizer": {"type": "NFC"}}, False),
-    "kinds that overlap": (added(token("<x>y", 0, normalized=True), token("<x>", 1), token("y<x", 2)), False),
-    "dropout": ({"model": {"dropout": 0.5}}, True),  # switched off, then as without
+    "overlapping tokens": (added(token("<x>y", 0, normalized=True), token("<x>", 1), token("y<x", 2)), False),
+    "dropout": ({"model": {"dropout": 0.5}}, True),  # turned off, then like the others
     "suffix": ({"model": {"end_of_word_suffix": "</w>"}}, False),
     "unknown": ({"model": {"unk_token": "a"}}, True),
     "ignore merges": ({"model": {"ignore_merges": True}}, True),
@@ -92,7 +92,7 @@ CHANGES = {
 }  # fmt: skip
 
 
-def changed(small_json: bytes, change: dict) -> bytes:
+def modified(small_json: bytes, change: dict) -> bytes:
     config = json.loads(small_json)
     config["added_tokens"] = config["added_tokens"] + change.get("added_tokens", [])
     config["model"] |= change.get("model", {})
@@ -101,9 +101,9 @@ def changed(small_json: bytes, change: dict) -> bytes:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_equal_to_tokenizers_with_every_feature(small_json, name):
-    change, may_be_fast = CHANGES[name]
-    data = changed(small_json, change)
+def test_every_feature_equals_tokenizers(small_json, name):
+    change, expect_fast_path = CHANGES[name]
+    data = modified(small_json, change)
     ours = HuggingFaceTokenizer(data)
     config = json.loads(data)
     config["model"]["dropout"] = None
@@ -119,23 +119,23 @@ def test_equal_to_tokenizers_with_every_feature(small_json, name):
     for text, mine, other in zip(texts, ours.encode_batch(texts), theirs.encode_batch_fast(texts), strict=True):
         assert mine.tolist() == other.ids, ascii(text)
     if pytest.importorskip("gigatoken"):
-        assert (ours._fast_path() is not None) == may_be_fast
+        assert (ours._fast_path is not None) == expect_fast_path
 
 
-@pytest.mark.parametrize("name", ["single word", "kinds that overlap", "contiguous", "no pre-tokenizer", "suffix"])
-def test_without_the_allow_list_ids_would_differ(small_json, name, monkeypatch):
-    """The control: gigatoken opens these, and cuts otherwise. The self-check alone sees some of them, not all."""
+@pytest.mark.parametrize("name", ["single word", "overlapping tokens", "contiguous", "no pre-tokenizer", "suffix"])
+def test_gigatoken_alone_would_differ(small_json, name, monkeypatch):
+    """Control: gigatoken accepts these and encodes them differently; the self-check alone finds only some of them."""
     gigatoken = pytest.importorskip("gigatoken")
     if metadata.version("gigatoken") != "0.10.0":
         pytest.skip("measured with gigatoken 0.10.0")
-    data = changed(small_json, CHANGES[name][0])
+    data = modified(small_json, CHANGES[name][0])
     texts = hostile_texts(500, 21, ["<x>", "a<x>b", "<x>y<x"])
     rows = gigatoken.Tokenizer.from_json(data).encode_batch_list(texts)
     theirs = tokenizers.Tokenizer.from_str(data.decode()).encode_batch_fast(texts)
     assert [row for row, other in zip(rows, theirs, strict=True) if row != other.ids]
 
 
-def test_the_self_check_shuts_the_gate(small_json, monkeypatch):
+def test_failed_self_check_disables_the_fast_path(small_json, monkeypatch):
     gigatoken = pytest.importorskip("gigatoken")
     other = json.loads(small_json)
     other["model"]["merges"] = other["model"]["merges"][:10]
@@ -143,25 +143,25 @@ def test_the_self_check_shuts_the_gate(small_json, monkeypatch):
     monkeypatch.setattr(gigatoken.Tokenizer, "from_json", lambda _: wrong)
     ours = HuggingFaceTokenizer(small_json)
     assert ours.encode_batch(["the rest of the year"])[0].tolist() == ours.encode("the rest of the year")
-    assert ours._fast_path() is None
+    assert ours._fast_path is None
 
 
-def test_byte_fallback_with_ignore_merges_is_exact():
+def test_byte_fallback_with_ignore_merges_is_unsupported():
     config = json.loads(llama2())
     config["model"]["ignore_merges"] = True
-    assert reason_for_exact(config, lambda _: None) == "ignore_merges with byte_fallback"
+    assert unsupported_feature(config, lambda _: None) == "ignore_merges with byte_fallback"
 
 
-def test_overlap():
-    assert overlap(["abc"], ["cd"])
-    assert overlap(["cd"], ["abc"])
-    assert overlap(["b"], ["abc"])
-    assert overlap(["abc"], ["b"])
-    assert not overlap(["<a>"], ["<b>", "<c>"])
-    assert not overlap([], ["a"])
+def test_can_overlap_is_symmetric():
+    assert can_overlap(["abc"], ["cd"])
+    assert can_overlap(["cd"], ["abc"])
+    assert can_overlap(["b"], ["abc"])
+    assert can_overlap(["abc"], ["b"])
+    assert not can_overlap(["<a>"], ["<b>", "<c>"])
+    assert not can_overlap([], ["a"])
 
 
-def test_without_gigatoken_everything_works(small_json, tmp_path):
+def test_same_ids_without_gigatoken(small_json, tmp_path):
     path = tmp_path / "tokenizer.json"
     path.write_bytes(small_json)
     texts = hostile_texts(50, 22, ["<s>"])
@@ -171,7 +171,7 @@ sys.modules["gigatoken"] = None
 from inlayer.tokenizers import open_tokenizer
 from tests.tokenizers.samples import hostile_texts
 ours = open_tokenizer({str(path)!r})
-print([row.tolist() for row in ours.encode_batch(hostile_texts(50, 22, ["<s>"]))], ours._fast_path())
+print([row.tolist() for row in ours.encode_batch(hostile_texts(50, 22, ["<s>"]))], ours._fast_path)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     expected = [row.tolist() for row in HuggingFaceTokenizer(small_json).encode_batch(texts)]

@@ -1,9 +1,9 @@
-"""Damaged tokenizer.json files: small whole ones of every model kind, and changes drawn from a seed.
+"""Malformed tokenizer.json files: small valid ones of every model type, and random changes drawn from a seed.
 
-Run as a program it opens and uses them in a process of its own, so that what a library prints is seen:
-    python -m tests.tokenizers.mutations ours|theirs <first seed> <count>    # drawn from seeds
-    python -m tests.tokenizers.mutations ours|theirs <file>...               # these files
-One line a file: "ok", or the class and message of the error.
+Run as a program, it opens and uses them in a separate process, where a crash cannot end the test run:
+    python -m tests.tokenizers.malformed ours|theirs <first seed> <count>    # drawn from seeds
+    python -m tests.tokenizers.malformed ours|theirs <file>...               # these files
+It prints one line per file: "ok", or the class and message of the error.
 """
 
 import base64
@@ -12,13 +12,13 @@ import io
 import json
 import random
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import sentencepiece
 
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
-from inlayer.tokenizers.sentencepiece import read_fields
 
 TEXTS = ["", "a", "the 1!", "a b  hello\n <s> x é 你 \0 🙂", "ab" * 30, "[CLS] the<x> c abc", "-- ..."]
 VALUES = [
@@ -28,16 +28,46 @@ VALUES = [
 ]  # fmt: skip
 
 
+def parse_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Parse the field numbers and values of a protobuf message."""
+    position = 0
+    while position < len(message):
+        key, position = parse_varint(message, position)
+        if key & 7 == 0:  # varint
+            value, position = parse_varint(message, position)
+            yield key >> 3, value
+        elif key & 7 == 2:  # string or message
+            length, position = parse_varint(message, position)
+            yield key >> 3, message[position : position + length]
+            position += length
+        elif key & 7 == 5:  # float, not needed
+            position += 4
+        else:
+            raise ValueError(f"unexpected wire type {key & 7}")
+
+
+def parse_varint(message: bytes, position: int) -> tuple[int, int]:
+    """Parse an integer stored in groups of 7 bits, lowest first; return it and the position after it."""
+    value, shift = 0, 0
+    while True:
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, position
+
+
 @cache
 def charsmap() -> str:
-    """A real one: the normalizer every sentencepiece model carries (field 3 of the model, field 2 in there)."""
+    """Return a real precompiled_charsmap: field 2 of the normalizer (field 3) of a sentencepiece model."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(["the dog and the cat"] * 20), model_writer=model, vocab_size=30, minloglevel=2,
         hard_vocab_limit=False,
     )  # fmt: skip
-    settings = dict(read_fields(model.getvalue()))[3]
-    return base64.b64encode(dict(read_fields(settings))[2]).decode()
+    settings = dict(parse_fields(model.getvalue()))[3]
+    return base64.b64encode(dict(parse_fields(settings))[2]).decode()
 
 
 def token(token_id, content, **flags):
@@ -56,11 +86,11 @@ def template(name, token_id):
 
 
 def numbered(*tokens):
-    return {content: place for place, content in enumerate(tokens)}
+    return {content: index for index, content in enumerate(tokens)}
 
 
-def whole() -> dict[str, dict]:
-    """One of each kind of model, with every normalizer, pre-tokenizer, post-processor and decoder among them."""
+def valid_files() -> dict[str, dict]:
+    """Return one file per model type; together they use every normalizer, pre-tokenizer, post-processor and decoder."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcthe.", "the", "##e", "##h", "hello", "##s", "<s>"]
     empty = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": []}
     letters = [chr(value) for value in range(0x21, 0x7F)] + ["Ġ", "Ċ", "th", "the"]
@@ -97,7 +127,7 @@ def whole() -> dict[str, dict]:
                 "strategy": {"Fixed": 8}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
                 "pad_type_id": 0, "pad_token": "[PAD]",
             },
-            "added_tokens": [token(place, name) for place, name in enumerate(words[:4])],
+            "added_tokens": [token(index, name) for index, name in enumerate(words[:4])],
             "normalizer": {
                 "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
                 "lowercase": True,
@@ -146,22 +176,22 @@ def whole() -> dict[str, dict]:
     }  # fmt: skip
 
 
-def places(value, path=()):
+def paths_in(value, path=()):
     if path:
         yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in list(items)[:12]:
-        yield from places(inner, (*path, key))
+        yield from paths_in(inner, (*path, key))
 
 
-def drawn(seed: int) -> bytes:
-    """A whole file with one to three changes: a value put in place of another, moved from elsewhere, or left out."""
+def draw_file(seed: int) -> bytes:
+    """Change one to three values of a valid file: replace, remove, or copy from elsewhere."""
     draw = random.Random(seed)
-    files = whole()
+    files = valid_files()
     config = copy.deepcopy(files[draw.choice(sorted(files))])
     for _ in range(draw.choice([1, 1, 1, 2, 3])):
         part = draw.choice(sorted(config))
-        *outer, key = draw.choice([path for path in places(config) if path[0] == part])
+        *outer, key = draw.choice([path for path in paths_in(config) if path[0] == part])
         holder = config
         for step in outer:
             holder = holder[step]
@@ -172,7 +202,7 @@ def drawn(seed: int) -> bytes:
             holder.pop(key)
         else:
             other = files[draw.choice(sorted(files))]
-            for step in draw.choice(list(places(other))):
+            for step in draw.choice(list(paths_in(other))):
                 other = other[step]
             holder[key] = copy.deepcopy(other)
     return json.dumps(config).encode()
@@ -197,15 +227,15 @@ def use_theirs(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    who, *rest = sys.argv[1:]
+    which, *rest = sys.argv[1:]
     if rest[0].isdigit():
-        files = (drawn(seed) for seed in range(int(rest[0]), int(rest[0]) + int(rest[1])))
+        files = (draw_file(seed) for seed in range(int(rest[0]), int(rest[0]) + int(rest[1])))
     else:
         files = (Path(name).read_bytes() for name in rest)
     for data in files:
         try:
-            (use_ours if who == "ours" else use_theirs)(data)
+            (use_ours if which == "ours" else use_theirs)(data)
             line = "ok"
-        except BaseException as error:  # a panic is no Exception
+        except BaseException as error:  # a panic is not an Exception
             line = f"{type(error).__name__} {error}"
         print(line)  # noqa: T201
