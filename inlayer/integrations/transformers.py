@@ -25,7 +25,7 @@ from torch.nn import functional
 
 from inlayer.errors import ConfigError, DtypeError, InputError
 from inlayer.families import describe
-from inlayer.families.fields import shown
+from inlayer.families.fields import short as shown
 from inlayer.head import Head
 from inlayer.tables import Table
 

@@ -27,7 +27,7 @@ from torch import Tensor
 from inlayer.errors import InlayerError, InputError, ShapeError
 from inlayer.neighbors import nearest
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.names import spelled
+from inlayer.tokenizers.base import token_label
 
 __all__ = ["RowChange", "TableComparison", "TokenComparison", "TokenNeighbor", "compare_tables"]
 
@@ -136,7 +136,7 @@ def compare_tables(
         tokens=tuple(
             TokenComparison(
                 id=token_id,
-                token=spelled(tokenizer, token_id),
+                token=token_label(tokenizer, token_id),
                 count=int(seen_V[token_id]),
                 before=_neighbors(before_VD, token_id, tokenizer, k),
                 after=_neighbors(after_VD, token_id, tokenizer, k),
@@ -195,7 +195,7 @@ def _spread(candidates: list[int], wanted: int) -> list[int]:
 
 def _neighbors(table_VD: Tensor, token_id: int, tokenizer: Tokenizer, k: int) -> tuple[TokenNeighbor, ...]:
     found = nearest(table_VD[token_id], _blocks(table_VD), k, exclude=token_id)
-    return tuple(TokenNeighbor(id=other, token=spelled(tokenizer, other), cosine=cosine) for other, cosine in found)
+    return tuple(TokenNeighbor(id=other, token=token_label(tokenizer, other), cosine=cosine) for other, cosine in found)
 
 
 # ---- rows

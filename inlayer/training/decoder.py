@@ -26,7 +26,8 @@ from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError, ShapeError
 from inlayer.head import Head
 from inlayer.positions import apply_rotary
-from inlayer.shapes import check_ids, check_seed
+from inlayer.shapes import check_seed
+from inlayer.tensors import check_ids
 from inlayer.training.config import DecoderConfig
 
 __all__ = ["Decoder", "DecoderConfig"]

@@ -29,9 +29,11 @@ from inlayer.checkpoint.open import open_store
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families import describe
-from inlayer.families.fields import Fields, shown
+from inlayer.families.fields import Fields
+from inlayer.families.fields import short as shown
 from inlayer.positions import Angles, SinusoidalPositions, sinusoidal_encoding
 from inlayer.saving import put
+from inlayer.tensors import to_tensor
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.training.decoder import Decoder, DecoderConfig
 from inlayer.training.folder import replace_folder, write_tensors
@@ -77,7 +79,7 @@ class StoredTensor:
         return dict(zip(self.names, sizes, strict=True))
 
     def from_file(self, store: Store) -> Tensor:
-        parts = [store.read(name) for name in self.names]
+        parts = [to_tensor(store.read(name)) for name in self.names]
         if self.transposed:
             return parts[0].T.contiguous()
         return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -188,7 +190,7 @@ def is_sinusoidal(store: Store, config: DecoderConfig) -> bool:
     name = stored_tensors(config)[POSITIONS].names[0]
     if store.find(name).shape != (config.block_size, config.n_embd):
         return False
-    found = store.read(name)
+    found = to_tensor(store.read(name))
     return torch.equal(found, sinusoids(config).to(found.dtype))
 
 

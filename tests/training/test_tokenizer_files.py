@@ -64,7 +64,7 @@ def test_existing_tokenizer_config_is_kept(trained: Path, tmp_path: Path) -> Non
 
 
 def test_damaged_or_missing_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match="holds no tokenizer"):
+    with pytest.raises(MissingFileError, match="without a tokenizer"):
         tokenizer_files(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(TokenizerError):
