@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test 
     from inlayer.errors import InlayerError as InlayerError
     from inlayer.families import describe as describe
     from inlayer.head import Head as Head
+    from inlayer.inspection import Report as Report
+    from inlayer.inspection import inspect as inspect
     from inlayer.integrations.transformers import attach as attach
     from inlayer.pooling import first_token_pool as first_token_pool
     from inlayer.pooling import last_token_pool as last_token_pool
@@ -47,6 +49,7 @@ _MODULES = {
     "MappedTable": "inlayer.tables",
     "Model": "inlayer.checkpoint",
     "Ragged": "inlayer.ragged",
+    "Report": "inlayer.inspection",
     "Table": "inlayer.tables",
     "Trace": "inlayer.trace",
     "TrainConfig": "inlayer.training.config",
@@ -55,6 +58,7 @@ _MODULES = {
     "attach": "inlayer.integrations.transformers",
     "describe": "inlayer.families",
     "first_token_pool": "inlayer.pooling",
+    "inspect": "inlayer.inspection",
     "last_token_pool": "inlayer.pooling",
     "load": "inlayer.checkpoint",
     "mean_pool": "inlayer.pooling",

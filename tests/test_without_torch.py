@@ -28,6 +28,7 @@ import inlayer
 folder = sys.argv[1]
 default = inlayer.load("default")
 rows = default.table.rows([1, 2])
+assert inlayer.inspect("default").exit_code == 0
 opened = {name: inlayer.load(f"{folder}/{name}").table.rows([[0, 1]]).tolist() for name in json.loads(sys.argv[2])}
 spec = inlayer.describe({"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 4.0}})
 halves = inlayer.load("default", dtype="bfloat16").table.rows(1)

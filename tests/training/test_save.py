@@ -200,7 +200,7 @@ def test_inspect_finds_only_that_it_is_untrained(architecture: str, settings: di
         byte_sized["padding_idx"] = 256
     save_decoder(Decoder(make_config(architecture, **byte_sized), seed=0), tmp_path, tokenizer=inlayer.ByteTokenizer())
     found = {(finding.severity, finding.code) for finding in inspect(tmp_path).findings}
-    assert found <= {("note", "newborn"), ("note", "special-id-without-token")}, found
+    assert found <= {("note", "random-initialization"), ("note", "special-id-without-token")}, found
 
 
 # ---- the folder
