@@ -100,9 +100,8 @@ def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None
     rank = {end: order for order, end in enumerate(ends)}
 
     def preference(name: str) -> tuple[int, int, str]:
-        shared = next(
-            (i for i, (a, b) in enumerate(zip(name, beside, strict=False)) if a != b), min(len(name), len(beside))
-        )
+        pairs = zip(name, beside, strict=False)
+        shared = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(name), len(beside)))
         return -shared, min(order for end, order in rank.items() if name.endswith(end)), name
 
     return min(found, key=preference, default=None)
