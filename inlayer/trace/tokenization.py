@@ -42,7 +42,6 @@ def tokenize(text: str, pipeline: Pipeline, max_tokens: int) -> Tokenization:
     while end < len(source) and source[end] & 0xC0 == 0x80:  # not in the middle of a character
         end += 1
     beginning = source[:end].decode()
-    spans = tokenizer.pre_tokens(text)
     trace = TextTrace(
         text=beginning,
         n_characters=len(text),
