@@ -58,14 +58,10 @@ def check_argument(text: str, name: str) -> str:
 
 
 def opening_texts(texts: list[str]) -> list[str]:
-    """Texts that a page opens with: its own server has to take them."""
-    from inlayer.web.schemas import Limits, RefusedError, check_texts
+    """Check the texts that a page opens with: its server must accept them."""
+    from inlayer.web.schemas import check_texts
 
-    said = [check_argument(text, f"text {number}") for number, text in enumerate(texts, start=1)]
-    try:
-        return list(check_texts(said, Limits())) if said else []
-    except RefusedError as error:
-        raise InputError(str(error)) from None
+    return check_texts([check_argument(text, f"text {number}") for number, text in enumerate(texts, start=1)])
 
 
 def _from_standard_input() -> str:

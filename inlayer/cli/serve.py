@@ -1,6 +1,6 @@
 """`inlayer serve`: the page and its API on this machine, until Ctrl-C.
 
-stdout gets one line, the address or its facts as JSON, when the server listens; what else is to be said goes to stderr.
+One line goes to stdout once the server answers: the address, or the same as JSON. Everything else goes to stderr.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import json
 import os
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
 import typer
 
-from inlayer.cli.app import app, stopping_at_once
+from inlayer.cli.app import app
 from inlayer.cli.inputs import opening_texts
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ inlayer serve --port 8000 --text "I love dogs"
 
 inlayer serve --json
 
-Ctrl-C stops it.
+Stop with Ctrl-C.
 """
 
 
@@ -42,23 +43,27 @@ def serve(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A model's folder, .safetensors or .gguf file, hub id or sample; can be given several times. "
-            "No other can be opened. \\[default: the sample inlayer carries]"
+            help="A model: folder, .safetensors or .gguf file, hub id, URL or sample name. Repeat for several models. "
+            "Only these can be opened. \\[default: the bundled sample model]"
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Where to listen; 0 is any free port.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 is any free port.")] = 0,
     host: Annotated[
-        str, typer.Option(help="The address to listen at. Any but loopback lets others on the network in.")
+        str, typer.Option(help="Address to listen on. Any address but loopback lets others on the network in.")
     ] = "127.0.0.1",
     text: Annotated[
-        list[str] | None, typer.Option(help="A text the page opens with; can be given several times.")
+        list[str] | None, typer.Option(help="A text to open the page with. Repeat for several texts.")
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
-    """Serve the page: type a text, choose a model, see it walk. Local, with a random token in its address."""
+    """Serve the interactive page on this machine. Its address contains a random token."""
+    from inlayer.checkpoint import load
+
+    sources = model or [None]
+    for source in sources:
+        load(source)  # a source that cannot be opened is reported before the server starts
     from inlayer.web import serve as run
-    from inlayer.web.learn import PAGE
 
     def announce(address: Address) -> None:
         facts = {
@@ -68,38 +73,38 @@ def serve(
         try:
             sys.stdout.write((json.dumps(facts) if as_json else address.url) + "\n")
             sys.stdout.flush()
-        except BrokenPipeError:  # with its number, typer would end with code 1
+        except BrokenPipeError:  # without its number, which typer would turn into exit code 1
             raise BrokenPipeError from None
         if not as_json:
-            course = f"the course is at {PAGE}, a link of the page"
-            sys.stderr.write(f"serving {', '.join(address.models)}; {course}; Ctrl-C stops it\n")
+            sys.stderr.write(f"serving {', '.join(address.models)}; the course is at /learn; stop with Ctrl-C\n")
         if not address.is_loopback:
-            sys.stderr.write(f"{host} is no loopback address: who can reach it can listen in, nothing is encrypted\n")
+            sys.stderr.write(
+                f"{host} is not a loopback address: others on the network can reach it, and nothing is encrypted\n"
+            )
         if open_page:
             import webbrowser
 
             threading.Thread(target=webbrowser.open, args=[address.url], daemon=True).start()
 
     fragment = "&".join(f"text={quote(one, safe='')}" for one in opening_texts(text or []))
-    with stopping_at_once():
-        run(open_lines(model or [None]), host=host, port=port, fragment=fragment, announce=announce)
+    run(partial(open_pipelines, sources), host=host, port=port, fragment=fragment, announce=announce)
 
 
-def open_lines(sources: list[str] | list[None]) -> dict[str, Pipeline]:
-    """The models by the names they are asked for: the last part of each source, numbered where two have the same."""
+def open_pipelines(sources: list[str] | list[None]) -> dict[str, Pipeline]:
+    """Open models by name: the last part of each source, numbered if two are the same."""
     from inlayer.checkpoint import load
     from inlayer.trace import Pipeline
 
-    lines: dict[str, Pipeline] = {}
+    pipelines: dict[str, Pipeline] = {}
     for source in sources:
-        opened = load(source)
+        model = load(source)
         name = base = "default" if source is None else last_name(source)
         number = 1
-        while name in lines:
+        while name in pipelines:
             number += 1
             name = f"{base}-{number}"
-        lines[name] = Pipeline(opened, name=name)
-    return lines
+        pipelines[name] = Pipeline(model, name=name)
+    return pipelines
 
 
 def last_name(source: str) -> str:

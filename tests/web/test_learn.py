@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inlayer.web.api import Api
 from jsonschema import Draft202012Validator
 
 from inlayer.learn.course import open_course
@@ -20,7 +21,6 @@ from inlayer.learn.progress import Progress
 from inlayer.learn.questions import Number
 from inlayer.learn.quiz import ask as draw
 from inlayer.trace import Pipeline
-from inlayer.web.api import Api
 from inlayer.web.course import MAX_CODE, Desk
 from inlayer.web.learn import ADDRESSES
 from inlayer.web.schemas import Limits
