@@ -14,11 +14,13 @@ Checked in tests/checkpoint/test_folder.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -31,6 +33,7 @@ from inlayer.formats.safetensors import DTYPES, TensorInfo, read_header
 from inlayer.paths import quoted, shown, what_is_at, wrong_kind
 from inlayer.tables import StoredTable
 from inlayer.tables.mapped import check_table
+from inlayer.tables.stored import RowSource
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 
 __all__ = ["FolderStore", "beside", "inside", "tokenizer_beside"]
@@ -48,7 +51,8 @@ class FolderStore(Store):
         self._headers: dict[str, dict[str, TensorInfo]] = {}
         self.config = beside(self.folder)
         self._files = {path.name} if single else self._weight_files()
-        self._index = None if single or what_is_at(path / self.index) == "nothing" else self._read_index()
+        absent = single or what_is_at(path / self.index) == "nothing"
+        self._index: Mapping[str, str] | None = None if absent else self._read_index()
 
     def names(self) -> Collection[str]:
         return self._index if self._index is not None else self._found
@@ -74,13 +78,11 @@ class FolderStore(Store):
             raise DtypeError(
                 f"tensor {quoted(name)} of {shown(stored.file)} has dtype {stored.dtype}; its values are no floats"
             )
-        values = read_span(inside(self.folder, stored.file), stored.offset, stored.nbytes)
-        return torch.from_numpy(values).view(DTYPES[stored.dtype]).view(stored.shape)
+        return torch.from_numpy(self._read_bytes(stored)).view(DTYPES[stored.dtype]).view(stored.shape)
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
         stored = check_table(self.find(name))
-        rows, width = stored.shape
-        source = FileRows(inside(self.folder, stored.file), stored.offset, rows, stored.nbytes // rows)
+        source, width = self._open_rows(stored), stored.shape[1]
         return StoredTable(source, width, DTYPES[stored.dtype], padding_idx=padding_idx, name=stored.name)
 
     def open_tokenizer(self) -> Tokenizer | None:
@@ -91,6 +93,13 @@ class FolderStore(Store):
         if any(what_is_at(self.folder / file) != "file" for file in files):
             return None
         return sum(math.prod(stored.shape) for file in files for stored in self._header(file).values())
+
+    def _read_bytes(self, stored: TensorInfo) -> npt.NDArray[np.uint8]:
+        return read_span(inside(self.folder, stored.file), stored.offset, stored.nbytes)
+
+    def _open_rows(self, stored: TensorInfo) -> RowSource:
+        rows = stored.shape[0]
+        return FileRows(inside(self.folder, stored.file), stored.offset, rows, stored.nbytes // rows)
 
     @cached_property
     def _found(self) -> dict[str, TensorInfo]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -33,6 +34,7 @@ from inlayer.formats.safetensors import TensorInfo
 from inlayer.paths import shown, what_is_at
 from inlayer.tables import StoredTable
 from inlayer.tables.mapped import listing
+from inlayer.tables.stored import RowSource
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer
 
@@ -49,8 +51,9 @@ class GgufStore(Store):
     kind = "gguf"
 
     def __init__(self, path: Path) -> None:
-        self.path, self.where = path, shown(path)
-        header = read_gguf_header(path)
+        self.path = path
+        self.where = getattr(self, "where", shown(path))
+        header = self._read_header(path)
         self._folder, self._first, self._tensors = path.parent, path, dict(header.tensors)
         if _whole_number(header.metadata, "split.count", 1) > 1:
             header = self._join(header)
@@ -72,7 +75,7 @@ class GgufStore(Store):
         stored = self.find(name)
         width = stored.shape[-1] if stored.shape else 1
         decode = decoder(stored.dtype, width)
-        raw = read_span(self._folder / stored.file, stored.offset, stored.nbytes)
+        raw = self._read_bytes(stored.file, stored.offset, stored.nbytes)
         if decode is None:
             return torch.from_numpy(raw).view(PLAIN[stored.dtype]).view(stored.shape)
         return decode(raw.reshape(-1, row_bytes(stored.dtype, width))).view(stored.shape)
@@ -81,12 +84,12 @@ class GgufStore(Store):
         stored = self.find(name)
         if len(stored.shape) != 2:
             raise ShapeError(f"tensor {name!r} of {self.where} has shape {stored.shape}; a table is (V, D)")
-        rows, width = stored.shape
+        width = stored.shape[1]
         try:
             decode = decoder(stored.dtype, width)
         except DtypeError as error:
             raise DtypeError(f"tensor {name!r} of {self.where}: {error}") from error
-        source = FileRows(self._folder / stored.file, stored.offset, rows, stored.nbytes // rows)
+        source = self._open_rows(stored)
         dtype = PLAIN.get(stored.dtype, torch.float32)
         return StoredTable(source, width, dtype, decode=decode, padding_idx=padding_idx, name=name)
 
@@ -118,13 +121,13 @@ class GgufStore(Store):
                 "named like x-00001-of-00003.gguf"
             )
         paths = [self._folder / f"{name['stem']}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1)]
-        missing = [path.name for path in paths if what_is_at(path) != "file"]
+        missing = [path.name for path in paths if not self._exists(path)]
         if missing:
             raise CheckpointError(
                 f"{self.where} is one of {count} parts, and {shown(missing[0])} is not beside it"
                 + (f", nor are {len(missing) - 1} more" if len(missing) > 1 else "")
             )
-        headers = [opened if path.name == self.path.name else read_gguf_header(path) for path in paths]
+        headers = [opened if path.name == self.path.name else self._read_header(path) for path in paths]
         self._first, self._tensors = paths[0], {}
         for number, (path, header) in enumerate(zip(paths, headers, strict=True)):
             place = _whole_number(header.metadata, "split.no", -1), _whole_number(header.metadata, "split.count", 1)
@@ -135,6 +138,21 @@ class GgufStore(Store):
                 raise CheckpointError(f"{shown(path)} holds {quoted(twice)}, and so does another part")
             self._tensors.update(header.tensors)
         return headers[0]
+
+    # What a remote file does differently (checkpoint/remote/store.py):
+
+    def _read_header(self, path: Path) -> GgufHeader:
+        return read_gguf_header(path)
+
+    def _exists(self, path: Path) -> bool:
+        return what_is_at(path) == "file"
+
+    def _read_bytes(self, file: str, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
+        return read_span(self._folder / file, offset, nbytes)
+
+    def _open_rows(self, stored: TensorInfo) -> RowSource:
+        rows = stored.shape[0]
+        return FileRows(self._folder / stored.file, stored.offset, rows, stored.nbytes // rows)
 
     def _translate(self) -> dict[str, Any] | None:
         factors: dict[str, list[float]] = {}
@@ -147,14 +165,7 @@ class GgufStore(Store):
 
     def _read_array(self, key: str, array: StoredArray) -> Any:
         """Strings as a list, numbers as an array; None for arrays within arrays, which no tokenizer has."""
-        try:
-            with self._first.open("rb") as stream:
-                stream.seek(array.offset)
-                data = stream.read(array.nbytes)
-        except OSError as error:
-            raise CheckpointError(f"{self.where} cannot be read: {error.strerror}") from error
-        if len(data) < array.nbytes:
-            raise CheckpointError(f"{self.where} was cut short while it was open")
+        data = self._read_bytes(self._first.name, array.offset, array.nbytes).tobytes()
         if array.kind in SCALARS:
             return np.frombuffer(data, SCALARS[array.kind])
         if array.kind != STRING:

@@ -24,7 +24,16 @@ from inlayer.formats.ggml import GGML_TYPES, row_bytes
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.paths import shown, what_is_at, wrong_kind
 
-__all__ = ["SCALARS", "STRING", "UINT64", "GgufHeader", "StoredArray", "quoted", "read_gguf_header"]
+__all__ = [
+    "SCALARS",
+    "STRING",
+    "UINT64",
+    "GgufHeader",
+    "StoredArray",
+    "parse_gguf_header",
+    "quoted",
+    "read_gguf_header",
+]
 
 MAGIC = b"GGUF"
 WINDOW = 1 << 20
@@ -67,6 +76,11 @@ class GgufHeader:
     tensors: Mapping[str, TensorInfo]
 
 
+def parse_gguf_header(stream: BinaryIO, size: int, path: Path) -> GgufHeader:
+    """The header of a GGUF file of `size` bytes, read from a stream that can seek; `path` is for messages."""
+    return _Reader(stream, size, path).header()
+
+
 def read_gguf_header(path: Path) -> GgufHeader:
     """Everything before the tensors' bytes, compared with the file's size and with itself."""
     kind = what_is_at(path)
@@ -74,7 +88,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
         raise wrong_kind(path, kind)
     try:
         with path.open("rb") as stream:
-            return _Reader(stream, path.stat().st_size, path).header()
+            return parse_gguf_header(stream, path.stat().st_size, path)
     except OSError as error:
         raise CheckpointError(f"{shown(path)} cannot be read: {error.strerror}") from error
 

@@ -197,7 +197,7 @@ def _other_candidates(model: Model) -> list[str]:
     """Tensors that have a table's name too. Judged by names alone, so that no header but theirs is read; the index of a
     remote checkpoint is not read for it.
     """
-    if model.store.kind == "hub":
+    if model.store.remote:
         return []
     named = table_candidates(dict.fromkeys(model.store.names(), model.stored.shape), *model.stored.shape)
     return [name for name in named if name != model.stored.name] if len(named) <= MAX_CANDIDATES else []

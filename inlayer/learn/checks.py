@@ -13,31 +13,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inlayer.learn.session import Failed, describe
+from inlayer.learn.session import CheckFailed, describe_value
 
-__all__ = ["same", "same_dtype", "same_shape", "same_values"]
+__all__ = ["check_dtype", "check_equal", "check_shape", "check_values"]
 
 
-def same_shape(
+def check_shape(
     got: Any,
     want: tuple[int, ...],
     letters: str,
     *,
-    wrong: Mapping[str, tuple[int, ...] | tuple[tuple[int, ...], str]] | None = None,
+    mistakes: Mapping[str, tuple[int, ...] | tuple[tuple[int, ...], str]] | None = None,
     rule: str = "shape",
 ) -> None:
-    """`letters` names the axes, "B T D". `wrong` are shapes that a misconception gives, by its name, with its words."""
+    """Check a shape. `letters` names the axes ("B T D"); `mistakes` maps a rule to a wrong shape and its message."""
     if not isinstance(got, Tensor):
-        raise Failed("not-a-tensor", f"the result must be a tensor; it is {describe(got)}")
+        raise CheckFailed("not-a-tensor", f"the result must be a tensor; it is {describe_value(got)}")
     found = tuple(got.shape)
     if found == want:
         return
     drawing = draw_shapes(want, found, letters)
-    for name, said in (wrong or {}).items():
+    for name, said in (mistakes or {}).items():
         shape, words = said if said and isinstance(said[0], tuple) else (said, name.replace("-", " "))
         if found == shape:
-            raise Failed(name, f"{words}\n{drawing}")
-    raise Failed(rule, f"the result has the wrong shape\n{drawing}")
+            raise CheckFailed(name, f"{words}\n{drawing}")
+    raise CheckFailed(rule, f"the result has the wrong shape\n{drawing}")
 
 
 def draw_shapes(want: tuple[int, ...], found: tuple[int, ...], letters: str) -> str:
@@ -62,82 +62,82 @@ def draw_shapes(want: tuple[int, ...], found: tuple[int, ...], letters: str) -> 
     return "\n".join(line.rstrip() for line in lines)
 
 
-def same_dtype(got: Any, want: torch.dtype, *, rule: str = "dtype") -> None:
+def check_dtype(got: Any, want: torch.dtype, *, rule: str = "dtype") -> None:
     if not isinstance(got, Tensor):
-        raise Failed("not-a-tensor", f"the result must be a tensor; it is {describe(got)}")
+        raise CheckFailed("not-a-tensor", f"the result must be a tensor; it is {describe_value(got)}")
     if got.dtype != want:
-        raise Failed(rule, f"the result is of {name_of(got.dtype)}; it must be of {name_of(want)}")
+        raise CheckFailed(rule, f"the result is of {name_of(got.dtype)}; it must be of {name_of(want)}")
 
 
-def same_values(
+def check_values(
     got: Any,
     want: Tensor,
     *,
-    wrong: Mapping[str, tuple[Tensor, str]] | None = None,
+    mistakes: Mapping[str, tuple[Tensor, str]] | None = None,
     rule: str = "values",
     message: str = "the values are not those that the task describes",
     atol: float = 0.0,
     rtol: float = 0.0,
 ) -> None:
-    """`wrong` are values that a misconception gives, by its name, with the words that tell it."""
+    """`mistakes` are values that a misconception gives, by its name, with the words that tell it."""
     if not isinstance(got, Tensor):
-        raise Failed("not-a-tensor", f"the result must be a tensor; it is {describe(got)}")
+        raise CheckFailed("not-a-tensor", f"the result must be a tensor; it is {describe_value(got)}")
     if got.shape != want.shape:
-        raise Failed("shape", f"the result has shape {tuple(got.shape)}; it must be {tuple(want.shape)}")
+        raise CheckFailed("shape", f"the result has shape {tuple(got.shape)}; it must be {tuple(want.shape)}")
     if is_close(got, want, atol, rtol):
         return
-    for name, (values, words) in (wrong or {}).items():
+    for name, (values, words) in (mistakes or {}).items():
         if values.shape == got.shape and is_close(got, values, max(atol, 1e-6), max(rtol, 1e-5)):
-            raise Failed(name, words)
+            raise CheckFailed(name, words)
     if got.is_floating_point() and not bool(got.isfinite().all()) and bool(want.isfinite().all()):
         where = tuple((~got.isfinite()).nonzero()[0].tolist())
-        raise Failed("not-finite", f"{message}: at {where} there is no finite number (NaN or infinity)")
+        raise CheckFailed("not-finite", f"{message}: at {where} there is no finite number (NaN or infinity)")
     differs = ~torch.isclose(got.double(), want.double(), atol=atol, rtol=rtol, equal_nan=True)
     places = differs.nonzero()
     first = tuple(places[0].tolist()) if want.dim() else ()
     at = f"the first at {first}" if first else "it"
-    raise Failed(rule, f"{message}: {int(differs.sum()):,} of {want.numel():,} numbers differ, {at}")
+    raise CheckFailed(rule, f"{message}: {int(differs.sum()):,} of {want.numel():,} numbers differ, {at}")
 
 
-def same(
+def check_equal(
     got: Any,
     want: Any,
     *,
-    wrong: Mapping[str, tuple[Any, str]] | None = None,
+    mistakes: Mapping[str, tuple[Any, str]] | None = None,
     rule: str = "values",
     message: str = "the result is not what the task describes",
 ) -> None:
     """For plain Python values; a bool is no number here, and a list no tuple."""
-    if identical(got, want):
+    if is_identical(got, want):
         return
-    for name, (value, words) in (wrong or {}).items():
-        if identical(got, value):
-            raise Failed(name, words)
+    for name, (value, words) in (mistakes or {}).items():
+        if is_identical(got, value):
+            raise CheckFailed(name, words)
     if type(got) is not type(want):
-        raise Failed("type", f"{message}: it must be of type {type(want).__name__}; it is {describe(got)}")
+        raise CheckFailed("type", f"{message}: it must be of type {type(want).__name__}; it is {describe_value(got)}")
     where = ""
     if isinstance(want, (list, tuple, str, bytes)):
         if len(got) != len(want):
             where = f": it must have {len(want):,} items and has {len(got):,}"
         else:
-            first = next(index for index in range(len(want)) if not identical(got[index], want[index]))
+            first = next(index for index in range(len(want)) if not is_identical(got[index], want[index]))
             where = f": item {first} is the first that differs"
     elif isinstance(want, dict):
         keys = [key for key in want if key not in got] or [key for key in got if key not in want]
         where = f": {keys[0]!r} is missing or too much" if keys else ": the value of a key differs"
-    raise Failed(rule, f"{message}{where}")
+    raise CheckFailed(rule, f"{message}{where}")
 
 
-def identical(got: Any, want: Any) -> bool:
+def is_identical(got: Any, want: Any) -> bool:
     """Equal, and of the same types all the way down."""
     if type(got) is not type(want):
         return False
     if isinstance(want, Tensor):
         return got.dtype == want.dtype and torch.equal(got, want)
     if isinstance(want, (list, tuple)):
-        return len(got) == len(want) and all(identical(one, other) for one, other in zip(got, want, strict=True))
+        return len(got) == len(want) and all(is_identical(one, other) for one, other in zip(got, want, strict=True))
     if isinstance(want, dict):
-        return got.keys() == want.keys() and all(identical(got[key], want[key]) for key in want)
+        return got.keys() == want.keys() and all(is_identical(got[key], want[key]) for key in want)
     return bool(got == want)
 
 

@@ -51,7 +51,6 @@ class Question:
     lesson: str
     text: str
     options: tuple[Option, ...]
-    seed: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +228,6 @@ def read_quiz(path: Path, lesson: str) -> tuple[Question, ...]:
 def _read_question(name: str, body: str, lesson: str) -> Question:
     text: list[str] = []
     options: list[tuple[bool, str, list[str]]] = []
-    seed = ""
     for line in body.splitlines():
         if found := re.fullmatch(r"- \[([ x])\] (.*)", line):
             options.append((found[1] == "x", found[2], []))
@@ -237,12 +235,10 @@ def _read_question(name: str, body: str, lesson: str) -> Question:
             options[-1][2].append(line.strip())
         elif options and line.strip():
             raise InputError(f"question {name}: {quoted(line)} is neither an option nor its indented reason")
-        elif line.startswith("seed: ") and not text:
-            seed = line.removeprefix("seed: ")
         elif not options:
             text.append(line)
-    made = tuple(Option(text=option, right=right, why=" ".join(why)) for right, option, why in options)
-    return Question(id=name, lesson=lesson, text="\n".join(text).strip(), options=made, seed=seed)
+    made = tuple(Option(text=option, correct=right, reason=" ".join(why)) for right, option, why in options)
+    return Question(id=name, lesson=lesson, text="\n".join(text).strip(), options=made)
 
 
 def _cut(lines: list[str]) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from typing import Literal
 from torch import Tensor
 
 from inlayer.learn.course import Task
-from inlayer.learn.session import Exam, Failed, Limits, describe
+from inlayer.learn.session import CheckFailed, GradingSession, Limits, describe_value
 from inlayer.shapes import check_seed
 
 __all__ = ["Result", "Verdict", "checks_of", "grade"]
@@ -84,7 +84,7 @@ def checks_of(task: Task) -> ModuleType:
 def grade(task: Task, source: str, *, seed: int | None = None, limits: Limits | None = None) -> Verdict:
     """Grade a file; a seed draws the same values again."""
     module = checks_of(task)
-    checks: tuple[Callable[[Exam], None], ...] = module.CHECKS
+    checks: tuple[Callable[[GradingSession], None], ...] = module.CHECKS
     names = {**BEFORE, **{check.__name__.replace("_", " "): (check.__doc__ or "").strip() for check in checks}}
     seed = secrets.randbelow(2**31) if seed is None else seed
     check_seed(seed)
@@ -99,7 +99,7 @@ def grade(task: Task, source: str, *, seed: int | None = None, limits: Limits | 
         else:
             try:
                 next(steps)
-            except Failed as failed:
+            except CheckFailed as failed:
                 state, rule, message = "failed", failed.rule, failed.message
             except Exception as error:  # a result of a kind that no check thought of
                 state, rule = "failed", "unexpected"
@@ -120,39 +120,41 @@ class Grading:
     def steps(self) -> Generator[None, None, None]:
         """One check at each step; Failed where it does not hold."""
         if len(self.source) > MAX_SOURCE:
-            raise Failed("syntax", f"the file has {len(self.source):,} characters; it may have {MAX_SOURCE:,}")
-        exam = Exam(self.module.NAME, seed=self.seed, limits=self.limits)
+            raise CheckFailed("syntax", f"the file has {len(self.source):,} characters; it may have {MAX_SOURCE:,}")
+        session = GradingSession(self.module.NAME, seed=self.seed, limits=self.limits)
         try:
-            used = exam.read(self.source)
+            used = session.read(self.source)
             yield
-            raised = exam.load(self.source, f"{self.task.id}.py")
+            raised = session.load(self.source, f"{self.task.id}.py")
             if raised is not None:
-                raise Failed("raises", f"your file does not run: {raised}")
+                raise CheckFailed("raises", f"your file does not run: {raised}")
             yield
-            check_signature(exam, self.module)
-            check_without(used, getattr(self.module, "WITHOUT", ()))
+            check_signature(session, self.module)
+            check_without(used, getattr(self.module, "FORBIDDEN_NAMES", ()))
             yield
             for number, check in enumerate(self.module.CHECKS, start=1):
-                check(exam)
-                if number == len(self.module.CHECKS) and hasattr(self.module, "own"):
-                    self.own = self.module.own(exam)
+                check(session)
+                if number == len(self.module.CHECKS) and hasattr(self.module, "walk_output"):
+                    self.own = self.module.walk_output(session)
                     if not isinstance(self.own, Tensor):
-                        given = describe(self.own)
-                        raise Failed("not-a-tensor", f"for the walk's text the result must be a tensor; it is {given}")
+                        given = describe_value(self.own)
+                        raise CheckFailed(
+                            "not-a-tensor", f"for the walk's text the result must be a tensor; it is {given}"
+                        )
                 yield
         finally:
-            exam.close()
-            self.printed = exam.printed.text()
+            session.close()
+            self.printed = session.printed.text()
 
 
-def check_signature(exam: Exam, module: ModuleType) -> None:
+def check_signature(session: GradingSession, module: ModuleType) -> None:
     name, wanted = module.NAME, tuple(module.PARAMETERS)
-    kind, parameters = exam.signature()
+    kind, parameters = session.signature()
     if kind not in {"function", "class"}:
         found = "is not there" if kind == "nothing" else f"is of type {kind}"
-        raise Failed("missing", f"the file must define {name}({', '.join(wanted)}); {name} {found}")
+        raise CheckFailed("missing", f"the file must define {name}({', '.join(wanted)}); {name} {found}")
     if parameters != wanted:
-        raise Failed(
+        raise CheckFailed(
             "parameters",
             f"{name} must take ({', '.join(wanted)}), by these names and in this order; "
             f"yours takes ({', '.join(parameters)})",
@@ -163,4 +165,4 @@ def check_without(used: dict[str, int], names: tuple[str, ...]) -> None:
     """Names that the task is to be done without."""
     for name in names:
         if name in used:
-            raise Failed("forbidden-name", f"this task is to be done without {name}; line {used[name]} uses it")
+            raise CheckFailed("forbidden-name", f"this task is to be done without {name}; line {used[name]} uses it")

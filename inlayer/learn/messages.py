@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from inlayer.learn.course import Task
-from inlayer.learn.questions import Asked, Choice, Free, Judged, Number, Option
+from inlayer.learn.questions import AnswerResult, Asked, ChoiceQuestion, FreeTextQuestion, NumberQuestion, Option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,30 +51,30 @@ def passed_words(task: Task, own: Tensor | None) -> str:
 
 def asked_words(asked: Asked) -> str:
     """A question, and how it is answered."""
-    if isinstance(asked, Choice):
+    if isinstance(asked, ChoiceQuestion):
         return "\n".join([asked.text, "", *(f"  {letter}) {option.text}" for letter, option in lettered(asked))])
     return f"{asked.text}\n\n{answered_words(asked)}"
 
 
-def answered_words(asked: Number | Free) -> str:
+def answered_words(asked: NumberQuestion | FreeTextQuestion) -> str:
     """How a question without options is answered."""
-    if isinstance(asked, Number):
+    if isinstance(asked, NumberQuestion):
         return f"The answer is {asked.form}; it is judged."
     return "No program can judge this one: you compare your answer with a model answer."
 
 
-def judged_words(asked: Number | Choice, judged: Judged) -> str:
+def judged_words(asked: NumberQuestion | ChoiceQuestion, judged: AnswerResult) -> str:
     """Right or not, and why; of a choice every option with its reason, once it is right."""
-    lines = ["✓ Right." if judged.right else "✗ Not right.", judged.message]
-    if isinstance(asked, Choice) and judged.right:
-        lines += [f"  {letter}) {'✓' if option.right else '✗'} {option.why}" for letter, option in lettered(asked)]
+    lines = ["✓ Right." if judged.correct else "✗ Not right.", judged.message]
+    if isinstance(asked, ChoiceQuestion) and judged.correct:
+        lines += [f"  {letter}) {'✓' if option.correct else '✗'} {option.reason}" for letter, option in lettered(asked)]
     return "\n".join(lines)
 
 
-def model_words(free: Free) -> str:
+def model_words(free: FreeTextQuestion) -> str:
     """The model answer of a question in words, and what to look for in one's own."""
     return "\n".join(["A model answer", free.model_answer, "", *(f"  [ ] {point}" for point in free.points)])
 
 
-def lettered(choice: Choice) -> list[tuple[str, Option]]:
+def lettered(choice: ChoiceQuestion) -> list[tuple[str, Option]]:
     return [(chr(ord("a") + number), option) for number, option in enumerate(choice.options)]

@@ -31,7 +31,7 @@ from inlayer.learn import quiz
 from inlayer.learn.course import CONTENT, Lesson, Task, open_course
 from inlayer.learn.messages import asked_words, judged_words, model_words, passed_words, verdict_words
 from inlayer.learn.progress import Progress, State
-from inlayer.learn.questions import Asked, Free
+from inlayer.learn.questions import Asked, FreeTextQuestion
 from inlayer.paths import quoted, shown
 from inlayer.saving import put
 
@@ -288,15 +288,17 @@ def answer(name: str, said: str) -> None:
         return _say(f'Run ask("{name}") first: it draws the question.')
     try:
         asked = _asked(name)
-        if isinstance(asked, Free):  # whether it is done, only the learner can say: `inlayer learn exercise`
+        if isinstance(
+            asked, FreeTextQuestion
+        ):  # whether it is done, only the learner can say: `inlayer learn exercise`
             return _say(model_words(asked))
         judged = asked.judge(said)
     except InputError as error:
         return _say(str(error))
     _say(judged_words(asked, judged))
     if name in open_course().exercises:
-        return _note(lambda state: state.note_exercise(name, right=judged.right))
-    return _note(lambda state: quiz.note_answer(state, name, right=judged.right))
+        return _note(lambda state: state.note_exercise(name, correct=judged.correct))
+    return _note(lambda state: quiz.note_answer(state, name, correct=judged.correct))
 
 
 def _asked(name: str) -> Asked:

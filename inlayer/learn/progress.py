@@ -121,11 +121,11 @@ class State:
         if not record.passed:
             record.solution_seen = record.solution_seen or now()
 
-    def note_exercise(self, exercise: str, *, right: bool) -> None:
+    def note_exercise(self, exercise: str, *, correct: bool) -> None:
         """An answer was judged, or judged by the learner himself."""
         record = self.exercise(exercise)
         record.tries += 1
-        if right:
+        if correct:
             record.done = record.done or now()
             record.seed = None
             self.skipped.pop(f"exercise/{exercise}", None)

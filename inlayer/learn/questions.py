@@ -23,7 +23,16 @@ from typing import ClassVar, TypeAlias
 from inlayer.errors import InputError
 from inlayer.paths import quoted
 
-__all__ = ["Asked", "Choice", "Exercise", "Free", "Judged", "Number", "Option", "exercises_of"]
+__all__ = [
+    "AnswerResult",
+    "Asked",
+    "ChoiceQuestion",
+    "Exercise",
+    "FreeTextQuestion",
+    "NumberQuestion",
+    "Option",
+    "exercises_of",
+]
 
 Value: TypeAlias = "int | float | tuple[int, ...]"
 SIZES = {
@@ -48,10 +57,10 @@ MARKS = {",": "commas", " ": "blanks", "'": "apostrophes"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class AnswerResult:
     """What an answer is worth, and why."""
 
-    right: bool
+    correct: bool
     message: str
 
 
@@ -60,24 +69,24 @@ class Option:
     """One answer to choose, whether it is right, and the reason."""
 
     text: str
-    right: bool
-    why: str
+    correct: bool
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Number:
+class NumberQuestion:
     """A question whose answer is a number or a shape.
 
     tolerance  how far off an answer may be, as a share of the right one
-    near       well-known wrong answers, and why people give them
+    common_mistakes  well-known wrong answers, and why people give them
     """
 
     text: str
     answer: Value
-    explain: str
+    explanation: str
     unit: str = ""
     tolerance: float = 0.0
-    near: dict[Value, str] = field(default_factory=dict)
+    common_mistakes: dict[Value, str] = field(default_factory=dict)
     kind: ClassVar[str] = "number"
 
     @property
@@ -92,40 +101,40 @@ class Number:
         value = str(self.answer) if isinstance(self.answer, tuple) else f"{self.answer:,}"
         return f"{value} {self.unit}".strip()
 
-    def judge(self, said: str) -> Judged:
+    def judge(self, said: str) -> AnswerResult:
         value = read_shape(said) if isinstance(self.answer, tuple) else read_number(said, self.unit)
         if close(value, self.answer, self.tolerance):
-            return Judged(right=True, message=self.explain)
-        for wrong, why in self.near.items():
+            return AnswerResult(correct=True, message=self.explanation)
+        for wrong, why in self.common_mistakes.items():
             if close(value, wrong, self.tolerance):
-                return Judged(right=False, message=why)
-        return Judged(right=False, message="That is not it. Work it out again, step by step.")
+                return AnswerResult(correct=False, message=why)
+        return AnswerResult(correct=False, message="That is not it. Work it out again, step by step.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class ChoiceQuestion:
     """A question with options, of which one is right."""
 
     text: str
     options: tuple[Option, ...]
-    explain: str = ""
+    explanation: str = ""
     kind: ClassVar[str] = "choice"
 
-    def shuffled(self, word: str) -> Choice:
+    def shuffled(self, word: str) -> ChoiceQuestion:
         """The same with its options in an order that the word draws."""
         options = list(self.options)
         random.Random(word).shuffle(options)
         return replace(self, options=tuple(options))
 
-    def judge(self, said: str) -> Judged:
+    def judge(self, said: str) -> AnswerResult:
         """The answer is a letter: a, b, c, ..."""
         chosen = self.options[read_letter(said, len(self.options))]
-        message = f"{chosen.why} {self.explain}".strip() if chosen.right else chosen.why
-        return Judged(right=chosen.right, message=message)
+        message = f"{chosen.reason} {self.explanation}".strip() if chosen.correct else chosen.reason
+        return AnswerResult(correct=chosen.correct, message=message)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Free:
+class FreeTextQuestion:
     """A question that no program can judge: its model answer, and what a good one says."""
 
     text: str
@@ -134,7 +143,7 @@ class Free:
     kind: ClassVar[str] = "free"
 
 
-Asked: TypeAlias = "Number | Choice | Free"
+Asked: TypeAlias = "NumberQuestion | ChoiceQuestion | FreeTextQuestion"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,23 +154,20 @@ class Exercise:
     lesson: str
     title: str
     draw: Callable[[random.Random], Asked]
-    seed: str = ""
 
     def ask(self, seed: int) -> Asked:
         asked = self.draw(random.Random(f"{self.id} {seed}"))
-        return asked.shuffled(f"order {self.id} {seed}") if isinstance(asked, Choice) else asked
+        return asked.shuffled(f"order {self.id} {seed}") if isinstance(asked, ChoiceQuestion) else asked
 
 
 def exercises_of(module: ModuleType, lesson: str) -> tuple[Exercise, ...]:
     """The exercises of a lesson's module."""
-    seeds: dict[str, str] = getattr(module, "SEEDS", {})
     return tuple(
         Exercise(
             id=f"{lesson}/{draw.__name__}",
             lesson=lesson,
             title=(draw.__doc__ or "").strip().splitlines()[0],
             draw=draw,
-            seed=seeds.get(draw.__name__, ""),
         )
         for draw in module.EXERCISES
     )

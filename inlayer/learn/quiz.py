@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from inlayer.learn.course import Course, Lesson, Question
 from inlayer.learn.progress import Questioned, State, Step, now
-from inlayer.learn.questions import Choice, Judged
+from inlayer.learn.questions import AnswerResult, ChoiceQuestion
 
 __all__ = ["Sitting", "ask", "due", "lesson_for_quiz", "note_answer", "to_ask"]
 
@@ -23,9 +23,9 @@ BEHIND = 2  # questions between a miss and the next try
 SITTINGS = 2  # in which a missed question comes back
 
 
-def ask(question: Question, seed: int) -> Choice:
+def ask(question: Question, seed: int) -> ChoiceQuestion:
     """The question with its options in an order that the seed draws."""
-    return Choice(text=question.text, options=question.options).shuffled(f"{question.id} {seed}")
+    return ChoiceQuestion(text=question.text, options=question.options).shuffled(f"{question.id} {seed}")
 
 
 def due(course: Course, state: State) -> list[Question]:
@@ -49,11 +49,11 @@ def to_ask(course: Course, state: State, lesson: Lesson | None) -> list[Question
     return first + sorted(own, key=lambda question: state.questions.get(question.id, Questioned()).asked > 0)
 
 
-def note_answer(state: State, question: str, *, right: bool, again: bool = False) -> None:
+def note_answer(state: State, question: str, *, correct: bool, again: bool = False) -> None:
     """Remember an answer. `again`: it was missed before in this sitting; being right now makes it no less due."""
     record = state.question(question)
     record.asked += 1
-    if not right:
+    if not correct:
         record.missed += 1
         record.due = SITTINGS
         return
@@ -82,16 +82,16 @@ class Sitting:
         return bool(self._left) and self._left[0].id in self.missed
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> ChoiceQuestion:
         """The one at hand as it is shown now."""
         return ask(self._left[0], self.seed + self.asked)
 
-    def answer(self, said: str) -> Judged:
+    def answer(self, said: str) -> AnswerResult:
         """Judge an answer, a letter, and go on; InputError, and nothing has happened, where it is no option."""
         judged = self.choice.judge(said)
         question = self._left.popleft()
         self.asked += 1
-        if not judged.right:
+        if not judged.correct:
             if question.id not in self.missed:
                 self.missed.append(question.id)
             self._left.insert(min(BEHIND, len(self._left)), question)

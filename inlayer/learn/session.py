@@ -27,10 +27,10 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import InputError
-from inlayer.learn.sandbox.fork_server import end, nursery
+from inlayer.learn.sandbox.fork_server import end, fork_server
 from inlayer.learn.sandbox.protocol import Handle, Other, WireError, decode, encode, receive, send
 
-__all__ = ["Answer", "Exam", "Failed", "Limits", "Raised", "Remote"]
+__all__ = ["CallResult", "CheckFailed", "GradingSession", "Limits", "RaisedError", "RemoteObject"]
 
 MAX_ANSWER = 256 << 20  # bytes of a message
 SHOWN = 20_000  # characters of what was printed
@@ -45,7 +45,7 @@ class Limits:
     output: int = 1 << 20  # bytes that it prints
 
 
-class Failed(Exception):  # noqa: N818  # it is a verdict
+class CheckFailed(Exception):  # noqa: N818  # it is a verdict
     """A check that does not hold: the rule that is broken, by a short name, and what to do about it."""
 
     def __init__(self, rule: str, message: str) -> None:
@@ -54,7 +54,7 @@ class Failed(Exception):  # noqa: N818  # it is a verdict
 
 
 @dataclass(frozen=True, kw_only=True)
-class Raised:
+class RaisedError:
     """An error of the learner's code: its type, the names of all its bases, its words, and the line it comes from."""
 
     type: str
@@ -69,39 +69,39 @@ class Raised:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class CallResult:
     """What a call gave: a value or an error; and, where watched, all arguments as they are afterwards."""
 
     value: Any = None
-    raised: Raised | None = None
-    given: tuple[Any, ...] = ()
+    raised: RaisedError | None = None
+    arguments: tuple[Any, ...] = ()
     gradient: Tensor | None = None
     gradients: dict[str, Tensor | None] = field(default_factory=dict)
 
     @property
-    def arguments(self) -> tuple[Tensor, ...]:
+    def tensor_arguments(self) -> tuple[Tensor, ...]:
         """Those of them that are tensors."""
-        return tuple(one for one in self.given if isinstance(one, Tensor))
+        return tuple(one for one in self.arguments if isinstance(one, Tensor))
 
 
-class Exam:
+class GradingSession:
     """One learner's file, open in a process of its own until the block ends."""
 
     def __init__(self, name: str, *, seed: int, limits: Limits | None = None) -> None:
         self.name, self.seed, self.limits = name, seed, limits or Limits()
-        self.random = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(seed)
         if sys.platform == "win32":
             raise InputError("the grader needs Linux, macOS or WSL: it gives code a process with limits, by fork")
         self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
         self.printed = Printed(self.limits.output)
         with self.printed.writer() as output:
-            self.channel, self.pid = nursery().fork(
+            self.channel, self.pid = fork_server().fork(
                 output, scratch=self.scratch, memory=self.limits.memory, seconds=self.limits.seconds
             )
         self.channel.settimeout(0.1)
         self.left = self.limits.seconds
 
-    def __enter__(self) -> Exam:
+    def __enter__(self) -> GradingSession:
         return self
 
     def __exit__(
@@ -121,17 +121,17 @@ class Exam:
 
     # ---- drawing
 
-    def normal(self, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    def random_normal(self, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Numbers from N(0, 1)."""
-        return torch.randn(*size, generator=self.random).to(dtype)
+        return torch.randn(*size, generator=self.generator).to(dtype)
 
-    def ids(self, rows: int, size: tuple[int, ...], low: int = 0) -> Tensor:
+    def random_ids(self, rows: int, size: tuple[int, ...], low: int = 0) -> Tensor:
         """Ids from `low` to `rows` - 1."""
-        return torch.randint(low, rows, size, generator=self.random)
+        return torch.randint(low, rows, size, generator=self.generator)
 
-    def number(self, low: int, high: int) -> int:
+    def random_int(self, low: int, high: int) -> int:
         """A whole number, both ends included."""
-        return int(torch.randint(low, high + 1, (), generator=self.random))
+        return int(torch.randint(low, high + 1, (), generator=self.generator))
 
     # ---- asking
 
@@ -139,10 +139,10 @@ class Exam:
         """The names a file uses, each with its line; a failure where it is no Python. Nothing of it runs."""
         found = self._ask(do="read", source=source)
         if "wrong" in found:
-            raise Failed("syntax", str(found["wrong"]))
+            raise CheckFailed("syntax", str(found["wrong"]))
         return dict(found.get("names") or {})
 
-    def load(self, source: str, file: str) -> Raised | None:
+    def load(self, source: str, file: str) -> RaisedError | None:
         """Run the learner's file; the error it raised, if it did."""
         return self._answer(do="load", source=source, file=file).raised
 
@@ -151,18 +151,18 @@ class Exam:
         found = self._ask(do="signature", name=self.name)
         return str(found.get("kind")), tuple(str(one) for one in found.get("parameters", ()))
 
-    def run(self, *args: Any, watch: bool = False, **kwargs: Any) -> Answer:
+    def try_call(self, *args: Any, return_arguments: bool = False, **kwargs: Any) -> CallResult:
         """Call the learner's function, and judge nothing."""
-        return self._call(self.name, "", args, kwargs, watch=watch)
+        return self._call(self.name, "", args, kwargs, return_arguments=return_arguments)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Call the learner's function; an error it raises is a failure."""
-        return value_of(self.run(*args, **kwargs))
+        return value_of(self.try_call(*args, **kwargs))
 
-    def other(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    def call_other(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call another function of the learner's file; a failure where it is not there."""
         if self._ask(do="signature", name=name).get("kind") not in {"function", "class"}:
-            raise Failed("missing", f"the file must define {name} as well")
+            raise CheckFailed("missing", f"the file must define {name} as well")
         return value_of(self._call(name, "", args, kwargs))
 
     def gradient(
@@ -176,30 +176,32 @@ class Exam:
         value_of(answer)
         return answer.gradient
 
-    def raises(
+    def must_raise(
         self, rule: str, *args: Any, error: type[Exception] = ValueError, message: str = "", **kwargs: Any
     ) -> None:
         """A call that must raise."""
-        must_raise(self.run(*args, **kwargs), rule, error, message)
+        check_raised(self.try_call(*args, **kwargs), rule, error, message)
 
-    def make(self, *args: Any, **kwargs: Any) -> Remote:
+    def construct(self, *args: Any, **kwargs: Any) -> RemoteObject:
         """An object of the learner's class; it stays in his process."""
         value = value_of(self._call(self.name, "", args, kwargs))
         if not isinstance(value, Handle):
-            raise Failed("missing", f"{self.name}(...) gave {describe(value)} and no object of the class")
-        return Remote(self, value)
+            raise CheckFailed("missing", f"{self.name}(...) gave {describe_value(value)} and no object of the class")
+        return RemoteObject(self, value)
 
-    def _call(self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **further: Any) -> Answer:
+    def _call(
+        self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **further: Any
+    ) -> CallResult:
         return self._answer(do="call", target=target, path=path, args=args, kwargs=kwargs, **further)
 
-    def _answer(self, **asked: Any) -> Answer:
+    def _answer(self, **asked: Any) -> CallResult:
         answer = self._ask(**asked)
         try:
             raised = answer.get("raised")
-            return Answer(
+            return CallResult(
                 value=answer.get("value"),
-                raised=None if raised is None else Raised(**raised),
-                given=tuple(answer.get("given") or ()),
+                raised=None if raised is None else RaisedError(**raised),
+                arguments=tuple(answer.get("arguments") or ()),
                 gradient=answer.get("gradient"),
                 gradients=dict(answer.get("gradients") or {}),
             )
@@ -212,9 +214,9 @@ class Exam:
 
         def wait() -> None:
             if self.printed.too_much:
-                raise Failed("output", f"your code printed more than {self.limits.output:,} bytes; it was stopped")
+                raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes; it was stopped")
             if time.monotonic() >= end:
-                raise Failed(
+                raise CheckFailed(
                     "timeout",
                     f"your code ran longer than {self.limits.seconds:g} seconds and was stopped; is there a loop "
                     "that never ends?",
@@ -228,58 +230,62 @@ class Exam:
             raise self._disturbed() from None
         except (EOFError, OSError):
             if self.printed.too_much:
-                raise Failed("output", f"your code printed more than {self.limits.output:,} bytes") from None
-            raise Failed(
+                raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes") from None
+            raise CheckFailed(
                 "ended", "the process of your code ended in the middle: a crash, or more memory than it may use"
             ) from None
         if not isinstance(answer, dict):
             raise self._disturbed()
         if "refused" in answer:
-            raise Failed("refused", f"your code tried to {answer['refused']}; no task needs that, and it is refused")
+            raise CheckFailed(
+                "refused", f"your code tried to {answer['refused']}; no task needs that, and it is refused"
+            )
         if "memory" in answer:
-            raise Failed("memory", f"your code asked for more than {self.limits.memory / (1 << 30):g} GiB of memory")
+            raise CheckFailed(
+                "memory", f"your code asked for more than {self.limits.memory / (1 << 30):g} GiB of memory"
+            )
         raised = answer.get("raised")
         if isinstance(raised, dict) and raised.get("type") in {"SystemExit", "KeyboardInterrupt"}:
-            raise Failed("ended", f"your code raised {raised['type']}: it must give a result, not end the program")
+            raise CheckFailed("ended", f"your code raised {raised['type']}: it must give a result, not end the program")
         return answer
 
-    def _disturbed(self) -> Failed:
-        return Failed("refused", "your code wrote into the grader's own channel; no task needs that")
+    def _disturbed(self) -> CheckFailed:
+        return CheckFailed("refused", "your code wrote into the grader's own channel; no task needs that")
 
 
 @dataclass(frozen=True)
-class Remote:
+class RemoteObject:
     """An object in the learner's process."""
 
-    exam: Exam
+    session: GradingSession
     handle: Handle
 
-    def run(self, *args: Any, watch: bool = False, **kwargs: Any) -> Answer:
+    def try_call(self, *args: Any, return_arguments: bool = False, **kwargs: Any) -> CallResult:
         """Call it, and judge nothing."""
-        return self.exam._call(self.handle, "", args, kwargs, watch=watch)
+        return self.session._call(self.handle, "", args, kwargs, return_arguments=return_arguments)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Call it; an error it raises is a failure."""
-        return value_of(self.run(*args, **kwargs))
+        return value_of(self.try_call(*args, **kwargs))
 
-    def raises(
+    def must_raise(
         self, rule: str, *args: Any, error: type[Exception] = ValueError, message: str = "", **kwargs: Any
     ) -> None:
         """A call that must raise."""
-        must_raise(self.run(*args, **kwargs), rule, error, message)
+        check_raised(self.try_call(*args, **kwargs), rule, error, message)
 
     def method(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call one of its methods, also of its parts: "token_embedding.reset_parameters"."""
-        value = value_of(self.exam._call(self.handle, name, args, kwargs))
-        return Remote(self.exam, value) if isinstance(value, Handle) else value
+        value = value_of(self.session._call(self.handle, name, args, kwargs))
+        return RemoteObject(self.session, value) if isinstance(value, Handle) else value
 
     def attribute(self, path: str) -> Any:
         """One of its attributes, also of its parts; a failure where it is not there."""
-        found = self.exam._ask(do="look", target=self.handle, path=path)
+        found = self.session._ask(do="look", target=self.handle, path=path)
         if "raised" in found or "missing" in found:
-            raise Failed("missing", f"the object has no {path}")
+            raise CheckFailed("missing", f"the object has no {path}")
         value = found.get("value")
-        return Remote(self.exam, value) if isinstance(value, Handle) else value
+        return RemoteObject(self.session, value) if isinstance(value, Handle) else value
 
     def parameters(self) -> dict[str, Tensor]:
         return self._tensors("parameters")
@@ -292,19 +298,19 @@ class Remote:
 
     def load_state_dict(self, state: Mapping[str, Tensor], strict: bool = True) -> None:
         """A failure where it does not take it."""
-        value_of(self.exam._call(self.handle, "load_state_dict", (dict(state),), {"strict": strict}))
+        value_of(self.session._call(self.handle, "load_state_dict", (dict(state),), {"strict": strict}))
 
     def gradients(self, *args: Any, weight: Tensor, **kwargs: Any) -> dict[str, Tensor | None]:
         """The gradients of sum(result * weight) by its parameters."""
-        answer = self.exam._call(self.handle, "", args, kwargs, weight=weight, parameters=True)
+        answer = self.session._call(self.handle, "", args, kwargs, weight=weight, parameters=True)
         value_of(answer)
         return answer.gradients
 
     def _tensors(self, which: str) -> dict[str, Tensor]:
-        found = self.exam._ask(do="tensors", target=self.handle, which=which)
+        found = self.session._ask(do="tensors", target=self.handle, which=which)
         value = found.get("value")
         if not isinstance(value, dict):
-            raise Failed("missing", f"the object is no nn.Module: it has no {which}")
+            raise CheckFailed("missing", f"the object is no nn.Module: it has no {which}")
         return {str(name): tensor for name, tensor in value.items() if isinstance(tensor, Tensor)}
 
 
@@ -348,22 +354,22 @@ class Printed:
             self.reader = -1
 
 
-def value_of(answer: Answer) -> Any:
+def value_of(answer: CallResult) -> Any:
     """The value of a call that must not raise."""
     if answer.raised is not None:
-        raise Failed("raises", f"your code raised {answer.raised}")
+        raise CheckFailed("raises", f"your code raised {answer.raised}")
     return answer.value
 
 
-def must_raise(answer: Answer, rule: str, error: type[Exception], message: str) -> None:
+def check_raised(answer: CallResult, rule: str, error: type[Exception], message: str) -> None:
     wanted = message or f"this call must raise a {error.__name__}"
     if answer.raised is None:
-        raise Failed(rule, f"{wanted}; it gave {describe(answer.value)}")
+        raise CheckFailed(rule, f"{wanted}; it gave {describe_value(answer.value)}")
     if error.__name__ not in answer.raised.bases:
-        raise Failed(rule, f"{wanted}, which is a {error.__name__}; it raised {answer.raised}")
+        raise CheckFailed(rule, f"{wanted}, which is a {error.__name__}; it raised {answer.raised}")
 
 
-def describe(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """A value in a few words."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"

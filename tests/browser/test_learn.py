@@ -73,7 +73,7 @@ def answer(watched: Watched, *, right: bool) -> str:
     name = page.get_attribute("#question section", "data-id")
     seed = page.get_attribute("#question form", "data-seed")
     options = ask(open_course().questions[str(name)], int(str(seed))).options
-    page.check(f"#question input >> nth={[option.right for option in options].index(right)}")
+    page.check(f"#question input >> nth={[option.correct for option in options].index(right)}")
     page.click("#answer-question")
     page.wait_for_selector("#next-question")
     return str(name)

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from inlayer.learn.course import Course, Lesson
-from inlayer.learn.questions import Choice, Exercise, Free, Number, Option
+from inlayer.learn.questions import ChoiceQuestion, Exercise, FreeTextQuestion, NumberQuestion, Option
 
 __all__ = ["SOLUTION", "WRONG", "make_course"]
 
@@ -83,25 +83,31 @@ How wide?
 """
 
 
-def sum_of(draw: random.Random) -> Number:
+def sum_of(draw: random.Random) -> NumberQuestion:
     """a sum"""
     one, two = draw.randint(2, 99), draw.randint(2, 99)
-    return Number(
-        text=f"What is {one} + {two}?", answer=one + two, explain="Added.", near={one * two: "That is the product."}
+    return NumberQuestion(
+        text=f"What is {one} + {two}?",
+        answer=one + two,
+        explanation="Added.",
+        common_mistakes={one * two: "That is the product."},
     )
 
 
-def which(draw: random.Random) -> Choice:
+def which(draw: random.Random) -> ChoiceQuestion:
     """a choice"""
     del draw
-    options = (Option(text="left", right=True, why="It is left."), Option(text="right", right=False, why="Not right."))
-    return Choice(text="Which side?", options=options, explain="So it is.")
+    options = (
+        Option(text="left", correct=True, reason="It is left."),
+        Option(text="right", correct=False, reason="Not right."),
+    )
+    return ChoiceQuestion(text="Which side?", options=options, explanation="So it is.")
 
 
-def words(draw: random.Random) -> Free:
+def words(draw: random.Random) -> FreeTextQuestion:
     """in words"""
     del draw
-    return Free(text="Why?", model_answer="Because.", points=("it says because", "it is short"))
+    return FreeTextQuestion(text="Why?", model_answer="Because.", points=("it says because", "it is short"))
 
 
 def toys_own(name: str) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from inlayer.errors import InputError, MissingFileError
-from inlayer.learn import grader, handed_in
+from inlayer.learn import grader, submission
 from inlayer.learn.batch import Report, Row, grade_folder, harmless
 from inlayer.learn.course import open_course
 from inlayer.learn.notebook import file_name, write_notebooks
@@ -291,7 +291,7 @@ def test_what_the_system_refuses_is_told(tmp_path: Path, monkeypatch: pytest.Mon
         raise PermissionError(13, "Permission denied")
 
     put(tmp_path, {"Ann/gather.py": GATHER.solution})
-    monkeypatch.setattr(handed_in.os, "open", refusing)
+    monkeypatch.setattr(submission.os, "open", refusing)
     rows = graded(tmp_path)
     assert rows["Ann", "Ann/gather.py"].rule == "unreadable"
     assert "Permission denied" in rows["Ann", "Ann/gather.py"].message

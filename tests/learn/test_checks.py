@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 import torch
 
-from inlayer.learn.checks import draw_shapes, same, same_dtype, same_shape, same_values
-from inlayer.learn.session import Failed
+from inlayer.learn.checks import check_dtype, check_equal, check_shape, check_values, draw_shapes
+from inlayer.learn.session import CheckFailed
 
 
-def failure(check: Any, *args: Any, **kwargs: Any) -> Failed:
-    with pytest.raises(Failed) as failed:
+def failure(check: Any, *args: Any, **kwargs: Any) -> CheckFailed:
+    with pytest.raises(CheckFailed) as failed:
         check(*args, **kwargs)
     return failed.value
 
 
 def test_what_is_the_same_passes() -> None:
-    same_shape(torch.ones(2, 3), (2, 3), "T D")
-    same_dtype(torch.ones(2), torch.float32)
-    same_values(torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")]))
-    same_values(torch.tensor(1.0), torch.tensor(1.0 + 1e-7), atol=1e-6)
+    check_shape(torch.ones(2, 3), (2, 3), "T D")
+    check_dtype(torch.ones(2), torch.float32)
+    check_values(torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")]))
+    check_values(torch.tensor(1.0), torch.tensor(1.0 + 1e-7), atol=1e-6)
     for value in ([1, (2, "a")], {"a": [1.5]}, b"x", True, None):
-        same(value, value)
+        check_equal(value, value)
 
 
 def test_shapes_are_drawn() -> None:
@@ -35,40 +35,40 @@ def test_shapes_are_drawn() -> None:
     ]  # fmt: skip
     assert "expected" in draw_shapes((), (1,), "")
     found = failure(
-        same_shape, torch.ones(2, 5, 3), (2, 3, 5), "B T D", wrong={"swapped": ((2, 5, 3), "T and D swapped")}
+        check_shape, torch.ones(2, 5, 3), (2, 3, 5), "B T D", mistakes={"swapped": ((2, 5, 3), "T and D swapped")}
     )
     assert found.rule == "swapped"
     assert found.message.startswith("T and D swapped\n")
-    assert failure(same_shape, torch.ones(1), (2,), "D", wrong={"other": (3,)}).rule == "shape"
-    assert failure(same_shape, [1.0], (1,), "D").rule == "not-a-tensor"
+    assert failure(check_shape, torch.ones(1), (2,), "D", mistakes={"other": (3,)}).rule == "shape"
+    assert failure(check_shape, [1.0], (1,), "D").rule == "not-a-tensor"
 
 
 def test_a_known_mistake_is_told_by_its_name() -> None:
     want = torch.tensor([1.0, 2.0])
     wrong = {"doubled": (2 * want, "twice as much"), "negative": (-want, "the sign")}
-    assert failure(same_values, -want, want, wrong=wrong).rule == "negative"
-    other = failure(same_values, torch.tensor([1.0, 2.25]), want, wrong=wrong, message="the sum")
+    assert failure(check_values, -want, want, mistakes=wrong).rule == "negative"
+    other = failure(check_values, torch.tensor([1.0, 2.25]), want, mistakes=wrong, message="the sum")
     assert (other.rule, other.message) == ("values", "the sum: 1 of 2 numbers differ, the first at (1,)")
-    assert failure(same, [2, 1], [1, 2], wrong={"turned": ([2, 1], "the wrong way round")}).rule == "turned"
+    assert failure(check_equal, [2, 1], [1, 2], mistakes={"turned": ([2, 1], "the wrong way round")}).rule == "turned"
 
 
 def test_no_message_holds_what_was_wanted() -> None:
     secret = torch.tensor([0.12345, 0.54321])
-    told = failure(same_values, torch.zeros(2), secret).message + failure(same, [0], [8765]).message
-    told += failure(same, "no", "openly").message + failure(same, {"a": 1}, {"a": 4321}).message
+    told = failure(check_values, torch.zeros(2), secret).message + failure(check_equal, [0], [8765]).message
+    told += failure(check_equal, "no", "openly").message + failure(check_equal, {"a": 1}, {"a": 4321}).message
     for answer in ("12345", "54321", "8765", "openly", "4321"):
         assert answer not in told
 
 
 def test_types_count() -> None:
-    assert failure(same_dtype, torch.ones(1), torch.float64).rule == "dtype"
+    assert failure(check_dtype, torch.ones(1), torch.float64).rule == "dtype"
     for got, want in ((True, 1), ((1,), [1]), (1, 1.0), (None, 0), ({"a": True}, {"a": 1})):
-        assert failure(same, got, want).rule in {"type", "values"}
-    assert failure(same_values, torch.ones(2), torch.ones(3)).rule == "shape"
-    assert failure(same_values, torch.tensor([1.0, float("inf")]), torch.ones(2)).rule == "not-finite"
+        assert failure(check_equal, got, want).rule in {"type", "values"}
+    assert failure(check_values, torch.ones(2), torch.ones(3)).rule == "shape"
+    assert failure(check_values, torch.tensor([1.0, float("inf")]), torch.ones(2)).rule == "not-finite"
 
 
 def test_where_lists_differ() -> None:
-    assert "item 1" in failure(same, [1, 3], [1, 2]).message
-    assert "must have 2 items and has 3" in failure(same, [1, 2, 3], [1, 2]).message
-    assert "'b' is missing or too much" in failure(same, {"a": 1}, {"a": 1, "b": 2}).message
+    assert "item 1" in failure(check_equal, [1, 3], [1, 2]).message
+    assert "must have 2 items and has 3" in failure(check_equal, [1, 2, 3], [1, 2]).message
+    assert "'b' is missing or too much" in failure(check_equal, {"a": 1}, {"a": 1, "b": 2}).message

@@ -21,7 +21,7 @@ from inlayer.cli.learn.page import INSTEAD, Translated, command_of, pieces
 from inlayer.learn.batch import Report, Row
 from inlayer.learn.course import Course, Lesson
 from inlayer.learn.progress import Progress
-from inlayer.learn.questions import Number
+from inlayer.learn.questions import NumberQuestion
 from tests.learn.small import SOLUTION, START, WRONG, make_course
 
 VERBS = [
@@ -420,7 +420,7 @@ def answer_of(course: Course, name: str) -> str:
     seed = Progress().read().exercises[name].seed
     assert seed is not None
     asked = course.exercises[name].ask(seed)
-    assert isinstance(asked, Number)
+    assert isinstance(asked, NumberQuestion)
     return str(asked.answer)
 
 
@@ -466,7 +466,7 @@ def test_words_are_checked_by_the_learner_himself(run: Run) -> None:
 
 def test_all_open_exercises_of_a_lesson(run: Run, course: Course) -> None:
     answer = course.exercises["first/sum_of"].ask(4).answer  # type: ignore[union-attr]
-    which = "ab"[[option.right for option in course.exercises["first/which"].ask(4).options].index(True)]  # type: ignore[union-attr]
+    which = "ab"[[option.correct for option in course.exercises["first/which"].ask(4).options].index(True)]  # type: ignore[union-attr]
     done = run("exercise", "first", "--seed", "4", typed=f"{answer}\n{which}\nmine\ny\ny\n")
     assert done.code == 0
     assert all(record.done for record in Progress().read().exercises.values())
@@ -499,7 +499,7 @@ def right_letters(course: Course, names: list[str], seed: int) -> dict[str, str]
     from inlayer.learn.quiz import ask
 
     choices = {name: ask(course.questions[name], seed) for name in names}
-    return {name: "abc"[[option.right for option in choice.options].index(True)] for name, choice in choices.items()}
+    return {name: "abc"[[option.correct for option in choice.options].index(True)] for name, choice in choices.items()}
 
 
 def test_a_quiz_brings_the_missed_back(run: Run, course: Course) -> None:

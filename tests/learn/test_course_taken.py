@@ -17,7 +17,7 @@ import pytest
 from inlayer.cli import main
 from inlayer.learn.course import open_course
 from inlayer.learn.progress import Progress, steps, what_next
-from inlayer.learn.questions import Asked, Choice, Free
+from inlayer.learn.questions import Asked, ChoiceQuestion, FreeTextQuestion
 from inlayer.learn.quiz import Sitting, to_ask
 
 Learn = Callable[..., tuple[int, str]]
@@ -41,17 +41,17 @@ def learn(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest
     return run
 
 
-def letters(choice: Choice) -> tuple[str, str]:
+def letters(choice: ChoiceQuestion) -> tuple[str, str]:
     """A wrong one and the right one."""
-    rights = [option.right for option in choice.options]
+    rights = [option.correct for option in choice.options]
     return "abcdefgh"[rights.index(False)], "abcdefgh"[rights.index(True)]
 
 
 def answers(asked: Asked) -> str:
     """What is typed for an exercise: nonsense and something wrong, then what is right."""
-    if isinstance(asked, Free):
+    if isinstance(asked, FreeTextQuestion):
         return "in my own words\n" + "y\n" * len(asked.points)
-    if isinstance(asked, Choice):
+    if isinstance(asked, ChoiceQuestion):
         return "zz\n" + "\n".join(letters(asked)) + "\n"
     if isinstance(asked.answer, tuple):
         wrong = "({},)".format(", ".join(str(size + 1) for size in asked.answer) or "1")
@@ -85,7 +85,7 @@ def test_the_whole_course_from_the_terminal(learn: Learn, tmp_path: Path, monkey
         elif step.kind == "exercise":
             asked = course.exercises[step.id].ask(11)
             typed = answers(asked)
-            says = "by your own judgment" if isinstance(asked, Free) else "✓ Right."
+            says = "by your own judgment" if isinstance(asked, FreeTextQuestion) else "✓ Right."
         else:
             questions = to_ask(course, Progress().read(), step.lesson)
             typed, says = quizzed(Sitting(questions, 11)), f"Right at once: {len(questions) - 1} of {len(questions)}."

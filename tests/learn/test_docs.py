@@ -10,10 +10,10 @@ from types import ModuleType
 import pytest
 
 from inlayer.cli.learn.commands import learn
-from inlayer.learn import exam, handed_in, many
+from inlayer.learn import batch, session, submission
 from inlayer.learn.course import Task
 from inlayer.learn.grader import grade
-from inlayer.learn.sandbox import run
+from inlayer.learn.sandbox import runner
 from tests.learn.toy import SOLUTION, toy
 
 DOC = (Path(__file__).parents[2] / "docs" / "learn.md").read_text(encoding="utf-8")
@@ -31,22 +31,22 @@ def test_every_verb_is_told_and_is_one() -> None:
 def test_the_limits_are_those_of_the_code() -> None:
     limits = dict(re.findall(r"^\| ([^|]+) \| (\d[^|]*) \|", GRADER, flags=re.MULTILINE))
     assert limits == {
-        "time, for all checks of a file": f"{exam.Limits().seconds:g} s",
-        "memory, beyond Python and torch (Linux)": f"{exam.Limits().memory >> 30} GiB",
-        "printed output": f"{exam.Limits().output >> 20} MiB",
+        "time, for all checks of a file": f"{session.Limits().seconds:g} s",
+        "memory, beyond Python and torch (Linux)": f"{session.Limits().memory >> 30} GiB",
+        "printed output": f"{session.Limits().output >> 20} MiB",
         "one file": "64 MiB",
         "open files": "256",
-        "threads": str(run.MAX_THREADS),
+        "threads": str(runner.MAX_THREADS),
     }
-    source = Path(run.__file__).read_text(encoding="utf-8")
+    source = Path(runner.__file__).read_text(encoding="utf-8")
     assert "RLIMIT_FSIZE, (64 << 20," in source
     assert "RLIMIT_NOFILE, (256," in source
-    assert (handed_in.MAX_CODE, handed_in.MAX_NOTEBOOK) == (1 << 20, 32 << 20)
-    assert f"more than {handed_in.MAX_COPIES} files of one task, or {handed_in.MAX_ENTRIES:,} files" in DOC
+    assert (submission.MAX_CODE, submission.MAX_NOTEBOOK) == (1 << 20, 32 << 20)
+    assert f"more than {submission.MAX_COPIES} files of one task, or {submission.MAX_ENTRIES:,} files" in DOC
 
 
 def test_every_rule_of_a_class_is_told() -> None:
-    rooms = [Path(room.__file__ or "").read_text(encoding="utf-8") for room in (handed_in, many)]
+    rooms = [Path(room.__file__ or "").read_text(encoding="utf-8") for room in (submission, batch)]
     raised = set(re.findall(r'"([a-z]+(?:-[a-z0-9]+)+|link|unreadable)"', "\n".join(rooms)))
     rows = re.findall(r"^\| ((?:`[a-z0-9-]+`(?:, )?)+) \| ", SECTIONS["For teachers: a class"], flags=re.MULTILINE)
     told = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row)}
@@ -54,15 +54,15 @@ def test_every_rule_of_a_class_is_told() -> None:
 
 
 def test_every_rule_of_the_grader_is_told() -> None:
-    room = Path(exam.__file__).parent
-    texts = [(room / name).read_text(encoding="utf-8") for name in ("exam.py", "grader.py", "checks.py")]
+    room = Path(session.__file__).parent
+    texts = [(room / name).read_text(encoding="utf-8") for name in ("session.py", "grader.py", "checks.py")]
     raised = set(re.findall(r'(?:Failed\(\s*|rule = "failed", |rule: str = )"([a-z-]+)"', "\n".join(texts)))
     assert len(raised) > 8
     assert {rule for rule in raised if f"`{rule}`" not in GRADER} == set()
 
 
 def test_its_columns_are_those_of_the_report() -> None:
-    first = many.Report(rows=(), seed=0).to_csv().strip().split(",")
+    first = batch.Report(rows=(), seed=0).to_csv().strip().split(",")
     said = SECTIONS["For teachers: a class"].split("CSV has the columns")[1]
     assert re.findall(r"`([a-z]+)`", said)[: len(first)] == first
 

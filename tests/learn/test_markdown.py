@@ -10,7 +10,7 @@ import pytest
 
 from inlayer.learn.course import CONTENT, open_course
 from inlayer.learn.markdown import render, render_line
-from inlayer.learn.questions import Choice
+from inlayer.learn.questions import ChoiceQuestion
 
 TAGS = {
     "p", "ul", "ol", "li", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "hr", "br",
@@ -42,7 +42,7 @@ def every_text() -> Iterator[tuple[str, str]]:
         for exercise in lesson.exercises:
             asked = exercise.ask(0)
             yield exercise.id, asked.text
-            if isinstance(asked, Choice):
+            if isinstance(asked, ChoiceQuestion):
                 yield from ((f"{exercise.id} options", option.text) for option in asked.options)
         for question in lesson.questions:
             yield question.id, question.text

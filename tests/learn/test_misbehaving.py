@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from inlayer.learn.grader import Verdict, grade
-from inlayer.learn.sandbox.fork_server import nursery
-from inlayer.learn.session import Exam, Limits
+from inlayer.learn.sandbox.fork_server import fork_server
+from inlayer.learn.session import GradingSession, Limits
 from tests.learn.toy import SOLUTION, toy, values
 
 QUICK = Limits(seconds=2.0, memory=512 << 20, output=100_000)
@@ -85,7 +85,7 @@ CASES = {  # source, rule, words of the message
         "refused", "read files of the course",
     ),
     "solutions read past Python": (
-        "import inlayer, torch\nprint(torch.from_file(inlayer.__file__.replace('__init__', 'learn/exam'), size=9, dtype=torch.uint8))\n",
+        "import inlayer, torch\nprint(torch.from_file(inlayer.__file__.replace('__init__', 'learn/session'), size=9, dtype=torch.uint8))\n",
         "refused", "past Python",
     ),
     "expected values searched in memory": (
@@ -158,11 +158,11 @@ def test_it_fails_with_its_reason_and_the_next_check_works(name: str) -> None:
 
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    pid = nursery().process.pid
+    pid = fork_server().process.pid
     run("while True: pass\n")
     run("import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()\n" + SOLUTION)
     assert not list(tmp_path.iterdir())
-    assert nursery().process.pid == pid
+    assert fork_server().process.pid == pid
     children = Path(f"/proc/{pid}/task/{pid}/children")
     if children.exists():
         for _ in range(100):
@@ -182,7 +182,7 @@ def state(pid: str) -> str:
 
 def test_a_helper_process_that_was_killed_is_replaced() -> None:
     assert run(SOLUTION).passed
-    process = nursery().process
+    process = fork_server().process
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert run(SOLUTION).passed
@@ -224,7 +224,7 @@ def test_its_folder_is_its_own_to_use() -> None:
 
 def test_it_sees_little_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INLAYER_SECRET", "hunter2")
-    nursery().close()  # the next one is started from here
+    fork_server().close()  # the next one is started from here
     verdict = run(
         "import os, tempfile\nassert tempfile.gettempdir() == os.getcwd()\nprint(dict(os.environ))\n" + SOLUTION
     )
@@ -237,9 +237,9 @@ def test_our_own_time_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     task = toy()
     checks = sys.modules["inlayer.learn.content.toys.add.check"].__dict__
 
-    def slow(exam: Exam) -> None:
+    def slow(session: GradingSession) -> None:
         time.sleep(1.0)
-        values(exam)
+        values(session)
 
     monkeypatch.setitem(checks, "CHECKS", (slow, slow, slow))
     assert grade(task, SOLUTION, limits=Limits(seconds=2.0)).passed

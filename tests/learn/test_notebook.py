@@ -34,7 +34,7 @@ from inlayer.learn.notebook import (
     write_notebooks,
 )
 from inlayer.learn.progress import Progress
-from inlayer.learn.questions import Choice, Free, Number
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion
 from tests.learn.test_lessons import fences
 
 SEED = 5
@@ -149,16 +149,16 @@ def test_each_notebook_asks_with_numbers_of_its_own(tmp_path: Path) -> None:
 # ---- what the cells call
 
 
-def right_answer(asked: Number | Choice) -> str:
-    if isinstance(asked, Choice):
-        return next(chr(ord("a") + number) for number, option in enumerate(asked.options) if option.right)
+def right_answer(asked: NumberQuestion | ChoiceQuestion) -> str:
+    if isinstance(asked, ChoiceQuestion):
+        return next(chr(ord("a") + number) for number, option in enumerate(asked.options) if option.correct)
     return str(asked.answer)
 
 
 def test_answers_are_judged_and_remembered(capsys: pytest.CaptureFixture[str]) -> None:
     course = open_course()
-    number = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), Number))
-    free = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), Free))
+    number = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), NumberQuestion))
+    free = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), FreeTextQuestion))
     question = next(iter(course.questions.values()))
 
     def said(call: Any, *args: Any) -> str:
@@ -171,16 +171,16 @@ def test_answers_are_judged_and_remembered(capsys: pytest.CaptureFixture[str]) -
     assert "neither a number nor a shape" in said(answer, number.id, "many")
     assert not Progress().read().exercises
     drawn = number.ask(SEED)
-    assert isinstance(drawn, Number)
+    assert isinstance(drawn, NumberQuestion)
     wrong = "(1, 1, 1, 1, 1)" if isinstance(drawn.answer, tuple) else "-1"
     assert said(answer, number.id, wrong).startswith("✗ Not right.")
     assert not Progress().read().exercises[number.id].done
-    assert said(answer, number.id, right_answer(drawn)) == f"✓ Right.\n{drawn.explain}\n"
+    assert said(answer, number.id, right_answer(drawn)) == f"✓ Right.\n{drawn.explanation}\n"
     assert Progress().read().exercises[number.id].done
 
     said(ask, free.id)
     model = free.ask(SEED)
-    assert isinstance(model, Free)
+    assert isinstance(model, FreeTextQuestion)
     told = said(answer, free.id, "because")
     assert model.model_answer in told
     assert told.count("[ ]") == len(model.points)
@@ -189,7 +189,7 @@ def test_answers_are_judged_and_remembered(capsys: pytest.CaptureFixture[str]) -
     choice = quiz.ask(question, SEED)
     told = said(answer, question.id, right_answer(choice))
     assert told.startswith("✓ Right.")
-    assert all(option.why in told for option in question.options)
+    assert all(option.reason in told for option in question.options)
     assert Progress().read().questions[question.id].right
     assert "there is no exercise and no question 'none'" in said(ask, "none")
 
@@ -253,7 +253,7 @@ def solved(lesson: Lesson, cell: Any) -> Any:
     if found := re.fullmatch(r'answer\("(.*)", ""\)', cell.source):
         one = open_course().exercises.get(found[1])
         asked = one.ask(SEED) if one else quiz.ask(open_course().questions[found[1]], SEED)
-        said = "in my own words" if isinstance(asked, Free) else right_answer(asked)
+        said = "in my own words" if isinstance(asked, FreeTextQuestion) else right_answer(asked)
         cell.source = f'answer("{found[1]}", "{said}")'
     return cell
 
@@ -316,4 +316,4 @@ def test_the_words_are_those_of_the_terminal(
     for asked in (one.ask(SEED) for one in open_course().lesson("forward").exercises):
         page().asked(asked)
         last = asked_words(asked).splitlines()[-1]
-        assert isinstance(asked, Choice) or last in capsys.readouterr().out
+        assert isinstance(asked, ChoiceQuestion) or last in capsys.readouterr().out

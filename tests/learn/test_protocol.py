@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from inlayer.learn.checks import identical
+from inlayer.learn.checks import is_identical
 from inlayer.learn.sandbox.protocol import DTYPES, Handle, Other, WireError, decode, encode
 
 VALUES: list[Any] = [
@@ -23,7 +23,7 @@ VALUES: list[Any] = [
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_plain_values_come_back_as_they_are(value: Any) -> None:
-    assert identical(decode(encode(value)), value)
+    assert is_identical(decode(encode(value)), value)
 
 
 def test_nan_comes_back() -> None:
@@ -34,9 +34,9 @@ def test_nan_comes_back() -> None:
 @pytest.mark.parametrize("size", [(), (0,), (2, 0, 3), (3, 4)], ids=str)
 def test_tensors_come_back_to_the_bit(dtype: torch.dtype, size: tuple[int, ...]) -> None:
     tensor = (torch.randn(size) * 3).to(dtype)
-    assert identical(decode(encode(tensor)), tensor)
+    assert is_identical(decode(encode(tensor)), tensor)
     turned = tensor.transpose(0, -1) if tensor.dim() else tensor
-    assert identical(decode(encode([turned])), [turned.contiguous()])  # however it lies in memory
+    assert is_identical(decode(encode([turned])), [turned.contiguous()])  # however it lies in memory
 
 
 def test_two_views_of_one_memory_arrive_as_two() -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from inlayer.errors import InputError
 from inlayer.learn.questions import (
-    Choice,
+    ChoiceQuestion,
     Exercise,
-    Free,
-    Number,
+    FreeTextQuestion,
+    NumberQuestion,
     Option,
     close,
     exercises_of,
@@ -182,7 +182,10 @@ def test_no_text_breaks_it(said: str) -> None:
 
 @given(st.text("0123456789.,'eE-+*/^x ()[]", max_size=40))
 def test_no_signs_break_it(said: str) -> None:
-    for asked in (Number(text="?", answer=0.5, explain=""), Number(text="?", answer=(2, 3), explain="")):
+    for asked in (
+        NumberQuestion(text="?", answer=0.5, explanation=""),
+        NumberQuestion(text="?", answer=(2, 3), explanation=""),
+    ):
         with suppress(InputError):
             asked.judge(said)
 
@@ -200,12 +203,17 @@ def test_shapes_are_exact(sizes: list[int]) -> None:
 
 
 def test_a_number_is_judged() -> None:
-    asked = Number(
-        text="How many?", answer=1000, explain="So it is.", unit="bytes", tolerance=0.01, near={500: "Half of them."}
+    asked = NumberQuestion(
+        text="How many?",
+        answer=1000,
+        explanation="So it is.",
+        unit="bytes",
+        tolerance=0.01,
+        common_mistakes={500: "Half of them."},
     )
-    assert (asked.judge("1 kB").right, asked.judge("1,009").right, asked.judge("991").right) == (True, True, True)
+    assert (asked.judge("1 kB").correct, asked.judge("1,009").correct, asked.judge("991").correct) == (True, True, True)
     assert asked.judge("1000").message == "So it is."
-    assert asked.judge("1011").right is False
+    assert asked.judge("1011").correct is False
     assert asked.judge("502").message == "Half of them."
     assert asked.judge("7").message.startswith("That is not it")
     with pytest.raises(InputError, match="a number"):
@@ -213,17 +221,17 @@ def test_a_number_is_judged() -> None:
 
 
 def test_a_shape_is_judged() -> None:
-    asked = Number(text="?", answer=(2, 3), explain="B, D", near={(3, 2): "Swapped."})
-    assert asked.judge("(2, 3)").right
+    asked = NumberQuestion(text="?", answer=(2, 3), explanation="B, D", common_mistakes={(3, 2): "Swapped."})
+    assert asked.judge("(2, 3)").correct
     assert asked.judge("[3, 2]").message == "Swapped."
     with pytest.raises(InputError, match="a shape"):
         asked.judge("6")
-    assert Number(text="?", answer=(5,), explain="").judge("(5,)").right
+    assert NumberQuestion(text="?", answer=(5,), explanation="").judge("(5,)").correct
 
 
 def test_near_answers_do_not_hide_the_right_one() -> None:
-    asked = Number(text="?", answer=100, explain="yes", tolerance=0.1, near={105: "no"})
-    assert asked.judge("105").right
+    asked = NumberQuestion(text="?", answer=100, explanation="yes", tolerance=0.1, common_mistakes={105: "no"})
+    assert asked.judge("105").correct
 
 
 @pytest.mark.parametrize(
@@ -236,8 +244,8 @@ def test_close(value: float, answer: float, tolerance: float, fits: bool) -> Non
 
 
 def test_a_choice_is_judged_by_its_letter() -> None:
-    options = (Option(text="one", right=False, why="no"), Option(text="two", right=True, why="yes"))
-    asked = Choice(text="?", options=options, explain="It is two.")
+    options = (Option(text="one", correct=False, reason="no"), Option(text="two", correct=True, reason="yes"))
+    asked = ChoiceQuestion(text="?", options=options, explanation="It is two.")
     assert asked.judge("b").message == "yes It is two."
     assert asked.judge(" A ").message == "no"
     assert [read_letter(said, 3) for said in ("a", "B", "(c)", "c)", "c.")] == [0, 1, 2, 2, 2]
@@ -246,28 +254,28 @@ def test_a_choice_is_judged_by_its_letter() -> None:
             read_letter(said, 3)
 
 
-def sum_of(draw: random.Random) -> Number:
+def sum_of(draw: random.Random) -> NumberQuestion:
     """a sum
 
     of two numbers
     """
     one = draw.randint(0, 10**9)
-    return Number(text=f"{one} + 1?", answer=one + 1, explain="")
+    return NumberQuestion(text=f"{one} + 1?", answer=one + 1, explanation="")
 
 
-def four(draw: random.Random) -> Choice:
+def four(draw: random.Random) -> ChoiceQuestion:
     """four"""
     del draw
-    made = tuple(Option(text=str(number), right=number == 0, why="") for number in range(4))
-    return Choice(text="?", options=made)
+    made = tuple(Option(text=str(number), correct=number == 0, reason="") for number in range(4))
+    return ChoiceQuestion(text="?", options=made)
 
 
 def test_exercises_are_drawn_by_their_seed() -> None:
     module = ModuleType("exercises")
-    module.__dict__.update(EXERCISES=(sum_of, four), SEEDS={"four": "001 theory 1"})
+    module.__dict__.update(EXERCISES=(sum_of, four))
     one, two = exercises_of(module, "forward")
-    assert (one.id, one.lesson, one.title, one.seed) == ("forward/sum_of", "forward", "a sum", "")
-    assert (two.id, two.seed) == ("forward/four", "001 theory 1")
+    assert (one.id, one.lesson, one.title) == ("forward/sum_of", "forward", "a sum")
+    assert two.id == "forward/four"
     assert one.ask(1) == one.ask(1) != one.ask(2)
     orders = {tuple(option.text for option in two.ask(seed).options) for seed in range(40)}  # type: ignore[union-attr]
     assert len(orders) > 10
@@ -277,4 +285,4 @@ def test_exercises_are_drawn_by_their_seed() -> None:
 
 
 def test_free_text_is_not_judged() -> None:
-    assert not hasattr(Free(text="Why?", model_answer="So.", points=("so",)), "judge")
+    assert not hasattr(FreeTextQuestion(text="Why?", model_answer="So.", points=("so",)), "judge")

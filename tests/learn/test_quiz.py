@@ -17,12 +17,16 @@ from tests.learn.small import make_course
 
 
 def make(name: str, options: int = 3) -> Question:
-    made = tuple(Option(text=f"{name}{number}", right=number == 0, why=f"why {number}") for number in range(options))
+    made = tuple(
+        Option(text=f"{name}{number}", correct=number == 0, reason=f"why {number}") for number in range(options)
+    )
     return Question(id=name, lesson="x", text=name, options=made)
 
 
-def letter(sitting: Sitting, *, right: bool) -> str:
-    return next(chr(ord("a") + number) for number, option in enumerate(sitting.choice.options) if option.right is right)
+def letter(sitting: Sitting, *, correct: bool) -> str:
+    return next(
+        chr(ord("a") + number) for number, option in enumerate(sitting.choice.options) if option.correct is correct
+    )
 
 
 def test_the_order_is_drawn_and_the_same_for_a_seed() -> None:
@@ -39,7 +43,7 @@ def test_a_missed_one_comes_back_behind_the_next_two() -> None:
         asked.append(question.id)
         first = asked.count(question.id) == 1
         assert sitting.again is not first
-        judged = sitting.answer(letter(sitting, right=not (first and question.id in "ad")))
+        judged = sitting.answer(letter(sitting, correct=not (first and question.id in "ad")))
         assert judged.message.startswith("why")
     assert asked == ["a", "b", "c", "a", "d", "d"]
     assert (sitting.missed, sitting.n_questions) == (["a", "d"], 4)
@@ -51,7 +55,7 @@ def test_what_is_no_option_changes_nothing() -> None:
         with pytest.raises(InputError, match="none of the options"):
             sitting.answer(said)
     assert (sitting.asked, sitting.missed) == (0, [])
-    assert sitting.answer(f" ({letter(sitting, right=True).upper()}) ").right
+    assert sitting.answer(f" ({letter(sitting, correct=True).upper()}) ").correct
     assert sitting.question is None
     assert not sitting.again
 
@@ -60,22 +64,22 @@ def test_a_missed_one_is_due_in_two_later_sittings(tmp_path: Path) -> None:
     course, state = make_course(tmp_path), State()
     first, second = course.lessons
     assert lesson_for_quiz(course, state) is first
-    note_answer(state, "first_one", right=False)
-    note_answer(state, "first_one", right=True, again=True)
-    note_answer(state, "first_two", right=True)
+    note_answer(state, "first_one", correct=False)
+    note_answer(state, "first_one", correct=True, again=True)
+    note_answer(state, "first_two", correct=True)
     assert lesson_for_quiz(course, state) is second
     assert [question.id for question in due(course, state)] == ["first_one"]
     assert [question.id for question in to_ask(course, state, second)] == ["first_one", "second_one", "second_two"]
     assert [question.id for question in to_ask(course, state, first)] == ["first_one", "first_two"]
-    note_answer(state, "first_one", right=True)
+    note_answer(state, "first_one", correct=True)
     assert [question.id for question in due(course, state)] == ["first_one"]
-    note_answer(state, "first_one", right=True)
+    note_answer(state, "first_one", correct=True)
     assert due(course, state) == []
     del state.questions["first_two"]  # never asked: before what was right
     assert [question.id for question in to_ask(course, state, first)] == ["first_two", "first_one"]
-    note_answer(state, "first_two", right=True)
+    note_answer(state, "first_two", correct=True)
     for name in ("second_one", "second_two"):
-        note_answer(state, name, right=True)
+        note_answer(state, name, correct=True)
     assert lesson_for_quiz(course, state) is None
     assert to_ask(course, state, None) == []
     assert (state.questions["first_one"].asked, state.questions["first_one"].missed) == (4, 1)
@@ -90,8 +94,8 @@ def test_whatever_is_answered_all_are_right_in_the_end(n: int, answers: list[boo
         if (question := sitting.question) is None:
             break
         again, right = sitting.again, next(wishes, True)
-        assert sitting.answer(letter(sitting, right=right)).right is right
-        note_answer(state, question.id, right=right, again=again)
+        assert sitting.answer(letter(sitting, correct=right)).correct is right
+        note_answer(state, question.id, correct=right, again=again)
     assert sitting.question is None
     assert all(record.right for record in state.questions.values())
     assert len(state.questions) == n

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from inlayer.learn.grader import grade
-from inlayer.learn.session import Exam, Failed, Other, Remote
+from inlayer.learn.session import CheckFailed, GradingSession, Other, RemoteObject
 from tests.learn.toy import SOLUTION, toy
 
 SOURCE = """
@@ -42,43 +42,43 @@ def untold():
 
 
 @pytest.fixture
-def exam() -> Iterator[Exam]:
-    with Exam("Made", seed=1) as made:
+def session() -> Iterator[GradingSession]:
+    with GradingSession("Made", seed=1) as made:
         assert made.load(SOURCE, "made.py") is None
         yield made
 
 
 @pytest.fixture
-def remote(exam: Exam) -> Remote:
-    return exam.make(5)
+def remote(session: GradingSession) -> RemoteObject:
+    return session.construct(5)
 
 
-def test_an_object_answers(exam: Exam, remote: Remote) -> None:
+def test_an_object_answers(session: GradingSession, remote: RemoteObject) -> None:
     parameters, buffers = remote.parameters(), remote.buffers()
     assert list(parameters) == ["table.weight"]
     assert list(buffers) == ["waves"]
     assert set(remote.state_dict()) == {"table.weight", "waves"}
-    ids = exam.ids(5, (2, 4))
+    ids = session.random_ids(5, (2, 4))
     ours = torch.nn.functional.embedding(ids, parameters["table.weight"]) * 2 + 1
     assert torch.equal(remote.call(ids, scale=2.0), ours)
     assert remote.attribute("size") == (5, 3)
     assert torch.equal(remote.attribute("table.weight"), parameters["table.weight"])
-    assert isinstance(remote.method("first"), Remote)
-    with pytest.raises(Failed, match=r"no table\.depth"):
+    assert isinstance(remote.method("first"), RemoteObject)
+    with pytest.raises(CheckFailed, match=r"no table\.depth"):
         remote.attribute("table.depth")
 
 
-def test_a_state_goes_from_one_object_to_another(exam: Exam, remote: Remote) -> None:
-    other = exam.make(5)
+def test_a_state_goes_from_one_object_to_another(session: GradingSession, remote: RemoteObject) -> None:
+    other = session.construct(5)
     assert not torch.equal(other.parameters()["table.weight"], remote.parameters()["table.weight"])
     other.load_state_dict(remote.state_dict())
     assert torch.equal(other.parameters()["table.weight"], remote.parameters()["table.weight"])
-    with pytest.raises(Failed, match="raises"):
+    with pytest.raises(CheckFailed, match="raises"):
         other.load_state_dict({"strange": torch.ones(1)})
 
 
-def test_gradients_of_parameters(exam: Exam, remote: Remote) -> None:
-    ids, weight = torch.tensor([1, 1, 4]), exam.normal(3, 3)
+def test_gradients_of_parameters(session: GradingSession, remote: RemoteObject) -> None:
+    ids, weight = torch.tensor([1, 1, 4]), session.random_normal(3, 3)
     for _ in range(2):  # nothing is left from the first time
         ours = torch.zeros(5, 3).index_add_(0, ids, weight)
         theirs = remote.gradients(ids, weight=weight)["table.weight"]
@@ -86,47 +86,47 @@ def test_gradients_of_parameters(exam: Exam, remote: Remote) -> None:
         torch.testing.assert_close(theirs, ours)
 
 
-def test_errors_are_told_or_wanted(remote: Remote) -> None:
+def test_errors_are_told_or_wanted(remote: RemoteObject) -> None:
     empty = torch.empty(0, dtype=torch.long)
-    raised = remote.run(empty).raised
+    raised = remote.try_call(empty).raised
     assert raised is not None
     assert (raised.type, raised.message, raised.line) == ("LookupError", "no ids", 14)
     assert str(raised) == "LookupError: no ids (line 14 of your file)"
-    with pytest.raises(Failed) as failed:
+    with pytest.raises(CheckFailed) as failed:
         remote.call(empty)
     assert failed.value.rule == "raises"
-    remote.raises("empty", empty, error=LookupError)
-    remote.raises("empty", empty, error=Exception)
+    remote.must_raise("empty", empty, error=LookupError)
+    remote.must_raise("empty", empty, error=Exception)
     for error, ids in ((ValueError, empty), (LookupError, torch.tensor([1]))):
-        with pytest.raises(Failed) as failed:
-            remote.raises("empty", ids, error=error)
+        with pytest.raises(CheckFailed) as failed:
+            remote.must_raise("empty", ids, error=error)
         assert failed.value.rule == "empty"
 
 
-def test_arguments_edited_in_place_are_seen(exam: Exam) -> None:
-    exam.name = "edit"
-    table = exam.normal(2, 2)
-    answer = exam.run(table, [], watch=True)
-    (after,) = answer.arguments
-    assert answer.given[1] == [1]
+def test_arguments_edited_in_place_are_seen(session: GradingSession) -> None:
+    session.name = "edit"
+    table = session.random_normal(2, 2)
+    answer = session.try_call(table, [], return_arguments=True)
+    (after,) = answer.tensor_arguments
+    assert answer.arguments[1] == [1]
     assert bool((after[0] == 7).all())
     assert torch.equal(after[1], table[1])
     assert not bool((table[0] == 7).any())  # ours is another one
 
 
-def test_another_function_and_what_cannot_be_told(exam: Exam) -> None:
-    assert exam.other("untold") is not None
-    assert isinstance(exam.other("edit", torch.ones(1), []), type(None))
-    with pytest.raises(Failed):
-        exam.other("not_there")
+def test_another_function_and_what_cannot_be_told(session: GradingSession) -> None:
+    assert session.call_other("untold") is not None
+    assert isinstance(session.call_other("edit", torch.ones(1), []), type(None))
+    with pytest.raises(CheckFailed):
+        session.call_other("not_there")
     assert Other("x") == Other("x")
 
 
 def test_a_function_where_a_class_was_asked_for() -> None:
-    with Exam("Made", seed=0) as exam:
-        exam.load("def Made(rows): return 3\n", "made.py")
-        with pytest.raises(Failed, match="no object"):
-            exam.make(3)
+    with GradingSession("Made", seed=0) as session:
+        session.load("def Made(rows): return 3\n", "made.py")
+        with pytest.raises(CheckFailed, match="no object"):
+            session.construct(3)
 
 
 def test_verdicts_count_what_ran() -> None:
@@ -166,9 +166,9 @@ def test_rules_of_the_framework(source: str, rule: str) -> None:
 def test_a_check_that_stumbles_is_a_failure() -> None:
     task = toy()
 
-    def careless(exam: Exam) -> None:
+    def careless(session: GradingSession) -> None:
         """it never thought of a list"""
-        exam.call(exam.normal(2, 2), exam.ids(2, (1,))).sum().item()
+        session.call(session.random_normal(2, 2), session.random_ids(2, (1,))).sum().item()
 
     sys.modules["inlayer.learn.content.toys.add.check"].__dict__["CHECKS"] = (careless,)
     failure = grade(task, "def add(table, ids):\n    return [1]\n").failure

@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from inlayer.learn.course import open_course
 from inlayer.learn.html import learn_policy
 from inlayer.learn.progress import Progress
-from inlayer.learn.questions import Number
+from inlayer.learn.questions import NumberQuestion
 from inlayer.learn.quiz import ask as draw
 from inlayer.trace import Pipeline
 from inlayer.web.course import MAX_CODE, Desk
@@ -109,7 +109,7 @@ def test_no_answer_leaves_before_it_was_given(desk: Place) -> None:
     for secret in (b'"right":', b'"answer":', b"model_answer", b'"why":', b"explain"):
         assert secret not in lesson.body
     for question in open_course().lesson("forward").questions:
-        assert all(json.dumps(option.why)[1:40] not in lesson.body.decode() for option in question.options)
+        assert all(json.dumps(option.reason)[1:40] not in lesson.body.decode() for option in question.options)
     assert words(of(lesson.json["tasks"], "gather")["text"]) != ""
     assert of(lesson.json["tasks"], "gather")["hints"] == []
 
@@ -153,7 +153,7 @@ def test_the_editor_is_the_one_that_was_built() -> None:
 def test_an_exercise_is_judged_by_its_seed_and_remembered(desk: Place, home: Path) -> None:
     name = "forward/hidden_shape"
     asked = open_course().exercises[name].ask(7)
-    assert isinstance(asked, Number)
+    assert isinstance(asked, NumberQuestion)
     wrong = post(desk, "answer", exercise=name, seed=7, answer="(1, 2, 3)").json
     assert (wrong["right"], wrong["readable"]) == (False, True)
     slip = post(desk, "answer", exercise=name, seed=7, answer="about \ud800 seven").json
@@ -180,7 +180,7 @@ def test_an_answer_given_away_leaves_the_exercise_open(desk: Place) -> None:
 def test_a_question_that_was_missed_comes_back(desk: Place) -> None:
     question = open_course().lesson("forward").questions[0]
     options = draw(question, 5).options
-    right = next(number for number, option in enumerate(options) if option.right)
+    right = next(number for number, option in enumerate(options) if option.correct)
     wrong = (right + 1) % len(options)
     missed = post(desk, "answer", question=question.id, seed=5, answer="abcdef"[wrong]).json
     assert missed["right"] is False
@@ -190,7 +190,7 @@ def test_a_question_that_was_missed_comes_back(desk: Place) -> None:
     other = desk.ask("/api/learn/lesson?id=text").json["questions"]
     assert other[0]["id"] == question.id  # in whichever quiz comes next
     hit = post(desk, "answer", question=question.id, seed=5, answer="abcdef"[right], again=True).json
-    assert hit["marks"] == [option.right for option in options]
+    assert hit["marks"] == [option.correct for option in options]
     assert [words(why) for why in hit["whys"]] != []
     assert "none of the options" in post(desk, "answer", question=question.id, seed=5, answer="z").error
 

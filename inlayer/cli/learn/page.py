@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 
 from inlayer.cli.app import console
 from inlayer.learn.messages import answered_words
-from inlayer.learn.questions import Asked, Choice, Free
+from inlayer.learn.questions import Asked, ChoiceQuestion, FreeTextQuestion
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -214,7 +214,7 @@ class Page:
     def asked(self, asked: Asked) -> None:
         """A question, and its options by letter."""
         self.markdown(asked.text)
-        if isinstance(asked, Choice):
+        if isinstance(asked, ChoiceQuestion):
             for number, option in enumerate(asked.options):
                 self.option(number, option.text)
         else:
@@ -232,11 +232,11 @@ class Page:
         table.add_row(Text.assemble(letter, f" {mark}" if mark else ""), Markdown(linked(text), hyperlinks=False))
         self.console.print(table)
 
-    def reasons(self, choice: Choice) -> None:
+    def reasons(self, choice: ChoiceQuestion) -> None:
         """Every option with its reason, once the question is answered."""
         for number, option in enumerate(choice.options):
-            self.option(number, f"{option.text}", "✓" if option.right else "✗")
-            self.markdown_below(option.why)
+            self.option(number, f"{option.text}", "✓" if option.correct else "✗")
+            self.markdown_below(option.reason)
 
     def markdown_below(self, text: str, indent: int = 6) -> None:
         from rich.markdown import Markdown
@@ -244,7 +244,7 @@ class Page:
 
         self.console.print(Padding(Markdown(linked(text), hyperlinks=False, style="dim"), (0, 0, 0, indent)))
 
-    def model_answer(self, free: Free) -> None:
+    def model_answer(self, free: FreeTextQuestion) -> None:
         self.heading("A model answer")
         self.markdown(free.model_answer)
 

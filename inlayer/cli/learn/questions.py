@@ -17,7 +17,7 @@ import typer
 from inlayer.cli.learn.files import open_progress, type_line
 from inlayer.cli.learn.next_step import say_next, say_questions, say_unkept, stopping
 from inlayer.errors import InputError
-from inlayer.learn.questions import Asked, Choice, Free, Number
+from inlayer.learn.questions import Asked, ChoiceQuestion, FreeTextQuestion, NumberQuestion
 from inlayer.paths import quoted
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def fresh_seed() -> int:
 
 
 def kind_of(asked: Asked) -> str:
-    return "self-checked" if isinstance(asked, Free) else "judged"
+    return "self-checked" if isinstance(asked, FreeTextQuestion) else "judged"
 
 
 # ---- exercises
@@ -158,11 +158,11 @@ def draw(progress: Progress, one: Exercise, seed: int | None) -> tuple[Asked, in
 
 def question_told(name: str, asked: Asked, seed: int) -> dict[str, Any]:
     """A question as JSON has it, without its answer."""
-    judged = not isinstance(asked, Free)
+    judged = not isinstance(asked, FreeTextQuestion)
     facts: dict[str, Any] = {"id": name, "seed": seed, "kind": asked.kind, "judged": judged, "text": asked.text}
-    if isinstance(asked, Choice):
+    if isinstance(asked, ChoiceQuestion):
         facts["options"] = {chr(ord("a") + number): option.text for number, option in enumerate(asked.options)}
-    if isinstance(asked, Number):
+    if isinstance(asked, NumberQuestion):
         facts["unit"] = asked.unit
     return facts
 
@@ -173,29 +173,29 @@ def answer_once(
     """Judge one answer and exit."""
     from inlayer.cli.learn.page import page
 
-    if isinstance(asked, Free):
+    if isinstance(asked, FreeTextQuestion):
         right, message = (True if done else None), asked.model_answer
     elif answer is None:
         raise InputError(f"--done is for what no program can judge; {one.id} is judged: give --answer")
     else:
         judged = asked.judge(answer)
-        right, message = judged.right, judged.message
+        right, message = judged.correct, judged.message
     if right is not None:
         with progress.changing() as state:
-            state.note_exercise(one.id, right=right)
+            state.note_exercise(one.id, correct=right)
     if as_json:
         facts = {**question_told(one.id, asked, seed), "answer": answer, "right": right, "message": message}
-        if isinstance(asked, Free):
+        if isinstance(asked, FreeTextQuestion):
             facts["points"] = list(asked.points)
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
         out = page()
-        if isinstance(asked, Free):
+        if isinstance(asked, FreeTextQuestion):
             out.model_answer(asked)
             for point in asked.points:
                 out.line(f"[ ] {point}", indent=2)
         else:
-            say_judged(out, right=bool(right), message=message)
+            say_judged(out, correct=bool(right), message=message)
     say_unkept(progress)
     raise typer.Exit(1 if right is False else 0)
 
@@ -207,7 +207,7 @@ def ask_exercise(out: Page, progress: Progress, one: Exercise, seed: int | None)
     out.heading(f"{one.id}: {one.title} ({kind_of(asked)})")
     out.line()
     out.asked(asked)
-    if isinstance(asked, Free):
+    if isinstance(asked, FreeTextQuestion):
         return self_check(out, progress, one, asked)
     while True:
         said = type_line("Your answer (? gives it away, Enter leaves): ")
@@ -223,13 +223,13 @@ def ask_exercise(out: Page, progress: Progress, one: Exercise, seed: int | None)
             out.line(str(error), style="yellow")
             continue
         with progress.changing() as state:
-            state.note_exercise(one.id, right=judged.right)
-        say_judged(out, right=judged.right, message=judged.message)
-        if judged.right:
+            state.note_exercise(one.id, correct=judged.correct)
+        say_judged(out, correct=judged.correct, message=judged.message)
+        if judged.correct:
             return True
 
 
-def self_check(out: Page, progress: Progress, one: Exercise, free: Free) -> bool:
+def self_check(out: Page, progress: Progress, one: Exercise, free: FreeTextQuestion) -> bool:
     """The learner writes, compares point by point, and says whether the answer holds."""
     said = type_line("Your answer, in a line or on paper; then Enter shows the model answer: ")
     if said is None:
@@ -246,11 +246,11 @@ def self_check(out: Page, progress: Progress, one: Exercise, free: Free) -> bool
             say_left(out, progress, f"inlayer learn exercise {one.id}")
             return False
         held += reply
-    right = held == len(free.points)
+    correct = held == len(free.points)
     with progress.changing() as state:
-        state.note_exercise(one.id, right=right)
+        state.note_exercise(one.id, correct=correct)
     out.line(f"{held} of {len(free.points)} points, by your own judgment.", style="bold")
-    if not right:
+    if not correct:
         out.line("It stays open: write it again with what was missing.")
     return True
 
@@ -263,20 +263,20 @@ def yes_or_no(prompt: str) -> bool | None:
     return None
 
 
-def give_away(out: Page, progress: Progress, one: Exercise, asked: Number | Choice) -> None:
+def give_away(out: Page, progress: Progress, one: Exercise, asked: NumberQuestion | ChoiceQuestion) -> None:
     """Show the answer; the exercise stays to be done."""
     with progress.changing() as state:
         state.note_given_away(one.id)
-    if isinstance(asked, Number):
+    if isinstance(asked, NumberQuestion):
         out.line(asked.written, style="bold")
-        out.markdown(asked.explain)
+        out.markdown(asked.explanation)
     else:
         out.reasons(asked)
     out.line("It stays open, and asks with other numbers the next time.", style="dim")
 
 
-def say_judged(out: Page, *, right: bool, message: str) -> None:
-    out.line("✓ Right." if right else "✗ Not right.", style="bold green" if right else "bold red")
+def say_judged(out: Page, *, correct: bool, message: str) -> None:
+    out.line("✓ Right." if correct else "✗ Not right.", style="bold green" if correct else "bold red")
     out.markdown(message)
 
 
@@ -343,17 +343,17 @@ def judge_question(progress: Progress, one: Question, answer: str, seed: int, *,
     choice = ask(one, seed)
     judged = choice.judge(answer)
     with progress.changing() as state:
-        note_answer(state, one.id, right=judged.right)
+        note_answer(state, one.id, correct=judged.correct)
     if as_json:
         facts = question_told(one.id, choice, seed)
-        facts |= {"lesson": one.lesson, "answer": answer, "right": judged.right, "message": judged.message}
-        facts["reasons"] = {chr(ord("a") + number): option.why for number, option in enumerate(choice.options)}
+        facts |= {"lesson": one.lesson, "answer": answer, "right": judged.correct, "message": judged.message}
+        facts["reasons"] = {chr(ord("a") + number): option.reason for number, option in enumerate(choice.options)}
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
         out = page()
-        say_judged(out, right=judged.right, message=judged.message)
+        say_judged(out, correct=judged.correct, message=judged.message)
     say_unkept(progress)
-    raise typer.Exit(0 if judged.right else 1)
+    raise typer.Exit(0 if judged.correct else 1)
 
 
 def sit(out: Page, progress: Progress, questions: list[Question], seed: int, command: str) -> bool:
@@ -387,9 +387,9 @@ def sit(out: Page, progress: Progress, questions: list[Question], seed: int, com
             break
         with progress.changing() as state:
             was_due = state.question(one.id).due
-            note_answer(state, one.id, right=judged.right, again=again)
+            note_answer(state, one.id, correct=judged.correct, again=again)
             due = state.question(one.id).due
-        if judged.right:
+        if judged.correct:
             out.line(f"✓ Right{going_away(was_due, due, again=again)}.", style="bold green")
             out.reasons(choice)
         else:  # why the others are wrong, or right, would give it away

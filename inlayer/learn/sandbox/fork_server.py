@@ -1,6 +1,6 @@
-"""The nursery: one process that has imported torch and waits; each learner's process is forked from it, at once.
+"""The fork_server: one process that has imported torch and waits; each learner's process is forked from it, at once.
 
-grader -> [nursery] -> run
+grader -> [fork_server] -> run
 - a process of its own from the start: it shares no memory with ours, so nothing of ours is in what it forks
 - importing torch takes seconds, a fork milliseconds: watching a file and grading a class depend on it
 - it runs no code of the learner's itself, and ends when the grader's end of its socket closes
@@ -21,19 +21,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = ["Nursery", "end", "nursery"]
+__all__ = ["ForkServer", "end", "fork_server"]
 
 STARTED = b"ready"
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
-class Nursery:
+class ForkServer:
     """The grader's end: `fork` gives a channel to a new process, and its number."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         # -I: no folder we stand in can put another torch in the way. It finds what we find.
-        start = f"import sys; sys.path[:] = {sys.path!r}; from inlayer.learn.sandbox import nursery; nursery.main()"
+        start = f"import sys; sys.path[:] = {sys.path!r}; from inlayer.learn.sandbox.fork_server import main; main()"
         # Little of our environment: a teacher's may hold secrets.
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         environment |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -67,18 +67,18 @@ class Nursery:
             self.process.wait()
 
 
-_nursery: Nursery | None = None
+_fork_server: ForkServer | None = None
 _lock = threading.Lock()
 
 
-def nursery() -> Nursery:
+def fork_server() -> ForkServer:
     """The one of this process; made when it is first asked for."""
-    global _nursery  # noqa: PLW0603
+    global _fork_server  # noqa: PLW0603
     with _lock:
-        if _nursery is None or _nursery.owner != os.getpid() or _nursery.process.poll() is not None:
-            _nursery = Nursery()
-            atexit.register(_nursery.close)
-        return _nursery
+        if _fork_server is None or _fork_server.owner != os.getpid() or _fork_server.process.poll() is not None:
+            _fork_server = ForkServer()
+            atexit.register(_fork_server.close)
+        return _fork_server
 
 
 def end(pid: int) -> None:
@@ -89,7 +89,7 @@ def end(pid: int) -> None:
 
 
 def main() -> NoReturn:
-    """The nursery itself."""
+    """The fork_server itself."""
     import torch
 
     import inlayer.embeddings  # noqa: F401  # what tasks may use, ready before the fork

@@ -218,7 +218,7 @@ class Pupil:
         path: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        watch: bool = False,
+        return_arguments: bool = False,
         of: int | str | None = None,
         item: int | None = None,
         weight: Tensor | None = None,
@@ -241,7 +241,7 @@ class Pupil:
             (value * weight.to(value.dtype)).sum().backward()  # type: ignore[no-untyped-call]
             gradients = {name: one.grad for name, one in target.named_parameters()} if parameters else {}
             return {"value": value, "gradient": None if wanted is None else wanted.grad, "gradients": gradients}
-        return {"value": value, "given": (*args, *kwargs.values()) if watch else ()}
+        return {"value": value, "arguments": (*args, *kwargs.values()) if return_arguments else ()}
 
     def do_look(self, target: Any, path: str) -> dict[str, Any]:
         found = target

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import random
 
-from inlayer.learn.questions import Choice, Free, Number, Option
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, Option
 
-__all__ = ["EXERCISES", "SEEDS"]
-
-SEEDS = {
-    "hidden_shape": "001 theory 1",
-    "forward_lookup": "001 theory 1",
-    "why_vectors": "001 theory 2",
-    "vectors_or_ids": "001 theory 2",
-    "bytes_a_lookup": "001 theory 3",
-    "efficiency": "001 theory 3",
-    "which_raises": "001 theory 4",
-    "sizes_inferred": "001 theory 4",
-    "error_handling": "001 theory 4",
-}
+__all__ = ["EXERCISES"]
 
 
-def hidden_shape(draw: random.Random) -> Number:
+def hidden_shape(draw: random.Random) -> NumberQuestion:
     """the shape of hidden states"""
     batch, length, width = draw.randint(2, 9), draw.randint(10, 60), draw.choice((768, 4_096, 7_168))
-    return Number(
+    return NumberQuestion(
         text=f"input_ids have shape ({batch}, {length}), the table has {draw.choice((32_000, 100_352)):,} rows of "
         f"width {width:,}. Which shape do the hidden states have?",
         answer=(batch, length, width),
-        explain="The axes of the ids, and the width of a row at the end: (B, T, D). V does not appear.",
-        near={
+        explanation="The axes of the ids, and the width of a row at the end: (B, T, D). V does not appear.",
+        common_mistakes={
             (batch, width, length): "The numbers of a row are the last axis.",
             (length, batch, width): "The batch is the first axis, as it is in the ids.",
             (batch, length): "Every id becomes a row, so there is one axis more.",
@@ -37,10 +25,10 @@ def hidden_shape(draw: random.Random) -> Number:
     )
 
 
-def forward_lookup(draw: random.Random) -> Free:
+def forward_lookup(draw: random.Random) -> FreeTextQuestion:
     """the lookup, as a formula"""
     one, other = draw.sample(range(1, 9), 2)
-    return Free(
+    return FreeTextQuestion(
         text=f"Write the forward pass of an embedding layer as a formula. What is hidden for input_ids = [[{one}, "
         f"{other}]], where the rows of E are e0, e1, e2, ...? Why are no positions added in Kimi-K2, other than in "
         "GPT-2 or BERT?",
@@ -58,7 +46,7 @@ def forward_lookup(draw: random.Random) -> Free:
     )
 
 
-def why_vectors(draw: random.Random) -> Choice:
+def why_vectors(draw: random.Random) -> ChoiceQuestion:
     """when to give vectors"""
     right = draw.choice(
         (
@@ -76,34 +64,34 @@ def why_vectors(draw: random.Random) -> Choice:
             ),
         )
     )
-    return Choice(
+    return ChoiceQuestion(
         text="For which of these are inputs_embeds needed, in place of input_ids?",
         options=(
-            Option(text=right[0], right=True, why=right[1]),
+            Option(text=right[0], correct=True, reason=right[1]),
             Option(
                 text="the table is to be frozen while the rest is fine-tuned",
-                right=False,
-                why="requires_grad_(False) on the table does that, with ids; vectors looked up in the table still "
+                correct=False,
+                reason="requires_grad_(False) on the table does that, with ids; vectors looked up in the table still "
                 "carry gradients to it.",
             ),
             Option(
                 text="the texts of a batch have different lengths",
-                right=False,
-                why="Padding and a mask see to that; vectors would have the same trouble.",
+                correct=False,
+                reason="Padding and a mask see to that; vectors would have the same trouble.",
             ),
             Option(
                 text="the lookup is too slow for a large vocabulary",
-                right=False,
-                why="A lookup costs the same at any V, and making the vectors elsewhere does not save it.",
+                correct=False,
+                reason="A lookup costs the same at any V, and making the vectors elsewhere does not save it.",
             ),
         ),
     )
 
 
-def vectors_or_ids(draw: random.Random) -> Free:
+def vectors_or_ids(draw: random.Random) -> FreeTextQuestion:
     """ids or vectors"""
     del draw  # always the same question
-    return Free(
+    return FreeTextQuestion(
         text="When would you give a model inputs_embeds instead of input_ids? Give three cases, and one that is often "
         "named but is none.",
         model_answer="Vectors that no id names: features of images or sound from an encoder, placed between rows of "
@@ -120,20 +108,21 @@ def vectors_or_ids(draw: random.Random) -> Free:
     )
 
 
-def bytes_a_lookup(draw: random.Random) -> Number:
+def bytes_a_lookup(draw: random.Random) -> NumberQuestion:
     """bytes that a lookup copies"""
     batch, length, width = draw.randint(2, 16), draw.choice((128, 512, 2_048)), draw.choice((4_096, 7_168))
     rows = draw.choice((129_280, 163_840))
     copied = batch * length * width * 2
-    return Number(
+    return NumberQuestion(
         text=f"A batch of {batch} texts with {length:,} tokens each is looked up in a table of {rows:,} x {width:,} in "
         "bfloat16. How many bytes of hidden states come out?",
         answer=copied,
         unit="bytes",
         tolerance=0.005,
-        explain=f"B · T · D · 2 = {batch} · {length:,} · {width:,} · 2 = {copied:,}. The number of rows of the table "
+        explanation=f"B · T · D · 2 = {batch} · {length:,} · {width:,} · 2 = {copied:,}. The number of rows of "
+        "the table "
         "plays no part.",
-        near={
+        common_mistakes={
             rows * width * 2: "That is the whole table; a lookup reads the rows it is asked for.",
             copied // 2: "A number of bfloat16 takes two bytes.",
             copied * 2: "That would be float32; bfloat16 takes two bytes a number.",
@@ -142,10 +131,10 @@ def bytes_a_lookup(draw: random.Random) -> Number:
     )
 
 
-def efficiency(draw: random.Random) -> Free:
+def efficiency(draw: random.Random) -> FreeTextQuestion:
     """why a lookup is fast"""
     rows = draw.choice(("one million", "ten million"))
-    return Free(
+    return FreeTextQuestion(
         text="Why is a lookup fast? What limits it on a GPU when batch and length are large, and what changes with a "
         f"table of {rows} rows?",
         model_answer="Nothing is computed: for each token one row of D numbers is copied, whose place is known from "
@@ -163,7 +152,7 @@ def efficiency(draw: random.Random) -> Free:
     )
 
 
-def which_raises(draw: random.Random) -> Choice:
+def which_raises(draw: random.Random) -> ChoiceQuestion:
     """what is refused"""
     both = draw.choice((True, False))
     call = "forward(input_ids=ids, inputs_embeds=vectors)" if both else "forward(input_ids=None, inputs_embeds=None)"
@@ -172,38 +161,38 @@ def which_raises(draw: random.Random) -> Choice:
         if both
         else "There is nothing to run on, and nothing to infer batch and length from."
     )
-    return Choice(
+    return ChoiceQuestion(
         text=f"What does a model's {call} do?",
         options=(
-            Option(text="it raises a ValueError", right=True, why=reason),
+            Option(text="it raises a ValueError", correct=True, reason=reason),
             Option(
                 text="it uses inputs_embeds" if both else "it runs on an empty batch",
-                right=False,
-                why="Models could be written so; a caller's mistake would then stay hidden. They raise instead.",
+                correct=False,
+                reason="Models could be written so; a caller's mistake would then stay hidden. They raise instead.",
             ),
             Option(
                 text="it adds the two up" if both else "it returns None",
-                right=False,
-                why="Nothing in the forward pass does that. Exactly one input must be given.",
+                correct=False,
+                reason="Nothing in the forward pass does that. Exactly one input must be given.",
             ),
             Option(
                 text="it warns and goes on with the ids" if both else "it uses the ids of the call before",
-                right=False,
-                why="A forward pass keeps no inputs and guesses none; it raises.",
+                correct=False,
+                reason="A forward pass keeps no inputs and guesses none; it raises.",
             ),
         ),
     )
 
 
-def sizes_inferred(draw: random.Random) -> Number:
+def sizes_inferred(draw: random.Random) -> NumberQuestion:
     """batch and length, inferred"""
     batch, length, width = draw.randint(2, 8), draw.randint(9, 40), draw.choice((512, 4_096))
-    return Number(
+    return NumberQuestion(
         text=f"inputs_embeds of shape ({batch}, {length}, {width:,}) are given. Which (batch_size, seq_length) does "
         "the model infer? Answer as a shape.",
         answer=(batch, length),
-        explain="The first two axes are (B, T) for ids and for vectors alike: shape[:2].",
-        near={
+        explanation="The first two axes are (B, T) for ids and for vectors alike: shape[:2].",
+        common_mistakes={
             (batch, width): "The last axis of vectors is D; the tokens are the second one.",
             (length, batch): "The batch comes first.",
             (length, width): "Those are the last two axes; batch and length are the first two.",
@@ -211,10 +200,10 @@ def sizes_inferred(draw: random.Random) -> Number:
     )
 
 
-def error_handling(draw: random.Random) -> Free:
+def error_handling(draw: random.Random) -> FreeTextQuestion:
     """why an error, and how sizes are inferred"""
     del draw  # always the same question
-    return Free(
+    return FreeTextQuestion(
         text="Why does a model raise a ValueError when both input_ids and inputs_embeds are given? How does it find "
         "batch_size and seq_length?",
         model_answer="The two say the same thing in two ways, and may disagree. If one won silently, a caller who "

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import random
 
-from inlayer.learn.questions import Choice, Free, Number, Option
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, Option
 
-__all__ = ["EXERCISES", "SEEDS"]
+__all__ = ["EXERCISES"]
 
 SEEDS = {"million_rows": "001 theory 3"}
 
 
-def rows_each(draw: random.Random) -> Number:
+def rows_each(draw: random.Random) -> NumberQuestion:
     """rows of the last process"""
     processes = draw.choice([7, 9, 11])
     rows = draw.choice([50_257, 128_256, 163_840])
     each = -(-rows // processes)
     last, rest = rows - (processes - 1) * each, rows - (processes - 1) * (rows // processes)
-    return Number(
+    return NumberQuestion(
         text=f"A table of {rows:,} rows is cut by rows over {processes} processes; each holds the quotient rounded "
         "up, the last one what is left. How many rows does the last one hold?",
         answer=last,
-        explain=f"{rows:,} / {processes}, rounded up, is {each:,}; the first {processes - 1} hold "
+        explanation=f"{rows:,} / {processes}, rounded up, is {each:,}; the first {processes - 1} hold "
         f"{(processes - 1) * each:,}, and {last:,} are left.",
-        near={
+        common_mistakes={
             each: "That is what each of the others holds; fewer are left for the last.",
             rows // processes: "That is the quotient rounded down; round up, then see what is left.",
             rest: "Here the others hold the quotient rounded down and the last one the rest; it is the other way "
@@ -32,17 +32,17 @@ def rows_each(draw: random.Random) -> Number:
     )
 
 
-def holder(draw: random.Random) -> Number:
+def holder(draw: random.Random) -> NumberQuestion:
     """who holds a row"""
     processes, each = draw.choice([4, 8]), draw.choice([1_000, 2_500, 20_480])
     rank = draw.randint(1, processes - 2)
     row, after = rank * each + draw.choice([0, each - 1]), rank + 1
-    return Number(
+    return NumberQuestion(
         text=f"{processes} processes, numbered from 0, hold {each:,} rows each, in order. Which process holds row "
         f"{row:,}?",
         answer=rank,
-        explain=f"{row:,} // {each:,} is {rank}: it holds the rows {rank * each:,} to {(rank + 1) * each - 1:,}.",
-        near={
+        explanation=f"{row:,} // {each:,} is {rank}: it holds the rows {rank * each:,} to {(rank + 1) * each - 1:,}.",
+        common_mistakes={
             after: "One too far: rows and processes are both counted from 0, and a process holds its first row but "
             "not the next one's.",
             rank - 1: "One too few: a block ends one row before the next one begins.",
@@ -51,19 +51,19 @@ def holder(draw: random.Random) -> Number:
     )
 
 
-def lookup_bytes(draw: random.Random) -> Number:
+def lookup_bytes(draw: random.Random) -> NumberQuestion:
     """bytes a lookup reads"""
     batch, tokens, width = draw.choice([1, 4, 8]), draw.choice([512, 2_048]), draw.choice([4_096, 7_168])
     rows = draw.choice([128_256, 1_000_000])
-    return Number(
+    return NumberQuestion(
         text=f"A batch of {batch} x {tokens:,} ids is looked up in a bfloat16 table of {rows:,} x {width:,}. How "
         "many bytes of rows are read, if none is in a cache?",
         answer=batch * tokens * width * 2,
         unit="bytes",
         tolerance=0.005,
-        explain=f"{batch} x {tokens:,} rows of {width:,} numbers of 2 bytes. The number of rows in the table plays "
+        explanation=f"{batch} x {tokens:,} rows of {width:,} numbers of 2 bytes. The number of rows in the table plays "
         "no part.",
-        near={
+        common_mistakes={
             rows * width * 2: "That is the whole table; a lookup reads the rows that are asked for.",
             batch * tokens * width * 4: "A bfloat16 takes 2 bytes.",
             batch * tokens * width: "These are numbers, not bytes.",
@@ -71,33 +71,33 @@ def lookup_bytes(draw: random.Random) -> Number:
     )
 
 
-def logits_bytes(draw: random.Random) -> Number:
+def logits_bytes(draw: random.Random) -> NumberQuestion:
     """bytes of all logits"""
     tokens, rows = draw.choice([2_048, 8_192]), draw.choice([163_840, 1_000_000])
-    return Number(
+    return NumberQuestion(
         text=f"A training step has {tokens:,} tokens and a vocabulary of {rows:,}. How many bytes would all logits "
         "take in float32 if they were held at once?",
         answer=tokens * rows * 4,
         unit="bytes",
         tolerance=0.005,
-        explain=f"{tokens:,} x {rows:,} x 4. That is why the loss is computed in chunks, or in parts by process.",
-        near={tokens * rows: "These are numbers, not bytes.", rows * 4: "That is for one token."},
+        explanation=f"{tokens:,} x {rows:,} x 4. That is why the loss is computed in chunks, or in parts by process.",
+        common_mistakes={tokens * rows: "These are numbers, not bytes.", rows * 4: "That is for one token."},
     )
 
 
-def same_rows(draw: random.Random) -> Number:
+def same_rows(draw: random.Random) -> NumberQuestion:
     """words that share all rows"""
     words, rows, hashes = draw.choice([10_000, 50_000]), draw.choice([1_000, 4_000]), draw.choice([1, 2])
     pairs = words * (words - 1) / 2
     other = 3 - hashes
-    return Number(
+    return NumberQuestion(
         text=f"{words:,} words are hashed into {rows:,} rows, {hashes} hash{'es' if hashes > 1 else ''} each. How "
         "many pairs of words would you expect to share all of their rows?",
         answer=pairs / rows**hashes,
         tolerance=0.02,
-        explain=f"There are {pairs:,.0f} pairs, and one of them shares all of its rows with a chance of 1 / "
+        explanation=f"There are {pairs:,.0f} pairs, and one of them shares all of its rows with a chance of 1 / "
         f"{rows**hashes:,}: 1 / {rows:,} for each hash.",
-        near={
+        common_mistakes={
             pairs / rows**other: "Count the hashes again: the chance for one is to be taken to their power.",
             words / rows: "That is how many words there are for each row; count pairs.",
             words**2 / rows**hashes: "Each pair is counted twice.",
@@ -105,38 +105,39 @@ def same_rows(draw: random.Random) -> Number:
     )
 
 
-def salted(draw: random.Random) -> Choice:
+def salted(draw: random.Random) -> ChoiceQuestion:
     """a hash for a table"""
     word = draw.choice(["dogs", "love", "queen"])
-    return Choice(
+    return ChoiceQuestion(
         text=f'A table was trained with rows chosen by Python\'s `hash("{word}") % rows`. What happens when the '
         "model is loaded the next day?",
         options=(
             Option(
                 text="nothing, hash() is a function",
-                right=False,
-                why="Within one process it is. For strings it is salted anew at every start.",
+                correct=False,
+                reason="Within one process it is. For strings it is salted anew at every start.",
             ),
             Option(
                 text="words are sent to other rows",
-                right=True,
-                why="Right: strings are hashed with a salt that is drawn at every start, unless PYTHONHASHSEED is set.",
+                correct=True,
+                reason="Right: strings are hashed with a salt that is drawn at every start, unless "
+                "PYTHONHASHSEED is set.",
             ),
             Option(
                 text="an IndexError, sometimes",
-                right=False,
-                why="The modulus keeps every row inside the table; nothing tells that it is the wrong one.",
+                correct=False,
+                reason="The modulus keeps every row inside the table; nothing tells that it is the wrong one.",
             ),
         ),
-        explain="A checksum such as zlib.crc32, or any hash that is defined by its bytes alone, is the same "
+        explanation="A checksum such as zlib.crc32, or any hash that is defined by its bytes alone, is the same "
         "everywhere.",
     )
 
 
-def million_rows(draw: random.Random) -> Free:
+def million_rows(draw: random.Random) -> FreeTextQuestion:
     """a million rows and more"""
     rows = draw.choice(["one million", "five million", "twenty million"])
-    return Free(
+    return FreeTextQuestion(
         text="Why is an embedding lookup fast, also for large batches and long texts on a GPU? And what if the "
         f"vocabulary has {rows} rows: what becomes difficult, and what can be done?",
         model_answer="A lookup copies rows: no arithmetic, B · T · D numbers of memory traffic, each row one "

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import random
 
-from inlayer.learn.questions import Choice, Free, Number, Option
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, Option
 
 __all__ = ["EXERCISES"]
 
 
-def rows_changed(draw: random.Random) -> Number:
+def rows_changed(draw: random.Random) -> NumberQuestion:
     """how many rows a step changes"""
     rows, pad = draw.choice([50, 1_000, 32_000]), 0
     different = draw.sample(range(1, min(rows, 50)), draw.randint(3, 5))
     ids = different + draw.choices(different, k=draw.randint(2, 4))
     draw.shuffle(ids)
     ids += [pad] * draw.randint(1, 3)
-    return Number(
+    return NumberQuestion(
         text=f"A table has {rows:,} rows and padding_idx 0. A batch looks up the ids {ids}. The head is not tied. "
         "How many rows does one step of plain SGD without weight decay change, if no gradient happens to be zero?",
         answer=len(different),
-        explain=f"The different ids other than padding: {sorted(different)}. An id that stands there twice is one "
+        explanation=f"The different ids other than padding: {sorted(different)}. An id that stands there twice is one "
         "row, the padding row gets no gradient, and all other rows keep every bit.",
-        near={
+        common_mistakes={
             len(different) + 1: "The padding row is among them. Lookups send it no gradient.",
             len(ids): "That is the number of places. Places with the same id share a row.",
             rows: "Plain SGD moves a row by its gradient, and most rows have none.",
@@ -30,19 +30,19 @@ def rows_changed(draw: random.Random) -> Number:
     )
 
 
-def repeated_sum(draw: random.Random) -> Number:
+def repeated_sum(draw: random.Random) -> NumberQuestion:
     """the gradient of a repeated id"""
     row, other = draw.sample(range(1, 10), 2)
     parts = [draw.choice([2, 4, 6, 8]), draw.choice([10, 20, 30]), draw.choice([100, 200, 300])]
     ids, upstream = [row, row, other, row], [parts[0], parts[1], draw.choice([50, 70, 90]), parts[2]]
     total = sum(parts)
-    return Number(
+    return NumberQuestion(
         text=f"The ids are {ids}; the gradients of the first channel of their hidden states are {upstream}. What is "
         f"the gradient of the first channel of row {row}?",
         answer=total,
-        explain=f"Row {row} was copied to three places, so it receives what all three send back: {parts[0]} + "
+        explanation=f"Row {row} was copied to three places, so it receives what all three send back: {parts[0]} + "
         f"{parts[1]} + {parts[2]}.",
-        near={
+        common_mistakes={
             parts[2]: "That is what the last place sends. The others count as well: gradients add up.",
             parts[0]: "That is what the first place sends. The others count as well: gradients add up.",
             total / 3: "That is the mean of the three. A copy hands back all of its gradient.",
@@ -51,37 +51,38 @@ def repeated_sum(draw: random.Random) -> Number:
     )
 
 
-def dense_gradient(draw: random.Random) -> Number:
+def dense_gradient(draw: random.Random) -> NumberQuestion:
     """bytes of a dense gradient"""
     rows, width = draw.choice([(163_840, 7_168), (129_280, 7_168), (128_256, 4_096), (50_257, 768)])
     tokens = draw.choice([512, 1_024, 2_048])
     batch = tokens * width * 4
-    return Number(
+    return NumberQuestion(
         text=f"A batch of {tokens:,} tokens goes through a table of {rows:,} x {width:,} in float32. How many bytes "
         "does the dense gradient of the table take?",
         answer=rows * width * 4,
         unit="bytes",
         tolerance=0.005,
-        explain=f"As many as the table: {rows:,} x {width:,} x 4. Only {tokens:,} rows of it, at most, are not zero.",
-        near={
+        explanation=f"As many as the table: {rows:,} x {width:,} x 4. Only {tokens:,} rows of it, at most, are "
+        "not zero.",
+        common_mistakes={
             batch: "That is what the rows of the batch need; a dense gradient has a row for every row of the table.",
             rows * width: "That is how many numbers it has. A float32 takes 4 bytes.",
         },
     )
 
 
-def decayed_row(draw: random.Random) -> Number:
+def decayed_row(draw: random.Random) -> NumberQuestion:
     """a row that nobody looks up"""
     steps, rate, decay = draw.choice([1_000, 5_000, 10_000]), draw.choice([0.001, 0.003]), draw.choice([0.01, 0.1])
     left = (1 - rate * decay) ** steps
-    return Number(
+    return NumberQuestion(
         text=f"AdamW with learning rate {rate} and weight decay {decay} trains a table for {steps:,} steps. One "
         "token never occurs. Its row began with length 1. How long is it at the end?",
         answer=left,
         tolerance=0.002,
-        explain=f"Its gradient is always zero, so its moments are, and only the decay acts: (1 - {rate} x {decay}) "
+        explanation=f"Its gradient is always zero, so its moments are, and only the decay acts: (1 - {rate} x {decay}) "
         f"to the power of {steps:,}.",
-        near={
+        common_mistakes={
             1.0: "Without a gradient Adam's part of the step is zero, but AdamW's decay comes at every step all the "
             "same.",
             (1 - decay) ** steps: "The decay is multiplied by the learning rate before it shrinks a value.",
@@ -89,39 +90,41 @@ def decayed_row(draw: random.Random) -> Number:
     )
 
 
-def who_moves(draw: random.Random) -> Choice:
+def who_moves(draw: random.Random) -> ChoiceQuestion:
     """a row that was looked up once"""
     steps = draw.choice([10, 20, 50])
-    return Choice(
+    return ChoiceQuestion(
         text=f"A row is looked up in step 1 and then not for {steps} steps. Which of these moves it in step 2? There "
         "is no weight decay.",
         options=(
             Option(
                 text="Adam",
-                right=True,
-                why="Right: its first moment, a running mean of past gradients, is not zero yet, and it steps along "
+                correct=True,
+                reason="Right: its first moment, a running mean of past gradients, is not zero yet, and it steps along "
                 "that.",
             ),
-            Option(text="plain SGD", right=False, why="Its step is rate times gradient, and the gradient is zero."),
+            Option(
+                text="plain SGD", correct=False, reason="Its step is rate times gradient, and the gradient is zero."
+            ),
             Option(
                 text="SparseAdam with sparse gradients",
-                right=False,
-                why="It updates moments and rows only for the ids of the batch; that is how it differs from Adam.",
+                correct=False,
+                reason="It updates moments and rows only for the ids of the batch; that is how it differs from Adam.",
             ),
             Option(
                 text="none of them",
-                right=False,
-                why="A zero gradient is not the same as a zero step: one of them remembers.",
+                correct=False,
+                reason="A zero gradient is not the same as a zero step: one of them remembers.",
             ),
         ),
-        explain="After many steps the moment has faded and the row stands nearly still.",
+        explanation="After many steps the moment has faded and the row stands nearly still.",
     )
 
 
-def analogy(draw: random.Random) -> Free:
+def analogy(draw: random.Random) -> FreeTextQuestion:
     """what an analogy shows"""
     one, two, three, four = draw.choice([("king", "man", "woman", "queen"), ("Paris", "France", "Italy", "Rome")])
-    return Free(
+    return FreeTextQuestion(
         text=f'"In a trained table, {one} - {two} + {three} ≈ {four}." What does that claim, how would you test it '
         "honestly, and what would a success not show?",
         model_answer=f"It claims that the row nearest to the sum of three rows is that of {four}. An honest test "

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import random
 
-from inlayer.learn.questions import Choice, Free, Number, Option
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, Option
 
 __all__ = ["EXERCISES"]
 
 
-def padded_places(draw: random.Random) -> Number:
+def padded_places(draw: random.Random) -> NumberQuestion:
     """how much of a batch is padding"""
     longest = draw.randint(80, 120)
     lengths = [draw.randint(3, 30) for _ in range(3)]
     lengths.insert(draw.randint(0, 3), longest)
     real = sum(lengths)
-    return Number(
+    return NumberQuestion(
         text=f"Four texts of {', '.join(map(str, lengths))} tokens become a batch. How many places of it are padding?",
         answer=4 * longest - real,
-        explain=f"The rectangle has 4 x {longest} = {4 * longest} places, and {real} tokens are real.",
+        explanation=f"The rectangle has 4 x {longest} = {4 * longest} places, and {real} tokens are real.",
         unit="places",
-        near={
+        common_mistakes={
             real: "So many are real. Padding is what the rectangle has beyond them.",
             4 * longest: "That is the whole rectangle.",
             longest - min(lengths): "That is the padding of the shortest text alone.",
@@ -28,19 +28,19 @@ def padded_places(draw: random.Random) -> Number:
     )
 
 
-def hidden_shape(draw: random.Random) -> Number:
+def hidden_shape(draw: random.Random) -> NumberQuestion:
     """the shape of a padded batch"""
     lengths = draw.sample(range(2, 40), 4)
     width = draw.choice([768, 4_096, 7_168])
     longest = max(lengths)
-    return Number(
+    return NumberQuestion(
         text=(
             f"Texts of {', '.join(map(str, lengths))} tokens are padded and looked up in a table of width {width:,}. "
             "Which shape have the hidden states?"
         ),
         answer=(4, longest, width),
-        explain="B texts, T places as the longest text has tokens, D channels. Padded places have vectors, too.",
-        near={
+        explanation="B texts, T places as the longest text has tokens, D channels. Padded places have vectors, too.",
+        common_mistakes={
             (4, width, longest): "The channels come last: (B, T, D).",
             (sum(lengths), width): "That would be the tokens without padding, one after the other.",
             (4, min(lengths), width): "Nothing is cut off: the longest text decides.",
@@ -48,7 +48,7 @@ def hidden_shape(draw: random.Random) -> Number:
     )
 
 
-def mean_of_real_tokens(draw: random.Random) -> Number:
+def mean_of_real_tokens(draw: random.Random) -> NumberQuestion:
     """the mean of a padded text"""
     values = draw.sample(range(1, 30), 4)
     mask = draw.choice([(1, 1, 0, 0), (0, 0, 1, 1), (1, 0, 1, 0), (1, 0, 0, 1), (0, 1, 1, 0)])
@@ -60,31 +60,31 @@ def mean_of_real_tokens(draw: random.Random) -> Number:
         sum(values) / 4: "That is the mean over all places: the mask was not used.",
         sum(values[:2]) / 2: "Two tokens are real, but not the first two: the mask says where.",
     }
-    return Number(
+    return NumberQuestion(
         text=(
             f"One channel of a text's hidden states is {values}, its mask is {list(mask)}. "
             "What does mean pooling give in this channel?"
         ),
         answer=answer,
-        explain=f"The real tokens hold {kept[0]} and {kept[1]}: ({kept[0]} + {kept[1]}) / 2.",
-        near={wrong: why for wrong, why in near.items() if wrong != answer},
+        explanation=f"The real tokens hold {kept[0]} and {kept[1]}: ({kept[0]} + {kept[1]}) / 2.",
+        common_mistakes={wrong: why for wrong, why in near.items() if wrong != answer},
     )
 
 
-def left_padded_position(draw: random.Random) -> Number:
+def left_padded_position(draw: random.Random) -> NumberQuestion:
     """the position of a token after padding"""
     longest, length = draw.randint(30, 60), draw.randint(6, 20)
     token = draw.randint(2, length - 1)  # counted from 1: "the third token"
     place = longest - length + token - 1
-    return Number(
+    return NumberQuestion(
         text=(
             f"A text of {length} tokens is padded on the left to {longest} places. Its token number {token}, counted "
             "from 1, is looked up with learned positions, as if the text stood alone. Which position id does it "
             "need?"
         ),
         answer=token - 1,
-        explain=f"Positions count real tokens from 0. The {longest - length} places of padding are not counted.",
-        near={
+        explanation=f"Positions count real tokens from 0. The {longest - length} places of padding are not counted.",
+        common_mistakes={
             place: "That is its place in the rectangle. Beside a longer text it would be another one.",
             token: "Positions count from 0.",
             place + 1: "That is its place in the rectangle, counted from 1.",
@@ -92,35 +92,39 @@ def left_padded_position(draw: random.Random) -> Number:
     )
 
 
-def what_padding_holds(_: random.Random) -> Choice:
+def what_padding_holds(_: random.Random) -> ChoiceQuestion:
     """what stands in a padded place"""
-    return Choice(
+    return ChoiceQuestion(
         text=(
             "The padding row of a table is zero. The layer adds learned positions. "
             "What does the hidden state of a padded place hold?"
         ),
         options=(
             Option(
-                text="zeros", right=False, why="The row is zero, but the position is added to it like to any other."
+                text="zeros",
+                correct=False,
+                reason="The row is zero, but the position is added to it like to any other.",
             ),
             Option(
                 text="the row of its position",
-                right=True,
-                why="Zero plus the position's row. So only the mask can tell that the place is padding.",
+                correct=True,
+                reason="Zero plus the position's row. So only the mask can tell that the place is padding.",
             ),
             Option(
                 text="nothing: padded places have no hidden state",
-                right=False,
-                why="A tensor has no holes: each of the B x T places holds D numbers.",
+                correct=False,
+                reason="A tensor has no holes: each of the B x T places holds D numbers.",
             ),
             Option(
-                text="NaN", right=False, why="Nothing is divided here. NaN comes from a mean over no tokens at all."
+                text="NaN",
+                correct=False,
+                reason="Nothing is divided here. NaN comes from a mean over no tokens at all.",
             ),
         ),
     )
 
 
-def which_tool(draw: random.Random) -> Choice:
+def which_tool(draw: random.Random) -> ChoiceQuestion:
     """which tool keeps padding out"""
     tools = {
         "the attention": ("the mask: scores of padded places become −∞", "Softmax gives −∞ no share, and 0 its share."),
@@ -128,23 +132,23 @@ def which_tool(draw: random.Random) -> Choice:
         "the gradient of an untied table": ("padding_idx", "A lookup with padding_idx sends no gradient to that row."),
     }
     asked = draw.choice(list(tools))
-    return Choice(
+    return ChoiceQuestion(
         text=f"Padding must stay out of {asked}. What sees to that?",
         options=tuple(
             Option(
                 text=tool,
-                right=where == asked,
-                why=reason if where == asked else f"That keeps padding out of {where}.",
+                correct=where == asked,
+                reason=reason if where == asked else f"That keeps padding out of {where}.",
             )
             for where, (tool, reason) in tools.items()
         ),
-        explain="Three jobs, three tools: none of them does another's work.",
+        explanation="Three jobs, three tools: none of them does another's work.",
     )
 
 
-def why_a_mask(_: random.Random) -> Free:
+def why_a_mask(_: random.Random) -> FreeTextQuestion:
     """why there is a mask beside the ids"""
-    return Free(
+    return FreeTextQuestion(
         text=(
             "The padding id is known, so every function could compare the ids with it. Why does a batch carry a mask "
             "all the same?"

@@ -6,12 +6,12 @@ import json
 import math
 from typing import Any
 
-from inlayer.learn.checks import same
-from inlayer.learn.session import Answer, Exam, Failed, describe, value_of
+from inlayer.learn.checks import check_equal
+from inlayer.learn.session import CallResult, CheckFailed, GradingSession, describe_value, value_of
 
 NAME = "header_of"
 PARAMETERS = ("data",)
-WITHOUT = ("inlayer", "safetensors")
+FORBIDDEN_NAMES = ("inlayer", "safetensors")
 
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "I64": 8, "I32": 4, "U8": 1}
 Entries = dict[str, Any]
@@ -21,14 +21,18 @@ def entry(dtype: str, shape: list[int], begin: int) -> dict[str, Any]:
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, begin + math.prod(shape) * BYTES[dtype]]}
 
 
-def draw(exam: Exam) -> Entries:
+def draw(session: GradingSession) -> Entries:
     """A header of two to four tensors without gaps."""
     entries: Entries = {}
     at = 0
-    for number in range(exam.number(2, 4)):
-        shape = [exam.number(1, 6) for _ in range(exam.number(1, 3))]
-        name = "model.embed_tokens.weight" if number == 0 else f"model.layers.{exam.number(0, 99)}.part{number}.weight"
-        entries[name] = entry(list(BYTES)[exam.number(0, len(BYTES) - 1)], shape, at)
+    for number in range(session.random_int(2, 4)):
+        shape = [session.random_int(1, 6) for _ in range(session.random_int(1, 3))]
+        name = (
+            "model.embed_tokens.weight"
+            if number == 0
+            else f"model.layers.{session.random_int(0, 99)}.part{number}.weight"
+        )
+        entries[name] = entry(list(BYTES)[session.random_int(0, len(BYTES) - 1)], shape, at)
         at = entries[name]["data_offsets"][1]
     return entries
 
@@ -55,34 +59,34 @@ def tensors(entries: Entries, data: bytes) -> dict[str, Any]:
     }
 
 
-def refuse(exam: Exam, rule: str, data: bytes, message: str) -> None:
+def refuse(session: GradingSession, rule: str, data: bytes, message: str) -> None:
     """A file that must be refused by a ValueError."""
-    answer: Answer = exam.run(data)
+    answer: CallResult = session.try_call(data)
     if answer.raised is None:
-        raise Failed(rule, f"{message}: it was believed")
+        raise CheckFailed(rule, f"{message}: it was believed")
     if "ValueError" not in answer.raised.bases:
-        raise Failed(rule, f"{message}: that must be a ValueError; it raised {answer.raised}")
+        raise CheckFailed(rule, f"{message}: that must be a ValueError; it raised {answer.raised}")
 
 
-def reads(exam: Exam) -> None:
+def reads(session: GradingSession) -> None:
     """a good file gives a dict"""
-    entries = draw(exam)
-    answer = exam.run(pack(entries))
+    entries = draw(session)
+    answer = session.try_call(pack(entries))
     if answer.raised is not None:
-        turned = exam.run(pack(entries, order="big"))
+        turned = session.try_call(pack(entries, order="big"))
         if turned.raised is None and turned.value:
-            raise Failed(
+            raise CheckFailed(
                 "big-endian",
                 f"the length is read with its largest byte first; the smallest comes first (it raised {answer.raised})",
             )
     got = value_of(answer)
     if not isinstance(got, dict):
-        raise Failed("not-a-dict", f"the result must be a dict; it is {describe(got)}")
+        raise CheckFailed("not-a-dict", f"the result must be a dict; it is {describe_value(got)}")
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """names, dtypes, shapes and places"""
-    entries = draw(exam)
+    entries = draw(session)
     data = pack(entries)
     want = tensors(entries, data)
     after = 8 + int.from_bytes(data[:8], "little")
@@ -90,10 +94,10 @@ def values(exam: Exam) -> None:
     without_8 = {name: (dtype, shape, start - 8, end - 8) for name, (dtype, shape, start, end) in want.items()}
     sizes = {name: (dtype, shape, start, end - start) for name, (dtype, shape, start, end) in want.items()}
     lists = {name: (dtype, list(shape), start, end) for name, (dtype, shape, start, end) in want.items()}
-    same(
-        exam.call(data),
+    check_equal(
+        session.call(data),
         want,
-        wrong={
+        mistakes={
             "relative-offsets": (
                 relative,
                 "the places are those of the header, counted from its end; count from the file's start",
@@ -106,75 +110,75 @@ def values(exam: Exam) -> None:
     )
 
 
-def metadata(exam: Exam) -> None:
+def metadata(session: GradingSession) -> None:
     """__metadata__ is no tensor"""
-    entries = {"__metadata__": {"format": "pt"}, **draw(exam)}
+    entries = {"__metadata__": {"format": "pt"}, **draw(session)}
     data = pack(entries)
-    answer = exam.run(data)
+    answer = session.try_call(data)
     if answer.raised is not None or (isinstance(answer.value, dict) and "__metadata__" in answer.value):
         raised = "" if answer.raised is None else f": it raised {answer.raised}"
-        raise Failed("metadata", f"__metadata__ is taken for a tensor{raised}")
-    same(answer.value, tensors(entries, data), message="with __metadata__ in the header the tensors differ")
-    hidden = {"__metadata__": {"format": "pt"}, "__head__.weight": entry("U8", [exam.number(2, 9)], 0)}
+        raise CheckFailed("metadata", f"__metadata__ is taken for a tensor{raised}")
+    check_equal(answer.value, tensors(entries, data), message="with __metadata__ in the header the tensors differ")
+    hidden = {"__metadata__": {"format": "pt"}, "__head__.weight": entry("U8", [session.random_int(2, 9)], 0)}
     data = pack(hidden)
-    same(
-        exam.call(data),
+    check_equal(
+        session.call(data),
         tensors(hidden, data),
-        wrong={
+        mistakes={
             "underscores": ({}, "a tensor whose name begins with two underscores is lost; only __metadata__ is none")
         },
         message="a tensor whose name begins with two underscores is one like any other",
     )
-    same(exam.call(pack({})), {}, rule="no-tensors", message="a file without tensors gives an empty dict")
+    check_equal(session.call(pack({})), {}, rule="no-tensors", message="a file without tensors gives an empty dict")
     empty = {"none": {"dtype": "F32", "shape": [0, 4], "data_offsets": [0, 0]}, "one": entry("F32", [], 0)}
-    same(
-        exam.call(pack(empty)),
+    check_equal(
+        session.call(pack(empty)),
         tensors(empty, pack(empty)),
         rule="empty-tensor",
         message="a tensor without numbers, or without axes, is a tensor",
     )
 
 
-def lengths(exam: Exam) -> None:
+def lengths(session: GradingSession) -> None:
     """a length that lies is not believed"""
-    for size in (0, exam.number(1, 7)):
-        refuse(exam, "too-short", pack({})[:size], "a file of fewer than 8 bytes")
+    for size in (0, session.random_int(1, 7)):
+        refuse(session, "too-short", pack({})[:size], "a file of fewer than 8 bytes")
     text = json.dumps({"__metadata__": {"format": "pt"}}).encode()
     text += b" " * (-len(text) % 8)
-    more = len(text) + exam.number(1, 5)
-    refuse(exam, "trusts-length", pack(text, 0, length=more), "a header that is said to be longer than the file")
-    high = len(text) + (exam.number(1, 200) << 32)
-    refuse(exam, "four-bytes", pack(text, 0, length=high), "a length whose upper four bytes are not zero")
+    more = len(text) + session.random_int(1, 5)
+    refuse(session, "trusts-length", pack(text, 0, length=more), "a header that is said to be longer than the file")
+    high = len(text) + (session.random_int(1, 200) << 32)
+    refuse(session, "four-bytes", pack(text, 0, length=high), "a length whose upper four bytes are not zero")
 
 
-def no_header(exam: Exam) -> None:
+def no_header(session: GradingSession) -> None:
     """what is no JSON object is refused"""
-    refuse(exam, "no-json", pack(b'{"table": {"dtype": "F32", ', 8), "a header that breaks off")
-    refuse(exam, "no-json", pack(b"\xff\xfe\xff\xfe", 8), "a header that is no text")
+    refuse(session, "no-json", pack(b'{"table": {"dtype": "F32", ', 8), "a header that breaks off")
+    refuse(session, "no-json", pack(b"\xff\xfe\xff\xfe", 8), "a header that is no text")
     for other in ([], [1, 2], "text", 7, None):
-        refuse(exam, "no-object", pack(json.dumps(other).encode(), 8), "a header that is JSON and no object")
+        refuse(session, "no-object", pack(json.dumps(other).encode(), 8), "a header that is JSON and no object")
 
 
-def places(exam: Exam) -> None:
+def places(session: GradingSession) -> None:
     """a tensor that does not lie in the file is refused"""
-    entries = draw(exam)
+    entries = draw(session)
     size = max(one["data_offsets"][1] for one in entries.values())
-    cut = pack(entries, size - exam.number(1, size))
-    refuse(exam, "past-the-end", cut, "a file that is cut off: a tensor ends past it")
+    cut = pack(entries, size - session.random_int(1, size))
+    refuse(session, "past-the-end", cut, "a file that is cut off: a tensor ends past it")
     before = {"table": {"dtype": "U8", "shape": [4], "data_offsets": [-4, 0]}}
-    refuse(exam, "before-the-data", pack(before, 8), "a tensor whose bytes begin inside the header")
+    refuse(session, "before-the-data", pack(before, 8), "a tensor whose bytes begin inside the header")
     backwards = {"table": {"dtype": "U8", "shape": [-4], "data_offsets": [8, 4]}}
-    refuse(exam, "backwards", pack(backwards, 8), "a tensor that ends before it begins")
+    refuse(session, "backwards", pack(backwards, 8), "a tensor that ends before it begins")
 
 
-def fits(exam: Exam) -> None:
+def fits(session: GradingSession) -> None:
     """a tensor whose bytes do not fit its shape is refused"""
-    entries = draw(exam)
+    entries = draw(session)
     table = entries["model.embed_tokens.weight"]
-    larger = {**entries, "model.embed_tokens.weight": {**table, "shape": [*table["shape"], exam.number(2, 9)]}}
-    refuse(exam, "does-not-fit", pack(larger), "a shape that needs more bytes than the tensor has")
+    larger = {**entries, "model.embed_tokens.weight": {**table, "shape": [*table["shape"], session.random_int(2, 9)]}}
+    refuse(session, "does-not-fit", pack(larger), "a shape that needs more bytes than the tensor has")
     unknown = {**entries, "model.embed_tokens.weight": {**table, "dtype": "Q4_K"}}
-    refuse(exam, "unknown-dtype", pack(unknown), "a dtype that is not in the table")
+    refuse(session, "unknown-dtype", pack(unknown), "a dtype that is not in the table")
 
 
 CHECKS = (reads, values, metadata, lengths, no_header, places, fits)

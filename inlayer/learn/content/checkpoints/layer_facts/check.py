@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from inlayer.learn.checks import identical, same
-from inlayer.learn.session import Exam, Failed, describe
+from inlayer.learn.checks import check_equal, is_identical
+from inlayer.learn.session import CheckFailed, GradingSession, describe_value
 
 NAME = "layer_facts"
 PARAMETERS = ("config",)
@@ -22,40 +22,42 @@ FAMILIES: dict[str, tuple[bool, str]] = {
 KEYS = ("vocab_size", "n_embd", "tied", "positions")
 
 
-def sizes(exam: Exam) -> tuple[int, int]:
-    return exam.number(1000, 200_000), 64 * exam.number(2, 120)
+def sizes(session: GradingSession) -> tuple[int, int]:
+    return session.random_int(1000, 200_000), 64 * session.random_int(2, 120)
 
 
 def facts(rows: int, width: int, tied: bool, positions: str) -> dict[str, Any]:
     return {"vocab_size": rows, "n_embd": width, "tied": tied, "positions": positions}
 
 
-def expect(exam: Exam, config: dict[str, Any], want: dict[str, Any], rule: str, message: str) -> None:
+def expect(session: GradingSession, config: dict[str, Any], want: dict[str, Any], rule: str, message: str) -> None:
     """The facts of a config that tries one rule: whatever goes wrong here goes wrong by that rule."""
-    answer = exam.run(config)
+    answer = session.try_call(config)
     if answer.raised is not None:
-        raise Failed(rule, f"{message}: it raised {answer.raised}")
-    if not identical(answer.value, want):
-        wrong = [
-            key for key in KEYS if not isinstance(answer.value, dict) or not identical(answer.value.get(key), want[key])
+        raise CheckFailed(rule, f"{message}: it raised {answer.raised}")
+    if not is_identical(answer.value, want):
+        mistakes = [
+            key
+            for key in KEYS
+            if not isinstance(answer.value, dict) or not is_identical(answer.value.get(key), want[key])
         ]
-        raise Failed(rule, f"{message}: {', '.join(wrong) or 'its keys'} differs")
+        raise CheckFailed(rule, f"{message}: {', '.join(mistakes) or 'its keys'} differs")
 
 
-def keys(exam: Exam) -> None:
+def keys(session: GradingSession) -> None:
     """a dict with four keys"""
-    rows, width = sizes(exam)
+    rows, width = sizes(session)
     config = {"model_type": "kimi_k2", "vocab_size": rows, "hidden_size": width, "tie_word_embeddings": False}
-    got = exam.call(config)
+    got = session.call(config)
     if not isinstance(got, dict):
-        raise Failed("not-a-dict", f"the result must be a dict; it is {describe(got)}")
+        raise CheckFailed("not-a-dict", f"the result must be a dict; it is {describe_value(got)}")
     if got.keys() != set(KEYS):
-        raise Failed("keys", f"the keys must be {', '.join(KEYS)}; they are {', '.join(map(str, got)) or 'none'}")
+        raise CheckFailed("keys", f"the keys must be {', '.join(KEYS)}; they are {', '.join(map(str, got)) or 'none'}")
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """a config that says everything"""
-    rows, width = sizes(exam)
+    rows, width = sizes(session)
     config = {
         "model_type": "kimi_k2",
         "vocab_size": rows,
@@ -65,10 +67,10 @@ def values(exam: Exam) -> None:
         "tie_word_embeddings": False,
     }
     want = facts(rows, width, False, "rotary")
-    same(
-        exam.call(config),
+    check_equal(
+        session.call(config),
         want,
-        wrong={
+        mistakes={
             "positions-by-length": (
                 want | {"positions": "learned"},
                 "max_position_embeddings is taken for a table of positions; rotary models have a longest text, too",
@@ -83,7 +85,7 @@ def values(exam: Exam) -> None:
     )
 
 
-def families(exam: Exam) -> None:
+def families(session: GradingSession) -> None:
     """each family under its own names and positions"""
     for family, width_name in (
         ("llama", "hidden_size"),
@@ -91,32 +93,32 @@ def families(exam: Exam) -> None:
         ("bloom", "hidden_size"),
         ("t5", "d_model"),
     ):
-        rows, width = sizes(exam)
+        rows, width = sizes(session)
         tied, positions = FAMILIES[family]
         config = {"model_type": family, "vocab_size": rows, width_name: width, "tie_word_embeddings": tied}
         want = facts(rows, width, tied, positions)
-        answer = exam.run(config)
+        answer = session.try_call(config)
         if answer.raised is not None and answer.raised.type == "KeyError":
-            raise Failed(
+            raise CheckFailed(
                 "width-name", f"a {family} config, which calls its width {width_name}: it raised {answer.raised}"
             )
         if isinstance(answer.value, dict) and answer.value.get("n_embd") != width:
-            raise Failed(
+            raise CheckFailed(
                 "width-name", f"a {family} config calls its width {width_name}; it is not found under that name"
             )
-        expect(exam, config, want, "families", f"the facts of a {family} config differ")
+        expect(session, config, want, "families", f"the facts of a {family} config differ")
 
 
-def tie_said(exam: Exam) -> None:
+def tie_said(session: GradingSession) -> None:
     """what the config says of the tie goes before what is usual"""
     for family in ("gpt2", "llama", "bloom", "deepseek_v3"):
-        rows, width = sizes(exam)
+        rows, width = sizes(session)
         usual, positions = FAMILIES[family]
         config = {"model_type": family, "vocab_size": rows, "hidden_size": width, "tie_word_embeddings": not usual}
-        same(
-            exam.call(config),
+        check_equal(
+            session.call(config),
             facts(rows, width, not usual, positions),
-            wrong={
+            mistakes={
                 "tie-ignored": (
                     facts(rows, width, usual, positions),
                     f"a {family} config whose tie is not the usual one: the field is not heard. False is a word, too",
@@ -126,18 +128,18 @@ def tie_said(exam: Exam) -> None:
         )
 
 
-def tie_unsaid(exam: Exam) -> None:
+def tie_unsaid(session: GradingSession) -> None:
     """where the config says nothing of the tie, the family's custom holds"""
     for family, (usual, positions) in FAMILIES.items():
-        rows, width = sizes(exam)
+        rows, width = sizes(session)
         config = {"model_type": family, "vocab_size": rows, "hidden_size": width}
         message = f"a {family} config without tie_word_embeddings: what is usual in the family holds"
-        expect(exam, config, facts(rows, width, usual, positions), "tie-default", message)
+        expect(session, config, facts(rows, width, usual, positions), "tie-default", message)
 
 
-def nulls(exam: Exam) -> None:
+def nulls(session: GradingSession) -> None:
     """null says nothing"""
-    rows, width = sizes(exam)
+    rows, width = sizes(session)
     for family in ("gpt2", "llama"):
         usual, positions = FAMILIES[family]
         config = {
@@ -149,29 +151,29 @@ def nulls(exam: Exam) -> None:
             "text_config": None,
         }
         message = "fields that are null count as if they were not there"
-        expect(exam, config, facts(rows, width, usual, positions), "null-field", message)
+        expect(session, config, facts(rows, width, usual, positions), "null-field", message)
 
 
-def nested(exam: Exam) -> None:
+def nested(session: GradingSession) -> None:
     """the text part of a model with pictures"""
-    rows, width = sizes(exam)
+    rows, width = sizes(session)
     text = {"model_type": "deepseek_v3", "vocab_size": rows, "hidden_size": width, "tie_word_embeddings": False}
     config: dict[str, Any] = {"model_type": "kimi_k25", "text_config": text, "vision_config": {"hidden_size": 1152}}
     message = "a model with pictures: its text part is in text_config"
-    expect(exam, config, facts(rows, width, False, "rotary"), "nested", message)
+    expect(session, config, facts(rows, width, False, "rotary"), "nested", message)
     outer = {"model_type": "llava", "hidden_size": 1152, "vocab_size": 7, "text_config": text}
     message = "a model with pictures has a width and a vocabulary of its own; those of text_config are the table's"
-    expect(exam, outer, facts(rows, width, False, "rotary"), "outer-sizes", message)
+    expect(session, outer, facts(rows, width, False, "rotary"), "outer-sizes", message)
     message = "a model with pictures says of the tie at the outer level; that goes before text_config"
-    expect(exam, {**config, "tie_word_embeddings": True}, facts(rows, width, True, "rotary"), "outer-tie", message)
+    expect(session, {**config, "tie_word_embeddings": True}, facts(rows, width, True, "rotary"), "outer-tie", message)
 
 
-def unknown(exam: Exam) -> None:
+def unknown(session: GradingSession) -> None:
     """what is not known is an error"""
-    rows, width = sizes(exam)
+    rows, width = sizes(session)
     strange = {"model_type": "mamba", "vocab_size": rows, "hidden_size": width, "tie_word_embeddings": False}
-    exam.raises("guessed", strange, message="a family that is not in the table must be refused by a ValueError")
-    exam.raises(
+    session.must_raise("guessed", strange, message="a family that is not in the table must be refused by a ValueError")
+    session.must_raise(
         "guessed",
         {**strange, "model_type": None},
         message="a config without a model_type must be refused by a ValueError",
@@ -179,7 +181,9 @@ def unknown(exam: Exam) -> None:
     for missing in ("vocab_size", "hidden_size"):
         config = {"model_type": "llama", "vocab_size": rows, "hidden_size": width}
         del config[missing]
-        exam.raises("size-missing", config, message=f"a config without {missing} must be refused by a ValueError")
+        session.must_raise(
+            "size-missing", config, message=f"a config without {missing} must be refused by a ValueError"
+        )
 
 
 CHECKS = (keys, values, families, tie_said, tie_unsaid, nulls, nested, unknown)

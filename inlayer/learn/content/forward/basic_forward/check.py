@@ -7,30 +7,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import same_shape, same_values
+from inlayer.learn.checks import check_shape, check_values
 from inlayer.learn.content.forward.sample import sample
-from inlayer.learn.session import Exam, Failed
+from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "basic_forward"
 PARAMETERS = ("weight", "input_ids", "padding_idx")
 
 
-def three_answers(exam: Exam) -> None:
+def three_answers(session: GradingSession) -> None:
     """hidden states, five numbers, a bool"""
-    table, ids, padding = drawn(exam)
-    got = answers(exam, table, ids, padding)
+    table, ids, padding = drawn(session)
+    got = answers(session, table, ids, padding)
     if not isinstance(got[2], bool):
-        raise Failed(
+        raise CheckFailed(
             "not-a-bool", "the third answer must be True or False, a Python bool; a tensor that holds one is none"
         )
 
 
-def shape(exam: Exam) -> None:
+def shape(session: GradingSession) -> None:
     """hidden states of shape (B, T, D)"""
-    table, ids, padding = drawn(exam)
+    table, ids, padding = drawn(session)
     (batch, length), width = ids.shape, table.shape[1]
-    hidden, first_five, _ = answers(exam, table, ids, padding)
-    wrong = {
+    hidden, first_five, _ = answers(session, table, ids, padding)
+    mistakes = {
         "axes-swapped": (
             (batch, width, length),
             "the numbers of a row stand before the tokens; they are the last axis",
@@ -38,7 +38,7 @@ def shape(exam: Exam) -> None:
         "batch-lost": ((length, width), "the batch axis is gone: only one text was looked up"),
         "batch-flattened": ((batch * length, width), "the texts were joined: B and T became one axis"),
     }
-    same_shape(hidden, (batch, length, width), "B T D", wrong=wrong)
+    check_shape(hidden, (batch, length, width), "B T D", mistakes=mistakes)
     five_wrong = {
         "five-of-all": (
             (batch, length, 5),
@@ -47,20 +47,20 @@ def shape(exam: Exam) -> None:
         "five-of-a-text": ((length, 5), "five numbers of every token of the first text; asked for is the first token"),
         "five-tokens": ((5, width), "five whole tokens; asked for are five numbers of one token"),
     }
-    same_shape(first_five, (5,), "5", wrong=five_wrong, rule="five-shape")
+    check_shape(first_five, (5,), "5", mistakes=five_wrong, rule="five-shape")
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """the row of every id, and the first five numbers of the first"""
-    table, ids, padding = drawn(exam)
-    hidden, first_five, _ = answers(exam, table, ids, padding)
+    table, ids, padding = drawn(session)
+    hidden, first_five, _ = answers(session, table, ids, padding)
     want = table[ids]
     zeroed = want.masked_fill((ids == padding)[..., None], 0.0)
-    wrong = {
+    mistakes = {
         "padding-forced": (zeroed, "the vectors of padding tokens were set to zero; give what the table holds"),
         "off-by-one": (table[ids - 1], "each vector is the row before the one that was asked for; rows count from 0"),
     }
-    same_values(hidden, want, wrong=wrong, message="the hidden states are not the rows of the ids")
+    check_values(hidden, want, mistakes=mistakes, message="the hidden states are not the rows of the ids")
     five_wrong = {
         "second-token": (want[0, 1, :5], "these are numbers of the second token; the first one has index 0"),
         "one-number-each": (
@@ -69,96 +69,104 @@ def values(exam: Exam) -> None:
         ),
         "five-of-the-table": (table[0, :5], "these are numbers of row 0 of the table, not of the first token"),
     }
-    same_values(first_five, want[0, 0, :5], wrong=five_wrong, rule="five-values", message="the five numbers differ")
+    check_values(first_five, want[0, 0, :5], mistakes=five_wrong, rule="five-values", message="the five numbers differ")
 
 
-def padding_is_zero(exam: Exam) -> None:
+def padding_is_zero(session: GradingSession) -> None:
     """the third answer is about every padding token, and about what the table holds"""
-    table, ids, padding = drawn(exam)
-    if padding_answer(exam, table, ids, padding):
-        raise Failed(
+    table, ids, padding = drawn(session)
+    if padding_answer(session, table, ids, padding):
+        raise CheckFailed(
             "padding-assumed", "the padding row of this table is not zero, but the answer is True; look at the vectors"
         )
     zero = table.clone()
     zero[padding] = 0.0
-    if not padding_answer(exam, zero, ids, padding):
-        raise Failed("padding-misjudged", "every vector of a padding token is zero here, but the answer is False")
+    if not padding_answer(session, zero, ids, padding):
+        raise CheckFailed("padding-misjudged", "every vector of a padding token is zero here, but the answer is False")
     almost = zero.clone()
     almost[padding, -1] = 1.0
-    if padding_answer(exam, almost, ids, padding):
-        raise Failed("part-of-the-row", "one number of the padding row is not zero, but the answer is True")
+    if padding_answer(session, almost, ids, padding):
+        raise CheckFailed("part-of-the-row", "one number of the padding row is not zero, but the answer is True")
     cancelling = zero.clone()
-    cancelling[padding, :2] = torch.tensor([1.0, -1.0]) * exam.number(1, 9)
-    if padding_answer(exam, cancelling, ids, padding):
-        raise Failed(
+    cancelling[padding, :2] = torch.tensor([1.0, -1.0]) * session.random_int(1, 9)
+    if padding_answer(session, cancelling, ids, padding):
+        raise CheckFailed(
             "sums-to-zero", "the numbers of the padding row cancel out, but they are not zero; do not add them up"
         )
     tiny = zero.clone()
-    tiny[padding, exam.number(0, table.shape[1] - 1)] = 1e-9
-    if padding_answer(exam, tiny, ids, padding):
-        raise Failed("nearly-zero", "a number of the padding row is very small and not zero; zero is meant exactly")
+    tiny[padding, session.random_int(0, table.shape[1] - 1)] = 1e-9
+    if padding_answer(session, tiny, ids, padding):
+        raise CheckFailed(
+            "nearly-zero", "a number of the padding row is very small and not zero; zero is meant exactly"
+        )
     row_zero = table.clone()
     row_zero[0] = 0.0
-    if padding_answer(exam, row_zero, ids, padding):
-        raise Failed("zero-for-padding", "row 0 is zero here, but it is not the padding row; padding_idx says which is")
+    if padding_answer(session, row_zero, ids, padding):
+        raise CheckFailed(
+            "zero-for-padding", "row 0 is zero here, but it is not the padding row; padding_idx says which is"
+        )
 
 
-def one_place(exam: Exam) -> None:
+def one_place(session: GradingSession) -> None:
     """padding is found wherever it stands"""
-    table, ids, padding = drawn(exam)
+    table, ids, padding = drawn(session)
     for place in ((0, 0), (1, 2), (1, ids.shape[1] - 2)):
         sparse = torch.where(ids == padding, (ids + 1) % len(table), ids)
         sparse[place] = padding
-        if padding_answer(exam, table, sparse, padding):
-            raise Failed("one-place", "a padding token that is not zero was missed; it stands elsewhere in the batch")
+        if padding_answer(session, table, sparse, padding):
+            raise CheckFailed(
+                "one-place", "a padding token that is not zero was missed; it stands elsewhere in the batch"
+            )
     without = torch.where(ids == padding, (ids + 1) % len(table), ids)
-    if not padding_answer(exam, table, without, padding):
-        raise Failed(
+    if not padding_answer(session, table, without, padding):
+        raise CheckFailed(
             "no-padding", "there is no padding token in this batch, so none of them is not zero; the answer is True"
         )
 
 
-def gradient(exam: Exam) -> None:
+def gradient(session: GradingSession) -> None:
     """the table learns through the hidden states"""
-    table, ids, padding = drawn(exam)
-    arriving = exam.normal(*ids.shape, table.shape[1])
-    got = exam.gradient(table, ids, padding, of=0, weight=arriving, item=0)
+    table, ids, padding = drawn(session)
+    arriving = session.random_normal(*ids.shape, table.shape[1])
+    got = session.gradient(table, ids, padding, of=0, weight=arriving, item=0)
     if got is None:
-        raise Failed("detached", "no gradient reaches the table through the hidden states: they were cut off from it")
+        raise CheckFailed(
+            "detached", "no gradient reaches the table through the hidden states: they were cut off from it"
+        )
     want = torch.zeros_like(table).index_add_(0, ids.flatten(), arriving.flatten(0, 1))
     no_padding = want.clone()
     no_padding[padding] = 0.0  # nn.Embedding and F.embedding do so when they are told the padding row
     if not torch.allclose(got, no_padding, atol=1e-5):
-        same_values(got, want, rule="gradient", message="the gradient of the table is not that of a lookup", atol=1e-5)
+        check_values(got, want, rule="gradient", message="the gradient of the table is not that of a lookup", atol=1e-5)
 
 
 CHECKS = (three_answers, shape, values, padding_is_zero, one_place, gradient)
 
 
-def own(exam: Exam) -> Tensor:
+def walk_output(session: GradingSession) -> Tensor:
     """The learner's hidden states of "I love dogs" in the default sample."""
     table, ids = sample()
-    hidden: Tensor = exam.call(table, ids, 6_142)[0]
+    hidden: Tensor = session.call(table, ids, 6_142)[0]
     return hidden
 
 
-def drawn(exam: Exam) -> tuple[Tensor, Tensor, int]:
+def drawn(session: GradingSession) -> tuple[Tensor, Tensor, int]:
     """A table without a zero, ids with padding in the middle and at the end, and the padding id, which is not 0."""
-    rows, width = exam.number(9, 14), exam.number(6, 8)
-    length = exam.number(9, 11)  # another number than the width, and more than five
-    padding = exam.number(2, rows - 1)
-    ids = exam.ids(rows, (exam.number(2, 4), length))
+    rows, width = session.random_int(9, 14), session.random_int(6, 8)
+    length = session.random_int(9, 11)  # another number than the width, and more than five
+    padding = session.random_int(2, rows - 1)
+    ids = session.random_ids(rows, (session.random_int(2, 4), length))
     ids[:, :2] = torch.tensor([1, 0])  # the first two tokens differ
     ids[0, length - 1] = ids[1, 3] = padding
-    return exam.normal(rows, width) + 0.01, ids, padding
+    return session.random_normal(rows, width) + 0.01, ids, padding
 
 
-def answers(exam: Exam, table: Tensor, ids: Tensor, padding: int) -> list[Any]:
-    got = exam.call(table, ids, padding)
+def answers(session: GradingSession, table: Tensor, ids: Tensor, padding: int) -> list[Any]:
+    got = session.call(table, ids, padding)
     if not isinstance(got, (tuple, list)) or len(got) != 3:
-        raise Failed("three-answers", "three answers are asked for: hidden states, five numbers, True or False")
+        raise CheckFailed("three-answers", "three answers are asked for: hidden states, five numbers, True or False")
     return list(got)
 
 
-def padding_answer(exam: Exam, table: Tensor, ids: Tensor, padding: int) -> bool:
-    return bool(answers(exam, table, ids, padding)[2])
+def padding_answer(session: GradingSession, table: Tensor, ids: Tensor, padding: int) -> bool:
+    return bool(answers(session, table, ids, padding)[2])

@@ -5,22 +5,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import same_dtype, same_shape, same_values
+from inlayer.learn.checks import check_dtype, check_shape, check_values
 from inlayer.learn.content.forward.sample import sample
-from inlayer.learn.session import Exam, Failed
+from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "look_up"
 PARAMETERS = ("table", "ids")
-WITHOUT = ("embedding", "Embedding", "index_select", "embedding_bag", "EmbeddingBag", "inlayer")
+FORBIDDEN_NAMES = ("embedding", "Embedding", "index_select", "embedding_bag", "EmbeddingBag", "inlayer")
 
 
-def one_hot_shape(exam: Exam) -> None:
+def one_hot_shape(session: GradingSession) -> None:
     """one_hot has one number for each row of the table"""
-    table, ids = drawn(exam)
+    table, ids = drawn(session)
     (batch, length), rows = ids.shape, len(table)
-    got = exam.other("one_hot", ids, rows, torch.float32)
+    got = session.call_other("one_hot", ids, rows, torch.float32)
     present = int(ids.max()) + 1
-    wrong = {
+    mistakes = {
         "rows-from-ids": (
             (batch, length, present),
             "V was guessed from the largest id; vocab_size says how many rows there are",
@@ -29,18 +29,18 @@ def one_hot_shape(exam: Exam) -> None:
         "bag": ((batch, rows), "the tokens of a text were added up; each token has a vector of its own"),
         "flat": ((batch * length, rows), "the batch was flattened; the ids decide the first two axes"),
     }
-    same_shape(got, (batch, length, rows), "B T V", wrong=wrong)
+    check_shape(got, (batch, length, rows), "B T V", mistakes=mistakes)
 
 
-def one_hot_values(exam: Exam) -> None:
+def one_hot_values(session: GradingSession) -> None:
     """one 1 a token, at the place of its id, in the given dtype"""
-    table, ids = drawn(exam)
+    table, ids = drawn(session)
     rows = len(table)
     for dtype in (torch.float32, torch.float64):
-        got = exam.other("one_hot", ids, rows, dtype)
-        same_shape(got, (*ids.shape, rows), "B T V")
+        got = session.call_other("one_hot", ids, rows, dtype)
+        check_shape(got, (*ids.shape, rows), "B T V")
         want = (ids[..., None] == torch.arange(rows)).to(dtype)
-        wrong = {
+        mistakes = {
             "off-by-one": (want.roll(-1, -1), "the 1 stands one place before its id; places count from 0, as ids do"),
             "off-by-one-more": (
                 want.roll(1, -1),
@@ -53,73 +53,75 @@ def one_hot_values(exam: Exam) -> None:
                 "every place up to the id is 1; then the product adds up rows",
             ),
         }
-        same_values(
-            got, want, wrong=wrong, rule="one-hot-values", message="one_hot is not 1 at the ids and 0 elsewhere"
+        check_values(
+            got, want, mistakes=mistakes, rule="one-hot-values", message="one_hot is not 1 at the ids and 0 elsewhere"
         )
-        same_dtype(got, dtype, rule="one-hot-dtype")
+        check_dtype(got, dtype, rule="one-hot-dtype")
 
 
-def shape(exam: Exam) -> None:
+def shape(session: GradingSession) -> None:
     """look_up gives one row for every id"""
-    table, ids = drawn(exam)
+    table, ids = drawn(session)
     (batch, length), width = ids.shape, table.shape[1]
-    wrong = {
+    mistakes = {
         "hidden-swapped": (
             (batch, width, length),
             "the numbers of a row stand before the tokens; they are the last axis",
         ),
         "tokens-added": ((batch, width), "the rows of a text were added up; each token has its own"),
     }
-    same_shape(exam.call(table, ids), (batch, length, width), "B T D", wrong=wrong)
+    check_shape(session.call(table, ids), (batch, length, width), "B T D", mistakes=mistakes)
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """the rows of the ids, exactly, in the dtype of the table"""
     for dtype in (torch.float32, torch.float64):
-        table, ids = drawn(exam)
+        table, ids = drawn(session)
         table = table.to(dtype)
-        got = exam.call(table, ids)
-        same_values(got, table[ids], message="a vector is not the row of its id", atol=1e-6)
-        same_dtype(got, dtype)
+        got = session.call(table, ids)
+        check_values(got, table[ids], message="a vector is not the row of its id", atol=1e-6)
+        check_dtype(got, dtype)
 
 
-def gradient(exam: Exam) -> None:
+def gradient(session: GradingSession) -> None:
     """the gradient of the table is the transposed product"""
-    table, ids = drawn(exam)
+    table, ids = drawn(session)
     ids[1] = ids[0]
-    arriving = exam.normal(*ids.shape, table.shape[1])
-    got = exam.gradient(table, ids, of=0, weight=arriving)
+    arriving = session.random_normal(*ids.shape, table.shape[1])
+    got = session.gradient(table, ids, of=0, weight=arriving)
     if got is None:
-        raise Failed("no-gradient", "no gradient reaches the table: it was copied out of reach (detach, tolist, data)")
+        raise CheckFailed(
+            "no-gradient", "no gradient reaches the table: it was copied out of reach (detach, tolist, data)"
+        )
     want = torch.zeros_like(table).index_add_(0, ids.reshape(-1), arriving.reshape(-1, table.shape[1]))
-    same_values(got, want, rule="gradient", message="the gradient of the table is not right", atol=1e-5)
+    check_values(got, want, rule="gradient", message="the gradient of the table is not right", atol=1e-5)
 
 
-def is_product(exam: Exam) -> None:
+def is_product(session: GradingSession) -> None:
     """it is a product: every row of the table takes part"""
-    table, ids = drawn(exam)
-    bad, column = int((ids.max() + 1) % len(table)), exam.number(0, table.shape[1] - 1)
+    table, ids = drawn(session)
+    bad, column = int((ids.max() + 1) % len(table)), session.random_int(0, table.shape[1] - 1)
     table[bad, column] = torch.inf
-    got = exam.call(table, ids)
-    same_shape(got, (*ids.shape, table.shape[1]), "B T D")
+    got = session.call(table, ids)
+    check_shape(got, (*ids.shape, table.shape[1]), "B T D")
     if bool(got.isfinite().all()):
-        raise Failed(
+        raise CheckFailed(
             "not-a-product",
             "an infinite number in a row that no id asks for left no trace; 0 times infinity is NaN, so nothing was "
             "multiplied: the rows were picked out",
         )
 
 
-def infinite_row(exam: Exam) -> None:
+def infinite_row(session: GradingSession) -> None:
     """a row that holds infinity comes back where it is asked for"""
-    table, ids = drawn(exam)
+    table, ids = drawn(session)
     ids[0, 0], ids[1, 0] = 1, 2
-    column = exam.number(0, table.shape[1] - 1)
+    column = session.random_int(0, table.shape[1] - 1)
     table[1, column] = torch.inf
-    got = exam.call(table, ids)
-    same_shape(got, (*ids.shape, table.shape[1]), "B T D")
+    got = session.call(table, ids)
+    check_shape(got, (*ids.shape, table.shape[1]), "B T D")
     if not bool((got[ids == 1][:, column] == torch.inf).all()):
-        raise Failed(
+        raise CheckFailed(
             "added-afterwards",
             "an infinite number of the row that was asked for came back as something else; a product multiplies "
             "that row by 1 and only the others by 0",
@@ -129,15 +131,15 @@ def infinite_row(exam: Exam) -> None:
 CHECKS = (one_hot_shape, one_hot_values, shape, values, gradient, is_product, infinite_row)
 
 
-def own(exam: Exam) -> Tensor:
+def walk_output(session: GradingSession) -> Tensor:
     """The learner's rows of "I love dogs" in the default sample."""
     table, ids = sample()
-    rows: Tensor = exam.call(table, ids)
+    rows: Tensor = session.call(table, ids)
     return rows
 
 
-def drawn(exam: Exam) -> tuple[Tensor, Tensor]:
+def drawn(session: GradingSession) -> tuple[Tensor, Tensor]:
     """A table and ids that leave its last two rows out; all sizes differ."""
-    rows, width = exam.number(12, 15), exam.number(7, 9)
-    ids = exam.ids(rows - 2, (exam.number(2, 3), exam.number(4, 5)), low=1)
-    return exam.normal(rows, width), ids
+    rows, width = session.random_int(12, 15), session.random_int(7, 9)
+    ids = session.random_ids(rows - 2, (session.random_int(2, 3), session.random_int(4, 5)), low=1)
+    return session.random_normal(rows, width), ids

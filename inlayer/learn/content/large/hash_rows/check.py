@@ -7,26 +7,30 @@ import zlib
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import same_shape, same_values
-from inlayer.learn.session import Exam, Failed
+from inlayer.learn.checks import check_shape, check_values
+from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "hash_rows"
 PARAMETERS = ("words", "table", "multipliers")
-WITHOUT = ("hash",)
+FORBIDDEN_NAMES = ("hash",)
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 OTHERS = "äßéøñ犬猫爱"
 ONCE = "a row that several hashes choose is added once only"
 
 
-def a_word(exam: Exam, letters: str = LETTERS) -> str:
-    return "".join(letters[exam.number(0, len(letters) - 1)] for _ in range(exam.number(3, 9)))
+def a_word(session: GradingSession, letters: str = LETTERS) -> str:
+    return "".join(letters[session.random_int(0, len(letters) - 1)] for _ in range(session.random_int(3, 9)))
 
 
-def draw(exam: Exam, *, hashes: int, rows: int, words: int) -> tuple[list[str], Tensor, list[int]]:
+def draw(session: GradingSession, *, hashes: int, rows: int, words: int) -> tuple[list[str], Tensor, list[int]]:
     """Different words of ASCII letters, a table, and odd multipliers."""
-    drawn = list(dict.fromkeys(a_word(exam) for _ in range(4 * words)))[:words]
-    return drawn, exam.normal(rows, exam.number(4, 6)), [2 * exam.number(2**28, 2**31 - 1) + 1 for _ in range(hashes)]
+    drawn = list(dict.fromkeys(a_word(session) for _ in range(4 * words)))[:words]
+    return (
+        drawn,
+        session.random_normal(rows, session.random_int(4, 6)),
+        [2 * session.random_int(2**28, 2**31 - 1) + 1 for _ in range(hashes)],
+    )
 
 
 def rows_of(keys: list[int], rows: int, multipliers: list[int]) -> Tensor:
@@ -43,17 +47,17 @@ def once_each(table: Tensor, chosen: Tensor) -> Tensor:
     return torch.stack([table[torch.tensor(sorted(set(one.tolist())))].sum(0) for one in chosen])
 
 
-def shape(exam: Exam) -> None:
+def shape(session: GradingSession) -> None:
     """a vector for every word"""
-    count, hashes = exam.number(8, 10), exam.number(2, 3)
-    words, table, multipliers = draw(exam, hashes=hashes, rows=exam.number(20, 30), words=count)
+    count, hashes = session.random_int(8, 10), session.random_int(2, 3)
+    words, table, multipliers = draw(session, hashes=hashes, rows=session.random_int(20, 30), words=count)
     width = table.shape[1]
-    got = exam.call(words, table, multipliers)
-    same_shape(
+    got = session.call(words, table, multipliers)
+    check_shape(
         got,
         (count, width),
         "N D",
-        wrong={
+        mistakes={
             "side-by-side": ((count, hashes * width), "the rows of a word stand side by side; they are to be added up"),
             "not-summed": ((count, hashes, width), "the rows of a word's hashes are not yet added up"),
             "hash-by-hash": ((hashes, count, width), "the rows are sorted by hash and not added up"),
@@ -62,10 +66,10 @@ def shape(exam: Exam) -> None:
     )
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """each hash chooses a row, and the rows add up"""
-    hashes, rows = exam.number(3, 4), exam.number(40, 60)
-    words, table, multipliers = draw(exam, hashes=hashes, rows=rows, words=10)
+    hashes, rows = session.random_int(3, 4), session.random_int(40, 60)
+    words, table, multipliers = draw(session, hashes=hashes, rows=rows, words=10)
     keys = keys_of(words)
     want = table[rows_of(keys, rows, multipliers)].sum(1)
     low = torch.tensor([[key * one % 2**32 % rows for one in multipliers] for key in keys])
@@ -75,10 +79,10 @@ def values(exam: Exam) -> None:
         for one in multipliers:
             key = key * one % 2**32  # noqa: PLW2901
             chained.append(rows * key >> 32)
-    same_values(
-        exam.call(words, table, multipliers),
+    check_values(
+        session.call(words, table, multipliers),
         want,
-        wrong={
+        mistakes={
             "counted-once": (once_each(table, rows_of(keys, rows, multipliers)), ONCE),
             "one-hash": (table[rows_of(keys, rows, multipliers[:1])[:, 0]], "only the first multiplier is used"),
             "last-hash": (table[rows_of(keys, rows, multipliers[-1:])[:, 0]], "only the last multiplier is used"),
@@ -101,62 +105,62 @@ def values(exam: Exam) -> None:
     )
 
 
-def any_text(exam: Exam) -> None:
+def any_text(session: GradingSession) -> None:
     """a word is its UTF-8 bytes, whatever its letters"""
-    words = ["", *(a_word(exam, OTHERS) for _ in range(6))]
-    table, multipliers = exam.normal(exam.number(40, 60), 4), [2654435761, 2246822519]
-    answer = exam.run(words, table, multipliers)
+    words = ["", *(a_word(session, OTHERS) for _ in range(6))]
+    table, multipliers = session.random_normal(session.random_int(40, 60), 4), [2654435761, 2246822519]
+    answer = session.try_call(words, table, multipliers)
     chosen = rows_of(keys_of(words), len(table), multipliers)
     want = table[chosen].sum(1)
     if answer.raised is not None or not isinstance(answer.value, Tensor) or answer.value.shape != want.shape:
         raised = "" if answer.raised is None else f": it raised {answer.raised}"
-        raise Failed("only-ascii", f"letters beyond ASCII, or a word without letters, are not taken{raised}")
-    same_values(
+        raise CheckFailed("only-ascii", f"letters beyond ASCII, or a word without letters, are not taken{raised}")
+    check_values(
         answer.value,
         want,
-        wrong={"counted-once": (once_each(table, chosen), ONCE)},
+        mistakes={"counted-once": (once_each(table, chosen), ONCE)},
         rule="not-utf8",
         message="words with letters beyond ASCII are sent elsewhere: their bytes are not those of UTF-8",
         atol=1e-5,
     )
 
 
-def meeting(exam: Exam) -> None:
+def meeting(session: GradingSession) -> None:
     """a row that two hashes choose counts twice"""
-    rows = exam.number(2, 3)
-    words, table, multipliers = draw(exam, hashes=4, rows=rows, words=10)
+    rows = session.random_int(2, 3)
+    words, table, multipliers = draw(session, hashes=4, rows=rows, words=10)
     chosen = rows_of(keys_of(words), rows, multipliers)
-    same_values(
-        exam.call(words, table, multipliers),
+    check_values(
+        session.call(words, table, multipliers),
         table[chosen].sum(1),
-        wrong={"counted-once": (once_each(table, chosen), ONCE)},
+        mistakes={"counted-once": (once_each(table, chosen), ONCE)},
         message="in a very small table the vectors differ",
         atol=1e-5,
     )
 
 
-def gradient(exam: Exam) -> None:
+def gradient(session: GradingSession) -> None:
     """the rows learn from every word that uses them"""
-    words, table, multipliers = draw(exam, hashes=2, rows=exam.number(5, 8), words=9)
-    weight = exam.normal(len(words), table.shape[1])
-    got = exam.gradient(words, table, multipliers, of=1, weight=weight)
+    words, table, multipliers = draw(session, hashes=2, rows=session.random_int(5, 8), words=9)
+    weight = session.random_normal(len(words), table.shape[1])
+    got = session.gradient(words, table, multipliers, of=1, weight=weight)
     if got is None:
-        raise Failed("no-gradient", "no gradient reaches the rows; they were copied as bare numbers")
+        raise CheckFailed("no-gradient", "no gradient reaches the rows; they were copied as bare numbers")
     want = torch.zeros_like(table)
     for one in rows_of(keys_of(words), len(table), multipliers).T:
         want.index_add_(0, one, weight)
-    same_values(
+    check_values(
         got, want, rule="gradient", message="the gradient of the rows is not that of a sum of lookups", atol=1e-5
     )
 
 
-def exact(exam: Exam) -> None:
+def exact(session: GradingSession) -> None:
     """in a table of a million rows every word finds its own"""
-    rows = exam.number(900_000, 1_000_000)
-    words, _, multipliers = draw(exam, hashes=2, rows=1, words=400)
-    table = exam.normal(rows, 1)
-    same_values(
-        exam.call(words, table, multipliers),
+    rows = session.random_int(900_000, 1_000_000)
+    words, _, multipliers = draw(session, hashes=2, rows=1, words=400)
+    table = session.random_normal(rows, 1)
+    check_values(
+        session.call(words, table, multipliers),
         table[rows_of(keys_of(words), rows, multipliers)].sum(1),
         rule="rounded",
         message="in a large table some words are sent to a neighbor of their row: h has 32 bits, a float32 keeps 24 "

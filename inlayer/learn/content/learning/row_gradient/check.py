@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import same_dtype, same_shape, same_values
-from inlayer.learn.session import Exam, Failed
+from inlayer.learn.checks import check_dtype, check_shape, check_values
+from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "row_gradient"
 PARAMETERS = ("ids", "upstream", "vocab_size", "padding_idx")
-WITHOUT = (
+FORBIDDEN_NAMES = (
     *("Embedding", "embedding", "EmbeddingBag", "embedding_bag", "embedding_dense_backward"),
     *("backward", "autograd", "func", "functorch", "vjp", "jvp", "ops", "getattr", "inlayer"),
 )
@@ -21,36 +21,46 @@ def add_up(ids: Tensor, upstream: Tensor, rows: int) -> Tensor:
     return torch.nn.functional.one_hot(ids.flatten(), rows).to(upstream.dtype).T @ upstream.flatten(0, 1)
 
 
-def repeated(exam: Exam, rows: int, batch: int, tokens: int) -> Tensor:
+def repeated(session: GradingSession, rows: int, batch: int, tokens: int) -> Tensor:
     """Ids (B, T) of which one stands in every text, at least twice, and one nowhere: the last."""
-    ids = exam.ids(rows - 1, (batch, tokens), low=1)
-    ids[:, [0, -1]] = exam.number(1, rows - 2)
+    ids = session.random_ids(rows - 1, (batch, tokens), low=1)
+    ids[:, [0, -1]] = session.random_int(1, rows - 2)
     return ids
 
 
-def shape(exam: Exam) -> None:
+def shape(session: GradingSession) -> None:
     """one row for every row of the table"""
-    rows, batch, tokens, width = exam.number(12, 15), exam.number(2, 3), exam.number(4, 5), exam.number(6, 8)
-    ids = repeated(exam, rows, batch, tokens)
-    upstream = exam.normal(batch, tokens, width, dtype=torch.float64)
-    got = exam.call(ids, upstream, rows, None)
+    rows, batch, tokens, width = (
+        session.random_int(12, 15),
+        session.random_int(2, 3),
+        session.random_int(4, 5),
+        session.random_int(6, 8),
+    )
+    ids = repeated(session, rows, batch, tokens)
+    upstream = session.random_normal(batch, tokens, width, dtype=torch.float64)
+    got = session.call(ids, upstream, rows, None)
     rows_only = "only the rows that were looked up are there; the gradient has a row for every row of the table"
-    same_shape(
+    check_shape(
         got,
         (rows, width),
         "V D",
-        wrong={
+        mistakes={
             "only-looked-up": ((len(set(ids.flatten().tolist())), width), rows_only),
             "transposed": ((width, rows), "rows and channels are swapped"),
         },
     )
-    same_dtype(got, torch.float64)
+    check_dtype(got, torch.float64)
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """a row's gradient is made of the places where its id stands"""
-    rows, batch, tokens, width = exam.number(9, 12), exam.number(2, 3), exam.number(4, 6), exam.number(3, 5)
-    ids, upstream = repeated(exam, rows, batch, tokens), exam.normal(batch, tokens, width)
+    rows, batch, tokens, width = (
+        session.random_int(9, 12),
+        session.random_int(2, 3),
+        session.random_int(4, 6),
+        session.random_int(3, 5),
+    )
+    ids, upstream = repeated(session, rows, batch, tokens), session.random_normal(batch, tokens, width)
     want = add_up(ids, upstream, rows)
     counts = torch.bincount(ids.flatten(), minlength=rows)
     last, first = torch.zeros_like(want), torch.zeros_like(want)
@@ -58,11 +68,11 @@ def values(exam: Exam) -> None:
         last[row] = upstream.flatten(0, 1)[place]
         if not first[row].any():
             first[row] = last[row]
-    got = exam.call(ids, upstream, rows, None)
-    same_values(
+    got = session.call(ids, upstream, rows, None)
+    check_values(
         got,
         want,
-        wrong={
+        mistakes={
             "last-one-wins": (last, "an id that stands at several places gets the gradient of the last one only"),
             "first-one-wins": (first, "an id that stands at several places gets the gradient of the first one only"),
             "averaged": (
@@ -81,22 +91,22 @@ def values(exam: Exam) -> None:
     )
 
 
-def other_rows(exam: Exam) -> None:
+def other_rows(session: GradingSession) -> None:
     """rows that were not looked up get exactly zero"""
-    rows, width = exam.number(30, 40), exam.number(3, 5)
-    ids, upstream = repeated(exam, 6, 2, 4), exam.normal(2, 4, width)
-    got = exam.call(ids, upstream, rows, None)
-    same_shape(got, (rows, width), "V D")
+    rows, width = session.random_int(30, 40), session.random_int(3, 5)
+    ids, upstream = repeated(session, 6, 2, 4), session.random_normal(2, 4, width)
+    got = session.call(ids, upstream, rows, None)
+    check_shape(got, (rows, width), "V D")
     untouched = torch.ones(rows, dtype=torch.bool)
     untouched[ids.flatten()] = False
     if bool(got[untouched].any()):
-        raise Failed("other-rows", "a row that no id names has a gradient; it must be exactly zero")
+        raise CheckFailed("other-rows", "a row that no id names has a gradient; it must be exactly zero")
 
 
-def padding(exam: Exam) -> None:
+def padding(session: GradingSession) -> None:
     """the padding row gets none"""
-    rows, width = exam.number(9, 12), exam.number(3, 5)
-    ids, upstream = repeated(exam, rows, 2, 5), exam.normal(2, 5, width)
+    rows, width = session.random_int(9, 12), session.random_int(3, 5)
+    ids, upstream = repeated(session, rows, 2, 5), session.random_normal(2, 5, width)
     pad = int(ids[0, 0])
     ids[1, 2] = 0
     whole = add_up(ids, upstream, rows)
@@ -104,10 +114,10 @@ def padding(exam: Exam) -> None:
     want[pad] = 0
     row_zero = whole.clone()
     row_zero[0] = 0
-    same_values(
-        exam.call(ids, upstream, rows, pad),
+    check_values(
+        session.call(ids, upstream, rows, pad),
         want,
-        wrong={
+        mistakes={
             "padding-learns": (whole, "the padding row has a gradient; lookups must send it none"),
             "row-zero": (row_zero, "row 0 is taken for the padding row, whatever padding_idx says"),
         },
@@ -116,27 +126,27 @@ def padding(exam: Exam) -> None:
     )
     pad_zero = whole.clone()
     pad_zero[0] = 0
-    same_values(
-        exam.call(ids, upstream, rows, 0),
+    check_values(
+        session.call(ids, upstream, rows, 0),
         pad_zero,
-        wrong={"zero-is-none": (whole, "padding_idx 0 is taken for none; 0 is a row like any other")},
+        mistakes={"zero-is-none": (whole, "padding_idx 0 is taken for none; 0 is a row like any other")},
         message="with the padding row 0, the other rows keep what they had",
         atol=1e-5,
     )
 
 
-def upstream_stays(exam: Exam) -> None:
+def upstream_stays(session: GradingSession) -> None:
     """upstream is not changed"""
-    ids, upstream = repeated(exam, 8, 2, 4), exam.normal(2, 4, 3)
-    answer = exam.run(ids, upstream, 8, int(ids[0, 0]), watch=True)
-    if answer.raised is None and not torch.equal(answer.arguments[1], upstream):
-        raise Failed("upstream-edited", "upstream was changed in place; it belongs to the caller")
+    ids, upstream = repeated(session, 8, 2, 4), session.random_normal(2, 4, 3)
+    answer = session.try_call(ids, upstream, 8, int(ids[0, 0]), return_arguments=True)
+    if answer.raised is None and not torch.equal(answer.tensor_arguments[1], upstream):
+        raise CheckFailed("upstream-edited", "upstream was changed in place; it belongs to the caller")
 
 
 CHECKS = (shape, values, other_rows, padding, upstream_stays)
 
 
-def own(exam: Exam) -> Tensor:
+def walk_output(session: GradingSession) -> Tensor:
     """What the learner's code sends to the rows of "I love dogs": the walk's step 8, the part of the lookup."""
     import inlayer
 
@@ -147,5 +157,5 @@ def own(exam: Exam) -> Tensor:
     hidden = table[ids].requires_grad_()
     logits = hidden[0, :-1] @ table.T
     (upstream,) = torch.autograd.grad(torch.nn.functional.cross_entropy(logits, ids[0, 1:]), hidden)
-    got: Tensor = exam.call(ids, upstream, len(table), None)
+    got: Tensor = session.call(ids, upstream, len(table), None)
     return got[ids[0]]

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import same_shape, same_values
-from inlayer.learn.session import Exam, Failed, value_of
+from inlayer.learn.checks import check_shape, check_values
+from inlayer.learn.session import CheckFailed, GradingSession, value_of
 
 NAME = "sgd_rows"
 PARAMETERS = ("table", "ids", "upstream", "rate", "decay")
@@ -19,34 +19,39 @@ def add_up(ids: Tensor, upstream: Tensor, rows: int) -> Tensor:
     return torch.nn.functional.one_hot(ids.flatten(), rows).to(upstream.dtype).T @ upstream.flatten(0, 1)
 
 
-def draw(exam: Exam) -> tuple[Tensor, Tensor, Tensor]:
+def draw(session: GradingSession) -> tuple[Tensor, Tensor, Tensor]:
     """A table, ids of which one stands twice in every text and the first is not the smallest, and gradients."""
-    rows, batch, tokens, width = exam.number(10, 14), exam.number(2, 3), exam.number(4, 5), exam.number(3, 5)
-    ids = exam.ids(rows - 2, (batch, tokens), low=2)
-    ids[:, [0, -1]] = exam.number(4, rows - 3)
+    rows, batch, tokens, width = (
+        session.random_int(10, 14),
+        session.random_int(2, 3),
+        session.random_int(4, 5),
+        session.random_int(3, 5),
+    )
+    ids = session.random_ids(rows - 2, (batch, tokens), low=2)
+    ids[:, [0, -1]] = session.random_int(4, rows - 3)
     ids[0, 1] = 1
-    return exam.normal(rows, width), ids, exam.normal(batch, tokens, width)
+    return session.random_normal(rows, width), ids, session.random_normal(batch, tokens, width)
 
 
-def step(exam: Exam, *arguments: Any) -> tuple[Tensor, Any]:
+def step(session: GradingSession, *arguments: Any) -> tuple[Tensor, Any]:
     """The table after the call, and what the call returned."""
-    answer = exam.run(*arguments, watch=True)
+    answer = session.try_call(*arguments, return_arguments=True)
     value = value_of(answer)
-    return answer.arguments[0], value
+    return answer.tensor_arguments[0], value
 
 
-def returned(exam: Exam) -> None:
+def returned(session: GradingSession) -> None:
     """the ids of the changed rows are returned, each once, in rising order"""
-    table, ids, upstream = draw(exam)
-    _, got = step(exam, table, ids, upstream, 0.5, 0.0)
+    table, ids, upstream = draw(session)
+    _, got = step(session, table, ids, upstream, 0.5, 0.0)
     want = torch.tensor(sorted(set(ids.flatten().tolist())))
     first_seen = torch.tensor(list(dict.fromkeys(ids.flatten().tolist())))
     repeated = "an id is returned for every place; each row is to be named once"
-    same_shape(
+    check_shape(
         got,
         tuple(want.shape),
         "rows",
-        wrong={
+        mistakes={
             "rows-repeated": ((ids.numel(),), repeated),
             "whole-table": (
                 tuple(table.shape),
@@ -54,36 +59,38 @@ def returned(exam: Exam) -> None:
             ),
         },
     )
-    same_values(
+    check_values(
         got,
         want,
-        wrong={"not-rising": (first_seen, "the ids are in the order of their first place, not in rising order")},
+        mistakes={"not-rising": (first_seen, "the ids are in the order of their first place, not in rising order")},
         message="the returned ids are not those of the rows that were looked up",
     )
 
 
-def in_place(exam: Exam) -> None:
+def in_place(session: GradingSession) -> None:
     """the caller's table changes"""
-    table, ids, upstream = draw(exam)
-    after, _ = step(exam, table, ids, upstream, 0.5, 0.0)
+    table, ids, upstream = draw(session)
+    after, _ = step(session, table, ids, upstream, 0.5, 0.0)
     if torch.equal(after, table):
-        raise Failed("not-in-place", "the table that was handed over is as it was before; change it, not a copy of it")
+        raise CheckFailed(
+            "not-in-place", "the table that was handed over is as it was before; change it, not a copy of it"
+        )
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """a row goes down along the sum of its gradients"""
-    table, ids, upstream = draw(exam)
-    rate = exam.number(2, 9) / 10
+    table, ids, upstream = draw(session)
+    rate = session.random_int(2, 9) / 10
     gradient = add_up(ids, upstream, len(table))
     last = torch.zeros_like(gradient)
     for place, row in enumerate(ids.flatten().tolist()):
         last[row] = upstream.flatten(0, 1)[place]
     counts = torch.bincount(ids.flatten(), minlength=len(table)).clamp(min=1)[:, None]
-    after, _ = step(exam, table, ids, upstream, rate, 0.0)
-    same_values(
+    after, _ = step(session, table, ids, upstream, rate, 0.0)
+    check_values(
         after,
         table - rate * gradient,
-        wrong={
+        mistakes={
             "last-one-wins": (table - rate * last, "a row that stands at several places learns from the last one only"),
             "averaged": (
                 table - rate * gradient / counts,
@@ -101,22 +108,22 @@ def values(exam: Exam) -> None:
     )
 
 
-def decaying(exam: Exam) -> None:
+def decaying(session: GradingSession) -> None:
     """weight decay reaches the rows that were looked up, once each"""
-    table, ids, upstream = draw(exam)
-    rate, decay = exam.number(3, 6) / 10, exam.number(3, 6) / 10
+    table, ids, upstream = draw(session)
+    rate, decay = session.random_int(3, 6) / 10, session.random_int(3, 6) / 10
     gradient = add_up(ids, upstream, len(table))
     counts = torch.bincount(ids.flatten(), minlength=len(table))[:, None]
     seen = (counts > 0).to(table.dtype)
     each_time = table.clone()
     for place, row in enumerate(ids.flatten().tolist()):
         each_time[row] -= rate * (upstream.flatten(0, 1)[place] + decay * each_time[row])
-    after, _ = step(exam, table, ids, upstream, rate, decay)
+    after, _ = step(session, table, ids, upstream, rate, decay)
     plain = table - rate * gradient
-    same_values(
+    check_values(
         after,
         plain - rate * decay * seen * table,
-        wrong={
+        mistakes={
             "whole-table-decays": (
                 plain - rate * decay * table,
                 "rows that no id names have shrunk; only the rows of the batch may change",
@@ -139,47 +146,49 @@ def decaying(exam: Exam) -> None:
     )
 
 
-def others_stay(exam: Exam) -> None:
+def others_stay(session: GradingSession) -> None:
     """all other rows keep every bit, whatever they hold"""
-    table, ids, upstream = draw(exam)
+    table, ids, upstream = draw(session)
     table[0] = float("nan")
     table[-1] = 3e38
-    after, _ = step(exam, table, ids, upstream, 0.5, 0.1)
+    after, _ = step(session, table, ids, upstream, 0.5, 0.1)
     untouched = torch.ones(len(table), dtype=torch.bool)
     untouched[ids.flatten()] = False
     if not torch.equal(after[untouched].view(torch.int32), table[untouched].view(torch.int32)):
-        raise Failed("others-change", "a row that no id names is no longer the same, to the bit")
+        raise CheckFailed("others-change", "a row that no id names is no longer the same, to the bit")
     if not bool(after[~untouched].isfinite().all()):
-        raise Failed("others-leak", "a row of the batch holds what is no number: it came from a row that no id names")
+        raise CheckFailed(
+            "others-leak", "a row of the batch holds what is no number: it came from a row that no id names"
+        )
 
 
-def zero_gradients(exam: Exam) -> None:
+def zero_gradients(session: GradingSession) -> None:
     """a row that was looked up counts, even if its gradient is zero"""
-    table, ids, upstream = draw(exam)
+    table, ids, upstream = draw(session)
     ids[1, 1:3] = 0
     upstream[1, 2] = -upstream[1, 1]  # row 0 stands at these two places
     upstream[0, 1] = 0  # row 1 at this one
-    rate, decay = exam.number(3, 6) / 10, exam.number(3, 6) / 10
-    after, got = step(exam, table, ids, upstream, rate, decay)
+    rate, decay = session.random_int(3, 6) / 10, session.random_int(3, 6) / 10
+    after, got = step(session, table, ids, upstream, rate, decay)
     rows = torch.tensor(sorted(set(ids.flatten().tolist())))
     message = (
         "a row that was looked up was passed over because its gradient is zero; the ids say which rows were looked up"
     )
     if isinstance(got, Tensor) and len(got.flatten()) < len(rows):
-        raise Failed("rows-from-gradient", message)
+        raise CheckFailed("rows-from-gradient", message)
     want = table.clone()
     want[rows] -= rate * (add_up(ids, upstream, len(table))[rows] + decay * table[rows])
     no_decay = want.clone()
     no_decay[:2] = table[:2]
-    same_values(
+    check_values(
         after,
         want,
-        wrong={"rows-from-gradient": (no_decay, message)},
+        mistakes={"rows-from-gradient": (no_decay, message)},
         rule="zero-gradient",
         message="a row whose gradient is zero still decays",
         atol=1e-5,
     )
-    same_values(got, rows, rule="zero-gradient", message="the returned ids are not those that were looked up")
+    check_values(got, rows, rule="zero-gradient", message="the returned ids are not those that were looked up")
 
 
 CHECKS = (returned, in_place, values, decaying, others_stay, zero_gradients)

@@ -5,29 +5,29 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import same_dtype, same_shape, same_values
-from inlayer.learn.session import Exam
+from inlayer.learn.checks import check_dtype, check_shape, check_values
+from inlayer.learn.session import GradingSession
 
 NAME = "position_ids"
 PARAMETERS = ("mask",)
 
 
-def shape(exam: Exam) -> None:
+def shape(session: GradingSession) -> None:
     """one whole number for every place"""
-    mask = padded_left(exam)
-    got = exam.call(mask)
-    same_shape(got, tuple(mask.shape), "B T")
-    same_dtype(got, torch.int64)
+    mask = padded_left(session)
+    got = session.call(mask)
+    check_shape(got, tuple(mask.shape), "B T")
+    check_dtype(got, torch.int64)
 
 
-def left(exam: Exam) -> None:
+def left(session: GradingSession) -> None:
     """padding on the left: each text starts at 0"""
-    mask = padded_left(exam)
+    mask = padded_left(session)
     want = counted(mask)
-    same_values(
-        exam.call(mask),
+    check_values(
+        session.call(mask),
         want,
-        wrong={
+        mistakes={
             "counts-places": (
                 torch.arange(mask.shape[1]).expand(mask.shape),
                 "the places of the rectangle are numbered; a text with padding in front starts late",
@@ -50,14 +50,14 @@ def left(exam: Exam) -> None:
     )
 
 
-def right(exam: Exam) -> None:
+def right(session: GradingSession) -> None:
     """padding on the right gets 0"""
-    mask = padded_left(exam).flip(1)
+    mask = padded_left(session).flip(1)
     want = counted(mask)
-    same_values(
-        exam.call(mask),
+    check_values(
+        session.call(mask),
         want,
-        wrong={
+        mistakes={
             "padding-keeps-last": (
                 mask.cumsum(1) - 1,
                 "padding after a text repeats the number of its last token; padding gets 0, wherever it stands",
@@ -71,15 +71,15 @@ def right(exam: Exam) -> None:
     )
 
 
-def anywhere(exam: Exam) -> None:
+def anywhere(session: GradingSession) -> None:
     """padding in the middle is not counted"""
-    mask = torch.rand(exam.number(3, 5), exam.number(7, 9), generator=exam.random) < 0.6
+    mask = torch.rand(session.random_int(3, 5), session.random_int(7, 9), generator=session.generator) < 0.6
     mask[0, :4] = torch.tensor([False, True, False, True])
     first = mask.int().argmax(1, keepdim=True)
-    same_values(
-        exam.call(mask),
+    check_values(
+        session.call(mask),
         counted(mask),
-        wrong={
+        mistakes={
             "gap-counts": (
                 (torch.arange(mask.shape[1]) - first).where(mask, 0),
                 "padding in front is left out, padding between two real tokens is counted",
@@ -89,20 +89,22 @@ def anywhere(exam: Exam) -> None:
     )
 
 
-def no_tokens(exam: Exam) -> None:
+def no_tokens(session: GradingSession) -> None:
     """a text without tokens gets zeros"""
-    mask = padded_left(exam)
-    mask[exam.number(0, len(mask) - 1)] = False
-    same_values(exam.call(mask), counted(mask), message="a text of nothing but padding is not numbered 0 throughout")
+    mask = padded_left(session)
+    mask[session.random_int(0, len(mask) - 1)] = False
+    check_values(
+        session.call(mask), counted(mask), message="a text of nothing but padding is not numbered 0 throughout"
+    )
 
 
-def more_padding(exam: Exam) -> None:
+def more_padding(session: GradingSession) -> None:
     """more padding on the left changes no real token's number"""
-    mask, extra = padded_left(exam), exam.number(1, 5)
+    mask, extra = padded_left(session), session.random_int(1, 5)
     wider = torch.cat((torch.zeros(len(mask), extra, dtype=torch.bool), mask), dim=1)
-    got = exam.call(wider)
-    same_shape(got, tuple(wider.shape), "B T")
-    same_values(
+    got = session.call(wider)
+    check_shape(got, tuple(wider.shape), "B T")
+    check_values(
         got[:, extra:],
         counted(mask),
         rule="depends-on-padding",
@@ -113,9 +115,9 @@ def more_padding(exam: Exam) -> None:
 CHECKS = (shape, left, right, anywhere, no_tokens, more_padding)
 
 
-def own(exam: Exam) -> Tensor:
+def walk_output(session: GradingSession) -> Tensor:
     """The walk's sentence of four tokens, beside one of two, padded on the left."""
-    got: Tensor = exam.call(torch.tensor([[True, True, True, True], [False, False, True, True]]))
+    got: Tensor = session.call(torch.tensor([[True, True, True, True], [False, False, True, True]]))
     return got
 
 
@@ -131,11 +133,15 @@ def counted(mask: Tensor) -> Tensor:
     return numbers
 
 
-def padded_left(exam: Exam) -> Tensor:
+def padded_left(session: GradingSession) -> Tensor:
     """A mask of texts of different lengths, at least one of them padded and none empty."""
-    length = exam.number(5, 8)
+    length = session.random_int(5, 8)
     counts = torch.tensor(
-        [length, exam.number(2, length - 2), *(exam.number(2, length) for _ in range(exam.number(1, 3)))]
+        [
+            length,
+            session.random_int(2, length - 2),
+            *(session.random_int(2, length) for _ in range(session.random_int(1, 3))),
+        ]
     )
-    counts = counts[torch.randperm(len(counts), generator=exam.random)]
+    counts = counts[torch.randperm(len(counts), generator=session.generator)]
     return torch.arange(length) >= length - counts[:, None]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import same_shape, same_values
+from inlayer.learn.checks import check_shape, check_values
 from inlayer.learn.content.forward.sample import sample
-from inlayer.learn.session import Exam, Failed
+from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "learned_positions"
 PARAMETERS = ("token_table", "position_table", "ids")
@@ -15,41 +15,43 @@ PARAMETERS = ("token_table", "position_table", "ids")
 CLOSE = 1e-5
 
 
-def shape(exam: Exam) -> None:
+def shape(session: GradingSession) -> None:
     """one vector a token, as wide as a row"""
-    tokens, places, ids = draw(exam)
+    tokens, places, ids = draw(session)
     batch, length = ids.shape
     width = tokens.shape[1]
-    same_shape(
-        exam.call(tokens, places, ids),
+    check_shape(
+        session.call(tokens, places, ids),
         (batch, length, width),
         "B T D",
-        wrong={"joined": ((batch, length, 2 * width), "the two rows stand side by side; they are to be added")},
+        mistakes={"joined": ((batch, length, 2 * width), "the two rows stand side by side; they are to be added")},
     )
 
 
-def untouched(exam: Exam) -> None:
+def untouched(session: GradingSession) -> None:
     """the tables stay as they are"""
-    tokens, places, ids = draw(exam)
-    answer = exam.run(tokens, places, ids, watch=True)
+    tokens, places, ids = draw(session)
+    answer = session.try_call(tokens, places, ids, return_arguments=True)
     if answer.raised is not None:
-        raise Failed("raises", f"your code raised {answer.raised}")
-    for name, before, after in zip(("token", "position"), (tokens, places), answer.arguments, strict=False):
+        raise CheckFailed("raises", f"your code raised {answer.raised}")
+    for name, before, after in zip(("token", "position"), (tokens, places), answer.tensor_arguments, strict=False):
         if not torch.equal(before, after):
-            raise Failed("table-edited", f"the {name} table is another one after the call: its rows were written to")
+            raise CheckFailed(
+                "table-edited", f"the {name} table is another one after the call: its rows were written to"
+            )
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """the token's row plus the place's row"""
-    tokens, places, ids = draw(exam)
+    tokens, places, ids = draw(session)
     batch, length = ids.shape
     rows, added = tokens[ids], places[:length]
     first = rows.clone()
     first[0] += added
-    same_values(
-        exam.call(tokens, places, ids),
+    check_values(
+        session.call(tokens, places, ids),
         rows + added,
-        wrong={
+        mistakes={
             "no-positions": (rows, "these are the token rows alone: the place of a token changes nothing"),
             "starts-at-one": (rows + places[1 : length + 1], "the first token gets row 1; places count from 0"),
             "wrong-axis": (
@@ -68,66 +70,68 @@ def values(exam: Exam) -> None:
     )
 
 
-def worked(exam: Exam) -> None:
+def worked(session: GradingSession) -> None:
     """the worked example of the lesson, "Hi", comes out"""
-    tokens, places = exam.normal(256, 4), exam.normal(8, 4)
+    tokens, places = session.random_normal(256, 4), session.random_normal(8, 4)
     tokens[72], tokens[105] = torch.tensor([[0.89, -0.45, 0.23, 0.34], [0.33, 0.77, -0.11, 0.22]])
     places[0], places[1] = torch.tensor([[0.22, -0.11, 0.44, -0.66], [0.77, 0.33, -0.88, 0.12]])
     want = torch.tensor([[[1.11, -0.56, 0.67, -0.32], [1.10, 1.10, -0.99, 0.34]]])
-    got = exam.call(tokens, places, torch.tensor([[72, 105]]))
-    same_values(got, want, rule="worked-example", message='"Hi" does not become what the lesson shows', atol=CLOSE)
+    got = session.call(tokens, places, torch.tensor([[72, 105]]))
+    check_values(got, want, rule="worked-example", message='"Hi" does not become what the lesson shows', atol=CLOSE)
 
 
-def gradient(exam: Exam) -> None:
+def gradient(session: GradingSession) -> None:
     """the gradient reaches both tables"""
-    tokens, places, ids = draw(exam)
-    weight = exam.normal(*ids.shape, tokens.shape[1])
+    tokens, places, ids = draw(session)
+    weight = session.random_normal(*ids.shape, tokens.shape[1])
     for of, name in enumerate(("token", "position")):
-        got = exam.gradient(tokens, places, ids, of=of, weight=weight)
+        got = session.gradient(tokens, places, ids, of=of, weight=weight)
         if got is None:
-            raise Failed("no-gradient", f"no gradient reaches the {name} table: it could not be learned")
+            raise CheckFailed("no-gradient", f"no gradient reaches the {name} table: it could not be learned")
         want = torch.zeros_like(tokens if of == 0 else places)
         if of == 0:
             want.index_add_(0, ids.flatten(), weight.flatten(0, 1))
         else:
             want[: ids.shape[1]] = weight.sum(0)
         message = f"the gradient of the {name} table is not what its rows contributed"
-        same_values(got, want, rule="gradient", message=message, atol=1e-4)
+        check_values(got, want, rule="gradient", message=message, atol=1e-4)
 
 
-def full_length(exam: Exam) -> None:
+def full_length(session: GradingSession) -> None:
     """a text of exactly block_size tokens is fine"""
-    tokens, places, ids = draw(exam, full=True)
-    answer = exam.run(tokens, places, ids)
+    tokens, places, ids = draw(session, full=True)
+    answer = session.try_call(tokens, places, ids)
     if answer.raised is not None:
-        raise Failed(
+        raise CheckFailed(
             "full-length-refused",
             f"{len(places)} tokens were given and there are {len(places)} positions, 0 to {len(places) - 1}: "
             f"that fits, but it raised {answer.raised}",
         )
-    same_values(answer.value, tokens[ids] + places, message="a text of full length has other values", atol=CLOSE)
+    check_values(answer.value, tokens[ids] + places, message="a text of full length has other values", atol=CLOSE)
 
 
-def past_the_end(exam: Exam) -> None:
+def past_the_end(session: GradingSession) -> None:
     """a longer text is a ValueError that names both numbers"""
-    tokens, width = exam.normal(20, 3), 3
-    for block_size in (exam.number(11, 15), 1):  # one row would broadcast over any length
-        length = block_size + exam.number(16, 40)
-        places, ids = exam.normal(block_size, width), exam.ids(20, (2, length))
-        answer = exam.run(tokens, places, ids)
+    tokens, width = session.random_normal(20, 3), 3
+    for block_size in (session.random_int(11, 15), 1):  # one row would broadcast over any length
+        length = block_size + session.random_int(16, 40)
+        places, ids = session.random_normal(block_size, width), session.random_ids(20, (2, length))
+        answer = session.try_call(tokens, places, ids)
         said = f"the text has {length} tokens and there are {block_size} positions"
         if answer.raised is None:
             got = answer.value
             if isinstance(got, Tensor) and got.shape == (2, block_size, width):
-                raise Failed("cut-short", f"{said}: the tokens without a position are gone, and nobody is told")
+                raise CheckFailed("cut-short", f"{said}: the tokens without a position are gone, and nobody is told")
             around = tokens[ids] + places[torch.arange(length) % block_size]
             if isinstance(got, Tensor) and got.shape == around.shape and torch.allclose(got, around, atol=CLOSE):
-                raise Failed("wraps-around", f"{said}: it begins again at position 0, and nobody is told")
-            raise Failed("past-block-size", f"{said}: that must raise a ValueError, and a result came back")
+                raise CheckFailed("wraps-around", f"{said}: it begins again at position 0, and nobody is told")
+            raise CheckFailed("past-block-size", f"{said}: that must raise a ValueError, and a result came back")
         if "ValueError" not in answer.raised.bases:
-            raise Failed("past-block-size", f"{said}: that must raise a ValueError; it raised {answer.raised.type}")
+            raise CheckFailed(
+                "past-block-size", f"{said}: that must raise a ValueError; it raised {answer.raised.type}"
+            )
         if not all(str(number) in answer.raised.message for number in (length, block_size)):
-            raise Failed(
+            raise CheckFailed(
                 "numbers-not-named",
                 f"{said}: the message of the ValueError must name both numbers: its reader needs them",
             )
@@ -136,16 +140,16 @@ def past_the_end(exam: Exam) -> None:
 CHECKS = (shape, untouched, values, worked, gradient, full_length, past_the_end)
 
 
-def own(exam: Exam) -> Tensor:
+def walk_output(session: GradingSession) -> Tensor:
     """The hidden states of the walk's sentence: the sample adds no positions, so its position table is zeros here."""
     table, ids = sample()
-    got: Tensor = exam.call(table, torch.zeros(8, table.shape[1]), ids)
+    got: Tensor = session.call(table, torch.zeros(8, table.shape[1]), ids)
     return got
 
 
-def draw(exam: Exam, *, full: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+def draw(session: GradingSession, *, full: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """A token table, a position table, and ids; every id stands once in the batch, so that an edit is clean."""
-    batch, length, width = exam.number(2, 4), exam.number(5, 7), exam.number(8, 10)
-    block_size = length if full else exam.number(length + 1, length + 4)
-    ids = torch.randperm(50, generator=exam.random)[: batch * length].reshape(batch, length)
-    return exam.normal(50, width), exam.normal(block_size, width), ids
+    batch, length, width = session.random_int(2, 4), session.random_int(5, 7), session.random_int(8, 10)
+    block_size = length if full else session.random_int(length + 1, length + 4)
+    ids = torch.randperm(50, generator=session.generator)[: batch * length].reshape(batch, length)
+    return session.random_normal(50, width), session.random_normal(block_size, width), ids

@@ -7,38 +7,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import same_dtype, same_shape, same_values
+from inlayer.learn.checks import check_dtype, check_shape, check_values
 from inlayer.learn.content.forward.sample import sample
-from inlayer.learn.session import Answer, Exam, Failed, Remote, must_raise
+from inlayer.learn.session import CallResult, CheckFailed, GradingSession, RemoteObject, check_raised
 from inlayer.positions import sinusoidal_encoding
 
 NAME = "PositionWrapper"
 PARAMETERS = ("vocab_size", "n_embd", "block_size", "positions", "dtype")
-WITHOUT = ("inlayer",)
+FORBIDDEN_NAMES = ("inlayer",)
 
 CLOSE = 2e-3  # float32 angles of the learner's against ours
 CLOSER = 2e-5  # the same, at the first few dozen positions
 TABLE = "token_embedding.weight"
 
 
-def table(exam: Exam) -> None:
+def table(session: GradingSession) -> None:
     """an embedding of vocab_size rows of width n_embd"""
-    rows, width = exam.number(20, 30), 2 * exam.number(2, 5)
-    wrapper = exam.make(rows, width, 8)
+    rows, width = session.random_int(20, 30), 2 * session.random_int(2, 5)
+    wrapper = session.construct(rows, width, 8)
     weight = table_of(wrapper)
-    same_shape(
+    check_shape(
         weight,
         (rows, width),
         "V D",
-        wrong={"swapped-sizes": ((width, rows), "the table's sizes are swapped: it has a row for every id")},
+        mistakes={"swapped-sizes": ((width, rows), "the table's sizes are swapped: it has a row for every id")},
     )
-    ids = exam.ids(rows, (2, 3))
+    ids = session.random_ids(rows, (2, 3))
     answer = ask(wrapper, "token_embedding", ids)
     if answer.raised is not None:
-        raise Failed(
+        raise CheckFailed(
             "not-an-embedding", f"token_embedding is no nn.Embedding: called with ids, it raised {answer.raised}"
         )
-    same_values(
+    check_values(
         answer.value,
         weight[ids],
         rule="not-an-embedding",
@@ -46,39 +46,41 @@ def table(exam: Exam) -> None:
     )
 
 
-def shape(exam: Exam) -> None:
+def shape(session: GradingSession) -> None:
     """one vector a token"""
-    wrapper, ids, width = draw(exam)
-    same_shape(wrapper.call(input_ids=ids), (*ids.shape, width), "B T D")
+    wrapper, ids, width = draw(session)
+    check_shape(wrapper.call(input_ids=ids), (*ids.shape, width), "B T D")
 
 
-def untouched(exam: Exam) -> None:
+def untouched(session: GradingSession) -> None:
     """neither the table nor the caller's vectors change"""
-    wrapper, ids, width = draw(exam)
+    wrapper, ids, width = draw(session)
     before = table_of(wrapper)
     wrapper.call(input_ids=ids)
     if not torch.equal(before, table_of(wrapper)):
-        raise Failed("table-edited", "after a call the table holds other numbers: positions were written into its rows")
-    vectors = exam.normal(*ids.shape, width)
-    answer = wrapper.run(inputs_embeds=vectors, watch=True)
-    if answer.raised is None and any(not torch.equal(vectors, after) for after in answer.arguments):
-        raise Failed(
+        raise CheckFailed(
+            "table-edited", "after a call the table holds other numbers: positions were written into its rows"
+        )
+    vectors = session.random_normal(*ids.shape, width)
+    answer = wrapper.try_call(inputs_embeds=vectors, return_arguments=True)
+    if answer.raised is None and any(not torch.equal(vectors, after) for after in answer.tensor_arguments):
+        raise CheckFailed(
             "input-edited", "after a call the vectors given as inputs_embeds are others: they were added to in place"
         )
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """rows plus waves, for every text of the batch"""
-    wrapper, ids, width = draw(exam)
+    wrapper, ids, width = draw(session)
     batch, length = ids.shape
     rows, waves = table_of(wrapper)[ids], sinusoidal_encoding(torch.arange(length), width)
     halves = sinusoidal_encoding(torch.arange(length), width, layout="half")
     first = rows.clone()
     first[0] += waves
-    same_values(
+    check_values(
         wrapper.call(input_ids=ids),
         rows + waves,
-        wrong={
+        mistakes={
             "no-positions": (rows, "these are the rows alone: positions are on, and nothing was added"),
             "concatenated": (
                 rows + halves,
@@ -103,14 +105,14 @@ def values(exam: Exam) -> None:
     )
 
 
-def ready_vectors(exam: Exam) -> None:
+def ready_vectors(session: GradingSession) -> None:
     """inputs_embeds get positions, too"""
-    wrapper, ids, width = draw(exam)
-    vectors = exam.normal(*ids.shape, width)
-    same_values(
+    wrapper, ids, width = draw(session)
+    vectors = session.random_normal(*ids.shape, width)
+    check_values(
         wrapper.call(inputs_embeds=vectors),
         vectors + sinusoidal_encoding(torch.arange(ids.shape[1]), width),
-        wrong={
+        mistakes={
             "embeds-without-positions": (
                 vectors,
                 "vectors given as inputs_embeds come back without positions; they stand in places as rows do",
@@ -121,33 +123,33 @@ def ready_vectors(exam: Exam) -> None:
     )
 
 
-def one_input(exam: Exam) -> None:
+def one_input(session: GradingSession) -> None:
     """both inputs, or neither, is a ValueError"""
-    wrapper, ids, width = draw(exam)
-    vectors = exam.normal(*ids.shape, width)
+    wrapper, ids, width = draw(session)
+    vectors = session.random_normal(*ids.shape, width)
     message = "input_ids and inputs_embeds together are an error, as nobody can tell which is meant"
-    wrapper.raises("both-inputs", input_ids=ids, inputs_embeds=vectors, message=message)
-    wrapper.raises("neither-input", message="a call without input_ids and without inputs_embeds is an error")
+    wrapper.must_raise("both-inputs", input_ids=ids, inputs_embeds=vectors, message=message)
+    wrapper.must_raise("neither-input", message="a call without input_ids and without inputs_embeds is an error")
 
 
-def switch(exam: Exam) -> None:
+def switch(session: GradingSession) -> None:
     """positions=False adds nothing and knows no limit"""
-    width, block_size = 2 * exam.number(2, 5), exam.number(4, 6)
-    wrapper = exam.make(20, width, block_size, positions=False)
+    width, block_size = 2 * session.random_int(2, 5), session.random_int(4, 6)
+    wrapper = session.construct(20, width, block_size, positions=False)
     off = "with positions=False"
-    for length, long in ((block_size - 1, False), (block_size + exam.number(1, 4), True)):
-        ids, vectors = exam.ids(20, (2, length)), exam.normal(2, length, width)
+    for length, long in ((block_size - 1, False), (block_size + session.random_int(1, 4), True)):
+        ids, vectors = session.random_ids(20, (2, length)), session.random_normal(2, length, width)
         rows = table_of(wrapper)[ids]
         tokens = f"{length} tokens (block_size {block_size})"
         as_they_are(
-            wrapper.run(input_ids=ids),
+            wrapper.try_call(input_ids=ids),
             rows,
             rule="limit-without-positions" if long else "switch-ignored",
             raised=f"{off} a text of {tokens}",
             message="positions=False must give the rows as they are",
         )
         as_they_are(
-            wrapper.run(inputs_embeds=vectors),
+            wrapper.try_call(inputs_embeds=vectors),
             vectors,
             rule="embeds-limit-when-off" if long else "embeds-when-off",
             raised=f"{off} inputs_embeds of {tokens}",
@@ -155,15 +157,15 @@ def switch(exam: Exam) -> None:
         )
 
 
-def shown(exam: Exam) -> None:
+def shown(session: GradingSession) -> None:
     """before_and_after gives the rows, and the rows with positions"""
-    wrapper, ids, width = draw(exam)
+    wrapper, ids, width = draw(session)
     before, after = two_tensors(wrapper.method("before_and_after", ids))
     rows, waves = table_of(wrapper)[ids], sinusoidal_encoding(torch.arange(ids.shape[1]), width)
-    same_values(
+    check_values(
         before,
         rows,
-        wrong={
+        mistakes={
             "before-changed": (
                 rows + waves,
                 "what is shown as before already has its positions: both names are one tensor, written to in place",
@@ -172,38 +174,38 @@ def shown(exam: Exam) -> None:
         message="before is not the rows of the table",
         atol=CLOSE,
     )
-    same_values(after, rows + waves, rule="after", message="after is not rows plus waves", atol=CLOSE)
+    check_values(after, rows + waves, rule="after", message="after is not rows plus waves", atol=CLOSE)
     length, off = ids.shape[1], "with positions=False"
     for block_size in (length + 1, length - 1):
-        without = exam.make(40, width, block_size, positions=False)
+        without = session.construct(40, width, block_size, positions=False)
         answer = ask(without, "before_and_after", ids)
         if answer.raised is not None:
-            raise Failed(
+            raise CheckFailed(
                 "shown-when-off",
                 f"{off} before_and_after of {length} tokens (block_size {block_size}) raised {answer.raised}",
             )
         for one in two_tensors(answer.value):
             message = f"{off} both tensors of before_and_after are the rows"
-            same_values(one, table_of(without)[ids], rule="shown-when-off", message=message)
+            check_values(one, table_of(without)[ids], rule="shown-when-off", message=message)
 
 
-def gradient(exam: Exam) -> None:
+def gradient(session: GradingSession) -> None:
     """the gradient reaches the rows that were looked up, and ready vectors"""
-    wrapper, _, width = draw(exam)
-    ids = exam.ids(6, (2, 5))  # some of them several times
-    weight = exam.normal(2, 5, width)
+    wrapper, _, width = draw(session)
+    ids = session.random_ids(6, (2, 5))  # some of them several times
+    weight = session.random_normal(2, 5, width)
     got = wrapper.gradients(input_ids=ids, weight=weight).get(TABLE)
     if got is None:
-        raise Failed("no-gradient", "no gradient reaches the table: it could not learn")
+        raise CheckFailed("no-gradient", "no gradient reaches the table: it could not learn")
     want = torch.zeros_like(got)
     want.index_add_(0, ids.flatten(), weight.flatten(0, 1))
-    same_values(got, want, rule="gradient", message="the rows do not get the gradients of their places", atol=1e-4)
-    back = ask(wrapper, "", None, exam.normal(2, 5, width), of=1, weight=weight)
+    check_values(got, want, rule="gradient", message="the rows do not get the gradients of their places", atol=1e-4)
+    back = ask(wrapper, "", None, session.random_normal(2, 5, width), of=1, weight=weight)
     if back.raised is not None:
-        raise Failed("embeds-detached", f"with inputs_embeds that want a gradient it raised {back.raised}")
+        raise CheckFailed("embeds-detached", f"with inputs_embeds that want a gradient it raised {back.raised}")
     if back.gradient is None:
-        raise Failed("embeds-detached", "no gradient reaches inputs_embeds: what made them could not learn")
-    same_values(
+        raise CheckFailed("embeds-detached", "no gradient reaches inputs_embeds: what made them could not learn")
+    check_values(
         back.gradient,
         weight,
         rule="embeds-gradient",
@@ -212,28 +214,28 @@ def gradient(exam: Exam) -> None:
     )
 
 
-def registered(exam: Exam) -> None:
+def registered(session: GradingSession) -> None:
     """the table is the only parameter, the waves are a buffer"""
-    width, block_size = 2 * exam.number(4, 6), exam.number(30, 60)
-    wrapper, ids = exam.make(20, width, block_size), exam.ids(20, (2, 6))
+    width, block_size = 2 * session.random_int(4, 6), session.random_int(30, 60)
+    wrapper, ids = session.construct(20, width, block_size), session.random_ids(20, (2, 6))
     more = sorted(set(wrapper.parameters()) - {TABLE})
     if more:
-        raise Failed(
+        raise CheckFailed(
             "parameter-not-buffer", f"{more[0]} is a parameter: an optimizer would find it; waves are not learned"
         )
     waves = wrapper.buffers().get("waves")
     if waves is None:
-        raise Failed(
+        raise CheckFailed(
             "not-a-buffer", "there is no buffer named waves: a plain attribute stays behind when the module is moved"
         )
     if waves.shape != (block_size, width):
-        raise Failed(
+        raise CheckFailed(
             "placeholder-buffer",
             f"the buffer waves has shape {tuple(waves.shape)}; it must hold the waves, (block_size, n_embd) = "
             f"({block_size}, {width})",
         )
-    same_dtype(waves, torch.float32, rule="buffer-dtype")
-    same_values(
+    check_dtype(waves, torch.float32, rule="buffer-dtype")
+    check_values(
         waves,
         sinusoidal_encoding(torch.arange(block_size), width),
         rule="buffer-values",
@@ -241,7 +243,7 @@ def registered(exam: Exam) -> None:
         atol=CLOSER,
     )
     if ask(wrapper, "waves.zero_").raised is None:  # whatever is added now does not come from the buffer
-        same_values(
+        check_values(
             wrapper.call(input_ids=ids),
             table_of(wrapper)[ids],
             rule="buffer-unused",
@@ -250,19 +252,19 @@ def registered(exam: Exam) -> None:
         )
 
 
-def saved(exam: Exam) -> None:
+def saved(session: GradingSession) -> None:
     """the state_dict is the table alone, and fits a fresh one"""
-    wrapper, ids, width = draw(exam)
+    wrapper, ids, width = draw(session)
     state = wrapper.state_dict()
     if set(state) != {TABLE}:
-        raise Failed(
+        raise CheckFailed(
             "state-dict-keys", f"the state_dict holds {', '.join(sorted(state))}; only {TABLE} belongs into it"
         )
     rows = state[TABLE].shape[0]
-    fresh = exam.make(rows, width, ids.shape[1] + 1)
+    fresh = session.construct(rows, width, ids.shape[1] + 1)
     fresh.call(input_ids=ids)
     fresh.method("load_state_dict", state)
-    same_values(
+    check_values(
         fresh.call(input_ids=ids),
         wrapper.call(input_ids=ids),
         rule="round-trip",
@@ -270,40 +272,43 @@ def saved(exam: Exam) -> None:
     )
 
 
-def limit(exam: Exam) -> None:
+def limit(session: GradingSession) -> None:
     """block_size tokens are fine, one more is a ValueError"""
-    width, block_size = 2 * exam.number(2, 5), exam.number(4, 8)
-    wrapper = exam.make(20, width, block_size)
-    ids = exam.ids(20, (2, block_size))
+    width, block_size = 2 * session.random_int(2, 5), session.random_int(4, 8)
+    wrapper = session.construct(20, width, block_size)
+    ids = session.random_ids(20, (2, block_size))
     fits = f"{block_size} tokens fit block_size {block_size}, but"
-    answer = wrapper.run(input_ids=ids)
+    answer = wrapper.try_call(input_ids=ids)
     if answer.raised is not None:
-        raise Failed("full-length-refused", f"{fits} it raised {answer.raised}")
-    answer = wrapper.run(inputs_embeds=exam.normal(2, block_size, width))
+        raise CheckFailed("full-length-refused", f"{fits} it raised {answer.raised}")
+    answer = wrapper.try_call(inputs_embeds=session.random_normal(2, block_size, width))
     if answer.raised is not None:
-        raise Failed("embeds-full-length-refused", f"{fits} as inputs_embeds they raised {answer.raised}")
+        raise CheckFailed("embeds-full-length-refused", f"{fits} as inputs_embeds they raised {answer.raised}")
     answer = ask(wrapper, "before_and_after", ids)
     if answer.raised is not None:
-        raise Failed("shown-full-length-refused", f"{fits} before_and_after raised {answer.raised}")
+        raise CheckFailed("shown-full-length-refused", f"{fits} before_and_after raised {answer.raised}")
     longer = block_size + 1
     message = f"{longer} tokens do not fit block_size {block_size}: that is an error"
-    wrapper.raises("past-the-maximum", input_ids=exam.ids(20, (2, longer)), message=message)
-    wrapper.raises("past-the-maximum", inputs_embeds=exam.normal(2, longer, width), message=message)
+    wrapper.must_raise("past-the-maximum", input_ids=session.random_ids(20, (2, longer)), message=message)
+    wrapper.must_raise("past-the-maximum", inputs_embeds=session.random_normal(2, longer, width), message=message)
     message = f"{longer} tokens do not fit block_size {block_size}: that is an error of before_and_after, too"
-    must_raise(
-        ask(wrapper, "before_and_after", exam.ids(20, (2, longer))), "shown-past-the-maximum", ValueError, message
+    check_raised(
+        ask(wrapper, "before_and_after", session.random_ids(20, (2, longer))),
+        "shown-past-the-maximum",
+        ValueError,
+        message,
     )
 
 
-def odd(exam: Exam) -> None:
+def odd(session: GradingSession) -> None:
     """an odd width: the last sine stands alone"""
-    width = 2 * exam.number(2, 6) + 1
+    width = 2 * session.random_int(2, 6) + 1
     try:
-        wrapper = exam.make(20, width, 7)
-    except Failed as failed:
-        raise Failed("odd-width", f"with n_embd = {width}: {failed.message}") from None
-    ids = exam.ids(20, (2, 5))
-    same_values(
+        wrapper = session.construct(20, width, 7)
+    except CheckFailed as failed:
+        raise CheckFailed("odd-width", f"with n_embd = {width}: {failed.message}") from None
+    ids = session.random_ids(20, (2, 5))
+    check_values(
         wrapper.call(input_ids=ids),
         table_of(wrapper)[ids] + sinusoidal_encoding(torch.arange(5), width),
         rule="odd-width",
@@ -312,18 +317,20 @@ def odd(exam: Exam) -> None:
     )
 
 
-def precision(exam: Exam) -> None:
+def precision(session: GradingSession) -> None:
     """in bfloat16 the table and the waves are of bfloat16, the angles still of float32"""
-    width, length = 2 * exam.number(3, 6), exam.number(500, 700)
-    wrapper = exam.make(20, width, length, dtype=torch.bfloat16)
+    width, length = 2 * session.random_int(3, 6), session.random_int(500, 700)
+    wrapper = session.construct(20, width, length, dtype=torch.bfloat16)
     for name, one in (("table", table_of(wrapper)), ("buffer", wrapper.buffers().get("waves"))):
         if one is None or one.dtype != torch.bfloat16:
             found = "not there" if one is None else f"of {one.dtype}"
-            raise Failed(f"{name}-dtype", f"with dtype bfloat16 the {name} is {found}; it is kept in the dtype given")
-    ids = exam.ids(20, (1, length))
+            raise CheckFailed(
+                f"{name}-dtype", f"with dtype bfloat16 the {name} is {found}; it is kept in the dtype given"
+            )
+    ids = session.random_ids(20, (1, length))
     got = wrapper.call(input_ids=ids)
-    same_dtype(got, torch.bfloat16)
-    same_values(
+    check_dtype(got, torch.bfloat16)
+    check_values(
         got,
         table_of(wrapper)[ids].float() + sinusoidal_encoding(torch.arange(length), width),
         rule="low-precision-angles",
@@ -350,45 +357,45 @@ CHECKS = (
 )
 
 
-def own(exam: Exam) -> Tensor:
+def walk_output(session: GradingSession) -> Tensor:
     """The hidden states of the walk's sentence in the learner's module, positions off: the sample adds none here."""
     weight, ids = sample()
-    wrapper = exam.make(*weight.shape, 8, positions=False)
+    wrapper = session.construct(*weight.shape, 8, positions=False)
     wrapper.method("load_state_dict", {TABLE: weight})
     got: Tensor = wrapper.call(input_ids=ids)
     return got
 
 
-def draw(exam: Exam) -> tuple[Remote, Tensor, int]:
+def draw(session: GradingSession) -> tuple[RemoteObject, Tensor, int]:
     """A module with room for a few more tokens than the ids have; every id stands once."""
-    batch, length, width = exam.number(2, 4), exam.number(5, 7), 2 * exam.number(4, 6)
-    wrapper = exam.make(40, width, length + exam.number(1, 3))
-    ids = torch.randperm(40, generator=exam.random)[: batch * length].reshape(batch, length)
+    batch, length, width = session.random_int(2, 4), session.random_int(5, 7), 2 * session.random_int(4, 6)
+    wrapper = session.construct(40, width, length + session.random_int(1, 3))
+    ids = torch.randperm(40, generator=session.generator)[: batch * length].reshape(batch, length)
     return wrapper, ids, width
 
 
-def ask(wrapper: Remote, path: str, *args: Any, **further: Any) -> Answer:
+def ask(wrapper: RemoteObject, path: str, *args: Any, **further: Any) -> CallResult:
     """Call a part of the module, or itself where the path is empty, and judge nothing."""
-    return wrapper.exam._call(wrapper.handle, path, args, {}, **further)
+    return wrapper.session._call(wrapper.handle, path, args, {}, **further)
 
 
-def as_they_are(answer: Answer, want: Tensor, *, rule: str, raised: str, message: str) -> None:
+def as_they_are(answer: CallResult, want: Tensor, *, rule: str, raised: str, message: str) -> None:
     """Vectors to which nothing was to be added."""
     if answer.raised is not None:
-        raise Failed(rule, f"{raised} raised {answer.raised}")
-    same_values(answer.value, want, rule=rule, message=message)
+        raise CheckFailed(rule, f"{raised} raised {answer.raised}")
+    check_values(answer.value, want, rule=rule, message=message)
 
 
 def two_tensors(value: Any) -> tuple[Any, Any]:
     """What before_and_after is to give."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise Failed("two-tensors", "before_and_after gives two tensors, the rows and the rows with positions")
+        raise CheckFailed("two-tensors", "before_and_after gives two tensors, the rows and the rows with positions")
     return value[0], value[1]
 
 
-def table_of(wrapper: Remote) -> Tensor:
+def table_of(wrapper: RemoteObject) -> Tensor:
     """The table as it is now."""
     weight = wrapper.attribute(TABLE)
     if not isinstance(weight, Tensor):
-        raise Failed("missing", f"{TABLE} is not a tensor; token_embedding is to be an nn.Embedding")
+        raise CheckFailed("missing", f"{TABLE} is not a tensor; token_embedding is to be an nn.Embedding")
     return weight.detach()

@@ -5,37 +5,37 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import same_dtype, same_shape, same_values
-from inlayer.learn.session import Exam, Failed
+from inlayer.learn.checks import check_dtype, check_shape, check_values
+from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "rotary_turn"
 PARAMETERS = ("x", "positions", "theta")
-WITHOUT = ("inlayer",)
+FORBIDDEN_NAMES = ("inlayer",)
 
 CLOSE = 2e-3  # float32 angles of the learner's against float64 ones of ours
 ROUNDED = 1.01 * 2**-8  # how far a number moves when it is rounded to bfloat16, as a share of it
 
 
-def shape(exam: Exam) -> None:
+def shape(session: GradingSession) -> None:
     """the shape and the dtype of x"""
-    x = draw(exam)
-    got = exam.call(x, torch.arange(x.shape[1]))
-    same_shape(got, tuple(x.shape), "B T K")
-    same_dtype(got, x.dtype)
+    x = draw(session)
+    got = session.call(x, torch.arange(x.shape[1]))
+    check_shape(got, tuple(x.shape), "B T K")
+    check_dtype(got, x.dtype)
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """every pair turned by its angle"""
-    x = draw(exam)
+    x = draw(session)
     positions = torch.arange(x.shape[1])
     width = x.shape[2]
     pair = torch.arange(width // 2, dtype=torch.float64)
     angles = positions[:, None] * 10_000 ** -(2 * pair / width)
     waves = torch.cat((angles.sin(), angles.cos()), dim=-1)
-    same_values(
-        exam.call(x, positions),
+    check_values(
+        session.call(x, positions),
         turn(x, angles),
-        wrong={
+        mistakes={
             "not-turned": (x.double(), "this is x as it was: nothing was turned"),
             "interleaved-pairs": (
                 turn(x, angles, interleaved=True),
@@ -61,27 +61,27 @@ def values(exam: Exam) -> None:
     )
 
 
-def gradient(exam: Exam) -> None:
+def gradient(session: GradingSession) -> None:
     """the gradient goes back through the turn"""
-    x = draw(exam)
+    x = draw(session)
     positions = torch.arange(x.shape[1])
-    weight = exam.normal(*x.shape)
-    got = exam.gradient(x, positions, of=0, weight=weight)
+    weight = session.random_normal(*x.shape)
+    got = session.gradient(x, positions, of=0, weight=weight)
     if got is None:
-        raise Failed("no-gradient", "no gradient reaches x: the result is cut off from it")
+        raise CheckFailed("no-gradient", "no gradient reaches x: the result is cut off from it")
     want = turn(weight, -angles_of(positions, x.shape[2]))
     message = "the gradient is not the upstream gradient turned back"
-    same_values(got, want, rule="gradient", message=message, atol=CLOSE)
+    check_values(got, want, rule="gradient", message=message, atol=CLOSE)
 
 
-def any_positions(exam: Exam) -> None:
+def any_positions(session: GradingSession) -> None:
     """the positions that are given, not the places in x"""
-    x = draw(exam)
-    positions = exam.ids(400, (x.shape[1],), low=20)
-    same_values(
-        exam.call(x, positions),
+    x = draw(session)
+    positions = session.random_ids(400, (x.shape[1],), low=20)
+    check_values(
+        session.call(x, positions),
         turn(x, angles_of(positions, x.shape[2])),
-        wrong={
+        mistakes={
             "counts-itself": (
                 turn(x, angles_of(torch.arange(x.shape[1]), x.shape[2])),
                 "the tokens are turned as if they stood at 0, 1, 2, ...; other positions were given",
@@ -92,14 +92,14 @@ def any_positions(exam: Exam) -> None:
     )
 
 
-def base(exam: Exam) -> None:
+def base(session: GradingSession) -> None:
     """another theta, other speeds"""
-    x, theta = draw(exam), float(exam.number(20_000, 1_000_000))
-    positions = torch.arange(x.shape[1]) + exam.number(5, 30)
-    same_values(
-        exam.call(x, positions, theta=theta),
+    x, theta = draw(session), float(session.random_int(20_000, 1_000_000))
+    positions = torch.arange(x.shape[1]) + session.random_int(5, 30)
+    check_values(
+        session.call(x, positions, theta=theta),
         turn(x, angles_of(positions, x.shape[2], theta)),
-        wrong={
+        mistakes={
             "theta-ignored": (
                 turn(x, angles_of(positions, x.shape[2])),
                 f"theta was {theta:,.0f}, and the pairs turn as with 10,000",
@@ -110,16 +110,16 @@ def base(exam: Exam) -> None:
     )
 
 
-def half_types(exam: Exam) -> None:
+def half_types(session: GradingSession) -> None:
     """bfloat16 is turned in float32, and rounded once"""
-    x = draw(exam).bfloat16()
-    positions = exam.ids(3000, (x.shape[1],), low=1000)
-    positions[0] = 2 * exam.number(600, 1400) + 1  # odd: no whole number of bfloat16 up there
-    answer = exam.run(x, positions)
+    x = draw(session).bfloat16()
+    positions = session.random_ids(3000, (x.shape[1],), low=1000)
+    positions[0] = 2 * session.random_int(600, 1400) + 1  # odd: no whole number of bfloat16 up there
+    answer = session.try_call(x, positions)
     if answer.raised is not None:
-        raise Failed("half-raises", f"with x of bfloat16 it raised {answer.raised}")
-    same_dtype(answer.value, torch.bfloat16)
-    same_values(
+        raise CheckFailed("half-raises", f"with x of bfloat16 it raised {answer.raised}")
+    check_dtype(answer.value, torch.bfloat16)
+    check_values(
         answer.value,
         turn(x, angles_of(positions, x.shape[2])),
         rule="low-precision-angles",
@@ -130,10 +130,10 @@ def half_types(exam: Exam) -> None:
         atol=0.06,
         rtol=0.02,
     )
-    x = exam.normal(2, exam.number(12, 16), 2 * exam.number(12, 16)).bfloat16()
-    positions = exam.ids(100, (x.shape[1],))
-    same_values(
-        exam.call(x, positions),
+    x = session.random_normal(2, session.random_int(12, 16), 2 * session.random_int(12, 16)).bfloat16()
+    positions = session.random_ids(100, (x.shape[1],))
+    check_values(
+        session.call(x, positions),
         turn(x, angles_of(positions, x.shape[2])),
         rule="cast-too-early",
         message=(
@@ -145,34 +145,36 @@ def half_types(exam: Exam) -> None:
     )
 
 
-def distance(exam: Exam) -> None:
+def distance(session: GradingSession) -> None:
     """lengths stay, and a score depends on the distance alone"""
-    width, shift = 2 * exam.number(3, 8), exam.number(1, 200)
-    pair = exam.normal(1, 2, width)  # a query and a key
-    near = torch.tensor([exam.number(5, 9), exam.number(0, 4)])
-    here, there = exam.call(pair, near), exam.call(pair, near + shift)
-    same_shape(here, (1, 2, width), "B T K")
-    same_shape(there, (1, 2, width), "B T K")
+    width, shift = 2 * session.random_int(3, 8), session.random_int(1, 200)
+    pair = session.random_normal(1, 2, width)  # a query and a key
+    near = torch.tensor([session.random_int(5, 9), session.random_int(0, 4)])
+    here, there = session.call(pair, near), session.call(pair, near + shift)
+    check_shape(here, (1, 2, width), "B T K")
+    check_shape(there, (1, 2, width), "B T K")
     lengths = pair.norm(dim=-1)
     message = "a token is longer or shorter after the turn"
-    same_values(here.norm(dim=-1), lengths, rule="length-changed", message=message, atol=1e-2)
+    check_values(here.norm(dim=-1), lengths, rule="length-changed", message=message, atol=1e-2)
     if abs(float(here[0, 0] @ here[0, 1] - there[0, 0] @ there[0, 1])) > 0.02:
-        raise Failed("distance", f"the score of a query and a key changed when both were moved by {shift}: it must not")
+        raise CheckFailed(
+            "distance", f"the score of a query and a key changed when both were moved by {shift}: it must not"
+        )
 
 
 CHECKS = (shape, values, gradient, any_positions, base, half_types, distance)
 
 
-def own(exam: Exam) -> Tensor:
+def walk_output(session: GradingSession) -> Tensor:
     """Hands that point to (1, 0), turned as the heads of the sample turn: they are the cosines of the walk."""
     hands = torch.tensor([1.0, 0.0]).repeat_interleave(16).expand(1, 4, 32).bfloat16()
-    got: Tensor = exam.call(hands, torch.arange(4))
+    got: Tensor = session.call(hands, torch.arange(4))
     return got[0, :, :16]
 
 
-def draw(exam: Exam) -> Tensor:
+def draw(session: GradingSession) -> Tensor:
     """Queries of one head."""
-    return exam.normal(exam.number(2, 3), exam.number(5, 8), 2 * exam.number(5, 9))
+    return session.random_normal(session.random_int(2, 3), session.random_int(5, 8), 2 * session.random_int(5, 9))
 
 
 def angles_of(positions: Tensor, width: int, theta: float = 10_000.0) -> Tensor:

@@ -7,38 +7,38 @@ import math
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import same_dtype, same_shape, same_values
-from inlayer.learn.session import Exam, Failed
+from inlayer.learn.checks import check_dtype, check_shape, check_values
+from inlayer.learn.session import CheckFailed, GradingSession
 from inlayer.positions import sinusoidal_encoding as waves_of
 
 NAME = "sinusoids"
 PARAMETERS = ("positions", "n_embd")
-WITHOUT = ("inlayer",)
+FORBIDDEN_NAMES = ("inlayer",)
 
 CLOSE = 2e-3  # float32 angles of the learner's against ours, at positions of a few hundred
 
 
-def shape(exam: Exam) -> None:
+def shape(session: GradingSession) -> None:
     """n_embd channels for every position"""
-    length, width = exam.number(3, 6), 2 * exam.number(4, 8)
-    got = exam.call(torch.arange(length), width)
-    same_shape(got, (length, width), "T D", wrong={"swapped-sizes": ((width, length), "the two axes are swapped")})
-    same_dtype(got, torch.float32)
+    length, width = session.random_int(3, 6), 2 * session.random_int(4, 8)
+    got = session.call(torch.arange(length), width)
+    check_shape(got, (length, width), "T D", mistakes={"swapped-sizes": ((width, length), "the two axes are swapped")})
+    check_dtype(got, torch.float32)
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """sine and cosine of every pair, side by side"""
-    length, width = exam.number(20, 30), 2 * exam.number(4, 8)
+    length, width = session.random_int(20, 30), 2 * session.random_int(4, 8)
     positions = torch.arange(length)
-    got, want = exam.call(positions, width), waves_of(positions, width)
+    got, want = session.call(positions, width), waves_of(positions, width)
     pair = torch.arange(width // 2)
     alone = positions[:, None] / 10_000 ** (torch.arange(width) / width)
     mixed = alone.sin()
     mixed[:, 1::2] = alone.cos()[:, 1::2]
-    same_values(
+    check_values(
         got,
         want,
-        wrong={
+        mistakes={
             "concatenated": (
                 waves_of(positions, width, layout="half"),
                 "all sines come first, then all cosines; here the two of a pair stand side by side",
@@ -66,15 +66,15 @@ def values(exam: Exam) -> None:
     )
 
 
-def any_positions(exam: Exam) -> None:
+def any_positions(session: GradingSession) -> None:
     """positions in any order, and far out"""
-    positions, width = exam.ids(700, (exam.number(5, 9),), low=10), 2 * exam.number(4, 8)
+    positions, width = session.random_ids(700, (session.random_int(5, 9),), low=10), 2 * session.random_int(4, 8)
     positions[1] = positions[0]
     counted = torch.arange(len(positions))
-    same_values(
-        exam.call(positions, width),
+    check_values(
+        session.call(positions, width),
         waves_of(positions, width),
-        wrong={
+        mistakes={
             "counts-itself": (
                 waves_of(counted, width),
                 "the waves are those of 0, 1, 2, ...; the positions given were others, and not in order",
@@ -85,20 +85,20 @@ def any_positions(exam: Exam) -> None:
     )
 
 
-def odd(exam: Exam) -> None:
+def odd(session: GradingSession) -> None:
     """an odd width: the last sine stands alone"""
-    positions, width = torch.arange(exam.number(4, 9)), 2 * exam.number(2, 7) + 1
-    answer = exam.run(positions, width)
+    positions, width = torch.arange(session.random_int(4, 9)), 2 * session.random_int(2, 7) + 1
+    answer = session.try_call(positions, width)
     if answer.raised is not None:
-        raise Failed("odd-width", f"with n_embd = {width} it raised {answer.raised}")
+        raise CheckFailed("odd-width", f"with n_embd = {width} it raised {answer.raised}")
     if isinstance(answer.value, Tensor) and answer.value.shape != (len(positions), width):
-        raise Failed("odd-width", f"n_embd = {width} gave a shape of {tuple(answer.value.shape)}")
+        raise CheckFailed("odd-width", f"n_embd = {width} gave a shape of {tuple(answer.value.shape)}")
     even = torch.arange(0, width, 2)
     rounded = positions[:, None] / 10_000 ** (even / (width + 1))
-    same_values(
+    check_values(
         answer.value,
         waves_of(positions, width),
-        wrong={
+        mistakes={
             "width-rounded-up": (
                 interleave(rounded)[:, :width],
                 "the exponent divides by the next even number; D is the width that was asked for, odd or not",
@@ -109,24 +109,24 @@ def odd(exam: Exam) -> None:
     )
 
 
-def a_step_is_a_turn(exam: Exam) -> None:
+def a_step_is_a_turn(session: GradingSession) -> None:
     """a step of k tokens turns every pair by the same angle, wherever it starts"""
-    width, step = 2 * exam.number(3, 6), exam.number(1, 9)
-    start = exam.ids(300, (2,))
-    got = exam.call(torch.cat((start, start + step)), width)
-    same_shape(got, (4, width), "T D")
+    width, step = 2 * session.random_int(3, 6), session.random_int(1, 9)
+    start = session.random_ids(300, (2,))
+    got = session.call(torch.cat((start, start + step)), width)
+    check_shape(got, (4, width), "T D")
     hands = torch.complex(got[:, 1::2].double(), got[:, 0::2].double())
     turned = hands[2:] / hands[:2]
     if float((turned[0] - turned[1]).abs().max()) > math.sqrt(CLOSE):
-        raise Failed("not-a-turn", f"from p to p + {step} the pairs turn by different angles, depending on p")
+        raise CheckFailed("not-a-turn", f"from p to p + {step} the pairs turn by different angles, depending on p")
 
 
 CHECKS = (shape, values, any_positions, odd, a_step_is_a_turn)
 
 
-def own(exam: Exam) -> Tensor:
+def walk_output(session: GradingSession) -> Tensor:
     """The waves of the four tokens of the walk's sentence, as wide as one of the sample's heads."""
-    got: Tensor = exam.call(torch.arange(4), 32)
+    got: Tensor = session.call(torch.arange(4), 32)
     return got
 
 

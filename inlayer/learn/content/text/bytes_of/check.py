@@ -4,65 +4,69 @@ from __future__ import annotations
 
 import unicodedata
 
-from inlayer.learn.session import Exam, Failed
+from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "bytes_of"
 PARAMETERS = ("text",)
-WITHOUT = ("inlayer",)
+FORBIDDEN_NAMES = ("inlayer",)
 
 WIDER = "éßñЖ€あ漢🙂🦔"  # two, three and four bytes each
 
 
-def kind(exam: Exam) -> None:
+def kind(session: GradingSession) -> None:
     """a list of whole numbers"""
-    got = exam.call(plain(exam))
+    got = session.call(plain(session))
     if isinstance(got, (bytes, bytearray)):
-        raise Failed("still-bytes", "the answer is a bytes object; what is asked for is a list of the numbers in it")
+        raise CheckFailed(
+            "still-bytes", "the answer is a bytes object; what is asked for is a list of the numbers in it"
+        )
     if not isinstance(got, list):
-        raise Failed("not-a-list", f"the answer is a {type(got).__name__}; it must be a list")
+        raise CheckFailed("not-a-list", f"the answer is a {type(got).__name__}; it must be a list")
     for value in got:
         if not isinstance(value, int) or isinstance(value, bool):
-            raise Failed("not-numbers", f"the list holds a {type(value).__name__}; an id is a whole number, an int")
+            raise CheckFailed(
+                "not-numbers", f"the list holds a {type(value).__name__}; an id is a whole number, an int"
+            )
 
 
-def plain_text(exam: Exam) -> None:
+def plain_text(session: GradingSession) -> None:
     """one id for each character of plain English, white space included"""
-    text = " " + plain(exam) + "  " + plain(exam) + "\n"
-    judge(exam.call(text), text)
+    text = " " + plain(session) + "  " + plain(session) + "\n"
+    judge(session.call(text), text)
 
 
-def every_script(exam: Exam) -> None:
+def every_script(session: GradingSession) -> None:
     """every character as its UTF-8 bytes"""
-    drawn = "".join(WIDER[exam.number(0, len(WIDER) - 1)] for _ in range(4))
-    text = f"{plain(exam)} {WIDER[exam.number(0, 3)]}€🙂{drawn}"
-    judge(exam.call(text), text)
+    drawn = "".join(WIDER[session.random_int(0, len(WIDER) - 1)] for _ in range(4))
+    text = f"{plain(session)} {WIDER[session.random_int(0, 3)]}€🙂{drawn}"
+    judge(session.call(text), text)
 
 
-def nothing_changed(exam: Exam) -> None:
+def nothing_changed(session: GradingSession) -> None:
     """nothing is tidied up, and the empty text is the empty list"""
-    text = plain(exam) + "e\u0301ﬁ\r\n\tA\u030a\u200b"
-    judge(exam.call(text), text)
-    if exam.call("") != []:
-        raise Failed("empty-text", "the empty text has no bytes, so it has no ids")
+    text = plain(session) + "e\u0301ﬁ\r\n\tA\u030a\u200b"
+    judge(session.call(text), text)
+    if session.call("") != []:
+        raise CheckFailed("empty-text", "the empty text has no bytes, so it has no ids")
 
 
-def lone_surrogate(exam: Exam) -> None:
+def lone_surrogate(session: GradingSession) -> None:
     """a text without UTF-8 bytes is refused"""
-    text = plain(exam) + chr(exam.number(0xD800, 0xDBFF)) + plain(exam)
-    answer = exam.run(text)
+    text = plain(session) + chr(session.random_int(0xD800, 0xDBFF)) + plain(session)
+    answer = session.try_call(text)
     if answer.raised is not None:
         if "ValueError" not in (answer.raised.type, *answer.raised.bases):
-            raise Failed(
+            raise CheckFailed(
                 "surrogate-other-error",
                 f"a lone surrogate raised {answer.raised.type}; the task asks for a ValueError",
             )
     elif answer.value == list(text.encode("utf-8", "surrogatepass")):
-        raise Failed(
+        raise CheckFailed(
             "surrogate-let-through",
             "a lone surrogate was written as three bytes that no UTF-8 reader accepts; it must be a ValueError",
         )
     else:
-        raise Failed(
+        raise CheckFailed(
             "surrogate-swallowed",
             "a lone surrogate was left out or replaced, so the ids are those of another text; it must be a ValueError",
         )
@@ -71,9 +75,9 @@ def lone_surrogate(exam: Exam) -> None:
 CHECKS = (kind, plain_text, every_script, nothing_changed, lone_surrogate)
 
 
-def plain(exam: Exam) -> str:
+def plain(session: GradingSession) -> str:
     """A few letters of ASCII, drawn."""
-    return "".join(chr(exam.number(ord("A"), ord("z"))) for _ in range(exam.number(3, 8)))
+    return "".join(chr(session.random_int(ord("A"), ord("z"))) for _ in range(session.random_int(3, 8)))
 
 
 def judge(got: object, text: str) -> None:
@@ -117,7 +121,7 @@ def judge(got: object, text: str) -> None:
     }
     for rule, (value, message) in known.items():
         if got == value:
-            raise Failed(rule, message)
+            raise CheckFailed(rule, message)
     if isinstance(got, list) and len(got) != len(text.encode()):
-        raise Failed("length", f"{len(got)} ids for a text of {len(text)} characters; it is one id for each byte")
-    raise Failed("values", "as many ids as bytes, but not the same numbers")
+        raise CheckFailed("length", f"{len(got)} ids for a text of {len(text)} characters; it is one id for each byte")
+    raise CheckFailed("values", "as many ids as bytes, but not the same numbers")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from inlayer.learn.session import Exam, Failed, value_of
+from inlayer.learn.session import CheckFailed, GradingSession, value_of
 
 NAME = "merge_once"
 PARAMETERS = ("ids", "new_id")
@@ -13,22 +13,26 @@ PARAMETERS = ("ids", "new_id")
 Pair = tuple[int, int]
 
 
-def kind(exam: Exam) -> None:
+def kind(session: GradingSession) -> None:
     """a list of ids, shorter than before"""
-    ids, new_id = text_with_winner(exam)
-    got = exam.call(ids, new_id)
+    ids, new_id = text_with_winner(session)
+    got = session.call(ids, new_id)
     if not isinstance(got, list):
-        raise Failed("not-a-list", f"the answer is a {type(got).__name__}; it must be a list of ids")
+        raise CheckFailed("not-a-list", f"the answer is a {type(got).__name__}; it must be a list of ids")
     if any(not isinstance(value, int) for value in got):
-        raise Failed("not-numbers", "the list holds something other than whole numbers; a merged pair is one new id")
+        raise CheckFailed(
+            "not-numbers", "the list holds something other than whole numbers; a merged pair is one new id"
+        )
     if got == ids:
-        raise Failed("nothing-merged", "the ids came back as they were; the most frequent pair must become the new id")
+        raise CheckFailed(
+            "nothing-merged", "the ids came back as they were; the most frequent pair must become the new id"
+        )
 
 
-def clear_winner(exam: Exam) -> None:
+def clear_winner(session: GradingSession) -> None:
     """the most frequent pair is joined wherever it stands, and nothing else is"""
-    ids, new_id = text_with_winner(exam)
-    got = exam.call(ids, new_id)
+    ids, new_id = text_with_winner(session)
+    got = session.call(ids, new_id)
     counts = count(ids)
     winner = max(counts, key=lambda pair: counts[pair])
     want = replace(ids, winner, new_id)
@@ -52,83 +56,87 @@ def clear_winner(exam: Exam) -> None:
     }
     for rule, (value, message) in known.items():
         if got == value:
-            raise Failed(rule, message)
+            raise CheckFailed(rule, message)
     either = Counter(tuple(sorted(pair)) for pair in pairwise(ids))
     swapped = max(either, key=lambda pair: either[pair])
     if got == replace_either(ids, swapped, new_id) or got == replace(ids, swapped, new_id):
-        raise Failed("order-ignored", "the pairs (a, b) and (b, a) were counted as one; they are two different pairs")
+        raise CheckFailed(
+            "order-ignored", "the pairs (a, b) and (b, a) were counted as one; they are two different pairs"
+        )
     if new_id + 1 in got or got == until_done(ids, new_id):
-        raise Failed("more-than-one", "more than one kind of pair was joined; one step makes one new id")
-    raise Failed("values", "the ids after the merge are not those of joining the most frequent pair everywhere")
+        raise CheckFailed("more-than-one", "more than one kind of pair was joined; one step makes one new id")
+    raise CheckFailed("values", "the ids after the merge are not those of joining the most frequent pair everywhere")
 
 
-def ties(exam: Exam) -> None:
+def ties(session: GradingSession) -> None:
     """of several most frequent pairs the first in the text is joined"""
-    low, new_id = exam.number(10, 90), exam.number(256, 999)
+    low, new_id = session.random_int(10, 90), session.random_int(256, 999)
     one, other = (low, low + 1), (low + 40, low + 41)
     right = []
     for first, second in ((one, other), (other, one)):  # a rule by size would be right once, by luck
         ids = [*first, low + 90, *second, low + 91, *first, low + 92, *second]
-        right.append(exam.call(ids, new_id) == replace(ids, first, new_id))
+        right.append(session.call(ids, new_id) == replace(ids, first, new_id))
     if not any(right):
-        raise Failed(
+        raise CheckFailed(
             "ties-last", "of two pairs that occur equally often, the later one was joined; the first one counts"
         )
     if not all(right):
-        raise Failed(
+        raise CheckFailed(
             "ties-by-size",
             "of two pairs that occur equally often, the size of the ids decided; the place in the text does",
         )
 
 
-def overlap(exam: Exam) -> None:
+def overlap(session: GradingSession) -> None:
     """an id is used up by one pair only"""
-    value, new_id, length = exam.number(1, 255), exam.number(256, 999), 2 * exam.number(2, 4) + 1
+    value, new_id, length = session.random_int(1, 255), session.random_int(256, 999), 2 * session.random_int(2, 4) + 1
     ids = [value] * length
-    got = exam.call(ids, new_id)
+    got = session.call(ids, new_id)
     if got == [new_id] * (length // 2) + [value]:
         return
     if got == [new_id] * (length - 1):
-        raise Failed("overlapping", "an id was used by two pairs: three equal ids hold one pair and one id left over")
+        raise CheckFailed(
+            "overlapping", "an id was used by two pairs: three equal ids hold one pair and one id left over"
+        )
     if got == [value] + [new_id] * (length // 2):
-        raise Failed("from-the-right", "the pairs were joined from right to left; the left one goes first")
-    raise Failed("overlap", "with equal ids in a row, joining from left to right leaves the last one over")
+        raise CheckFailed("from-the-right", "the pairs were joined from right to left; the left one goes first")
+    raise CheckFailed("overlap", "with equal ids in a row, joining from left to right leaves the last one over")
 
 
-def short(exam: Exam) -> None:
+def short(session: GradingSession) -> None:
     """a text without a pair stays as it is"""
-    for ids in ([exam.number(1, 255)], []):
-        answer = exam.run(ids, 256)
+    for ids in ([session.random_int(1, 255)], []):
+        answer = session.try_call(ids, 256)
         if answer.raised is not None:
-            raise Failed(
+            raise CheckFailed(
                 "short-raises", f"a text of {len(ids)} ids raised {answer.raised.type}; it has no pair to join"
             )
         if answer.value != ids:
-            raise Failed("short-changed", f"a text of {len(ids)} ids has no pair, so nothing changes")
+            raise CheckFailed("short-changed", f"a text of {len(ids)} ids has no pair, so nothing changes")
 
 
-def counting(exam: Exam) -> None:
+def counting(session: GradingSession) -> None:
     """pairs that share an id are counted, each for itself"""
-    value, new_id = exam.number(1, 90), exam.number(256, 999)
+    value, new_id = session.random_int(1, 90), session.random_int(256, 999)
     pair, mark, other = (value + 20, value + 21), value + 100, value + 101
     oftener = [*pair, mark, *pair, other, value, value, value, value]  # three times, and the other pair twice
     first = [value, value, value, mark, *pair, other, *pair]  # twice each
     for ids in (oftener, first):
-        if exam.call(ids, new_id) != replace(ids, (value, value), new_id):
-            raise Failed(
+        if session.call(ids, new_id) != replace(ids, (value, value), new_id):
+            raise CheckFailed(
                 "counted-apart",
                 "equal ids in a row were counted without overlap; three of them hold two pairs of neighbors, only "
                 "joining uses an id up",
             )
 
 
-def list_stays(exam: Exam) -> None:
+def list_stays(session: GradingSession) -> None:
     """the given list is not changed"""
-    ids, new_id = text_with_winner(exam)
-    answer = exam.run(ids, new_id, watch=True)
+    ids, new_id = text_with_winner(session)
+    answer = session.try_call(ids, new_id, return_arguments=True)
     value_of(answer)
-    if answer.given[0] != ids:
-        raise Failed(
+    if answer.arguments[0] != ids:
+        raise CheckFailed(
             "list-changed", "the list that was given is not what it was before; write the answer into a new one"
         )
 
@@ -136,11 +144,11 @@ def list_stays(exam: Exam) -> None:
 CHECKS = (kind, clear_winner, ties, overlap, counting, short, list_stays)
 
 
-def text_with_winner(exam: Exam) -> tuple[list[int], int]:
+def text_with_winner(session: GradingSession) -> tuple[list[int], int]:
     """Ids whose pair (a, b) occurs three times; (c, d) and (d, c), which are two pairs, twice each."""
-    a = exam.number(10, 40)
+    a = session.random_int(10, 40)
     b, c, d, e, f, g = (a + 60 + 3 * step for step in range(6))
-    return [e, c, d, a, b, d, c, g, a, b, f, c, d, f, d, c, e, a, b, g], exam.number(257, 999)
+    return [e, c, d, a, b, d, c, g, a, b, f, c, d, f, d, c, e, a, b, g], session.random_int(257, 999)
 
 
 def count(ids: list[int]) -> dict[Pair, int]:

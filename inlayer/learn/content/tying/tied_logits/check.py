@@ -5,17 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import same_shape, same_values
-from inlayer.learn.session import Exam, Failed, Remote
+from inlayer.learn.checks import check_shape, check_values
+from inlayer.learn.session import CheckFailed, GradingSession, RemoteObject
 
 NAME = "TiedModel"
 PARAMETERS = ("vocab_size", "n_embd")
 
 
-def table_of(model: Remote) -> Tensor:
+def table_of(model: RemoteObject) -> Tensor:
     weight = model.attribute("table.weight")
     if not isinstance(weight, Tensor):
-        raise Failed("missing", "self.table must be an nn.Embedding, with its rows in .weight")
+        raise CheckFailed("missing", "self.table must be an nn.Embedding, with its rows in .weight")
     return weight
 
 
@@ -23,47 +23,52 @@ def logits_of(table: Tensor, ids: Tensor) -> Tensor:
     return table[ids] @ table.T
 
 
-def not_turned(exam: Exam) -> None:
+def not_turned(session: GradingSession) -> None:
     """A product from the wrong side fits only where V = D; looked at there, it can be told from other mistakes."""
-    size = exam.number(4, 6)
-    model = exam.make(size, size)
-    ids = exam.ids(size, (2, 3))
+    size = session.random_int(4, 6)
+    model = session.construct(size, size)
+    ids = session.random_ids(size, (2, 3))
     table = table_of(model)
-    answer = model.run(ids)
+    answer = model.try_call(ids)
     fits = isinstance(answer.value, Tensor) and answer.value.shape == (2, 3, size)
     if fits and torch.allclose(answer.value, table[ids] @ table, atol=1e-5):
-        raise Failed("not-turned", "the hidden states are multiplied with the table's channels, not with its rows")
+        raise CheckFailed("not-turned", "the hidden states are multiplied with the table's channels, not with its rows")
 
 
-def shape(exam: Exam) -> None:
+def shape(session: GradingSession) -> None:
     """a logit for every row of the table"""
-    not_turned(exam)
-    batch, tokens, rows, width = exam.number(2, 3), exam.number(4, 5), exam.number(9, 12), exam.number(6, 8)
-    model = exam.make(rows, width)
-    got = model.call(exam.ids(rows, (batch, tokens)))
+    not_turned(session)
+    batch, tokens, rows, width = (
+        session.random_int(2, 3),
+        session.random_int(4, 5),
+        session.random_int(9, 12),
+        session.random_int(6, 8),
+    )
+    model = session.construct(rows, width)
+    got = model.call(session.random_ids(rows, (batch, tokens)))
     own_only = "each hidden state meets only some of the rows; there must be a logit for every row of the table"
-    same_shape(
+    check_shape(
         got,
         (batch, tokens, rows),
         "B T V",
-        wrong={
+        mistakes={
             "no-head": ((batch, tokens, width), "these are hidden states; the product with the rows is missing"),
             "rows-of-text": ((batch, tokens, tokens), own_only),
         },
     )
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """the logits are dot products with the rows"""
-    rows, width = exam.number(7, 10), exam.number(3, 5)
-    model = exam.make(rows, width)
-    ids, table = exam.ids(rows, (2, 4)), table_of(model)
+    rows, width = session.random_int(7, 10), session.random_int(3, 5)
+    model = session.construct(rows, width)
+    ids, table = session.random_ids(rows, (2, 4)), table_of(model)
     want = logits_of(table, ids)
     hidden = table[ids]
-    same_values(
+    check_values(
         model.call(ids),
         want,
-        wrong={
+        mistakes={
             "softmax": (want.softmax(-1), "these are probabilities; logits are the products themselves"),
             "log-softmax": (
                 want.log_softmax(-1),
@@ -81,39 +86,39 @@ def values(exam: Exam) -> None:
     )
 
 
-def one_table(exam: Exam) -> None:
+def one_table(session: GradingSession) -> None:
     """there is one table, counted and stored once"""
-    rows, width = exam.number(7, 10), exam.number(3, 5)
-    model = exam.make(rows, width)
+    rows, width = session.random_int(7, 10), session.random_int(3, 5)
+    model = session.construct(rows, width)
     counted = sum(one.numel() for one in model.parameters().values())
     if counted != rows * width:
-        raise Failed(
+        raise CheckFailed(
             "counted-twice",
             f"the model has {counted} numbers to learn; a tied one has V times D and no more: the head owns a copy",
         )
     stored = model.state_dict()
     if sum(one.numel() for one in stored.values()) != rows * width:
-        raise Failed(
+        raise CheckFailed(
             "stored-twice",
             f"the state dict names the rows more than once: {', '.join(stored)}; a file would hold them twice",
         )
 
 
-def gradient(exam: Exam) -> None:
+def gradient(session: GradingSession) -> None:
     """the table learns from both ends"""
-    rows, width = exam.number(7, 10), exam.number(3, 5)
-    model = exam.make(rows, width)
-    ids, table = exam.ids(rows, (2, 4)), table_of(model).detach()
-    weight = exam.normal(2, 4, rows)
+    rows, width = session.random_int(7, 10), session.random_int(3, 5)
+    model = session.construct(rows, width)
+    ids, table = session.random_ids(rows, (2, 4)), table_of(model).detach()
+    weight = session.random_normal(2, 4, rows)
     from_head = weight.flatten(0, 1).T @ table[ids].flatten(0, 1)
     from_lookup = torch.zeros_like(table).index_add_(0, ids.flatten(), (weight @ table).flatten(0, 1))
     found = [one for one in model.gradients(ids, weight=weight).values() if one is not None]
     if len(found) != 1:
-        raise Failed("no-gradient", "no gradient reaches the table")
-    same_values(
+        raise CheckFailed("no-gradient", "no gradient reaches the table")
+    check_values(
         found[0],
         from_head + from_lookup,
-        wrong={
+        mistakes={
             "head-detached": (from_lookup, "the table learns only from the lookup; what the head sends is cut off"),
             "lookup-detached": (from_head, "the table learns only from the head; what the lookup sends is cut off"),
         },
@@ -124,14 +129,14 @@ def gradient(exam: Exam) -> None:
     )
 
 
-def loading(exam: Exam) -> None:
+def loading(session: GradingSession) -> None:
     """loaded rows are used at both ends"""
-    rows, width = exam.number(7, 10), exam.number(3, 5)
-    model = exam.make(rows, width)
-    new = exam.normal(rows, width)
+    rows, width = session.random_int(7, 10), session.random_int(3, 5)
+    model = session.construct(rows, width)
+    new = session.random_normal(rows, width)
     model.method("load_state_dict", dict.fromkeys(model.state_dict(), new))
-    ids = exam.ids(rows, (2, 4))
-    same_values(
+    ids = session.random_ids(rows, (2, 4))
+    check_values(
         model.call(ids),
         logits_of(new, ids),
         rule="copied",
@@ -140,23 +145,23 @@ def loading(exam: Exam) -> None:
     )
 
 
-def replacing(exam: Exam) -> None:
+def replacing(session: GradingSession) -> None:
     """the head follows when the table is replaced"""
-    rows, width = exam.number(7, 10), exam.number(3, 5)
-    model = exam.make(rows, width)
-    grown = exam.normal(rows + exam.number(2, 4), width)
+    rows, width = session.random_int(7, 10), session.random_int(3, 5)
+    model = session.construct(rows, width)
+    grown = session.random_normal(rows + session.random_int(2, 4), width)
     model.method("replace_table", grown)
     if not torch.equal(table_of(model), grown):
-        raise Failed("replace-changed", "replace_table no longer puts the given rows into self.table")
-    ids = exam.ids(len(grown), (2, 4))
-    answer = model.run(ids)
+        raise CheckFailed("replace-changed", "replace_table no longer puts the given rows into self.table")
+    ids = session.random_ids(len(grown), (2, 4))
+    answer = model.try_call(ids)
     want = logits_of(grown, ids)
     if answer.raised is not None or not isinstance(answer.value, Tensor) or answer.value.shape != want.shape:
-        raise Failed(
+        raise CheckFailed(
             "tied-by-tensor",
             "after replace_table the head reads the old rows: it is tied to a tensor, not to the module that owns it",
         )
-    same_values(
+    check_values(
         answer.value,
         want,
         rule="replaced",
@@ -165,15 +170,15 @@ def replacing(exam: Exam) -> None:
     )
 
 
-def assigning(exam: Exam) -> None:
+def assigning(session: GradingSession) -> None:
     """the head follows when the table's parameter is replaced from outside"""
-    rows, width = exam.number(7, 10), exam.number(3, 5)
-    model = exam.make(rows, width)
-    new, ids = exam.normal(rows, width), exam.ids(rows, (2, 4))
+    rows, width = session.random_int(7, 10), session.random_int(3, 5)
+    model = session.construct(rows, width)
+    new, ids = session.random_normal(rows, width), session.random_ids(rows, (2, 4))
     model.method(
         "load_state_dict", dict.fromkeys(model.state_dict(), new), assign=True
     )  # other parameters, not numbers
-    same_values(
+    check_values(
         model.call(ids),
         logits_of(new, ids),
         rule="tied-again",

@@ -5,38 +5,42 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import same_shape, same_values
-from inlayer.learn.session import Exam, Failed, value_of
+from inlayer.learn.checks import check_shape, check_values
+from inlayer.learn.session import CheckFailed, GradingSession, value_of
 
 NAME = "tied_padding"
 PARAMETERS = ("hidden", "table", "padding_idx")
-WITHOUT = ("inlayer",)
+FORBIDDEN_NAMES = ("inlayer",)
 
 
-def draw(exam: Exam) -> tuple[Tensor, Tensor, int]:
+def draw(session: GradingSession) -> tuple[Tensor, Tensor, int]:
     """Hidden states, a table whose padding row is not zero, and that row; sizes that cannot be mistaken."""
-    rows, width = exam.number(10, 13), exam.number(6, 8)
-    return exam.normal(2, exam.number(3, 4), width), exam.normal(rows, width), exam.number(1, width - 1)
+    rows, width = session.random_int(10, 13), session.random_int(6, 8)
+    return (
+        session.random_normal(2, session.random_int(3, 4), width),
+        session.random_normal(rows, width),
+        session.random_int(1, width - 1),
+    )
 
 
-def shape(exam: Exam) -> None:
+def shape(session: GradingSession) -> None:
     """a logit for every row, the padding row included"""
-    hidden, table, pad = draw(exam)
-    got = exam.call(hidden, table, pad)
+    hidden, table, pad = draw(session)
+    got = session.call(hidden, table, pad)
     batch, tokens, _ = hidden.shape
-    same_shape(
+    check_shape(
         got,
         (batch, tokens, len(table)),
         "B T V",
-        wrong={
+        mistakes={
             "column-lost": ((batch, tokens, len(table) - 1), "the padding row's column is gone; ids would shift by one")
         },
     )
 
 
-def values(exam: Exam) -> None:
+def values(session: GradingSession) -> None:
     """the values are those of the plain product"""
-    hidden, table, pad = draw(exam)
+    hidden, table, pad = draw(session)
     want = hidden @ table.T
     zeroed, masked = want.clone(), want.clone()
     zeroed[..., pad] = 0
@@ -44,10 +48,10 @@ def values(exam: Exam) -> None:
     lowest = want.clone()
     lowest[..., pad] = torch.finfo(want.dtype).min
     hidden_by_mask = "the padding row's logit is pushed down so that it is never chosen; its value is to stay"
-    same_values(
-        exam.call(hidden, table, pad),
+    check_values(
+        session.call(hidden, table, pad),
         want,
-        wrong={
+        mistakes={
             "column-zeroed": (zeroed, "the padding row's logit is set to 0; only what flows back is to change"),
             "column-masked": (masked, hidden_by_mask),
             "column-lowest": (lowest, hidden_by_mask),
@@ -57,22 +61,24 @@ def values(exam: Exam) -> None:
     )
 
 
-def table_stays(exam: Exam) -> None:
+def table_stays(session: GradingSession) -> None:
     """the table is not changed"""
-    hidden, table, pad = draw(exam)
-    answer = exam.run(hidden, table, pad, watch=True)
+    hidden, table, pad = draw(session)
+    answer = session.try_call(hidden, table, pad, return_arguments=True)
     value_of(answer)
-    if not torch.equal(answer.arguments[1], table):
-        raise Failed("table-edited", "the table that was handed over was changed in place; it belongs to the caller")
+    if not torch.equal(answer.tensor_arguments[1], table):
+        raise CheckFailed(
+            "table-edited", "the table that was handed over was changed in place; it belongs to the caller"
+        )
 
 
-def gradient(exam: Exam) -> None:
+def gradient(session: GradingSession) -> None:
     """the table's gradient is the product's, without the padding row"""
-    hidden, table, pad = draw(exam)
-    weight = exam.normal(*hidden.shape[:2], len(table))
-    got = exam.gradient(hidden, table, pad, of=1, weight=weight)
+    hidden, table, pad = draw(session)
+    weight = session.random_normal(*hidden.shape[:2], len(table))
+    got = session.gradient(hidden, table, pad, of=1, weight=weight)
     if got is None:
-        raise Failed("all-detached", "no gradient reaches the table at all; all rows but one are to learn")
+        raise CheckFailed("all-detached", "no gradient reaches the table at all; all rows but one are to learn")
     whole = weight.flatten(0, 1).T @ hidden.flatten(0, 1)
     want, channel, only_padding = whole.clone(), whole.clone(), torch.zeros_like(whole)
     want[pad] = 0
@@ -80,10 +86,10 @@ def gradient(exam: Exam) -> None:
     only_padding[pad] = whole[pad]
     row_zero = whole.clone()
     row_zero[0] = 0
-    same_values(
+    check_values(
         got,
         want,
-        wrong={
+        mistakes={
             "padding-learns": (whole, "the padding row has a gradient: the head still reaches it"),
             "channel-frozen": (channel, "a channel of all rows is cut off, not a row"),
             "only-padding-learns": (
@@ -99,20 +105,20 @@ def gradient(exam: Exam) -> None:
     )
 
 
-def hidden_gradient(exam: Exam) -> None:
+def hidden_gradient(session: GradingSession) -> None:
     """the gradient of the hidden states is the product's"""
-    hidden, table, pad = draw(exam)
-    weight = exam.normal(*hidden.shape[:2], len(table))
-    got = exam.gradient(hidden, table, pad, of=0, weight=weight)
+    hidden, table, pad = draw(session)
+    weight = session.random_normal(*hidden.shape[:2], len(table))
+    got = session.gradient(hidden, table, pad, of=0, weight=weight)
     if got is None:
-        raise Failed(
+        raise CheckFailed(
             "hidden-detached", "no gradient reaches the hidden states; the blocks before the head would not learn"
         )
     whole = weight @ table
-    same_values(
+    check_values(
         got,
         whole,
-        wrong={
+        mistakes={
             "column-detached": (
                 whole - weight[..., pad, None] * table[pad],
                 "the padding row's column sends nothing to the hidden states; only the row itself is to be cut off",
