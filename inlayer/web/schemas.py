@@ -13,13 +13,19 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from inlayer.errors import InputError
 
-__all__ = ["InitializationQuery", "TokenQuery", "WalkRequest", "check_texts"]
+__all__ = [
+    "AnswerRequest", "CodeRequest", "ExerciseQuery", "InitializationQuery", "LessonQuery", "ReadRequest", "ResetRequest",
+    "SkipRequest", "TaskRequest", "TokenQuery", "WalkRequest", "check_texts",
+]  # fmt: skip
 
 MAX_TEXTS, MAX_CHARACTERS = 16, 16_384  # characters of all texts together
 MAX_DIMS, MAX_TOKENS, MAX_PADDING, MAX_NEIGHBORS = 512, 1_024, 64, 64
 MAX_POSITIONS = 1_024  # texts x tokens: the work
 MAX_VALUES = 32_768  # texts x tokens x dims: the size of the response
 MAX_INTEGER = 2**63 - 1
+
+MAX_CODE = 65_536  # characters of a learner's file
+MAX_SEED = 2**31 - 1
 
 ModelName = Annotated[str | None, Field(description="One of GET /api/models; the first one by default.")]
 
@@ -70,6 +76,81 @@ class InitializationQuery(BaseModel):
     model: ModelName = None
     seed: int = Field(0, ge=0, le=MAX_INTEGER)
     dims: int = Field(8, ge=1, le=MAX_DIMS)
+
+
+# ---- the course
+
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+Code = Annotated[str, Field(max_length=MAX_CODE)]
+
+
+class CourseRequest(BaseModel):
+    """A request to the course; unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class LessonQuery(CourseRequest):
+    """Query of GET /api/course/lesson."""
+
+    id: str = Field(examples=["forward"])
+
+
+class ExerciseQuery(CourseRequest):
+    """Query of GET /api/course/exercise."""
+
+    id: str = Field(examples=["forward/hidden_shape"])
+    seed: Seed = 0
+
+
+class TaskRequest(CourseRequest):
+    """A task by its id."""
+
+    task: str = Field(examples=["gather"])
+
+
+class CodeRequest(TaskRequest):
+    """Code for a task; `loaded` is the digest of the file it replaces, if there was one."""
+
+    code: Code
+    loaded: str | None = None
+
+
+class ResetRequest(TaskRequest):
+    """Body of POST /api/course/reset."""
+
+    loaded: str | None = None
+
+
+class ReadRequest(CourseRequest):
+    """Body of POST /api/course/read."""
+
+    lesson: str
+
+
+class SkipRequest(CourseRequest):
+    """Body of POST /api/course/skip."""
+
+    step: str = Field(examples=["task/gather"])
+
+
+class AnswerRequest(CourseRequest):
+    """Body of POST /api/course/answer: an answer to an exercise or to a quiz question."""
+
+    exercise: str | None = None
+    question: str | None = None
+    seed: Seed = 0
+    answer: str = Field("", max_length=4_096)
+    matches_model: bool = Field(False, description="The learner's free-text answer contains every point.")
+    repeated: bool = Field(False, description="The question was missed before in this quiz.")
+    reveal: bool = Field(False, description="Show the exercise's answer; it stays open with other numbers.")
+
+    @model_validator(mode="after")
+    def check_target(self) -> AnswerRequest:
+        """Require exactly one of exercise and question."""
+        if (self.exercise is None) == (self.question is None):
+            raise ValueError("give either an exercise or a question")
+        return self
 
 
 def check_texts(texts: list[str]) -> list[str]:

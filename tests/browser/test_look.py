@@ -107,7 +107,7 @@ def test_phone_width_never_scrolls_sideways(scheme, open_page):
 NAMELESS = """() => [...document.querySelectorAll(
     "button, a, input, select, textarea, [role=grid], [role=gridcell], section")]
   .filter((element) => element.checkVisibility() && !(element.textContent.trim() || element.getAttribute("aria-label")
-    || element.labels?.length || element.getAttribute("aria-labeledby")))
+    || element.labels?.length || element.getAttribute("aria-labelledby")))
   .map((element) => element.outerHTML.slice(0, 120))"""
 
 
@@ -118,7 +118,7 @@ def test_every_part_has_a_name(open_page):
         watched.step(step)
         assert watched.page.evaluate(NAMELESS) == [], step
     landmarks = watched.page.evaluate(
-        "['header', 'nav[aria-label]', 'main[aria-labeledby]', 'aside[aria-label]', 'footer', 'form[aria-label]']"
+        "['header', 'nav[aria-label]', 'main[aria-labelledby]', 'aside[aria-label]', 'footer', 'form[aria-label]']"
         ".map((one) => document.querySelectorAll('body > ' + one + ', .floor > ' + one).length)"
     )
     assert landmarks == [1] * 6

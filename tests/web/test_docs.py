@@ -60,7 +60,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert rows["texts x tokens, texts x tokens x dims"] == f"{schemas.MAX_POSITIONS:,}, {schemas.MAX_VALUES:,}"
     assert rows["waiting requests"].startswith(f"{app.QUEUE};")
     assert rows["tasks graded at once, waiting"].startswith(f"{course.GRADING_THREADS}, {course.GRADING_QUEUE};")
-    assert rows["code of a task"] == f"{course.MAX_CODE:,} characters"
+    assert rows["code of a task"] == f"{schemas.MAX_CODE:,} characters"
     assert rows["connections"] == (
         f"{server.MAX_CONNECTIONS}; {server.HEAD_SECONDS:g} s for the first request, {server.IDLE_SECONDS:g} s for each "
         "further one"

@@ -21,7 +21,7 @@ function doneOf({ exercises }) {
 }
 
 function exerciseCard(exercise, index) {
-  const card = make("section", { class: "exercise", "aria-labeledby": `exercise-${index}`, data: { id: exercise.id } });
+  const card = make("section", { class: "exercise", "aria-labelledby": `exercise-${index}`, data: { id: exercise.id } });
   const fill = () => card.replaceChildren(
     make("div", { class: "exercise-head" },
       make("h2", { id: `exercise-${index}` }, `${index + 1}. ${upper(exercise.title)}`),

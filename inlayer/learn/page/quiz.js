@@ -46,7 +46,7 @@ function questionCard(question) {
     make("legend", { class: "hidden-text" }, "Options"),
     question.options.map((option, number) => choiceLine("option", letter(number), option))),
   make("div", { class: "actions" }, make("button", { class: "primary", id: "answer-question" }, "Answer")));
-  return make("section", { class: "exercise", "aria-labeledby": "question-title", data: { id: question.id } },
+  return make("section", { class: "exercise", "aria-labelledby": "question-title", data: { id: question.id } },
     make("div", { class: "exercise-head" },
       make("h2", { id: "question-title", tabindex: -1 }, standing()),
       (back || question.due > 0) && span("tag", whence(question))),

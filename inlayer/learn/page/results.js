@@ -4,7 +4,7 @@
 const MARKS = { passed: "\u2713", failed: "\u2717", "not run": "\u00b7" };
 
 function resultsView(verdict) {
-  return make("section", { class: "results", "aria-labeledby": "results-title" },
+  return make("section", { class: "results", "aria-labelledby": "results-title" },
     make("h2", { id: "results-title", class: verdict.passed ? "good" : "bad", tabindex: -1 },
       verdict.passed ? `Passed: ${verdict.summary}` : verdict.summary),
     make("p", { class: "stale-word" }, "This is of the code before your change; check again."),
@@ -64,7 +64,7 @@ function ownView({ shape, dtype, whole, rows, heads, more, note: remark }, step)
 }
 
 function solutionView({ solution, why, given }) {
-  return make("section", { class: "solution", "aria-labeledby": "solution-title" },
+  return make("section", { class: "solution", "aria-labelledby": "solution-title" },
     make("h2", { id: "solution-title", tabindex: -1 }, "A solution"),
     prose(solution),
     given && [make("h3", {}, "Why it works"), prose(why)]);

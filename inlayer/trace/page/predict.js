@@ -24,7 +24,7 @@ function questionCard(step) {
     reveal(step, { question, right, written });
   };
   const soFar = score.all ? `; ${score.right} of ${score.all} right so far` : "";
-  return make("form", { class: "question", on: { submit: check }, "aria-labeledby": "question" },
+  return make("form", { class: "question", on: { submit: check }, "aria-labelledby": "question" },
     make("p", { class: "question-count" }, `Predict first${soFar}`),
     make("h2", { id: "question" }, question.ask),
     question.kind === "choice" ? choices(question) : answerField(question),
