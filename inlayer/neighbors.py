@@ -1,11 +1,10 @@
-"""Read-only questions about a table: which rows lie nearest.
+"""Nearest neighbors in an embedding table, by cosine similarity.
 
-rows -> [look]
-- nearness is the cosine: the angle between two rows, whatever their lengths
-- a table is read block by block, in float32, so that one of any size fits
-- a row of zeros (padding) or with a value that is no number points nowhere and is nobody's neighbor
-- not here: what a row stands for (text/)
-Checked against a plain loop in tests/test_neighbors.py.
+rows -> [neighbors]
+- the table is read block by block in float32, so a table of any size fits in memory
+- rows of zeros (padding) and rows with NaN or infinity have no direction and are never returned
+- elsewhere: what a row stands for (tokenizers/)
+Tested against a plain loop in tests/test_neighbors.py.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from torch import Tensor
 
 __all__ = ["nearest"]
 
-NOWHERE = -2.0  # below every cosine
+EXCLUDED = -2.0  # below every cosine
 
 
 @torch.no_grad()
 def nearest(
-    query_D: Float[Tensor, " D"], blocks: Iterable[tuple[int, Tensor]], k: int, *, but: int | None = None
+    query_D: Float[Tensor, " D"], blocks: Iterable[tuple[int, Tensor]], k: int, *, exclude: int | None = None
 ) -> list[tuple[int, float]]:
-    """The k rows nearest to the query, the nearest first, as (id, cosine); `but` is left out.
+    """Find the k rows nearest to the query, as (id, cosine), nearest first; the row `exclude` is left out.
 
     `blocks` are parts (n, D) of the table, each with the id of its first row.
     """
@@ -34,12 +33,12 @@ def nearest(
     for start, block_ND in blocks:
         rows_ND = block_ND.float()
         cosines_N = (rows_ND @ query_D) / (rows_ND.norm(dim=1) * query_D.norm())
-        cosines_N = torch.where(cosines_N.isfinite(), cosines_N, NOWHERE)
-        if but is not None and start <= but < start + len(rows_ND):
-            cosines_N[but - start] = NOWHERE
+        cosines_N = torch.where(cosines_N.isfinite(), cosines_N, EXCLUDED)
+        if exclude is not None and start <= exclude < start + len(rows_ND):
+            cosines_N[exclude - start] = EXCLUDED
         best_K = torch.cat((best_K, cosines_N))
         ids_K = torch.cat((ids_K, torch.arange(start, start + len(rows_ND))))
-        best_K, places_K = best_K.topk(min(k, len(best_K)))
-        ids_K = ids_K[places_K]
+        best_K, order_K = best_K.topk(min(k, len(best_K)))
+        ids_K = ids_K[order_K]
     found = zip(ids_K.tolist(), best_K.clamp(max=1.0).tolist(), strict=True)
-    return [(token_id, cosine) for token_id, cosine in found if cosine > NOWHERE]
+    return [(token_id, cosine) for token_id, cosine in found if cosine > EXCLUDED]

@@ -1,7 +1,8 @@
 """Draw the pictures of the course: `python -m scripts.make_pictures`.
 
-Each is a small SVG made of real numbers (scripts/pictures/). What it shows is said once, in the alt text of the lesson
-that shows it, and is written into the picture as its description: after a change there, draw again.
+Each picture is a small SVG that shows real values (scripts/pictures/). The lesson's alt text describes the picture and
+is also written into the SVG as its description, so run this script again after changing an alt text.
+Tested in tests/learn/test_pictures.py.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 import inlayer
-from scripts.pictures import early, last, late, middle
+from scripts.pictures import checkpoints, lookup, position_padding, training
 
 CONTENT = Path(inlayer.__file__).parent / "learn" / "content"
 FOLDER = CONTENT / "pictures"
-DRAWERS = early.PICTURES | middle.PICTURES | late.PICTURES | last.PICTURES
+DRAWERS = lookup.PICTURES | position_padding.PICTURES | training.PICTURES | checkpoints.PICTURES
 
 
 def described() -> dict[str, str]:
-    """What lessons say of the pictures they show: address, as lessons write it -> alt text."""
+    """Return the alt text of every picture by the address that lessons use."""
     return {
         str(part.attrs["src"]): " ".join(part.content.split())
         for path in sorted(CONTENT.glob("*/lesson.md"))
@@ -30,9 +31,9 @@ def described() -> dict[str, str]:
 
 
 def draw() -> dict[str, str]:
-    """Every picture as text, by the name of its file."""
-    said = described()
-    return {f"{name}.svg": drawer().svg(said.get(f"pictures/{name}.svg", "")) for name, drawer in DRAWERS.items()}
+    """Draw every picture; return SVG texts by file name."""
+    alt_texts = described()
+    return {f"{name}.svg": drawer().svg(alt_texts.get(f"pictures/{name}.svg", "")) for name, drawer in DRAWERS.items()}
 
 
 def main() -> None:

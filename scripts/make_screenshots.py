@@ -1,7 +1,7 @@
-"""Make the pictures of the walk that README.md and docs/ show: `make screenshots`.
+"""Create the screenshots of the walk for README.md and docs/: `make screenshots`.
 
-- docs/walk-page.png is the page of the real server with the embedded default, in Debian's Chromium
-- docs/walk-terminal.svg is what `inlayer walk` prints at 100 columns, drawn by rich
+- docs/walk-page.png: the page served for the bundled sample model, in Debian's Chromium
+- docs/walk-terminal.svg: the output of `inlayer walk` at 100 columns, rendered by rich
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from inlayer.web.server import Server, bind
 
 DOCS = Path(__file__).parent.parent / "docs"
 TEXT = "I love dogs"
-TOKEN = "only-for-a-picture"
+TOKEN = "screenshot"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--force-color-profile=srgb")
 
 
 def main() -> None:
-    line = Pipeline(inlayer.load("default"), name="default")
-    made = [page(line, DOCS / "walk-page.png"), terminal(line, DOCS / "walk-terminal.svg")]
-    for path in made:
+    pipeline = Pipeline(inlayer.load("default"), name="default")
+    paths = [page(pipeline, DOCS / "walk-page.png"), terminal(pipeline, DOCS / "walk-terminal.svg")]
+    for path in paths:
         print(f"{path.name}: {path.stat().st_size:,} bytes")
 
 
-def page(line: Pipeline, path: Path) -> Path:
-    """Hidden states with another order put in: two tokens swapped, one number looked at."""
+def page(pipeline: Pipeline, path: Path) -> Path:
+    """Hidden states with sinusoidal positions, and one number selected."""
     chromium = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium")
     if chromium is None:
-        sys.exit("there is no chromium here; on Debian: apt-get install chromium")
-    api = Api({line.name: line}, Limits())
+        sys.exit("Chromium not found; on Debian, run: apt-get install chromium")
+    api = Api({pipeline.name: pipeline}, Limits())
     listening = threading.Event()
     server = Server(Guard(api.app, token=TOKEN, hosts=()), listening.set)
     listener = bind("127.0.0.1", 0)
@@ -71,9 +71,9 @@ def page(line: Pipeline, path: Path) -> Path:
     return path
 
 
-def terminal(line: Pipeline, path: Path) -> Path:
+def terminal(pipeline: Pipeline, path: Path) -> Path:
     console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    show(line.walk([TEXT], dims=8), console)
+    show(pipeline.walk([TEXT], dims=8), console)
     console.save_svg(str(path), title=f'inlayer walk "{TEXT}"')
     return path
 

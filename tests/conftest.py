@@ -4,7 +4,7 @@ import os
 
 from hypothesis import settings
 
-from tests.browser.loud import pytest_terminal_summary  # noqa: F401  # says loudly when no browser was there
+from tests.browser.missing_browser import pytest_terminal_summary  # noqa: F401  # says loudly when no browser was there
 
 # No deadlines: a busy machine is not a bug. In CI the examples are always the same; elsewhere each run looks further.
 settings.register_profile("inlayer", deadline=None, derandomize=bool(os.environ.get("CI")))

@@ -1,4 +1,4 @@
-"""The command line as a user runs it: good, odd and bad input, piped and not."""
+"""The command line as a user runs it: valid, unusual and invalid input, with and without pipes."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from inlayer.cli.app import app
 
 @dataclass
 class Done:
+    """Exit code and output of a command."""
+
     code: int
     out: str
     err: str
@@ -31,7 +33,7 @@ class Done:
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    """The command line in this process: argv in, exit code and both outputs out."""
+    """Run the command line in this process."""
 
     def run_here(*arguments: str) -> Done:
         monkeypatch.setattr(sys, "argv", ["inlayer", *arguments])
@@ -46,9 +48,9 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
 Run = Callable[..., Done]
 
 
-def test_the_verbs_are_frozen() -> None:
+def test_command_names() -> None:
     assert [command.callback.__name__ for command in app.registered_commands] == ["walk", "inspect", "serve", "train"]
-    assert [group.name for group in app.registered_groups] == ["learn"]  # its own verbs: tests/learn/test_cli.py
+    assert [group.name for group in app.registered_groups] == ["learn"]  # its subcommands: tests/learn/test_cli.py
 
 
 def test_no_argument_shows_help(run: Run) -> None:
@@ -62,46 +64,48 @@ def test_version(run: Run) -> None:
     assert run("--version").out.strip() == f"inlayer {inlayer.__version__}"
 
 
-def test_as_a_program_piped() -> None:
+def test_piped_program_prints_plain_text() -> None:
     done = subprocess.run([sys.executable, "-m", "inlayer", "walk"], capture_output=True, check=False)
     assert done.returncode == 0
     assert b"\x1b[" not in done.stdout  # no color
-    assert done.stdout.startswith(b"default (sample: ")  # labeled wherever it shows
+    assert done.stdout.startswith(b"default (sample: ")  # the output names the model
     assert b"(1, 4, 128)" in done.stdout
 
 
-def test_bytes_that_are_no_text() -> None:
+def test_invalid_utf8_argument() -> None:
     done = subprocess.run([sys.executable, "-m", "inlayer", "walk", b"\xff\xfe"], capture_output=True, check=False)
     assert done.returncode == 2
-    assert done.stderr == b"inlayer: text 1 is no UTF-8: byte 0xff at 0\n"
+    assert done.stderr == b"inlayer: text 1 is not valid UTF-8: byte 0xff at offset 0\n"
 
 
 @pytest.mark.parametrize("command", [("walk", "--web"), ("serve", "--text")])
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("ok\udcff", "text 1 is no UTF-8: byte 0xff at 2"),
+        ("ok\udcff", "text 1 is not valid UTF-8: byte 0xff at offset 2"),
         ("a" * 20_000, "the texts have 20,000 characters; at most 16,384 are walked here"),
     ],
 )
-def test_a_page_opens_with_no_text_it_cannot_walk(command: tuple[str, str], text: str, words: str, run: Run) -> None:
+def test_page_rejects_invalid_or_long_texts(command: tuple[str, str], text: str, words: str, run: Run) -> None:
     assert run(*command, text) == Done(2, "", f"inlayer: {words}\n")
 
 
-def test_json_is_one_object(run: Run) -> None:
+def test_json_output(run: Run) -> None:
     trace = json.loads(run("walk", "I love dogs", "Hi", "--json", "--tokenizer", "words").out)
     assert trace["shape"] == [2, 3, 8]
-    assert [cell["id"] for cell in trace["texts"][0]["cells"]] == [0, 1, 2]
+    assert [token["id"] for token in trace["texts"][0]["tokens"]] == [0, 1, 2]
     assert trace["texts"][1]["n_padding"] == 2
 
 
-def test_json_is_what_the_library_says(run: Run) -> None:
-    said = json.loads(run("walk", "dogs love dogs", "Hi", "--json", "--dims", "3", "--tokens", "2", "--pad", "1").out)
-    assert said == inlayer.walk(["dogs love dogs", "Hi"], dims=3, tokens=2, pad=1).to_dict()
+def test_json_equals_the_library_result(run: Run) -> None:
+    printed = json.loads(
+        run("walk", "dogs love dogs", "Hi", "--json", "--dims", "3", "--tokens", "2", "--pad", "1").out
+    )
+    assert printed == inlayer.walk(["dogs love dogs", "Hi"], dims=3, tokens=2, pad=1).to_dict()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["nope"], "nope"),
         (["walk", "--nope"], "--nope"),
@@ -120,59 +124,59 @@ def test_json_is_what_the_library_says(run: Run) -> None:
         (["walk", "--swap", "1"], "two tokens"),
         (["walk", "--swap", "1,-2"], "two tokens"),
         (["walk", "--swap", "0,99"], "token 99"),
-        (["walk", "--json", "--web"], "give one"),
-        (["walk", "--json", "--html", "x.html"], "give one"),
+        (["walk", "--json", "--web"], "choose one"),
+        (["walk", "--json", "--html", "x.html"], "choose one"),
         (["walk", "--json", "--step", "2"], "every step"),
         (["walk", "--html", "-", "--tokens", "9"], "own limit"),
         (["walk", "--html", ""], "empty"),
         (["walk", "--html", "."], "folder"),
         (["walk", "--html", os.devnull], "no regular file"),
-        (["walk", "--html", "no/such/folder/x.html"], "no folder"),
+        (["walk", "--html", "no/such/folder/x.html"], "is not a folder"),
         (["walk", "--file", "no/such"], "not there"),
         (["walk", "--file", "."], "folder"),
         (["walk", "--file", ""], "empty"),
         (["walk", "-", "-"], "once"),
         (["walk", "--embeds", "no/such.npy"], "not there"),
-        (["walk", "--embeds", "x.npy", "Hi"], "give one"),
-        (["walk", "--embeds", "x.npy", "--html", "-"], "begins with a text"),
-        (["walk", "--embeds", "x.npy", "--width", "8"], "newborn"),
+        (["walk", "--embeds", "x.npy", "Hi"], "not both"),
+        (["walk", "--embeds", "x.npy", "--html", "-"], "starts with a text"),
+        (["walk", "--embeds", "x.npy", "--width", "8"], "random table"),
         (["walk", "--tokenizer", "no/such/file"], "no/such/file"),
         (["walk", "--tokenizer", "no/such\nfile"], "no/such file"),
         (["walk", "--tokenizer", ""], "path"),
         (["walk", "--model", "no/such"], "no/such"),
-        (["walk", "--model", "default", "--width", "4"], "--width is for a newborn table"),
-        (["walk", "--model", "default", "--seed", "4", "--json"], "--seed is for a newborn table"),
+        (["walk", "--model", "default", "--width", "4"], "--width is only for a random table"),
+        (["walk", "--model", "default", "--seed", "4", "--json"], "--seed is only for a random table"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], says: str) -> None:
+def test_invalid_input_is_reported_in_one_line_with_exit_code_2(run: Run, arguments: list[str], message: str) -> None:
     done = run(*arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("inlayer: ")
     assert done.err.count("\n") == 1
-    assert says in done.err
+    assert message in done.err
 
 
 @pytest.mark.parametrize("tokenizer", ["bytes", "words"])
 @pytest.mark.parametrize("text", ["", " ", "\x00\x7f", "🙂", "a\nb", "مرحبا", "--json"])
-def test_odd_texts_walk(run: Run, text: str, tokenizer: str) -> None:
+def test_unusual_texts(run: Run, text: str, tokenizer: str) -> None:
     trace = json.loads(run("walk", "--json", "--tokenizer", tokenizer, "--", text).out)
     assert trace["texts"][0]["text"] == text
     assert bytes.fromhex("".join(one["bytes"] for one in trace["texts"][0]["characters"])).decode() == text
 
 
-def test_the_rows_of_a_walk_are_the_models_own(run: Run) -> None:
+def test_walk_shows_the_rows_of_the_model(run: Run) -> None:
     model = inlayer.load("default")
     trace = json.loads(run("walk", "I love dogs", "Hi", "--json", "--dims", "128").out)
     assert trace["padding"]["id"] == model.embeddings.padding_idx
     for text in trace["texts"]:
-        assert [cell["id"] for cell in text["cells"] if cell["mask"]] == model.tokenizer.encode(text["text"])
-        for cell in text["cells"]:
-            assert cell["row"] == model.table(torch.tensor([cell["id"]]))[0].tolist()
+        assert [token["id"] for token in text["tokens"] if token["mask"]] == model.tokenizer.encode(text["text"])
+        for token in text["tokens"]:
+            assert token["row"] == model.table(torch.tensor([token["id"]]))[0].tolist()
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "-5", "wide", "30"])
 @pytest.mark.parametrize("verb", ["walk", "inspect"])
-def test_terminals_of_no_width(run: Run, verb: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminals_without_a_usable_width(run: Run, verb: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     done = run(verb)
     assert (done.code, done.err) == (0, "")
@@ -180,7 +184,7 @@ def test_terminals_of_no_width(run: Run, verb: str, columns: str, monkeypatch: p
 
 
 @pytest.mark.parametrize("verb", ["walk", "inspect"])
-def test_a_reader_who_leaves_is_no_finding(verb: str) -> None:
+def test_closed_pipe_exits_with_141(verb: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "inlayer", verb], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as program:
@@ -189,20 +193,20 @@ def test_a_reader_who_leaves_is_no_finding(verb: str) -> None:
     assert program.returncode == 141
 
 
-def test_a_model_without_a_tokenizer_takes_one(run: Run, tmp_path: Path) -> None:
+def test_tokenizer_option_completes_a_model(run: Run, tmp_path: Path) -> None:
     save_file({"wte.weight": torch.randn(256, 4)}, tmp_path / "model.safetensors")
     source = str(tmp_path / "model.safetensors")
-    assert "has no tokenizer; name one" in run("walk", "Hi", "--model", source).err
+    assert "has no tokenizer; choose one" in run("walk", "Hi", "--model", source).err
     trace = json.loads(run("walk", "Hi", "--model", source, "--tokenizer", "bytes", "--json").out)
-    assert [cell["id"] for cell in trace["texts"][0]["cells"]] == [72, 105]
+    assert [token["id"] for token in trace["texts"][0]["tokens"]] == [72, 105]
 
 
-def test_the_same_seed_gives_the_same_rows(run: Run) -> None:
+def test_seed_determines_the_rows(run: Run) -> None:
     first, again, other = (run("walk", "--json", "--seed", seed).out for seed in ("7", "7", "8"))
     assert first == again != other
 
 
-# ---- walk: what goes in
+# ---- walk: input
 
 
 def test_texts_from_files_and_standard_input(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,13 +219,18 @@ def test_texts_from_files_and_standard_input(run: Run, tmp_path: Path, monkeypat
     assert [text["text"] for text in trace["texts"]] == ["first", "🙂", "naïve\n", "\r\nI love dogs", ""]
 
 
-def test_bad_files_are_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_files_are_reported_in_one_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
     (tmp_path / "long.txt").write_bytes(b"a" * (2**20 + 1))
-    assert "latin.txt is no UTF-8: byte 0xe9 at 3\n" in run("walk", "--file", str(tmp_path / "latin.txt")).err
-    assert "long.txt holds more than 1,048,576 bytes" in run("walk", "--file", str(tmp_path / "long.txt")).err
+    assert (
+        "latin.txt is not valid UTF-8: byte 0xe9 at offset 3\n"
+        in run("walk", "--file", str(tmp_path / "latin.txt")).err
+    )
+    assert "long.txt has more than 1,048,576 bytes" in run("walk", "--file", str(tmp_path / "long.txt")).err
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ab\xff"), encoding="utf-8"))
-    assert run("walk", "-", "--json") == Done(2, "", "inlayer: standard input is no UTF-8: byte 0xff at 2\n")
+    assert run("walk", "-", "--json") == Done(
+        2, "", "inlayer: standard input is not valid UTF-8: byte 0xff at offset 2\n"
+    )
 
 
 @pytest.mark.parametrize("dtype", ["<f2", "<f4", ">f4", "<f8"])
@@ -233,16 +242,16 @@ def test_vectors_from_a_file(run: Run, tmp_path: Path, dtype: str) -> None:
         json.loads(run("walk", "--embeds", str(tmp_path / f"{n}.npy"), "--json").out) for n in ("three", "two")
     )
     assert (three["shape"], two["shape"]) == ([2, 3, 128], [1, 3, 128])
-    assert three["entered"] == "inputs_embeds"
-    assert three["texts"][0]["cells"] == two["texts"][0]["cells"]
-    assert two["texts"][0]["cells"][1]["row"] == pytest.approx(vectors[0, 1, :8].astype(float).tolist(), rel=0.01)
+    assert three["input"] == "inputs_embeds"
+    assert three["texts"][0]["tokens"] == two["texts"][0]["tokens"]
+    assert two["texts"][0]["tokens"][1]["row"] == pytest.approx(vectors[0, 1, :8].astype(float).tolist(), rel=0.01)
 
 
-def test_files_that_are_no_vectors(run: Run, tmp_path: Path) -> None:
+def test_invalid_vector_files(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "x.npy"
-    for array, says in [
+    for array, message in [
         (np.zeros((3, 7), np.float32), "width 128"),
-        (np.zeros((3, 128), np.int64), "holds int64"),
+        (np.zeros((3, 128), np.int64), "has dtype int64"),
         (np.zeros(128, np.float32), "shape (128,)"),
         (np.zeros((1, 1, 3, 128), np.float32), "shape (1, 1, 3, 128)"),
         (np.array([{}], object), "pickle"),
@@ -250,18 +259,18 @@ def test_files_that_are_no_vectors(run: Run, tmp_path: Path) -> None:
         np.save(file, array)
         done = run("walk", "--embeds", str(file))
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-        assert says in done.err
+        assert message in done.err
     np.save(file, np.zeros((3, 128), np.float32))
-    honest = file.read_bytes()
+    valid = file.read_bytes()
     for data in (
         b"",
         b"junk",
-        honest[:-1],
-        honest.replace(b"(3, 128)", b"(9**9,9)"),
-        honest.replace(b"(3, 128), }", b"(9999999999, 128), }"),
-        honest.replace(b"(3, 128)", b"(((((((("),
-        honest.replace(b"<f4", b"|O8"),
-        b"PK\x03\x04" + honest,
+        valid[:-1],
+        valid.replace(b"(3, 128)", b"(9**9,9)"),
+        valid.replace(b"(3, 128), }", b"(9999999999, 128), }"),
+        valid.replace(b"(3, 128)", b"(((((((("),
+        valid.replace(b"<f4", b"|O8"),
+        b"PK\x03\x04" + valid,
     ):
         file.write_bytes(data)
         done = run("walk", "--embeds", str(file))
@@ -269,42 +278,46 @@ def test_files_that_are_no_vectors(run: Run, tmp_path: Path) -> None:
         assert "x.npy" in done.err
 
 
-def test_positions_change_a_model_and_make_a_newborn(run: Run) -> None:
-    """With a model, said or not, its layer is changed; a newborn table is born with them."""
+def test_positions_apply_to_models_and_random_tables(run: Run) -> None:
+    """Positions replace those of a model; a random table is initialized with them."""
     for arguments, source, own, scheme in [
         (["--positions", "none"], "default", False, "none"),
         (["--positions", "none", "--model", "default"], "default", False, "none"),
         (["--positions", "rotary"], "default", True, "rotary"),
         (["--theta", "100"], "default", False, "rotary"),
         (["--positions", "sinusoidal", "--model", "default", "--tokenizer", "bytes"], "default", False, "sinusoidal"),
-        (["--positions", "sinusoidal", "--tokenizer", "bytes"], "newborn", True, "sinusoidal"),
-        (["--positions", "rotary", "--seed", "1"], "newborn", True, "rotary"),
-        (["--width", "4"], "newborn", True, "learned"),
-        (["--tokenizer", "words"], "newborn", True, "learned"),
+        (["--positions", "sinusoidal", "--tokenizer", "bytes"], "random", True, "sinusoidal"),
+        (["--positions", "rotary", "--seed", "1"], "random", True, "rotary"),
+        (["--width", "4"], "random", True, "learned"),
+        (["--tokenizer", "words"], "random", True, "learned"),
     ]:
         trace = json.loads(run("walk", "--json", *arguments).out)
-        assert (trace["source"], trace["positions"]["own"], trace["positions"]["scheme"]) == (source, own, scheme)
+        assert (trace["source"], trace["positions"]["from_model"], trace["positions"]["scheme"]) == (
+            source,
+            own,
+            scheme,
+        )
 
 
-@pytest.mark.parametrize("said", ["0,2", "0, 2", "0 2", " 2 , 0 "])
-def test_swap(run: Run, said: str) -> None:
-    plain, swapped = (json.loads(run("walk", "--json", *more).out) for more in ([], ["--swap", said]))
-    ids, other = ([cell["id"] for cell in trace["texts"][0]["cells"]] for trace in (plain, swapped))
+@pytest.mark.parametrize("swap", ["0,2", "0, 2", "0 2", " 2 , 0 "])
+def test_swap_formats(run: Run, swap: str) -> None:
+    plain, swapped = (json.loads(run("walk", "--json", *more).out) for more in ([], ["--swap", swap]))
+    ids, other = ([token["id"] for token in trace["texts"][0]["tokens"]] for trace in (plain, swapped))
     assert other == [ids[2], ids[1], ids[0], *ids[3:]]
 
 
-# ---- walk: what comes out
+# ---- walk: output
 
 
-def test_a_step_alone(run: Run) -> None:
+def test_single_step(run: Run) -> None:
     done = run("walk", "--step", "4", "--dims", "2")
     assert (done.code, done.err) == (0, "")
-    assert "4  id to row" in done.out
-    assert "3  pieces to ids" not in done.out
+    assert "4  table rows" in done.out
+    assert "3  token ids" not in done.out
     assert " bfc7 3e58\n" in done.out
 
 
-def test_the_page_is_written_whole(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_is_written_completely_or_not_at_all(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, link = tmp_path / "walk.html", tmp_path / "link.html"
     done = run("walk", "<script>Hi", "--html", str(file), "--step", "3")
     assert (done.code, done.err) == (0, "")
@@ -323,24 +336,24 @@ def test_the_page_is_written_whole(run: Run, tmp_path: Path, monkeypatch: pytest
         done = run("walk", "--html", str(link))
     assert (done.code, done.out) == (2, "")
     assert done.err.endswith("cannot be written: No space left on device\n")
-    assert file.read_text(encoding="utf-8") == "before"  # and nothing beside it
+    assert file.read_text(encoding="utf-8") == "before"  # and no temporary file is left
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.html", "walk.html"]
     run("walk", "--html", str(link))
     assert link.is_symlink()
     assert file.read_text(encoding="utf-8").rstrip().endswith("</html>")
 
 
-def test_web_serves_the_walk_that_was_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_web_serves_the_requested_walk(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     served = {}
-    monkeypatch.setattr("inlayer.web.serve", lambda lines, **options: served.update(lines=lines, **options))
+    monkeypatch.setattr("inlayer.web.serve", lambda pipelines, **options: served.update(pipelines=pipelines, **options))
     done = run("walk", "I love & dogs", "b=c", "--web", "--step", "6", "--swap", "0,1", "--pad", "2", "--theta", "1e6")
     assert (done.code, done.err) == (0, "")
-    assert [(name, line.facts().name) for name, line in served["lines"].items()] == [("default", "default")]
-    said = {"text": ["I love & dogs", "b=c"], "step": ["6"], "theta": ["1000000.0"], "swap": ["0,1"], "pad": ["2"]}
-    assert parse_qs(served["fragment"]) == said
+    assert [(name, one.facts().name) for name, one in served["pipelines"].items()] == [("default", "default")]
+    expected = {"text": ["I love & dogs", "b=c"], "step": ["6"], "theta": ["1000000.0"], "swap": ["0,1"], "pad": ["2"]}
+    assert parse_qs(served["fragment"]) == expected
 
 
-def test_help_needs_no_heavy_library() -> None:
+def test_help_imports_neither_torch_nor_numpy() -> None:
     check = """
 import sys
 from inlayer.cli import main
@@ -358,5 +371,5 @@ def test_ctrl_c_leaves_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("inlayer.cli.walk._opened", interrupt)
+    monkeypatch.setattr("inlayer.cli.walk._open_pipeline", interrupt)
     assert run("walk") == Done(130, "", "")

@@ -1,8 +1,8 @@
-"""The command line: the door to the rooms. Nobody imports it.
+"""The command line, the top layer of the package.
 
-- a bad input is one line on stderr and exit code 2, never a traceback; Ctrl-C is exit code 130 (typer sees to it)
-- torch and the rooms that need it are imported inside a command, so that help answers at once
-Checked as a user would run it in tests/test_cli.py.
+- invalid input is reported in one line on stderr with exit code 2, never as a traceback; Ctrl-C exits with 130 (Typer)
+- torch and the packages that need it are imported inside the commands, so that --help is fast
+Tested in tests/test_cli.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 from typer.exceptions import TyperException
 
-from inlayer.cli import walk as _walk  # noqa: F401  # each verb joins the app, in the order help shows them
+from inlayer.cli import walk as _walk  # noqa: F401  # commands join the app in the order of --help
 
 # isort: split
 from inlayer.cli import inspect as _inspect  # noqa: F401
@@ -31,32 +31,32 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line and exit."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character gets its code instead
+        if isinstance(stream, io.TextIOWrapper):  # characters outside the terminal's encoding are escaped
             stream.reconfigure(errors="backslashreplace")
     try:
         code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0
-        sys.stdout.flush()  # here, where a full disk can still be said in one line
+        sys.stdout.flush()  # here, so that a full disk is reported in one line
     except (InlayerError, TyperException) as error:
-        code = _complain(error.format_message() if isinstance(error, TyperException) else str(error))
-    except BrokenPipeError:  # the reader of a pipe left early: `inlayer walk | head`
+        code = _report(error.format_message() if isinstance(error, TyperException) else str(error))
+    except BrokenPipeError:  # the reader of a pipe closed it: `inlayer walk | head`
         _drop_output()
         code = 141
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's words
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch's message
             raise
-        code = _complain("there is not enough memory for that; ask for something smaller")
+        code = _report("out of memory; try a smaller input or model")
     except OSError as error:
         _drop_output()
-        code = _complain(f"the output cannot be written: {error.strerror}")
+        code = _report(f"cannot write the output: {error.strerror}")
     sys.exit(code)
 
 
-def _complain(message: str) -> int:
-    """One line, whatever the message quotes: a path may hold a newline."""
+def _report(message: str) -> int:
+    """Print an error on one line, even if it quotes a path with a newline."""
     sys.stderr.write(f"inlayer: {' '.join(message.split())}\n")
     return 2
 
 
 def _drop_output() -> None:
-    """What is still in the buffer has nowhere to go; without this, Python would try again at exit."""
+    """Discard buffered output, which Python would otherwise try to write again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,23 +1,17 @@
-"""What all verbs of the command line share: the app they join, and the console they print on.
+"""The Typer app that all commands join, and the console they print to.
 
-Each verb is a file beside this one. It translates its arguments into a library call and prints the answer; what it
-computes lives in a room.
+Each command is a module of this package. It translates its arguments into a library call and prints the result.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
 import inlayer
 
-__all__ = ["app", "console", "stopping_at_once"]
+__all__ = ["app", "console"]
 
 app = typer.Typer(
     help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
@@ -28,11 +22,11 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> bool:
-    if asked:
+def _version(requested: bool) -> bool:
+    if requested:
         typer.echo(f"inlayer {inlayer.__version__}")
         raise typer.Exit
-    return asked
+    return requested
 
 
 @app.callback()
@@ -45,35 +39,18 @@ def inlayer_(
     del version
 
 
-NARROWEST = 30  # columns
+MIN_WIDTH = 30  # columns
 
 
-def console(widest: int | None = None, **settings: Any) -> Any:
-    """Where a verb prints for people: never too narrow to read, and a reader who leaves ends it with his own code.
-
-    `settings` are rich's own.
-    """
+def console(max_width: int | None = None, **settings: Any) -> Any:
+    """Create the rich console of a command, at least 30 columns wide. `settings` are passed to rich."""
     from rich.console import Console
 
     class Output(Console):
-        def on_broken_pipe(self) -> None:  # rich would exit with 1, which says of findings, or of a failed check
+        def on_broken_pipe(self) -> None:  # rich would exit with 1, which means findings or a failed check
             raise BrokenPipeError
 
-    made = Output(highlight=False, **settings)
-    width = max(made.width, NARROWEST)
-    width = width if widest is None else min(width, widest)
-    return made if width == made.width else Output(highlight=False, width=width, **settings)
-
-
-@contextmanager
-def stopping_at_once() -> Iterator[None]:
-    """Ctrl-C ends the process also where a thread still waits, for a network or a large table: Python's own exit may
-    crash inside it.
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        if any(thread.name.startswith("inlayer-walk") for thread in threading.enumerate()):
-            sys.stdout.flush()
-            os._exit(130)
-        raise
+    output = Output(highlight=False, **settings)
+    width = max(output.width, MIN_WIDTH)
+    width = width if max_width is None else min(width, max_width)
+    return output if width == output.width else Output(highlight=False, width=width, **settings)

@@ -1,6 +1,7 @@
-"""`inlayer serve`: the page and its API on this machine, until Ctrl-C.
+"""`inlayer serve`: serve the page and its API until Ctrl-C.
 
-One line goes to stdout once the server answers: the address, or the same as JSON. Everything else goes to stderr.
+When the server is ready, stdout gets one line: the address, or JSON with --json. Everything else goes to stderr.
+Tested in tests/web/test_server.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from urllib.parse import quote
 import typer
 
 from inlayer.cli.app import app
-from inlayer.cli.inputs import opening_texts
+from inlayer.cli.inputs import check_page_texts
 
 if TYPE_CHECKING:
     from inlayer.trace import Pipeline
@@ -34,7 +35,7 @@ inlayer serve --port 8000 --text "I love dogs"
 
 inlayer serve --json
 
-Stop with Ctrl-C.
+Press Ctrl-C to stop.
 """
 
 
@@ -43,21 +44,19 @@ def serve(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A model: folder, .safetensors or .gguf file, hub id, URL or sample name. Repeat for several models. "
-            "Only these can be opened. \\[default: the bundled sample model]"
+            help="Model folder, .safetensors or .gguf file, hub id or sample name; can be repeated. "
+            "No other model can be opened. \\[default: the bundled sample model]"
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 is any free port.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 chooses a free one.")] = 0,
     host: Annotated[
-        str, typer.Option(help="Address to listen on. Any address but loopback lets others on the network in.")
+        str, typer.Option(help="Address to listen on. Other machines can connect unless it is a loopback address.")
     ] = "127.0.0.1",
-    text: Annotated[
-        list[str] | None, typer.Option(help="A text to open the page with. Repeat for several texts.")
-    ] = None,
+    text: Annotated[list[str] | None, typer.Option(help="Text to show when the page opens; can be repeated.")] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
-    """Serve the interactive page on this machine. Its address contains a random token."""
+    """Serve the walk page and the course on this machine. The address contains a random access token."""
     from inlayer.checkpoint import load
 
     sources = model or [None]
@@ -73,41 +72,41 @@ def serve(
         try:
             sys.stdout.write((json.dumps(facts) if as_json else address.url) + "\n")
             sys.stdout.flush()
-        except BrokenPipeError:  # without its number, which typer would turn into exit code 1
+        except BrokenPipeError:  # with an errno, Typer would exit with code 1
             raise BrokenPipeError from None
         if not as_json:
-            sys.stderr.write(f"serving {', '.join(address.models)}; the course is at /learn; stop with Ctrl-C\n")
+            sys.stderr.write(f"serving {', '.join(address.models)}; course at /learn; press Ctrl-C to stop\n")
         if not address.is_loopback:
             sys.stderr.write(
-                f"{host} is not a loopback address: others on the network can reach it, and nothing is encrypted\n"
+                f"{host} is not a loopback address: traffic is not encrypted and can be read on the network\n"
             )
         if open_page:
             import webbrowser
 
             threading.Thread(target=webbrowser.open, args=[address.url], daemon=True).start()
 
-    fragment = "&".join(f"text={quote(one, safe='')}" for one in opening_texts(text or []))
+    fragment = "&".join(f"text={quote(one, safe='')}" for one in check_page_texts(text or []))
     run(partial(open_pipelines, sources), host=host, port=port, fragment=fragment, announce=announce)
 
 
 def open_pipelines(sources: list[str] | list[None]) -> dict[str, Pipeline]:
-    """Open models by name: the last part of each source, numbered if two are the same."""
+    """Open models and name each by the last part of its source, numbered if a name repeats."""
     from inlayer.checkpoint import load
     from inlayer.trace import Pipeline
 
     pipelines: dict[str, Pipeline] = {}
     for source in sources:
-        model = load(source)
+        opened = load(source)
         name = base = "default" if source is None else last_name(source)
         number = 1
         while name in pipelines:
             number += 1
             name = f"{base}-{number}"
-        pipelines[name] = Pipeline(model, name=name)
+        pipelines[name] = Pipeline(opened, name=name)
     return pipelines
 
 
 def last_name(source: str) -> str:
-    """`path/to/model/` and `org/model` are both "model"."""
+    """Return the last part of a source: "model" for both `path/to/model/` and `org/model`."""
     parts = [part for part in source.replace(os.sep, "/").split("/") if part not in {"", ".", ".."}]
     return parts[-1] if parts else source

@@ -1,22 +1,26 @@
-"""`inlayer walk`: what happens to your own text, in the terminal, as JSON, as a page.
+"""`inlayer walk`: show what happens to a text, in the terminal, as JSON, or as a page.
 
-- the rows are a model's own; with --width or --seed, or with --tokenizer and no --model, they are newborn: random
-- --positions, --theta, --swap and --pad change the walk on purpose; a newborn table is born with its --positions
-- a page is written whole or not at all
-- not here: reading what was given (given.py), the walk (trace/), its looks (trace/terminal/)
+- the rows come from a model; with --width or --seed, or with --tokenizer and no --model, they are randomly initialized
+- --positions, --theta, --swap and --pad change the walk; a random table is initialized with its --positions
+- inputs are read and checked before torch is imported, so that errors appear at once
+- a page file is written completely or not at all
+- elsewhere: reading inputs (cli/inputs.py), the walk (trace/), its output (trace/terminal/, trace/export.py)
+Tested in tests/test_cli.py.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 import typer
 
-from inlayer.cli.app import app, console, stopping_at_once
-from inlayer.cli.inputs import opening_texts, read_places, read_texts, read_vectors
+from inlayer.cli.app import app, console
+from inlayer.cli.inputs import check_page_texts, read_pair, read_texts, read_vectors
 from inlayer.errors import InputError, MissingFileError
 from inlayer.paths import check_path, shown, what_is_at, wrong_kind
 from inlayer.saving import write_whole
@@ -29,11 +33,11 @@ __all__ = ["walk"]
 DEFAULT_TEXT = "I love dogs"
 DEFAULT_DIMS = 8
 DEFAULT_TOKENS = 256
-CHANGES = "To change on purpose"
-NEWBORN = "For a newborn table"
-OUTPUT = "What comes out"
+EXPERIMENTS = "Experiments"
+RANDOM = "Random table"
+OUTPUT = "Output"
 
-# Blank lines between: typer joins lines that have none.
+# Typer joins lines unless a blank line separates them.
 WALK_EXAMPLES = """Examples:
 
 inlayer walk "I love dogs"
@@ -57,41 +61,41 @@ def walk(
     texts: Annotated[
         list[str] | None,
         typer.Argument(
-            help=f'One or more texts; several make a batch. "-" is standard input. \\[default: {DEFAULT_TEXT}]'
+            help=f'One or more texts; several form a batch. "-" reads standard input. \\[default: {DEFAULT_TEXT}]'
         ),
     ] = None,
     file: Annotated[
         list[str] | None,
-        typer.Option(help="A text from a file, in UTF-8; can be given several times. Its last line break is left out."),
+        typer.Option(help="Read a text from a UTF-8 file; can be repeated. A line break at its end is removed."),
     ] = None,
     embeds: Annotated[
         str | None,
-        typer.Option(metavar="FILE.npy", help="Vectors (T, D) or (B, T, D) in place of a text: they enter at step 5."),
+        typer.Option(metavar="FILE.npy", help="Start at step 5 with vectors (T, D) or (B, T, D) instead of a text."),
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="A model's folder, .safetensors or .gguf file, hub id or sample. "
-            "\\[default: the sample inlayer carries]"
+            help="Model folder, .safetensors or .gguf file, hub id or sample name. "
+            "\\[default: the bundled sample model]"
         ),
     ] = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(
             help='"words", "bytes", or a path: tokenizer.json, tiktoken.model, tokenizer.model, or a folder. '
-            "\\[default: the model's own; without a model, a newborn table is made for it]"
+            "Without --model, the table is randomly initialized for it. \\[default: the model's own]"
         ),
     ] = None,
     step: Annotated[int | None, typer.Option(min=1, max=8, help="Show this step only.", rich_help_panel=OUTPUT)] = None,
     dims: Annotated[
-        int, typer.Option(min=1, max=65_536, help="How many channels of a vector.", rich_help_panel=OUTPUT)
+        int, typer.Option(min=1, max=65_536, help="Number of channels to show per vector.", rich_help_panel=OUTPUT)
     ] = DEFAULT_DIMS,
     tokens: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=65_536,
-            help=f"How many tokens of a text are told, and learn in step 8. \\[default: {DEFAULT_TOKENS}]",
+            help=f"Maximum number of tokens to show per text (also used in step 8). \\[default: {DEFAULT_TOKENS}]",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -100,78 +104,78 @@ def walk(
         str | None,
         typer.Option(
             metavar="FILE",
-            help='Write the walk as one page that works from disk; "-" is standard output.',
+            help='Write a self-contained HTML page; "-" writes to standard output.',
             rich_help_panel=OUTPUT,
         ),
     ] = None,
     web: Annotated[
         bool,
-        typer.Option("--web", help="Serve the page on this machine, and print its address.", rich_help_panel=OUTPUT),
+        typer.Option("--web", help="Serve the page on this machine and print its address.", rich_help_panel=OUTPUT),
     ] = False,
     positions: Annotated[
         str | None,
         typer.Option(
-            help='"none", "learned", "sinusoidal" or "rotary", in place of the model\'s own. '
-            "A newborn table is born with them. \\[default: the model's own; newborn: learned]",
-            rich_help_panel=CHANGES,
+            help='Replace the position scheme: "none", "learned", "sinusoidal" or "rotary". '
+            "\\[default: the model's own; for a random table: learned]",
+            rich_help_panel=EXPERIMENTS,
         ),
     ] = None,
     theta: Annotated[
         float | None,
-        typer.Option(help="The base of rotary or sinusoidal positions.", rich_help_panel=CHANGES),
+        typer.Option(help="Base of rotary or sinusoidal positions.", rich_help_panel=EXPERIMENTS),
     ] = None,
     swap: Annotated[
         str | None,
-        typer.Option(metavar="I,J", help="Swap two tokens of the first text, counted from 0.", rich_help_panel=CHANGES),
+        typer.Option(
+            metavar="I,J", help="Swap two tokens of the first text, counting from 0.", rich_help_panel=EXPERIMENTS
+        ),
     ] = None,
     pad: Annotated[
-        int, typer.Option(min=0, max=4096, help="Add so many tokens of padding.", rich_help_panel=CHANGES)
+        int, typer.Option(min=0, max=4096, help="Number of padding tokens to append.", rich_help_panel=EXPERIMENTS)
     ] = 0,
     width: Annotated[
-        int | None, typer.Option(min=1, max=4096, help="Width of a row. \\[default: 8]", rich_help_panel=NEWBORN)
+        int | None, typer.Option(min=1, max=4096, help="Width of the rows. \\[default: 8]", rich_help_panel=RANDOM)
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(
-            min=0, max=2**63 - 1, help="Where its random rows come from. \\[default: 0]", rich_help_panel=NEWBORN
-        ),
+        typer.Option(min=0, max=2**63 - 1, help="Seed of the random rows. \\[default: 0]", rich_help_panel=RANDOM),
     ] = None,
 ) -> None:
-    """Show what happens to your own text: bytes, pieces, ids, rows, positions, hidden states, and the way back.
+    """Show what happens to a text: bytes, pre-tokens, ids, rows, positions, hidden states and gradients.
 
-    The rows are a model's own. With --width or --seed, or with --tokenizer and no --model, they are newborn: random.
+    The rows come from a model. With --width or --seed, or with --tokenizer and no --model, they are randomly
+    initialized.
     """
     _check_output(as_json=as_json, html=html, web=web, step=step, tokens=tokens)
-    places = None if swap is None else read_places(swap)
-    is_newborn = width is not None or seed is not None or (tokenizer is not None and model is None)
-    if is_newborn and model is not None:
-        said = "--seed" if width is None else "--width"
-        raise InputError(f"{said} is for a newborn table, and --model opens one that is not; give one")
+    swapped = None if swap is None else read_pair(swap)
+    page_path = None if html is None or html == "-" else _check_page_path(html)
+    is_random = width is not None or seed is not None or (tokenizer is not None and model is None)
+    if is_random and model is not None:
+        option = "--seed" if width is None else "--width"
+        raise InputError(f"{option} is only for a random table; remove it, or remove --model")
     if embeds is not None:
-        _check_embeds(texts, file, html=html, web=web, random_pipeline=is_newborn)
-        given = []
+        _check_embeds(texts, file, html=html, web=web, is_random=is_random)
+    given = [] if embeds is not None else read_texts(texts or [], file or []) or [DEFAULT_TEXT]
+    if is_random:
+        settings = {"width": width, "positions": positions, "seed": seed}
+        open_pipeline = partial(_random_pipeline, given, tokenizer, settings)
+        positions = None
     else:
-        given = read_texts(texts or [], file or []) or [DEFAULT_TEXT]
+        open_pipeline = partial(_open_pipeline, model, tokenizer, given)
+    pipeline = open_pipeline()
 
     from inlayer.trace import Change
 
-    if is_newborn:
-        line = _newborn(given, "words" if tokenizer is None else tokenizer, width=width, positions=positions, seed=seed)
-        change = Change(theta=theta, swap=places, pad=pad)
-    else:
-        line = _opened(given, model, tokenizer)
-        change = Change(positions=positions, theta=theta, swap=places, pad=pad)
+    change = Change(positions=positions, theta=theta, swap=swapped, pad=pad)
     if html is not None:
-        _write_page(html, line, given, dims, step, change)
+        _write_page(page_path, pipeline, given, dims, step, change)
         return
     if web:
-        _serve(line, given, dims, step, change)
+        _serve(open_pipeline, given, dims, step, change)
         return
-
-    vectors = None if embeds is None else read_vectors(embeds)
-    trace = line.walk(
-        None if vectors is not None else given,
-        inputs_embeds=vectors,
+    trace = pipeline.walk(
+        given if embeds is None else None,
+        inputs_embeds=None if embeds is None else read_vectors(embeds),
         dims=dims,
         tokens=DEFAULT_TOKENS if tokens is None else tokens,
         change=change,
@@ -186,48 +190,48 @@ def walk(
 
 
 def _check_output(*, as_json: bool, html: str | None, web: bool, step: int | None, tokens: int | None) -> None:
-    asked = [name for name, said in (("--json", as_json), ("--html", html is not None), ("--web", web)) if said]
-    if len(asked) > 1:
-        raise InputError(f"{asked[0]} and {asked[1]} are two ways out; give one")
+    given = [name for name, is_set in (("--json", as_json), ("--html", html is not None), ("--web", web)) if is_set]
+    if len(given) > 1:
+        raise InputError(f"{given[0]} and {given[1]} cannot be combined; choose one")
     if as_json and step is not None:
-        raise InputError("--step is for the terminal and the page; --json prints every step")
+        raise InputError("--step applies to the terminal and the page; --json always prints every step")
     if tokens is not None and (html is not None or web):
-        raise InputError(f"--tokens is for the terminal and --json; the page of {asked[0]} has its own limit")
+        raise InputError(f"--tokens applies to the terminal and --json; the page of {given[0]} has its own limit")
 
 
 def _check_embeds(
-    texts: list[str] | None, files: list[str] | None, *, html: str | None, web: bool, random_pipeline: bool
+    texts: list[str] | None, files: list[str] | None, *, html: str | None, web: bool, is_random: bool
 ) -> None:
     if texts or files:
-        raise InputError("--embeds brings vectors in place of a text; give one of them")
+        raise InputError("--embeds replaces the text; give vectors or a text, not both")
     if html is not None or web:
-        raise InputError("--embeds is for the terminal and --json; the page begins with a text")
-    if random_pipeline:
-        raise InputError("--embeds needs a model; --tokenizer, --width and --seed make a newborn table for texts")
+        raise InputError("--embeds applies to the terminal and --json; the page starts with a text")
+    if is_random:
+        raise InputError("--embeds needs a model; --tokenizer, --width and --seed create a random table for texts")
 
 
-def _opened(texts: list[str], source: str | None, tokenizer: str | None) -> Pipeline:
+def _open_pipeline(source: str | None, tokenizer: str | None, texts: list[str]) -> Pipeline:
     from inlayer.checkpoint import load
     from inlayer.cli.serve import last_name
+
+    model = load(source)  # before torch is imported: a wrong path is reported at once
+    chosen = None if tokenizer is None else _tokenizer(tokenizer, texts)
+
     from inlayer.trace import Pipeline
 
-    model = load(source)
-    name = "default" if source is None else last_name(source)
-    return Pipeline(model, name=name, tokenizer=None if tokenizer is None else _tokenizer(tokenizer, texts))
+    return Pipeline(model, name="default" if source is None else last_name(source), tokenizer=chosen)
 
 
-def _newborn(texts: list[str], tokenizer: str, **said: Any) -> Pipeline:
-    from inlayer.trace import random_pipeline
+def _random_pipeline(texts: list[str], tokenizer: str | None, settings: dict[str, Any]) -> Pipeline:
+    chosen = _tokenizer(tokenizer or "words", texts)
 
-    return random_pipeline(
-        texts,
-        _tokenizer(tokenizer, texts),
-        **{name: value for name, value in said.items() if value is not None},
-    )
+    from inlayer.trace import Pipeline
+
+    return Pipeline.random(texts, chosen, **{name: value for name, value in settings.items() if value is not None})
 
 
 def _tokenizer(name: str, texts: list[str]) -> Any:
-    """The Tokenizer asked for. Its room is imported here: it needs numpy, which help does not."""
+    """Open a tokenizer. Imported here because it needs numpy, which --help does not."""
     from inlayer.tokenizers import ByteTokenizer, WordTokenizer, open_tokenizer
 
     if name == "bytes":
@@ -235,53 +239,58 @@ def _tokenizer(name: str, texts: list[str]) -> Any:
     if name == "words":
         return WordTokenizer.from_text("\n".join(texts))
     if not name:
-        raise InputError('the tokenizer has no name; give "words", "bytes" or a path')
+        raise InputError('--tokenizer is empty; give "words", "bytes" or a path')
     return open_tokenizer(name)
 
 
 # ---- the page
 
 
-def _write_page(name: str, line: Pipeline, texts: list[str], dims: int, step: int | None, change: Change) -> None:
+def _write_page(
+    path: Path | None, pipeline: Pipeline, texts: list[str], dims: int, step: int | None, change: Change
+) -> None:
     from inlayer.trace.export import export
 
-    path = None if name == "-" else _place_for(name)
-    page = export(line, texts, dims=dims, step=step or 1, change=change).encode()
+    page = export(pipeline, texts, dims=dims, step=step or 1, change=change).encode()
     if path is None:
         sys.stdout.flush()
         sys.stdout.buffer.write(page)
         return
-    write_whole(path, page)
-    sys.stdout.write(f"{shown(name)} ({len(page):,} bytes)\n")
+    write_whole(path.resolve(), page)  # follows a link
+    sys.stdout.write(f"{shown(path)} ({len(page):,} bytes)\n")
 
 
-def _place_for(name: str) -> Path:
-    """Where the page will lie, looked at before the work is done: a link's own file, in a folder that is there."""
+def _check_page_path(name: str) -> Path:
+    """Check that a page can be written to this path before the work starts."""
     path = check_path(name, "--html")
     kind = what_is_at(path)
     if kind not in ("file", "nothing"):
         raise wrong_kind(path, kind)
-    path = path.resolve()
-    if what_is_at(path.parent) != "folder":
-        raise MissingFileError(f"{shown(name)} cannot be written: {shown(path.parent)} is no folder")
+    folder = path.resolve().parent
+    if what_is_at(folder) != "folder":
+        raise MissingFileError(f"{shown(name)} cannot be written: {shown(folder)} is not a folder")
     return path
 
 
-def _serve(line: Pipeline, texts: list[str], dims: int, step: int | None, change: Change) -> None:
+def _serve(
+    open_pipeline: Callable[[], Pipeline], texts: list[str], dims: int, step: int | None, change: Change
+) -> None:
     from inlayer.web import serve
 
-    said = [("text", text) for text in opening_texts(texts)]
-    said += [
-        (name, value)
-        for name, value in (
-            ("step", "" if step is None else str(step)),
-            ("dims", "" if dims == DEFAULT_DIMS else str(dims)),
-            ("positions", change.positions or ""),
-            ("theta", "" if change.theta is None else repr(change.theta)),
-            ("swap", "" if change.swap is None else ",".join(map(str, change.swap))),
-            ("pad", str(change.pad) if change.pad else ""),
-        )
-        if value
-    ]
-    with stopping_at_once():
-        serve({line.title: line}, fragment=urlencode(said))
+    fields = {
+        "step": step,
+        "dims": None if dims == DEFAULT_DIMS else dims,
+        "positions": change.positions,
+        "theta": change.theta,
+        "swap": None if change.swap is None else ",".join(map(str, change.swap)),
+        "pad": change.pad or None,
+    }
+    query = [("text", text) for text in check_page_texts(texts)]
+    query += [(name, str(value)) for name, value in fields.items() if value is not None]
+    serve(partial(_open_titled, open_pipeline), fragment=urlencode(query))
+
+
+def _open_titled(open_pipeline: Callable[[], Pipeline]) -> dict[str, Pipeline]:
+    """Open the model in a worker process of the server, by its title."""
+    pipeline = open_pipeline()
+    return {pipeline.title: pipeline}

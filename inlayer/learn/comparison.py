@@ -65,13 +65,13 @@ def _said(line: Pipeline, step: int, says: str, *, same: bool | None) -> Beside:
 
 def _tensors(trace: Trace) -> Iterator[tuple[tuple[int, str], Tensor]]:
     """What the walk computed, by step and name, in float64: no number of it changes by that."""
-    cells = trace.texts[0].cells
+    cells = trace.texts[0].tokens
     yield (3, "the ids"), torch.tensor([cell.id for cell in cells], dtype=torch.float64)
     yield (5, "the rows"), torch.tensor([cell.row for cell in cells], dtype=torch.float64)
     yield (7, "the hidden states"), torch.tensor([cell.hidden for cell in cells], dtype=torch.float64)
-    for number, turning in enumerate(trace.positions.turnings):
+    for number, turning in enumerate(trace.positions.rotary):
         of = f" of {turning.layer_type}" if turning.layer_type else ""
-        turns = [cell.turns[number] for cell in cells]
+        turns = [cell.rotations[number] for cell in cells]
         yield (6, f"the angles{of}"), torch.tensor([turn.angles for turn in turns], dtype=torch.float64)
         yield (6, f"the cosines{of}"), torch.tensor([turn.cos for turn in turns], dtype=torch.float64)
         yield (6, f"the sines{of}"), torch.tensor([turn.sin for turn in turns], dtype=torch.float64)

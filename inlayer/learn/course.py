@@ -158,7 +158,7 @@ class Course:
 
     @cached_property
     def errata(self) -> Document:
-        return read_document(CONTENT / "errata.md")
+        return read_document(CONTENT / "misconceptions.md")
 
     def lesson(self, name: str) -> Lesson:
         """A lesson by its number or its id."""

@@ -14,8 +14,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from inlayer.trace.html import STYLES as SHARED_STYLES
-from inlayer.trace.html import hash_of, read_part
+from inlayer.trace.html import hash_of, read_part, shared_style
 
 __all__ = ["learn_page", "learn_policy"]
 
@@ -57,8 +56,7 @@ def _rules() -> str:
 
 @cache
 def _style() -> str:
-    shared = [read_part(name) for name in SHARED_STYLES]
-    return "\n" + "\n".join([*shared, *(read_part(name, ROOM) for name in STYLES)])
+    return "\n".join([shared_style(), *(read_part(name, ROOM) for name in STYLES)])
 
 
 @cache

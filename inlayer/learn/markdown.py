@@ -3,7 +3,7 @@
 lesson.md, task.md, quiz.md, exercises.py -> [rendering] -> page
 - a tree, not HTML: ["p", {}, ["see ", ["a", {"walk": 5}, ["step 5"]]]]. The page makes each element by hand
   from a list of known ones, so that no text of the course, whoever wrote it, can become a script
-- raw HTML stays text; a link leads to a step of the walk, a task, a lesson, the errata or an https address, or is none
+- raw HTML stays text; a link leads to a step of the walk, a task, a lesson, a misconception or an https address
 - pictures are taken along as data: images, which the policy of the page allows and which load nothing
 - Python in a fence is colored by four kinds of word, no more
 Checked, with hostile texts, in tests/learn/test_markdown.py.
@@ -124,7 +124,9 @@ def _link(address: str, inside: list[Node]) -> Node:
     if scheme == "walk" and (found := re.fullmatch(r"(\d)(?:\?(.*))?", rest)) and 1 <= int(found[1]) <= STEPS:
         texts = parse_qs(found[2] or "").get("text", [])
         return ["a", {"walk": int(found[1]), "texts": texts}, inside]
-    if scheme in {"task", "lesson", "errata"} and re.fullmatch(r"[a-z0-9_]+", rest):
+    if found := re.fullmatch(r"misconceptions\.md#([a-z0-9_]+)", address):
+        return ["a", {"errata": found[1]}, inside]
+    if scheme in {"task", "lesson"} and re.fullmatch(r"[a-z0-9_]+", rest):
         return ["a", {scheme: rest}, inside]
     if scheme == "https" and urlsplit(address).netloc:
         return ["a", {"outside": address}, inside]

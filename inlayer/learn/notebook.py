@@ -223,8 +223,8 @@ def _link(found: re.Match[str], lesson: Lesson) -> str:
         return f"{words} (below)" if there.id == lesson.id else f"[{words}]({file_name(there)})"
     if kind == "lesson":
         return f"[{words}]({file_name(open_course().lesson(name))})"
-    if kind == "errata":
-        return f"{words} (`inlayer learn errata {name}`)"
+    if target.startswith("misconceptions.md#"):
+        return f"{words} (`inlayer learn errata {target.partition('#')[2]}`)"
     return found[0]
 
 

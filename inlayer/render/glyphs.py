@@ -1,15 +1,18 @@
-"""The floor: what a terminal can show: a text made safe, bytes, numbers and strips of values, each as wide as it says.
+"""Glyphs for the terminal: escaped text, bytes, numbers and heat strips, each of a known width.
 
-- a control character, and one that moves its neighbors or has no certain width, is shown as its code; a blank as ␣
-- a number keeps to seven columns, from 1e-45 to 1e38; what is no number is named
-- a strip has one character a channel: blocks from blue over gray to red; where there is no color, the height of a
-  block says how much and, below or above the middle, of which sign; where there are no blocks, ASCII does
-- not here: where on a page it stands (trace/terminal/page.py, training/report.py)
-Checked in tests/trace/test_terminal.py.
+facts -> [glyphs] -> terminal
+- control characters, and characters that move their neighbors or have no certain width, are shown as escape codes;
+  spaces as ␣
+- numbers fit in seven columns, from 1e-45 to 1e38
+- heat strips have one character per channel: blocks colored from blue through gray to red. Without color, the height
+  of a block shows the value (half height is zero); without Unicode, ASCII characters do
+- elsewhere: where on the screen they go (trace/terminal/layout.py, training/report/terminal.py)
+Tested in tests/trace/test_terminal.py.
 """
 
 from __future__ import annotations
 
+import codecs
 import math
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -21,16 +24,19 @@ from rich.text import Text
 __all__ = ["NUMBER", "Glyphs", "glyphs_for", "largest", "number"]
 
 NUMBER = 7  # columns of a number
-MAX_MARKS = 2  # accents on one character; text with more of them grows over its neighbors
-LEFT_TO_RIGHT = "\u200e"  # of no width: keeps the columns behind Arabic or Hebrew in their order
+MAX_MARKS = 2  # combining marks per character; more of them would overlap other lines
+LEFT_TO_RIGHT = "\u200e"  # zero width; keeps the columns after Arabic or Hebrew text in order
 NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-GRAY, BLUE, RED = (160, 160, 160), (40, 100, 230), (225, 60, 40)  # zero and the two ends: seen on black and on white
-UNICODE_SIGNS = "␣…─│→±×▁▂▃▄▅▆▇"
+GRAY, BLUE, RED = (
+    (160, 160, 160),
+    (40, 100, 230),
+    (225, 60, 40),
+)  # zero and both extremes, readable on black and on white
 
 
 @dataclass(frozen=True, kw_only=True)
 class Glyphs:
-    """The characters of one terminal: its encoding, and the marks it can show."""
+    """The characters that a terminal can show."""
 
     encoding: str
     color: bool
@@ -41,35 +47,36 @@ class Glyphs:
     arrow: str
     times: str
     plus_minus: str
-    strip: str  # seven, from most negative to most positive
+    strip: str  # seven levels, from most negative to most positive
 
     def safe(self, text: str) -> str:
-        """The text on one line, with nothing in it that acts on the terminal."""
+        """Escape a text so that it stays on one line and cannot control the terminal."""
         return self.fold(text, len(text) * 10, blank=" ")
 
     def fold(self, text: str, columns: int, blank: str | None = None) -> str:
-        """The text as it is shown, its end left out where it is wider than `columns`."""
+        """Escape a text and truncate it to `columns`."""
         shown: list[str] = []
-        used, marks, turned, room = 0, MAX_MARKS, False, columns - len(self.more)
-        fitting = 0  # of `shown`, with the sign that says there is more
+        used, marks, right_to_left, available = 0, MAX_MARKS, False, columns - len(self.more)
+        fitting = 0  # glyphs that fit together with the ellipsis
         for character in text:
             if not character.isascii() and marks < MAX_MARKS and _is_mark(character):
                 shown.append(self._if_encodable(character))
                 marks += 1
             else:
-                shown.append(self.sign(character, blank))
+                shown.append(self.glyph(character, blank))
                 marks = 0 if shown[-1] == character else MAX_MARKS
             used += cell_len(shown[-1])
-            if used <= room:
+            if used <= available:
                 fitting = len(shown)
             if used > columns:
                 shown[fitting:] = [self.more] if columns > 0 else []
                 break
-            turned = turned or (shown[-1] == character and unicodedata.bidirectional(character) in ("R", "AL", "AN"))
-        return "".join(shown) + (LEFT_TO_RIGHT if turned else "")
+            if shown[-1] == character and unicodedata.bidirectional(character) in ("R", "AL", "AN"):
+                right_to_left = True
+        return "".join(shown) + (LEFT_TO_RIGHT if right_to_left else "")
 
-    def sign(self, character: str, blank: str | None = None) -> str:
-        """One character by itself."""
+    def glyph(self, character: str, blank: str | None = None) -> str:
+        """Escape one character."""
         if character == " ":
             return self.blank if blank is None else blank
         if character.isascii():
@@ -86,7 +93,7 @@ class Glyphs:
         return character
 
     def hex(self, data: str, columns: int) -> str:
-        """Bytes as pairs of digits, as many as fit."""
+        """Format bytes as hexadecimal pairs, as many as fit."""
         size, fitting = len(data) // 2, (columns + 1) // 3
         if size <= fitting:
             return bytes.fromhex(data).hex(" ")
@@ -94,14 +101,14 @@ class Glyphs:
         return f"{bytes.fromhex(data[: 2 * shown]).hex(' ')} {self.more}"
 
     def escaped(self, data: str, columns: int) -> str:
-        """Bytes that are no whole characters, in place of a text."""
+        """Format bytes that are not whole characters as escape codes."""
         shown = [f"\\x{byte:02x}" for byte in bytes.fromhex(data[: 2 * columns])]
         if 4 * len(shown) <= columns:
             return "".join(shown)
         return "".join(shown[: max(0, (columns - len(self.more)) // 4)]) + self.more
 
     def heat(self, values: Sequence[float], scale: float) -> Text:
-        """One character a channel. `scale` is the value that is shown in full."""
+        """Draw a heat strip, one character per channel; `scale` is the value with full intensity."""
         strip = Text()
         for value in values:
             if math.isnan(value):
@@ -113,43 +120,31 @@ class Glyphs:
         return strip
 
 
+UNICODE = {
+    "blank": "␣", "more": "…", "rule": "─", "bar": "│", "arrow": "→", "times": "×", "plus_minus": "±",
+    "strip": "▁▂▃▄▅▆▇",
+}  # fmt: skip
+ASCII = {
+    "blank": "\\s", "more": "...", "rule": "-", "bar": "|", "arrow": "->", "times": "x", "plus_minus": "+-",
+    "strip": "=~-.+*#",
+}  # fmt: skip
+
+
 def glyphs_for(encoding: str, *, color: bool) -> Glyphs:
-    """What can be written in an encoding."""
+    """Choose the glyphs that an encoding can represent."""
     try:
-        UNICODE_SIGNS.encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        try:
-            "".encode(encoding)
-        except LookupError:
-            encoding = "ascii"
-        return Glyphs(
-            encoding=encoding,
-            color=color,
-            blank="\\s",
-            more="...",
-            rule="-",
-            bar="|",
-            arrow="->",
-            times="x",
-            plus_minus="+-",
-            strip="=~-.+*#",
-        )
-    return Glyphs(
-        encoding=encoding,
-        color=color,
-        blank="␣",
-        more="…",
-        rule="─",
-        bar="│",
-        arrow="→",
-        times="×",
-        plus_minus="±",
-        strip="▁▂▃▄▅▆▇",
-    )
+        codecs.lookup(encoding)
+    except LookupError:
+        encoding = "ascii"
+    try:
+        "".join(UNICODE.values()).encode(encoding)
+    except UnicodeEncodeError:
+        return Glyphs(encoding=encoding, color=color, **ASCII)
+    return Glyphs(encoding=encoding, color=color, **UNICODE)
 
 
 def number(value: float, *, power: bool = False) -> str:
-    """A value in at most seven columns: four decimals where that says enough, a power of ten where it does not."""
+    """Format a value in at most seven columns: with decimals, or as a power of ten if it is very small or large."""
     size = abs(value)
     if value == 0:
         return "0"
@@ -169,12 +164,12 @@ def number(value: float, *, power: bool = False) -> str:
 
 
 def largest(vectors: Iterable[Sequence[float]]) -> float:
-    """The scale of strips that stand together."""
+    """Return the largest absolute value, the common scale of several heat strips."""
     return max((abs(value) for vector in vectors for value in vector if math.isfinite(value)), default=0.0)
 
 
 def _share(value: float, scale: float) -> float:
-    """Of the scale, from -1 to 1; only zero is 0."""
+    """Return value / scale, clipped to -1..1; only a zero value gives 0."""
     if value == 0:
         return 0.0
     return math.copysign(min(1.0, abs(value) / scale) or 1e-9 if scale else 1.0, value)
@@ -187,15 +182,15 @@ def _color(share: float) -> str:
 
 
 def _is_mark(character: str) -> bool:
-    return unicodedata.category(character).startswith("M") and not _chooses_variant(character)
+    return unicodedata.category(character).startswith("M") and not _is_variation_selector(character)
 
 
-def _chooses_variant(character: str) -> bool:
+def _is_variation_selector(character: str) -> bool:
     return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
 
 
 def _stands_alone(character: str) -> bool:
-    """Has it a width of its own, whatever stands beside it? Skin tones and halves of flags have not."""
+    """Tell whether a character has a fixed width on its own; skin tones and halves of flags do not."""
     if not character.isprintable() or cell_len(character) == 0 or _is_mark(character):
         return False
     return not ("\U0001f1e6" <= character <= "\U0001f1ff" or "\U0001f3fb" <= character <= "\U0001f3ff")

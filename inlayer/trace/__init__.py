@@ -1,6 +1,6 @@
-"""trace: one trace of the whole line for your own text, and its renderings."""
+"""Trace: run texts through a model's embedding layer and record every step."""
 
 from inlayer.trace.facts import Change, Trace, plain
-from inlayer.trace.line import Pipeline, random_pipeline, walk
+from inlayer.trace.pipeline import Pipeline, walk
 
-__all__ = ["Change", "Pipeline", "Trace", "plain", "random_pipeline", "walk"]
+__all__ = ["Change", "Pipeline", "Trace", "plain", "walk"]

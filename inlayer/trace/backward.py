@@ -1,13 +1,13 @@
-"""Step 8 of a walk: backwards, from a loss to the rows of the table.
+"""Step 8 of a walk: the backward pass, from a loss to the gradients of the table's rows.
 
 text -> ids -> [rows] <- (positions) <- hidden states <- head <- loss
-- the loss is that of guessing every next token by the head straight from the hidden states, with no body between; a
-  model without a head, or with one too large to run here, takes the sum of its hidden states instead
-- torch's own autograd does it, in float32, on the rows in use: what the lookup brings to a row is summed over its
-  places, and nothing reaches the padding row
-- a tied head brings a second share, to every row of the table: it is told for the rows in use
-- the table itself is no parameter: a dense gradient of a large one would be as large again
-Checked against autograd on the whole table in tests/trace/test_backward.py.
+- the loss is the cross-entropy of the next token, predicted by the head directly from the hidden states, without the
+  decoder. A model without a head, or with a very large one, uses the sum of its hidden states instead
+- computed by torch autograd in float32 on the rows in use: a row's gradient is summed over its lookups, and the padding
+  row receives none
+- a tied head sends a second gradient to every row of the table; it is recorded for the rows in use
+- the table itself is not a parameter: a dense gradient would be as large as the table
+Tested against autograd on the whole table in tests/trace/test_backward.py.
 """
 
 from __future__ import annotations
@@ -21,161 +21,164 @@ from torch.nn import functional
 from inlayer.embeddings import Embeddings
 from inlayer.head import Head
 from inlayer.trace.facts import Backward, RowGradient, Span
-from inlayer.trace.parts import Parts, Used
+from inlayer.trace.forward import Forward, UniqueRows
 
-__all__ = ["go_back"]
+__all__ = ["backward"]
 
-MAX_HEAD_VALUES = 2**27  # of a head that is run for this step: half a gigabyte in float32
-MAX_LOGITS = 2**23  # held at once; of a longer text only the first tokens are guessed
+MAX_HEAD_VALUES = 2**27  # of a head that is run in this step: 512 MB in float32
+MAX_LOGITS = 2**23  # held at once; in a longer text only the first tokens are predicted
 
 
-class Shares(NamedTuple):
-    """Gradients of the rows in use (U, D), and the loss they come from."""
+class Gradients(NamedTuple):
+    """Gradients of the unique rows (U, D), and the loss they come from."""
 
     loss: Tensor
     lookup_UD: Tensor
-    unguarded_UD: Tensor  # of the lookup, if no row were protected
+    unmasked_UD: Tensor  # of the lookup, without padding_idx
     head_UD: Tensor | None
-    elsewhere: int  # rows not in use that a tied head sends a gradient
+    n_other_rows: int  # rows not in use that receive a gradient from a tied head
 
 
-def go_back(
-    parts: Parts,
-    layer: Embeddings,
-    used: Used,
-    mask_BT: Tensor,
-    position_ids: Tensor | None,
-    labels: dict[int, str],
-    dims: int,
-    most: int,
-) -> Backward:
-    """Run backwards over the ids in use, in which padding has mask 0. `layer` has its small parts in float32."""
-    used_U = used.ids_U
-    padding = layer.padding_idx
-    head = parts.head
-    uncounted = {one for one in (padding, None if head is None else head.padding_idx) if one is not None}
-    pairs = _next_tokens(used_U[used.places_BT], mask_BT, uncounted, MAX_LOGITS // parts.table.shape[0])
-    fits = head is not None and head.n_embd == layer.n_embd and parts.values() <= MAX_HEAD_VALUES
-    by_head = fits and len(pairs.targets_N) > 0
-    shares = _shares(parts, layer, used, mask_BT, position_ids, pairs if by_head else None)
-    head_UD = shares.head_UD
-    guarded_UD = None if head_UD is None else head_UD * used_U.ne(-1 if padding is None else padding)[:, None]
-    total_UD = shares.lookup_UD if guarded_UD is None else shares.lookup_UD + guarded_UD
+class Targets(NamedTuple):
+    """Indices into the flattened batch whose next token is predicted, and those tokens."""
 
-    lookup, total = shares.lookup_UD[:, :dims].tolist(), total_UD[:, :dims].tolist()
-    by_tie = None if guarded_UD is None else guarded_UD[:, :dims].tolist()
-    ids, norms = used_U.tolist(), total_UD.norm(dim=1).tolist()
-    found: dict[int, list[Span]] = {}  # in the order of first places
-    for b, row in enumerate(used.places_BT.tolist()):
-        for t, place in enumerate(row):
-            found.setdefault(place, []).append((b, t))
+    index_N: Tensor
+    ids_N: Tensor
+
+
+def backward(result: Forward) -> Backward:
+    """Compute the gradients of the rows in use."""
+    pipeline, unique, dims, max_tokens = result.pipeline, result.unique, result.dims, result.max_tokens
+    assert unique is not None
+    layer = pipeline.float32_layer(result.change.positions, result.change.theta)
+    padding, head = layer.padding_idx, pipeline.head
+    targets = _targets(result, layer)
+    fits = head is not None and head.n_embd == layer.n_embd and pipeline.values() <= MAX_HEAD_VALUES
+    by_head = fits and len(targets.ids_N) > 0
+    gradients = _gradients(result, layer, targets if by_head else None)
+    head_UD = gradients.head_UD
+    if head_UD is not None and padding is not None:
+        head_UD = head_UD * unique.ids_U.ne(padding)[:, None]
+    total_UD = gradients.lookup_UD if head_UD is None else gradients.lookup_UD + head_UD
+
+    lookup, total = gradients.lookup_UD[:, :dims].tolist(), total_UD[:, :dims].tolist()
+    through_head = None if head_UD is None else head_UD[:, :dims].tolist()
+    ids, norms = unique.ids_U.tolist(), total_UD.norm(dim=1).tolist()
+    occurrences: dict[int, list[Span]] = {}  # by index into ids_U, in order of first occurrence
+    for b, indices in enumerate(unique.inverse_BT.tolist()):
+        for t, index in enumerate(indices):
+            occurrences.setdefault(index, []).append((b, t))
     rows = [
         RowGradient(
-            id=ids[place],
-            label=labels[ids[place]],
-            places=where[:most],
-            count=len(where),
-            lookup=lookup[place],
-            head=None if by_tie is None else by_tie[place],
-            total=total[place],
-            norm=norms[place],
-            is_padding=ids[place] == padding,
+            id=ids[index],
+            label=_label(result, ids[index], found[0]),
+            occurrences=found[:max_tokens],
+            count=len(found),
+            lookup=lookup[index],
+            head=None if through_head is None else through_head[index],
+            total=total[index],
+            norm=norms[index],
+            is_padding=ids[index] == padding,
         )
-        for place, where in list(found.items())[:most]
+        for index, found in list(occurrences.items())[:max_tokens]
     ]
-    without = None
+    unmasked = None
     if padding is not None and padding in ids:
-        place = ids.index(padding)
-        unguarded_D = shares.unguarded_UD[place] if head_UD is None else shares.unguarded_UD[place] + head_UD[place]
-        without = unguarded_D[:dims].tolist()
-    tied = by_head and head_UD is not None
-    touched = int(total_UD.ne(0).any(dim=1).sum()) + shares.elsewhere
+        index = ids.index(padding)
+        unmasked_D = gradients.unmasked_UD[index]
+        if gradients.head_UD is not None:
+            unmasked_D = unmasked_D + gradients.head_UD[index]
+        unmasked = unmasked_D[:dims].tolist()
     return Backward(
-        loss="next token" if by_head else "sum",
-        value=float(shares.loss),
-        note=_note(parts, by_head, len(pairs.targets_N)),
-        tied=tied,
-        touched=touched,
+        loss_kind="next token" if by_head else "sum",
+        loss=float(gradients.loss),
+        note=_note(result, by_head, len(targets.ids_N)),
+        tied=by_head and head_UD is not None,
+        n_rows_with_gradient=int(total_UD.ne(0).any(dim=1).sum()) + gradients.n_other_rows,
         rows=rows,
-        n_rows=len(used_U),
-        padding_without_guard=without,
+        n_unique_ids=len(ids),
+        unmasked_padding_gradient=unmasked,
     )
 
 
-class Pairs(NamedTuple):
-    """Places whose next token is to be guessed, in the flattened batch, and that token."""
-
-    places_N: Tensor
-    targets_N: Tensor
-
-
-def _next_tokens(ids_BT: Tensor, mask_BT: Tensor, uncounted: set[int], most: int) -> Pairs:
-    """As `Head.loss` counts: padding is nothing to guess, also where it is written in a text."""
-    counts_BT = mask_BT.bool()
-    for padding in uncounted:
-        counts_BT = counts_BT & ids_BT.ne(padding)
-    followed_BT = mask_BT.bool() & functional.pad(counts_BT, (0, 1))[:, 1:]
-    places_N = followed_BT.flatten().nonzero().squeeze(1)[:most]
-    return Pairs(places_N, ids_BT.flatten()[places_N + 1] if len(places_N) else places_N)
+def _label(result: Forward, token_id: int, occurrence: Span) -> str:
+    """Label a row as it is shown at its first occurrence."""
+    b, t = occurrence
+    tokens = result.batch.tokens[b]
+    return result.label(tokens[t] if t < len(tokens) else None, token_id)
 
 
-def _shares(
-    parts: Parts,
-    layer: Embeddings,
-    used: Used,
-    mask_BT: Tensor,
-    position_ids: Tensor | None,
-    pairs: Pairs | None,
-) -> Shares:
-    at = (used.ids_U == layer.padding_idx).nonzero().flatten().tolist() if layer.padding_idx is not None else []
-    head_UD, elsewhere = None, 0
+def _targets(result: Forward, layer: Embeddings) -> Targets:
+    """Find the tokens to predict. As in `Head.loss`, padding ids are never a target, even if written in a text."""
+    unique, head = result.unique, result.pipeline.head
+    assert unique is not None
+    ids_BT, mask_BT = unique.ids_U[unique.inverse_BT], result.batch.mask_BT[:, : result.shown].bool()
+    is_target_BT = mask_BT
+    for padding in (layer.padding_idx, None if head is None else head.padding_idx):
+        if padding is not None:
+            is_target_BT = is_target_BT & ids_BT.ne(padding)
+    has_target_BT = mask_BT & functional.pad(is_target_BT, (0, 1))[:, 1:]
+    index_N = has_target_BT.flatten().nonzero().squeeze(1)[: MAX_LOGITS // result.pipeline.table.shape[0]]
+    return Targets(index_N, ids_BT.flatten()[index_N + 1] if len(index_N) else index_N)
+
+
+def _gradients(result: Forward, layer: Embeddings, targets: Targets | None) -> Gradients:
+    unique, mask_BT = result.unique, result.batch.mask_BT[:, : result.shown]
+    assert unique is not None
+    padding = layer.padding_idx
+    padding_index = [] if padding is None else (unique.ids_U == padding).nonzero().flatten().tolist()
+    head_UD, n_other_rows = None, 0
     with torch.enable_grad():
-        rows_UD = used.rows_UD.float().clone().requires_grad_()
-        gathered_BTD = functional.embedding(used.places_BT, rows_UD, padding_idx=at[0] if at else None)
-        hidden_BTD = layer(inputs_embeds=gathered_BTD * layer.scale, position_ids=position_ids)
-        if pairs is None:
-            # Padding that is a token like others would learn: only a padding row may be summed over unseen.
-            counted_BTD = hidden_BTD if layer.padding_idx is not None else hidden_BTD * mask_BT[:, :, None]
-            loss = counted_BTD.sum()
-            lookup_UD, back_BTD = torch.autograd.grad(loss, (rows_UD, gathered_BTD))
+        rows_UD = unique.rows_UD.float().clone().requires_grad_()
+        gathered_BTD = functional.embedding(
+            unique.inverse_BT, rows_UD, padding_idx=padding_index[0] if padding_index else None
+        )
+        hidden_BTD = layer(inputs_embeds=gathered_BTD * layer.scale, position_ids=result.layer_position_ids)
+        if targets is None:
+            # Without a padding_idx, padding is an ordinary token: only the mask keeps it out of the sum.
+            loss = (hidden_BTD if padding is not None else hidden_BTD * mask_BT[:, :, None]).sum()
+            lookup_UD, upstream_BTD = torch.autograd.grad(loss, (rows_UD, gathered_BTD))
         else:
-            head = parts.head
+            head = result.pipeline.head
             assert head is not None
             bias_V = None if head.bias is None else head.bias.detach().float()
-            hidden_ND = hidden_BTD.flatten(0, 1)[pairs.places_N]
-            logits_NV = head.project(hidden_ND, parts.head_rows(), bias_V)
-            loss = functional.cross_entropy(logits_NV, pairs.targets_N)
-            lookup_UD, back_BTD, back_NV = torch.autograd.grad(loss, (rows_UD, gathered_BTD, logits_NV))
+            hidden_ND = hidden_BTD.flatten(0, 1)[targets.index_N]
+            logits_NV = head.project(hidden_ND, result.pipeline.head_rows(), bias_V)
+            loss = functional.cross_entropy(logits_NV, targets.ids_N)
+            lookup_UD, upstream_BTD, upstream_NV = torch.autograd.grad(loss, (rows_UD, gathered_BTD, logits_NV))
             if head.tied:
-                head_UD = _head_share(head, hidden_ND.detach(), back_NV, used, bias_V)
-                sent_V = back_NV.ne(0).any(dim=0)
-                sent_V[used.ids_U] = False
-                if layer.padding_idx is not None:
-                    sent_V[layer.padding_idx] = False
-                elsewhere = int(sent_V.sum())
-    unguarded_UD = torch.zeros_like(lookup_UD).index_add_(0, used.places_BT.flatten(), back_BTD.flatten(0, 1))
-    return Shares(loss.detach(), lookup_UD, unguarded_UD, head_UD, elsewhere)
+                head_UD = _head_gradient(head, hidden_ND.detach(), upstream_NV, unique, bias_V)
+                reached_V = upstream_NV.ne(0).any(dim=0)
+                reached_V[unique.ids_U] = False
+                if padding is not None:
+                    reached_V[padding] = False
+                n_other_rows = int(reached_V.sum())
+    unmasked_UD = torch.zeros_like(lookup_UD).index_add_(0, unique.inverse_BT.flatten(), upstream_BTD.flatten(0, 1))
+    return Gradients(loss.detach(), lookup_UD, unmasked_UD, head_UD, n_other_rows)
 
 
-def _head_share(head: Head, hidden_ND: Tensor, back_NV: Tensor, used: Used, bias_V: Tensor | None) -> Tensor:
-    """What a tied head sends to the rows in use, by the gradient of their logits."""
-    rows_UD = used.rows_UD.float().clone().requires_grad_()
-    logits_NU = head.project(hidden_ND, rows_UD, None if bias_V is None else bias_V[used.ids_U])
-    # Given to `grad` as an argument, the gradient would make torch import its symbolic shapes: half a second.
-    (head_UD,) = torch.autograd.grad((logits_NU * back_NV[:, used.ids_U]).sum(), rows_UD)
+def _head_gradient(
+    head: Head, hidden_ND: Tensor, upstream_NV: Tensor, unique: UniqueRows, bias_V: Tensor | None
+) -> Tensor:
+    """Compute the gradient that a tied head sends to the rows in use, from the gradient of their logits."""
+    rows_UD = unique.rows_UD.float().clone().requires_grad_()
+    logits_NU = head.project(hidden_ND, rows_UD, None if bias_V is None else bias_V[unique.ids_U])
+    # Passing the upstream gradient to `grad` would import torch's symbolic shapes, which takes half a second.
+    (head_UD,) = torch.autograd.grad((logits_NU * upstream_NV[:, unique.ids_U]).sum(), rows_UD)
     return head_UD
 
 
-def _note(parts: Parts, by_head: bool, guesses: int) -> str:
+def _note(result: Forward, by_head: bool, n_targets: int) -> str:
+    head = result.pipeline.head
     if by_head:
-        counted = "1 next token" if guesses == 1 else f"{guesses:,} next tokens"
-        return f"the loss of guessing {counted} by the head, straight from the hidden states: no body lies between"
-    if parts.head is None:
-        why = "the model's head is not at hand"
-    elif guesses == 0:
-        why = "no token has a next one to guess"
-    elif parts.head.n_embd != parts.layer.n_embd:
-        why = "the model's body lies between them and the narrower head"
+        tokens = "1 next token" if n_targets == 1 else f"{n_targets:,} next tokens"
+        return f"cross-entropy of {tokens}, predicted by the head directly from the hidden states, without the decoder"
+    if head is None:
+        why = "the model's head is not available"
+    elif n_targets == 0:
+        why = "no token has a next token to predict"
+    elif head.n_embd != result.pipeline.layer.n_embd:
+        why = "the head expects vectors of another width, which only the decoder produces"
     else:
         why = "the head is too large to run here"
-    return f"the sum of all hidden states, since {why}"
+    return f"sum of all hidden states, because {why}"

@@ -1,12 +1,12 @@
-"""The facts of one walk: what every rendering reads, so that none can disagree.
+"""Facts of a walk: the dataclasses that every rendering of a trace reads.
 
-text -> bytes -> pieces -> ids -> rows -> (+ positions) -> hidden states, and backwards
-- plain frozen dataclasses of numbers, strings and lists; `to_dict` and `to_json` give JSON, schema.json describes it
-- a vector holds the first `dims` channels (or channel pairs); a text its first `tokens` tokens: both are counted in
-  full, so that a rendering can say what it leaves out
-- bytes are written in hexadecimal: a piece may hold half a character
-- not here: where the numbers come from (trace/run.py), how they look (trace/terminal/, trace/html.py)
-Checked against the library calls, and against the schema, in tests/trace/.
+text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> backward pass
+- frozen dataclasses of numbers, strings and lists; `to_dict` and `to_json` give the JSON that schema.json describes
+- vectors hold the first `dims` channels (or channel pairs), texts their first `max_tokens` tokens; the `n_` fields
+  count everything, so a rendering can state what it leaves out
+- bytes are hexadecimal strings, because a token may end in the middle of a character
+- elsewhere: how the numbers are computed (trace/run.py), how they look (trace/terminal/, trace/html.py)
+Tested against library calls and against the schema in tests/trace/.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 __all__ = [
-    "Backward", "Birth", "BirthStage", "Cell", "Change", "Character", "Gather", "Merge", "ModelFacts", "Neighbor",
-    "Padding", "Positions", "RowGradient", "Split", "Stage", "StageValue", "Step", "TableFacts", "TextTrace",
-    "TokenFacts", "Trace", "Turn", "Turning", "plain", "to_json",
+    "Backward", "Change", "Character", "Gather", "InitializationFacts", "InitializationStep", "Merge", "ModelFacts",
+    "NeighborFacts", "Padding", "Positions", "PreToken", "RotaryFacts", "Rotation", "RowGradient", "StageFacts",
+    "StageValue", "StepFacts", "TableFacts", "TextTrace", "TokenFacts", "TokenTrace", "Trace", "plain", "to_json",
 ]  # fmt: skip
 
-Vector = list[float]  # in JSON, what is no finite number is one of the strings "nan", "inf", "-inf"
-Span = tuple[int, int]  # first, one past the last
+Vector = list[float]  # in JSON, values that are not finite are the strings "nan", "inf" and "-inf"
+Span = tuple[int, int]  # start, end (exclusive)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +36,9 @@ class Character:
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """Two neighbors that became one token; `rank` orders the merges, the lowest goes first.
+    """One BPE merge: two adjacent tokens that became one. The lowest `rank` is merged first.
 
-    Their bytes are those the tokenizer cuts: of a text it normalizes (NFC), not those of the text.
+    The bytes are those the tokenizer sees, which differ from the text's own where it normalizes (NFC).
     """
 
     left: str
@@ -48,183 +48,183 @@ class Merge:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split:
-    """A stretch the tokenizer cuts out before it makes tokens; it never merges across the edges."""
+class PreToken:
+    """One pre-token: a piece of text that the tokenizer encodes on its own. No token crosses its edges."""
 
     span: Span  # in bytes of the text
     bytes: str
-    cells: Span  # its tokens that are told, as places in `TextTrace.cells` before any swap
-    merges: list[Merge] | None  # in the order they happen; None where they are not known: no byte-level BPE
+    tokens: Span  # indices into `TextTrace.tokens`, before any swap
+    merges: list[Merge] | None  # in the order they are applied; None unless the tokenizer is a byte-level BPE
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageValue:
-    """One token's vector after a stage of the layer, and what the stage added to it, if it is a sum."""
+    """One token's vector after a stage of the layer, and the vector that the stage added, if it adds one."""
 
     added: Vector | None
-    row: int | None  # of `Stage.table`: what was added is this row; None where it is no row of a table
-    offset: int | None  # of that row's first byte
+    row: int | None  # index into `StageFacts.table` of the added row; None if it is not a row of a table
+    offset: int | None  # first byte of that row
     after: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
-    """What a rotary position prepares for one token: one value a channel pair."""
+class Rotation:
+    """The rotary angles of one token, one value per channel pair."""
 
     angles: Vector  # radians
-    plain_angles: Vector  # what they would be without scaling
-    cos: Vector  # as the attention gets them: in the model's dtype, with the factor
+    unscaled_angles: Vector  # the angles without context scaling
+    cos: Vector  # as attention receives them: in the model's dtype, times the attention factor
     sin: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One token of one text, through every step. Fields of steps 1 to 4 are None where vectors came in."""
+class TokenTrace:
+    """One token of one text through every step. Without a text (inputs_embeds), the fields of steps 1 to 4 are None."""
 
     id: int | None
-    token: str | None  # as the vocabulary spells it
-    label: str  # to show it by: its text, its bytes where they are no whole characters, its name where it is special
-    bytes: str  # under it in the text
+    token: str | None  # as spelled in the vocabulary
+    label: str  # for display: its text, its bytes if they are not whole characters, or its name if it is special
+    bytes: str  # the bytes of the text it covers
     span: Span | None  # in bytes of the text
     special: bool
     mask: Literal[0, 1]  # 0 for padding
     position: int
-    offset: int | None  # of the row's first byte in the table's file (in the table, where it is in no file)
-    bits: list[str]  # as stored: one number a value, most significant first; of a quantized row one a byte
+    offset: int | None  # first byte of its row in the table's file, or in the table if that is in memory
+    stored_hex: list[str]  # one string per stored value, most significant byte first; per byte if quantized
     row: Vector
-    stages: list[StageValue]  # one for each of `Trace.stages`
+    stages: list[StageValue]  # one per entry of `Trace.stages`
     hidden: Vector
-    turns: list[Turn]  # one for each of `Positions.turnings`
+    rotations: list[Rotation]  # one per entry of `Positions.rotary`
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextTrace:
-    """One text of the batch. `characters`, `splits` and `cells` are those of its beginning; the counts are of all."""
+    """One text of the batch. Lists cover its beginning; the counts cover all of it."""
 
-    text: str | None  # its beginning; None where vectors came in
+    text: str | None  # its beginning; None for inputs_embeds
     n_characters: int
     n_bytes: int
     characters: list[Character]
-    splits: list[Split] | None  # None where the tokenizer does not split before it cuts, or how is not certain
-    n_splits: int
-    n_tokens: int  # padding not counted
-    n_padding: int  # behind it, to reach the length of the batch
-    cells: list[Cell]  # padding included
+    pre_tokens: list[PreToken] | None  # None if the tokenizer has no pre-tokenizer, or if its spans are not known
+    n_pre_tokens: int
+    n_tokens: int  # without padding
+    n_padding: int  # padding tokens that fill the text up to the length of the batch
+    tokens: list[TokenTrace]  # padding included
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableFacts:
-    """The table the rows come from: where it lies, and what its bytes mean."""
+    """An embedding table: where it is stored, and how its bytes are laid out."""
 
     name: str
     file: str | None  # None: in memory
     remote: bool
-    dtype: str  # as the file spells it: "BF16", "Q8_0"
-    row_dtype: str  # of a row when it is looked up: "bfloat16"
+    dtype: str  # as named in the file: "BF16", "Q8_0"
+    row_dtype: str  # of the rows it returns: "bfloat16"
     shape: Span
-    offset: int  # of its first byte
+    offset: int  # first byte of the tensor
     row_bytes: int
-    itemsize: int | None  # bytes a value; None where a row is quantized in blocks
+    itemsize: int | None  # bytes per value; None if rows are quantized in blocks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gather:
-    """Rows gathered, and the same by a product with one-hot vectors."""
+    """The gathered rows, compared with a one-hot matrix product."""
 
     shape: tuple[int, int, int]
-    checked_rows: int  # width of the one-hot vectors: all of the table, or only the rows in use where it is too large
-    whole: bool
+    compared_rows: int  # width of the one-hot vectors: the whole table, or the rows in use if it is too large
+    whole_table: bool
     equal: bool
-    note: str  # why it is not equal, or not the whole table; else empty
+    note: str  # why the result differs, or why only part of the table was compared; otherwise empty
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
-    """One thing the layer does to a row on its way to a hidden state."""
+class StageFacts:
+    """One operation of the layer between the row and the hidden state."""
 
     name: Literal["scale", "multiplier", "projection", "token type", "position", "norm"]
     note: str
-    table: TableFacts | None  # where the rows lie that it adds; None where it adds none, or waves that lie nowhere
+    table: TableFacts | None  # holds the rows that the stage adds; None if it adds none, or computes what it adds
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turning:
-    """How fast channel pairs turn; one for every layer type that differs."""
+class RotaryFacts:
+    """Rotary frequencies of one layer type."""
 
     layer_type: str | None
     theta: float
     head_dim: int
-    pairs: int  # of a head's channels; the rest of the head passes through
+    n_pairs: int  # rotated channel pairs per head; the remaining channels are left as they are
     pairing: str
     scaling: str | None
-    factor: float  # on cos and sin
-    frequencies: Vector  # radians a token
-    plain_frequencies: Vector  # without scaling
+    attention_factor: float  # multiplies cos and sin
+    frequencies: Vector  # radians per position
+    unscaled_frequencies: Vector  # without context scaling
 
 
 @dataclass(frozen=True, kw_only=True)
 class Positions:
-    """How order comes in."""
+    """The position scheme of this walk."""
 
     scheme: Literal["none", "learned", "sinusoidal", "rotary"]
-    own: bool  # the model's own; False: put in its place for this walk
-    block_size: int | None  # how long a text it is made for
+    from_model: bool  # False: another scheme or theta was chosen for this walk
+    block_size: int | None  # longest text the model supports
     note: str
-    turnings: list[Turning]  # of rotary positions; else empty
+    rotary: list[RotaryFacts]  # empty unless the scheme is rotary
 
 
 @dataclass(frozen=True, kw_only=True)
 class Padding:
-    """The id that fills up shorter texts."""
+    """The token that pads shorter texts."""
 
-    id: int | None  # None: this model has none
-    is_row: bool  # the table keeps it as its padding row; False: a token like others, from the tokenizer
-    zero: bool  # is the row all zero?
+    id: int | None  # None: the model has no padding token
+    is_padding_idx: bool  # True: the table's padding_idx; False: an ordinary token chosen by the tokenizer
+    is_zero: bool  # all values of its row are zero
     row: Vector
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowGradient:
-    """What the backward pass brings to one row of the table."""
+    """The gradient of one row of the table."""
 
     id: int
     label: str
-    places: list[Span]  # (text, token) where it was looked up, at most `tokens` of them
-    count: int  # of all of them: that many gradients are summed
-    lookup: Vector  # by way of the lookup
-    head: Vector | None  # by way of the tied head; None where the head has rows of its own, or there is none
+    occurrences: list[Span]  # (text, token) of each lookup, at most `max_tokens` of them
+    count: int  # all lookups of this row; their gradients are summed
+    lookup: Vector  # gradient through the lookup
+    head: Vector | None  # gradient through the tied head; None if the head is untied or missing
     total: Vector
-    norm: float  # of the whole total, all channels
+    norm: float  # of the total, over all channels
     is_padding: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backward:
-    """The way back: which rows learn from this batch. In float32, whatever the dtype of the table."""
+    """The backward pass: which rows receive a gradient from this batch. In float32, whatever the table's dtype."""
 
-    loss: Literal["next token", "sum"]
-    value: float
-    note: str  # what the loss is of
+    loss_kind: Literal["next token", "sum"]
+    loss: float
+    note: str  # what the loss is computed from
     tied: bool
-    touched: int  # rows that receive a gradient; by a tied head every one it gives a chance to be guessed
-    rows: list[RowGradient]  # of the ids of this batch, in order of their first place; at most `tokens`
-    n_rows: int  # different ids in the batch
-    padding_without_guard: Vector | None  # what the padding row would have received if it were not protected
+    n_rows_with_gradient: int  # a tied head sends one to every row with a nonzero probability
+    rows: list[RowGradient]  # in order of first occurrence, at most `max_tokens`
+    n_unique_ids: int  # in the batch
+    unmasked_padding_gradient: Vector | None  # what the padding row would receive without padding_idx
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What was changed on purpose, to see what follows."""
+    """An intentional change to a walk, to see its effect."""
 
     positions: str | None = None
     theta: float | None = None
-    swap: Span | None = None  # two tokens of the first text
+    swap: Span | None = None  # indices of two tokens of the first text
     pad: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
-    """One of the eight: its title, what happened in one line, and the one line of PyTorch that does it."""
+class StepFacts:
+    """One of the eight steps: its title, a one-line summary, and the line of PyTorch that performs it."""
 
     number: int
     title: str
@@ -234,43 +234,44 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """One walk of one batch through one model."""
+    """One walk of a batch of texts through a model's embedding layer."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     source: str
-    note: str  # what to say of the model wherever it shows
+    note: str  # shown next to the model's name
     family: str | None
     tokenizer: str | None
     vocab_size: int | None
-    shape: tuple[int, int, int]  # hidden states: batch, tokens, width
+    shape: tuple[int, int, int]  # of the hidden states: batch, tokens, width
     dims: int
-    tokens: int
-    entered: Literal["text", "inputs_embeds"]
+    max_tokens: int
+    input: Literal["text", "inputs_embeds"]
     change: Change
-    steps: list[Step]
+    steps: list[StepFacts]
     texts: list[TextTrace]
     table: TableFacts
     gather: Gather
-    stages: list[Stage]
+    stages: list[StageFacts]
     positions: Positions
     padding: Padding
-    backward: Backward | None  # None where it was not asked for or cannot be had: the step's note says why
+    backward: Backward | None  # None if there is nothing to differentiate; the note of step 8 gives the reason
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain dicts and lists, ready for JSON."""
+        """Convert to plain dicts and lists, ready for JSON."""
         facts: dict[str, Any] = plain(self)
         return facts
 
     def to_json(self) -> str:
+        """Convert to one line of JSON."""
         return to_json(self)
 
 
-# ---- beside the walk: one token, the birth of a table, the model itself
+# ---- facts that are not part of a walk: one token, the initialization of a table, the model
 
 
 @dataclass(frozen=True, kw_only=True)
-class Neighbor:
-    """A row of the table that points the same way."""
+class NeighborFacts:
+    """A row of the table that is close to another by cosine similarity."""
 
     id: int
     label: str
@@ -279,7 +280,7 @@ class Neighbor:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenFacts:
-    """One id by itself: what it stands for, its row, and the rows nearest to it."""
+    """One token id: its text, its row, and its nearest neighbors in the table."""
 
     id: int
     token: str | None
@@ -287,45 +288,45 @@ class TokenFacts:
     bytes: str
     special: bool
     offset: int | None
-    bits: list[str]
-    row: Vector  # all channels, at most 512
+    stored_hex: list[str]
+    row: Vector  # at most 512 channels
     width: int
     norm: float
-    neighbors: list[Neighbor]  # by cosine, the nearest first
-    note: str  # why there are no neighbors; else empty
+    neighbors: list[NeighborFacts]  # nearest first
+    note: str  # why `neighbors` is empty; otherwise empty
 
 
 @dataclass(frozen=True, kw_only=True)
-class BirthStage:
-    """The table at one moment of its birth."""
+class InitializationStep:
+    """The table after one step of its initialization."""
 
     title: str
     note: str
-    code: str  # the line of PyTorch that does it
+    code: str  # the line of PyTorch that performs it
     mean: float
     std: float
-    counts: list[int]  # a histogram of all values between the edges
+    counts: list[int]  # histogram of all values between the edges
     edges: Vector  # one more than counts
-    rows: list[Vector]  # of `Birth.ids`, the first `dims` channels
+    rows: list[Vector]  # the rows of `InitializationFacts.ids`, first `dims` channels
 
 
 @dataclass(frozen=True, kw_only=True)
-class Birth:
-    """A table of the model's size being made: drawn, scaled, its padding row zeroed; afterwards only looked up."""
+class InitializationFacts:
+    """How a table of the model's width is initialized: drawn, drawn again with the model's std, padding row zeroed."""
 
-    vocab_size: int  # of the table shown, which is smaller than a very large model's
+    vocab_size: int  # rows of the table shown, which has fewer rows than a very large model's
     width: int
     padding_idx: int | None
     seed: int
     init_std: float
     dims: int
-    ids: list[int]  # rows to watch, the padding row among them
-    stages: list[BirthStage]
+    ids: list[int]  # rows shown, the padding row among them
+    steps: list[InitializationStep]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
-    """A model that can be walked, for a list to choose from."""
+    """A model that can be walked, as an entry of a list to choose from."""
 
     name: str
     source: str
@@ -339,9 +340,9 @@ class ModelFacts:
 
 
 def to_json(value: Any) -> str:
-    """Facts as JSON text, in ASCII: the name of a file may be no valid Unicode.
+    """Encode facts as ASCII JSON; a file name may not be valid Unicode.
 
-    The encoder looks into dataclasses by itself; only where a number is not finite `plain` has to, in twice the time.
+    The encoder reads dataclasses directly. Only values that are not finite need `plain`, which takes twice as long.
     """
     try:
         return json.dumps(value, default=vars, allow_nan=False, separators=(",", ":"))
@@ -350,7 +351,7 @@ def to_json(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, tuples and numbers as JSON has them; NaN and infinities, which it has not, as strings."""
+    """Convert dataclasses and tuples to what JSON has; NaN and infinities become strings."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, (list, tuple)):

@@ -1,385 +1,256 @@
-"""The walk: texts through the parts of a model, taking down every step.
+"""One walk: run a batch through a pipeline and record every step as facts.
 
-text -> bytes -> pieces -> ids -> rows -> (+ positions) -> hidden states, and backwards
-- every number is read off the objects that do the work; none is made up here
-- several texts make a batch: the shorter ones are padded behind. Vectors may come in place of ids: the walk then begins
-  with the gathered rows
-- of a long text the first tokens are told, with the positions they have in the whole
-- on one thread: sums do not depend on how many a machine has, and parallel walks do not wait for each other's threads
-- not here: what is told (trace/facts.py), how it looks (trace/terminal/, trace/html.py)
-Checked against the library calls in tests/trace/test_walk.py.
+text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> backward pass
+- every number is read from the objects that do the work; none is computed a second way
+- runs on one thread: sums do not depend on the machine, and parallel walks do not wait for each other's threads
+- elsewhere: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py), the output
+  (trace/terminal/, trace/html.py)
+Tested against the library call by call in tests/trace/test_walk.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from inlayer.embeddings import Embeddings
-from inlayer.embeddings import Stage as Passed
+from inlayer.embeddings import Embeddings, Stage
 from inlayer.errors import DtypeError, InputError
-from inlayer.positions import LearnedPositions, SinusoidalPositions
-from inlayer.ragged import Ragged
-from inlayer.shapes import check_float
-from inlayer.tables import check_id_range
 from inlayer.threads import one_thread
-from inlayer.tokenizers import Token
-from inlayer.trace.backward import go_back
+from inlayer.trace.backward import backward
 from inlayer.trace.facts import (
-    Cell,
     Change,
     Gather,
     Padding,
     Positions,
-    Stage,
+    StageFacts,
     StageValue,
     TextTrace,
+    TokenTrace,
     Trace,
 )
-from inlayer.trace.names import label_of
-from inlayer.trace.order import Turned
-from inlayer.trace.parts import Parts, Used, scheme_of
+from inlayer.trace.forward import Forward, batch_texts, batch_vectors, forward
+from inlayer.trace.schemes import scheme_of
 from inlayer.trace.steps import describe_steps
-from inlayer.trace.tokenization import Reading, read
 
-__all__ = ["bits_of", "numbers", "take"]
+if TYPE_CHECKING:
+    from inlayer.trace.pipeline import Pipeline
 
-MAX_CHECKED = 2**26  # values of a table that is multiplied by one-hot vectors as a whole
+__all__ = ["run", "stored_hex", "values_of"]
+
+MAX_COMPARED = 2**26  # values of a table that is multiplied by one-hot vectors as a whole
 MAX_PADDING = 4096
-SHOWN_BLOCK = 64  # bytes of a quantized row
-
-
-class Batch(NamedTuple):
-    """What walks: ids or vectors, and which of them are real."""
-
-    readings: list[Reading]
-    tokens: list[list[Token]]
-    ids_BT: Tensor | None
-    embeds_BTD: Tensor | None
-    mask_BT: Tensor
+MAX_BLOCK_BYTES = 64  # bytes shown of a quantized row
 
 
 @one_thread()
 @torch.no_grad()
-def take(
-    parts: Parts,
+def run(
+    pipeline: Pipeline,
     texts: Sequence[str] | None,
+    inputs_embeds: Tensor | None,
     *,
-    inputs_embeds: Tensor | None = None,
-    dims: int = 8,
-    tokens: int = 256,
-    change: Change | None = None,
+    dims: int,
+    max_tokens: int,
+    change: Change,
 ) -> Trace:
-    """One walk."""
-    change = change or Change()
-    _check(texts, inputs_embeds, dims, tokens, change)
-    batch = _batch(parts, texts, tokens, change) if inputs_embeds is None else _vectors(parts, inputs_embeds, change)
-    order = parts.order(change.positions, change.theta)
-    layer = order.layer
-    length = batch.mask_BT.shape[1]
-    shown = min(length, tokens)
-
-    position_BT = _positions(layer, batch)
-    shown_BT = position_BT[:, :shown]
-    if batch.ids_BT is not None:
-        check_id_range(batch.ids_BT, layer.vocab_size)
-    absolute = isinstance(layer.position_embedding, (LearnedPositions, SinusoidalPositions))
-    if absolute and length > shown:
-        assert layer.position_embedding is not None
-        layer.position_embedding(position_BT.max())  # an error where the text is too long for the layer
-    passed = layer.stages(
-        None if batch.ids_BT is None else batch.ids_BT[:, :shown],
-        None if batch.embeds_BTD is None else batch.embeds_BTD[:, :shown],
-        shown_BT if absolute else None,
-    )
-    turned = parts.turned(change.positions, change.theta, shown, length, dims)
-
-    used = None if batch.ids_BT is None else Used.of(batch.ids_BT[:, :shown], passed[0].after)
-    names = {} if used is None else {token_id: parts.spelled(token_id) for token_id in used.ids_U.tolist()}
-    returned = None
-    if used is not None and shown:
-        returned = go_back(
-            parts,
-            parts.wide(change.positions, change.theta),
-            used,
-            batch.mask_BT[:, :shown],
-            shown_BT if absolute else None,
-            _labels(parts, batch, names, shown),
-            dims,
-            tokens,
-        )
-    hidden_BTD = passed[-1].after
+    """Run one walk."""
+    _check(texts, inputs_embeds, dims, max_tokens, change)
+    if inputs_embeds is not None:
+        batch = batch_vectors(pipeline, inputs_embeds, change)
+    else:
+        batch = batch_texts(pipeline, list(texts or ()), max_tokens, change)
+    result = forward(pipeline, batch, change, dims, max_tokens)
+    active, width = result.active, result.stages[-1].after.shape[-1]
     stages = [
-        Stage(name=stage.name, note=_note(layer, stage), table=parts.table_of(stage.name, layer))  # type: ignore[arg-type]
-        for stage in passed[1:]
+        StageFacts(
+            name=stage.name,  # type: ignore[arg-type]  # every name but "row"
+            note=_stage_note(active.layer, stage),
+            table=pipeline.table_of(stage.name, active.layer),
+        )
+        for stage in result.stages[1:]
     ]
-    cells = _cells(parts, batch, used, names, passed, stages, turned, shown_BT, dims)
     trace = Trace(
         steps=[],
-        source=parts.source,
-        note=parts.note,
-        family=parts.family,
-        tokenizer=None if parts.tokenizer is None else repr(parts.tokenizer).partition("(")[0],
-        vocab_size=None if parts.tokenizer is None else parts.tokenizer.get_vocab_size(),
-        shape=(len(batch.mask_BT), length, hidden_BTD.shape[2]),
-        dims=min(dims, hidden_BTD.shape[2]),
-        tokens=tokens,
-        entered="text" if inputs_embeds is None else "inputs_embeds",
+        source=pipeline.source,
+        note=pipeline.note,
+        family=pipeline.family,
+        tokenizer=None if pipeline.tokenizer is None else repr(pipeline.tokenizer).partition("(")[0],
+        vocab_size=None if pipeline.tokenizer is None else pipeline.tokenizer.get_vocab_size(),
+        shape=(len(batch.mask_BT), result.length, width),
+        dims=min(dims, width),
+        max_tokens=max_tokens,
+        input="text" if inputs_embeds is None else "inputs_embeds",
         change=change,
-        texts=[_text(batch, b, row) for b, row in enumerate(cells)],
-        table=parts.table,
-        gather=_gather(parts, used, passed[0].after, length),
+        texts=[_text(result, b, tokens) for b, tokens in enumerate(_tokens(result, stages))],
+        table=pipeline.table,
+        gather=_gather(result),
         stages=stages,
         positions=Positions(
-            scheme=scheme_of(layer),  # type: ignore[arg-type]
-            own=order.own,
-            block_size=layer.block_size if order.own else None,
-            note=order.note or _too_long(layer, length),
-            turnings=[one.turning for one in turned],
+            scheme=scheme_of(active.layer),  # type: ignore[arg-type]
+            from_model=active.from_model,
+            block_size=active.layer.block_size if active.from_model else None,
+            note=active.note or _length_note(active.layer, result.length),
+            rotary=[one.facts for one in result.rotary],
         ),
-        padding=_padding(parts, dims),
-        backward=returned,
+        padding=_padding(pipeline, dims),
+        backward=backward(result) if result.unique is not None and result.shown else None,
     )
     return replace(trace, steps=describe_steps(trace))
 
 
-def _check(texts: object, inputs_embeds: Tensor | None, dims: int, tokens: int, change: Change) -> None:
+def _check(texts: object, inputs_embeds: Tensor | None, dims: int, max_tokens: int, change: Change) -> None:
     if (texts is None) == (inputs_embeds is None):
-        raise InputError("give either texts or inputs_embeds to walk" + ("" if texts is None else ", not both"))
+        raise InputError("give either texts or inputs_embeds" + ("" if texts is None else ", not both"))
     if texts is not None:
         if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
-            raise DtypeError(f"the texts are a {type(texts).__name__}; give a str, or a list of them")
+            raise DtypeError(f"texts is a {type(texts).__name__}; give a str or a list of str")
         if not list(texts):
-            raise InputError("there is no text to walk; give at least one")
-    for name, value in (("dims", dims), ("tokens", tokens)):
+            raise InputError("texts is empty; give at least one text")
+    for name, value in (("dims", dims), ("tokens", max_tokens)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{name} is {value!r}; it is a whole number of at least 1")
+            raise InputError(f"{name} is {value!r}; it must be an integer of at least 1")
     if not isinstance(change.pad, int) or not 0 <= change.pad <= MAX_PADDING:
-        raise InputError(f"pad is {change.pad!r}; so many tokens of padding cannot be added, only 0..{MAX_PADDING:,}")
+        raise InputError(f"pad is {change.pad!r}; it must be in 0..{MAX_PADDING:,}")
 
 
-def _batch(parts: Parts, texts: Sequence[str] | None, tokens: int, change: Change) -> Batch:
-    assert texts is not None
-    if parts.tokenizer is None:
-        raise InputError(f"{parts.source} has no tokenizer; name one, or give inputs_embeds")
-    readings = [read(text, parts, tokens) for text in texts]
-    pieces = [list(reading.tokens) for reading in readings]
-    if change.swap is not None:
-        first, second = _places(change.swap, len(pieces[0]))
-        pieces[0][first], pieces[0][second] = pieces[0][second], pieces[0][first]
-    ragged = Ragged.from_lists([[piece.id for piece in one] for one in pieces])
-    padding = parts.padding_id
-    if padding is None and (change.pad or len(set(ragged.counts.tolist())) > 1):
-        raise InputError(f"{parts.source} has no padding row or token; walk texts of one length, or one text, unpadded")
-    ids_BT, mask_BT = ragged.padded(padding or 0)
-    if change.pad:
-        ids_BT = functional.pad(ids_BT, (0, change.pad), value=padding)
-        mask_BT = functional.pad(mask_BT, (0, change.pad))
-    return Batch(readings, pieces, ids_BT, None, mask_BT)
-
-
-def _places(swap: object, count: int) -> tuple[int, int]:
-    if not (isinstance(swap, (tuple, list)) and len(swap) == 2 and all(type(place) is int for place in swap)):
-        raise InputError(f"swap is {swap!r}; give the places of two tokens, such as (0, 1)")
-    for place in swap:
-        if not 0 <= place < count:
-            there = f"the places 0..{count - 1}" if count else "no tokens"
-            raise InputError(f"token {place} cannot be swapped: the first text has {there}")
-    return swap[0], swap[1]
-
-
-def _vectors(parts: Parts, inputs_embeds: object, change: Change) -> Batch:
-    if change.swap is not None or change.pad:
-        raise InputError("swap and pad change tokens, and vectors came in their place")
-    width = parts.layer.token_embedding.embedding_dim
-    vectors = check_float(inputs_embeds, "inputs_embeds", width=width)
-    if vectors.dim() not in (2, 3):
-        raise DtypeError(f"inputs_embeds has shape {tuple(vectors.shape)}; expected (B, T, D), or (T, D)")
-    embeds_BTD = vectors if vectors.dim() == 3 else vectors[None]
-    return Batch([], [], None, embeds_BTD, torch.ones(embeds_BTD.shape[:2], dtype=torch.int64))
-
-
-def _positions(layer: Embeddings, batch: Batch) -> Tensor:
-    """The position of every token (B, T), as the layer numbers them."""
-    shape = batch.mask_BT.shape[0], batch.mask_BT.shape[1]
-    if isinstance(layer.position_embedding, (LearnedPositions, SinusoidalPositions)):
-        numbered = layer.position_id_rule.number(shape, batch.mask_BT.device, batch.ids_BT, batch.mask_BT)
-    else:
-        numbered = torch.arange(shape[1])[None]
-    return numbered.expand(shape)
-
-
-def _padding(parts: Parts, dims: int) -> Padding:
-    token_id = parts.padding_id
-    if token_id is None:
-        return Padding(id=None, is_row=False, zero=False, row=[])
-    row_D = parts.padding_row
-    assert row_D is not None
+def _padding(pipeline: Pipeline, dims: int) -> Padding:
+    row_D = pipeline.padding_row
+    if row_D is None:
+        return Padding(id=None, is_padding_idx=False, is_zero=False, row=[])
     return Padding(
-        id=token_id,
-        is_row=parts.layer.padding_idx is not None,
-        zero=not bool(row_D.float().any()),
-        row=numbers(row_D, dims),
+        id=pipeline.padding_id,
+        is_padding_idx=pipeline.layer.padding_idx is not None,
+        is_zero=not bool(row_D.float().any()),
+        row=values_of(row_D, dims),
     )
 
 
-def _labels(parts: Parts, batch: Batch, names: dict[int, str], shown: int) -> dict[int, str]:
-    """How to show each id of the batch: as it stands in the text where it first does, padding by its name."""
-    labels: dict[int, str] = {}
-    for piece in (piece for pieces in batch.tokens for piece in pieces[:shown]):
-        if piece.id not in labels:
-            labels[piece.id] = label_of(piece, names[piece.id])
-    if parts.padding_id is not None and parts.padding_id in names and parts.padding_id not in labels:
-        labels[parts.padding_id] = _padding_name(names, parts.padding_id)
-    return labels
+def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]:
+    """Record every token of every text."""
+    pipeline, batch, dims = result.pipeline, result.batch, result.dims
+    # Whole tensors are converted at once: one token at a time would take a second for every few thousand.
+    rows = values_of(result.stages[0].after, dims)
+    after = [values_of(stage.after, dims) for stage in result.stages[1:]]
+    added = [
+        None if stage.added is None else values_of(stage.added.expand_as(stage.after), dims)
+        for stage in result.stages[1:]
+    ]
+    first_row = getattr(pipeline.layer.position_embedding, "offset", 0)  # OPT's table starts with two unused rows
+    positions, masks = result.position_BT.tolist(), batch.mask_BT.long().tolist()
+    ids, hexes = [], {}
+    if result.unique is not None:
+        ids = result.unique.ids_U[result.unique.inverse_BT].tolist()
+        raw = pipeline.raw_rows(list(result.names))
+        hexes = {
+            one: stored_hex(row, pipeline.table.itemsize, dims) for one, row in zip(result.names, raw, strict=True)
+        }
 
+    def stage_value(number: int, b: int, t: int) -> StageValue:
+        stage, vectors = stages[number], added[number]
+        row = offset = None
+        if stage.table is not None:
+            row = positions[b][t] + first_row if stage.name == "position" else 0
+            offset = stage.table.offset + row * stage.table.row_bytes
+        return StageValue(
+            added=None if vectors is None else vectors[b][t], row=row, offset=offset, after=after[number][b][t]
+        )
 
-def _padding_name(names: dict[int, str], token_id: int) -> str:
-    return "<pad>" if names[token_id] == f"#{token_id}" else names[token_id]
-
-
-def _cells(
-    parts: Parts,
-    batch: Batch,
-    used: Used | None,
-    names: dict[int, str],
-    passed: list[Passed],
-    stages: list[Stage],
-    turned: list[Turned],
-    position_BT: Tensor,
-    dims: int,
-) -> list[list[Cell]]:
-    # Whole tensors to lists at once: a cell at a time would cost a second every few thousand tokens.
-    rows = numbers(passed[0].after, dims)
-    after = [numbers(stage.after, dims) for stage in passed[1:]]
-    added = [None if stage.added is None else numbers(stage.added.expand_as(stage.after), dims) for stage in passed[1:]]
-    # OPT's table begins with two unused rows.
-    first_position = getattr(parts.layer.position_embedding, "offset", 0)
-    positions, masks = position_BT.tolist(), batch.mask_BT.long().tolist()
-    ids, bits = [], {}
-    if used is not None:
-        ids = used.ids_U[used.places_BT].tolist()
-        raw = parts.raw_rows(list(names))
-        bits = {token_id: bits_of(row, parts.table.itemsize, dims) for token_id, row in zip(names, raw, strict=True)}
-
-    def cell(b: int, t: int) -> Cell:
-        piece = batch.tokens[b][t] if batch.tokens and t < len(batch.tokens[b]) else None
+    def trace_token(b: int, t: int) -> TokenTrace:
+        token = batch.tokens[b][t] if batch.tokens and t < len(batch.tokens[b]) else None
         token_id = ids[b][t] if ids else None
-        values = []
-        for stage, one, other in zip(stages, added, after, strict=True):
-            table = stage.table
-            row = None if table is None else (positions[b][t] + first_position if stage.name == "position" else 0)
-            values.append(
-                StageValue(
-                    added=None if one is None else one[b][t],
-                    row=row,
-                    offset=None if table is None or row is None else table.offset + row * table.row_bytes,
-                    after=other[b][t],
-                )
-            )
-        if token_id is None:
-            label = f"vector {t}"
-        else:
-            label = _padding_name(names, token_id) if piece is None else label_of(piece, names[token_id])
-        return Cell(
+        values = [stage_value(number, b, t) for number in range(len(stages))]
+        return TokenTrace(
             id=token_id,
-            token=None if token_id is None else names[token_id],
-            label=label,
-            bytes="" if piece is None else piece.bytes.hex(),
-            span=None if piece is None else piece.span,
-            special=(piece is None and token_id is not None) or (piece is not None and piece.special),
+            token=None if token_id is None else result.names[token_id],
+            label=f"vector {t}" if token_id is None else result.label(token, token_id),
+            bytes="" if token is None else token.bytes.hex(),
+            span=None if token is None else token.span,
+            special=token.special if token is not None else token_id is not None,
             mask=masks[b][t],
             position=positions[b][t],
-            offset=None if token_id is None else parts.offset_of(token_id),
-            bits=[] if token_id is None else bits[token_id],
+            offset=None if token_id is None else pipeline.offset_of(token_id),
+            stored_hex=[] if token_id is None else hexes[token_id],
             row=rows[b][t],
             stages=values,
             hidden=values[-1].after if values else rows[b][t],
-            turns=[one.turns[t] for one in turned],
+            rotations=[one.rotations[t] for one in result.rotary],
         )
 
-    return [[cell(b, t) for t in range(position_BT.shape[1])] for b in range(len(masks))]
+    return [[trace_token(b, t) for t in range(result.shown)] for b in range(len(masks))]
 
 
-def numbers(vectors: Tensor, dims: int) -> Any:
-    """The first channels as Python has numbers: exactly these, whatever the dtype."""
+def values_of(vectors: Tensor, dims: int) -> Any:
+    """Convert the first channels to Python floats, which hold every dtype exactly."""
     return vectors[..., :dims].double().tolist()
 
 
-def bits_of(row: bytes, itemsize: int | None, dims: int) -> list[str]:
-    """The first values as they are stored, most significant byte first; of a quantized row its first bytes."""
+def stored_hex(row: bytes, itemsize: int | None, dims: int) -> list[str]:
+    """Format the first values of a stored row, most significant byte first; a quantized row byte by byte."""
     if itemsize is None:
-        return [f"{byte:02x}" for byte in row[: min(SHOWN_BLOCK, 8 * dims)]]
+        return [f"{byte:02x}" for byte in row[: min(MAX_BLOCK_BYTES, 8 * dims)]]
     return [row[at : at + itemsize][::-1].hex() for at in range(0, min(len(row), dims * itemsize), itemsize)]
 
 
-def _text(batch: Batch, b: int, cells: list[Cell]) -> TextTrace:
-    length = batch.mask_BT.shape[1]
-    if not batch.readings:
+def _text(result: Forward, b: int, tokens: list[TokenTrace]) -> TextTrace:
+    if not result.batch.tokenizations:
         return TextTrace(
-            text=None, n_characters=0, n_bytes=0, characters=[], splits=None, n_splits=0, n_tokens=length, n_padding=0,
-            cells=cells,
+            text=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
+            n_tokens=result.length, n_padding=0, tokens=tokens,
         )  # fmt: skip
-    reading = batch.readings[b]
+    one = result.batch.tokenizations[b]
     return TextTrace(
-        text=reading.text,
-        n_characters=reading.n_characters,
-        n_bytes=reading.n_bytes,
-        characters=reading.characters,
-        splits=reading.splits,
-        n_splits=reading.n_splits,
-        n_tokens=len(reading.tokens),
-        n_padding=length - len(reading.tokens),
-        cells=cells,
+        text=one.text,
+        n_characters=one.n_characters,
+        n_bytes=one.n_bytes,
+        characters=one.characters,
+        pre_tokens=one.pre_tokens,
+        n_pre_tokens=one.n_pre_tokens,
+        n_tokens=len(one.tokens),
+        n_padding=result.length - len(one.tokens),
+        tokens=tokens,
     )
 
 
-def _gather(parts: Parts, used: Used | None, rows_BTD: Tensor, length: int) -> Gather:
-    shape = (rows_BTD.shape[0], length, rows_BTD.shape[2])
-    if used is None:
-        return Gather(
-            shape=shape, checked_rows=0, whole=False, equal=True, note="vectors came in: nothing was looked up"
-        )
-    hot = len(used.ids_U) * parts.table.shape[0]
-    whole = max(parts.values(), 4 * hot) <= MAX_CHECKED and not parts.table.remote
+def _gather(result: Forward) -> Gather:
+    """Compare the gathered rows with a one-hot matrix product."""
+    rows_BTD, unique, table = result.stages[0].after, result.unique, result.pipeline.table
+    shape = (rows_BTD.shape[0], result.length, rows_BTD.shape[2])
+    if unique is None:
+        note = "no lookup: the vectors were given as inputs_embeds"
+        return Gather(shape=shape, compared_rows=0, whole_table=False, equal=True, note=note)
+    one_hot_values = len(unique.ids_U) * table.shape[0]
+    whole = max(result.pipeline.values(), 4 * one_hot_values) <= MAX_COMPARED and not table.remote
     if whole:
-        product_UD = torch.zeros(used.rows_UD.shape)
-        hot_UV = torch.zeros(len(used.ids_U), parts.table.shape[0]).scatter_(1, used.ids_U[:, None], 1.0)
-        for start, block_ND in parts.blocks():
-            product_UD += hot_UV[:, start : start + len(block_ND)] @ block_ND
+        product_UD = torch.zeros(unique.rows_UD.shape)
+        one_hot_UV = torch.zeros(len(unique.ids_U), table.shape[0]).scatter_(1, unique.ids_U[:, None], 1.0)
+        for start, block_ND in result.pipeline.blocks():
+            product_UD += one_hot_UV[:, start : start + len(block_ND)] @ block_ND
     else:
-        product_UD = torch.eye(len(used.ids_U)) @ used.rows_UD.float()
-    equal = torch.equal(product_UD[used.places_BT], rows_BTD.float())
-    note = "" if whole else "over the rows in use: the whole table is too large for it"
+        product_UD = torch.eye(len(unique.ids_U)) @ unique.rows_UD.float()
+    equal = torch.equal(product_UD[unique.inverse_BT], rows_BTD.float())
+    note = "" if whole else "only the rows in use were compared, because the table is too large"
     if not equal:
-        note = "0 x infinity is no number: the table holds values that are not finite"
-    return Gather(
-        shape=shape,
-        checked_rows=parts.table.shape[0] if whole else len(used.ids_U),
-        whole=whole,
-        equal=equal,
-        note=note,
-    )
+        note = "the table contains values that are not finite, and 0 x infinity is NaN"
+    compared = table.shape[0] if whole else len(unique.ids_U)
+    return Gather(shape=shape, compared_rows=compared, whole_table=whole, equal=equal, note=note)
 
 
-def _note(layer: Embeddings, stage: Passed) -> str:
-    width = stage.after.shape[-1]
+def _stage_note(layer: Embeddings, stage: Stage) -> str:
     return {
-        "scale": f"every row times {layer.scale:g}",
-        "multiplier": f"every vector times {layer.multiplier:g}",
-        "projection": f"projected to width {width:,}",
-        "token type": "the vector of segment 0 is added: there is one segment",
-        "position": "the vector of the token's position is added",
+        "scale": f"each row is multiplied by {layer.scale:g}",
+        "multiplier": f"each vector is multiplied by {layer.multiplier:g}",
+        "projection": f"each vector is projected to width {stage.after.shape[-1]:,}",
+        "token type": "the embedding of segment 0 is added, because there is only one segment",
+        "position": "the embedding of the token's position is added",
         "norm": "each vector is normalized over its channels (LayerNorm)",
     }[stage.name]
 
 
-def _too_long(layer: Embeddings, length: int) -> str:
+def _length_note(layer: Embeddings, length: int) -> str:
     if layer.block_size is None or length <= layer.block_size:
         return ""
-    return f"{length:,} tokens are more than the {layer.block_size:,} it was made for"
+    return f"{length:,} tokens exceed the model's block size of {layer.block_size:,}"

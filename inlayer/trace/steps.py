@@ -1,82 +1,54 @@
-"""The eight steps in words: a title, what happened in one line, and the one line of PyTorch that does it.
+"""The eight steps in words: a title, a one-line summary, and the line of PyTorch that performs each step.
 
-The line of code uses the names of the page and of docs/trace.md: `text` or `texts`, `tokenizer`, `ids` (B, T), `mask`,
-`E` (the table), `P` (position vectors), `S` (segment vectors), `layer`, `head`. Checked by running each in
-tests/trace/test_steps.py.
+The code uses the names of docs/trace.md: `text` or `texts`, `tokenizer`, `ids` (B, T), `mask`, `E` (the table), `P`
+(position embeddings), `S` (segment embeddings), `layer`, `head`. Every line is run in tests/trace/test_steps.py.
 """
 
 from __future__ import annotations
 
-from inlayer.trace.facts import Step, Trace
+from inlayer.trace.facts import StepFacts, Trace
 
 __all__ = ["describe_steps"]
 
-TITLES = (
-    "text to bytes",
-    "bytes to pieces",
-    "pieces to ids",
-    "id to row",
-    "rows gathered",
-    "positions",
-    "hidden states",
-    "backwards",
-)
+SKIPPED = "skipped: the walk starts from vectors (inputs_embeds)"
 
 
-def describe_steps(trace: Trace) -> list[Step]:
-    """The steps of a trace that holds everything else already."""
-    notes = (
-        _bytes(trace),
-        _pieces(trace),
-        _ids(trace),
-        _row(trace),
-        _gathered(trace),
-        _order(trace),
-        _hidden(trace),
-        _backwards(trace),
-    )
-    return [
-        Step(number=number, title=title, note=note, code=code)
-        for number, (title, (note, code)) in enumerate(zip(TITLES, notes, strict=True), start=1)
-    ]
-
-
-NO_TEXT = "vectors came in place of a text: this step was not taken"
+def describe_steps(trace: Trace) -> list[StepFacts]:
+    """Describe the steps of a trace whose other fields are complete."""
+    steps = {
+        "bytes": _bytes,
+        "pre-tokens": _pre_tokens,
+        "token ids": _ids,
+        "table rows": _row,
+        "embedding lookup": _lookup,
+        "positions": _positions,
+        "hidden states": _hidden,
+        "backward pass": _backward,
+    }
+    described = []
+    for number, (title, describe) in enumerate(steps.items(), start=1):
+        note, code = (SKIPPED, "") if trace.input != "text" and number <= 4 else describe(trace)
+        described.append(StepFacts(number=number, title=title, note=note, code=code))
+    return described
 
 
 def _bytes(trace: Trace) -> tuple[str, str]:
-    if trace.entered != "text":
-        return NO_TEXT, ""
-    size, characters = (sum(getattr(text, name) for text in trace.texts) for name in ("n_bytes", "n_characters"))
-    return f"{_count(characters, 'character')} as {_count(size, 'byte')} of UTF-8", _of_each(
-        trace, "list(text.encode())"
-    )
+    characters, size = (sum(getattr(text, name) for text in trace.texts) for name in ("n_characters", "n_bytes"))
+    note = f"{_count(characters, 'character')}, {_count(size, 'byte')} in UTF-8"
+    return note, _for_each(trace, "list(text.encode())")
 
 
-def _pieces(trace: Trace) -> tuple[str, str]:
-    if trace.entered != "text":
-        return NO_TEXT, ""
-    pieces = sum(text.n_splits for text in trace.texts)
-    note = f"{_count(pieces, 'piece')}; no token reaches across their edges"
-    if all(text.splits is None for text in trace.texts):
-        note = f"no split of this text before the tokens is known of {trace.tokenizer}"
-    return note, _of_each(trace, "tokenizer.splits(text)")
+def _pre_tokens(trace: Trace) -> tuple[str, str]:
+    note = f"{_count(sum(text.n_pre_tokens for text in trace.texts), 'pre-token')}; no token crosses their boundaries"
+    if all(text.pre_tokens is None for text in trace.texts):
+        note = f"{trace.tokenizer} does not split this text into pre-tokens, or does not report them"
+    return note, _for_each(trace, "tokenizer.splits(text)")
 
 
 def _ids(trace: Trace) -> tuple[str, str]:
-    if trace.entered != "text":
-        return NO_TEXT, ""
-    tokens = sum(text.n_tokens for text in trace.texts)
-    made_by = f"{trace.tokenizer} with {trace.vocab_size:,} in its vocabulary"
-    return f"{_count(tokens, 'token')} by {made_by}", _ids_code(trace)
-
-
-def _of_each(trace: Trace, code: str) -> str:
-    return code if len(trace.texts) == 1 else f"[{code} for text in texts]"
-
-
-def _ids_code(trace: Trace) -> str:
     change, padding = trace.change, trace.padding.id
+    tokens = sum(text.n_tokens for text in trace.texts)
+    note = f"{_count(tokens, 'token')} from {trace.tokenizer}, vocabulary size {trace.vocab_size:,}"
     if len(trace.texts) == 1:
         code = "ids = torch.tensor([tokenizer.encode(text)])"
     else:
@@ -87,91 +59,92 @@ def _ids_code(trace: Trace) -> str:
     if change.pad:
         real = "torch.ones_like(ids)" if len(trace.texts) == 1 else "mask.long()"
         code += f"; mask = F.pad({real}, (0, {change.pad})); ids = F.pad(ids, (0, {change.pad}), value={padding})"
-    return code
+    return note, code
 
 
 def _row(trace: Trace) -> tuple[str, str]:
-    if trace.entered != "text":
-        return NO_TEXT, ""
-    rows, width = trace.table.shape
-    place = "in memory" if trace.table.file is None else f"in {trace.table.file}"
-    return f"each id is the number of a row of {trace.table.name}, {rows:,} x {width:,} {trace.table.dtype}, {place}", (
-        "E[ids[0, 0]]"
-    )
+    table = trace.table
+    rows, width = table.shape
+    where = "in memory" if table.file is None else f"in {table.file}"
+    return f"each id selects a row of {table.name}, {rows:,} x {width:,} {table.dtype}, {where}", "E[ids[0, 0]]"
 
 
-def _gathered(trace: Trace) -> tuple[str, str]:
+def _lookup(trace: Trace) -> tuple[str, str]:
     batch, tokens, width = trace.gather.shape
-    if trace.entered != "text":
+    if trace.input != "text":
         return f"({batch}, {tokens}, {width}): {trace.gather.note}", "rows = inputs_embeds"
-    return f"({batch}, {tokens}, {width}): batch, tokens, width of a row", "rows = F.embedding(ids, E)"
+    return f"({batch}, {tokens}, {width}): batch, tokens, row width", "rows = F.embedding(ids, E)"
 
 
-def _order(trace: Trace) -> tuple[str, str]:
+def _positions(trace: Trace) -> tuple[str, str]:
     positions = trace.positions
-    notes = {
-        "none": "none: the rows do not know their order",
-        "learned": "learned: one vector a position, added to the row",
-        "sinusoidal": "sinusoidal: waves of the position, added to the row",
-        "rotary": "rotary: nothing is added here; a turn is prepared for the attention",
-    }
-    note = notes[positions.scheme] + (f" ({positions.note})" if positions.note else "")
+    note = {
+        "none": "none: the vectors carry no information about order",
+        "learned": "learned: an embedding of the position is added to the row",
+        "sinusoidal": "sinusoidal: a fixed encoding of the position is added to the row",
+        "rotary": "rotary: RoPE adds nothing to the embeddings; it prepares the cos/sin tables that attention uses to "
+        "rotate queries and keys",
+    }[positions.scheme]
+    note += f" ({positions.note})" if positions.note else ""
     if positions.scheme == "rotary":
-        which = positions.turnings[0].layer_type
-        asked = "" if which is None else f", {which!r}"
-        return note, f"cos, sin = layer.rotary(torch.arange(ids.shape[1]){asked})"
+        layer_type = positions.rotary[0].layer_type
+        argument = "" if layer_type is None else f", {layer_type!r}"
+        return note, f"cos, sin = layer.rotary(torch.arange(ids.shape[1]){argument})"
     return note, f"x = {_sum(trace)}"
 
 
 def _sum(trace: Trace) -> str:
-    """What becomes of the rows up to the positions, as Python has it."""
-    said = "rows"
+    """Write the stages up to the positions as a Python expression."""
+    code = "rows"
     for stage in trace.stages:
         if stage.name == "position":
-            return f"{said} + P[position_ids]"
+            return f"{code} + P[position_ids]"
         if stage.name == "token type":
-            said = f"{said} + S[0]"
+            code = f"{code} + S[0]"
         elif stage.name == "projection" and trace.positions.scheme != "none":
-            said = f"layer.projection({said})"
+            code = f"layer.projection({code})"
         elif stage.name in ("scale", "multiplier"):
-            said = f"{said} * layer.{stage.name}"
+            code = f"{code} * layer.{stage.name}"
         else:
             break
-    return said
+    return code
 
 
 def _hidden(trace: Trace) -> tuple[str, str]:
     batch, tokens, width = trace.shape
-    padded = sum(text.n_padding for text in trace.texts)
-    said = f"({batch}, {tokens}, {width}): batch, tokens, width"
-    if padded:
-        said += f"; {_count(padded, 'place')} filled with padding, mask 0"
-    return said, f"hidden = {_layer(trace)}"
+    padding = sum(text.n_padding for text in trace.texts)
+    note = f"({batch}, {tokens}, {width}): batch, tokens, width"
+    if padding:
+        note += f"; {_count(padding, 'padding token')} with mask 0"
+    return note, f"hidden = {_layer(trace)}"
 
 
 def _layer(trace: Trace) -> str:
-    if trace.entered != "text":
+    if trace.input != "text":
         return "layer(inputs_embeds=inputs_embeds)"
     return "layer(ids, attention_mask=mask)" if any(text.n_padding for text in trace.texts) else "layer(ids)"
 
 
-def _backwards(trace: Trace) -> tuple[str, str]:
-    if trace.entered != "text":
-        return "vectors came in: no row of the table was looked up, so none learns", ""
+def _backward(trace: Trace) -> tuple[str, str]:
+    if trace.input != "text":
+        return "no row of the table was looked up, so none receives a gradient", ""
     back = trace.backward
     if back is None:
-        return "there is no token to learn from", ""
-    receive = "receives" if back.touched == 1 else "receive"
-    learning = f"{_count(back.touched, 'row')} of {trace.table.shape[0]:,} {receive} a gradient"
+        return "the text has no tokens to compute a gradient for", ""
+    verb = "receives" if back.n_rows_with_gradient == 1 else "receive"
+    reached = f"{back.n_rows_with_gradient:,} of {_count(trace.table.shape[0], 'row')} {verb} a gradient"
+    note = f"{reached}; the loss is the {back.note}"
     padded = any(text.n_padding for text in trace.texts)
-    if back.loss == "sum":
-        counted = " * mask[..., None]" if padded and not trace.padding.is_row else ""
-        total = f"({_layer(trace)}{counted}).sum()" if counted else f"{_layer(trace)}.sum()"
-        return f"{learning}; the loss is {back.note}", f"{total}.backward(); E.grad[ids]"
+    if back.loss_kind == "sum":
+        masked = f"({_layer(trace)} * mask[..., None])" if padded and not trace.padding.is_padding_idx else ""
+        return note, f"{masked or _layer(trace)}.sum().backward(); E.grad[ids]"
     targets = "ids[:, 1:].where(mask[:, 1:] > 0, -100)" if padded else "ids[:, 1:]"
-    code = f"head.loss({_layer(trace)}[:, :-1], {targets}).backward(); E.grad[ids]"
-    return f"{learning}; {back.note} (in float32)", code
+    return f"{note} (in float32)", f"head.loss({_layer(trace)}[:, :-1], {targets}).backward(); E.grad[ids]"
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+def _for_each(trace: Trace, code: str) -> str:
+    return code if len(trace.texts) == 1 else f"[{code} for text in texts]"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

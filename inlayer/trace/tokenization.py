@@ -1,94 +1,100 @@
-"""Steps 1 to 3 of a walk: text -> bytes -> pieces -> ids.
+"""Steps 1 to 3 of a walk: text -> bytes -> pre-tokens -> ids.
 
 [text -> ids] -> rows -> (+ positions) -> hidden states -> head
-- all of it is what the tokenizer says of itself: `pieces`, `splits`, `merges`
-- a piece is shown as text only where its bytes are whole characters; else by its bytes
-- not here: the rows of the ids (trace/run.py)
-Checked in tests/trace/test_tokenization.py.
+- everything comes from the tokenizer: its tokens, pre-token spans and merges
+- a token is labeled by its text only if its bytes are whole characters, otherwise by its bytes
+- elsewhere: a token outside of any text (tokenizers/names.py)
+Tested in tests/trace/test_tokenization.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from inlayer.tokenizers import Token
-from inlayer.trace.facts import Character, Span, Split
-from inlayer.trace.parts import Parts
+from inlayer.trace.facts import Character, PreToken, Span
 
-__all__ = ["Reading", "read"]
+if TYPE_CHECKING:
+    from inlayer.trace.pipeline import Pipeline
 
-MAX_SPLIT = 256  # tokens of a split whose merges are told
+__all__ = ["Tokenization", "label_of", "tokenize"]
+
+MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
-    """One text, read: what of it is shown, and how much there is of it."""
+class Tokenization:
+    """One tokenized text: the part to show, and counts of everything."""
 
     text: str
     n_characters: int
     n_bytes: int
     characters: list[Character]
-    splits: list[Split] | None
-    n_splits: int
+    pre_tokens: list[PreToken] | None
+    n_pre_tokens: int
     tokens: list[Token]
 
 
-def read(text: str, parts: Parts, tokens: int) -> Reading:
-    """Read a text; characters and splits are told of its first `tokens` tokens."""
-    tokenizer = parts.tokenizer
+def tokenize(text: str, pipeline: Pipeline, max_tokens: int) -> Tokenization:
+    """Tokenize a text; characters and pre-tokens are recorded for its first `max_tokens` tokens."""
+    tokenizer = pipeline.tokenizer
     assert tokenizer is not None
-    pieces = tokenizer.tokens(text)
+    tokens = tokenizer.tokens(text)
     source = text.encode()
-    shown = max((piece.span[1] for piece in pieces[:tokens]), default=0)
-    if len(pieces) <= tokens:
-        shown = len(source)
-    # An end within a character is moved behind it.
-    while shown < len(source) and source[shown] & 0xC0 == 0x80:
-        shown += 1
-    beginning = source[:shown].decode()
+    end = len(source)
+    if len(tokens) > max_tokens:
+        end = max((token.span[1] for token in tokens[:max_tokens]), default=0)
+    while end < len(source) and source[end] & 0xC0 == 0x80:  # not in the middle of a character
+        end += 1
+    beginning = source[:end].decode()
     spans = tokenizer.splits(text)
-    return Reading(
+    return Tokenization(
         text=beginning,
         n_characters=len(text),
         n_bytes=len(source),
         characters=[Character(text=character, bytes=character.encode().hex()) for character in beginning],
-        splits=None if spans is None else _splits(text, spans, pieces, tokens, parts),
-        n_splits=0 if spans is None else len(spans),
-        tokens=pieces,
+        pre_tokens=None if spans is None else _pre_tokens(source, spans, tokens, max_tokens, pipeline),
+        n_pre_tokens=0 if spans is None else len(spans),
+        tokens=tokens,
     )
 
 
-def _splits(text: str, spans: Sequence[Span], pieces: Sequence[Token], tokens: int, parts: Parts) -> list[Split]:
-    """The splits that begin within the first `tokens` tokens, each with its own."""
-    assert parts.tokenizer is not None
-    source, body = text.encode(), _body(pieces, parts.tokenizer.encode(text, add_special_tokens=False))
-    found, place = [], body.start
+def _pre_tokens(
+    source: bytes, spans: Sequence[Span], tokens: Sequence[Token], max_tokens: int, pipeline: Pipeline
+) -> list[PreToken]:
+    """Assign tokens to the pre-tokens that start within the first `max_tokens` tokens."""
+    # Tokens that the tokenizer added around the text (BOS, EOS) cover no bytes and belong to no pre-token.
+    body = [place for place, token in enumerate(tokens) if token.bytes or not token.special]
+    place, stop = (body[0], body[-1] + 1) if body else (0, 0)
+    found = []
     for start, end in spans:
-        while place < body.stop and pieces[place].span[0] < start:
+        while place < stop and tokens[place].span[0] < start:
             place += 1
         past = place
-        while past < body.stop and pieces[past].span[1] <= end:
+        while past < stop and tokens[past].span[1] <= end:
             past += 1
-        if place >= tokens:
+        if place >= max_tokens:
             break
-        ids = tuple(piece.id for piece in pieces[place:past])
+        ids = tuple(token.id for token in tokens[place:past])
         found.append(
-            Split(
+            PreToken(
                 span=(start, end),
                 bytes=source[start:end].hex(),
-                cells=(place, min(past, tokens)),
-                merges=parts.merges(ids) if len(ids) <= MAX_SPLIT else None,
+                tokens=(place, min(past, max_tokens)),
+                merges=pipeline.merges(ids) if len(ids) <= MAX_MERGED_TOKENS else None,
             )
         )
         place = past
     return found
 
 
-def _body(pieces: Sequence[Token], bare: list[int]) -> range:
-    """Which of the pieces are the text's own: the tokenizer may have added others before and behind."""
-    ids = [piece.id for piece in pieces]
-    for start in range(len(ids) - len(bare) + 1):
-        if ids[start : start + len(bare)] == bare:
-            return range(start, start + len(bare))
-    return range(len(pieces))
+def label_of(token: Token, name: str) -> str:
+    """Label a token by its text, by its bytes if they are not whole characters, or by name if it is special."""
+    if token.special or not token.bytes:
+        return name
+    try:
+        return token.bytes.decode()
+    except UnicodeDecodeError:
+        return token.bytes.hex(" ")

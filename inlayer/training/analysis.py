@@ -197,7 +197,7 @@ def _spread(pool: list[int], wanted: int) -> list[int]:
 
 
 def _neighbors(table_VD: Tensor, token_id: int, tokenizer: Tokenizer, k: int) -> tuple[Neighbor, ...]:
-    found = nearest(table_VD[token_id], _blocks(table_VD), k, but=token_id)
+    found = nearest(table_VD[token_id], _blocks(table_VD), k, exclude=token_id)
     return tuple(Neighbor(id=other, label=spelled(tokenizer, other), cosine=cosine) for other, cosine in found)
 
 

@@ -23,7 +23,7 @@ from inlayer.errors import InlayerError, InputError
 from inlayer.paths import quoted
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.backward import MAX_HEAD_VALUES
-from inlayer.trace.facts import Birth, ModelFacts, TokenFacts, to_json
+from inlayer.trace.facts import InitializationFacts, ModelFacts, TokenFacts, to_json
 from inlayer.trace.html import content_security_policy, page
 from inlayer.web.course import add_course
 from inlayer.web.guard import INTERNAL_ERROR, Guard, error_response
@@ -135,11 +135,13 @@ def _add_walk(app: FastAPI, service: WalkService) -> None:
         jobs = service.jobs(pipeline, SEARCH_TOKENS)
         return await jobs.run(lambda: _json(pipeline.token(query.id, k=query.k)), request)
 
-    @app.get("/api/initialization", responses={200: {"model": Birth}})
+    @app.get("/api/initialization", responses={200: {"model": InitializationFacts}})
     async def get_initialization(query: Annotated[InitializationQuery, Query()], request: Request) -> Response:
         """Show how a table of this model's size is initialized."""
         pipeline = service.find(query.model)
-        return await service.small.run(lambda: _json(pipeline.birth(seed=query.seed, dims=query.dims)), request)
+        return await service.small.run(
+            lambda: _json(pipeline.initialization(seed=query.seed, dims=query.dims)), request
+        )
 
 
 def _add_errors(app: FastAPI, service: WalkService) -> None:

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from inlayer.errors import InputError
 
 __all__ = [
-    "AnswerRequest", "CodeRequest", "ExerciseQuery", "InitializationQuery", "LessonQuery", "ReadRequest", "ResetRequest",
-    "SkipRequest", "TaskRequest", "TokenQuery", "WalkRequest", "check_texts",
+    "AnswerRequest", "CodeRequest", "ExerciseQuery", "InitializationQuery", "LessonQuery", "ReadRequest",
+    "ResetRequest", "SkipRequest", "TaskRequest", "TokenQuery", "WalkRequest", "check_texts",
 ]  # fmt: skip
 
 MAX_TEXTS, MAX_CHARACTERS = 16, 16_384  # characters of all texts together

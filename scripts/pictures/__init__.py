@@ -1,1 +1,1 @@
-"""The pictures of the course: one module a part of it, one function a picture, and what they are all drawn with."""
+"""The pictures of the course: one module per group of lessons, one function per picture, plus shared drawing code."""

@@ -1,11 +1,10 @@
-"""What every picture is drawn with: cells colored by value, arrows, words.
+"""Drawing primitives for all pictures: cells colored by value, arrows, text.
 
-- a picture is a small SVG of text and shapes, with colors for light and dark; its ground is left to the page
-- blue and orange belong to numbers below and above zero and to nothing else, as in the walk; what is pointed at is
-  petrol, plum, ochre or moss, a mistake is red
-- everything is in the class `picture` and nothing has an id that another picture could have: two of them can stand in
-  one page
-- coordinates are rounded, so that the same numbers give the same file everywhere
+- a picture is a small SVG of text and shapes, with light and dark colors and a transparent background
+- blue and orange mean values below and above zero and nothing else, as in the walk; highlights are petrol, plum, ochre
+  or moss, and a mistake is red
+- everything has the class `picture` and nothing has an id, so one page can contain several pictures
+- coordinates are rounded, so the same values give the same file on every machine
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 MINUS = "\N{MINUS SIGN}"
-CAP = 0.6  # a cell is never so full of color that its number cannot be read
+CAP = 0.6  # a cell is never so dark that its number becomes unreadable
 
 STYLE = """
 .picture { --ink: #1b2326; --muted: #56646a; --line: #b9c2c5; --soft: #e9eded; --hot: #c2560c; --cold: #1f6fb5;
@@ -51,12 +50,12 @@ STYLE = """
 
 
 def short(number: float) -> str:
-    """A coordinate: at most two decimals, none where there are none."""
+    """Format a coordinate with at most two decimals."""
     return f"{round(number, 2) + 0.0:g}"
 
 
 def shown(number: float, digits: int) -> str:
-    """A number as people write it: a true minus, no minus before a zero."""
+    """Format a number for display: a real minus sign, and none before a zero."""
     text = f"{number:.{digits}f}"
     if float(text) == 0:
         text = text.lstrip("-")
@@ -64,7 +63,7 @@ def shown(number: float, digits: int) -> str:
 
 
 class Drawing:
-    """A sheet of `width` x `height`, drawn on from back to front."""
+    """A canvas of `width` x `height`, drawn from back to front."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self.width, self.height, self.title = width, height, title
@@ -93,17 +92,17 @@ class Drawing:
         inside = "".join(f" {key}={quoteattr(value)}" for key, value in pairs)
         self.marks.append(f"<{name}{inside}/>" if text is None else f"<{name}{inside}>{escape(text)}</{name}>")
 
-    # ---- words
+    # ---- text
 
     def text(self, x: float, y: float, text: str, kind: str = "", *, at: str = "middle") -> None:
-        """Words on the line y; `at` is where x lies: start, middle or end."""
+        """Write text on the baseline y; `at` says what x is: start, middle or end."""
         self.mark("text", text, class_=kind, x=x, y=y, text_anchor=None if at == "start" else at)
 
     def lines(
         self, x: float, y: float, words: Sequence[str], kind: str = "", *, at: str = "middle", by: float = 18
     ) -> None:
-        for place, text in enumerate(words):
-            self.text(x, y + place * by, text, kind, at=at)
+        for index, text in enumerate(words):
+            self.text(x, y + index * by, text, kind, at=at)
 
     # ---- shapes
 
@@ -111,11 +110,11 @@ class Drawing:
         self.mark("rect", class_=kind, x=x, y=y, width=w, height=h, rx=round_ or None)
 
     def tint(self, x: float, y: float, w: float, h: float, kind: str, much: float, *, round_: float = 3) -> None:
-        """A box filled with a part of its color, so that words stay readable on it in light and dark."""
+        """Fill a box with a light tint, so that text on it stays readable in light and dark."""
         self.mark("rect", class_=f"{kind} fill", x=x, y=y, width=w, height=h, rx=round_ or None, fill_opacity=much)
 
     def line(self, *points: tuple[float, float], kind: str = "muted line") -> None:
-        path = " ".join(f"{'L' if place else 'M'}{short(x)} {short(y)}" for place, (x, y) in enumerate(points))
+        path = " ".join(f"{'L' if index else 'M'}{short(x)} {short(y)}" for index, (x, y) in enumerate(points))
         self.mark("path", class_=kind, d=path)
 
     def circle(self, x: float, y: float, r: float, kind: str = "muted line") -> None:
@@ -125,8 +124,8 @@ class Drawing:
         self.mark("path", class_=kind, d=d)
 
     def head(self, x: float, y: float, angle: float, kind: str = "muted line", size: float = 7) -> None:
-        """The open head of an arrow that arrives at (x, y)."""
-        wings = [(x - size * math.cos(angle + turn), y - size * math.sin(angle + turn)) for turn in (0.45, -0.45)]
+        """Draw the open head of an arrow that ends at (x, y)."""
+        wings = [(x - size * math.cos(angle + side), y - size * math.sin(angle + side)) for side in (0.45, -0.45)]
         self.line(wings[0], (x, y), wings[1], kind=kind.replace(" dashed", ""))
 
     def arrow(self, start: tuple[float, float], end: tuple[float, float], kind: str = "muted line") -> None:
@@ -136,7 +135,7 @@ class Drawing:
     def swing(
         self, start: tuple[float, float], end: tuple[float, float], kind: str = "muted line", *, down: bool = False
     ) -> None:
-        """A curved arrow that leaves and arrives level, or upright with `down`."""
+        """Draw a curved arrow that leaves and arrives horizontally, or vertically with `down`."""
         (x1, y1), (x2, y2) = start, end
         if down:
             middle = (y1 + y2) / 2
@@ -151,7 +150,7 @@ class Drawing:
     def brace(
         self, x1: float, x2: float, y: float, kind: str = "muted line", *, up: bool = False, deep: float = 7
     ) -> None:
-        """A bracket below what spans x1..x2, or above it."""
+        """Draw a bracket below the span x1..x2, or above it."""
         tip = -deep if up else deep
         self.line((x1, y), (x1, y + tip), (x2, y + tip), (x2, y), kind=kind)
 
@@ -170,7 +169,7 @@ class Drawing:
         kind: str = "",
         words: str = "number",
     ) -> None:
-        """A cell: its color says the value, hot above zero and cold below, or the `kind` it is of."""
+        """Draw one cell, tinted by its value (hot above zero, cold below) or by its `kind`."""
         if value:
             strength = CAP * min(1.0, abs(value) / most)
             self.tint(x, y, w, h, "hot" if value > 0 else "cold", strength, round_=2)
@@ -192,7 +191,7 @@ class Drawing:
         most: float | None = None,
         words: str = "number",
     ) -> None:
-        """Rows of numbers as cells; without digits, colors alone."""
+        """Draw rows of numbers as cells; with `digits=None`, only their colors."""
         most = most or max(abs(value) for row in rows for value in row) or 1.0
         for r, row in enumerate(rows):
             for c, value in enumerate(row):
@@ -202,12 +201,12 @@ class Drawing:
     def strip(
         self, x: float, y: float, texts: Sequence[str], *, w: float = 48, h: float = 28, kinds: Sequence[str] = ()
     ) -> None:
-        """Cells of words or ids beside one another, each of its kind."""
-        for place, text in enumerate(texts):
-            self.cell(x + place * w, y, w, h, text, kind=kinds[place] if kinds else "soft")
+        """Draw a row of cells with words or ids, each in the color of its kind."""
+        for index, text in enumerate(texts):
+            self.cell(x + index * w, y, w, h, text, kind=kinds[index] if kinds else "soft")
 
     def hatched(self, x: float, y: float, w: float, h: float, kind: str, *, gap: float = 8) -> None:
-        """A box filled with slanting lines."""
+        """Fill a box with diagonal lines."""
         self.tint(x, y, w, h, kind, 0.08, round_=2)
         at = gap
         while at < w + h:  # a line from the top edge to the left or bottom edge

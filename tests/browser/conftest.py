@@ -1,7 +1,7 @@
-"""Chromium, a real server on loopback, and a page that fails its test when it misbehaves in silence.
+"""Fixtures for browser tests: Chromium, a real server on loopback, and watched pages.
 
-Every page is watched: a request that would leave loopback, an error in the console and a breach of the content policy
-fail the test that caused it, whatever the test was about.
+A request that leaves loopback, a console error, or a violation of the content security policy fails the test that
+caused it. Browser, server and models are shared by the whole session.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import torch
 
 import inlayer
 from inlayer.positions import Angles, Linear, RotaryPositions
-from inlayer.trace import Pipeline, random_pipeline
-from tests.browser.loud import MISSING, pytest_terminal_summary  # noqa: F401  # a hook of pytest
-from tests.browser.watching import Watched, watch
+from inlayer.trace import Pipeline
+from tests.browser.missing_browser import MISSING, pytest_terminal_summary  # noqa: F401  # a hook of pytest
+from tests.browser.watched_page import Watched, watch
 from tests.checkpoint.make_gguf import write_gguf
 from tests.web.client import Place, running
 
@@ -55,12 +55,12 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pipeline]:
-    """One line for each thing the page can have to draw."""
+def pipelines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pipeline]:
+    """One pipeline for each feature that the page can draw."""
     default = Pipeline(inlayer.load("default"), name="default")
     tokenizer = default.tokenizer
     assert tokenizer is not None
-    born = random_pipeline(["text"], inlayer.ByteTokenizer(), width=16)
+    random = Pipeline.random(["text"], inlayer.ByteTokenizer(), width=16)
     stages = inlayer.Embeddings(
         6144, 32, 64, padding_idx=6142, token_types=2, norm_eps=1e-5, scale=2.0, seed=1
     )  # fmt: skip
@@ -72,14 +72,14 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pipeline]:
     huge = inlayer.Embeddings(6144, 8, seed=4)
     with torch.no_grad():
         huge.token_embedding.weight[40, 2] = 3e38
-    made = [default, born, Pipeline(inlayer.load(quantized(tmp_path_factory.mktemp("gguf"))), name="quantized")]
+    made = [default, random, Pipeline(inlayer.load(quantized(tmp_path_factory.mktemp("gguf"))), name="quantized")]
     for name, layer in (("stages", stages), ("scaled", scaled), ("odd", odd), ("huge", huge)):
-        made.append(Pipeline.of_layer(tokenizer, layer, source=name))
-    return {line.name: line for line in made}
+        made.append(Pipeline.from_layer(layer, tokenizer, source=name))
+    return {pipeline.name: pipeline for pipeline in made}
 
 
 def quantized(folder: Path) -> Path:
-    """A GGUF of four tokens, its rows packed in blocks."""
+    """A GGUF file of four tokens with quantized rows."""
     rows = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
     tokens = {"model": "gpt2", "pre": "gpt-2", "tokens": ["a", "b", "ab", "<s>"], "token_type": [1, 1, 1, 3]}
     values = {"embedding_length": 64, "attention.head_count": 4, "rope.dimension_count": 16, "context_length": 128}
@@ -92,14 +92,14 @@ def quantized(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def place(lines: dict[str, Pipeline]) -> Iterator[Place]:
-    with running(lines) as (made, _):
+def place(pipelines: dict[str, Pipeline]) -> Iterator[Place]:
+    with running(pipelines) as (made, _):
         yield made
 
 
 @pytest.fixture
 def open_page(browser: Browser, place: Place) -> Iterator[Callable[..., Watched]]:
-    """Open a view of the served page by its fragment; everything it did is checked at the end."""
+    """Open the served page with a fragment; its behavior is checked at the end."""
     opened: list[Watched] = []
 
     def opening(fragment: str = "", *, width: int = 1280, height: int = 800, **settings: Any) -> Watched:
@@ -116,7 +116,7 @@ def open_page(browser: Browser, place: Place) -> Iterator[Callable[..., Watched]
 
 @pytest.fixture
 def open_file(browser: Browser) -> Iterator[Callable[..., Watched]]:
-    """Open an exported page from disk, without any network."""
+    """Open an exported page from disk, without a network."""
     opened: list[Watched] = []
 
     def opening(path: Path, fragment: str = "", **settings: Any) -> Watched:

@@ -1,4 +1,4 @@
-"""What a page has to show: every number of a trace by its place, and the same numbers from the library itself."""
+"""The numbers that a page must show: every number of a trace, by its place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MINUS = "\u2212"
 
 
 def key(cell: dict[str, Any]) -> Place:
-    """A number's place as the page spells it."""
+    """The place of a number, from its data attributes."""
     return (cell["field"], *(int(cell[name]) if name in cell else None for name in ("s", "b", "t", "id", "d")))
 
 
@@ -26,7 +26,7 @@ def same(ours: float, theirs: float) -> bool:
 
 
 def is_rounding(written: str, exact: float) -> bool:
-    """Is what one reads the number behind it, rounded as far as it is written?"""
+    """Tell whether a text is the rounded exact number."""
     text = written.replace(MINUS, "-").replace(",", "").strip()
     if not math.isfinite(exact):
         return text == {True: "NaN", False: "+\u221e" if exact > 0 else "-\u221e"}[math.isnan(exact)]
@@ -36,7 +36,7 @@ def is_rounding(written: str, exact: float) -> bool:
 
 
 def expected(trace: Trace, step: int) -> dict[Place, float]:
-    """Every number that a step of this trace has to show."""
+    """Every number that a step of this trace must show."""
     return dict(_expected(trace, step))
 
 
@@ -44,15 +44,15 @@ def _expected(trace: Trace, step: int) -> Iterator[tuple[Place, float]]:
     if step == 8:
         yield from _gradients(trace)
     if step == 6:
-        for s, turning in enumerate(trace.positions.turnings):
-            for d, number in enumerate(turning.frequencies):
-                yield ("speed", s, None, None, None, d), number
+        for s, rotary in enumerate(trace.positions.rotary):
+            for d, number in enumerate(rotary.frequencies):
+                yield ("frequency", s, None, None, None, d), number
     if step == 7:
         for d, number in enumerate(trace.padding.row):
             yield ("padding", None, None, None, None, d), number
     padded = any(text.n_padding for text in trace.texts)
     for b, text in enumerate(trace.texts):
-        for t, cell in enumerate(text.cells):
+        for t, cell in enumerate(text.tokens):
             if step in (3, 4):
                 yield ("id", None, b, t, None, None), float(cell.id or 0)
             if step == 4:
@@ -63,14 +63,14 @@ def _expected(trace: Trace, step: int) -> Iterator[tuple[Place, float]]:
 
 
 def _vectors(trace: Trace, step: int, b: int, t: int) -> Iterator[tuple[Place, float]]:
-    cell = trace.texts[b].cells[t]
+    cell = trace.texts[b].tokens[t]
     shown = {4: ("stored", cell.row), 5: ("row", cell.row), 7: ("hidden", cell.hidden)}
     if step in shown:
         yield from _vector(shown[step][0], None, b, t, shown[step][1])
     if step == 6 and b == 0:
-        for s, turn in enumerate(cell.turns):
+        for s, rotation in enumerate(cell.rotations):
             for name in ("angles", "cos", "sin"):
-                yield from _vector(name, s, b, t, getattr(turn, name))
+                yield from _vector(name, s, b, t, getattr(rotation, name))
     before = cell.row
     for s, (stage, made) in enumerate(zip(trace.stages, cell.stages, strict=True)):
         if step == (6 if stage.name == "position" else 7):
@@ -85,7 +85,7 @@ def _gradients(trace: Trace) -> Iterator[tuple[Place, float]]:
     back = trace.backward
     if back is None:
         return
-    yield ("loss", None, None, None, None, None), back.value
+    yield ("loss", None, None, None, None, None), back.loss
     for row in back.rows:
         yield ("norm", None, None, None, row.id, None), row.norm
         for name in ("lookup", "head", "total"):
@@ -93,8 +93,8 @@ def _gradients(trace: Trace) -> Iterator[tuple[Place, float]]:
             if vector is not None and not (name == "total" and row.head is None):
                 for d, number in enumerate(vector):
                     yield (name, None, None, None, row.id, d), number
-    for d, number in enumerate(back.padding_without_guard or []):
-        yield ("unguarded", None, None, None, None, d), number
+    for d, number in enumerate(back.unmasked_padding_gradient or []):
+        yield ("unmasked", None, None, None, None, d), number
 
 
 def _vector(name: str, s: int | None, b: int, t: int, vector: list[float]) -> Iterator[tuple[Place, float]]:

@@ -1,4 +1,4 @@
-"""Change one thing: what follows stands out, what does not fades, and a sentence says which and why."""
+"""Experiments: changed numbers are marked, and a sentence describes the effect."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import pytest
 
 from inlayer.trace import Change
 from tests.browser.numbers import expected, key
+
+pytestmark = pytest.mark.slow
 
 DOGS = "text=I+love+dogs&model={model}&step={step}"
 TEXTS = ["I love dogs"]
@@ -29,8 +31,8 @@ def marks(watched) -> dict[tuple[object, ...], str]:
         ("default", 7, Change(positions="sinusoidal")),
     ],
 )
-def test_marks_are_what_differs_between_two_traces(model, step, change, open_page, lines):
-    before, after = (expected(lines[model].walk(TEXTS, change=one), step) for one in (Change(), change))
+def test_marks_match_the_difference_of_two_traces(model, step, change, open_page, pipelines):
+    before, after = (expected(pipelines[model].walk(TEXTS, change=one), step) for one in (Change(), change))
     fragment = DOGS.format(model=model, step=step)
     fragment += f"&swap={change.swap[0]},{change.swap[1]}" if change.swap else ""
     fragment += f"&positions={change.positions}" if change.positions else ""
@@ -42,7 +44,7 @@ def test_marks_are_what_differs_between_two_traces(model, step, change, open_pag
     assert "changed" in found.values()
 
 
-def test_a_swap_moves_two_rows_and_nothing_else(open_page):
+def test_swap_changes_two_rows_only(open_page):
     watched = open_page(DOGS.format(model="default", step=5))
     assert set(marks(watched).values()) == {""}
     watched.page.click("#swap")
@@ -50,41 +52,41 @@ def test_a_swap_moves_two_rows_and_nothing_else(open_page):
     assert watched.page.get_attribute("[data-field=token][data-t='1']", "aria-pressed") == "true"
     watched.page.click("[data-field=token][data-t='2']")
     watched.page.wait_for_selector("#changed-note")
-    assert watched.text("#changed-note") == "16 of 32 numbers changed: only tokens 1 and 2 traded their rows."
+    assert watched.text("#changed-note") == "16 of 32 numbers changed: only the rows of tokens 1 and 2 were swapped."
     watched.step(6)
-    said = watched.text("#changed-note")
-    assert said.startswith("None of 96 numbers changed")
-    assert "they belong to the place, not to the token" in said
+    text = watched.text("#changed-note")
+    assert text.startswith("None of the 96 numbers changed")
+    assert "they depend on the position, not on the token" in text
     watched.step(7)
-    assert "traded their hidden states whole" in watched.text("#changed-note")
+    assert "the hidden states of tokens 1 and 2 were swapped" in watched.text("#changed-note")
     watched.step(1)
     assert "The text is the same" in watched.text("#changed-note")
     watched.page.click("#reset")
     watched.page.wait_for_selector("#changed-note", state="detached")
 
 
-def test_learned_positions_stay_when_tokens_swap(open_page):
+def test_learned_positions_do_not_move_with_a_swap(open_page):
     watched = open_page(DOGS.format(model="stages", step=6) + "&swap=1,2")
     found = marks(watched)
     assert {mark for place, mark in found.items() if place[0] == "added"} == {"same"}
-    assert "the position vectors stayed" in watched.text("#changed-note")
+    assert "the position embeddings are unchanged" in watched.text("#changed-note")
     watched.step(7)
-    assert "each is now the other\u2019s row" in watched.text("#changed-note").replace("'", "\u2019")
+    assert "each now has the other row" in watched.text("#changed-note")
 
 
-def test_padding_is_new_and_disturbs_nobody(open_page):
+def test_padding_is_new_and_changes_no_other_token(open_page):
     watched = open_page(DOGS.format(model="default", step=7))
     watched.page.click("#pad-more")
     watched.page.wait_for_selector("#changed-note")
     found = {place: mark for place, mark in marks(watched).items() if place[0] == "hidden"}
     assert {mark for place, mark in found.items() if place[3] == 4} == {"new"}
     assert {mark for place, mark in found.items() if place[3] != 4} == {"same"}
-    assert "the real tokens did not notice" in watched.text("#changed-note")
+    assert "the other tokens are unchanged" in watched.text("#changed-note")
     watched.step(8)
     row = [cell for cell in watched.shown() if cell["field"] == "total" and cell["id"] == "6142"]
     assert [float(cell["value"]) for cell in row] == [0.0] * 8
-    assert "the padding row itself receives nothing" in watched.text("#changed-note")
-    assert any(float(cell["value"]) for cell in watched.shown() if cell["field"] == "unguarded")
+    assert "the padding row itself receives no gradient" in watched.text("#changed-note")
+    assert any(float(cell["value"]) for cell in watched.shown() if cell["field"] == "unmasked")
     watched.page.click("#pad-less")
     watched.page.wait_for_selector("#changed-note", state="detached")
 
@@ -93,26 +95,26 @@ def test_positions_change_hidden_states_but_no_row(open_page):
     watched = open_page(DOGS.format(model="default", step=5))
     watched.page.click("label:has(#positions-sinusoidal)")
     watched.page.wait_for_selector("#changed-note")
-    assert watched.text("#changed-note") == "None of 32 numbers changed: ids and rows do not depend on positions."
+    assert watched.text("#changed-note") == "None of the 32 numbers changed: ids and rows do not depend on positions."
     watched.step(7)
-    assert "a vector is added at every place now" in watched.text("#changed-note")
+    assert "a vector is now added at each position" in watched.text("#changed-note")
     watched.page.click("label:has(#positions-none)")
     watched.page.wait_for_selector("#changed-note:has-text('neither')")
     watched.page.click("label:has(#positions-rotary)")
     watched.page.wait_for_selector("#changed-note", state="detached")
 
 
-def test_theta_turns_pairs_at_another_speed(open_page):
+def test_theta_changes_the_rotary_frequencies(open_page):
     watched = open_page(DOGS.format(model="default", step=6))
     watched.page.fill("#theta", "100")
     watched.page.keyboard.press("Enter")
     watched.page.wait_for_selector("#changed-note")
-    assert "theta went from 10000 to 100" in watched.text("#changed-note")
+    assert "theta changed from 10000 to 100" in watched.text("#changed-note")
     watched.step(7)
-    assert "rotary positions add nothing here, whatever theta is" in watched.text("#changed-note")
+    assert "rotary positions add nothing to the embeddings, whatever theta is" in watched.text("#changed-note")
 
 
-def test_what_fades_is_still_readable(open_page):
+def test_unchanged_numbers_are_dimmed(open_page):
     watched = open_page(DOGS.format(model="default", step=5) + "&swap=1,2")
     colors = watched.page.evaluate(
         """() => ["same", "changed"].map((name) => {
@@ -120,18 +122,18 @@ def test_what_fades_is_still_readable(open_page):
              return [style.color, style.backgroundColor, style.fontWeight]; })"""
     )
     assert colors[0][0] != colors[1][0]
-    assert colors[0][1] == "rgba(0, 0, 0, 0)"  # the heat is gone
+    assert colors[0][1] == "rgba(0, 0, 0, 0)"  # without heat
     assert int(colors[1][2]) > int(colors[0][2])
 
 
-def test_a_model_without_padding_says_so(open_page):
+def test_padding_is_disabled_without_a_padding_token(open_page):
     watched = open_page(DOGS.format(model="scaled", step=5))
     watched.settle()
     disabled = watched.page.is_disabled("#pad-more")
     assert disabled == ("has no padding" in (watched.page.get_attribute("#pad-more", "title") or ""))
 
 
-# ---- nothing is said that the numbers do not bear out
+# ---- nothing is text that the numbers do not bear out
 
 
 @pytest.mark.parametrize(
@@ -139,16 +141,16 @@ def test_a_model_without_padding_says_so(open_page):
     [("default", "theta=10000"), ("default", "positions=rotary&theta=10000"), ("default", "positions=rotary"),
      ("stages", "positions=learned"), ("default", "swap=2,2")],
 )  # fmt: skip
-def test_a_change_to_what_is_so_already_is_none(model, change, open_page):
+def test_ineffective_changes_are_dropped(model, change, open_page):
     watched = open_page(DOGS.format(model=model, step=6) + "&" + change)
     watched.page.wait_for_selector("#reset[disabled]")
     assert watched.page.locator("#changed-note").count() == 0
     assert set(marks(watched).values()) == {""}
     assert watched.fragment() == DOGS.format(model=model, step=6)
-    assert "the model\u2019s own" in watched.text(".figure")
+    assert "from the model" in watched.text(".figure")
 
 
-def test_theta_typed_back_to_its_own(open_page):
+def test_theta_reset_to_the_model(open_page):
     watched = open_page(DOGS.format(model="default", step=6) + "&theta=500")
     watched.page.fill("#theta", "10000")
     watched.page.keyboard.press("Enter")
@@ -157,25 +159,25 @@ def test_theta_typed_back_to_its_own(open_page):
     assert watched.page.input_value("#theta") == "10000"
 
 
-def test_angles_that_were_not_there_did_not_stay(open_page):
-    watched = open_page(DOGS.format(model="newborn", step=6) + "&swap=0,2&positions=rotary&pad=1")
-    said = watched.text("#changed-note")
-    assert "stayed" not in said
-    assert "padding token" not in said  # the angles are new at every place
-    assert "positions went from learned to rotary" in said
+def test_new_angles_are_not_called_unchanged(open_page):
+    watched = open_page(DOGS.format(model="random", step=6) + "&swap=0,2&positions=rotary&pad=1")
+    text = watched.text("#changed-note")
+    assert "unchanged" not in text
+    assert "padding token" not in text  # the angles of all tokens are new
+    assert "positions changed from learned to rotary" in text
 
 
-def test_padding_is_counted_over_all_texts(open_page):
+def test_padding_is_counted_in_all_texts(open_page):
     watched = open_page("text=I+love+dogs&text=a+b+c+d&model=default&step=5&pad=1")
     padding = watched.page.locator("tr.padding-line:has(.new)").count()
     assert padding == 2
-    assert "the new ones belong to 2 padding tokens" in watched.text("#changed-note")
+    assert "the added numbers belong to 2 padding tokens" in watched.text("#changed-note")
 
 
-def test_the_same_token_twice_is_said_at_every_step(open_page):
+def test_swapping_equal_tokens_is_noted_in_every_step(open_page):
     watched = open_page("text=dog+dog+dog&model=stages&step=3&swap=2,3")
     for step in range(3, 9):
         watched.step(step)
-        said = watched.text("#changed-note")
-        assert said.startswith("None of "), step
-        assert "tokens 2 and 3 are the same token" in said
+        text = watched.text("#changed-note")
+        assert text.startswith("None of the "), step
+        assert "tokens 2 and 3 are the same token" in text

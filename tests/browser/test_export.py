@@ -1,4 +1,4 @@
-"""One file from disk with no network: the walk, its changes by key, and a reason where something is not inside."""
+"""The exported page, opened from disk without a network."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from inlayer.trace import Change, plain
 from inlayer.trace.export import export
 from inlayer.trace.html import page
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
-def exported(lines, tmp_path_factory):
+def exported(pipelines, tmp_path_factory):
     file = tmp_path_factory.mktemp("export") / "walk.html"
-    file.write_text(export(lines["default"], ["I love dogs"], step=5), encoding="utf-8")
+    file.write_text(export(pipelines["default"], ["I love dogs"], step=5), encoding="utf-8")
     return file
 
 
-def test_it_opens_at_its_step_and_walks(exported, open_file):
+def test_page_opens_at_its_step(exported, open_file):
     watched = open_file(exported)
     assert watched.page.get_attribute(".figure", "data-step") == "5"
     watched.page.keyboard.press("ArrowRight")
@@ -27,7 +29,7 @@ def test_it_opens_at_its_step_and_walks(exported, open_file):
     assert again.text("body") == watched.text("body")
 
 
-def test_changes_come_from_inside(exported, open_file, lines):
+def test_experiments_use_the_data_of_the_page(exported, open_file, pipelines):
     watched = open_file(exported)
     watched.page.click("#swap")
     watched.page.click("[data-field=token][data-t='2']")
@@ -35,8 +37,8 @@ def test_changes_come_from_inside(exported, open_file, lines):
     watched.page.wait_for_selector("#changed-note")
     assert "16 of 32 numbers changed" in watched.text("#changed-note")
     shown = [float(cell["value"]) for cell in watched.shown() if cell["field"] == "row"]
-    trace = lines["default"].walk(["I love dogs"], change=Change(swap=(1, 2)))
-    assert shown == [value for cell in trace.texts[0].cells for value in cell.row]
+    trace = pipelines["default"].walk(["I love dogs"], change=Change(swap=(1, 2)))
+    assert shown == [value for cell in trace.texts[0].tokens for value in cell.row]
     watched.page.click("#reset")
     watched.page.click("label:has(#positions-learned)")
     watched.page.wait_for_selector("#changed-note")
@@ -46,56 +48,58 @@ def test_changes_come_from_inside(exported, open_file, lines):
     watched.page.wait_for_selector("#changed-note")
 
 
-def test_what_is_not_inside_is_disabled_with_a_reason(exported, open_file):
+def test_missing_data_disables_controls_with_a_reason(exported, open_file):
     watched = open_file(exported)
     page = watched.page
     assert page.is_disabled("#model")
     assert page.is_disabled("#add-text")
     assert page.get_attribute("#texts textarea", "readonly") is not None
-    assert "inlayer serve" in watched.text("#ask-note")
+    assert "inlayer serve" in watched.text("#input-note")
     page.click("#pad-more")
     page.wait_for_selector("#changed-note")
     assert page.is_disabled("#pad-more")
-    assert "not in this exported page" in (page.get_attribute("#pad-more", "title") or "")
-    assert page.is_disabled("#positions-none")  # two changes at once are not inside
+    assert "not part of this exported page" in (page.get_attribute("#pad-more", "title") or "")
+    assert page.is_disabled("#positions-none")  # combined changes are not part of the page
 
 
-def test_token_and_birth_come_from_inside(exported, open_file, lines):
+def test_token_and_initialization_use_the_data_of_the_page(exported, open_file, pipelines):
     watched = open_file(exported, "step=5&token=812")
     watched.page.wait_for_selector("#token h3")
-    assert [float(cell["value"]) for cell in watched.shown("#token") if cell.get("field") == "channel"] == lines[
+    assert [float(cell["value"]) for cell in watched.shown("#token") if cell.get("field") == "channel"] == pipelines[
         "default"
     ].token(812).row
-    watched.page.click("#view-birth")
-    assert "Made once" in watched.text("#stage-title")
+    watched.page.click("#view-initialization")
+    assert "Initialized once" in watched.text("#stage-title")
 
 
-def test_it_opens_as_it_was_changed(lines, open_file, tmp_path):
+def test_page_opens_with_its_change(pipelines, open_file, tmp_path):
     file = tmp_path / "walk.html"
     change = Change(swap=(0, 3), pad=1)
-    file.write_text(export(lines["newborn"], ["dogs"], step=7, change=change), encoding="utf-8")
+    file.write_text(export(pipelines["random"], ["dogs"], step=7, change=change), encoding="utf-8")
     watched = open_file(file)
     assert watched.text("#swap") == "Tokens 0 and 3 swapped"
-    assert watched.text("#pad-count") == "1 pad token"
+    assert watched.text("#pad-count") == "1 padding token"
     assert watched.page.is_visible("#changed-note")
 
 
-def test_vectors_in_place_of_a_text(lines, open_file, tmp_path):
-    """What `inputs_embeds` gives: no text, no ids, no rows of the table; from step 5 on all is there."""
-    line = lines["default"]
-    trace = line.walk(None, inputs_embeds=torch.arange(3 * 128.0).reshape(1, 3, 128) / 1000)
-    data = {"models": [plain(line.facts())], "texts": [""], "walks": {"|||0": trace.to_dict()}, "tokens": {}}
+def test_inputs_embeds(pipelines, open_file, tmp_path):
+    """A walk of inputs_embeds has no text, ids or table rows, and starts at step 5."""
+    pipeline = pipelines["default"]
+    trace = pipeline.walk(None, inputs_embeds=torch.arange(3 * 128.0).reshape(1, 3, 128) / 1000)
+    data = {"models": [plain(pipeline.facts())], "texts": [""], "walks": {"|||0": trace.to_dict()}, "tokens": {}}
     file = tmp_path / "vectors.html"
-    file.write_text(page(title="vectors", data={**data, "birth": None, "step": 5}, served=False), encoding="utf-8")
+    file.write_text(
+        page(title="vectors", data={**data, "initialization": None, "step": 5}, served=False), encoding="utf-8"
+    )
     watched = open_file(file)
     shown = [float(cell["value"]) for cell in watched.shown() if cell["field"] == "row"]
-    assert shown == [value for cell in trace.texts[0].cells for value in cell.row]
+    assert shown == [value for cell in trace.texts[0].tokens for value in cell.row]
     watched.page.hover("[data-field=row][data-t='1'][data-d='2']")
-    assert "came in from outside" in watched.inspector()
+    assert "inputs_embeds" in watched.inspector()
     assert watched.page.is_disabled("#swap")
     for step in (1, 2, 3, 4):
         watched.step(step)
-        assert "Vectors came in" in watched.text(".figure")
+        assert "starts from vectors" in watched.text(".figure")
     watched.step(8)
     assert "no row of the table was looked up" in watched.text(".figure")
     watched.page.click("#predict")
@@ -104,20 +108,20 @@ def test_vectors_in_place_of_a_text(lines, open_file, tmp_path):
 
 
 @pytest.mark.parametrize("theta", [7.0, 1000.0])
-def test_the_theta_it_was_exported_with_is_in_the_list(theta, lines, open_file, tmp_path):
+def test_exported_theta_can_be_selected(theta, pipelines, open_file, tmp_path):
     file = tmp_path / "walk.html"
-    file.write_text(export(lines["default"], ["dogs"], step=6, change=Change(theta=theta)), encoding="utf-8")
+    file.write_text(export(pipelines["default"], ["dogs"], step=6, change=Change(theta=theta)), encoding="utf-8")
     watched = open_file(file)
     assert float(watched.page.input_value("#theta")) == theta
     watched.page.select_option("#theta", "")
     watched.page.wait_for_selector("#changed-note", state="detached")
     watched.page.select_option("#theta", f"{theta:g}")
     watched.page.wait_for_selector("#changed-note")
-    assert f"theta went from 10000 to {theta:g}" in watched.text("#changed-note")
+    assert f"theta changed from 10000 to {theta:g}" in watched.text("#changed-note")
 
 
-def test_a_link_to_what_is_not_inside_says_what_to_do(exported, open_file):
+def test_link_to_missing_data_reports_an_error(exported, open_file):
     watched = open_file(exported, "step=5&pad=7")
-    assert "not in this exported page" in watched.text("#error")
+    assert "not part of this exported page" in watched.text("#error")
     watched.page.click("#leave-out")
     watched.page.wait_for_selector(".figure[data-step='5']")

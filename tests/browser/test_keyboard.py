@@ -1,6 +1,10 @@
-"""The whole walk without a pointer: arrows, Tab, Enter, Escape, with the focus always in sight."""
+"""Keyboard use of the walk page, with a visible focus."""
 
 from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.slow
 
 START = "text=I+love+dogs&step=1"
 FOCUSED = "document.activeElement"
@@ -10,14 +14,14 @@ def focus_is(watched, selector: str) -> bool:
     return bool(watched.page.evaluate("(selector) => document.activeElement.matches(selector)", selector))
 
 
-def test_arrows_walk_all_eight_steps(open_page):
+def test_arrow_keys_move_through_all_steps(open_page):
     watched = open_page(START)
     for step in range(2, 9):
         watched.page.keyboard.press("ArrowRight")
-        assert watched.text("#path [aria-current=step] .stop-number") == str(step)
+        assert watched.text("#steps [aria-current=step] .step-button-number") == str(step)
         assert watched.page.get_attribute(".figure", "data-step") == str(step)
         assert f"Step {step} of 8" in watched.page.text_content("#live")
-    watched.page.keyboard.press("ArrowRight")  # there is no ninth
+    watched.page.keyboard.press("ArrowRight")  # no effect at the last step
     assert "step=8" in watched.fragment()
     watched.page.keyboard.press("ArrowLeft")
     assert "step=7" in watched.fragment()
@@ -25,7 +29,7 @@ def test_arrows_walk_all_eight_steps(open_page):
     assert "step=3" in watched.fragment()
 
 
-def test_arrows_are_left_to_whoever_types(open_page):
+def test_shortcuts_are_ignored_while_typing(open_page):
     watched = open_page(START)
     watched.page.focus("#texts textarea")
     watched.page.keyboard.press("ArrowRight")
@@ -33,7 +37,7 @@ def test_arrows_are_left_to_whoever_types(open_page):
     assert "step=1" in watched.fragment()
 
 
-def test_a_grid_is_one_stop_and_arrows_move_inside(open_page):
+def test_grid_is_one_tab_stop_with_arrow_keys_inside(open_page):
     watched = open_page("text=I+love+dogs&step=5")
     page = watched.page
     page.focus("#stage")
@@ -53,10 +57,10 @@ def test_a_grid_is_one_stop_and_arrows_move_inside(open_page):
     page.keyboard.press("Tab")
     assert not focus_is(watched, ".matrix *")
     page.keyboard.press("Shift+Tab")
-    assert focus_is(watched, "[data-field=token][data-t='0']")  # back where one was
+    assert focus_is(watched, "[data-field=token][data-t='0']")  # back at the same cell
 
 
-def test_everything_can_be_reached_and_the_focus_is_seen(open_page):
+def test_all_controls_are_reachable_with_visible_focus(open_page):
     watched = open_page("text=I+love+dogs&step=5")
     page = watched.page
     page.evaluate("document.activeElement.blur()")
@@ -75,12 +79,23 @@ def test_everything_can_be_reached_and_the_focus_is_seen(open_page):
         if not (told[1] and told[2] >= 2):
             unseen.append(told)
     assert unseen == []
-    wanted = {"skip", "view-walk", "view-birth", "predict", "theme", "help", "model", "dims", "add-text", "stop-1"}
-    wanted |= {"stop-8", "swap", "pad-more", "positions-rotary", "theta", "primary"}
+    wanted = {
+        "skip",
+        "view-walk",
+        "view-initialization",
+        "predict",
+        "theme",
+        "help",
+        "model",
+        "dims",
+        "add-text",
+        "step-1",
+    }
+    wanted |= {"step-8", "swap", "pad-more", "positions-rotary", "theta", "primary"}
     assert wanted <= set(reached)
 
 
-def test_skip_link_leads_to_the_step_and_leaves_the_address_alone(open_page):
+def test_skip_link_focuses_the_step_and_keeps_the_address(open_page):
     watched = open_page(START)
     before = watched.page.url
     watched.page.focus("#skip")
@@ -106,8 +121,8 @@ def test_swap_by_keyboard(open_page):
     watched = open_page("text=I+love+dogs&step=5")
     page = watched.page
     page.keyboard.press("s")
-    assert watched.text("#swap") == "Pick the first token"
-    assert focus_is(watched, "[data-token][data-b='0']")  # no way to tab to it
+    assert watched.text("#swap") == "Select the first token"
+    assert focus_is(watched, "[data-token][data-b='0']")  # focused without Tab
     for key in ("ArrowDown", "Enter", "ArrowDown", "Enter"):
         page.keyboard.press(key)
     page.wait_for_selector("#changed-note")
@@ -117,7 +132,7 @@ def test_swap_by_keyboard(open_page):
     assert "swap" not in watched.fragment()
 
 
-def test_escape_leaves_a_swap(open_page):
+def test_escape_cancels_a_swap(open_page):
     watched = open_page("text=I+love+dogs&step=5")
     watched.page.keyboard.press("s")
     watched.page.keyboard.press("Escape")
@@ -129,13 +144,13 @@ def test_help_opens_and_closes(open_page):
     watched.page.keyboard.press("?")
     assert watched.page.is_visible("#keys")
     assert focus_is(watched, "#keys *")
-    watched.page.keyboard.press("ArrowRight")  # behind the dialog nothing moves
+    watched.page.keyboard.press("ArrowRight")  # ignored while the dialog is open
     watched.page.keyboard.press("Escape")
     assert not watched.page.is_visible("#keys")
     assert "step=1" in watched.fragment()
 
 
-def test_the_focus_stays_where_a_text_was_removed(open_page):
+def test_focus_moves_to_the_next_text_after_removal(open_page):
     watched = open_page("text=a&text=b&text=c&step=5")
     watched.page.focus("[aria-label='Remove text 1']")
     watched.page.keyboard.press("Enter")
@@ -148,10 +163,10 @@ def test_the_focus_stays_where_a_text_was_removed(open_page):
     assert watched.page.evaluate("document.activeElement.value") == "a"
 
 
-def test_the_focus_stays_on_the_button_that_draws_again(open_page):
-    watched = open_page("text=I+love+dogs&view=birth")
-    watched.page.focus("#draw-again")
+def test_focus_stays_on_the_next_seed_button(open_page):
+    watched = open_page("text=I+love+dogs&view=initialization")
+    watched.page.focus("#next-seed")
     for seed in (1, 2):
         watched.page.keyboard.press("Enter")
         watched.page.wait_for_selector(f".once:has-text('seed {seed}')")
-        assert focus_is(watched, "#draw-again")
+        assert focus_is(watched, "#next-seed")

@@ -13,15 +13,15 @@ from inlayer.learn.course import Lesson, open_course
 from inlayer.learn.progress import Progress
 from inlayer.learn.quiz import ask
 from tests.browser.test_look import CONTRAST, NAMELESS, keep
-from tests.browser.watching import READY, Watched, watch
+from tests.browser.watched_page import READY, Watched, watch
 from tests.web.client import Place, learner, running
 
 GATHER = open_course().task("gather")
 
 
 @pytest.fixture(scope="module")
-def school(lines) -> Iterator[Place]:
-    with running({"default": lines["default"]}, runs_code=True) as (made, _):
+def school(pipelines) -> Iterator[Place]:
+    with running({"default": pipelines["default"]}, runs_code=True) as (made, _):
         yield made
 
 
@@ -143,7 +143,7 @@ def test_a_lesson_from_its_text_to_its_quiz(open_lesson, home, lines):
     assert page.inner_text("#results-title") == "Passed: 7 of 7 checks"
     assert "Why it works" in page.inner_text(".why")
     own = [float(cell["value"]) for cell in watched.shown(".own") if cell.get("t") == "1"]
-    row = lines["default"].walk(["I love dogs"]).texts[0].cells[1].row
+    row = lines["default"].walk(["I love dogs"]).texts[0].tokens[1].row
     assert own == pytest.approx(row[: len(own)], abs=0)
     assert page.locator("#pane").is_hidden()  # not at this width, unless asked for
     page.click("#see-walk")

@@ -1,20 +1,21 @@
-"""How it looks and reads: phone width, dark and light, contrast, names for a screen reader, long texts.
+"""Appearance and accessibility: phone width, dark and light themes, contrast, accessible names, long texts.
 
-Screenshots go to INLAYER_SHOTS where that is set, to be looked at by a human.
+Set INLAYER_SHOTS to a folder to keep screenshots.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 DOGS = "text=I+love+dogs&model=default"
 BATCH = DOGS + "&text=the+cats+and+the+dogs,+and+so+on"
 
-# The contrast of every text on show with what lies behind it, by the formula of WCAG.
+# The WCAG contrast of all visible text with its background.
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const parse = (color) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1);
@@ -46,7 +47,7 @@ def keep(watched, name: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrast_of_every_text(scheme, open_page):
+def test_contrast_of_all_text(scheme, open_page):
     watched = open_page(f"{BATCH}&step=1&swap=0,1&positions=sinusoidal", color_scheme=scheme)
     weak = []
     for step in range(1, 9):
@@ -55,7 +56,7 @@ def test_contrast_of_every_text(scheme, open_page):
         keep(watched, f"{scheme}-{step}")
     watched.page.click("#reset")
     watched.page.wait_for_selector("#changed-note", state="detached")
-    for selector in ("#stop-3", "#stop-6", "#view-birth", "#predict"):
+    for selector in ("#step-3", "#step-6", "#view-initialization", "#predict"):
         watched.page.click(selector)
         weak += watched.page.evaluate(CONTRAST)
     assert weak == []
@@ -63,7 +64,7 @@ def test_contrast_of_every_text(scheme, open_page):
     assert watched.page.evaluate(CONTRAST) != []  # control
 
 
-def test_dark_is_dark_and_the_switch_overrides_the_system(open_page):
+def test_theme_follows_the_system_unless_chosen(open_page):
     def ground(watched) -> int:
         color = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
         return sum(int(part) for part in color[4:-1].split(","))
@@ -88,7 +89,9 @@ def test_phone_width_never_scrolls_sideways(scheme, open_page):
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, step
         keep(watched, f"phone-{scheme}-{step}")
     watched.step(5)
-    assert page.evaluate("document.querySelector('.scroll').scrollWidth > 390")  # the matrix scrolls in its own box
+    assert page.evaluate(
+        "document.querySelector('.scroll').scrollWidth > 390"
+    )  # the matrix scrolls in its own container
     page.tap("[data-field=row][data-t='0'][data-d='0']")
     assert "rows[0,0,0]" in watched.inspector()
     page.tap("[aria-label='Close the inspector']")
@@ -97,11 +100,11 @@ def test_phone_width_never_scrolls_sideways(scheme, open_page):
     page.tap("[data-field=token][data-t='1']")
     page.wait_for_selector("#token h3")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.tap("[aria-label='Close the token']")
-    page.tap("#view-birth")
-    page.wait_for_selector(".birth-stage")
+    page.tap("[aria-label='Close the token panel']")
+    page.tap("#view-initialization")
+    page.wait_for_selector(".initialization-step")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    keep(watched, f"phone-{scheme}-birth")
+    keep(watched, f"phone-{scheme}-initialization")
 
 
 NAMELESS = """() => [...document.querySelectorAll(
@@ -111,7 +114,7 @@ NAMELESS = """() => [...document.querySelectorAll(
   .map((element) => element.outerHTML.slice(0, 120))"""
 
 
-def test_every_part_has_a_name(open_page):
+def test_all_elements_have_accessible_names(open_page):
     watched = open_page(f"{BATCH}&step=1&token=812")
     watched.page.wait_for_selector("#token h3")
     for step in range(1, 9):
@@ -129,18 +132,16 @@ def test_every_part_has_a_name(open_page):
     )
 
 
-def test_reduced_motion_moves_nothing(open_page):
+def test_reduced_motion_disables_transitions(open_page):
     watched = open_page(f"{DOGS}&step=5", reduced_motion="reduce")
     still = "[...document.querySelectorAll('*')].every((one) => getComputedStyle(one).transitionDuration === '0s')"
     assert watched.page.evaluate(still)
 
 
-def test_a_long_text_stays_quick(open_page):
-    """256 tokens drawn, thousands of cells: a step is drawn in a blink even on a busy machine."""
+def test_long_texts_are_truncated(open_page):
+    """At most 256 tokens are drawn."""
     watched = open_page("text=" + "the+dog+and+" * 120 + "&model=default&step=4")
-    assert "more tokens, counted but not drawn" in watched.text("#stage")
+    assert "more tokens" in watched.text("#stage")
     for step in (5, 6, 7):
-        begun = time.perf_counter()
         watched.step(step)
-        assert time.perf_counter() - begun < 5
     assert len([cell for cell in watched.shown() if cell["field"] == "hidden"]) == 256 * 8

@@ -1,4 +1,4 @@
-"""Nothing leaves loopback, nothing breaks the policy, no text becomes markup: and each check is shown able to fail."""
+"""No request leaves loopback, no text becomes markup, and the content security policy holds; each check can fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 from inlayer.trace.export import export
 from inlayer.trace.html import content_security_policy, page
-from tests.browser.watching import leaves_loopback, watch
+from tests.browser.watched_page import leaves_loopback, watch
+
+pytestmark = pytest.mark.slow
 
 HOSTILE = [
     "</script><img src=x onerror=window.hacked=1>",
@@ -32,10 +34,13 @@ def test_hostile_texts_stay_text_on_the_served_page(open_page):
     assert texts == HOSTILE
 
 
-def test_hostile_texts_stay_text_in_the_exported_file(open_file, lines, tmp_path):
+def test_hostile_texts_stay_text_in_the_exported_file(open_file, pipelines, tmp_path):
     file = tmp_path / "hostile.html"
-    texts = ["<b", "".join(HOSTILE[:3])]  # the first one short: an export holds every swap of its first tokens
-    file.write_text(export(lines["newborn"], texts), encoding="utf-8")
+    texts = [
+        "<b",
+        "".join(HOSTILE[:3]),
+    ]  # the first text is short, because an export contains every swap of its first tokens
+    file.write_text(export(pipelines["random"], texts), encoding="utf-8")
     watched = open_file(file)
     for step in (1, 2, 3, 5):
         watched.step(step)
@@ -46,15 +51,15 @@ def test_hostile_texts_stay_text_in_the_exported_file(open_file, lines, tmp_path
     assert watched.page.title() == "inlayer: <b"
 
 
-def test_a_request_to_elsewhere_would_be_seen(browser, place):
-    """The control of every other test here: a page that does call out is caught."""
+def test_requests_to_other_hosts_are_detected(browser, place):
+    """Control for the other tests: a request to another host is caught."""
     watched = watch(browser.new_context(), f"http://127.0.0.1:{place.port}/?token={place.token}#step=5")
     watched.page.route("http://example.test/**", lambda route: route.fulfill(body=""))
     watched.open()
     watched.page.context.new_page()
     watched.page.evaluate("fetch('http://example.test/').catch(() => 0)")
     watched.page.wait_for_timeout(100)
-    caught = watched.outside() or watched.breaches()
+    caught = watched.outside() or watched.violations()
     assert caught
     with pytest.raises(AssertionError):
         watched.finish()
@@ -76,53 +81,53 @@ ATTEMPTS = {
 }
 
 
-def test_the_policy_stops_what_comes_in_by_any_other_way(open_page):
+def test_policy_blocks_injected_code(open_page):
     watched = open_page("text=Hi&step=5")
     watched.expected = ("Content Security Policy", "Refused", "violates")
     for seen, attempt in enumerate(ATTEMPTS.values()):
         watched.page.evaluate(f"() => {{ {attempt} }}")
         watched.page.wait_for_timeout(80)
-        assert len(watched.breaches()) > seen, attempt
+        assert len(watched.violations()) > seen, attempt
     assert watched.page.evaluate("window.hacked") is None
 
 
-def test_the_exported_page_has_the_policy_inside(open_file, lines, tmp_path):
+def test_exported_page_contains_its_policy(open_file, pipelines, tmp_path):
     file = tmp_path / "walk.html"
-    file.write_text(export(lines["newborn"], ["Hi"]), encoding="utf-8")
+    file.write_text(export(pipelines["random"], ["Hi"]), encoding="utf-8")
     watched = open_file(file)
     watched.expected = ("Content Security Policy", "Refused", "violates", "Failed to fetch")
     watched.page.evaluate("fetch('http://127.0.0.1:9/').catch(() => 0)")
     watched.page.wait_for_timeout(100)
-    assert any("connect-src" in one or "default-src" in one for one in watched.breaches())
+    assert any("connect-src" in one or "default-src" in one for one in watched.violations())
 
 
-# ---- the document itself, without a browser
+# ---- the document, without a browser
 
 
 def test_data_cannot_break_out():
     made = page(title=HOSTILE[0], data={"text": HOSTILE}, served=False)
     inside = made.split('id="facts">')[1]
-    assert inside.index("</script>") == inside.index("<")  # the first bracket is the end of the data
+    assert inside.index("</script>") == inside.index("<")  # the first bracket ends the data
     assert made.isascii() or all(line.isascii() for line in inside.split("</script>")[0].splitlines())
     assert "<title>&lt;/script&gt;" in made
     assert "\u2028" not in made
 
 
-def test_the_policy_names_one_script_and_one_style():
+def test_policy_allows_one_script_and_one_style():
     for served in (True, False):
         policy = content_security_policy(served=served)
         assert "unsafe" not in policy
         assert "default-src 'none'" in policy
         assert policy.count("sha256-") == 2
         assert ("connect-src 'self'" in policy) == served
-    assert content_security_policy(served=True) not in page(title="", data=None, served=True)  # a header, not inside
+    assert content_security_policy(served=True) not in page(title="", data=None, served=True)  # sent as a header
     assert content_security_policy(served=False) in page(title="", data={}, served=False)
 
 
-def test_the_page_names_nothing_outside():
+def test_page_refers_to_no_other_host():
     made = page(title="", data=None, served=True)
     assert "https://" not in made
     addresses = {part.split("'")[0].split('"')[0] for part in made.split("http://")[1:]}
-    assert addresses <= {"www.w3.org/2000/svg"}  # a name, not an address
+    assert addresses <= {"www.w3.org/2000/svg"}  # a namespace, not an address
     for forbidden in ("innerHTML", "insertAdjacentHTML", "document.write", "eval(", ' style="', "onclick="):
         assert forbidden not in made

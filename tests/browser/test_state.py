@@ -1,4 +1,4 @@
-"""The address holds the view; typing is debounced, late answers are dropped, errors are said in words."""
+"""The address stores the view, typing is debounced, late responses are ignored, errors are shown."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.browser.watching import READY, watch
+from tests.browser.watched_page import READY, watch
+
+pytestmark = pytest.mark.slow
 
 VIEWS = [
     "text=I+love+dogs&model=default&step=5",
     "text=I+love+dogs&text=Hi&model=default&step=7&dims=4",
     "text=I+love+dogs&model=default&step=7&positions=learned&swap=0%2C2&pad=1",
     "text=I+love+dogs&model=stages&step=6&positions=sinusoidal&theta=100",
-    "text=I+love+dogs&model=default&step=1&view=birth&seed=3",
+    "text=I+love+dogs&model=default&step=1&view=initialization&seed=3",
     "text=I+love+dogs&model=default&step=5&token=812",
     "text=I+love+dogs&model=default&step=5&predict=1",
     "text=%3Cb%3E%26+%25+%2B+%23+%22%27+%F0%9F%98%80%0Anew+line&model=default&step=3",
@@ -31,16 +33,18 @@ def test_a_link_reproduces_the_view(view, open_page):
             watched.open()
         if "token=" in view:
             watched.page.wait_for_selector("#token h3")
-        fields = watched.page.eval_on_selector_all("#ask textarea, #ask select", "(all) => all.map((one) => one.value)")
+        fields = watched.page.eval_on_selector_all(
+            "#input textarea, #input select", "(all) => all.map((one) => one.value)"
+        )
         seen.append((watched.fragment(), watched.text("body"), watched.shown("body"), fields))
     assert seen[0] == seen[1]
     assert seen[0][0] == view
 
 
-def test_what_the_controls_do_is_in_the_address(open_page):
+def test_controls_update_the_address(open_page):
     watched = open_page("text=I+love+dogs")
     page = watched.page
-    page.click("#stop-7")
+    page.click("#step-7")
     page.click("#pad-more")
     page.click("label:has(#positions-sinusoidal)")
     page.select_option("#dims", "4")
@@ -52,13 +56,13 @@ def test_what_the_controls_do_is_in_the_address(open_page):
     assert "theta=500" in watched.fragment()
     page.select_option("#model", "stages")
     watched.settle()
-    assert watched.fragment() == "text=I+love+dogs&model=stages&step=7&dims=4"  # another model, no change on it
+    assert watched.fragment() == "text=I+love+dogs&model=stages&step=7&dims=4"  # another model, without changes
 
 
 def test_back_and_forward(open_page):
     watched = open_page("text=I+love+dogs&step=1")
     page = watched.page
-    page.click("#stop-5")
+    page.click("#step-5")
     page.click("#pad-more")
     page.wait_for_selector("#changed-note")
     page.go_back()
@@ -69,16 +73,16 @@ def test_back_and_forward(open_page):
     page.go_forward()
     page.go_forward()
     page.wait_for_selector("#changed-note")
-    assert watched.text("#pad-count") == "1 pad token"
+    assert watched.text("#pad-count") == "1 padding token"
 
 
-def test_typing_walks_once_and_adds_no_history(open_page):
+def test_typing_sends_one_request_and_adds_no_history(open_page):
     watched = open_page("text=I+love+dogs&step=3")
     page = watched.page
     entries = page.evaluate("history.length")
     before = sum(url.endswith("/api/walk") for url in watched.requests)
     page.focus("#texts textarea")
-    page.eval_on_selector(  # key by key, with no pause that a busy machine could stretch
+    page.eval_on_selector(  # key by key, without pauses that a busy machine could extend
         "#texts textarea",
         """(field) => { field.value = ""; for (const key of "The cat sat") {
              field.value += key; field.dispatchEvent(new Event("input", { bubbles: true })); } }""",
@@ -90,7 +94,7 @@ def test_typing_walks_once_and_adds_no_history(open_page):
     assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"
 
 
-def test_a_late_answer_is_dropped(open_page, lines):
+def test_late_responses_are_ignored(open_page, pipelines):
     watched = open_page("text=I+love+dogs&step=3")
     page = watched.page
 
@@ -105,13 +109,13 @@ def test_a_late_answer_is_dropped(open_page, lines):
         page.fill("#texts textarea", "slow")
     page.fill("#texts textarea", "quick")
     page.wait_for_selector(".token-card:has-text('qu')")
-    held[0].fulfill(json=lines["default"].walk(["slow"]).to_dict())
+    held[0].fulfill(json=pipelines["default"].walk(["slow"]).to_dict())
     page.wait_for_timeout(200)
     assert "qu" in watched.text(".tokens")
     assert "slow" not in watched.text(".tokens")
 
 
-def test_errors_are_said_and_nothing_is_lost(open_page):
+def test_errors_are_shown_and_input_is_kept(open_page):
     watched = open_page("text=I+love+dogs&step=5&swap=0,99")
     watched.expected = ("400",)
     assert watched.page.get_attribute("#error", "role") == "alert"
@@ -122,24 +126,24 @@ def test_errors_are_said_and_nothing_is_lost(open_page):
     assert len(watched.shown()) > 0
     watched.page.fill("#theta", "minus one")
     watched.page.keyboard.press("Enter")
-    assert "theta is a number above 0" in watched.text("#error")
-    assert len(watched.shown()) > 0  # the walk is still there
+    assert "theta must be a number above 0" in watched.text("#error")
+    assert len(watched.shown()) > 0  # the walk is still shown
 
 
-def test_a_server_that_is_gone_is_said_in_words(open_page):
+def test_unreachable_server_is_reported(open_page):
     watched = open_page("text=I+love+dogs&step=5")
     watched.expected = ("Failed to load",)
     watched.page.route("**/api/**", lambda route: route.abort())
     watched.page.fill("#texts textarea", "Hello again")
     watched.page.wait_for_selector("#error:not([hidden])")
-    assert "The server does not answer" in watched.text("#error")
+    assert "The server does not respond" in watched.text("#error")
     assert watched.page.input_value("#texts textarea") == "Hello again"
     watched.page.unroute("**/api/**")
     watched.page.fill("#texts textarea", "Hello again!")
     watched.page.wait_for_selector("#error", state="hidden")
 
 
-def test_a_wrong_token_is_said_in_words(browser, place):
+def test_wrong_token_is_rejected(browser, place):
     page = browser.new_page()
     answer = page.goto(f"http://127.0.0.1:{place.port}/?token=wrong")
     assert answer is not None
@@ -147,7 +151,7 @@ def test_a_wrong_token_is_said_in_words(browser, place):
     page.close()
 
 
-def test_loading_is_shown(open_page):
+def test_loading_indicator(open_page):
     watched = open_page("text=I+love+dogs&step=5")
     page = watched.page
 
@@ -161,7 +165,7 @@ def test_loading_is_shown(open_page):
     assert page.is_hidden("#progress")
 
 
-def test_a_batch_grows_and_shrinks(open_page):
+def test_adding_and_removing_texts(open_page):
     watched = open_page("text=I+love+dogs&step=7")
     page = watched.page
     page.click("#add-text")
@@ -173,22 +177,22 @@ def test_a_batch_grows_and_shrinks(open_page):
     assert "text=The+cats+and+the+dogs&" in watched.fragment()
 
 
-def test_back_and_forward_fill_the_field_one_is_in(open_page):
+def test_back_and_forward_update_a_focused_field(open_page):
     watched = open_page("text=I+love+dogs&step=1")
     page = watched.page
-    page.click("#stop-2")
+    page.click("#step-2")
     page.fill("#texts textarea", "cats sleep")
-    page.wait_for_selector(".stretch:has-text('cats')")
+    page.wait_for_selector(".pre-token:has-text('cats')")
     page.focus("#texts textarea")
     page.go_back()
     page.wait_for_selector(".figure[data-step='1']")
     assert page.input_value("#texts textarea") == "I love dogs"
     page.go_forward()
-    page.wait_for_selector(".stretch:has-text('cats')")
+    page.wait_for_selector(".pre-token:has-text('cats')")
     assert page.input_value("#texts textarea") == "cats sleep"
 
 
-def test_back_during_the_typing_pause_leaves_the_older_entry_alone(open_page):
+def test_back_while_typing_keeps_the_older_entry(open_page):
     watched = open_page("text=I+love+dogs&step=3")
     page = watched.page
     watched.step(4)
@@ -202,14 +206,14 @@ def test_back_during_the_typing_pause_leaves_the_older_entry_alone(open_page):
     assert page.input_value("#texts textarea") == "I love dogs"
 
 
-def test_the_channels_chosen_are_always_in_the_list(open_page):
+def test_custom_dims_are_added_to_the_list(open_page):
     watched = open_page("text=I+love+dogs&step=5&dims=5")
     watched.page.evaluate("location.hash = location.hash.replace('dims=5', 'dims=7')")
     watched.page.wait_for_selector(".caption:has-text('first 7')")
     assert watched.page.input_value("#dims") == "7"
 
 
-def test_an_address_edited_before_the_models_are_known(browser, place):
+def test_address_edited_before_the_models_are_loaded(browser, place):
     watched = watch(browser.new_context(), f"http://127.0.0.1:{place.port}/?token={place.token}#step=5")
     held: list[Any] = []
     watched.page.route("**/api/models", lambda route: held.append(route))  # noqa: PLW0108

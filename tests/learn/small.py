@@ -24,7 +24,7 @@ walk: 5
 tasks: {tasks}
 
 Rows are gathered, see [step 5](walk:5?text=Hi) and [the task](task:add), [positions](lesson:second),
-[why](errata:index_select).
+[why](misconceptions.md#index_select).
 
 ![A table of rows and an arrow to one of them.](pictures/rows.svg)
 

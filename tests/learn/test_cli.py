@@ -139,7 +139,7 @@ def test_links_are_commands() -> None:
     )
     assert command_of("task", "gather") == "inlayer learn next gather"
     assert command_of("lesson", "position") == "inlayer learn read position"
-    assert command_of("errata", "init_std") == "inlayer learn errata init_std"
+    assert command_of("misconceptions", "init_std") == "inlayer learn errata init_std"
 
 
 def test_a_link_inside_a_fence_stays() -> None:
@@ -154,7 +154,7 @@ def test_a_link_inside_a_fence_stays() -> None:
 
 def test_the_errata_are_read_by_name(run: Run) -> None:
     whole = run("errata").out
-    assert whole.startswith("Errata\n")
+    assert whole.startswith("Common misconceptions\n")
     entry = run("errata", "index_select").out
     assert entry.startswith("index_select\n")
     assert len(entry) < len(whole) / 4
@@ -766,7 +766,7 @@ for verb in sys.stdin.read().splitlines():
 
 def test_what_grades_nothing_needs_no_heavy_library() -> None:
     """With the real course, in a process of its own, in a terminal that has ASCII alone and no keyboard."""
-    verbs = ["", "read 1", "hint bytes_of", "quiz", "exercise", "progress", "errata", "skip", "next", "list 1"]
+    verbs = ["", "read 1", "hint utf8_bytes", "quiz", "exercise", "progress", "errata", "skip", "next", "list 1"]
     env = os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
     done = subprocess.run(
         [sys.executable, "-c", LIGHT], capture_output=True, text=True, env=env, input="\n".join(verbs), check=False

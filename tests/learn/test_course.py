@@ -224,12 +224,14 @@ def addresses(text: str) -> list[str]:
     return [str(token.attrs.get("href") or token.attrs.get("src")) for token in inside if token.attrs]
 
 
-def leads_nowhere(address: str, course_tasks: set[str], errata: set[str]) -> bool:
+def leads_nowhere(address: str, course_tasks: set[str], misconceptions: set[str]) -> bool:
+    if address.startswith("misconceptions.md#"):
+        return address.partition("#")[2] not in misconceptions
     kind, _, name = address.partition(":")
     if kind == "walk":
         parts = urlsplit(address)
         return parts.path not in map(str, STEPS) or not set(parse_qs(parts.query)) <= {"text"}
-    known = {"task": course_tasks, "lesson": set(LESSONS), "errata": errata}
+    known = {"task": course_tasks, "lesson": set(LESSONS)}
     if kind in known:
         return name not in known[kind]
     if address.startswith("pictures/"):
@@ -245,15 +247,16 @@ def prose(text: str) -> str:
 @EACH_TEXT
 def test_links_lead_somewhere(text: str) -> None:
     course = open_course()
-    errata = set(course.errata.sections)
+    misconceptions = set(read_document(CONTENT / "misconceptions.md").sections)
     found = addresses((CONTENT / text).read_text(encoding="utf-8"))
-    assert [address for address in found if leads_nowhere(address, set(course.tasks), errata)] == []
+    assert [address for address in found if leads_nowhere(address, set(course.tasks), misconceptions)] == []
 
 
 def test_a_link_to_nowhere_is_found() -> None:
-    text = "[a](walk:9) [b](task:none) ![c](pictures/none.svg) [d](walk:5?text=Hi) [e](lesson:forward) [f](errata:g)"
+    text = "[a](walk:9) [b](task:none) ![c](pictures/none.svg) [d](walk:5?text=Hi) [e](lesson:forward)"
+    text += " [f](misconceptions.md#g)"
     found = [address for address in addresses(text) if leads_nowhere(address, {"gather"}, {"h"})]
-    assert found == ["walk:9", "task:none", "pictures/none.svg", "errata:g"]
+    assert found == ["walk:9", "task:none", "pictures/none.svg", "misconceptions.md#g"]
 
 
 @EACH_TEXT

@@ -97,7 +97,7 @@ def test_fences() -> None:
         ("walk:5?text=Hi%20there&text=x", {"walk": 5, "texts": ["Hi there", "x"]}),
         ("task:gather", {"task": "gather"}),
         ("lesson:forward", {"lesson": "forward"}),
-        ("errata:init_std", {"errata": "init_std"}),
+        ("misconceptions.md#init_std", {"errata": "init_std"}),
         ("https://example.test/x", {"outside": "https://example.test/x"}),
         ("walk:9", None), ("walk:0", None), ("walk:x", None), ("task:../x", None), ("lesson:", None),
         ("http://example.test", None), ("https:x", None), ("//example.test", None), ("/etc/passwd", None),

@@ -78,7 +78,7 @@ def test_a_notebook_holds_the_whole_lesson(name: str, tmp_path: Path) -> None:
     lesson = open_course().lesson(name)
     book = written(lesson, tmp_path)
     code, texts = sources(book, "code"), "\n\n".join(sources(book, "markdown"))
-    lesson_code = [(fence.rstrip("\n"), shown) for _, fence, shown in fences(lesson.text)]
+    lesson_code = [(fence.rstrip("\n"), shown) for _, fence, shown in fences(lesson.text, boxes=False)]
     stored = {source(cell): "".join(cell["outputs"][0]["text"]) for cell in book["cells"] if cell.get("outputs")}
     assert code[1 : 1 + len(lesson_code)] == [fence for fence, _ in lesson_code]
     assert all(stored[fence] == shown for fence, shown in lesson_code if shown)

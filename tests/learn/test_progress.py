@@ -41,7 +41,7 @@ def full() -> State:
         folder="/home/x/köln",
         current="gather",
         read={"text": "2026-01-01T00:00:00+00:00"},
-        skipped={"task/born": "2026-01-02T00:00:00+00:00"},
+        skipped={"task/init_table": "2026-01-02T00:00:00+00:00"},
         tasks={"gather": Tasked(tries=2, passed="2026-01-01T00:00:00+00:00", summary="7 of 7 checks", hints=3)},
         exercises={"table/bytes": Exercised(tries=1, seed=7)},
         questions={"one": Questioned(asked=2, missed=1, due=2)},
@@ -186,9 +186,9 @@ def test_reset_keeps_the_old_one(data: Path) -> None:
 
 
 def test_two_machines_are_joined_and_joining_again_changes_nothing() -> None:
-    mine, other = full(), State(folder="/elsewhere", current="born")
+    mine, other = full(), State(folder="/elsewhere", current="init_table")
     other.tasks["gather"] = Tasked(tries=5, summary="2 of 7 checks", hints=1, solution_seen="2026-01-03T00:00:00+00:00")
-    other.tasks["born"] = Tasked(tries=1, passed="2026-01-04T00:00:00+00:00")
+    other.tasks["init_table"] = Tasked(tries=1, passed="2026-01-04T00:00:00+00:00")
     other.exercises["table/bytes"] = Exercised(tries=3, done="2026-01-05T00:00:00+00:00")
     other.questions["one"] = Questioned(asked=5, missed=1, right="2026-01-06T00:00:00+00:00", due=0)
     other.read["text"] = "2025-01-01T00:00:00+00:00"
@@ -201,8 +201,8 @@ def test_two_machines_are_joined_and_joining_again_changes_nothing() -> None:
         hints=3,
         solution_seen="2026-01-03T00:00:00+00:00",
     )
-    assert both.tasks["born"].passed
-    assert both.skipped == {}  # born was skipped here, and passed there
+    assert both.tasks["init_table"].passed
+    assert both.skipped == {}  # init_table was skipped here, and passed there
     assert both.exercises["table/bytes"] == Exercised(tries=3, done="2026-01-05T00:00:00+00:00")
     assert both.questions["one"].due == 0
     assert both.read == {"text": "2025-01-01T00:00:00+00:00"}

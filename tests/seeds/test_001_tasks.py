@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from inlayer import Embeddings, mean_pool
+from inlayer.learn.course import open_course
 from inlayer.positions import sinusoidal_encoding
 
 V, D, PAD = 100_352, 4_096, 0
@@ -158,3 +159,27 @@ def test_advanced_task() -> None:
     swapped = torch.tensor([[2, 1]])
     assert torch.equal(wrapper(swapped, positions=False), before.flip(1))
     assert not torch.equal(wrapper(swapped, positions=True), after.flip(1))
+
+
+# ---- the course
+
+IN_THE_COURSE = {
+    "theory 1": {"forward/hidden_shape", "forward/forward_lookup"},
+    "theory 2": {"forward/why_vectors", "forward/vectors_or_ids"},
+    "theory 3": {"forward/bytes_per_lookup", "forward/efficiency", "large/million_rows"},
+    "theory 4": {"forward/which_raises", "forward/sizes_inferred", "forward/error_handling"},
+    "code task 1": {"basic_forward"},
+    "code task 2": {"both_inputs"},
+    "code task 3": {"gather"},
+    "code task 4": {"mean_pool"},
+    "quiz 1": {"hidden_states_shape"},
+    "quiz 2": {"positions_added"},
+    "quiz 3": {"no_input_at_all"},
+    "advanced": {"position_wrapper", "position/why_kimi_adds_no_positions"},
+}
+
+
+@pytest.mark.parametrize("part", IN_THE_COURSE)
+def test_course_contains_every_part(part: str) -> None:
+    course = open_course()
+    assert IN_THE_COURSE[part] <= {*course.tasks, *course.exercises, *course.questions}

@@ -1,7 +1,7 @@
-"""Makes inlayer/trace/schema.json from the dataclasses of trace/facts.py: `python -m tests.trace.schema`.
+"""Generates inlayer/trace/schema.json from the dataclasses of trace/facts.py: `python -m tests.trace.schema`.
 
-pydantic reads the annotations; it is a developer's tool here, not a need at run time. A test compares the file with
-what is made now, and every kind of trace with the file.
+pydantic reads the annotations; it is a development dependency only. A test compares the file with the dataclasses, and
+every kind of trace with the file.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from pydantic import TypeAdapter
 from inlayer.trace import facts
 
 FILE = Path(facts.__file__).parent / "schema.json"
-ROOTS = (facts.Trace, facts.TokenFacts, facts.Birth, facts.ModelFacts)
+ROOTS = (facts.Trace, facts.TokenFacts, facts.InitializationFacts, facts.ModelFacts)
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema of everything the room tells; a document by itself is a Trace."""
+    """JSON Schema of all facts; the root is a Trace."""
     adapters = [(root.__name__, "serialization", TypeAdapter(root)) for root in ROOTS]
     _, made = TypeAdapter.json_schemas(adapters)  # type: ignore[arg-type]
     definitions = {name: _strict(part) for name, part in sorted(made["$defs"].items())}
     definitions["Number"] = {
-        "description": "A number; what JSON has no number for is a string.",
+        "description": "A number; NaN and infinities are strings.",
         "anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}],
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "inlayer trace, format 1",
+        "title": "inlayer trace, format 2",
         "$ref": "#/$defs/Trace",
         "$defs": definitions,
     }
 
 
 def _strict(part: Any) -> Any:
-    """Numbers may be the strings above, objects have no fields but those told, and names are not said twice."""
+    """Numbers may be the strings above, objects have no other fields, and redundant titles are removed."""
     if isinstance(part, list):
         return [_strict(item) for item in part]
     if not isinstance(part, dict):

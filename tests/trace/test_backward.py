@@ -1,4 +1,4 @@
-"""Backwards: the gradients of the rows in use, against autograd on the whole table in memory."""
+"""Backward pass: gradients of the rows in use, compared with autograd on the whole table."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from inlayer.head import Head
 from inlayer.tables import StoredTable, Table
 from inlayer.trace import Change, Pipeline
 from inlayer.trace.facts import Backward
-from tests.trace.lines import FAMILIES, bytes_line, family, sample
+from tests.trace.pipelines import FAMILIES, family, random_bytes, sample
 
 DIMS = 6
 
 
-def whole(line: Pipeline) -> tuple[Embeddings, Head | None]:
-    """The same layer and head with every row a float32 parameter."""
-    layer, head = copy.deepcopy((line.layer, line.head))
+def trainable(pipeline: Pipeline) -> tuple[Embeddings, Head | None]:
+    """The same layer and head with the whole table as a float32 parameter."""
+    layer, head = copy.deepcopy((pipeline.layer, pipeline.head))
     table = layer.token_embedding
     rows = table.in_memory().weight if isinstance(table, StoredTable) else table.weight
     layer = layer.float()
@@ -28,80 +28,80 @@ def whole(line: Pipeline) -> tuple[Embeddings, Head | None]:
     layer.token_embedding.requires_grad_(True)
     if head is not None:
         head = head.float()
-        if line.head is not None and line.head.tied:
+        if pipeline.head is not None and pipeline.head.tied:
             layer.tie(head)
     return layer, head
 
 
-def gradient(line: Pipeline, texts: list[str], back: Backward) -> Tensor:
-    assert line.tokenizer is not None
-    layer, head = whole(line)
-    ids, mask = line.tokenizer.encode_batch(texts).padded(line.padding_id or 0)
+def gradient(pipeline: Pipeline, texts: list[str], back: Backward) -> Tensor:
+    assert pipeline.tokenizer is not None
+    layer, head = trainable(pipeline)
+    ids, mask = pipeline.tokenizer.encode_batch(texts).padded(pipeline.padding_id or 0)
     hidden = layer(ids, attention_mask=mask)
-    if back.loss == "sum":  # padding that is no padding row does not count
-        loss = (hidden if line.layer.padding_idx is not None else hidden * mask[..., None]).sum()
+    if back.loss_kind == "sum":  # without a padding_idx, padding is excluded by the mask
+        loss = (hidden if pipeline.layer.padding_idx is not None else hidden * mask[..., None]).sum()
     else:
         assert head is not None
         targets = ids[:, 1:].where(mask[:, 1:].bool(), -100)
         loss = head.loss(hidden[:, :-1], targets)
     loss.backward()
-    torch.testing.assert_close(torch.tensor(back.value), loss.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(torch.tensor(back.loss), loss.detach(), rtol=1e-5, atol=1e-5)
     weight = layer.token_embedding.weight
     assert weight.grad is not None
     return weight.grad
 
 
-def compare(line: Pipeline, texts: list[str]) -> Backward:
-    back = line.walk(texts, dims=DIMS).backward
+def compare(pipeline: Pipeline, texts: list[str]) -> Backward:
+    back = pipeline.walk(texts, dims=DIMS).backward
     assert back is not None
-    theirs = gradient(line, texts, back)
+    theirs = gradient(pipeline, texts, back)
     scale = float(theirs.abs().max()) or 1.0
     for row in back.rows:
         torch.testing.assert_close(torch.tensor(row.total) / scale, theirs[row.id, :DIMS] / scale, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(torch.tensor(row.norm) / scale, theirs[row.id].norm() / scale, rtol=1e-4, atol=1e-4)
-    assert back.touched == int(theirs.abs().sum(1).gt(0).sum())
+    assert back.n_rows_with_gradient == int(theirs.abs().sum(1).gt(0).sum())
     return back
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family(name: str) -> None:
+def test_gradients_match_autograd_for_every_family(name: str) -> None:
     texts = ["I love dogs and dogs love rain", "dogs"]
-    line = family(name)
-    compare(line, texts if line.padding_id is not None else texts[:1])
+    pipeline = family(name)
+    compare(pipeline, texts if pipeline.padding_id is not None else texts[:1])
 
 
 @pytest.mark.parametrize("name", ["default", "minilm", "wordllama", "smollm2"])
-def test_samples(name: str) -> None:
+def test_gradients_match_autograd_for_samples(name: str) -> None:
     compare(sample(name), ["I love dogs, dogs, dogs"])
 
 
-def test_repeated_ids_are_summed_and_the_padding_row_is_untouched() -> None:
-    line = bytes_line("none")
-    back = compare(line, ["aab", "a"])
+def test_gradients_of_repeated_ids_are_summed_and_padding_gets_none() -> None:
+    pipeline = random_bytes("none")
+    back = compare(pipeline, ["aab", "a"])
     a, b, padding = back.rows
     assert (a.count, b.count, padding.count) == (3, 1, 2)
-    assert a.places == [(0, 0), (0, 1), (1, 0)]
+    assert a.occurrences == [(0, 0), (0, 1), (1, 0)]
     assert padding.is_padding
     assert padding.total == [0.0] * DIMS
     assert padding.norm == 0.0
     assert back.tied
-    assert back.touched == line.table.shape[0] - 1
-    assert back.padding_without_guard is not None
-    assert any(back.padding_without_guard)  # the head would have reached it
+    assert back.n_rows_with_gradient == pipeline.table.shape[0] - 1
+    assert back.unmasked_padding_gradient is not None
+    assert any(back.unmasked_padding_gradient)  # from the head
 
 
-def test_the_sum_reaches_only_rows_in_use() -> None:
-    tied = bytes_line("none")
-    line = Pipeline.of_layer(tied.tokenizer, tied.layer, source="headless")
-    back = compare(line, ["aab", "a"])
-    assert back.loss == "sum"
-    assert [row.lookup[0] for row in back.rows] == [3.0, 1.0, 0.0]  # a gradient of 1 a place, none for padding
-    assert back.padding_without_guard == [2.0] * DIMS
-    assert back.touched == 2
+def test_sum_loss_reaches_only_rows_in_use() -> None:
+    tied = random_bytes("none")
+    pipeline = Pipeline.from_layer(tied.layer, tied.tokenizer, source="headless")
+    back = compare(pipeline, ["aab", "a"])
+    assert back.loss_kind == "sum"
+    assert [row.lookup[0] for row in back.rows] == [3.0, 1.0, 0.0]  # 1 per occurrence, none for padding
+    assert back.unmasked_padding_gradient == [2.0] * DIMS
+    assert back.n_rows_with_gradient == 2
     assert all(row.head is None for row in back.rows)
 
 
-def test_both_shares_make_the_total() -> None:
+def test_total_is_the_sum_of_lookup_and_head() -> None:
     back = sample("default").walk(["I love dogs"], dims=DIMS).backward
     assert back is not None
     for row in back.rows:
@@ -110,51 +110,53 @@ def test_both_shares_make_the_total() -> None:
         assert any(row.head)
 
 
-def test_a_table_that_is_not_held_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = sample("default")
-    held = line.walk(["I love dogs"])
-    monkeypatch.setattr("inlayer.trace.parts.HELD_VALUES", 0)
-    monkeypatch.setattr("inlayer.trace.parts.BLOCK_VALUES", 1000 * 128)
-    assert line.walk(["I love dogs"]) == held
-    memory = bytes_line("none")
+def test_uncached_tables_give_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = sample("default")
+    cached = pipeline.walk(["I love dogs"])
+    monkeypatch.setattr("inlayer.trace.pipeline.MAX_CACHED_VALUES", 0)
+    monkeypatch.setattr("inlayer.trace.pipeline.BLOCK_VALUES", 1000 * 128)
+    assert pipeline.walk(["I love dogs"]) == cached
+    memory = random_bytes("none")
     assert memory.walk(["ab"]).gather.equal
 
 
-def test_a_head_too_large_or_missing_gives_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_or_missing_heads_use_the_sum_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inlayer.trace.backward.MAX_HEAD_VALUES", 10)
     back = sample("default").walk(["I love dogs"]).backward
     assert back is not None
-    assert back.loss == "sum"
+    assert back.loss_kind == "sum"
     assert "too large" in back.note
     one = sample("minilm").walk(["I love dogs"]).backward
     assert one is not None
-    assert one.loss == "sum"
+    assert one.loss_kind == "sum"
 
 
 def test_changed_positions_change_the_gradient() -> None:
-    line = sample("default")
-    plain, waves = (line.walk(["I love dogs"], change=Change(positions=name)).backward for name in (None, "sinusoidal"))
+    pipeline = sample("default")
+    plain, sinusoidal = (
+        pipeline.walk(["I love dogs"], change=Change(positions=name)).backward for name in (None, "sinusoidal")
+    )
     assert plain is not None
-    assert waves is not None
-    assert plain.rows[0].total != waves.rows[0].total
+    assert sinusoidal is not None
+    assert plain.rows[0].total != sinusoidal.rows[0].total
 
 
-def test_a_head_that_is_sure_sends_nothing_elsewhere() -> None:
-    """Where the softmax leaves no chance to a row, no gradient reaches it: counted, not assumed."""
-    line = bytes_line("none")
+def test_rows_with_zero_probability_get_no_gradient() -> None:
+    """Rows whose softmax probability underflows to zero are not counted."""
+    pipeline = random_bytes("none")
     with torch.no_grad():
-        line.layer.token_embedding.weight.mul_(5000)
-    back = compare(Pipeline.of_layer(line.tokenizer, line.layer, line.head, source="sure"), ["aab"])
-    assert back.touched < 100
+        pipeline.layer.token_embedding.weight.mul_(5000)
+    back = compare(Pipeline.from_layer(pipeline.layer, pipeline.tokenizer, pipeline.head, source="confident"), ["aab"])
+    assert back.n_rows_with_gradient < 100
 
 
-def test_nothing_is_learned_from_no_tokens() -> None:
-    trace = bytes_line("none").walk([""])
+def test_empty_text_has_no_backward_pass() -> None:
+    trace = random_bytes("none").walk([""])
     assert trace.backward is None
-    assert "no token" in trace.steps[7].note
+    assert "no tokens" in trace.steps[7].note
 
 
-def test_the_caller_keeps_his_gradients() -> None:
-    line = bytes_line("learned")
-    line.walk(["aab"])
-    assert all(parameter.grad is None for parameter in line.layer.parameters())
+def test_walk_leaves_gradients_of_the_caller_alone() -> None:
+    pipeline = random_bytes("learned")
+    pipeline.walk(["aab"])
+    assert all(parameter.grad is None for parameter in pipeline.layer.parameters())

@@ -1,4 +1,4 @@
-"""The one line of PyTorch of every step is run, and gives the numbers of the trace."""
+"""The line of PyTorch of each step runs and gives the numbers of the trace."""
 
 from __future__ import annotations
 
@@ -10,43 +10,45 @@ from torch.nn import functional
 
 from inlayer.positions import LearnedPositions, SinusoidalPositions
 from inlayer.trace import Change, Pipeline, Trace
-from tests.trace.lines import bytes_line, family, sample
-from tests.trace.test_backward import whole
+from tests.trace.pipelines import family, random_bytes, sample
+from tests.trace.test_backward import trainable
 
-LINES = {
+PIPELINES = {
     "default": lambda: sample("default"),
     "minilm": lambda: sample("minilm"),
     "gemma3": lambda: family("gemma3_text-new"),
     "gpt2": lambda: family("gpt2"),
     "opt": lambda: family("opt-projected"),
     "roberta": lambda: family("roberta"),
-    "newborn": lambda: bytes_line("sinusoidal"),
-    "none": lambda: bytes_line("none"),
+    "random": lambda: random_bytes("sinusoidal"),
+    "none": lambda: random_bytes("none"),
 }
 
 
 class Shell:
-    """The names of docs/trace.md, and the lines of one trace to run with them."""
+    """Runs the code of one trace with the names of docs/trace.md."""
 
-    def __init__(self, line: Pipeline, trace: Trace, texts: list[str]) -> None:
-        layer, head = whole(line)  # float32: the samples in files have no parameters to learn with
+    def __init__(self, pipeline: Pipeline, trace: Trace, texts: list[str]) -> None:
+        layer, head = trainable(pipeline)  # in float32, with trainable rows
         self.steps = trace.steps
         self.names: dict[str, Any] = {
-            "text": texts[0], "texts": texts, "tokenizer": line.tokenizer, "torch": torch, "F": functional,
+            "text": texts[0], "texts": texts, "tokenizer": pipeline.tokenizer, "torch": torch, "F": functional,
             "layer": layer, "head": head, "E": layer.token_embedding.weight,
         }  # fmt: skip
         if isinstance(layer.position_embedding, (LearnedPositions, SinusoidalPositions)):
-            self.names["position_ids"] = torch.tensor([[cell.position for cell in text.cells] for text in trace.texts])
+            self.names["position_ids"] = torch.tensor(
+                [[token.position for token in text.tokens] for text in trace.texts]
+            )
             last = int(self.names["position_ids"].max())
             self.names["P"] = layer.position_embedding(torch.arange(last + 1))
-            if bool((self.names["position_ids"] == -1).any()):  # OPT's padding: Python's last row
+            if bool((self.names["position_ids"] == -1).any()):  # OPT's padding: index -1, the last row
                 lowest = layer.position_embedding(torch.tensor([-1]))
                 self.names["P"] = torch.cat((self.names["P"], lowest))
         if layer.token_type_embedding is not None:
             self.names["S"] = layer.token_type_embedding.weight
 
     def run(self, number: int) -> Any:
-        """The value of the line, where it is one; else what it assigned."""
+        """Run the code of a step; return its value, or what it assigned."""
         *before, last = self.steps[number - 1].code.split("; ")
         for statement in before:
             exec(statement, self.names)
@@ -69,51 +71,52 @@ WITHOUT_PADDING = ("gpt2",)
 
 
 @pytest.mark.parametrize(
-    ("name", "case"), [(name, case) for name in LINES for case in range(1 if name in WITHOUT_PADDING else len(CASES))]
+    ("name", "case"),
+    [(name, case) for name in PIPELINES for case in range(1 if name in WITHOUT_PADDING else len(CASES))],
 )
-def test_the_lines_of_code_do_what_the_steps_show(name: str, case: int) -> None:
-    line: Pipeline = LINES[name]()
+def test_code_of_each_step_reproduces_the_trace(name: str, case: int) -> None:
+    pipeline: Pipeline = PIPELINES[name]()
     texts, change = CASES[case]
-    assert (line.padding_id is None) == (name in WITHOUT_PADDING)
-    trace = line.walk(texts, change=change)
-    shell = Shell(line, trace, texts)
+    assert (pipeline.padding_id is None) == (name in WITHOUT_PADDING)
+    trace = pipeline.walk(texts, change=change)
+    shell = Shell(pipeline, trace, texts)
     several = len(texts) > 1
 
     characters = ["".join(one.bytes for one in text.characters) for text in trace.texts]
     listed = shell.run(1) if several else [shell.run(1)]
     assert [bytes(one).hex() for one in listed] == characters
-    splits = [None if text.splits is None else [split.span for split in text.splits] for text in trace.texts]
+    splits = [None if text.pre_tokens is None else [split.span for split in text.pre_tokens] for text in trace.texts]
     assert (shell.run(2) if several else [shell.run(2)]) == splits
     shell.run(3)
-    assert shell.names["ids"].tolist() == [[cell.id for cell in text.cells] for text in trace.texts]
+    assert shell.names["ids"].tolist() == [[token.id for token in text.tokens] for text in trace.texts]
     if "mask" in shell.names:
-        assert shell.names["mask"].tolist() == [[cell.mask for cell in text.cells] for text in trace.texts]
-    first = trace.texts[0].cells
+        assert shell.names["mask"].tolist() == [[token.mask for token in text.tokens] for text in trace.texts]
+    first = trace.texts[0].tokens
     assert shell.run(4)[:8].tolist() == first[0].row
-    assert shell.run(5)[..., :8].tolist() == [[cell.row for cell in text.cells] for text in trace.texts]
+    assert shell.run(5)[..., :8].tolist() == [[token.row for token in text.tokens] for text in trace.texts]
     ordered = shell.run(6)
     if trace.positions.scheme == "rotary":
         cos, _ = ordered
-        torch.testing.assert_close(cos[1, :8], torch.tensor(first[1].turns[0].cos), rtol=0.01, atol=0.01)
+        torch.testing.assert_close(cos[1, :8], torch.tensor(first[1].rotations[0].cos), rtol=0.01, atol=0.01)
     elif trace.positions.scheme == "none":
         assert ordered is shell.names["rows"]
     else:
         place = [stage.name for stage in trace.stages].index("position")
-        theirs = torch.tensor([[cell.stages[place].after for cell in text.cells] for text in trace.texts])
+        theirs = torch.tensor([[token.stages[place].after for token in text.tokens] for text in trace.texts])
         torch.testing.assert_close(ordered[..., :8], theirs, rtol=1e-6, atol=1e-6)
-    hidden = torch.tensor([[cell.hidden for cell in text.cells] for text in trace.texts])
+    hidden = torch.tensor([[token.hidden for token in text.tokens] for text in trace.texts])
     torch.testing.assert_close(shell.run(7)[..., :8], hidden, rtol=1e-6, atol=1e-6)
     assert trace.backward is not None
     gradients = shell.run(8)
     by_id = {row.id: torch.tensor(row.total) for row in trace.backward.rows}
     for b, text in enumerate(trace.texts):
-        for t, cell in enumerate(text.cells):
-            assert cell.id is not None
-            torch.testing.assert_close(by_id[cell.id], gradients[b, t, :8], rtol=1e-4, atol=1e-6)
+        for t, token in enumerate(text.tokens):
+            assert token.id is not None
+            torch.testing.assert_close(by_id[token.id], gradients[b, t, :8], rtol=1e-4, atol=1e-6)
 
 
 def test_vectors_skip_the_steps_before_them() -> None:
-    line = bytes_line("learned")
-    trace = line.walk(None, inputs_embeds=torch.zeros(1, 2, 8))
+    pipeline = random_bytes("learned")
+    trace = pipeline.walk(None, inputs_embeds=torch.zeros(1, 2, 8))
     assert [step.code == "" for step in trace.steps] == [True, True, True, True, False, False, False, True]
     assert len(trace.steps) == 8

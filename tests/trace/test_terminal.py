@@ -1,6 +1,6 @@
-"""The terminal shows what the trace holds, fits where it is shown, and lets no text act on it.
+"""Terminal output shows the trace, fits the terminal, and cannot be controlled by a text.
 
-INLAYER_SNAPSHOTS=write pytest tests/trace/test_terminal.py      # make the snapshots again, then look at the difference
+INLAYER_SNAPSHOTS=write pytest tests/trace/test_terminal.py      # updates the snapshots; review the difference
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from rich.console import Console
 from inlayer.errors import InputError
 from inlayer.render.glyphs import LEFT_TO_RIGHT, NUMBER, glyphs_for, number
 from inlayer.tokenizers import ByteTokenizer
-from inlayer.trace import Change, Trace, random_pipeline
+from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.facts import plain
 from inlayer.trace.terminal import show
-from tests.trace.lines import FAMILIES, bytes_line, family, sample
+from tests.trace.pipelines import FAMILIES, family, random_bytes, sample
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 WIDTHS = (60, 80, 120)
@@ -59,7 +59,7 @@ HOSTILE = [
 def rendered(
     trace: Trace, columns: int, *, step: int | None = None, encoding: str = "utf-8", color: bool = False
 ) -> str:
-    """What is printed, strictly in an encoding, with the colors of a terminal that has all of them or none."""
+    """Print in a strict encoding, with true color or none."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, newline="")
     system = "truecolor" if color else None
@@ -85,13 +85,14 @@ def check_lines(printed: str, columns: int) -> None:
 
 @cache
 def snapshots() -> dict[str, Trace]:
-    line = sample("default")
+    pipeline = sample("default")
+    change = Change(positions="sinusoidal", theta=100.0, swap=(0, 2), pad=2)
     return {
-        "one": line.walk(["I love dogs"]),
-        "odd": line.walk(["<|endoftext|>naïve 🙂 日本語\n"]),
-        "batch": line.walk(["dogs love dogs, dogs love me", "I love"]),
-        "changed": line.walk(["I love dogs"], change=Change(positions="sinusoidal", theta=100.0, swap=(0, 2), pad=2)),
-        "wide": line.walk(["I love dogs"], dims=32),
+        "one": pipeline.walk(["I love dogs"]),
+        "odd": pipeline.walk(["<|endoftext|>naïve 🙂 日本語\n"]),
+        "batch": pipeline.walk(["dogs love dogs, dogs love me", "I love"]),
+        "changed": pipeline.walk(["I love dogs"], change=change),
+        "wide": pipeline.walk(["I love dogs"], dims=32),
     }
 
 
@@ -103,18 +104,18 @@ def test_snapshot(name: str, columns: int) -> None:
     if os.environ.get("INLAYER_SNAPSHOTS") == "write":
         file.write_text(printed, encoding="utf-8")
     stored = file.read_text(encoding="utf-8")
-    # Another processor may round the last digit of a gradient in another way; everything else is equal.
+    # Another processor may round the last digit of a gradient differently; everything else is equal.
     assert DECIMAL.sub("#", printed) == DECIMAL.sub("#", stored)
     ours, theirs = ([float(found) for found in DECIMAL.findall(text)] for text in (printed, stored))
     assert ours == pytest.approx(theirs, rel=0.03, abs=1.1e-4)
     check_lines(printed, columns)
 
 
-# ---- whatever comes
+# ---- hostile texts
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_no_text_breaks_the_page(text: str) -> None:
+def test_hostile_texts_keep_the_layout(text: str) -> None:
     trace = sample("default").walk([text], dims=9)
     for columns in (30, 60, 120):
         check_lines(rendered(trace, columns), columns)
@@ -123,26 +124,26 @@ def test_no_text_breaks_the_page(text: str) -> None:
 
 @settings(max_examples=12)
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=3), st.sampled_from((37, 60, 101)))
-def test_no_random_text_does_either(texts: list[str], columns: int) -> None:
+def test_random_texts_keep_the_layout(texts: list[str], columns: int) -> None:
     check_lines(rendered(sample("default").walk(texts), columns), columns)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_fits(name: str) -> None:
+def test_every_family_fits_the_width(name: str) -> None:
     check_lines(rendered(family(name).walk(["I love dogs and dogs"]), 60), 60)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437"])
 @pytest.mark.parametrize("text", HOSTILE[2:11], ids=range(9))
-def test_a_terminal_that_cannot_show_it_gets_its_code(text: str, encoding: str) -> None:
+def test_characters_outside_the_encoding_are_escaped(text: str, encoding: str) -> None:
     printed = rendered(
         sample("default").walk([text, "naïve"]), 80, encoding=encoding
-    )  # strict: it raises what it cannot
+    )  # strict: raises on characters outside the encoding
     check_lines(printed, 80)
     assert "na\\xefve" in printed or encoding != "ascii"
 
 
-def test_half_a_character_is_shown_by_its_bytes() -> None:
+def test_partial_characters_are_shown_as_bytes() -> None:
     printed = rendered(sample("default").walk(["🙂"]), 80)
     assert "\ufffd" not in printed
     assert all(f"\\x{byte:02x}" in printed for byte in "🙂".encode())
@@ -150,12 +151,12 @@ def test_half_a_character_is_shown_by_its_bytes() -> None:
 
 
 def test_right_to_left_text_keeps_its_columns() -> None:
-    printed = rendered(bytes_line("none").walk(["שלום"]), 80, step=1)
+    printed = rendered(random_bytes("none").walk(["שלום"]), 80, step=1)
     characters = next(line for line in printed.split("\n") if "ש" in line)
     assert characters.split() == [f"{letter}{LEFT_TO_RIGHT}" for letter in "שלום"]
 
 
-# ---- what is shown
+# ---- content
 
 
 def values_of(facts: object) -> Iterator[float]:
@@ -166,7 +167,7 @@ def values_of(facts: object) -> Iterator[float]:
             yield from values_of(one)
     elif isinstance(facts, float):
         yield facts
-        yield abs(facts)  # the scale of a strip
+        yield abs(facts)  # the scale of a heat strip
     elif facts in ("nan", "inf", "-inf"):
         yield float(str(facts))
 
@@ -182,38 +183,38 @@ def printed_numbers(trace: Trace) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["one", "batch", "changed"])
-def test_every_number_is_in_the_trace(name: str) -> None:
+def test_every_printed_number_is_in_the_trace(name: str) -> None:
     trace = snapshots()[name]
     shown, held = printed_numbers(trace), printable_numbers(trace)
     assert len(shown) > 50
     assert shown <= held
     text = trace.texts[0]
-    other = replace(text, cells=[replace(cell, row=[value + 0.1 for value in cell.row]) for cell in text.cells])
+    other = replace(text, tokens=[replace(token, row=[value + 0.1 for value in token.row]) for token in text.tokens])
     assert not printed_numbers(replace(trace, texts=[other, *trace.texts[1:]])) <= held
 
 
-def test_one_step_alone() -> None:
+def test_single_step() -> None:
     trace = sample("default").walk(["I love dogs"])
     whole = rendered(trace, 80)
     for step in range(1, 9):
         printed = rendered(trace, 80, step=step)
         assert [match[1] for line in printed.split("\n") if (match := TITLE.match(line))] == [str(step)]
         assert printed.partition(f" {step}  ")[2].rstrip() in whole
-        assert "sample" in printed  # labeled wherever it shows
+        assert "sample" in printed  # every output names the model
     for step in (0, 9, -1):
-        with pytest.raises(InputError, match="1 to 8"):
+        with pytest.raises(InputError, match=r"1\.\.8"):
             rendered(trace, 80, step=step)
 
 
-def test_titles_notes_and_code_are_the_traces() -> None:
+def test_titles_notes_and_code_are_printed() -> None:
     trace = sample("default").walk(["I love dogs"])
     printed = " ".join(rendered(trace, 120).split())
     for step in trace.steps:
-        for said in (step.title, step.note, step.code):
-            assert said in printed
+        for text in (step.title, step.note, step.code):
+            assert text in printed
 
 
-def test_color_changes_nothing_but_the_strips() -> None:
+def test_color_changes_only_the_heat_strips() -> None:
     trace = sample("default").walk(["I love dogs", "naïve"])
     colored, bare = rendered(trace, 80, color=True), rendered(trace, 80)
     assert "\x1b[" in colored
@@ -223,30 +224,30 @@ def test_color_changes_nothing_but_the_strips() -> None:
     assert len(set(blocks.findall(bare))) == 7
     raw = io.StringIO()
     show(trace, Console(file=raw, width=80, force_terminal=True, no_color=True, highlight=False))
-    assert ESCAPE.sub("", raw.getvalue()) == bare  # NO_COLOR: bold and dim stay, the strips are heights again
+    assert ESCAPE.sub("", raw.getvalue()) == bare  # NO_COLOR keeps bold and dim; heat strips use heights
 
 
-def test_a_long_text_is_folded() -> None:
+def test_long_texts_are_truncated() -> None:
     trace = sample("default").walk(["ab cd " * 5000])
     printed = rendered(trace, 80)
     assert len(printed.splitlines()) < 160
     assert f"and {trace.shape[1] - 12:,} more tokens" in printed
-    assert re.search(r"and 9,9\d\d more pieces", printed)
+    assert re.search(r"and 9,9\d\d more pre-tokens", printed)
 
 
-def test_many_texts_are_folded() -> None:
+def test_large_batches_are_truncated() -> None:
     printed = rendered(sample("default").walk(["I love dogs"] * 100), 80)
     assert "and 96 more texts" in printed
     assert len(printed.splitlines()) < 260
 
 
-def test_padding_and_mask_are_seen() -> None:
+def test_padding_and_mask_are_shown() -> None:
     printed = rendered(sample("default").walk(["I love dogs", "Hi"]), 80, step=7)
     assert "text 1  mask 1 1 1 1\n" in printed
     assert "text 2  mask 1 1 0 0\n" in printed
     assert "its values are all zero\n" in printed
-    added = rendered(bytes_line("learned").walk(["I love dogs", "Hi"]), 80, step=7)
-    assert "added on the way" in " ".join(added.split())
+    added = rendered(random_bytes("learned").walk(["I love dogs", "Hi"]), 80, step=7)
+    assert "added by later stages" in " ".join(added.split())
 
 
 def test_stages_are_shown_by_name() -> None:
@@ -255,38 +256,38 @@ def test_stages_are_shown_by_name() -> None:
     assert re.search(r"\n +scale ", rendered(family("gemma").walk(["I love dogs"]), 80, step=7))
 
 
-def test_positions_that_are_added() -> None:
-    trace = bytes_line("learned").walk(["Hi"])
+def test_added_positions_are_shown_as_sums() -> None:
+    trace = random_bytes("learned").walk(["Hi"])
     printed = rendered(trace, 120, step=6)
-    for cell in trace.texts[0].cells:
-        added = cell.stages[0].added
+    for token in trace.texts[0].tokens:
+        added = token.stages[0].added
         assert added is not None
-        for name, vector in (("row", cell.row), (f"+ position {cell.position}", added), ("= after", cell.hidden)):
+        for name, vector in (("row", token.row), (f"+ position {token.position}", added), ("= sum", token.hidden)):
             shown = " ".join(f"{number(value):>{NUMBER}}" for value in vector)
             assert re.search(rf"{re.escape(name)} +{re.escape(shown.strip())}", printed)
 
 
-def test_scaling_is_shown_against_plain_angles() -> None:
+def test_scaled_and_unscaled_angles_are_shown() -> None:
     scaled = rendered(family("llama-3.1").walk(["I love dogs"]), 80, step=6)
     assert re.search(r"\n +unscaled +pair 0", scaled)
     assert "unscaled  pair" not in rendered(sample("default").walk(["I love dogs"]), 80, step=6)
-    assert "leaves these pairs as they are" in rendered(family("deepseek_v3").walk(["I love dogs"]), 80, step=6)
+    assert "does not change the pairs shown" in rendered(family("deepseek_v3").walk(["I love dogs"]), 80, step=6)
     both = rendered(family("gemma3_text-new").walk(["I love dogs"]), 80, step=6)
     assert both.index("full_attention: theta 1,000,000") < both.index("sliding_attention: theta 20,000")
 
 
-def test_the_way_back() -> None:
+def test_backward_step_shows_gradients() -> None:
     trace = sample("default").walk(["dogs love dogs", "Hi"])
     assert trace.backward is not None
     printed = rendered(trace, 120, step=8)
     for row in trace.backward.rows[:8]:
         assert re.search(rf" {row.id} +{row.count} +{re.escape(number(row.norm))} ", printed)
     assert re.search(r"lookup .*\n +\+ head .*\n +\+? ?= total ", printed)
-    assert "without its guard it would have received" in printed
+    assert "without padding_idx it would receive" in printed
     assert "+ head" not in rendered(family("llama").walk(["I love dogs"]), 120, step=8)
 
 
-def test_vectors_in_place_of_a_text() -> None:
+def test_inputs_embeds_are_shown_as_vectors() -> None:
     vectors = torch.randn(2, 3, 128, generator=torch.Generator().manual_seed(0))
     trace = sample("default").walk(None, inputs_embeds=vectors)
     printed = rendered(trace, 80)
@@ -295,19 +296,19 @@ def test_vectors_in_place_of_a_text() -> None:
     assert "one_hot" not in printed
 
 
-def test_values_that_are_no_numbers() -> None:
-    line = random_pipeline(["Hi"], ByteTokenizer())
+def test_values_that_are_not_finite() -> None:
+    pipeline = Pipeline.random(["Hi"], ByteTokenizer())
     with torch.no_grad():
-        line.layer.token_embedding.weight[ord("H")] = torch.tensor(
+        pipeline.layer.token_embedding.weight[ord("H")] = torch.tensor(
             [math.nan, math.inf, -math.inf, 3e38, 1e-45, -1.25e-6, 0, 12345.678]
         )
-    printed = rendered(line.walk(["Hi"]), 120, step=5)
+    printed = rendered(pipeline.walk(["Hi"]), 120, step=5)
     assert re.search(r" H +nan +inf +-inf +3\.0e38 +1\.4e-45 +-1\.2e-6 +0 +1\.2e4 +\?▇▁▇▅▃▄▅", printed)
     assert "not equal" in printed
-    check_lines(rendered(line.walk(["Hi"]), 80), 80)
+    check_lines(rendered(pipeline.walk(["Hi"]), 80), 80)
 
 
-# ---- signs
+# ---- glyphs
 
 
 @pytest.mark.parametrize(
@@ -330,12 +331,12 @@ def test_values_that_are_no_numbers() -> None:
         (-math.inf, "-inf"),
     ],
 )
-def test_number(value: float, shown: str) -> None:
+def test_number_format(value: float, shown: str) -> None:
     assert number(value) == shown
 
 
 @given(st.floats(width=32), st.booleans())
-def test_a_number_fits_and_says_its_value(value: float, power: bool) -> None:
+def test_numbers_fit_and_keep_their_value(value: float, power: bool) -> None:
     shown = number(value, power=power)
     assert len(shown) <= NUMBER
     assert float(shown) == pytest.approx(value, rel=0.5, nan_ok=True)
@@ -343,11 +344,11 @@ def test_a_number_fits_and_says_its_value(value: float, power: bool) -> None:
 
 
 @given(st.lists(st.floats(-2, 2), min_size=1, max_size=20))
-def test_a_strip_rises_with_its_values(values: list[float]) -> None:
+def test_heat_strips_increase_with_the_values(values: list[float]) -> None:
     values.sort()
     for encoding in ("utf-8", "ascii"):
-        signs = glyphs_for(encoding, color=False)
-        levels = [signs.strip.index(sign) for sign in signs.heat(values, max(map(abs, values))).plain]
+        glyphs = glyphs_for(encoding, color=False)
+        levels = [glyphs.strip.index(glyph) for glyph in glyphs.heat(values, max(map(abs, values))).plain]
         assert levels == sorted(levels)
         assert all(
             (level > 3) - (level < 3) == (value > 0) - (value < 0) for level, value in zip(levels, values, strict=True)
@@ -369,5 +370,5 @@ def test_a_strip_rises_with_its_values(values: list[float]) -> None:
         ("x", 0, ""),
     ],
 )
-def test_fold(text: str, columns: int, shown: str) -> None:
+def test_fold_escapes_and_truncates(text: str, columns: int, shown: str) -> None:
     assert glyphs_for("utf-8", color=False).fold(text, columns) == shown

@@ -1,4 +1,4 @@
-"""Steps 1 to 3: bytes, pieces, ids."""
+"""Steps 1 to 3: bytes, pre-tokens, ids."""
 
 from __future__ import annotations
 
@@ -6,48 +6,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inlayer.trace.tokenization import read
-from tests.trace.lines import SAMPLES, bytes_line, sample
+from inlayer.trace.tokenization import tokenize
+from tests.trace.pipelines import SAMPLES, random_bytes, sample
 
-BYTES = bytes_line("none")
+BYTES = random_bytes("none")
 TEXTS = ["I love dogs", "naïve 🙂 漢字", "", "  a\n\nb  ", "<|endoftext|>x", "e\u0301\0", "the the"]
 
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_text_is_read_as_its_tokenizer_does(name: str, text: str) -> None:
+def test_tokenization_matches_the_tokenizer(name: str, text: str) -> None:
     tokenizer = sample(name).tokenizer
     assert tokenizer is not None
-    reading = read(text, sample(name), 256)
-    assert "".join(character.text for character in reading.characters) == text
-    assert bytes.fromhex("".join(character.bytes for character in reading.characters)) == text.encode()
-    assert [piece.id for piece in reading.tokens] == tokenizer.encode(text)
+    result = tokenize(text, sample(name), 256)
+    assert "".join(character.text for character in result.characters) == text
+    assert bytes.fromhex("".join(character.bytes for character in result.characters)) == text.encode()
+    assert [token.id for token in result.tokens] == tokenizer.encode(text)
     spans = tokenizer.splits(text)
-    if reading.splits is None:
+    if result.pre_tokens is None:
         assert spans is None
         return
-    assert [split.span for split in reading.splits] == spans
-    for split in reading.splits:
-        first, past = split.cells
-        inside = reading.tokens[first:past]
-        assert all(split.span[0] <= piece.span[0] and piece.span[1] <= split.span[1] for piece in inside)
-        if split.merges:
-            assert split.merges[-1].id in {piece.id for piece in inside}
-    within = sum(split.cells[1] - split.cells[0] for split in reading.splits)
-    assert within == sum(bool(piece.bytes) or not piece.special for piece in reading.tokens)
+    assert [pre_token.span for pre_token in result.pre_tokens] == spans
+    for pre_token in result.pre_tokens:
+        first, past = pre_token.tokens
+        inside = result.tokens[first:past]
+        assert all(pre_token.span[0] <= token.span[0] and token.span[1] <= pre_token.span[1] for token in inside)
+        if pre_token.merges:
+            assert pre_token.merges[-1].id in {token.id for token in inside}
+    within = sum(pre_token.tokens[1] - pre_token.tokens[0] for pre_token in result.pre_tokens)
+    assert within == sum(bool(token.bytes) or not token.special for token in result.tokens)
 
 
-def test_bytes_that_are_no_characters_are_shown_as_hex() -> None:
+def test_partial_characters_are_labeled_in_hex() -> None:
     trace = sample("smollm2").walk(["🦙"])
-    labels = [cell.label for cell in trace.texts[0].cells]
+    labels = [token.label for token in trace.texts[0].tokens]
     assert "\ufffd" not in "".join(labels)
     assert any(label == "f0 9f" or label.startswith("f0") for label in labels)
 
 
 @given(st.text(max_size=40), st.integers(1, 20))
-def test_the_beginning_ends_between_characters(text: str, tokens: int) -> None:
+def test_shown_text_ends_at_a_character_boundary(text: str, tokens: int) -> None:
     text = text.encode(errors="ignore").decode()
-    reading = read(text, BYTES, tokens)
-    assert text.startswith(reading.text)
-    assert len(reading.text.encode()) >= min(tokens, len(text.encode()))
-    assert reading.n_bytes == len(text.encode())
+    result = tokenize(text, BYTES, tokens)
+    assert text.startswith(result.text)
+    assert len(result.text.encode()) >= min(tokens, len(text.encode()))
+    assert result.n_bytes == len(text.encode())

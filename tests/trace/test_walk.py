@@ -1,4 +1,4 @@
-"""A trace holds what the library computes, number by number."""
+"""Every number of a trace equals what the library computes."""
 
 from __future__ import annotations
 
@@ -16,112 +16,114 @@ from inlayer.errors import IdRangeError, InlayerError, InputError, PositionRange
 from inlayer.positions import RotaryPositions
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline, Trace
-from inlayer.trace.facts import Cell
-from tests.trace.lines import FAMILIES, SAMPLES, bytes_line, family, sample
+from inlayer.trace.facts import TokenTrace
+from tests.trace.pipelines import FAMILIES, SAMPLES, family, random_bytes, sample
 
 DIMS = 5
 
 
-def cells_of(trace: Trace) -> list[tuple[int, int, Cell]]:
-    return [(b, t, cell) for b, text in enumerate(trace.texts) for t, cell in enumerate(text.cells)]
+def tokens_of(trace: Trace) -> list[tuple[int, int, TokenTrace]]:
+    return [(b, t, token) for b, text in enumerate(trace.texts) for t, token in enumerate(text.tokens)]
 
 
-def check_numbers(line: Pipeline, texts: list[str]) -> Trace:
-    """Every number of a walk against the tokenizer, the table and the layer themselves."""
-    tokenizer, layer = line.tokenizer, line.layer
+def check_numbers(pipeline: Pipeline, texts: list[str]) -> Trace:
+    """Compare every number of a walk with the tokenizer, the table and the layer."""
+    tokenizer, layer = pipeline.tokenizer, pipeline.layer
     assert tokenizer is not None
-    ids, mask = tokenizer.encode_batch(texts).padded(line.padding_id or 0)
+    ids, mask = tokenizer.encode_batch(texts).padded(pipeline.padding_id or 0)
     rows, hidden = layer.token_embedding(ids), layer(ids, attention_mask=mask)
-    trace = line.walk(texts, dims=DIMS)
+    trace = pipeline.walk(texts, dims=DIMS)
     assert trace.shape == tuple(hidden.shape)
     assert trace.gather.shape == tuple(rows.shape)
     assert trace.gather.equal
-    assert len(cells_of(trace)) == ids.numel()
-    for b, t, cell in cells_of(trace):
-        assert cell.id == ids[b, t]
-        assert cell.mask == mask[b, t]
-        assert cell.row == rows[b, t, :DIMS].tolist()
-        assert cell.hidden == hidden[b, t, :DIMS].tolist()
-        assert len(cell.stages) == len(trace.stages)
+    assert len(tokens_of(trace)) == ids.numel()
+    for b, t, token in tokens_of(trace):
+        assert token.id == ids[b, t]
+        assert token.mask == mask[b, t]
+        assert token.row == rows[b, t, :DIMS].tolist()
+        assert token.hidden == hidden[b, t, :DIMS].tolist()
+        assert len(token.stages) == len(trace.stages)
     if isinstance(layer.position_embedding, RotaryPositions):
-        for number, turning in enumerate(trace.positions.turnings):
-            cos, sin = layer.rotary(torch.arange(ids.shape[1]), turning.layer_type)
+        for number, rotary in enumerate(trace.positions.rotary):
+            cos, sin = layer.rotary(torch.arange(ids.shape[1]), rotary.layer_type)
             at = slice(None) if layer.position_embedding.layout != "interleaved" else slice(0, None, 2)
-            for _, t, cell in cells_of(trace):
-                shown = min(DIMS, turning.pairs)
-                assert cell.turns[number].cos == cos[t, at][:shown].tolist()
-                assert cell.turns[number].sin == sin[t, at][:shown].tolist()
-                angles = torch.tensor(cell.turns[number].angles)
-                torch.testing.assert_close((angles.cos() * turning.factor).to(cos.dtype), cos[t, at][:shown])
+            for _, t, token in tokens_of(trace):
+                shown = min(DIMS, rotary.n_pairs)
+                assert token.rotations[number].cos == cos[t, at][:shown].tolist()
+                assert token.rotations[number].sin == sin[t, at][:shown].tolist()
+                angles = torch.tensor(token.rotations[number].angles)
+                torch.testing.assert_close((angles.cos() * rotary.attention_factor).to(cos.dtype), cos[t, at][:shown])
     else:
-        assert all(cell.turns == [] for *_, cell in cells_of(trace))
+        assert all(token.rotations == [] for *_, token in tokens_of(trace))
     return trace
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_every_family(name: str, dtype: torch.dtype) -> None:
+def test_walk_matches_the_layer_for_every_family(name: str, dtype: torch.dtype) -> None:
     texts = ["I love dogs", "I love dogs and the rain"]
-    line = family(name, dtype)
-    check_numbers(line, texts if line.padding_id is not None else texts[:1])
+    pipeline = family(name, dtype)
+    check_numbers(pipeline, texts if pipeline.padding_id is not None else texts[:1])
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_sample(name: str) -> None:
-    line = sample(name)
-    check_numbers(line, ["I love dogs, naïve 🙂 漢字", "x"] if line.padding_id is not None else ["naïve 🙂 漢字"])
+def test_walk_matches_the_layer_for_samples(name: str) -> None:
+    pipeline = sample(name)
+    check_numbers(
+        pipeline, ["I love dogs, naïve 🙂 漢字", "x"] if pipeline.padding_id is not None else ["naïve 🙂 漢字"]
+    )
 
 
 @pytest.mark.parametrize("positions", ["none", "learned", "sinusoidal", "rotary"])
-def test_newborn(positions: str) -> None:
-    check_numbers(bytes_line(positions), ["I love dogs", "naïve 🙂", ""])
+def test_walk_matches_a_random_layer(positions: str) -> None:
+    check_numbers(random_bytes(positions), ["I love dogs", "naïve 🙂", ""])
 
 
-def test_the_comparison_can_fail() -> None:
-    line = bytes_line("learned")
-    before = line.walk(["ab"], dims=DIMS)
+def test_changed_rows_change_the_trace() -> None:
+    pipeline = random_bytes("learned")
+    before = pipeline.walk(["ab"], dims=DIMS)
     with torch.no_grad():
-        line.layer.token_embedding.weight[97, 0] += 1
-    after = line.walk(["ab"], dims=DIMS)
-    assert before.texts[0].cells[0].row != after.texts[0].cells[0].row
-    assert before.texts[0].cells[1].row == after.texts[0].cells[1].row
+        pipeline.layer.token_embedding.weight[97, 0] += 1
+    after = pipeline.walk(["ab"], dims=DIMS)
+    assert before.texts[0].tokens[0].row != after.texts[0].tokens[0].row
+    assert before.texts[0].tokens[1].row == after.texts[0].tokens[1].row
 
 
-def test_added_positions_add_up() -> None:
+def test_position_stages_are_sums() -> None:
     """Before + added = after, in the layer's own arithmetic."""
     for name in ("gpt2", "bert", "opt"):
-        line = family(name, torch.bfloat16)
-        trace = line.walk(["I love dogs"], dims=DIMS)
-        place = [stage.name for stage in trace.stages].index("position")
-        for *_, cell in cells_of(trace):
-            before = cell.stages[place - 1].after if place else cell.row
+        pipeline = family(name, torch.bfloat16)
+        trace = pipeline.walk(["I love dogs"], dims=DIMS)
+        index = [stage.name for stage in trace.stages].index("position")
+        for *_, token in tokens_of(trace):
+            before = token.stages[index - 1].after if index else token.row
             total = torch.tensor(before, dtype=torch.bfloat16) + torch.tensor(
-                cell.stages[place].added, dtype=torch.bfloat16
+                token.stages[index].added, dtype=torch.bfloat16
             )
-            assert total.tolist() == cell.stages[place].after
+            assert total.tolist() == token.stages[index].after
 
 
 def test_scaling_changes_the_angles() -> None:
     plain, scaled = (family(name).walk(["I love dogs"]) for name in ("llama", "llama-3.1"))
-    assert all(cell.turns[0].angles == cell.turns[0].plain_angles for *_, cell in cells_of(plain))
-    assert scaled.positions.turnings[0].scaling is not None
-    assert scaled.texts[0].cells[2].turns[0].angles != scaled.texts[0].cells[2].turns[0].plain_angles
+    assert all(token.rotations[0].angles == token.rotations[0].unscaled_angles for *_, token in tokens_of(plain))
+    assert scaled.positions.rotary[0].scaling is not None
+    assert scaled.texts[0].tokens[2].rotations[0].angles != scaled.texts[0].tokens[2].rotations[0].unscaled_angles
 
 
 @pytest.mark.parametrize("name", ["default", "minilm", "wordllama"])
-def test_a_row_is_where_the_trace_says(name: str) -> None:
-    """Byte for byte, read with nothing but `open` and `seek`."""
-    line = sample(name)
-    trace = line.walk(["I love dogs"], dims=4)
+def test_offsets_point_to_the_stored_rows(name: str) -> None:
+    """Read each row with plain `open` and `seek`, byte for byte."""
+    pipeline = sample(name)
+    trace = pipeline.walk(["I love dogs"], dims=4)
     model = inlayer.load(name)
     assert trace.table.itemsize is not None
     file = next(path for path in _files(model) if path.name == Path(str(trace.table.file)).name)
     unpack = {"F32": "<f", "F16": "<e", "BF16": None}[trace.table.dtype]
     with file.open("rb") as stream:
-        for *_, cell in cells_of(trace):
-            assert cell.offset is not None
-            stream.seek(cell.offset)
-            for value, bits in zip(cell.row, cell.bits, strict=True):
+        for *_, token in tokens_of(trace):
+            assert token.offset is not None
+            stream.seek(token.offset)
+            for value, bits in zip(token.row, token.stored_hex, strict=True):
                 raw = stream.read(trace.table.itemsize)
                 assert raw[::-1].hex() == bits
                 number = struct.unpack("<f", b"\0\0" + raw) if unpack is None else struct.unpack(unpack, raw)
@@ -132,127 +134,131 @@ def _files(model: inlayer.Model) -> list[Path]:
     return [Path(model.table.source.path)]  # type: ignore[attr-defined]
 
 
-def test_a_quantized_row_shows_the_bytes_of_its_first_block() -> None:
-    line = sample("smollm2")
-    trace = line.walk(["I love dogs"], dims=8)
+def test_quantized_rows_show_the_bytes_of_their_first_block() -> None:
+    pipeline = sample("smollm2")
+    trace = pipeline.walk(["I love dogs"], dims=8)
     assert (trace.table.dtype, trace.table.itemsize) == ("Q8_0", None)
-    cell = trace.texts[0].cells[1]
-    raw = bytes.fromhex("".join(cell.bits))
+    token = trace.texts[0].tokens[1]
+    raw = bytes.fromhex("".join(token.stored_hex))
     scale = struct.unpack("<e", raw[:2])[0]
     quants = struct.unpack("<8b", raw[2:10])
-    assert [scale * value for value in quants] == cell.row
+    assert [scale * value for value in quants] == token.row
 
 
-def test_one_hot_product_over_the_whole_table_or_the_rows_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = bytes_line("none")
-    assert line.walk(["ab"]).gather.whole
-    monkeypatch.setattr("inlayer.trace.run.MAX_CHECKED", 10)
-    gather = line.walk(["ab"]).gather
-    assert (gather.whole, gather.equal, gather.checked_rows) == (False, True, 2)
+def test_one_hot_product_covers_the_table_or_the_rows_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = random_bytes("none")
+    assert pipeline.walk(["ab"]).gather.whole_table
+    monkeypatch.setattr("inlayer.trace.run.MAX_COMPARED", 10)
+    gather = pipeline.walk(["ab"]).gather
+    assert (gather.whole_table, gather.equal, gather.compared_rows) == (False, True, 2)
     monkeypatch.undo()
     with torch.no_grad():
-        line.layer.token_embedding.weight[5, 3] = torch.inf  # a row that is not even in the text
-    line = Pipeline.of_layer(line.tokenizer, line.layer, source="damaged")
-    gather = line.walk(["ab"]).gather
+        pipeline.layer.token_embedding.weight[5, 3] = torch.inf  # a row that is not in the text
+    pipeline = Pipeline.from_layer(pipeline.layer, pipeline.tokenizer, source="damaged")
+    gather = pipeline.walk(["ab"]).gather
     assert not gather.equal
     assert "not finite" in gather.note
 
 
-def test_vectors_come_in_at_step_five() -> None:
-    line = family("bert")
-    vectors = torch.randn(2, 3, line.layer.token_embedding.embedding_dim)
-    trace = line.walk(None, inputs_embeds=vectors, dims=DIMS)
-    hidden = line.layer(inputs_embeds=vectors)
-    assert trace.entered == "inputs_embeds"
-    for b, t, cell in cells_of(trace):
-        assert cell.row == vectors[b, t, :DIMS].tolist()
-        assert cell.hidden == hidden[b, t, :DIMS].tolist()
-        assert (cell.id, cell.offset, cell.bits) == (None, None, [])
+def test_inputs_embeds_start_at_step_five() -> None:
+    pipeline = family("bert")
+    vectors = torch.randn(2, 3, pipeline.layer.token_embedding.embedding_dim)
+    trace = pipeline.walk(None, inputs_embeds=vectors, dims=DIMS)
+    hidden = pipeline.layer(inputs_embeds=vectors)
+    assert trace.input == "inputs_embeds"
+    for b, t, token in tokens_of(trace):
+        assert token.row == vectors[b, t, :DIMS].tolist()
+        assert token.hidden == hidden[b, t, :DIMS].tolist()
+        assert (token.id, token.offset, token.stored_hex) == (None, None, [])
     assert trace.backward is None
-    one = line.walk(None, inputs_embeds=vectors[0], dims=DIMS)
-    assert [cell.hidden for *_, cell in cells_of(one)] == [cell.hidden for b, _, cell in cells_of(trace) if b == 0]
+    one = pipeline.walk(None, inputs_embeds=vectors[0], dims=DIMS)
+    assert [token.hidden for *_, token in tokens_of(one)] == [
+        token.hidden for b, _, token in tokens_of(trace) if b == 0
+    ]
 
 
-def test_a_long_text_is_folded_and_counted() -> None:
-    line = bytes_line("rotary")
+def test_long_texts_are_truncated_and_counted() -> None:
+    pipeline = random_bytes("rotary")
     text = "ab" * 5000
-    trace = line.walk([text], tokens=10)
+    trace = pipeline.walk([text], tokens=10)
     assert trace.shape == (1, 10_000, 8)
-    assert (trace.texts[0].n_tokens, len(trace.texts[0].cells), len(trace.texts[0].characters)) == (10_000, 10, 10)
-    hidden = line.layer(torch.tensor([ByteTokenizer().encode(text)]))
-    assert [cell.hidden for cell in trace.texts[0].cells] == hidden[0, :10].tolist()
+    assert (trace.texts[0].n_tokens, len(trace.texts[0].tokens), len(trace.texts[0].characters)) == (10_000, 10, 10)
+    hidden = pipeline.layer(torch.tensor([ByteTokenizer().encode(text)]))
+    assert [token.hidden for token in trace.texts[0].tokens] == hidden[0, :10].tolist()
 
 
 @pytest.mark.parametrize("name", ["roberta", "opt", "llama-dynamic-short"])
-def test_folding_changes_no_number(name: str) -> None:
-    """Positions that skip padding, and angles that look at the length, are those of the whole batch."""
-    line = family(name)
+def test_truncation_changes_no_number(name: str) -> None:
+    """Position ids that skip padding, and angles that depend on the length, come from the whole batch."""
+    pipeline = family(name)
     texts = ["dogs", "I love dogs and cats but not the rain in May"]
-    whole, part = line.walk(texts), line.walk(texts, tokens=3)
+    whole, part = pipeline.walk(texts), pipeline.walk(texts, tokens=3)
     for b in range(2):
-        for one, other in zip(whole.texts[b].cells[:3], part.texts[b].cells, strict=True):
+        for one, other in zip(whole.texts[b].tokens[:3], part.texts[b].tokens, strict=True):
             assert one == other
 
 
-def test_a_text_too_long_for_its_positions_is_an_error_even_where_it_is_folded() -> None:
-    line = family("gpt2")
+def test_text_longer_than_block_size_is_an_error_even_if_truncated() -> None:
+    pipeline = family("gpt2")
     with pytest.raises(PositionRangeError, match="64"):
-        line.walk(["dogs " * 65], tokens=3)
+        pipeline.walk(["dogs " * 65], tokens=3)
 
 
-def test_past_the_trained_length_rotary_goes_on_and_says_so() -> None:
+def test_rotary_beyond_block_size_is_noted() -> None:
     assert "64" in family("llama").walk(["dogs " * 65]).positions.note
 
 
-def test_changes() -> None:
-    line = sample("default")
-    plain = line.walk(["I love dogs"])
-    swapped = line.walk(["I love dogs"], change=Change(swap=(0, 2)))
-    ids = [cell.id for cell in plain.texts[0].cells]
-    assert [cell.id for cell in swapped.texts[0].cells] == [ids[2], ids[1], ids[0], ids[3]]
-    assert swapped.texts[0].cells[0].row == plain.texts[0].cells[2].row
-    assert swapped.texts[0].cells[0].turns == plain.texts[0].cells[0].turns  # the turn belongs to the place
+def test_swap_and_pad() -> None:
+    pipeline = sample("default")
+    plain = pipeline.walk(["I love dogs"])
+    swapped = pipeline.walk(["I love dogs"], change=Change(swap=(0, 2)))
+    ids = [token.id for token in plain.texts[0].tokens]
+    assert [token.id for token in swapped.texts[0].tokens] == [ids[2], ids[1], ids[0], ids[3]]
+    assert swapped.texts[0].tokens[0].row == plain.texts[0].tokens[2].row
+    assert (
+        swapped.texts[0].tokens[0].rotations == plain.texts[0].tokens[0].rotations
+    )  # rotations depend on the position
 
-    padded = line.walk(["I love dogs"], change=Change(pad=2))
+    padded = pipeline.walk(["I love dogs"], change=Change(pad=2))
     assert padded.shape == (1, 6, 128)
-    assert [cell.mask for cell in padded.texts[0].cells] == [1, 1, 1, 1, 0, 0]
-    assert padded.texts[0].cells[:4] == plain.texts[0].cells
-    assert padded.texts[0].cells[5].row == [0.0] * 8
+    assert [token.mask for token in padded.texts[0].tokens] == [1, 1, 1, 1, 0, 0]
+    assert padded.texts[0].tokens[:4] == plain.texts[0].tokens
+    assert padded.texts[0].tokens[5].row == [0.0] * 8
 
 
 @pytest.mark.parametrize("scheme", ["none", "learned", "sinusoidal", "rotary"])
 @pytest.mark.parametrize("name", ["default", "minilm"])
-def test_other_positions(name: str, scheme: str) -> None:
-    line = sample(name)
-    own, other = line.walk(["I love dogs"]), line.walk(["I love dogs"], change=Change(positions=scheme))
+def test_replaced_positions(name: str, scheme: str) -> None:
+    pipeline = sample(name)
+    own, other = pipeline.walk(["I love dogs"]), pipeline.walk(["I love dogs"], change=Change(positions=scheme))
     assert other.positions.scheme == scheme
-    assert other.positions.own == (own.positions.scheme == scheme)
-    for (*_, one), (*_, two) in zip(cells_of(own), cells_of(other), strict=True):
+    assert other.positions.from_model == (own.positions.scheme == scheme)
+    for (*_, one), (*_, two) in zip(tokens_of(own), tokens_of(other), strict=True):
         assert one.row == two.row  # positions never change the row
-    if other.positions.own:
-        assert [cell for *_, cell in cells_of(own)] == [cell for *_, cell in cells_of(other)]
+    if other.positions.from_model:
+        assert [token for *_, token in tokens_of(own)] == [token for *_, token in tokens_of(other)]
     if scheme == "sinusoidal":
-        waves = inlayer.Embeddings(9, line.table.shape[1], positions="sinusoidal").position_embedding
-        place = [stage.name for stage in other.stages].index("position")
-        cell = other.texts[0].cells[2]
-        wave = waves(torch.tensor([2]))[0].to(line.layer.dtype)  # type: ignore[misc]
-        assert cell.stages[place].added == wave[:8].tolist()
+        sinusoidal = inlayer.Embeddings(9, pipeline.table.shape[1], positions="sinusoidal").position_embedding
+        index = [stage.name for stage in other.stages].index("position")
+        token = other.texts[0].tokens[2]
+        wave = sinusoidal(torch.tensor([2]))[0].to(pipeline.layer.dtype)  # type: ignore[misc]
+        assert token.stages[index].added == wave[:8].tolist()
 
 
-def test_theta() -> None:
-    line = sample("default")
-    slow, fast = (line.walk(["I love dogs"], change=Change(theta=theta)) for theta in (1e6, 100.0))
-    assert slow.positions.turnings[0].theta == 1e6
-    assert slow.texts[0].cells[1].turns[0].angles[0] == fast.texts[0].cells[1].turns[0].angles[0] == 1.0
-    assert slow.texts[0].cells[1].turns[0].angles[3] < fast.texts[0].cells[1].turns[0].angles[3]
+def test_replaced_theta() -> None:
+    pipeline = sample("default")
+    slow, fast = (pipeline.walk(["I love dogs"], change=Change(theta=theta)) for theta in (1e6, 100.0))
+    assert slow.positions.rotary[0].theta == 1e6
+    assert slow.texts[0].tokens[1].rotations[0].angles[0] == fast.texts[0].tokens[1].rotations[0].angles[0] == 1.0
+    assert slow.texts[0].tokens[1].rotations[0].angles[3] < fast.texts[0].tokens[1].rotations[0].angles[3]
     with pytest.raises(InputError, match="theta"):
         sample("minilm").walk(["a"], change=Change(theta=5.0))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        ({"texts": []}, "no text"),
+        ({"texts": []}, "empty"),
         ({"texts": None}, "either"),
         ({"texts": ["a"], "dims": 0}, "dims"),
         ({"texts": ["a"], "tokens": 0}, "tokens"),
@@ -266,8 +272,8 @@ def test_theta() -> None:
         ({"texts": ["a"], "change": Change(positions="sinusoidal", theta=float("nan"))}, "theta"),
     ],
 )
-def test_bad_input_is_a_clear_error(arguments: dict[str, object], said: str) -> None:
-    with pytest.raises(InlayerError, match=said):
+def test_invalid_arguments_are_reported(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(InlayerError, match=message):
         sample("default").walk(**arguments)  # type: ignore[arg-type]
 
 
@@ -276,23 +282,23 @@ def test_a_lone_surrogate_is_a_text_error() -> None:
         inlayer.walk("\ud800")
 
 
-def test_ids_past_the_table_are_an_error() -> None:
+def test_ids_outside_the_table_are_an_error() -> None:
     small = inlayer.Embeddings(50, 4)
-    line = Pipeline.of_layer(ByteTokenizer(), small, source="small")
+    pipeline = Pipeline.from_layer(small, ByteTokenizer(), source="small")
     with pytest.raises(IdRangeError, match="97"):
-        line.walk(["a"])
+        pipeline.walk(["a"])
 
 
-def test_without_padding_texts_must_be_of_one_length() -> None:
-    line = Pipeline.of_layer(ByteTokenizer(), inlayer.Embeddings(256, 4), source="bare")
-    assert line.walk(["ab", "cd"]).shape == (2, 2, 4)
+def test_texts_must_have_equal_lengths_without_a_padding_token() -> None:
+    pipeline = Pipeline.from_layer(inlayer.Embeddings(256, 4), ByteTokenizer(), source="bare")
+    assert pipeline.walk(["ab", "cd"]).shape == (2, 2, 4)
     with pytest.raises(InputError, match="no padding"):
-        line.walk(["ab", "c"])
+        pipeline.walk(["ab", "c"])
     with pytest.raises(InputError, match="no padding"):
-        line.walk(["ab"], change=Change(pad=1))
+        pipeline.walk(["ab"], change=Change(pad=1))
 
 
-def test_the_short_way() -> None:
+def test_walk_function_equals_pipeline_walk() -> None:
     long = sample("default").walk(["I love dogs"])
     assert inlayer.walk("I love dogs") == long
     assert inlayer.walk(["I love dogs"], "default") == long
@@ -303,7 +309,7 @@ def test_the_short_way() -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "\0", "🙂", "e\u0301", "<|endoftext|>", "a" * 3000, "\u202eabc\x1b[31m"])
 @pytest.mark.parametrize("name", SAMPLES)
-def test_odd_texts_walk(name: str, text: str) -> None:
+def test_unusual_texts(name: str, text: str) -> None:
     try:
         trace = sample(name).walk([text])
     except PositionRangeError:
@@ -314,51 +320,59 @@ def test_odd_texts_walk(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.float64])
-def test_every_dtype_of_a_table(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_tables_of_every_dtype(tmp_path: Path, dtype: torch.dtype) -> None:
     rows = torch.randn(256, 8, generator=torch.Generator().manual_seed(0)).to(dtype)
     save_file({"embed_tokens.weight": rows}, tmp_path / "table.safetensors")
-    line = Pipeline(inlayer.load(tmp_path / "table.safetensors"), tokenizer=ByteTokenizer())
-    trace = line.walk(["aab"])
-    assert [cell.row for cell in trace.texts[0].cells] == rows.double()[[97, 97, 98]].tolist()
+    pipeline = Pipeline(inlayer.load(tmp_path / "table.safetensors"), tokenizer=ByteTokenizer())
+    trace = pipeline.walk(["aab"])
+    assert [token.row for token in trace.texts[0].tokens] == rows.double()[[97, 97, 98]].tolist()
     assert trace.gather.equal
-    assert line.token(97).row == rows[97].double().tolist()
+    assert pipeline.token(97).row == rows[97].double().tolist()
 
 
-def test_rows_that_are_added_are_where_the_trace_says() -> None:
-    """BERT's position and segment vectors, read from the file with nothing but `seek`."""
+def test_offsets_point_to_the_added_rows() -> None:
+    """Read BERT's position and segment embeddings from the file with plain `seek`."""
     trace = sample("minilm").walk(["I love dogs"], dims=4)
     path = _files(inlayer.load("minilm"))[0]
     with path.open("rb") as stream:
-        for *_, cell in cells_of(trace):
-            for stage, value in zip(trace.stages, cell.stages, strict=True):
+        for *_, token in tokens_of(trace):
+            for stage, value in zip(trace.stages, token.stages, strict=True):
                 if stage.name not in ("token type", "position"):
                     assert stage.table is None
                     continue
                 assert stage.table is not None
-                assert value.row == (cell.position if stage.name == "position" else 0)
+                assert value.row == (token.position if stage.name == "position" else 0)
                 assert value.offset is not None
                 stream.seek(value.offset)
                 assert list(struct.unpack("<4f", stream.read(16))) == value.added
-    waves = sample("minilm").walk(["I love dogs"], change=Change(positions="sinusoidal"))
-    assert [stage.table is None for stage in waves.stages if stage.name == "position"] == [True]
+    sinusoidal = sample("minilm").walk(["I love dogs"], change=Change(positions="sinusoidal"))
+    assert [stage.table is None for stage in sinusoidal.stages if stage.name == "position"] == [True]
 
 
 @pytest.mark.parametrize("name", ["opt", "roberta"])
-def test_positions_in_place_of_ones_that_skip_padding(name: str) -> None:
+def test_replaced_positions_do_not_skip_padding(name: str) -> None:
     trace = family(name).walk(["I love dogs", "dogs"], change=Change(positions="sinusoidal"))
-    assert [cell.position for cell in trace.texts[1].cells] == [0, 1, 2]
+    assert [token.position for token in trace.texts[1].tokens] == [0, 1, 2]
 
 
-def test_splits_name_the_cells_that_are_told() -> None:
-    line = sample("default")
-    folded = line.walk(["antidisestablishmentarianism and so on"], tokens=2)
-    assert folded.texts[0].splits is not None
-    assert [split.cells for split in folded.texts[0].splits] == [(0, 2)]
+def test_pre_tokens_refer_to_the_tokens_shown() -> None:
+    pipeline = sample("default")
+    truncated = pipeline.walk(["antidisestablishmentarianism and so on"], tokens=2)
+    assert truncated.texts[0].pre_tokens is not None
+    assert [one.tokens for one in truncated.texts[0].pre_tokens] == [(0, 2)]
 
 
-@pytest.mark.parametrize("texts", [5, b"ab", [b"ab"], [5], ["a", None]])
-def test_texts_that_are_none(texts: object) -> None:
-    # In a process of its own: beartype would be faster than the error.
-    code = f"import inlayer\ntry: inlayer.walk({texts!r})\nexcept inlayer.InlayerError as error: print(error)"
+def test_texts_of_other_types_are_rejected() -> None:
+    # In a process without beartype, which would raise first.
+    code = """
+import inlayer
+for texts in (5, b"ab", [b"ab"], [5], ["a", None]):
+    try:
+        inlayer.walk(texts)
+    except inlayer.InlayerError as error:
+        print(error)
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "str" in done.stdout
+    lines = done.stdout.splitlines()
+    assert len(lines) == 5
+    assert all("str" in line for line in lines)

@@ -93,7 +93,7 @@ def test_transformers_and_inlayer_open_what_was_trained(case: str, text: Path, t
     findings = {(finding.severity, finding.code) for finding in inspect(out).findings}
     assert all(severity == "note" for severity, _ in findings), findings
     (walked,) = inlayer.walk("the quick fox", out).texts
-    assert [cell.id for cell in walked.cells] == list(tokenizer.encode("the quick fox"))
+    assert [cell.id for cell in walked.tokens] == list(tokenizer.encode("the quick fox"))
 
 
 def test_the_loss_that_is_told_is_the_models(text: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from benchmarks.serve import text_of
 from inlayer.trace import Change, Pipeline
-from inlayer.trace.facts import Neighbor, plain, to_json
+from inlayer.trace.facts import NeighborFacts, plain, to_json
 from tests.web.client import TIMEOUT, Client, running
 
 CLIENTS = 50
@@ -54,7 +54,7 @@ def test_token_initialization_and_models_equal_the_library(client: Client, pipel
     initialization = client.send("/api/initialization?seed=7&dims=2").json
     models = client.send("/api/models").json
     assert token == plain(pipeline.token(500, k=3))
-    assert initialization == plain(pipeline.birth(seed=7, dims=2))
+    assert initialization == plain(pipeline.initialization(seed=7, dims=2))
     assert models == {"models": [plain(pipeline.facts())]}
     validate(openapi, "TokenFacts", token)
     validate(openapi, "ModelList", models)
@@ -70,7 +70,7 @@ def test_models_are_addressed_by_name(pipeline: Pipeline) -> None:
 
 
 def test_json_has_no_nan_and_is_ascii() -> None:
-    values = [Neighbor(id=1, label="x", cosine=value) for value in (1.5, float("nan"), float("-inf"))]
+    values = [NeighborFacts(id=1, label="x", cosine=value) for value in (1.5, float("nan"), float("-inf"))]
     assert [one["cosine"] for one in json.loads(to_json(values))] == [1.5, "nan", "-inf"]
     facts = [Change(positions="\ud800 🙂", swap=(1, 2)), *values]
     assert to_json(facts).isascii()

@@ -52,9 +52,7 @@ def send_like_curl(client: Client, words: list[str]) -> bytes:
 def test_the_limits_are_those_of_the_code() -> None:
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, flags=re.MULTILINE))
     assert rows["body"] == f"{guard.MAX_BODY:,} bytes, within {guard.BODY_SECONDS:g} s"
-    assert rows["texts per request"] == (
-        f"{schemas.MAX_TEXTS}, with {schemas.MAX_CHARACTERS:,} characters in total"
-    )
+    assert rows["texts per request"] == (f"{schemas.MAX_TEXTS}, with {schemas.MAX_CHARACTERS:,} characters in total")
     sizes = (schemas.MAX_DIMS, schemas.MAX_TOKENS, schemas.MAX_PADDING, schemas.MAX_NEIGHBORS)
     assert rows["`dims`, `tokens`, `pad`, `k`"] == ", ".join(f"{size:,}" for size in sizes)
     assert rows["texts x tokens, texts x tokens x dims"] == f"{schemas.MAX_POSITIONS:,}, {schemas.MAX_VALUES:,}"

@@ -40,7 +40,7 @@ def test_prints_one_line_with_the_address_of_the_page() -> None:
     assert page.status == 200
     assert page.body.lower().startswith(b"<!doctype html>")
     assert out == ""
-    assert err == "serving default; the course is at /learn; stop with Ctrl-C\n"
+    assert err == "serving default; course at /learn; press Ctrl-C to stop\n"
     assert program.returncode == 130
 
 

@@ -38,7 +38,7 @@ INSTEAD = {
     "“": '"', "”": '"', "–": "-", "␣": "_", "⟨": "<", "⟩": ">",
 }  # fmt: skip
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not run": ("·", "dim")}
-LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\((walk|task|lesson|errata):([^()\s]+)\)")
+LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\((?:(walk|task|lesson):|(misconceptions)\.md#)([^()\s]+)\)")
 PICTURE = re.compile(r"^!\[(.*?)\]\([^()\s]*\)\s*$", re.DOTALL | re.MULTILINE)
 BLANKS = re.compile(r" +$", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
@@ -80,7 +80,7 @@ def command_of(kind: str, rest: str) -> str:
         step, _, query = rest.partition("?")
         texts = "".join(f" {shlex.quote(text)}" for text in parse_qs(query).get("text", []))
         return f"inlayer walk{texts} --step {step}"
-    if kind == "errata":
+    if kind == "misconceptions":
         return f"inlayer learn errata {rest}"
     return f"inlayer learn {'read' if kind == 'lesson' else 'next'} {rest}"
 
@@ -255,8 +255,7 @@ def linked(text: str) -> str:
 
 
 def _as_command(link: re.Match[str]) -> str:
-    command = f"`{command_of(link[2], link[3])}`"
-    return command if link[1] == "errata" else f"{link[1]} ({command})"
+    return f"{link[1]} (`{command_of(link[2] or link[3], link[4])}`)"
 
 
 def pieces(text: str) -> Iterator[tuple[str, str]]:

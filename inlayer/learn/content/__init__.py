@@ -1,4 +1,4 @@
-"""The course as data: a folder for each lesson, and in it one for each task. Read by inlayer/learn/course.py."""
+"""The course as data: one folder per lesson and, inside it, one per task. Loaded by inlayer/learn/course.py."""
 
 __all__ = ["LESSONS"]
 

@@ -1,34 +1,35 @@
-// What is walked and what is changed: the texts, the model, and the controls that change one thing on purpose.
+// The input (texts and model) and the controls for experiments.
 
-const TYPING_PAUSE = 250; // milliseconds without a key before the walk is asked for
-const MOST_TEXTS = 8;
+const TYPING_PAUSE = 250; // milliseconds without a key before a request is sent
+const MAX_TEXTS = 8;
 const EXPORTED_THETAS = [100, 1000000];
 
-let picking = null; // {first: place or null} while two tokens are chosen for a swap
+let picking = null; // {first: index or null} while two tokens are selected for a swap
 let typingTimer = 0;
 let models = [];
 
 // ---- texts and model
 
-function renderAsk() {
+function renderInput() {
   const box = byId("texts");
   const held = Array.from(box.children).findIndex((line) => line.contains(document.activeElement));
-  const isAnew = box.children.length !== state.texts.length;
-  if (isAnew) box.replaceChildren(...state.texts.map(textField));
+  const isRebuilt = box.children.length !== state.texts.length;
+  if (isRebuilt) box.replaceChildren(...state.texts.map(textField));
   const fields = Array.from(box.querySelectorAll("textarea"));
   fields.forEach((field, index) => {
-    const text = state.texts[index].replace(/\r\n?/g, "\n"); // as a field holds it
+    const text = state.texts[index].replace(/\r\n?/g, "\n"); // as a textarea stores it
     if (field.value !== text) field.value = text;
     fitHeight(field);
   });
-  if (isAnew && held >= 0) fields[Math.min(held, fields.length - 1)].focus();
+  if (isRebuilt && held >= 0) fields[Math.min(held, fields.length - 1)].focus();
   fillSelect(byId("model"), models.map((one) => one.name), state.model);
   fillSelect(byId("dims"), [...new Set([...DIMS, state.dims])].sort((a, b) => a - b), state.dims);
-  byId("add-text").disabled = source.exported || state.texts.length >= MOST_TEXTS;
+  byId("add-text").disabled = source.exported || state.texts.length >= MAX_TEXTS;
   if (!source.exported) return;
   byId("model").disabled = byId("dims").disabled = true;
-  byId("ask-note").hidden = false;
-  byId("ask-note").textContent = "An exported page shows the text it was made with. To walk another: inlayer serve.";
+  byId("input-note").hidden = false;
+  byId("input-note").textContent = "An exported page shows only the text it was created with. "
+    + "For other texts, use inlayer serve.";
 }
 
 function fillSelect(select, values, chosen) {
@@ -53,14 +54,14 @@ function textField(text, index) {
 }
 
 function removeText(index) {
-  takeTyped();
-  const swap = index === 0 ? null : state.swap; // a swap is one of the first text
+  commitTyping();
+  const swap = index === 0 ? null : state.swap; // a swap refers to the first text
   go({ texts: state.texts.filter((_, other) => other !== index), swap });
 }
 
-// Several texts make a batch. A new one starts with something to see, ready to be typed over.
+// Several texts form a batch. A new one starts with sample text, selected for replacement.
 function addText() {
-  takeTyped();
+  commitTyping();
   go({ texts: [...state.texts, "Cats too"] });
   const fields = byId("texts").querySelectorAll("textarea");
   fields[fields.length - 1].select();
@@ -77,21 +78,21 @@ function typed(event) {
   typingTimer = setTimeout(() => go({}, { replace: true }), TYPING_PAUSE);
 }
 
-function dropTyped() {
+function discardTyping() {
   clearTimeout(typingTimer);
   typingTimer = 0;
 }
 
-// Whatever else happens during the pause, what was typed is taken along.
-function takeTyped() {
+// Applies typed text at once when something else happens during the pause.
+function commitTyping() {
   if (!typingTimer) return;
-  dropTyped();
+  discardTyping();
   picking = null;
   const texts = Array.from(byId("texts").querySelectorAll("textarea"), (field) => field.value);
   state = { ...state, texts, swap: null, token: null };
 }
 
-// ---- change one thing
+// ---- experiments
 
 function renderControls() {
   const bar = byId("controls");
@@ -105,17 +106,17 @@ function modelFacts() {
   return models.find((one) => one.name === state.model);
 }
 
-function refusalOf(patch) {
-  return source.refusal({ ...changeOf(state), ...patch });
+function unavailable(patch) {
+  return source.unavailable({ ...changeOf(state), ...patch });
 }
 
 function swapControl(change) {
   const tokens = current?.trace.texts[0].n_tokens ?? 0;
-  let why = tokens < 2 || current.trace.entered !== "text" ? "needs two tokens" : "";
-  if (refused && !change.swap) why = "needs a walk that is not refused";
+  let why = tokens < 2 || current.trace.input !== "text" ? "needs at least two tokens" : "";
+  if (failed && !change.swap) why = "needs a successful request first";
   let label = "Swap two tokens";
   if (change.swap) label = `Tokens ${change.swap[0]} and ${change.swap[1]} swapped`;
-  if (picking) label = picking.first === null ? "Pick the first token" : "Pick the second token";
+  if (picking) label = picking.first === null ? "Select the first token" : "Select the second token";
   return button(label, toggleSwap, {
     id: "swap", "aria-pressed": String(Boolean(picking || change.swap)), disabled: why !== "", title: why || null,
   });
@@ -124,22 +125,22 @@ function swapControl(change) {
 function toggleSwap() {
   if (!picking && state.swap) return go({ swap: null });
   picking = picking ? null : { first: null };
-  if (picking) announce("Pick two tokens of the first text: press one, then the other. Escape to leave it.");
+  if (picking) announce("Select two tokens of the first text. Press Escape to cancel.");
   const showsTokens = state.view === "walk" && state.step > 2 && state.step < 8;
   if (picking && !showsTokens) return go({ step: 3, view: "walk" });
   renderControls();
   renderStage();
 }
 
-function pickRefusal(b, t, cell) {
+function cannotPick(b, t, token) {
   if (b !== 0) return "only tokens of the first text can be swapped";
-  if (cell.mask === 0) return "padding cannot be swapped";
+  if (token.mask === 0) return "padding cannot be swapped";
   if (picking.first === null || picking.first === t) return "";
-  return refusalOf({ swap: [picking.first, t] });
+  return unavailable({ swap: [picking.first, t] });
 }
 
-function pick(b, t, cell) {
-  const why = pickRefusal(b, t, cell);
+function pick(b, t, token) {
+  const why = cannotPick(b, t, token);
   if (why) return announce(upper(why) + ".");
   if (picking.first !== null && picking.first !== t) {
     const swap = [picking.first, t].sort((a, b) => a - b);
@@ -147,23 +148,23 @@ function pick(b, t, cell) {
     return go({ swap });
   }
   picking.first = picking.first === t ? null : t;
-  announce(picking.first === null ? "None picked." : `Token ${t} picked. Now the second.`);
+  announce(picking.first === null ? "No token selected." : `Token ${t} selected. Select the second.`);
   renderControls();
   renderStage();
 }
 
 function padControl(change) {
-  const without = modelFacts()?.padding_id === null ? "this model has no padding" : "";
+  const without = modelFacts()?.padding_id === null ? "this model has no padding token" : "";
   const padButton = (by, id, label, sign) => {
     const pad = change.pad + by;
-    const bound = pad < 0 ? "there is none to remove" : pad > MOST_PAD ? `at most ${MOST_PAD}` : "";
-    const why = without || bound || refusalOf({ pad });
+    const bound = pad < 0 ? "there is no padding to remove" : pad > MAX_PAD ? `at most ${MAX_PAD}` : "";
+    const why = without || bound || unavailable({ pad });
     return button(sign, () => go({ pad }), { id, "aria-label": label, disabled: why !== "", title: why || null });
   };
   return make("div", { class: "control pad", role: "group", "aria-label": "Padding" },
-    padButton(-1, "pad-less", "Remove a pad token", MINUS),
-    make("output", { id: "pad-count" }, counted(change.pad, "pad token")),
-    padButton(1, "pad-more", "Add a pad token", "+"));
+    padButton(-1, "pad-less", "Remove a padding token", MINUS),
+    make("output", { id: "pad-count" }, counted(change.pad, "padding token")),
+    padButton(1, "pad-more", "Add a padding token", "+"));
 }
 
 function positionControl(change) {
@@ -177,33 +178,33 @@ function positionControl(change) {
 
 function schemeOption(scheme, own, chosen) {
   const patch = { positions: scheme === own ? null : scheme, theta: null };
-  const why = scheme === chosen ? "" : refusalOf(patch);
+  const why = scheme === chosen ? "" : unavailable(patch);
   return make("label", { class: "option", title: why || null },
     make("input", {
       type: "radio", name: "positions", id: `positions-${scheme}`, value: scheme, checked: scheme === chosen,
       disabled: why !== "", on: { change: () => go(patch) },
     }),
-    make("span", {}, scheme, scheme === own && span("own", " (own)")));
+    make("span", {}, scheme, scheme === own && span("own", " (model)")));
 }
 
-function thetaControl(change, turning) {
-  if (source.exported) return turning ? thetaChoice(change) : null;
+function thetaControl(change, rotary) {
+  if (source.exported) return rotary ? thetaChoice(change) : null;
   const field = make("input", {
-    id: "theta", class: "mono", inputmode: "decimal", size: 9, disabled: !turning, autocomplete: "off",
-    placeholder: turning ? "10000" : "\u2013", on: { change: (event) => setTheta(event.target.value.trim()) },
+    id: "theta", class: "mono", inputmode: "decimal", size: 9, disabled: !rotary, autocomplete: "off",
+    placeholder: rotary ? "10000" : "\u2013", on: { change: (event) => setTheta(event.target.value.trim()) },
   });
-  const shown = current?.asked.model === state.model ? current.trace.positions.turnings[0]?.theta : undefined;
-  field.value = turning ? String(change.theta ?? shown ?? "") : "";
+  const shown = current?.query.model === state.model ? current.trace.positions.rotary[0]?.theta : undefined;
+  field.value = rotary ? String(change.theta ?? shown ?? "") : "";
   return make("label", { class: "field theta" }, "theta ", field);
 }
 
 function thetaChoice(change) {
   const known = new Set([change.theta, source.change.theta, ...EXPORTED_THETAS].filter((theta) => theta !== null));
   const thetas = [null, ...[...known].sort((a, b) => a - b)].filter((theta) =>
-    theta === change.theta || refusalOf({ theta }) === "");
+    theta === change.theta || unavailable({ theta }) === "");
   if (thetas.length < 2) return null;
   const options = thetas.map((theta) =>
-    make("option", { value: theta ?? "", selected: theta === change.theta }, String(theta ?? "its own")));
+    make("option", { value: theta ?? "", selected: theta === change.theta }, String(theta ?? "model")));
   return make("label", { class: "field theta" }, "theta ",
     make("select", { id: "theta", on: { change: (event) => setTheta(event.target.value) } }, options));
 }
@@ -212,7 +213,7 @@ function setTheta(written) {
   const theta = Number(written.replace(/[,_\s]/g, ""));
   if (written === "") go({ theta: null });
   else if (theta > 0 && Number.isFinite(theta)) go({ theta });
-  else showError("theta is a number above 0, such as 10000.");
+  else showError("theta must be a number above 0, such as 10000.");
 }
 
 function resetControl(change) {

@@ -1,4 +1,4 @@
-// Elements: made by hand, filled with text only. Nothing here or elsewhere parses markup from a string.
+// DOM helpers. Content is always inserted as text; no code on this page parses markup from a string.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -7,14 +7,14 @@ function byId(id) {
 }
 
 function make(tag, attributes = {}, ...children) {
-  return furnish(document.createElement(tag), attributes, children);
+  return populate(document.createElement(tag), attributes, children);
 }
 
 function draw(tag, attributes = {}, ...children) {
-  return furnish(document.createElementNS(SVG, tag), attributes, children);
+  return populate(document.createElementNS(SVG, tag), attributes, children);
 }
 
-function furnish(element, attributes, children) {
+function populate(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (isNothing(value)) continue;
     if (name === "on") {
@@ -35,13 +35,13 @@ function isNothing(value) {
   return value === null || value === undefined || value === false;
 }
 
-// A style the policy allows: set through the object model, never as an attribute in markup.
+// Sets styles through the object model, because the content security policy blocks style attributes.
 function styled(element, properties) {
   for (const [name, value] of Object.entries(properties)) element.style.setProperty(name, value);
   return element;
 }
 
-// ---- the few kinds of element that everything is made of
+// ---- common elements
 
 function span(name, ...children) {
   return make("span", { class: name }, children);
@@ -64,13 +64,13 @@ function button(label, click, attributes = {}) {
 }
 
 function codeLine(text) {
-  return make("p", { class: "line-of-code" }, span("line-name", "PyTorch"), code(text));
+  return make("p", { class: "code-line" }, span("line-name", "PyTorch"), code(text));
 }
 
 function facts(pairs, name = "facts") {
-  const told = pairs.filter(([, value]) => !isNothing(value) && value !== "");
+  const present = pairs.filter(([, value]) => !isNothing(value) && value !== "");
   const pair = ([term, value]) => make("div", { class: "fact-pair" }, make("dt", {}, term), make("dd", {}, value));
-  return make("dl", { class: name }, told.map(pair));
+  return make("dl", { class: name }, present.map(pair));
 }
 
 function announce(text) {

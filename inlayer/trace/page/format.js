@@ -1,4 +1,4 @@
-// How things are written: numbers, bytes, shapes, tokens. The one place that rounds; data-value is never rounded.
+// Formatting of numbers, bytes, shapes and tokens. Rounding happens only here; data-value attributes are exact.
 
 const MINUS = "\u2212";
 const TIMES = "\u00d7";
@@ -6,7 +6,7 @@ const ARROW = "\u2192";
 const DOTS = "\u2026";
 const NOT_FINITE = { nan: NaN, inf: Infinity, "-inf": -Infinity };
 
-// JSON has no NaN and no infinities: the trace spells them.
+// JSON has no NaN or infinity; a trace encodes them as strings.
 function toNumber(value) {
   return typeof value === "string" ? NOT_FINITE[value] : value;
 }
@@ -24,10 +24,10 @@ function largest(values, below = Infinity) {
   return most;
 }
 
-const HUGE = 1e5; // from here on a number is written by its power of ten
-const SMALL = 1e-3; // a figure of nothing larger is written by powers of ten throughout
+const HUGE = 1e5; // larger numbers are written as powers of ten
+const SMALL = 1e-3; // figures with only smaller numbers use powers of ten throughout
 
-// Decimals that show three significant digits of the largest number, the same for a whole figure; null: powers of ten.
+// Decimals that show three significant digits of the largest number in a figure; null means powers of ten.
 function decimalsFor(most) {
   if (!(most > 0)) return 3;
   if (most < SMALL || most >= HUGE) return null;
@@ -41,10 +41,10 @@ function fixed(value, decimals) {
   if (number === 0) return (0).toFixed(decimals ?? 0);
   if (decimals === null || Math.abs(number) >= HUGE) return powerOfTen(number);
   const written = number.toFixed(decimals);
-  return Number(written) === 0 ? powerOfTen(number) : signed(written); // what is not zero never reads as zero
+  return Number(written) === 0 ? powerOfTen(number) : signed(written); // a nonzero number is never shown as zero
 }
 
-// As wide as most numbers of a figure: one digit after the point, no plus.
+// One digit after the point and no plus sign, which is about as wide as the other numbers of a figure.
 function powerOfTen(number) {
   return signed(number.toExponential(1).replace("e+", "e"));
 }
@@ -94,7 +94,7 @@ function bytesOf(hex) {
   return Uint8Array.from(hex.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 }
 
-// Text where the bytes are whole characters, bytes in hexadecimal where they are not: never a replacement character.
+// Decodes bytes that are whole characters; shows others in hexadecimal, never as a replacement character.
 function readable(hex) {
   try {
     return visible(new TextDecoder("utf-8", { fatal: true }).decode(bytesOf(hex)));
@@ -105,7 +105,7 @@ function readable(hex) {
 
 const SEEN = { " ": "\u2423", "\n": "\u21b5", "\t": "\u21e5", "\r": "\u240d" };
 
-// Blanks and control characters get a sign of their own; what turns the direction of text is written out.
+// Makes spaces and control characters visible; characters that change the text direction are shown as code points.
 function visible(text) {
   return Array.from(text, (character) => {
     if (SEEN[character]) return SEEN[character];
@@ -129,7 +129,7 @@ function arrows(text) {
   return text.replaceAll("->", ARROW);
 }
 
-// The beginning of a sentence; what is no plain word, such as nn.Embedding, stays as it is.
+// Capitalizes the start of a sentence, unless it is code such as nn.Embedding.
 function upper(text) {
   return /^[a-z]+([\s,;:.]|$)/.test(text) && !/^[a-z]+\.\S/.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
 }
@@ -139,6 +139,6 @@ function listed(items) {
   return items.slice(0, -1).join(", ") + " and " + items[items.length - 1];
 }
 
-function nameOf(cell) {
-  return cell.label === "" ? "(empty)" : visible(cell.label);
+function nameOf(token) {
+  return token.label === "" ? "(empty)" : visible(token.label);
 }

@@ -1,66 +1,67 @@
-// The numbers of steps 6 to 8 explain themselves: positions, stages, hidden states, gradients.
+// Explanations of the numbers in steps 6 to 8: positions, stages, hidden states, gradients.
 
-// What a stage adds, by name: a vector of the position, or one of the segment.
-function addedName(cell, s, d) {
-  const row = cell.stages[s].row;
-  if (current.trace.stages[s].name === "position") return indexed("P", row ?? cell.position, d);
+// The name of the vector that a stage adds: P for positions, S for segments.
+function addedName(token, s, d) {
+  const row = token.stages[s].row;
+  if (current.trace.stages[s].name === "position") return indexed("P", row ?? token.position, d);
   return indexed("S", row ?? 0, d);
 }
 
-// A value's whole way from its row through the first `count` stages: a sum where each of them adds, else one by one.
-function wayFormula(cell, d, { name, start, count }) {
-  const passed = cell.stages.slice(0, count);
-  if (count === 0) return { formula: [`${name} = ${start}`, `= ${brief(cell.row[d])}`] };
-  if (passed.every((stage) => stage.added)) {
-    const added = passed.map((stage, s) => [addedName(cell, s, d), stage.added[d]]);
-    return sumFormula(name, [[start, cell.row[d]], ...added], passed[count - 1].after[d]);
+// The formula of a value after the first `count` stages: one sum if all of them add, otherwise stage by stage.
+function stagesFormula(token, d, { name, start, count }) {
+  const applied = token.stages.slice(0, count);
+  if (count === 0) return { formula: [`${name} = ${start}`, `= ${brief(token.row[d])}`] };
+  if (applied.every((stage) => stage.added)) {
+    const added = applied.map((stage, s) => [addedName(token, s, d), stage.added[d]]);
+    return sumFormula(name, [[start, token.row[d]], ...added], applied[count - 1].after[d]);
   }
   let term = start;
-  const lines = [`${term} = ${brief(cell.row[d])}`];
-  for (const [s, { added, after }] of passed.entries()) {
+  const lines = [`${term} = ${brief(token.row[d])}`];
+  for (const [s, { added, after }] of applied.entries()) {
     const stage = current.trace.stages[s].name;
-    term = added ? `${term} + ${addedName(cell, s, d)}` : `${stage}(${term})`;
+    term = added ? `${term} + ${addedName(token, s, d)}` : `${stage}(${term})`;
     lines.push(added ? `+ ${brief(added[d])} (${stage}) = ${brief(after[d])}` : `${stage}: ${brief(after[d])}`);
   }
-  const others = current.trace.stages.filter((_, s) => passed[s] && !passed[s].added).map((stage) => stage.note);
+  const others = current.trace.stages.filter((_, s) => applied[s] && !applied[s].added).map((stage) => stage.note);
   return { formula: [`${name} = ${term}`, ...lines], words: upper(listed(others)) + "." };
 }
 
-// Where the vector lies that a stage adds: a row of a table of its own, or nowhere.
-function addedOrigin(cell, s, d) {
+// Where the vector that a stage adds is stored, if it is a row of a table.
+function addedOrigin(token, s, d) {
   const { table } = current.trace.stages[s];
-  const { row, offset } = cell.stages[s];
+  const { row, offset } = token.stages[s];
   if (!isNothing(table) && !isNothing(row)) return rowFacts(table, row, d, offset);
-  const made = current.trace.positions.scheme === "sinusoidal" ? "computed from the place" : "made for this walk";
-  return [["Channel", String(d)], ["From", `${made}: it lies in no file`]];
+  const isComputed = current.trace.positions.scheme === "sinusoidal";
+  const made = isComputed ? "computed from the position" : "initialized for this walk";
+  return [["Channel", String(d)], ["Source", `${made}, not stored in a file`]];
 }
 
-function explainTurn(place) {
+function explainRotation(place) {
   const { d, s, t } = place;
-  const turn = cellAt(place).turns[s];
-  const turning = current.trace.positions.turnings[s];
-  const factor = turning.factor === 1 ? "" : `${brief(turning.factor)} ${TIMES} `;
-  const scaled = turn.angles[d] !== turn.plain_angles[d];
-  const around = (2 * Math.PI) / toNumber(turning.frequencies[d]);
+  const rotation = tokenAt(place).rotations[s];
+  const rotary = current.trace.positions.rotary[s];
+  const factor = rotary.attention_factor === 1 ? "" : `${brief(rotary.attention_factor)} ${TIMES} `;
+  const scaled = rotation.angles[d] !== rotation.unscaled_angles[d];
+  const around = (2 * Math.PI) / toNumber(rotary.frequencies[d]);
   return {
     title: `angle of token ${t}, pair ${d}`,
     formula: [
-      `${t} ${TIMES} ${brief(turning.frequencies[d])} = ${brief(turn.angles[d])} rad`,
-      `${factor}cos = ${brief(turn.cos[d])}`,
-      `${factor}sin = ${brief(turn.sin[d])}`,
+      `${t} ${TIMES} ${brief(rotary.frequencies[d])} = ${brief(rotation.angles[d])} rad`,
+      `${factor}cos = ${brief(rotation.cos[d])}`,
+      `${factor}sin = ${brief(rotation.sin[d])}`,
     ],
     facts: [
-      ["Without scaling", scaled ? `${brief(turn.plain_angles[d])} rad` : null],
-      ["A full turn", `every ${shortened(around)} tokens`],
-      ["Speed", plainSpeed(turning, d)],
-      ["From", "computed from the place: it lies in no file"],
+      ["Without scaling", scaled ? `${brief(rotation.unscaled_angles[d])} rad` : null],
+      ["Period", `${shortened(around)} positions`],
+      ["Frequency", unscaledFrequency(rotary, d)],
+      ["Source", "computed from the position, not stored in a file"],
     ],
-    words: "Nothing is added to the row. Cos and sin are in the model\u2019s dtype, as the attention gets them.",
+    words: "RoPE adds nothing to the row. Attention receives cos and sin in the model\u2019s dtype.",
   };
 }
 
-function plainSpeed(turning, d) {
-  return `theta^(${MINUS}2\u00b7${d}/${2 * turning.pairs}) = ${brief(turning.plain_frequencies[d])}`;
+function unscaledFrequency(rotary, d) {
+  return `theta^(${MINUS}2\u00b7${d}/${2 * rotary.n_pairs}) = ${brief(rotary.unscaled_frequencies[d])}`;
 }
 
 function gradientOf(place) {
@@ -71,16 +72,16 @@ function explainGradient(place) {
   const { d, field } = place;
   const row = gradientOf(place);
   const title = indexed("grad E", row.id, d);
-  const guarded = "The padding row is guarded: nothing reaches it.";
+  const masked = "The padding row receives no gradient.";
   const facts = [exactly(row[field][d]), ...rowOrigin(row.id, d)];
   if (field === "lookup") {
-    const words = row.is_padding ? guarded : `The sum over ${counted(row.count, "lookup")} of this id.`;
-    return { title, formula: [`by lookup: ${brief(row.lookup[d])}`], facts, words };
+    const words = row.is_padding ? masked : `Summed over ${counted(row.count, "lookup")} of this id.`;
+    return { title, formula: [`through the lookup: ${brief(row.lookup[d])}`], facts, words };
   }
   if (field === "head") {
-    const learns = "The same row is the head\u2019s row for this token, so it learns from every guess.";
-    const words = row.is_padding ? guarded : learns;
-    return { title, formula: [`by the tied head: ${brief(row.head[d])}`], facts, words };
+    const tied = "The head uses the same row for this token, so every prediction contributes.";
+    const words = row.is_padding ? masked : tied;
+    return { title, formula: [`through the tied head: ${brief(row.head[d])}`], facts, words };
   }
   return { title, facts, ...sumFormula(title, [["lookup", row.lookup[d]], ["head", row.head[d]]], row.total[d]) };
 }
@@ -88,78 +89,79 @@ function explainGradient(place) {
 Object.assign(EXPLANATIONS, {
   before(place) {
     const { b, t, d, s } = place;
-    const cell = cellAt(place);
+    const token = tokenAt(place);
     const row = indexed("rows", b, t, d);
     const name = s === 0 ? row : `${indexed("x", b, t, d)} before the ${current.trace.stages[s].name}`;
-    const told = wayFormula(cell, d, { name, start: s === 0 ? entry(cell, d) : row, count: s });
-    return { title: name, ...told, facts: [exactly(beforeStage(cell, s)[d]), ...originFacts(cell, d)] };
+    const formula = stagesFormula(token, d, { name, start: s === 0 ? entry(token, d) : row, count: s });
+    return { title: name, ...formula, facts: [exactly(beforeStage(token, s)[d]), ...originFacts(token, d)] };
   },
 
   added(place) {
     const { d, s } = place;
-    const cell = cellAt(place);
+    const token = tokenAt(place);
     const stage = current.trace.stages[s];
-    const value = cell.stages[s].added[d];
+    const value = token.stages[s].added[d];
     const isPosition = stage.name === "position";
-    const title = addedName(cell, s, d);
+    const title = addedName(token, s, d);
     return {
       title,
       formula: [`${title} = ${brief(value)}`],
-      facts: [exactly(value), ["Position", isPosition ? String(cell.position) : null], ...addedOrigin(cell, s, d)],
-      words: isPosition ? "It depends on the place alone: any token here gets this vector." : `${upper(stage.note)}.`,
+      facts: [exactly(value), ["Position", isPosition ? String(token.position) : null], ...addedOrigin(token, s, d)],
+      words: isPosition ? "It depends only on the position: any token here gets this vector." : `${upper(stage.note)}.`,
     };
   },
 
   after(place) {
     const { b, t, d, s } = place;
-    const cell = cellAt(place);
+    const token = tokenAt(place);
     const stage = current.trace.stages[s];
-    const { added, after } = cell.stages[s];
-    const before = beforeStage(cell, s)[d];
+    const { added, after } = token.stages[s];
+    const before = beforeStage(token, s)[d];
     const title = indexed("x", b, t, d);
-    const from = s === 0 ? entry(cell, d) : `after ${current.trace.stages[s - 1].name}`;
-    const told = added ? sumFormula(title, [[from, before], [addedName(cell, s, d), added[d]]], after[d]) : {
+    const from = s === 0 ? entry(token, d) : `after ${current.trace.stages[s - 1].name}`;
+    const formula = added ? sumFormula(title, [[from, before], [addedName(token, s, d), added[d]]], after[d]) : {
       formula: [`${title} = ${stage.name}(${from})`, `${brief(before)} ${ARROW} ${brief(after[d])}`],
       words: upper(stage.note) + ".",
     };
-    return { title, ...told, facts: [exactly(after[d]), ...originFacts(cell, d)] };
+    return { title, ...formula, facts: [exactly(after[d]), ...originFacts(token, d)] };
   },
 
   hidden(place) {
-    const cell = cellAt(place);
+    const token = tokenAt(place);
     const title = indexed("hidden", place.b, place.t, place.d);
-    const count = cell.stages.length;
+    const count = token.stages.length;
     return {
       title,
-      words: count === 0 ? "Nothing was done to the row on the way." : null,
-      ...wayFormula(cell, place.d, { name: title, start: entry(cell, place.d), count }),
-      facts: [exactly(cell.hidden[place.d]), ["Token", code(cut(nameOf(cell), 60))], ...originFacts(cell, place.d)],
+      words: count === 0 ? "The layer has no further stages." : null,
+      ...stagesFormula(token, place.d, { name: title, start: entry(token, place.d), count }),
+      facts: [exactly(token.hidden[place.d]), ["Token", code(cut(nameOf(token), 60))], ...originFacts(token, place.d)],
     };
   },
 
-  angles: explainTurn,
-  cos: explainTurn,
-  sin: explainTurn,
+  angles: explainRotation,
+  cos: explainRotation,
+  sin: explainRotation,
 
-  speed({ d, s }) {
-    const turning = current.trace.positions.turnings[s];
-    const speed = brief(turning.frequencies[d]);
-    const scaled = turning.frequencies[d] !== turning.plain_frequencies[d];
+  frequency({ d, s }) {
+    const rotary = current.trace.positions.rotary[s];
+    const frequency = brief(rotary.frequencies[d]);
+    const scaled = rotary.frequencies[d] !== rotary.unscaled_frequencies[d];
     return {
-      title: `speed of pair ${d}`,
-      formula: [`${plainSpeed(turning, d)} rad a token`, ...(scaled ? [`scaled: ${speed} rad a token`] : [])],
+      title: `frequency of pair ${d}`,
+      formula: [`${unscaledFrequency(rotary, d)} rad per position`,
+        ...(scaled ? [`scaled: ${frequency} rad per position`] : [])],
       facts: [
-        exactly(turning.frequencies[d]), ["Theta", digits(brief(turning.theta))],
-        ["Scaling", turning.scaling && code(turning.scaling)],
-        ["From", "computed from theta: it lies in no file"],
+        exactly(rotary.frequencies[d]), ["Theta", digits(brief(rotary.theta))],
+        ["Scaling", rotary.scaling && code(rotary.scaling)],
+        ["Source", "computed from theta, not stored in a file"],
       ],
     };
   },
 
   mask(place) {
-    const { mask } = cellAt(place);
+    const { mask } = tokenAt(place);
     const title = indexed("mask", place.b, place.t);
-    const words = mask ? "A token of the text." : "Padding: it only fills up to the length of the batch.";
+    const words = mask ? "A token of the text." : "Padding: it fills the text up to the length of the batch.";
     return { title, formula: [`${title} = ${mask}`], words };
   },
 
@@ -181,16 +183,16 @@ Object.assign(EXPLANATIONS, {
   norm(place) {
     const row = gradientOf(place);
     return {
-      title: `length of the gradient of row ${row.id}`,
+      title: `norm of the gradient of row ${row.id}`,
       formula: [`\u221a(sum of squares) = ${brief(row.norm)}`],
       facts: [exactly(row.norm), ...rowOrigin(row.id, null)],
-      words: `Over all ${grouped(current.trace.table.shape[1])} channels, not only those shown.`,
+      words: `Computed over all ${grouped(current.trace.table.shape[1])} channels, not only those shown.`,
     };
   },
 
   gradient(place) {
     const row = gradientOf(place);
-    const places = row.places.slice(0, 12).map(([b, t]) => shapeOf([b, t])).join(" ");
+    const places = row.occurrences.slice(0, 12).map(([b, t]) => shapeOf([b, t])).join(" ");
     return {
       title: `row ${row.id}`,
       formula: [`looked up ${counted(row.count, "time")}`],
@@ -198,12 +200,12 @@ Object.assign(EXPLANATIONS, {
     };
   },
 
-  unguarded(place) {
+  unmasked(place) {
     const { backward, padding } = current.trace;
-    const value = backward.padding_without_guard[place.d];
+    const value = backward.unmasked_padding_gradient[place.d];
     return {
       title: indexed("grad E", padding.id, place.d),
-      formula: [`without the guard: ${brief(value)}`, "with it: 0"],
+      formula: [`without padding_idx: ${brief(value)}`, "with it: 0"],
       facts: [exactly(value), ...rowOrigin(padding.id, place.d)],
       code: `E.grad[${padding.id}]  # of F.embedding(ids, E), without padding_idx=${padding.id}`,
     };
@@ -211,6 +213,6 @@ Object.assign(EXPLANATIONS, {
 
   loss() {
     const { backward } = current.trace;
-    return { title: "loss", formula: [`loss = ${brief(backward.value)}`], words: upper(backward.note) + "." };
+    return { title: "loss", formula: [`loss = ${brief(backward.loss)}`], words: upper(backward.note) + "." };
   },
 });

@@ -1,36 +1,36 @@
-// Every kind of number explains itself: {title, formula lines, facts, words, drawing}. Steps 1 to 5, and shared parts.
+// Explanations of the numbers in steps 1 to 5, as {title, formula, facts, words, drawing}, and shared helpers.
 
 const EXPLANATIONS = {};
 
-function cellAt(place) {
-  return current.trace.texts[place.b].cells[place.t];
+function tokenAt(place) {
+  return current.trace.texts[place.b].tokens[place.t];
 }
 
 function indexed(name, ...places) {
   return `${name}[${places.join(",")}]`;
 }
 
-function entry(cell, d) {
-  return cell.id === null ? `inputs_embeds[${DOTS},${d}]` : indexed("E", cell.id, d);
+function entry(token, d) {
+  return token.id === null ? `inputs_embeds[${DOTS},${d}]` : indexed("E", token.id, d);
 }
 
 function exactly(value) {
-  return ["Exactly", digits(exact(value))];
+  return ["Exact value", digits(exact(value))];
 }
 
-// Where in which file a value of a row lies.
-function originFacts(cell, d) {
-  if (cell.id === null) return [["From", "a vector that came in from outside"]];
-  return rowFacts(current.trace.table, cell.id, d, cell.offset);
+// Where a value of a row is stored.
+function originFacts(token, d) {
+  if (token.id === null) return [["Source", "inputs_embeds"]];
+  return rowFacts(current.trace.table, token.id, d, token.offset);
 }
 
-// Of any row of the table, looked up or not.
+// The same for any row of the table, looked up or not.
 function rowOrigin(id, d) {
   const { table } = current.trace;
   return rowFacts(table, id, d, table.offset + id * table.row_bytes);
 }
 
-// `d` is null where the row is meant as a whole.
+// `d` is null for the whole row.
 function rowFacts(table, id, d, offset) {
   return [
     ["Row", `${grouped(id)} of ${grouped(table.shape[0])}`],
@@ -43,16 +43,16 @@ function rowFacts(table, id, d, offset) {
 
 function byteFact({ itemsize }, offset, d) {
   if (isNothing(offset)) return ["Byte offset", null];
-  const label = itemsize === null || d === null ? "Row\u2019s first byte" : "Byte offset";
+  const label = itemsize === null || d === null ? "Offset of the row" : "Byte offset";
   return [label, make("span", { class: "number", id: "byte-offset" }, grouped(offset + (d ?? 0) * (itemsize ?? 0)))];
 }
 
-// The line that looks up one row by itself.
+// The code that looks up a single row.
 function rowCode(id) {
   return isNothing(id) ? undefined : `E[${id}]`;
 }
 
-// name = a + b, with the numbers below; says so where the sum was rounded to the table's dtype.
+// name = a + b, with the numbers below, and a note if the sum was rounded to the table's dtype.
 function sumFormula(name, terms, result) {
   const sum = terms.reduce((total, [, value]) => total + toNumber(value), 0);
   const rounded = Math.abs(sum - toNumber(result)) > 1e-6 * Math.max(1e-6, Math.abs(sum));
@@ -61,21 +61,21 @@ function sumFormula(name, terms, result) {
       `${name} = ${terms.map(([term]) => term).join(" + ")}`,
       `= ${terms.map(([, value]) => brief(value)).join(" + ")} = ${brief(result)}`,
     ],
-    words: rounded ? `Rounded to ${current.trace.table.row_dtype} on the way.` : null,
+    words: rounded ? `Rounded to ${current.trace.table.row_dtype}.` : null,
   };
 }
 
 function explainRow(place) {
-  const cell = cellAt(place);
+  const token = tokenAt(place);
   const title = indexed("rows", place.b, place.t, place.d);
   return {
     title,
-    formula: [`${title} = ${entry(cell, place.d)}`, `= ${brief(cell.row[place.d])}`],
-    facts: [exactly(cell.row[place.d]), ["Token", code(cut(nameOf(cell), 60))], ...originFacts(cell, place.d)],
+    formula: [`${title} = ${entry(token, place.d)}`, `= ${brief(token.row[place.d])}`],
+    facts: [exactly(token.row[place.d]), ["Token", code(cut(nameOf(token), 60))], ...originFacts(token, place.d)],
   };
 }
 
-// The stored bits of one value, parted into sign, exponent and fraction.
+// The bits of a stored value, divided into sign, exponent and fraction.
 const LAYOUTS = { bfloat16: [1, 8, 7], float16: [1, 5, 10], float32: [1, 8, 23], float64: [1, 11, 52] };
 const PARTS = ["sign", "exponent", "fraction"];
 
@@ -103,77 +103,77 @@ Object.assign(EXPLANATIONS, {
     };
   },
 
-  split(place) {
-    const split = current.trace.texts[place.b].splits[place.t];
-    const [from, to] = split.span;
+  preToken(place) {
+    const preToken = current.trace.texts[place.b].pre_tokens[place.t];
+    const [from, to] = preToken.span;
     return {
-      title: `stretch ${place.t}`,
+      title: `pre-token ${place.t}`,
       formula: [`bytes ${from} to ${to}`, `${to} ${MINUS} ${from} = ${to - from}`],
       facts: [
-        ["Text", code(cut(readable(split.bytes), 200))],
-        ["Bytes", code(cut(hexPairs(split.bytes), 120))],
-        ["Tokens", counted(split.cells[1] - split.cells[0], "token")],
-        ["Merges", split.merges && String(split.merges.length)],
+        ["Text", code(cut(readable(preToken.bytes), 200))],
+        ["Bytes", code(cut(hexPairs(preToken.bytes), 120))],
+        ["Tokens", counted(preToken.tokens[1] - preToken.tokens[0], "token")],
+        ["Merges", preToken.merges && String(preToken.merges.length)],
       ],
     };
   },
 
   id(place) {
-    const cell = cellAt(place);
+    const token = tokenAt(place);
     return {
       title: indexed("ids", place.b, place.t),
-      formula: [`${indexed("ids", place.b, place.t)} = ${cell.id}`],
+      formula: [`${indexed("ids", place.b, place.t)} = ${token.id}`],
       facts: [
-        ["Token", code(cut(visible(cell.token ?? cell.label), 200))],
-        ["Bytes", cell.bytes ? code(cut(hexPairs(cell.bytes), 120)) : "none of the text"],
-        ["Span", cell.span && `bytes ${cell.span[0]} to ${cell.span[1]}`],
-        ["Kind", cell.mask === 0 ? "padding" : cell.special ? "special" : null],
-        ...originFacts(cell, null),
+        ["Token", code(cut(visible(token.token ?? token.label), 200))],
+        ["Bytes", token.bytes ? code(cut(hexPairs(token.bytes), 120)) : "none"],
+        ["Span", token.span && `bytes ${token.span[0]} to ${token.span[1]}`],
+        ["Kind", token.mask === 0 ? "padding" : token.special ? "special" : null],
+        ...originFacts(token, null),
       ],
     };
   },
 
   token(place) {
-    const cell = cellAt(place);
+    const token = tokenAt(place);
     return {
       title: `token ${place.t}`,
-      formula: [cell.id === null ? nameOf(cell) : `${indexed("ids", place.b, place.t)} = ${cell.id}`],
+      formula: [token.id === null ? nameOf(token) : `${indexed("ids", place.b, place.t)} = ${token.id}`],
       facts: [
-        ["Text", code(cut(nameOf(cell), 200))],
-        ["Position", String(cell.position)],
-        ["Mask", String(cell.mask)],
+        ["Text", code(cut(nameOf(token), 200))],
+        ["Position", String(token.position)],
+        ["Mask", String(token.mask)],
       ],
-      code: place.step === 4 ? rowCode(cell.id) : undefined,
-      words: cell.id === null ? null : "Press it for its row, its neighbors and its bytes.",
+      code: place.step === 4 ? rowCode(token.id) : undefined,
+      words: token.id === null ? null : "Select it to see its row, its neighbors and its bytes.",
     };
   },
 
   offset(place) {
-    const cell = cellAt(place);
+    const token = tokenAt(place);
     const { table } = current.trace;
-    const product = `${grouped(cell.id)} ${TIMES} ${grouped(table.row_bytes)}`;
+    const product = `${grouped(token.id)} ${TIMES} ${grouped(table.row_bytes)}`;
     return {
-      title: `row ${cell.id}`,
+      title: `row ${token.id}`,
       formula: [
-        `offset = first byte + id ${TIMES} bytes a row`,
-        `= ${grouped(table.offset)} + ${product} = ${grouped(cell.offset)}`,
+        `offset = table offset + id ${TIMES} row size`,
+        `= ${grouped(table.offset)} + ${product} = ${grouped(token.offset)}`,
       ],
-      code: rowCode(cell.id),
+      code: rowCode(token.id),
       facts: [
-        ...originFacts(cell, null),
-        ["First bytes", table.itemsize === null ? code(cell.bits.join(" ")) : null],
+        ...originFacts(token, null),
+        ["First bytes", table.itemsize === null ? code(token.stored_hex.join(" ")) : null],
       ],
     };
   },
 
   stored(place) {
-    const cell = cellAt(place);
-    const told = { ...explainRow(place), code: rowCode(cell.id) };
-    const bits = cell.bits[place.d];
-    if (current.trace.table.itemsize === null || bits === undefined) return told;
-    const title = entry(cell, place.d);
-    const formula = [`${title} = ${current.trace.table.dtype} 0x${bits}`, `= ${brief(cell.row[place.d])}`];
-    return { ...told, title, formula, drawing: bitsDrawing(bits) };
+    const token = tokenAt(place);
+    const explained = { ...explainRow(place), code: rowCode(token.id) };
+    const hex = token.stored_hex[place.d];
+    if (current.trace.table.itemsize === null || hex === undefined) return explained;
+    const title = entry(token, place.d);
+    const formula = [`${title} = ${current.trace.table.dtype} 0x${hex}`, `= ${brief(token.row[place.d])}`];
+    return { ...explained, title, formula, drawing: bitsDrawing(hex) };
   },
 
   row: explainRow,

@@ -1,6 +1,6 @@
-// The matrix: a real table with the grid role, one number a cell, heat behind it, one stop for Tab and arrows inside.
+// Matrices: tables with the grid role and one number per cell on a heat map; one Tab stop, arrow keys inside.
 
-// A number's cell. `place` says which number it is; tests and formulas read it back from the data attributes.
+// A cell with a number. `place` identifies the number; formulas and tests read it from the data attributes.
 function numberCell(value, place, scale) {
   const mark = markOf(place, value);
   const cell = make("td", {
@@ -26,11 +26,11 @@ function heat(element, value, scale) {
 function scaleOf(...vectors) {
   const values = vectors.flat(Infinity);
   const all = largest(values);
-  const most = largest(values, HUGE) || all; // a single huge number must not wash out all others
+  const most = largest(values, HUGE) || all; // a single huge number must not hide the others
   return { most, decimals: decimalsFor(most), beyond: all > most };
 }
 
-// rows: [{head: element, values, place: (d) => ({...}), kind}]; `more` channels are counted but not shown.
+// rows: [{head: element, values, place: (d) => ({...}), kind}]; `more` is the number of channels not shown.
 function matrix({ label, rows, count, scale, corner = "", more = 0 }) {
   const head = make("tr", {},
     make("th", { scope: "col", class: "corner" }, corner),
@@ -52,7 +52,7 @@ function columnHeads(count) {
   return Array.from({ length: count }, (_, index) => make("th", { scope: "col", class: "column" }, String(index)));
 }
 
-// Roving focus: Tab stops once at a grid, arrows, Home, End and Page keys move inside it.
+// Roving focus: Tab stops once at a grid; arrow keys, Home, End and the Page keys move inside it.
 function rove(container) {
   const stops = () => Array.from(container.querySelectorAll("[data-nav]"));
   const first = container.querySelector("[data-nav][data-token]") ?? container.querySelector("[data-nav]");
@@ -87,7 +87,7 @@ function neighborStop(stops, stop, key) {
   return undefined;
 }
 
-// The stop under or over this one as it lies on the screen, `lines` lines further.
+// The stop `lines` lines above or below this one on the screen.
 function below(stops, place, direction, lines) {
   const center = (element) => {
     const box = element.getBoundingClientRect();
@@ -114,9 +114,9 @@ function below(stops, place, direction, lines) {
 
 function legend(scale) {
   if (!(scale.most > 0)) return null;
-  const blocks = [-1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1].map((share) =>
-    heat(make("i", { class: "block" }), share, { most: 1 }));
+  const blocks = [-1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1].map((value) =>
+    heat(make("i", { class: "block" }), value, { most: 1 }));
   return make("p", { class: "legend", "aria-hidden": "true" },
     make("span", { class: "number" }, fixed(-scale.most, scale.decimals)), make("span", { class: "blocks" }, blocks),
-    make("span", { class: "number" }, "+" + fixed(scale.most, scale.decimals)), scale.beyond && span("", "and beyond"));
+    make("span", { class: "number" }, "+" + fixed(scale.most, scale.decimals)), scale.beyond && span("", "and larger"));
 }

@@ -1,28 +1,28 @@
-// The inspector: the number under the pointer or the focus, its formula, where it came from, the line that does it.
+// The inspector: the selected number, its formula, where it is stored, and the line of PyTorch that computes it.
 
 let inspected = null;
 
 function inspect(element, { spoken = false } = {}) {
   const place = placeOf(element);
-  const told = EXPLANATIONS[place.field]?.(place, element.dataset.value);
-  if (!told) return;
+  const explained = EXPLANATIONS[place.field]?.(place, element.dataset.value);
+  if (!explained) return;
   inspected?.classList.remove("inspected");
   inspected = element;
   element.classList.add("inspected");
-  const line = told.code ?? current?.trace.steps[place.step - 1]?.code;
-  const lines = (told.formula ?? []).flatMap((line, index) => (index > 0 ? [make("br"), line] : [line]));
+  const line = explained.code ?? current?.trace.steps[place.step - 1]?.code;
+  const lines = (explained.formula ?? []).flatMap((line, index) => (index > 0 ? [make("br"), line] : [line]));
   byId("inspector").replaceChildren(...[
-    make("h2", { class: "inspector-title mono" }, told.title),
+    make("h2", { class: "inspector-title mono" }, explained.title),
     lines.length > 0 && make("p", { class: "formula mono", id: "formula" }, lines),
-    told.drawing,
-    facts(told.facts ?? [], "facts inspector-facts"),
+    explained.drawing,
+    facts(explained.facts ?? [], "facts inspector-facts"),
     wasBefore(place, element.dataset.value),
-    told.words && note(told.words),
+    explained.words && note(explained.words),
     line && codeLine(line),
     button("Close", closeInspector, { class: "quiet close", "aria-label": "Close the inspector" }),
   ].filter(Boolean));
   byId("inspector").classList.add("filled");
-  if (spoken) announce([told.title, ...(told.formula ?? [])].join(", "));
+  if (spoken) announce([explained.title, ...(explained.formula ?? [])].join(", "));
 }
 
 function placeOf(element) {
@@ -46,9 +46,9 @@ function emptyInspector() {
   inspected = null;
   byId("inspector").classList.remove("filled");
   byId("inspector").replaceChildren(
-    make("h2", { class: "inspector-title" }, "Any number"),
-    note("Point at a number, or reach it with Tab and the arrow keys: its formula, its byte in the file and the ",
-      "line of PyTorch show here. Press a token for its row and its neighbors."));
+    make("h2", { class: "inspector-title" }, "Select a number"),
+    note("Point at a number, or move to it with Tab and the arrow keys, to see its formula, its offset and the ",
+      "line of PyTorch. Select a token to see its row and its neighbors."));
 }
 
 function closeInspector() {
@@ -64,7 +64,7 @@ function listenForInspection() {
     const element = found(event);
     if (!element || element === inspected) return;
     const isOpen = state.token !== null && element.dataset.tokenId === String(state.token);
-    if (!isOpen) inspect(element, settings); // else the panel tells more
+    if (!isOpen) inspect(element, settings); // the token panel already shows more
   };
   floor.addEventListener("pointerover", (event) => event.pointerType !== "touch" && look(event));
   floor.addEventListener("click", (event) => look(event));

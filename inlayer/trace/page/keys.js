@@ -1,16 +1,16 @@
-// The keyboard: arrows walk, Escape leaves, ? explains. Nothing here listens while somebody types.
+// Keyboard shortcuts. They are ignored while the user is typing.
 
 const KEYS = [
-  [["\u2190", "\u2192"], "the step before, the next step"],
-  [["1", "8"], "go to the first step, to the last, or to one between"],
-  [["Tab"], "from one part to the next; a matrix is one part"],
-  [["\u2190", "\u2191", "\u2193", "\u2192"], "inside a matrix: from number to number; Home and End to its ends"],
-  [["Enter"], "on a token: its row, its neighbors, its bytes"],
+  [["\u2190", "\u2192"], "previous or next step"],
+  [["1", "8"], "go to step 1 to 8"],
+  [["Tab"], "next control; a matrix counts as one control"],
+  [["\u2190", "\u2191", "\u2193", "\u2192"], "move inside a matrix; Home and End go to its first and last number"],
+  [["Enter"], "open a token: its row, neighbors and bytes"],
   [["s"], "swap two tokens"],
-  [["r"], "reset every change"],
-  [["p"], "predict first, on or off"],
-  [["i"], "initialization against forward pass"],
-  [["Esc"], "close a panel, or leave a swap"],
+  [["r"], "reset the experiment"],
+  [["p"], "turn predict first on or off"],
+  [["i"], "compare initialization and forward pass"],
+  [["Esc"], "close a panel, or cancel a swap"],
   [["?"], "this list"],
 ];
 
@@ -29,7 +29,7 @@ function isTyping(element) {
 function listenForKeys() {
   document.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || byId("keys").open) return;
-    if (event.key === "Escape") return leave(event);
+    if (event.key === "Escape") return cancel(event);
     if (isTyping(event.target)) return;
     const action = ACTIONS[event.key] ?? (/^[1-8]$/.test(event.key) ? () => goToStep(Number(event.key)) : null);
     if (!action) return;
@@ -49,10 +49,10 @@ const ACTIONS = {
   },
   r: () => !byId("reset").disabled && byId("reset").click(),
   p: () => togglePredict(),
-  i: () => go({ view: state.view === "birth" ? "walk" : "birth" }),
+  i: () => go({ view: state.view === "initialization" ? "walk" : "initialization" }),
 };
 
-function leave(event) {
+function cancel(event) {
   if (picking) {
     picking = null;
     renderControls();
@@ -68,7 +68,7 @@ function leave(event) {
 }
 
 function togglePredict() {
-  coverAgain();
+  hideSteps();
   go({ predict: !state.predict });
   if (state.predict) focusQuestion();
 }

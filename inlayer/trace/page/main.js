@@ -1,14 +1,14 @@
-// From state to page: ask for what the state needs, drop answers that come too late, draw.
+// From state to page: request the data, ignore responses that arrive too late, and draw.
 
-const LOADING_SHOWS = 150; // milliseconds; faster answers need no sign
+const LOADING_SHOWS = 150; // milliseconds; faster responses need no indicator
 
 const source = openSource();
 let ticket = 0;
 let abort = null;
 let shownQuery = "";
-let refused = false; // the last request was: what is on show is of the one before
-let switched = null; // what to go back to if the model just chosen is refused
-let drawn = ""; // what the stage shows, so that opening a token does not draw it anew
+let failed = false; // true if the last request failed; the page then shows the previous walk
+let switched = null; // the state to restore if the chosen model cannot be used
+let drawn = ""; // the view drawn last, so that opening a token does not redraw it
 let lastAnnounced = "";
 
 function queryOf(view, change) {
@@ -16,13 +16,13 @@ function queryOf(view, change) {
 }
 
 function update() {
-  renderAsk();
-  renderPath();
+  renderInput();
+  renderSteps();
   renderControls();
   byId("view-walk").setAttribute("aria-pressed", String(state.view === "walk"));
-  byId("view-birth").setAttribute("aria-pressed", String(state.view === "birth"));
+  byId("view-initialization").setAttribute("aria-pressed", String(state.view === "initialization"));
   byId("predict").setAttribute("aria-pressed", String(state.predict));
-  byId("changes").hidden = state.view === "birth";
+  byId("changes").hidden = state.view === "initialization";
   renderLearn();
   refresh();
 }
@@ -32,52 +32,52 @@ async function refresh() {
   const back = switched;
   switched = null;
   const change = changeOf(state);
-  const asked = queryOf(state, change);
-  const query = JSON.stringify(asked);
-  if (query === shownQuery && (state.view === "walk" || isBirthShown())) {
+  const walkQuery = queryOf(state, change);
+  const query = JSON.stringify(walkQuery);
+  if (query === shownQuery && (state.view === "walk" || isInitializationShown())) {
     accepted();
     return;
   }
   abort?.abort();
   abort = new AbortController();
   const { signal } = abort;
-  const sign = setTimeout(() => busy(true), LOADING_SHOWS);
+  const indicator = setTimeout(() => busy(true), LOADING_SHOWS);
   try {
-    const [trace, base, birth] = await Promise.all([
-      source.walk(asked, signal),
+    const [trace, base, initialization] = await Promise.all([
+      source.walk(walkQuery, signal),
       isChanged(change) ? source.walk(queryOf(state, UNCHANGED), signal) : null,
-      state.view === "birth" ? loadBirth(signal) : shownBirth,
+      state.view === "initialization" ? loadInitialization(signal) : shownInitialization,
     ]);
     if (mine !== ticket) return;
-    shownBirth = birth;
-    if (query !== shownQuery) coverAgain();
+    shownInitialization = initialization;
+    if (query !== shownQuery) hideSteps();
     shownQuery = query;
-    setCurrent(trace, base, asked);
-    const none = withoutEffect();
-    if (none) go(none, { replace: true });
+    setCurrent(trace, base, walkQuery);
+    const reverted = ineffectiveChange();
+    if (reverted) go(reverted, { replace: true });
     else accepted();
   } catch (error) {
     if (mine !== ticket || error.name === "AbortError") return;
-    if (!(error instanceof Refused)) console.error(error);
-    const message = error instanceof Refused ? error.message : `This page failed: ${error.message}`;
+    if (!(error instanceof RequestError)) console.error(error);
+    const message = error instanceof RequestError ? error.message : `Error on this page: ${error.message}`;
     if (back) goBack(back, message);
-    else refuse(message);
+    else showFailure(message);
   } finally {
-    clearTimeout(sign);
+    clearTimeout(indicator);
     if (mine === ticket) busy(false);
   }
 }
 
 function accepted() {
-  refused = false;
+  failed = false;
   hideError();
   renderControls();
   settled();
 }
 
-// What was asked for cannot be had: the step is shown as it was before, and says so.
-function refuse(message) {
-  refused = true;
+// The request failed: the previous walk is shown with a note.
+function showFailure(message) {
+  failed = true;
   picking = null;
   showError(message);
   renderControls();
@@ -85,33 +85,34 @@ function refuse(message) {
   else renderStage();
 }
 
-// A model that refuses this walk is not taken: the page stays with the one it shows.
+// A model that cannot be used for this walk is not selected; the page keeps the previous one.
 function goBack(back, message) {
   const { model } = state;
   go(back, { replace: true });
-  showError(`${model} was not taken: ${message}`);
+  showError(`${model} was not selected: ${message}`);
 }
 
 function settled() {
   busy(false);
-  const wanted = [shownQuery, state.view, state.step, state.seed, state.predict, picking !== null, refused].join();
+  const wanted = [shownQuery, state.view, state.step, state.seed, state.predict, picking !== null, failed].join();
   if (wanted !== drawn) renderStage();
   drawn = wanted;
   showToken();
   const { table, source: name, note: remark } = current.trace;
   const size = `${name}: ${grouped(table.shape[0])} ${TIMES} ${grouped(table.shape[1])} ${table.dtype}`;
   byId("source").textContent = [size, remark].filter(Boolean).join("; ");
-  if (refused) return; // the reason is spoken already
-  const said = summary();
-  if (said !== lastAnnounced) announce((lastAnnounced = said));
+  if (failed) return; // the error was announced already
+  const text = summary();
+  if (text !== lastAnnounced) announce((lastAnnounced = text));
 }
 
-// What a screen reader hears when a step is reached or something changed.
+// Announced by screen readers when the step changes.
 function summary() {
-  if (state.view === "birth") return "Initialization against forward pass";
+  if (state.view === "initialization") return "Initialization and forward pass";
   const step = current.trace.steps[state.step - 1];
-  const told = isCovered(state.step) ? "A question first." : `${step.note}. ${byId("changed-note")?.textContent ?? ""}`;
-  return `Step ${state.step} of ${STEPS}: ${step.title}. ${told}`;
+  const effect = byId("changed-note")?.textContent ?? "";
+  const details = isHidden(state.step) ? "Answer a question first." : `${step.note}. ${effect}`;
+  return `Step ${state.step} of ${STEPS}: ${step.title}. ${details}`;
 }
 
 function busy(on) {
@@ -129,7 +130,7 @@ function hideError() {
   byId("error").textContent = "";
 }
 
-// The lesson about this step; none for an exported page, nor for one that stands beside a lesson already.
+// A link to the lesson about this step, except in an exported page or next to a lesson.
 function renderLearn() {
   byId("learn").hidden = source.exported || window.top !== window;
   byId("learn").href = source.exported ? "#" : `/learn${location.search}#step=${state.step}`;
@@ -138,13 +139,13 @@ function renderLearn() {
 function readLocation() {
   state = readFragment(location.hash);
   if (source.exported) {
-    const begun = /[#&]step=/.test(location.hash); // else it opens as it was exported
-    if (!begun) state = { ...state, step: source.step, ...source.change };
+    const hasStep = /[#&]step=/.test(location.hash); // otherwise it opens as it was exported
+    if (!hasStep) state = { ...state, step: source.step, ...source.change };
     state = { ...state, texts: source.texts, dims: source.dims, model: models[0].name, seed: 0 };
   } else if (!models.some((one) => one.name === state.model)) {
     state.model = models[0].name;
   }
-  if (state.positions === modelFacts().positions) state.positions = null; // its own: no change
+  if (state.positions === modelFacts().positions) state.positions = null; // the model's own: not a change
   const fragment = writeFragment(state);
   if (fragment !== location.hash) history.replaceState(null, "", fragment);
 }
@@ -153,18 +154,18 @@ function listen() {
   listenForInspection();
   listenForKeys();
   byId("skip").addEventListener("click", (event) => {
-    event.preventDefault(); // the fragment is the state's
+    event.preventDefault(); // the fragment holds the state
     byId("stage").focus();
   });
-  byId("ask").addEventListener("submit", (event) => event.preventDefault());
+  byId("input").addEventListener("submit", (event) => event.preventDefault());
   byId("model").addEventListener("change", (event) => {
-    switched = current && !refused ? { model: state.model, token: state.token, ...changeOf(state) } : null;
+    switched = current && !failed ? { model: state.model, token: state.token, ...changeOf(state) } : null;
     go({ model: event.target.value, token: null, ...UNCHANGED });
   });
   byId("add-text").addEventListener("click", addText);
   byId("dims").addEventListener("change", (event) => go({ dims: Number(event.target.value) }));
   byId("view-walk").addEventListener("click", () => go({ view: "walk" }));
-  byId("view-birth").addEventListener("click", () => go({ view: "birth" }));
+  byId("view-initialization").addEventListener("click", () => go({ view: "initialization" }));
   byId("changes-toggle").addEventListener("click", (event) => {
     const open = byId("changes").classList.toggle("open");
     event.target.setAttribute("aria-expanded", String(open));
@@ -176,12 +177,12 @@ function listen() {
     const token = event.target.closest("[data-token]");
     if (!token) return;
     const { b, t, tokenId } = token.dataset;
-    if (picking && b !== undefined) pick(Number(b), Number(t), current.trace.texts[b].cells[t]);
+    if (picking && b !== undefined) pick(Number(b), Number(t), current.trace.texts[b].tokens[t]);
     else if (tokenId !== undefined) openToken(Number(tokenId), token);
   });
   window.addEventListener("popstate", () => {
-    if (models.length === 0) return; // read when they are known
-    dropTyped(); // it belongs to the entry that was left
+    if (models.length === 0) return; // the location is read once the models are known
+    discardTyping(); // it belongs to the previous history entry
     readLocation();
     picking = null;
     update();
@@ -197,7 +198,7 @@ async function start() {
     models = await source.models();
   } catch (error) {
     busy(false);
-    return refuse(error.message);
+    return showFailure(error.message);
   }
   readLocation();
   update();

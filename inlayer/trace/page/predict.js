@@ -1,41 +1,41 @@
-// Predict first: a step is covered by a question until it is answered or passed over; then it says what is so.
+// Quiz mode: a question hides each step until it is answered or skipped.
 
-const revealed = new Map(); // step -> the verdict shown above it, or null; for the walk on show
-const asked = {}; // step -> which of its questions
+const revealed = new Map(); // step -> the verdict shown above it, or null; for the current walk
+const questionIndex = {}; // step -> index of its current question
 let score = { right: 0, all: 0 };
 
-function coverAgain() {
+function hideSteps() {
   revealed.clear();
 }
 
-function isCovered(step) {
+function isHidden(step) {
   return state.predict && !revealed.has(step) && questionsFor(current.trace, step).length > 0;
 }
 
 function questionCard(step) {
   const questions = questionsFor(current.trace, step);
-  const question = questions[(asked[step] ?? 0) % questions.length];
+  const question = questions[(questionIndex[step] ?? 0) % questions.length];
   const check = (event) => {
     event.preventDefault();
     const written = String(new FormData(event.target).get("answer") ?? "");
     if (written.trim() === "") return;
-    const right = judge(question, written);
+    const right = isCorrect(question, written);
     score = { right: score.right + right, all: score.all + 1 };
     reveal(step, { question, right, written });
   };
-  const soFar = score.all ? `; ${score.right} of ${score.all} right so far` : "";
+  const soFar = score.all ? `; ${score.right} of ${score.all} correct so far` : "";
   return make("form", { class: "question", on: { submit: check }, "aria-labelledby": "question" },
     make("p", { class: "question-count" }, `Predict first${soFar}`),
-    make("h2", { id: "question" }, question.ask),
+    make("h2", { id: "question" }, question.prompt),
     question.kind === "choice" ? choices(question) : answerField(question),
     make("div", { class: "question-actions" },
       make("button", { type: "submit", class: "primary" }, "Check"),
       questions.length > 1 && button("Another question", () => askAnother(step)),
-      button("Just show it", () => reveal(step, null))));
+      button("Show the answer", () => reveal(step, null))));
 }
 
 function answerField({ kind }) {
-  return make("label", { class: "field" }, kind === "shape" ? "Your shape, such as 2, 5, 64" : "Your number",
+  return make("label", { class: "field" }, kind === "shape" ? "Your answer, such as 2, 5, 64" : "Your answer",
     make("input", {
       name: "answer", class: "mono", inputmode: kind === "whole" ? "numeric" : "text", autocomplete: "off",
       spellcheck: "false",
@@ -50,7 +50,7 @@ function choices({ options }) {
 
 function askAnother(step) {
   revealed.delete(step);
-  asked[step] = (asked[step] ?? 0) + 1;
+  questionIndex[step] = (questionIndex[step] ?? 0) + 1;
   renderStage();
   focusQuestion();
 }
@@ -59,12 +59,12 @@ function reveal(step, verdict) {
   revealed.set(step, verdict);
   renderStage();
   byId("stage").focus({ preventScroll: true });
-  if (verdict) announce(`${verdictWords(verdict)} ${verdict.question.explain}`);
+  if (verdict) announce(`${verdictWords(verdict)} ${verdict.question.explanation}`);
 }
 
 function verdictWords({ question, right, written }) {
-  const answer = answerWords(question);
-  return right ? `Right: ${answer}.` : `Not quite: it is ${answer}, you said ${cut(written.trim(), 40)}.`;
+  const answer = formatAnswer(question);
+  return right ? `Correct: ${answer}.` : `Not quite: the answer is ${answer}, you entered ${cut(written.trim(), 40)}.`;
 }
 
 function verdictBanner(step) {
@@ -72,8 +72,9 @@ function verdictBanner(step) {
   if (!verdict) return null;
   return make("div", { class: "verdict-banner " + (verdict.right ? "right" : "wrong") },
     make("p", { id: "verdict" },
-      span("muted", verdict.question.ask), " ", make("strong", {}, verdictWords(verdict)), " ", verdict.question.explain),
-    button("Ask another", () => askAnother(step), { class: "quiet" }));
+      span("muted", verdict.question.prompt), " ", make("strong", {}, verdictWords(verdict)), " ",
+      verdict.question.explanation),
+    button("Another question", () => askAnother(step), { class: "quiet" }));
 }
 
 function focusQuestion() {

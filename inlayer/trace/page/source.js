@@ -1,11 +1,11 @@
-// Where facts come from: the API of the server, or what an exported page carries. Both answer the same questions.
+// Data sources: the API of the server, or the data inside an exported page. Both have the same interface.
 
-const MOST_TOKENS = 256; // of one text; a trace counts the rest
-const MOST_PLACES = 1024; // texts x tokens that the server walks at once
-const MOST_VALUES = 32768; // texts x tokens x channels
-const KEPT = 48; // answers remembered, so that going back is instant
+const MAX_TOKENS = 256; // per text; a trace counts the rest
+const MAX_BATCH_TOKENS = 1024; // texts x tokens per request
+const MAX_VALUES = 32768; // texts x tokens x channels
+const MAX_CACHED = 48; // responses kept, so that going back is instant
 
-class Refused extends Error {}
+class RequestError extends Error {}
 
 function openSource() {
   const embedded = JSON.parse(byId("facts").textContent);
@@ -14,11 +14,11 @@ function openSource() {
 }
 
 function servedSource(token) {
-  const known = new Map();
+  const cache = new Map();
 
-  async function ask(path, body, signal) {
+  async function request(path, body, signal) {
     const key = path + (body ?? "");
-    if (known.has(key)) return known.get(key);
+    if (cache.has(key)) return cache.get(key);
     const headers = { Authorization: "Bearer " + token };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     let response;
@@ -26,38 +26,38 @@ function servedSource(token) {
       response = await fetch(path, { method: body === undefined ? "GET" : "POST", headers, body, signal });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Refused("The server does not answer. Is it still running? What you typed is kept.");
+      throw new RequestError("The server does not respond. Is it still running? Your text is kept.");
     }
-    const wordless = { error: `The server answered ${response.status} without facts.` };
-    const answer = await response.json().catch(() => wordless);
-    if (answer.error !== undefined) throw new Refused(answer.error);
-    if (!response.ok) throw new Refused(`The server answered ${response.status}.`);
-    known.set(key, answer);
-    if (known.size > KEPT) known.delete(known.keys().next().value);
-    return answer;
+    const unreadable = { error: `The server responded with status ${response.status} and no data.` };
+    const data = await response.json().catch(() => unreadable);
+    if (data.error !== undefined) throw new RequestError(data.error);
+    if (!response.ok) throw new RequestError(`The server responded with status ${response.status}.`);
+    cache.set(key, data);
+    if (cache.size > MAX_CACHED) cache.delete(cache.keys().next().value);
+    return data;
   }
 
-  const asking = (path, query, signal) => ask(`${path}?${new URLSearchParams(query)}`, undefined, signal);
+  const get = (path, query, signal) => request(`${path}?${new URLSearchParams(query)}`, undefined, signal);
 
   return {
     exported: false,
-    models: async (signal) => (await ask("/api/models", undefined, signal)).models,
+    models: async (signal) => (await request("/api/models", undefined, signal)).models,
     walk: (query, signal) => {
-      const fitting = Math.floor(Math.min(MOST_PLACES, MOST_VALUES / query.dims) / query.texts.length);
-      const tokens = Math.max(1, Math.min(MOST_TOKENS, fitting));
-      return ask("/api/walk", JSON.stringify({ ...query, tokens }), signal);
+      const fitting = Math.floor(Math.min(MAX_BATCH_TOKENS, MAX_VALUES / query.dims) / query.texts.length);
+      const tokens = Math.max(1, Math.min(MAX_TOKENS, fitting));
+      return request("/api/walk", JSON.stringify({ ...query, tokens }), signal);
     },
-    token: (model, id, signal) => asking("/api/token", { model, id, k: 8 }, signal),
-    birth: (model, seed, signal) => asking("/api/birth", { model, seed }, signal),
-    refusal: () => "",
+    token: (model, id, signal) => get("/api/token", { model, id, k: 8 }, signal),
+    initialization: (model, seed, signal) => get("/api/initialization", { model, seed }, signal),
+    unavailable: () => "",
     hasToken: () => true,
   };
 }
 
 function exportedSource(data) {
   const first = data.walks["|||0"];
-  // "rotary|100||0" and "|100||0" are the same walk of a model that is rotary by itself.
-  const normal = (positions, theta, swap, pad) => [
+  // For a rotary model, "rotary|100||0" and "|100||0" are the same walk.
+  const normalized = (positions, theta, swap, pad) => [
     positions === first.positions.scheme ? "" : positions,
     theta === "" ? "" : Number(theta),
     swap.split(",").sort((a, b) => a - b).join(","),
@@ -65,13 +65,13 @@ function exportedSource(data) {
   ].join("|");
   const walks = new Map();
   for (const [key, walk] of Object.entries(data.walks)) {
-    if (!walks.has(normal(...key.split("|")))) walks.set(normal(...key.split("|")), walk);
+    if (!walks.has(normalized(...key.split("|")))) walks.set(normalized(...key.split("|")), walk);
   }
   const find = ({ positions, theta, swap, pad }) =>
-    walks.get(normal(positions ?? "", theta ?? "", (swap ?? []).join(","), pad));
-  const absent = "not in this exported page; `inlayer serve` can show it";
-  const given = (value, what) => {
-    if (isNothing(value)) throw new Refused(`${what} is ${absent}.`);
+    walks.get(normalized(positions ?? "", theta ?? "", (swap ?? []).join(","), pad));
+  const absent = "not part of this exported page; use `inlayer serve` to see it";
+  const required = (value, what) => {
+    if (isNothing(value)) throw new RequestError(`${what} is ${absent}.`);
     return value;
   };
 
@@ -82,10 +82,10 @@ function exportedSource(data) {
     step: data.step ?? 1,
     change: data.change ? data.walks[data.change].change : UNCHANGED,
     models: async () => data.models,
-    walk: async (query) => given(find(query), "This change"),
-    token: async (model, id) => given(data.tokens[id], `Token ${id}`),
-    birth: async () => given(data.birth, "The birth of the table"),
-    refusal: (change) => (find(change) === undefined ? absent : ""),
+    walk: async (query) => required(find(query), "This change"),
+    token: async (model, id) => required(data.tokens[id], `Token ${id}`),
+    initialization: async () => required(data.initialization, "The initialization of the table"),
+    unavailable: (change) => (find(change) === undefined ? absent : ""),
     hasToken: (id) => data.tokens[id] !== undefined,
   };
 }

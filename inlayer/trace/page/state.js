@@ -1,4 +1,4 @@
-// What the page shows, and its writing in the URL fragment: a link holds the whole view.
+// The state of the page. It is stored in the URL fragment, so a link reproduces the whole view.
 
 const START = Object.freeze({
   texts: ["I love dogs"], model: null, step: 1, dims: 8, positions: null, theta: null, swap: null, pad: 0,
@@ -7,33 +7,33 @@ const START = Object.freeze({
 const STEPS = 8;
 const SCHEMES = ["none", "learned", "sinusoidal", "rotary"];
 const DIMS = [4, 8, 16, 32, 64];
-const MOST_PAD = 8;
-const MOST_SEED = 0x7fffffff;
+const MAX_PAD = 8;
+const MAX_SEED = 0x7fffffff;
 
 let state = { ...START };
 
 function readFragment(fragment) {
   const read = new URLSearchParams(fragment.replace(/^#/, ""));
-  const whole = (name, least, most, otherwise) => {
+  const integer = (name, min, max, fallback) => {
     const text = read.get(name) ?? "";
     const number = Number(text);
-    return /^\d+$/.test(text) && number >= least && number <= most ? number : otherwise;
+    return /^\d+$/.test(text) && number >= min && number <= max ? number : fallback;
   };
   const swap = /^(\d+),(\d+)$/.exec(read.get("swap") ?? "");
   const theta = Number(read.get("theta"));
   return {
     texts: read.has("text") ? read.getAll("text") : [...START.texts],
     model: read.get("model"),
-    step: whole("step", 1, STEPS, START.step),
-    dims: whole("dims", 1, 512, START.dims),
+    step: integer("step", 1, STEPS, START.step),
+    dims: integer("dims", 1, 512, START.dims),
     positions: SCHEMES.includes(read.get("positions")) ? read.get("positions") : null,
     theta: theta > 0 && Number.isFinite(theta) ? theta : null,
     swap: swap && Number(swap[1]) !== Number(swap[2]) ? [Number(swap[1]), Number(swap[2])] : null,
-    pad: whole("pad", 0, 64, 0),
-    view: read.get("view") === "birth" ? "birth" : "walk",
+    pad: integer("pad", 0, 64, 0),
+    view: read.get("view") === "initialization" ? "initialization" : "walk",
     predict: read.get("predict") === "1",
-    token: whole("token", 0, Number.MAX_SAFE_INTEGER, null),
-    seed: whole("seed", 0, MOST_SEED, 0),
+    token: integer("token", 0, Number.MAX_SAFE_INTEGER, null),
+    seed: integer("seed", 0, MAX_SEED, 0),
   };
 }
 
@@ -54,9 +54,9 @@ function writeFragment(view) {
   return "#" + write.toString();
 }
 
-// Typing replaces the entry of the history, a step or a change adds one: back undoes what a reader would undo.
+// Typing replaces the history entry; a step or a change adds one, so "back" undoes one action.
 function go(patch, { replace = false } = {}) {
-  takeTyped();
+  commitTyping();
   state = { ...state, ...patch };
   const fragment = writeFragment(state);
   if (fragment !== location.hash) history[replace ? "replaceState" : "pushState"](null, "", fragment);

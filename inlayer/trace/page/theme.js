@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it; the choice is kept in this browser.
+// Light or dark theme, or that of the system; the choice is stored in the browser.
 
 const THEMES = ["auto", "light", "dark"];
 
@@ -9,7 +9,7 @@ function setTheme(theme) {
   try {
     localStorage.setItem("inlayer-theme", theme);
   } catch {
-    // A page from disk may have no storage; the theme then lasts as long as the page.
+    // A page opened from disk may have no storage; the choice is then lost when it is closed.
   }
 }
 

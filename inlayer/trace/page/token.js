@@ -1,4 +1,4 @@
-// The token panel: one id by itself, its row, its neighbors in the table, its bytes.
+// The token panel: one token id, its row, its nearest neighbors and its bytes.
 
 let shownToken = null;
 let tokenOpener = null;
@@ -22,7 +22,7 @@ function closeToken() {
 async function showToken() {
   const panel = byId("token");
   const { token: id } = state;
-  const { model } = current.asked; // of the walk on show, which a refused request leaves as it was
+  const { model } = current.query; // of the walk shown, which may be older than the state if a request failed
   const ticket = ++tokenTicket;
   if (id === null) {
     shownToken = null;
@@ -33,9 +33,9 @@ async function showToken() {
   if (shownToken?.id === id && shownToken.model === model && !panel.hidden) return;
   let content;
   try {
-    const told = await source.token(model, id);
+    const info = await source.token(model, id);
     if (ticket !== tokenTicket) return;
-    shownToken = { ...told, model };
+    shownToken = { ...info, model };
     content = tokenFacts(shownToken);
   } catch (error) {
     if (ticket !== tokenTicket) return;
@@ -44,43 +44,43 @@ async function showToken() {
   }
   panel.replaceChildren(...content);
   panel.hidden = false;
-  if (tokenOpener !== null) panel.focus({ preventScroll: true }); // opened by hand, not by a link
+  if (tokenOpener !== null) panel.focus({ preventScroll: true }); // opened by the user, not by a link
 }
 
 function panelHead(title) {
   return make("div", { class: "panel-head" }, make("h2", { id: "token-title", class: "mono" }, title),
-    button("Close", closeToken, { class: "quiet", "aria-label": "Close the token" }));
+    button("Close", closeToken, { class: "quiet", "aria-label": "Close the token panel" }));
 }
 
-function tokenFacts(told) {
-  const left = told.width - told.row.length;
+function tokenFacts(info) {
+  const left = info.width - info.row.length;
   return [
-    panelHead(cut(nameOf(told), 40)),
+    panelHead(cut(nameOf(info), 40)),
     facts([
-      ["Id", digits(String(told.id))],
-      ["Spelled", told.token === null || told.token === told.label ? null : code(cut(visible(told.token), 60))],
-      ["Bytes", told.bytes ? code(cut(hexPairs(told.bytes), 90)) : "none"],
-      ["Kind", told.special ? "special" : null],
-      ["First byte", told.offset === null ? null : digits(grouped(told.offset))],
-      ["Length", digits(brief(told.norm))],
+      ["Id", digits(String(info.id))],
+      ["In the vocabulary", info.token === info.label ? null : code(cut(visible(info.token ?? ""), 60))],
+      ["Bytes", info.bytes ? code(cut(hexPairs(info.bytes), 90)) : "none"],
+      ["Kind", info.special ? "special" : null],
+      ["Byte offset", info.offset === null ? null : digits(grouped(info.offset))],
+      ["Norm", digits(brief(info.norm))],
     ], "facts inspector-facts"),
-    make("h3", {}, `Its row: ${counted(told.width, "channel")}`),
-    rowStrip(told),
+    make("h3", {}, `Row: ${counted(info.width, "channel")}`),
+    rowStrip(info),
     left > 0 && note(`${DOTS} and ${grouped(left)} more`),
-    make("h3", {}, "Nearest rows, by cosine"),
-    told.note && note(told.note),
-    make("ol", { class: "neighbors" }, told.neighbors.map(neighborLine)),
+    make("h3", {}, "Nearest neighbors by cosine similarity"),
+    info.note && note(`${upper(info.note)}.`),
+    make("ol", { class: "neighbors" }, info.neighbors.map(neighborLine)),
   ].filter(Boolean);
 }
 
-function rowStrip(told) {
-  const scale = scaleOf(told.row);
+function rowStrip(info) {
+  const scale = scaleOf(info.row);
   const square = (value, d) => heat(make("span", {
     class: "strip-cell", role: "gridcell", tabindex: -1, "aria-label": `channel ${d}: ${brief(value)}`,
-    data: { nav: "", field: "channel", id: told.id, d, value: exact(value) },
+    data: { nav: "", field: "channel", id: info.id, d, value: exact(value) },
   }), value, scale);
-  const grid = make("div", { class: "row-strip", role: "grid", "aria-label": `Row ${told.id}, all channels` },
-    make("div", { role: "row", class: "row-strip-cells" }, told.row.map(square)));
+  const grid = make("div", { class: "row-strip", role: "grid", "aria-label": `Row ${info.id}, all channels` },
+    make("div", { role: "row", class: "row-strip-cells" }, info.row.map(square)));
   return rove(grid);
 }
 
@@ -110,7 +110,7 @@ Object.assign(EXPLANATIONS, {
   cosine({ id }) {
     const { cosine, label } = shownToken.neighbors.find((one) => one.id === id);
     return {
-      title: `cosine of rows ${shownToken.id} and ${id}`,
+      title: `cosine similarity of rows ${shownToken.id} and ${id}`,
       formula: ["a \u00b7 b / (|a| |b|)", `= ${brief(cosine)}`],
       facts: [exactly(cosine), ["Token", code(cut(visible(label), 60))], ...rowOrigin(id, null)],
       code: `F.cosine_similarity(E[${shownToken.id}], E[${id}], dim=0)`,

@@ -1,12 +1,11 @@
-"""A trace as lines for the terminal: eight steps, aligned numbers and strips, whatever is long folded.
+"""Terminal output of a trace: eight steps with aligned numbers and heat strips.
 
-text -> bytes -> pieces -> ids -> rows -> (+ positions) -> hidden states, and backwards
-- color only where the terminal has it, and no step needs it; ASCII where it has no more than that
-- no line is longer than the terminal is wide, none ends in blanks; nothing in a text acts on the terminal
-- page.py: the forms; tokens.py, vectors.py: the steps
-- not here: any computing: what is shown is what the trace holds; what a character, a number, a strip looks like
-  (inlayer/render/glyphs.py)
-Checked at three widths, against stored snapshots and over hostile texts, in tests/trace/test_terminal.py.
+trace -> [terminal] -> console
+- color is used only if the terminal has it, and no step depends on it; the output is ASCII if the terminal requires it
+- no line is wider than the terminal, none ends in spaces, and no text can control the terminal
+- layout.py: columns and line types; token_steps.py, vector_steps.py: the steps
+- elsewhere: all computation (trace/run.py); how a character or a number is written (inlayer/render/glyphs.py)
+Tested at three widths, against snapshots and with hostile texts, in tests/trace/test_terminal.py.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from rich.text import Text
 
 from inlayer.errors import InputError
 from inlayer.trace.facts import Trace
-from inlayer.trace.terminal.page import Page
-from inlayer.trace.terminal.tokens import bytes_step, ids_step, places_step, splits_step
-from inlayer.trace.terminal.vectors import backward_step, hidden_step, positions_step, rows_step
+from inlayer.trace.terminal.layout import Layout, count
+from inlayer.trace.terminal.token_steps import bytes_step, ids_step, pre_tokens_step, stored_rows_step
+from inlayer.trace.terminal.vector_steps import backward_step, hidden_step, positions_step, rows_step
 
 __all__ = ["show"]
 
-STEPS: list[Callable[[Page], Iterator[Text]]] = [
+STEPS: list[Callable[[Layout], Iterator[Text]]] = [
     bytes_step,
-    splits_step,
+    pre_tokens_step,
     ids_step,
-    places_step,
+    stored_rows_step,
     rows_step,
     positions_step,
     hidden_step,
@@ -38,46 +37,46 @@ FIRST_WITH_STRIPS = 5
 
 
 def show(trace: Trace, console: Console, *, step: int | None = None, tokens: int | None = None) -> None:
-    """Print every step of the line, or one of them. `tokens` of a text are shown; unsaid, as many as do not flood."""
+    """Print all steps, or one of them. `tokens` limits the tokens shown per text; the default fits a screen."""
     if step is not None and not 1 <= step <= len(STEPS):
-        raise InputError(f"step is {step}; there are steps 1 to {len(STEPS)}")
+        raise InputError(f"step is {step}; it must be in 1..{len(STEPS)}")
     color = console.color_system is not None and not console.no_color
-    page = Page(trace, console.width, console.encoding, color=color, tokens=tokens)
-    for line in _lines(page, step):
-        page.cut(line)
+    layout = Layout(trace, console.width, console.encoding, color=color, max_tokens=tokens)
+    for line in _lines(layout, step):
+        layout.cut(line)
         line.rstrip()
         console.print(line, no_wrap=True, overflow="crop", crop=True)
 
 
-def _lines(page: Page, wanted: int | None) -> Iterator[Text]:
-    yield from _model(page)
+def _lines(layout: Layout, wanted: int | None) -> Iterator[Text]:
+    yield from _model(layout)
     if wanted is None or wanted >= FIRST_WITH_STRIPS:
-        yield _legend(page)
-    for step in page.trace.steps:
+        yield _legend(layout)
+    for step in layout.trace.steps:
         if wanted in (None, step.number):
             yield Text()
-            yield from page.heading(step)
-            yield from STEPS[step.number - 1](page)
+            yield from layout.heading(step)
+            yield from STEPS[step.number - 1](layout)
 
 
-def _model(page: Page) -> Iterator[Text]:
-    """Whose numbers these are, and what was changed on purpose."""
-    trace = page.trace
-    said = f"{trace.source} ({trace.note})" if trace.note else trace.source
-    yield from page.note(said, style="bold", indent=0)
+def _model(layout: Layout) -> Iterator[Text]:
+    """The model, and the changes that were made."""
+    trace = layout.trace
+    name = f"{trace.source} ({trace.note})" if trace.note else trace.source
+    yield from layout.note(name, style="bold", indent=0)
     change = trace.change
     changes = [
         f"positions {change.positions}" if change.positions else "",
         f"theta {change.theta:,.10g}" if change.theta is not None else "",
         f"tokens {change.swap[0]} and {change.swap[1]} swapped" if change.swap else "",
-        f"padding {change.pad} longer" if change.pad else "",
+        f"{count(change.pad, 'padding token')} added" if change.pad else "",
     ]
     if any(changes):
-        yield from page.note(f"changed: {', '.join(filter(None, changes))}", style="yellow", indent=0)
+        yield from layout.note(f"changed: {', '.join(filter(None, changes))}", style="yellow", indent=0)
 
 
-def _legend(page: Page) -> Text:
-    legend = Text().append("strips: ", style="dim")
+def _legend(layout: Layout) -> Text:
+    legend = Text().append("heat strips: ", style="dim")
     for value, name in ((-1.0, "negative"), (0.0, "zero"), (1.0, "positive")):
-        legend.append_text(page.signs.heat([value], 1.0)).append(f" {name}  ", style="dim")
+        legend.append_text(layout.glyphs.heat([value], 1.0)).append(f" {name}  ", style="dim")
     return legend

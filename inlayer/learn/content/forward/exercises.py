@@ -108,7 +108,7 @@ def vectors_or_ids(draw: random.Random) -> FreeTextQuestion:
     )
 
 
-def bytes_a_lookup(draw: random.Random) -> NumberQuestion:
+def bytes_per_lookup(draw: random.Random) -> NumberQuestion:
     """bytes that a lookup copies"""
     batch, length, width = draw.randint(2, 16), draw.choice((128, 512, 2_048)), draw.choice((4_096, 7_168))
     rows = draw.choice((129_280, 163_840))
@@ -224,7 +224,7 @@ EXERCISES = (
     forward_lookup,
     why_vectors,
     vectors_or_ids,
-    bytes_a_lookup,
+    bytes_per_lookup,
     efficiency,
     which_raises,
     sizes_inferred,

@@ -11,7 +11,7 @@ __all__ = ["EXERCISES"]
 SEEDS = {"million_rows": "001 theory 3"}
 
 
-def rows_each(draw: random.Random) -> NumberQuestion:
+def rows_per_shard(draw: random.Random) -> NumberQuestion:
     """rows of the last process"""
     processes = draw.choice([7, 9, 11])
     rows = draw.choice([50_257, 128_256, 163_840])
@@ -32,7 +32,7 @@ def rows_each(draw: random.Random) -> NumberQuestion:
     )
 
 
-def holder(draw: random.Random) -> NumberQuestion:
+def shard_of_id(draw: random.Random) -> NumberQuestion:
     """who holds a row"""
     processes, each = draw.choice([4, 8]), draw.choice([1_000, 2_500, 20_480])
     rank = draw.randint(1, processes - 2)
@@ -105,7 +105,7 @@ def same_rows(draw: random.Random) -> NumberQuestion:
     )
 
 
-def salted(draw: random.Random) -> ChoiceQuestion:
+def salted_hash(draw: random.Random) -> ChoiceQuestion:
     """a hash for a table"""
     word = draw.choice(["dogs", "love", "queen"])
     return ChoiceQuestion(
@@ -115,7 +115,7 @@ def salted(draw: random.Random) -> ChoiceQuestion:
             Option(
                 text="nothing, hash() is a function",
                 correct=False,
-                reason="Within one process it is. For strings it is salted anew at every start.",
+                reason="Within one process it is. For strings it is salted_hash anew at every start.",
             ),
             Option(
                 text="words are sent to other rows",
@@ -158,4 +158,4 @@ def million_rows(draw: random.Random) -> FreeTextQuestion:
     )
 
 
-EXERCISES = (rows_each, holder, lookup_bytes, logits_bytes, same_rows, salted, million_rows)
+EXERCISES = (rows_per_shard, shard_of_id, lookup_bytes, logits_bytes, same_rows, salted_hash, million_rows)

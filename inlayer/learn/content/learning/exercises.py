@@ -90,7 +90,7 @@ def decayed_row(draw: random.Random) -> NumberQuestion:
     )
 
 
-def who_moves(draw: random.Random) -> ChoiceQuestion:
+def which_row_moves(draw: random.Random) -> ChoiceQuestion:
     """a row that was looked up once"""
     steps = draw.choice([10, 20, 50])
     return ChoiceQuestion(
@@ -142,4 +142,4 @@ def analogy(draw: random.Random) -> FreeTextQuestion:
     )
 
 
-EXERCISES = (rows_changed, repeated_sum, dense_gradient, decayed_row, who_moves, analogy)
+EXERCISES = (rows_changed, repeated_sum, dense_gradient, decayed_row, which_row_moves, analogy)

@@ -9,7 +9,7 @@ from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQues
 __all__ = ["EXERCISES"]
 
 
-def padded_places(draw: random.Random) -> NumberQuestion:
+def padding_count(draw: random.Random) -> NumberQuestion:
     """how much of a batch is padding"""
     longest = draw.randint(80, 120)
     lengths = [draw.randint(3, 30) for _ in range(3)]
@@ -92,7 +92,7 @@ def left_padded_position(draw: random.Random) -> NumberQuestion:
     )
 
 
-def what_padding_holds(_: random.Random) -> ChoiceQuestion:
+def padding_vector(_: random.Random) -> ChoiceQuestion:
     """what stands in a padded place"""
     return ChoiceQuestion(
         text=(
@@ -170,11 +170,11 @@ def why_a_mask(_: random.Random) -> FreeTextQuestion:
 
 
 EXERCISES = (
-    padded_places,
+    padding_count,
     hidden_shape,
     mean_of_real_tokens,
     left_padded_position,
-    what_padding_holds,
+    padding_vector,
     which_tool,
     why_a_mask,
 )

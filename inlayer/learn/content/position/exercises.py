@@ -9,7 +9,7 @@ from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQues
 
 __all__ = ["EXERCISES"]
 
-SEEDS = {"why_kimi_adds_nothing": "001 advanced"}
+SEEDS = {"why_kimi_adds_no_positions": "001 advanced"}
 
 
 def sum_of_rows(draw: random.Random) -> NumberQuestion:
@@ -67,7 +67,7 @@ def last_position(draw: random.Random) -> NumberQuestion:
     )
 
 
-def wave_length(draw: random.Random) -> NumberQuestion:
+def wavelength(draw: random.Random) -> NumberQuestion:
     """tokens until a wave comes round"""
     width = draw.choice([8, 16])
     pair = draw.randint(1, width // 2 - 1)
@@ -91,7 +91,7 @@ def wave_length(draw: random.Random) -> NumberQuestion:
     )
 
 
-def partner(draw: random.Random) -> NumberQuestion:
+def pair_partner(draw: random.Random) -> NumberQuestion:
     """who is paired with whom"""
     width = draw.choice([32, 64, 128])
     channel = draw.randint(2, width // 2 - 2)
@@ -195,7 +195,7 @@ def where_order_enters(_: random.Random) -> ChoiceQuestion:
     )
 
 
-def why_kimi_adds_nothing(_: random.Random) -> FreeTextQuestion:
+def why_kimi_adds_no_positions(_: random.Random) -> FreeTextQuestion:
     """why Kimi-K2 skips all this"""
     return FreeTextQuestion(
         text=(
@@ -226,10 +226,10 @@ EXERCISES = (
     sum_of_rows,
     learned_parameters,
     last_position,
-    wave_length,
-    partner,
+    wavelength,
+    pair_partner,
     same_score,
     bfloat16_positions,
     where_order_enters,
-    why_kimi_adds_nothing,
+    why_kimi_adds_no_positions,
 )

@@ -71,7 +71,7 @@ def both_ends(draw: random.Random) -> NumberQuestion:
     )
 
 
-def row_place(draw: random.Random) -> NumberQuestion:
+def row_start(draw: random.Random) -> NumberQuestion:
     """where a row begins"""
     width, token_id = draw.choice((128, 768, 4_096)), draw.randint(50, 5_000)
     start = 8 * draw.randint(10, 90)
@@ -90,7 +90,7 @@ def row_place(draw: random.Random) -> NumberQuestion:
     )
 
 
-def row_length(draw: random.Random) -> NumberQuestion:
+def row_norm(draw: random.Random) -> NumberQuestion:
     """how long a new row is"""
     width, std = draw.choice((1_024, 4_096, 16_384)), draw.choice((1.0, 0.02, 0.05))
     length = std * math.sqrt(width)
@@ -157,4 +157,4 @@ def what_rows_mean(draw: random.Random) -> FreeTextQuestion:
     )
 
 
-EXERCISES = (parameters, table_memory, both_ends, row_place, row_length, after_init, what_rows_mean)
+EXERCISES = (parameters, table_memory, both_ends, row_start, row_norm, after_init, what_rows_mean)

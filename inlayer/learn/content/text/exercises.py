@@ -1,4 +1,4 @@
-"""Exercises of lesson 1: bytes, words, pieces."""
+"""Exercises for lesson 1: bytes, words, subwords."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["EXERCISES"]
 
 
 def bytes_in_text(draw: random.Random) -> NumberQuestion:
-    """ids of a text, byte by byte"""
+    """count the ids of a text in bytes"""
     text = draw.choice(("naïve", "Zoë 🙂", "10 €", "señor", "Müller", "déjà vu", "Ωmega", "été 🙂🙂", "日本", "a – b"))
     size = len(text.encode())
     wide = [f"{one} takes {len(one.encode())}" for one in dict.fromkeys(text) if len(one.encode()) > 1]
     return NumberQuestion(
-        text=f'How many ids does the text "{text}" have under a tokenizer of bytes?',
+        text=f'How many ids does the text "{text}" have under a byte-level tokenizer?',
         answer=size,
         unit="ids",
-        explanation=f"UTF-8 writes it in {size} bytes: {', '.join(wide)}, every other character one.",
+        explanation=f"UTF-8 encodes it in {size} bytes: {', '.join(wide)}, and every other character takes one.",
         common_mistakes={
-            len(text): "That is the number of characters; those beyond ASCII take two, three or four bytes each."
+            len(text): "That is the number of characters. Characters outside ASCII take two, three or four bytes each."
         },
     )
 
@@ -31,100 +31,105 @@ def next_id(draw: random.Random) -> NumberQuestion:
     """the id of a merge"""
     merges = draw.randint(5, 900)
     return NumberQuestion(
-        text=f"A byte-pair tokenizer has 256 ids for the bytes and nothing else, numbered from 0. It learns {merges} "
-        "merges. Which id does the last merge get?",
+        text=(
+            "A byte-pair tokenizer starts with 256 byte ids, numbered from 0, and nothing else. It learns "
+            f"{merges} merges. Which id does the last merge get?"
+        ),
         answer=255 + merges,
         explanation=f"The bytes are 0 to 255, the first merge is 256, and merge number n is 255 + n: 255 + {merges}.",
         common_mistakes={
-            256 + merges: "One too many: that is the size of the vocabulary, and ids count from 0.",
+            256 + merges: "One too many: that is the size of the vocabulary, and ids start at 0.",
             merges: "The bytes come first and take the ids 0 to 255.",
         },
     )
 
 
 def after_one_merge(draw: random.Random) -> NumberQuestion:
-    """how short one merge makes a text"""
+    """how much one merge shortens a text"""
     text = draw.choice(("banana", "abracadabra", "mississippi", "tomtomtom", "nanananana", "cocoa coco"))
     counts = Counter(pairwise(text))
     pair, times = counts.most_common(1)[0]
     left = len(text.replace("".join(pair), "_"))
     return NumberQuestion(
-        text=f'"{text}" is {len(text)} bytes. One merge joins its most frequent pair of neighbors, the first of them '
-        "where several are equally frequent. How many ids are left?",
+        text=f'"{text}" is {len(text)} bytes. One step merges its most frequent adjacent pair '
+        "(the first one if there is a tie). How many ids are left?",
         answer=left,
         unit="ids",
-        explanation=f'The pair is "{"".join(pair)}"; joined from left to right it leaves {left} ids.',
+        explanation=f'The pair is "{"".join(pair)}". Merging it from left to right leaves {left} ids.',
         common_mistakes={
-            len(text) - 2 * times: "A joined pair does not vanish: two ids become one.",
-            len(text) - 1: "All occurrences of the pair are joined, not the first one alone.",
+            len(text) - 2 * times: "A merged pair does not disappear: two ids become one.",
+            len(text) - 1: "All occurrences of the pair are merged, not only the first one.",
         },
     )
 
 
 def printable_first(draw: random.Random) -> NumberQuestion:
-    """bytes numbered in another order"""
+    """byte ids in a different order"""
     letter = draw.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefgh")
     byte = ord(letter)
     return NumberQuestion(
-        text=f'In ASCII the letter "{letter}" is byte {byte}. A vocabulary of the GPT-2 kind numbers the printable '
-        f'bytes from "!" (33) on as 0, 1, 2, ... Which id has "{letter}" there?',
+        text=f'In ASCII the letter "{letter}" is byte {byte}. A GPT-2 style vocabulary numbers the printable '
+        f'bytes from "!" (33) as 0, 1, 2, ... What is the id of "{letter}" there?',
         answer=byte - 33,
-        explanation=f"{byte} - 33. So ids of bytes are not the bytes, and ids of one tokenizer say nothing to another.",
+        explanation=(
+            f"{byte} - 33. So byte ids are not necessarily byte values, and an id means nothing without its tokenizer."
+        ),
         common_mistakes={
-            byte: "That is the byte; this vocabulary does not number the bytes by their value.",
-            byte - 32: '"!" itself has the id 0, not 1.',
+            byte: "That is the byte. This vocabulary does not number the bytes by their value.",
+            byte - 32: '"!" itself has id 0, not 1.',
         },
     )
 
 
 def unknown_word(draw: random.Random) -> ChoiceQuestion:
-    """a word that the vocabulary does not hold"""
+    """a word that is not in the vocabulary"""
     word = draw.choice(("hedgehog", "defenestrate", "Reykjavík", "zyzzyva"))
     return ChoiceQuestion(
-        text=f'The word "{word}" never occurred in the text that a byte-level byte-pair tokenizer was trained on. What '
-        "are its ids?",
+        text=f'The word "{word}" never occurred in the training text of a byte-level BPE tokenizer. What are its ids?',
         options=(
             Option(
-                text="those of shorter pieces, single bytes if need be",
+                text="the ids of shorter tokens, down to single bytes if necessary",
                 correct=True,
                 reason="All 256 bytes are in the vocabulary, so every text has ids.",
             ),
             Option(
-                text="the one id of the unknown token",
+                text="the id of the unknown token",
                 correct=False,
-                reason="That is what a word-level tokenizer does; one with bytes has nothing unknown.",
+                reason="That is what a word-level tokenizer does. With bytes in the vocabulary, nothing is unknown.",
             ),
             Option(
                 text="a new id, added at the end of the vocabulary",
                 correct=False,
-                reason="A vocabulary is fixed when it is trained: the table has no row for a new id.",
+                reason="A vocabulary is fixed after training: the table has no row for a new id.",
             ),
             Option(
                 text="the ids of the most similar known word",
                 correct=False,
-                reason="A tokenizer knows nothing about likeness. It cuts bytes.",
+                reason="A tokenizer knows nothing about similarity. It only splits bytes.",
             ),
         ),
     )
 
 
-def why_pieces(draw: random.Random) -> FreeTextQuestion:
-    """bytes, words or pieces"""
-    del draw  # always the same question
+def why_subwords(draw: random.Random) -> FreeTextQuestion:
+    """bytes, words or subwords"""
+    del draw  # the same question every time
     return FreeTextQuestion(
-        text="Why do language models cut texts into pieces, and neither into bytes nor into words? Name what each "
-        "costs.",
-        model_answer="Bytes need a table of 256 rows and know every text, but make sequences long, and a model's work "
-        "grows with their length. Words make short sequences, but there is no end of them: the table would be huge, "
-        "most rows hardly ever trained, and every new word unknown. Pieces are built from bytes, so nothing is "
-        "unknown; frequent words become one id, rare ones several.",
+        text="Why do language models split text into subwords instead of bytes or words? Name the cost of each.",
+        model_answer=(
+            "Bytes need a table of only 256 rows and cover every text, but they make sequences long, and a "
+            "model's work grows with length. Words make short sequences, but there is no end to them: the "
+            "table would be huge, most rows would rarely be trained, and every new word would be unknown. "
+            "Subwords are built from bytes, so nothing is unknown. Frequent words become one id, and rare "
+            "words become several."
+        ),
         points=(
-            "a tokenizer of bytes knows every text and makes long sequences",
-            "a tokenizer of words has unknown words, or a table without end",
-            "pieces: frequent strings are short, rare ones are still possible",
+            "a byte-level tokenizer covers every text but makes long sequences",
+            "a word-level tokenizer has unknown words, or an endless table",
+            "subwords: frequent strings are short, and rare ones are still possible",
             "the size of the vocabulary is the number of rows of the table",
         ),
     )
 
 
-EXERCISES = (bytes_in_text, next_id, after_one_merge, printable_first, unknown_word, why_pieces)
+EXERCISES = (bytes_in_text, next_id, after_one_merge, printable_first, unknown_word, why_subwords)

@@ -16,7 +16,7 @@ MODELS = {
 }
 
 
-def numbers_saved(draw: random.Random) -> NumberQuestion:
+def parameters_saved(draw: random.Random) -> NumberQuestion:
     """what tying saves"""
     name = draw.choice(list(MODELS))
     rows, width = MODELS[name]
@@ -162,4 +162,4 @@ def why_unstable(draw: random.Random) -> FreeTextQuestion:
     )
 
 
-EXERCISES = (numbers_saved, training_memory, rows_reached, logit_spread, broken_tie, read_the_tie, why_unstable)
+EXERCISES = (parameters_saved, training_memory, rows_reached, logit_spread, broken_tie, read_the_tie, why_unstable)

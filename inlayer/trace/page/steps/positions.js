@@ -1,113 +1,113 @@
-// Step 6: order. Added positions as a written sum; rotary ones as dials, since nothing is added and pairs only turn.
+// Step 6: positions. Position embeddings as a sum; rotary angles as dials, because they are not added.
 
 function stepPositions(trace) {
   const { positions } = trace;
   const place = trace.stages.findIndex((stage) => stage.name === "position");
-  const whose = positions.own ? "the model\u2019s own" : "put in place for this walk";
-  const said = facts([
-    ["Scheme", `${positions.scheme}, ${whose}`],
-    ["Made for", positions.block_size && counted(positions.block_size, "token")],
+  const origin = positions.from_model ? "from the model" : "chosen for this walk";
+  const summary = facts([
+    ["Scheme", `${positions.scheme}, ${origin}`],
+    ["Block size", positions.block_size && counted(positions.block_size, "token")],
   ], "facts facts-wide");
-  if (place >= 0) return [said, writtenSum(trace, [place], 6, ["before", "added", "after"])];
-  if (positions.turnings.length === 0) {
-    return [said, plainFact("No positions: the rows go on as they are, and the same tokens in another order give the "
+  if (place >= 0) return [summary, sumFigure(trace, [place], 6, ["before", "added", "after"])];
+  if (positions.rotary.length === 0) {
+    return [summary, plainFact("No positions: the rows are unchanged, and the same tokens in another order give the "
       + "same vectors in another order.")];
   }
-  return [said,
-    plainFact(make("strong", {}, "Nothing is added. "),
-      "Each channel pair gets an angle that grows with the place; the attention turns queries and keys by it later."),
-    positions.turnings.map((turning, s) => turningFigure(trace, turning, s))];
+  return [summary,
+    plainFact("Each channel pair has an angle that grows with the position. Attention rotates queries and keys by it."),
+    positions.rotary.map((rotary, s) => rotaryFigure(trace, rotary, s))];
 }
 
-// ---- added: rows under each other as one adds on paper, what it was, what is added, what it becomes
+// ---- position embeddings: the vector before, what is added, and the sum, below each other
 
-function writtenSum(trace, stages, step, fields) {
-  const cells = trace.texts.flatMap((text) => text.cells);
-  const scale = scaleOf(cells.map((cell) => stages.map((s) => fields.map((field) => vectorOf(cell, s, field) ?? []))));
-  const count = Math.max(0, ...cells.flatMap((cell) => stages.map((s) => cell.stages[s].after.length)));
-  const label = step === 6 ? "Row, position and sum" : "Every stage";
+function sumFigure(trace, stages, step, fields) {
+  const tokens = trace.texts.flatMap((text) => text.tokens);
+  const vectors = (token) => stages.map((s) => fields.map((field) => vectorOf(token, s, field) ?? []));
+  const scale = scaleOf(tokens.map(vectors));
+  const count = Math.max(0, ...tokens.flatMap((token) => stages.map((s) => token.stages[s].after.length)));
+  const label = step === 6 ? "Row, position and sum" : "All stages";
   const head = make("tr", {},
     make("th", { scope: "col", class: "corner" }, "token"), make("th", { scope: "col" }, ""), columnHeads(count));
   return [legend(scale), trace.texts.map((text, b) =>
     make("section", { class: "one-text", "aria-label": textName(trace, b) },
       trace.texts.length > 1 && make("h3", { class: "text-name" }, textName(trace, b)),
       gridTable(`${label} of ${textName(trace, b)}`, make("thead", {}, head.cloneNode(true)),
-        text.cells.map((cell, t) => sumLines(trace, cell, { b, t, step, stages, fields, scale })), "sums"),
+        text.tokens.map((token, t) => sumLines(trace, token, { b, t, step, stages, fields, scale })), "sums"),
       missingTokens(text)))];
 }
 
-function vectorOf(cell, s, field) {
-  return field === "before" ? beforeStage(cell, s) : cell.stages[s][field];
+function vectorOf(token, s, field) {
+  return field === "before" ? beforeStage(token, s) : token.stages[s][field];
 }
 
-function sumLines(trace, cell, { b, t, step, stages, fields, scale }) {
+function sumLines(trace, token, { b, t, step, stages, fields, scale }) {
   const lines = stages.flatMap((s) => fields.map((field) => ({ s, field })))
-    .filter(({ s, field }) => vectorOf(cell, s, field));
-  const head = make("th", { scope: "rowgroup", rowspan: lines.length, class: "row-head" }, rowHead(cell, b, t, step));
-  return make("tbody", { class: cell.mask === 0 ? "padding-line" : null }, lines.map(({ s, field }, index) =>
+    .filter(({ s, field }) => vectorOf(token, s, field));
+  const head = make("th", { scope: "rowgroup", rowspan: lines.length, class: "row-head" }, rowHead(token, b, t, step));
+  return make("tbody", { class: token.mask === 0 ? "padding-line" : null }, lines.map(({ s, field }, index) =>
     make("tr", { class: "sum-" + field },
       index === 0 && head,
-      make("th", { scope: "row", class: "sum-sign" }, sumLabel(trace, cell, s, field)),
-      vectorOf(cell, s, field).map((value, d) => numberCell(value, { step, field, s, b, t, d }, scale)))));
+      make("th", { scope: "row", class: "sum-sign" }, sumLabel(trace, token, s, field)),
+      vectorOf(token, s, field).map((value, d) => numberCell(value, { step, field, s, b, t, d }, scale)))));
 }
 
-function sumLabel(trace, cell, s, field) {
+function sumLabel(trace, token, s, field) {
   const { name } = trace.stages[s];
   if (field === "before") return s === 0 ? "row" : `after ${trace.stages[s - 1].name}`;
-  if (field === "added") return name === "position" ? `+ position ${cell.position}` : `+ ${name}`;
-  return cell.stages[s].added ? "= sum" : name;
+  if (field === "added") return name === "position" ? `+ position ${token.position}` : `+ ${name}`;
+  return token.stages[s].added ? "= sum" : name;
 }
 
-// ---- rotary: one dial a token and pair
+// ---- rotary: one dial per token and channel pair
 
-function turningFigure(trace, turning, s) {
-  const scaled = turning.frequencies.some((value, d) => value !== turning.plain_frequencies[d]);
-  const paired = turning.pairing === "half" ? "one of the first half with one of the second" : turning.pairing;
-  const lines = trace.texts[0].cells.map((cell, t) => turnLine(cell, t, s, scaled));
-  return make("section", { class: "turning", "aria-label": turning.layer_type ?? "Rotary turns" },
-    turning.layer_type && make("h2", {}, turning.layer_type),
+function rotaryFigure(trace, rotary, s) {
+  const scaled = rotary.frequencies.some((value, d) => value !== rotary.unscaled_frequencies[d]);
+  const paired = rotary.pairing === "half" ? "channel i with channel i + half" : rotary.pairing;
+  const lines = trace.texts[0].tokens.map((token, t) => rotationLine(token, t, s, scaled));
+  return make("section", { class: "rotary", "aria-label": rotary.layer_type ?? "Rotary angles" },
+    rotary.layer_type && make("h2", {}, rotary.layer_type),
     facts([
-      ["Theta", digits(brief(turning.theta))],
-      ["Pairs", `${grouped(turning.pairs)} of a head\u2019s ${grouped(turning.head_dim)} channels, ${paired}`],
-      ["Scaling", turning.scaling ? code(turning.scaling) : "none"],
-      ["Factor on cos, sin", turning.factor === 1 ? null : digits(brief(turning.factor))],
+      ["Theta", digits(brief(rotary.theta))],
+      ["Pairs", `${grouped(rotary.n_pairs)} from the ${grouped(rotary.head_dim)} channels of a head, ${paired}`],
+      ["Scaling", rotary.scaling ? code(rotary.scaling) : "none"],
+      ["Attention factor", rotary.attention_factor === 1 ? null : digits(brief(rotary.attention_factor))],
     ], "facts facts-wide"),
-    caption(`Angle of the first ${counted(turning.frequencies.length, "pair")}, in radians, for each token`,
-      scaled && "; the thin hand shows it without scaling"),
-    gridTable("Angles, tokens by channel pairs", turningHead(turning, s, scaled), [make("tbody", {}, lines)], "dials"),
-    trace.texts.length > 1 && note("An angle belongs to a place: the other texts get the same ones."));
+    caption(`Angles of the first ${counted(rotary.frequencies.length, "channel pair")}, in radians, for each token`,
+      scaled && "; the thin hand shows the angle without scaling"),
+    gridTable("Angles, tokens by channel pairs", rotaryHead(rotary, s, scaled), [make("tbody", {}, lines)], "dials"),
+    trace.texts.length > 1 && note("Angles depend only on the position, so they are the same in every text."));
 }
 
-function turningHead(turning, s, scaled) {
+function rotaryHead(rotary, s, scaled) {
   return make("thead", {},
     make("tr", {}, make("th", { scope: "col", class: "corner" }, "token"),
-      turning.frequencies.map((_, d) => make("th", { scope: "col", class: "column" }, `pair ${d}`))),
-    make("tr", { class: "speeds" }, make("th", { scope: "row", class: "corner" }, "radians a token"),
-      turning.frequencies.map((value, d) => make("td", {
+      rotary.frequencies.map((_, d) => make("th", { scope: "col", class: "column" }, `pair ${d}`))),
+    make("tr", { class: "frequencies" }, make("th", { scope: "row", class: "corner" }, "radians per position"),
+      rotary.frequencies.map((value, d) => make("td", {
         class: "number", role: "gridcell", tabindex: -1,
-        data: { nav: "", step: 6, field: "speed", s, d, value: exact(value) },
+        data: { nav: "", step: 6, field: "frequency", s, d, value: exact(value) },
       }, shortened(value),
-        scaled && span("plain-speed", shortened(turning.plain_frequencies[d]))))));
+        scaled && span("unscaled-frequency", shortened(rotary.unscaled_frequencies[d]))))));
 }
 
-function turnLine(cell, t, s, scaled) {
-  const turn = cell.turns[s];
+function rotationLine(token, t, s, scaled) {
+  const rotation = token.rotations[s];
   const part = (field, place) => make("span", {
-    class: "number dial-part", data: { value: exact(turn[field][place.d]), ...place, field },
-  }, `${field} ${fixed(turn[field][place.d], 3)}`);
-  return make("tr", { class: cell.mask === 0 ? "padding-line" : null },
-    make("th", { scope: "row", class: "row-head" }, rowHead(cell, 0, t, 6)),
-    turn.angles.map((angle, d) => {
+    class: "number dial-part", data: { value: exact(rotation[field][place.d]), ...place, field },
+  }, `${field} ${fixed(rotation[field][place.d], 3)}`);
+  return make("tr", { class: token.mask === 0 ? "padding-line" : null },
+    make("th", { scope: "row", class: "row-head" }, rowHead(token, 0, t, 6)),
+    rotation.angles.map((angle, d) => {
       const place = { step: 6, s, b: 0, t, d };
       return make("td", {
         class: "cell dial-cell " + markOf({ ...place, field: "angles" }, angle), role: "gridcell", tabindex: -1,
         data: { nav: "", value: exact(angle), ...place, field: "angles" },
-      }, dial(angle, scaled ? turn.plain_angles[d] : null), span("number angle", fixed(angle, 3)),
+      }, dial(angle, scaled ? rotation.unscaled_angles[d] : null), span("number angle", fixed(angle, 3)),
       part("cos", place), part("sin", place));
     }));
 }
 
-function dial(angle, plainAngle) {
+function dial(angle, unscaledAngle) {
   const hand = (value, name, length) => {
     const at = toNumber(value);
     if (!Number.isFinite(at)) return null;
@@ -117,7 +117,7 @@ function dial(angle, plainAngle) {
   return draw("svg", { class: "dial", viewBox: "0 0 28 28", "aria-hidden": "true" },
     draw("circle", { cx: 14, cy: 14, r: 12.5, class: "dial-face" }),
     draw("line", { x1: 14, y1: 14, x2: 26.5, y2: 14, class: "dial-zero" }),
-    plainAngle !== null && hand(plainAngle, "dial-plain", 12),
+    unscaledAngle !== null && hand(unscaledAngle, "dial-unscaled", 12),
     hand(angle, "dial-hand", 11),
     draw("circle", { cx: 14, cy: 14, r: 1.5, class: "dial-pin" }));
 }

@@ -1,7 +1,7 @@
-// Steps 4 and 5: where in the file a row lies, its raw bits, and the rows gathered into a matrix.
+// Steps 4 and 5: where each row is stored, its raw values, and the rows gathered into a matrix.
 
 function stepRow(trace) {
-  if (trace.entered === "inputs_embeds") return perText(trace, () => []);
+  if (trace.input === "inputs_embeds") return perText(trace, () => []);
   const { table } = trace;
   const [rows, width] = table.shape;
   return [
@@ -9,9 +9,9 @@ function stepRow(trace) {
       ["Tensor", code(table.name)],
       ["File", fileOf(table)],
       ["Shape", digits(`${grouped(rows)} ${TIMES} ${grouped(width)}`)],
-      ["Stored as", [code(table.dtype), isPlainDtype(table) ? "" : [", looked up as ", code(table.row_dtype)]]],
-      ["First byte", digits(grouped(table.offset))],
-      ["One row", digits(counted(table.row_bytes, "byte"))],
+      ["Stored as", [code(table.dtype), isPlainDtype(table) ? "" : [", returned as ", code(table.row_dtype)]]],
+      ["Offset", digits(`byte ${grouped(table.offset)}`)],
+      ["Row size", digits(counted(table.row_bytes, "byte"))],
     ], "facts facts-wide"),
     tableStrip(trace),
     perText(trace, (text, b) => storedTable(trace, text, b)),
@@ -26,11 +26,11 @@ function isPlainDtype({ dtype, row_dtype: rowDtype }) {
   return dtype === rowDtype || { BF16: "bfloat16", F16: "float16", F32: "float32", F64: "float64" }[dtype] === rowDtype;
 }
 
-// The table from its first row to its last, with a tick where a token's row lies.
+// The whole table as a strip, with a tick for each row in use.
 function tableStrip(trace) {
-  const used = new Set(trace.texts.flatMap((text) => text.cells.map((cell) => cell.id)));
-  const label = `The table, all ${grouped(trace.table.shape[0])} rows; ${counted(used.size, "row")} of it used here`;
-  return strip(trace.table.shape[0], [...used], { label, middle: `${counted(used.size, "row")} used` });
+  const used = new Set(trace.texts.flatMap((text) => text.tokens.map((token) => token.id)));
+  const label = `The table: ${counted(used.size, "row")} of ${grouped(trace.table.shape[0])} in use`;
+  return strip(trace.table.shape[0], [...used], { label, middle: `${counted(used.size, "row")} in use` });
 }
 
 function strip(rows, ids, { label, middle, kind = "strip-table" }) {
@@ -46,22 +46,22 @@ function strip(rows, ids, { label, middle, kind = "strip-table" }) {
 }
 
 function storedTable(trace, text, b) {
-  const scale = scaleOf(text.cells.map((cell) => cell.row));
+  const scale = scaleOf(text.tokens.map((token) => token.row));
   const perValue = trace.table.itemsize !== null;
   const head = make("tr", {},
     make("th", { scope: "col", class: "corner" }, "token"),
     make("th", { scope: "col" }, "id"), make("th", { scope: "col" }, "byte offset"),
-    columnHeads(text.cells[0]?.row.length ?? 0));
-  const storedCell = (cell, value, t, d) => {
+    columnHeads(text.tokens[0]?.row.length ?? 0));
+  const storedCell = (token, value, t, d) => {
     const made = numberCell(value, { step: 4, field: "stored", b, t, d }, scale);
-    if (perValue && cell.bits[d] !== undefined) made.append(span("bits", cell.bits[d]));
+    if (perValue && token.stored_hex[d] !== undefined) made.append(span("stored-hex", token.stored_hex[d]));
     return made;
   };
-  const lines = text.cells.map((cell, t) => make("tr", { class: cell.mask === 0 ? "padding-line" : null },
-    make("th", { scope: "row", class: "row-head" }, rowHead(cell, b, t, 4)),
-    factCell(cell.id, { step: 3, field: "id", b, t }, String(cell.id)),
-    factCell(cell.offset, { step: 4, field: "offset", b, t }, grouped(cell.offset)),
-    cell.row.map((value, d) => storedCell(cell, value, t, d))));
+  const lines = text.tokens.map((token, t) => make("tr", { class: token.mask === 0 ? "padding-line" : null },
+    make("th", { scope: "row", class: "row-head" }, rowHead(token, b, t, 4)),
+    factCell(token.id, { step: 3, field: "id", b, t }, String(token.id)),
+    factCell(token.offset, { step: 4, field: "offset", b, t }, grouped(token.offset)),
+    token.row.map((value, d) => storedCell(token, value, t, d))));
   return [
     gridTable(`Rows of ${textName(trace, b)} as stored`, make("thead", {}, head), [make("tbody", {}, lines)], "stored"),
     missingTokens(text),
@@ -77,22 +77,22 @@ function factCell(value, place, written) {
   }, written);
 }
 
-function stepGather(trace) {
+function stepLookup(trace) {
   const width = trace.gather.shape[2];
-  const scale = scaleOf(trace.texts.map((text) => text.cells.map((cell) => cell.row)));
+  const scale = scaleOf(trace.texts.map((text) => text.tokens.map((token) => token.row)));
   return [
     figureHead(trace, width, scale),
     trace.texts.map((text, b) => vectorMatrix(trace, text, b, { step: 5, field: "row", scale, width })),
-    trace.entered === "text" && oneHot(trace),
+    trace.input === "text" && oneHot(trace),
   ];
 }
 
 function vectorMatrix(trace, text, b, { step, field, scale, width }) {
-  const count = text.cells[0]?.[field].length ?? 0;
-  const rows = text.cells.map((cell, t) => ({
-    head: rowHead(cell, b, t, step),
-    values: cell[field],
-    kind: cell.mask === 0 ? "padding-line" : "",
+  const count = text.tokens[0]?.[field].length ?? 0;
+  const rows = text.tokens.map((token, t) => ({
+    head: rowHead(token, b, t, step),
+    values: token[field],
+    kind: token.mask === 0 ? "padding-line" : "",
     place: (d) => ({ step, field, b, t, d }),
   }));
   const label = `${field === "row" ? "Rows" : "Hidden states"} of ${textName(trace, b)}, tokens by channels`;
@@ -102,24 +102,24 @@ function vectorMatrix(trace, text, b, { step, field, scale, width }) {
     missingTokens(text));
 }
 
-// The gather again, as a product: a one at the id, zeros elsewhere. Marks are at the ids' true places.
+// The lookup as a matrix product: each one-hot vector has a single 1, drawn at the position of its id.
 function oneHot(trace) {
   const { gather } = trace;
-  const cells = trace.texts.flatMap((text) => text.cells).slice(0, 12);
+  const tokens = trace.texts.flatMap((text) => text.tokens).slice(0, 12);
   const rows = trace.table.shape[0];
-  const vectors = cells.map((cell, line) => [
+  const vectors = tokens.map((token, line) => [
     draw("rect", { x: 0, y: line * 10 + 1, width: 300, height: 8, class: "strip-table" }),
-    draw("rect", { x: Math.min(297, (cell.id / rows) * 300), y: line * 10 + 1, width: 3, height: 8, class: "one" }),
+    draw("rect", { x: Math.min(297, (token.id / rows) * 300), y: line * 10 + 1, width: 3, height: 8, class: "one" }),
   ]);
-  const label = `One-hot vectors: a single one at ids ${cells.map((cell) => cell.id).join(", ")}`;
-  const against = counted(gather.checked_rows, "row") + (gather.whole ? ", the whole table" : " in use");
-  const viewBox = `0 0 300 ${cells.length * 10}`;
-  return make("section", { class: "check", "aria-label": "The same as a product" },
-    make("h2", {}, "The same as a product"),
+  const label = `One-hot vectors with a 1 at ids ${tokens.map((token) => token.id).join(", ")}`;
+  const against = counted(gather.compared_rows, "row") + (gather.whole_table ? ", the whole table" : " in use");
+  const viewBox = `0 0 300 ${tokens.length * 10}`;
+  return make("section", { class: "check", "aria-label": "The same as a matrix product" },
+    make("h2", {}, "The same as a matrix product"),
     make("div", { class: "check-line" },
       draw("svg", { class: "one-hot", viewBox, role: "img", "aria-label": label }, vectors),
       make("p", { class: "check-words" },
         span(gather.equal ? "verdict good" : "verdict bad", gather.equal ? "Equal" : "Not equal"),
         code("one_hot @ E == E[ids]"),
-        span("note", `against ${against}${gather.note ? `; ${gather.note}` : ""}`))));
+        span("note", `compared over ${against}${gather.note ? `; ${gather.note}` : ""}`))));
 }

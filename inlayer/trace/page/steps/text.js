@@ -1,4 +1,4 @@
-// Steps 1 and 2: the text as characters and bytes, and the stretches the tokenizer cuts out before it makes tokens.
+// Steps 1 and 2: the text as characters and bytes, and its pre-tokens.
 
 function stepBytes(trace) {
   return perText(trace, (text, b) => [
@@ -11,16 +11,16 @@ function stepBytes(trace) {
   ]);
 }
 
-function stepPieces(trace) {
+function stepPreTokens(trace) {
   return perText(trace, (text, b) => {
-    if (text.splits === null) return plainFact("This tokenizer does not split first: the text is one stretch.");
+    if (text.pre_tokens === null) return plainFact("This tokenizer has no pre-tokens: it encodes the text as a whole.");
     return [
-      trace.texts.length > 1 && caption(counted(text.n_splits, "stretch", "stretches")),
-      tiles(`Stretches of ${textName(trace, b)}`, text.splits.map((split, t) =>
-        tile("stretch", { step: 2, field: "split", b, t, value: split.bytes },
-          span("stretch-text mono", cut(readable(split.bytes), 40)),
-          span("stretch-span mono", `${split.span[0]}\u2013${split.span[1]}`)))),
-      rest(text.n_splits - text.splits.length, "stretch", "stretches"),
+      trace.texts.length > 1 && caption(counted(text.n_pre_tokens, "pre-token")),
+      tiles(`Pre-tokens of ${textName(trace, b)}`, text.pre_tokens.map((preToken, t) =>
+        tile("pre-token", { step: 2, field: "preToken", b, t, value: preToken.bytes },
+          span("pre-token-text mono", cut(readable(preToken.bytes), 40)),
+          span("pre-token-span mono", `${preToken.span[0]}\u2013${preToken.span[1]}`)))),
+      rest(text.n_pre_tokens - text.pre_tokens.length, "pre-token"),
     ];
   });
 }
@@ -38,7 +38,7 @@ function tile(kind, place, ...content) {
 // ---- shared by all steps
 
 function perText(trace, drawn) {
-  const vectors = () => plainFact("Vectors came in here instead of text: the walk starts at step 5.");
+  const vectors = () => plainFact("The walk starts from vectors, so it begins at step 5.");
   return trace.texts.map((text, b) => make("section", { class: "one-text", "aria-label": textName(trace, b) },
     trace.texts.length > 1 && make("h3", { class: "text-name" }, textName(trace, b)),
     text.text === null ? vectors() : drawn(text, b)));
@@ -56,13 +56,13 @@ function plainFact(...content) {
   return make("p", { class: "plain-fact" }, content);
 }
 
-function rest(number, thing, things = thing + "s") {
+function rest(number, thing) {
   if (number <= 0) return null;
-  return note(`${DOTS} and ${grouped(number)} more ${number === 1 ? thing : things}, counted but not drawn`);
+  return note(`${DOTS} and ${grouped(number)} more ${number === 1 ? thing : thing + "s"}`);
 }
 
 function missingTokens(text) {
-  return rest(text.n_tokens + text.n_padding - text.cells.length, "token");
+  return rest(text.n_tokens + text.n_padding - text.tokens.length, "token");
 }
 
 function figureHead(trace, width, scale) {

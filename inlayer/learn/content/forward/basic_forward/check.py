@@ -40,7 +40,7 @@ def shape(session: GradingSession) -> None:
     }
     check_shape(hidden, (batch, length, width), "B T D", mistakes=mistakes)
     five_wrong = {
-        "five-of-all": (
+        "five-per-token": (
             (batch, length, 5),
             "five numbers of every token; asked for is the first token of the first text",
         ),
@@ -63,7 +63,7 @@ def values(session: GradingSession) -> None:
     check_values(hidden, want, mistakes=mistakes, message="the hidden states are not the rows of the ids")
     five_wrong = {
         "second-token": (want[0, 1, :5], "these are numbers of the second token; the first one has index 0"),
-        "one-number-each": (
+        "one-value-per-token": (
             want[0, :5, 0],
             "this is the first number of five tokens; asked for are five numbers of one",
         ),
@@ -115,7 +115,7 @@ def one_place(session: GradingSession) -> None:
         sparse[place] = padding
         if padding_answer(session, table, sparse, padding):
             raise CheckFailed(
-                "one-place", "a padding token that is not zero was missed; it stands elsewhere in the batch"
+                "one-position", "a padding token that is not zero was missed; it stands elsewhere in the batch"
             )
     without = torch.where(ids == padding, (ids + 1) % len(table), ids)
     if not padding_answer(session, table, without, padding):

@@ -47,8 +47,11 @@ def one_hot_values(session: GradingSession) -> None:
                 "the 1 stands one place after its id; places count from 0, as ids do",
             ),
             "inverted": (1 - want, "0 and 1 are changed over"),
-            "id-at-its-place": (want * ids[..., None], "the id itself stands at its place; a factor of 1 is asked for"),
-            "staircase": (
+            "id-instead-of-one": (
+                want * ids[..., None],
+                "the id itself stands at its place; a factor of 1 is asked for",
+            ),
+            "cumulative": (
                 (ids[..., None] >= torch.arange(rows)).to(dtype),
                 "every place up to the id is 1; then the product adds up rows",
             ),

@@ -44,7 +44,7 @@ def shape(session: GradingSession) -> None:
     got = session.call(table, ids, 1, processes)
     width = table.shape[1]
     only_own = "only the rows that were found are there; every id keeps its place, with zeros where the row is not held"
-    check_shape(got, (*ids.shape, width), "B T D", mistakes={"places-lost": ((mine, width), only_own)})
+    check_shape(got, (*ids.shape, width), "B T D", mistakes={"positions-lost": ((mine, width), only_own)})
 
 
 def values(session: GradingSession) -> None:
@@ -64,7 +64,7 @@ def values(session: GradingSession) -> None:
                 "whole-table": (table[ids], "the rows of all ids are there, also of those that other processes hold"),
                 "not-zeroed": (clamped, "an id of another process gets a row of this one; it must get zeros"),
                 "wrapped": (own[ids % len(own)], "an id of another process is wrapped around to a row of this one"),
-                "dealt-out": (
+                "round-robin": (
                     table[ids] * (ids % processes == rank)[..., None],
                     "the rows are dealt out one by one, in turn; each process holds a block of neighbors",
                 ),
@@ -72,11 +72,11 @@ def values(session: GradingSession) -> None:
                     not_shifted,
                     "an id is used as it is to index the rows of this process; its row 0 is another",
                 ),
-                "border-twice": (
+                "boundary-twice": (
                     part(table, ids, first, rank * each + each + 1),
                     "the row past the end is taken as well; it is the next one's",
                 ),
-                "border-lost": (part(table, ids, first + 1, last), "the first row of this process is not found"),
+                "boundary-lost": (part(table, ids, first + 1, last), "the first row of this process is not found"),
                 "rounded-down": (
                     part(table, ids, low, high),
                     "the number of rows for each process is rounded down; who has the rest? It is to be rounded up",

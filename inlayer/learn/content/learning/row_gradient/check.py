@@ -80,7 +80,10 @@ def values(session: GradingSession) -> None:
                 "the gradients of an id's places are averaged; a copy hands back all of its gradient",
             ),
             "first-text-only": (add_up(ids[:1], upstream[:1], rows), "only the first text of the batch is counted"),
-            "divided-by-places": (want / ids.numel(), "all is divided by the number of places; that was done upstream"),
+            "divided-by-positions": (
+                want / ids.numel(),
+                "you divided by the number of positions; upstream already did",
+            ),
             "counted": (
                 counts[:, None].expand_as(want).to(want.dtype),
                 "the rows hold how often an id stands there, not the gradients that came to its places",

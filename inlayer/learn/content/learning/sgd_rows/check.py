@@ -62,7 +62,7 @@ def returned(session: GradingSession) -> None:
     check_values(
         got,
         want,
-        mistakes={"not-rising": (first_seen, "the ids are in the order of their first place, not in rising order")},
+        mistakes={"not-sorted": (first_seen, "the ids are in the order of their first place, not in rising order")},
         message="the returned ids are not those of the rows that were looked up",
     )
 
@@ -129,7 +129,7 @@ def decaying(session: GradingSession) -> None:
                 "rows that no id names have shrunk; only the rows of the batch may change",
             ),
             "decays-each-time": (each_time, "a row that stands at several places decays once for each of them"),
-            "decays-each-place": (
+            "decays-each-position": (
                 plain - rate * decay * counts * table,
                 "the decay of a row is added up over its places; it is to come once",
             ),

@@ -41,7 +41,7 @@ def values(session: GradingSession) -> None:
             "sum-not-mean": (kept.sum(1), "this is the sum of the real tokens; a mean is also divided"),
             "divides-by-all": (kept.mean(1), "the sum is divided by the number of places, padding included"),
             "mask-ignored": (hidden.mean(1), "padded places enter the sum and the count: the mask is not used"),
-            "first-places": (
+            "first-positions": (
                 first,
                 "the right number of tokens is taken, but from the beginning of each text; the mask also says where",
             ),

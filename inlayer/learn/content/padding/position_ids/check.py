@@ -28,11 +28,11 @@ def left(session: GradingSession) -> None:
         session.call(mask),
         want,
         mistakes={
-            "counts-places": (
+            "counts-padding": (
                 torch.arange(mask.shape[1]).expand(mask.shape),
                 "the places of the rectangle are numbered; a text with padding in front starts late",
             ),
-            "counts-places-padding-zero": (
+            "counts-padding-as-zero": (
                 torch.arange(mask.shape[1]).expand(mask.shape).where(mask, 0),
                 "padding gets 0, but the tokens are still numbered by their place in the rectangle",
             ),

@@ -132,7 +132,7 @@ def past_the_end(session: GradingSession) -> None:
             )
         if not all(str(number) in answer.raised.message for number in (length, block_size)):
             raise CheckFailed(
-                "numbers-not-named",
+                "sizes-not-named",
                 f"{said}: the message of the ValueError must name both numbers: its reader needs them",
             )
 

@@ -70,21 +70,21 @@ def untouched(session: GradingSession) -> None:
 
 
 def values(session: GradingSession) -> None:
-    """rows plus waves, for every text of the batch"""
+    """rows plus encoding, for every text of the batch"""
     wrapper, ids, width = draw(session)
     batch, length = ids.shape
-    rows, waves = table_of(wrapper)[ids], sinusoidal_encoding(torch.arange(length), width)
+    rows, encoding = table_of(wrapper)[ids], sinusoidal_encoding(torch.arange(length), width)
     halves = sinusoidal_encoding(torch.arange(length), width, layout="half")
     first = rows.clone()
-    first[0] += waves
+    first[0] += encoding
     check_values(
         wrapper.call(input_ids=ids),
-        rows + waves,
+        rows + encoding,
         mistakes={
             "no-positions": (rows, "these are the rows alone: positions are on, and nothing was added"),
             "concatenated": (
                 rows + halves,
-                "the waves have all sines first, then all cosines; this task wants the two of a pair side by side",
+                "the encoding have all sines first, then all cosines; this task wants the two of a pair side by side",
             ),
             "off-by-one": (
                 rows + sinusoidal_encoding(torch.arange(1, length + 1), width),
@@ -96,11 +96,11 @@ def values(session: GradingSession) -> None:
             ),
             "wrong-axis": (
                 rows + sinusoidal_encoding(torch.arange(batch), width)[:, None],
-                "all tokens of a text got the same wave: the waves lie along the batch, not along the text",
+                "all tokens of a text got the same wave: the encoding lie along the batch, not along the text",
             ),
-            "multiplied": (rows * waves, "rows and waves are multiplied; they are to be added"),
+            "multiplied": (rows * encoding, "rows and encoding are multiplied; they are to be added"),
         },
-        message="the values are not rows plus interleaved waves",
+        message="the values are not rows plus interleaved encoding",
         atol=CLOSE,
     )
 
@@ -118,7 +118,7 @@ def ready_vectors(session: GradingSession) -> None:
                 "vectors given as inputs_embeds come back without positions; they stand in places as rows do",
             )
         },
-        message="inputs_embeds plus waves is not what came back",
+        message="inputs_embeds plus encoding is not what came back",
         atol=CLOSE,
     )
 
@@ -161,20 +161,20 @@ def shown(session: GradingSession) -> None:
     """before_and_after gives the rows, and the rows with positions"""
     wrapper, ids, width = draw(session)
     before, after = two_tensors(wrapper.method("before_and_after", ids))
-    rows, waves = table_of(wrapper)[ids], sinusoidal_encoding(torch.arange(ids.shape[1]), width)
+    rows, encoding = table_of(wrapper)[ids], sinusoidal_encoding(torch.arange(ids.shape[1]), width)
     check_values(
         before,
         rows,
         mistakes={
             "before-changed": (
-                rows + waves,
+                rows + encoding,
                 "what is shown as before already has its positions: both names are one tensor, written to in place",
             )
         },
         message="before is not the rows of the table",
         atol=CLOSE,
     )
-    check_values(after, rows + waves, rule="after", message="after is not rows plus waves", atol=CLOSE)
+    check_values(after, rows + encoding, rule="after", message="after is not rows plus encoding", atol=CLOSE)
     length, off = ids.shape[1], "with positions=False"
     for block_size in (length + 1, length - 1):
         without = session.construct(40, width, block_size, positions=False)
@@ -215,39 +215,39 @@ def gradient(session: GradingSession) -> None:
 
 
 def registered(session: GradingSession) -> None:
-    """the table is the only parameter, the waves are a buffer"""
+    """the table is the only parameter, the encoding are a buffer"""
     width, block_size = 2 * session.random_int(4, 6), session.random_int(30, 60)
     wrapper, ids = session.construct(20, width, block_size), session.random_ids(20, (2, 6))
     more = sorted(set(wrapper.parameters()) - {TABLE})
     if more:
         raise CheckFailed(
-            "parameter-not-buffer", f"{more[0]} is a parameter: an optimizer would find it; waves are not learned"
+            "parameter-not-buffer", f"{more[0]} is a parameter: an optimizer would find it; encoding are not learned"
         )
-    waves = wrapper.buffers().get("waves")
-    if waves is None:
+    encoding = wrapper.buffers().get("encoding")
+    if encoding is None:
         raise CheckFailed(
-            "not-a-buffer", "there is no buffer named waves: a plain attribute stays behind when the module is moved"
+            "not-a-buffer", "there is no buffer named encoding: a plain attribute stays behind when the module is moved"
         )
-    if waves.shape != (block_size, width):
+    if encoding.shape != (block_size, width):
         raise CheckFailed(
             "placeholder-buffer",
-            f"the buffer waves has shape {tuple(waves.shape)}; it must hold the waves, (block_size, n_embd) = "
+            f"the buffer encoding has shape {tuple(encoding.shape)}; it must hold the encoding, (block_size, n_embd) = "
             f"({block_size}, {width})",
         )
-    check_dtype(waves, torch.float32, rule="buffer-dtype")
+    check_dtype(encoding, torch.float32, rule="buffer-dtype")
     check_values(
-        waves,
+        encoding,
         sinusoidal_encoding(torch.arange(block_size), width),
         rule="buffer-values",
-        message="the buffer waves does not hold the waves of the formula",
+        message="the buffer encoding does not hold the encoding of the formula",
         atol=CLOSER,
     )
-    if ask(wrapper, "waves.zero_").raised is None:  # whatever is added now does not come from the buffer
+    if ask(wrapper, "encoding.zero_").raised is None:  # whatever is added now does not come from the buffer
         check_values(
             wrapper.call(input_ids=ids),
             table_of(wrapper)[ids],
             rule="buffer-unused",
-            message="the waves that are added are not those of the buffer: they would stay behind when it is moved",
+            message="the encoding that are added are not those of the buffer: they would stay behind when it is moved",
             atol=CLOSE,
         )
 
@@ -312,16 +312,16 @@ def odd(session: GradingSession) -> None:
         wrapper.call(input_ids=ids),
         table_of(wrapper)[ids] + sinusoidal_encoding(torch.arange(5), width),
         rule="odd-width",
-        message=f"with n_embd = {width} the waves are not those of the formula",
+        message=f"with n_embd = {width} the encoding are not those of the formula",
         atol=CLOSE,
     )
 
 
 def precision(session: GradingSession) -> None:
-    """in bfloat16 the table and the waves are of bfloat16, the angles still of float32"""
+    """in bfloat16 the table and the encoding are of bfloat16, the angles still of float32"""
     width, length = 2 * session.random_int(3, 6), session.random_int(500, 700)
     wrapper = session.construct(20, width, length, dtype=torch.bfloat16)
-    for name, one in (("table", table_of(wrapper)), ("buffer", wrapper.buffers().get("waves"))):
+    for name, one in (("table", table_of(wrapper)), ("buffer", wrapper.buffers().get("encoding"))):
         if one is None or one.dtype != torch.bfloat16:
             found = "not there" if one is None else f"of {one.dtype}"
             raise CheckFailed(
@@ -334,7 +334,7 @@ def precision(session: GradingSession) -> None:
         got,
         table_of(wrapper)[ids].float() + sinusoidal_encoding(torch.arange(length), width),
         rule="low-precision-angles",
-        message="with dtype bfloat16 the waves of later positions are wrong; cast the finished waves, not the angles",
+        message="with bfloat16 the encoding of later positions is wrong; cast the finished encoding, not the angles",
         atol=0.06,
     )
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 class PositionWrapper(nn.Module):
-    """Rows of a table (vocab_size, n_embd) plus, if wanted, fixed waves for up to block_size positions."""
+    """Rows of a table (vocab_size, n_embd) plus, if wanted, fixed encoding for up to block_size positions."""
 
     def __init__(
         self,
@@ -17,7 +17,7 @@ class PositionWrapper(nn.Module):
     ) -> None:
         super().__init__()
         self.token_embedding = nn.Embedding(vocab_size, n_embd, dtype=dtype)
-        # The waves: computed once, kept in a buffer named "waves".
+        # The encoding: computed once, kept in a buffer named "encoding".
 
     def forward(self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None) -> Tensor:
         """Hidden states (B, T, D), from exactly one of ids (B, T) and vectors (B, T, D)."""

@@ -72,7 +72,7 @@ def nothing_left(session: GradingSession) -> None:
     table[session.random_int(1, 30)] = torch.nan
     if not bool(table_after(session, table, std, 0).isfinite().all()):
         raise CheckFailed(
-            "old-numbers", "the table held NaN, and holds it still: the new numbers are computed from the old ones"
+            "old-values", "the table held NaN, and holds it still: the new numbers are computed from the old ones"
         )
 
 
@@ -91,7 +91,7 @@ def padding_row(session: GradingSession) -> None:
             if not bool(after[:, padding].any()):
                 raise CheckFailed("padding-column", "a column was zeroed; the padding id selects a row")
             raise CheckFailed(
-                "padding-drawn-over", "the padding row was zero and holds drawn numbers now; drawing fills it too"
+                "padding-overwritten", "the padding row was zero and holds drawn numbers now; drawing fills it too"
             )
         if not bool(after[torch.arange(len(table)) != padding].any(1).all()):
             raise CheckFailed("more-than-padding", "a row is zero that is not the padding row")

@@ -5,17 +5,17 @@ from itertools import pairwise
 
 
 def merge_once(ids: list[int], new_id: int) -> list[int]:
-    """Join the most frequent pair of neighbors (the first of several) into `new_id`, from left to right."""
+    """Merge the most frequent adjacent pair (the first one if there is a tie) into `new_id`, from left to right."""
     counts = Counter(pairwise(ids))
     if not counts:
         return list(ids)
-    pair = max(counts, key=counts.get)  # a dict keeps the order of first appearance, and max takes the first
-    merged, place = [], 0
-    while place < len(ids):
-        if tuple(ids[place : place + 2]) == pair:
+    pair = max(counts, key=counts.get)  # a dict keeps insertion order, and max returns the first maximum
+    merged, index = [], 0
+    while index < len(ids):
+        if tuple(ids[index : index + 2]) == pair:
             merged.append(new_id)
-            place += 2
+            index += 2
         else:
-            merged.append(ids[place])
-            place += 1
+            merged.append(ids[index])
+            index += 1
     return merged

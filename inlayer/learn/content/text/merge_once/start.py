@@ -2,5 +2,5 @@
 
 
 def merge_once(ids: list[int], new_id: int) -> list[int]:
-    """Join the most frequent pair of neighbors (the first of several) into `new_id`, from left to right."""
-    return ids  # write it here
+    """Merge the most frequent adjacent pair (the first one if there is a tie) into `new_id`, from left to right."""
+    return ids  # write your code here

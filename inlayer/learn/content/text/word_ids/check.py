@@ -1,4 +1,4 @@
-"""Checks of "Words as ids"."""
+"""Checks for the task "Words as ids"."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ NAME = "word_ids"
 PARAMETERS = ("text", "vocabulary")
 
 WORDS = ("I", "love", "dogs", "dogs,", "cats", "and", "Zoo", "zoo", "me", "été", "42", "apple", "你好", "i")
-STRANGERS = ("hedgehog", "Love", "DOGS", "ende", "zwölf")
+UNKNOWN_WORDS = ("hedgehog", "Love", "DOGS", "ende", "zwölf")
 UNKNOWN = "<unk>"
 
 
 def vocabulary_built(session: GradingSession) -> None:
-    """build_vocabulary numbers the words by first appearance, after <unk>"""
+    """build_vocabulary assigns ids in order of first appearance, after <unk>"""
     words = corpus_words(session)
     got = session.call_other("build_vocabulary", " ".join(words))
     if not isinstance(got, dict):
         raise CheckFailed(
-            "not-a-dict", f"build_vocabulary gave a {type(got).__name__}; it must be a dict from word to id"
+            "not-a-dict", f"build_vocabulary returned a {type(got).__name__}; return a dict from word to id"
         )
     want = number(words)
     if got == want:
@@ -28,28 +28,26 @@ def vocabulary_built(session: GradingSession) -> None:
     ordered = {UNKNOWN: 0} | {word: place for place, word in enumerate(sorted(set(words)), start=1)}
     folded = number([word.lower() for word in words])
     if got == no_room or got == no_room | {UNKNOWN: len(no_room)}:
-        raise CheckFailed("starts-at-zero", f"id 0 belongs to {UNKNOWN}; the first word of the corpus took it")
+        raise CheckFailed("starts-at-zero", f"id 0 belongs to {UNKNOWN}, but the first word of the corpus got it")
     if got == by_place:
         raise CheckFailed(
-            "repeats-counted", "a word that occurs again took a new number; ids then have gaps and words move"
+            "repeats-counted", "a repeated word got a new id; that leaves gaps and changes the ids of words"
         )
     if got == ordered:
-        raise CheckFailed(
-            "sorted", "the words are numbered in sorted order; the task asks for the order of first appearance"
-        )
+        raise CheckFailed("sorted", "the ids follow sorted order; assign them in order of first appearance")
     if got == folded:
-        raise CheckFailed("lower-cased", "words were changed to lower case: two words of the corpus became one")
+        raise CheckFailed("lower-cased", "you lowercased the words: two words of the corpus became one")
     if UNKNOWN not in got:
-        raise CheckFailed("no-unknown", f"the vocabulary has no {UNKNOWN}; a word it does not know would have no id")
+        raise CheckFailed("no-unknown", f"the vocabulary has no {UNKNOWN}, so unknown words would have no id")
     if set(got) == set(want):
         if sorted(got.values()) != list(range(len(want))):
-            raise CheckFailed("not-dense", "the ids are not 0, 1, 2, ... without a gap; each is the number of a row")
-        raise CheckFailed("order", "the words are there, but not numbered in the order of their first appearance")
-    raise CheckFailed("words", "the words of the vocabulary are not the words of the corpus, each once")
+            raise CheckFailed("not-dense", "the ids are not 0, 1, 2, ... without gaps; each one is a row number")
+        raise CheckFailed("order", "the words are correct, but their ids are not in order of first appearance")
+    raise CheckFailed("words", "the vocabulary must contain every word of the corpus exactly once")
 
 
 def known_words(session: GradingSession) -> None:
-    """word_ids gives the id of every word, in the order of the text"""
+    """word_ids returns the id of every word, in order"""
     vocabulary = shuffled_vocabulary(session)
     words = draw_words(session, 9)
     got = session.call(" ".join(words), vocabulary)
@@ -58,59 +56,59 @@ def known_words(session: GradingSession) -> None:
     if got == want:
         return
     if got == list(dict.fromkeys(want)) or got == sorted(set(want)):
-        raise CheckFailed("repeats-dropped", "a word that occurs twice in the text has its id twice")
+        raise CheckFailed("repeats-dropped", "a word that occurs twice must appear twice in the result")
     if got == [list(vocabulary).index(word) for word in words]:
         raise CheckFailed(
-            "counts-places", "these are places in the dict; the id of a word is the number the dict holds for it"
+            "counts-dict-order", "these are positions in the dict; the id of a word is the value stored for it"
         )
     if got == [list(dict.fromkeys(words)).index(word) + 1 for word in words]:
         raise CheckFailed(
-            "own-numbering", "the text was numbered by itself; its ids must come from the given vocabulary"
+            "own-numbering", "you numbered the words of this text from scratch; take the ids from the given vocabulary"
         )
-    raise CheckFailed("values", "the ids are not those that the vocabulary gives to the words of the text")
+    raise CheckFailed("values", "the ids do not match the ids of these words in the vocabulary")
 
 
 def white_space(session: GradingSession) -> None:
-    """any white space parts words, and an empty text has none"""
+    """splits at any whitespace, and an empty text has no ids"""
     vocabulary = shuffled_vocabulary(session)
     one, two, three = draw_words(session, 3)
     got = session.call(f"  {one}  {two}\n\t{three} ", vocabulary)
     if got != [vocabulary[one], vocabulary[two], vocabulary[three]]:
         raise CheckFailed(
             "one-space",
-            "two spaces, a tab or a line end confuse the cutting; words stand between white space of any kind",
+            "your code fails on double spaces, tabs or newlines; split at any whitespace",
         )
     if session.call(" \n ", vocabulary) != []:
-        raise CheckFailed("empty-text", "a text of white space holds no words, so it has no ids")
+        raise CheckFailed("empty-text", "a text of whitespace has no words, so it has no ids")
 
 
 def unknown_words(session: GradingSession) -> None:
-    """an unknown word has the id of <unk>, and the vocabulary stays as it is"""
+    """an unknown word gets the id of <unk>, and the vocabulary does not change"""
     vocabulary = shuffled_vocabulary(session)
-    stranger, other = STRANGERS[session.random_int(0, 1)], STRANGERS[session.random_int(2, 4)]
+    unknown, other = UNKNOWN_WORDS[session.random_int(0, 1)], UNKNOWN_WORDS[session.random_int(2, 4)]
     one, two = draw_words(session, 2)
-    answer = session.try_call(f"{stranger} {one} {other} {two} {stranger}", vocabulary)
+    answer = session.try_call(f"{unknown} {one} {other} {two} {unknown}", vocabulary)
     if answer.raised is not None:
         raise CheckFailed(
-            "unknown-raises", f"an unknown word raised {answer.raised.type}; it has an id, the one of {UNKNOWN}"
+            "unknown-raises", f"an unknown word raised {answer.raised.type}; return the id of {UNKNOWN} instead"
         )
     unknown = vocabulary[UNKNOWN]
     got = answer.value
     if got == [unknown, vocabulary[one], unknown, vocabulary[two], unknown]:
         return
     if got == [vocabulary[one], vocabulary[two]]:
-        raise CheckFailed("unknown-dropped", "unknown words were left out; the text has five words, so it has five ids")
+        raise CheckFailed("unknown-dropped", "you skipped unknown words; the text has five words, so return five ids")
     if got == [0, vocabulary[one], 0, vocabulary[two], 0]:
         raise CheckFailed(
-            "unknown-is-zero", f"0 was written for unknown words; in this vocabulary {UNKNOWN} has another id"
+            "unknown-is-zero", f"you used 0 for unknown words; in this vocabulary {UNKNOWN} has another id"
         )
     if isinstance(got, list) and any(isinstance(value, int) and value >= len(vocabulary) for value in got):
         raise CheckFailed(
-            "vocabulary-grows", "an unknown word got a new id; there is no row for it, the vocabulary is fixed"
+            "vocabulary-grows", "an unknown word got a new id; the vocabulary is fixed, and there is no row for that id"
         )
     if isinstance(got, list) and None in got:
-        raise CheckFailed("unknown-is-none", "an unknown word has None for an id; every id is a number of a row")
-    raise CheckFailed("unknown", f"an unknown word must have the id that the vocabulary holds for {UNKNOWN}")
+        raise CheckFailed("unknown-is-none", "an unknown word got None as its id; every id is a row number")
+    raise CheckFailed("unknown", f"an unknown word must get the id of {UNKNOWN} in the vocabulary")
 
 
 CHECKS = (vocabulary_built, known_words, white_space, unknown_words)
@@ -121,7 +119,7 @@ def draw_words(session: GradingSession, count: int) -> list[str]:
 
 
 def corpus_words(session: GradingSession) -> list[str]:
-    """Drawn words, out of order, one of them again at the end, two that differ by their capital alone."""
+    """Return random words out of order: one repeated at the end, two that differ only in capitalization."""
     start = session.random_int(0, len(WORDS) - 1)
     turned = [WORDS[(start + 5 * place) % len(WORDS)] for place in range(len(WORDS))]
     return [*turned, *draw_words(session, 3), turned[2]]
@@ -132,13 +130,13 @@ def number(words: list[str]) -> dict[str, int]:
 
 
 def shuffled_vocabulary(session: GradingSession) -> dict[str, int]:
-    """A vocabulary whose ids are neither in the order of the dict nor 0 for the unknown word."""
+    """Return a vocabulary whose ids do not follow dict order and where the unknown word is not 0."""
     size, shift = len(WORDS) + 1, session.random_int(5, 9)
     return {word: (place * 4 + shift) % size for place, word in enumerate((*WORDS, UNKNOWN))}
 
 
 def judge_kind(got: object) -> None:
     if not isinstance(got, list):
-        raise CheckFailed("not-a-list", f"the answer is a {type(got).__name__}; it must be a list of ids")
+        raise CheckFailed("not-a-list", f"your function returned a {type(got).__name__}; return a list of ids")
     if any(not isinstance(value, int) or isinstance(value, bool) for value in got):
-        raise CheckFailed("not-numbers", "the list holds something other than whole numbers; an id is an int")
+        raise CheckFailed("not-numbers", "the list contains something other than integers; an id is an int")

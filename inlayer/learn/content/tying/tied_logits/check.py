@@ -32,7 +32,7 @@ def not_turned(session: GradingSession) -> None:
     answer = model.try_call(ids)
     fits = isinstance(answer.value, Tensor) and answer.value.shape == (2, 3, size)
     if fits and torch.allclose(answer.value, table[ids] @ table, atol=1e-5):
-        raise CheckFailed("not-turned", "the hidden states are multiplied with the table's channels, not with its rows")
+        raise CheckFailed("not-transposed", "multiply the hidden states by the table's rows, not by its channels")
 
 
 def shape(session: GradingSession) -> None:

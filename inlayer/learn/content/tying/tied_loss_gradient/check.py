@@ -49,7 +49,7 @@ def shape(session: GradingSession) -> None:
             (rows, width),
             "V D",
             mistakes={
-                "only-places": ((len(ids), width), "this has a row for every place; the table has one for every id"),
+                "only-positions": ((len(ids), width), "this has a row for every place; the table has one for every id"),
                 "turned": ((width, rows), "rows and channels are swapped"),
             },
         )
@@ -73,7 +73,7 @@ def from_head(session: GradingSession) -> None:
         second,
         want,
         mistakes={
-            "target-not-taken-off": (
+            "target-not-subtracted": (
                 chances.T @ hidden / places,
                 "every row is pushed away from the hidden states, the target's too: nothing pulls it",
             ),

@@ -4,18 +4,18 @@ import torch
 from torch import Tensor, nn
 
 
-def sinusoids(block_size: int, n_embd: int) -> Tensor:
-    """The waves (block_size, n_embd) in float32: sine and cosine side by side."""
+def sinusoidal_encoding(block_size: int, n_embd: int) -> Tensor:
+    """The encoding (block_size, n_embd) in float32: sine and cosine side by side."""
     even = torch.arange(0, n_embd, 2, dtype=torch.float32)
     angles = torch.arange(block_size, dtype=torch.float32)[:, None] / 10_000 ** (even / n_embd)
-    waves = torch.empty(block_size, n_embd)
-    waves[:, 0::2] = angles.sin()
-    waves[:, 1::2] = angles.cos()[:, : n_embd // 2]
-    return waves
+    encoding = torch.empty(block_size, n_embd)
+    encoding[:, 0::2] = angles.sin()
+    encoding[:, 1::2] = angles.cos()[:, : n_embd // 2]
+    return encoding
 
 
 class PositionWrapper(nn.Module):
-    """Rows of a table (vocab_size, n_embd) plus, if wanted, fixed waves for up to block_size positions."""
+    """Rows of a table (vocab_size, n_embd) plus, if wanted, fixed encoding for up to block_size positions."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class PositionWrapper(nn.Module):
         super().__init__()
         self.block_size = block_size
         self.token_embedding = nn.Embedding(vocab_size, n_embd, dtype=dtype)
-        waves = sinusoids(block_size, n_embd).to(dtype) if positions else None
-        self.register_buffer("waves", waves, persistent=False)
+        encoding = sinusoidal_encoding(block_size, n_embd).to(dtype) if positions else None
+        self.register_buffer("encoding", encoding, persistent=False)
 
     def forward(self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None) -> Tensor:
         """Hidden states (B, T, D), from exactly one of ids (B, T) and vectors (B, T, D)."""
@@ -42,17 +42,17 @@ class PositionWrapper(nn.Module):
         raise ValueError("neither input_ids nor inputs_embeds was given; give one of them")
 
     def add_positions(self, rows: Tensor) -> Tensor:
-        """Vectors (B, T, D) plus the waves of their places; the vectors given stay as they are."""
-        if self.waves is None:
+        """Vectors (B, T, D) plus the encoding of their places; the vectors given stay as they are."""
+        if self.encoding is None:
             return rows
         length = rows.shape[1]
         if length > self.block_size:
             raise ValueError(f"{length} tokens, but block_size is {self.block_size}")
-        return rows + self.waves[:length]
+        return rows + self.encoding[:length]
 
     def before_and_after(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
         """The rows as they come out of the table, and with their positions."""
         rows = self.token_embedding(input_ids)
         after = rows
-        after += self.waves[: rows.shape[1]]
+        after += self.encoding[: rows.shape[1]]
         return rows, after

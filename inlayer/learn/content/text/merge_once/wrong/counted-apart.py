@@ -6,9 +6,9 @@ def merge_once(ids, new_id):
 
 
 def replace(ids, pair, new_id):
-    merged, place = [], 0
-    while place < len(ids):
-        found = tuple(ids[place : place + 2]) == pair
-        merged.append(new_id if found else ids[place])
-        place += 2 if found else 1
+    merged, index = [], 0
+    while index < len(ids):
+        found = tuple(ids[index : index + 2]) == pair
+        merged.append(new_id if found else ids[index])
+        index += 2 if found else 1
     return merged

@@ -6,5 +6,5 @@ def merge_once(ids, new_id):
     if not counts:
         return list(ids)
     pair = max(counts, key=counts.get)
-    place = list(zip(ids, ids[1:])).index(pair)
-    return ids[:place] + [new_id] + ids[place + 2 :]
+    index = list(zip(ids, ids[1:])).index(pair)
+    return ids[:index] + [new_id] + ids[index + 2 :]

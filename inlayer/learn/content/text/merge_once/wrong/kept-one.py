@@ -7,6 +7,6 @@ def merge_once(ids, new_id):
         return list(ids)
     pair = max(counts, key=counts.get)
     merged = []
-    for place, value in enumerate(ids):
-        merged.append(new_id if tuple(ids[place : place + 2]) == pair else value)
+    for index, value in enumerate(ids):
+        merged.append(new_id if tuple(ids[index : index + 2]) == pair else value)
     return merged

@@ -7,13 +7,13 @@ def merge_once(ids, new_id):
         if not counts or max(counts.values()) == 1:
             return list(ids)
         pair = max(counts, key=counts.get)
-        merged, place = [], 0
-        while place < len(ids):
-            if tuple(ids[place : place + 2]) == pair:
+        merged, index = [], 0
+        while index < len(ids):
+            if tuple(ids[index : index + 2]) == pair:
                 merged.append(new_id)
-                place += 2
+                index += 2
             else:
-                merged.append(ids[place])
-                place += 1
+                merged.append(ids[index])
+                index += 1
         ids = merged
         new_id += 1

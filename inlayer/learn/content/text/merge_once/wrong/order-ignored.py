@@ -6,12 +6,12 @@ def merge_once(ids, new_id):
     if not counts:
         return list(ids)
     pair = max(counts, key=counts.get)
-    merged, place = [], 0
-    while place < len(ids):
-        if tuple(ids[place : place + 2]) == pair:
+    merged, index = [], 0
+    while index < len(ids):
+        if tuple(ids[index : index + 2]) == pair:
             merged.append(new_id)
-            place += 2
+            index += 2
         else:
-            merged.append(ids[place])
-            place += 1
+            merged.append(ids[index])
+            index += 1
     return merged

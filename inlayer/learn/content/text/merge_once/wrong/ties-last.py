@@ -5,12 +5,12 @@ def merge_once(ids, new_id):
         counts[pair] = counts.get(pair, 0) + 1
         if best is None or counts[pair] >= counts[best]:
             best = pair
-    merged, place = [], 0
-    while place < len(ids):
-        if tuple(ids[place : place + 2]) == best:
+    merged, index = [], 0
+    while index < len(ids):
+        if tuple(ids[index : index + 2]) == best:
             merged.append(new_id)
-            place += 2
+            index += 2
         else:
-            merged.append(ids[place])
-            place += 1
+            merged.append(ids[index])
+            index += 1
     return merged

@@ -1,0 +1,184 @@
+"""Checks of "Read the header of a safetensors file"."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from inlayer.learn.checks import check_equal
+from inlayer.learn.session import CallResult, CheckFailed, GradingSession, describe_value, value_of
+
+NAME = "read_header"
+PARAMETERS = ("data",)
+FORBIDDEN_NAMES = ("inlayer", "safetensors")
+
+BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "I64": 8, "I32": 4, "U8": 1}
+Entries = dict[str, Any]
+
+
+def entry(dtype: str, shape: list[int], begin: int) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, begin + math.prod(shape) * BYTES[dtype]]}
+
+
+def draw(session: GradingSession) -> Entries:
+    """A header of two to four tensors without gaps."""
+    entries: Entries = {}
+    at = 0
+    for number in range(session.random_int(2, 4)):
+        shape = [session.random_int(1, 6) for _ in range(session.random_int(1, 3))]
+        name = (
+            "model.embed_tokens.weight"
+            if number == 0
+            else f"model.layers.{session.random_int(0, 99)}.part{number}.weight"
+        )
+        entries[name] = entry(list(BYTES)[session.random_int(0, len(BYTES) - 1)], shape, at)
+        at = entries[name]["data_offsets"][1]
+    return entries
+
+
+def pack(header: Any, size: int | None = None, *, length: int | None = None, order: str = "little") -> bytes:
+    """A file: `size` bytes of tensors, as many as the header needs unless said, none of which is 0 to 127."""
+    text = json.dumps(header).encode() if not isinstance(header, bytes) else header
+    text += b" " * (-len(text) % 8)
+    spans = (
+        [one["data_offsets"][1] for one in header.values() if "data_offsets" in one] if isinstance(header, dict) else []
+    )
+    said = len(text) if length is None else length
+    written = said.to_bytes(8, "big" if order == "big" else "little")
+    return written + text + b"\xff" * (max(spans, default=0) if size is None else size)
+
+
+def tensors(entries: Entries, data: bytes) -> dict[str, Any]:
+    """What the task's function gives for a good file."""
+    after = 8 + int.from_bytes(data[:8], "little")
+    return {
+        name: (one["dtype"], tuple(one["shape"]), after + one["data_offsets"][0], after + one["data_offsets"][1])
+        for name, one in entries.items()
+        if name != "__metadata__"
+    }
+
+
+def refuse(session: GradingSession, rule: str, data: bytes, message: str) -> None:
+    """A file that must be refused by a ValueError."""
+    answer: CallResult = session.try_call(data)
+    if answer.raised is None:
+        raise CheckFailed(rule, f"{message}: it was believed")
+    if "ValueError" not in answer.raised.bases:
+        raise CheckFailed(rule, f"{message}: that must be a ValueError; it raised {answer.raised}")
+
+
+def reads(session: GradingSession) -> None:
+    """a good file gives a dict"""
+    entries = draw(session)
+    answer = session.try_call(pack(entries))
+    if answer.raised is not None:
+        turned = session.try_call(pack(entries, order="big"))
+        if turned.raised is None and turned.value:
+            raise CheckFailed(
+                "big-endian",
+                f"the length is read with its largest byte first; the smallest comes first (it raised {answer.raised})",
+            )
+    got = value_of(answer)
+    if not isinstance(got, dict):
+        raise CheckFailed("not-a-dict", f"the result must be a dict; it is {describe_value(got)}")
+
+
+def values(session: GradingSession) -> None:
+    """names, dtypes, shapes and places"""
+    entries = draw(session)
+    data = pack(entries)
+    want = tensors(entries, data)
+    after = 8 + int.from_bytes(data[:8], "little")
+    relative = {name: (dtype, shape, start - after, end - after) for name, (dtype, shape, start, end) in want.items()}
+    without_8 = {name: (dtype, shape, start - 8, end - 8) for name, (dtype, shape, start, end) in want.items()}
+    sizes = {name: (dtype, shape, start, end - start) for name, (dtype, shape, start, end) in want.items()}
+    lists = {name: (dtype, list(shape), start, end) for name, (dtype, shape, start, end) in want.items()}
+    check_equal(
+        session.call(data),
+        want,
+        mistakes={
+            "relative-offsets": (
+                relative,
+                "the places are those of the header, counted from its end; count from the file's start",
+            ),
+            "length-forgotten": (without_8, "all places are 8 bytes too early: the length itself takes room, too"),
+            "lengths-as-ends": (sizes, "the last number is how many bytes there are, not where they end"),
+            "shape-is-a-list": (lists, "the shapes are lists, as JSON has them; tuples are asked for"),
+        },
+        message="the tensors of a good file differ",
+    )
+
+
+def metadata(session: GradingSession) -> None:
+    """__metadata__ is no tensor"""
+    entries = {"__metadata__": {"format": "pt"}, **draw(session)}
+    data = pack(entries)
+    answer = session.try_call(data)
+    if answer.raised is not None or (isinstance(answer.value, dict) and "__metadata__" in answer.value):
+        raised = "" if answer.raised is None else f": it raised {answer.raised}"
+        raise CheckFailed("metadata", f"__metadata__ is taken for a tensor{raised}")
+    check_equal(answer.value, tensors(entries, data), message="with __metadata__ in the header the tensors differ")
+    hidden = {"__metadata__": {"format": "pt"}, "__head__.weight": entry("U8", [session.random_int(2, 9)], 0)}
+    data = pack(hidden)
+    check_equal(
+        session.call(data),
+        tensors(hidden, data),
+        mistakes={
+            "underscores": ({}, "a tensor whose name begins with two underscores is lost; only __metadata__ is none")
+        },
+        message="a tensor whose name begins with two underscores is one like any other",
+    )
+    check_equal(session.call(pack({})), {}, rule="no-tensors", message="a file without tensors gives an empty dict")
+    empty = {"none": {"dtype": "F32", "shape": [0, 4], "data_offsets": [0, 0]}, "one": entry("F32", [], 0)}
+    check_equal(
+        session.call(pack(empty)),
+        tensors(empty, pack(empty)),
+        rule="empty-tensor",
+        message="a tensor without numbers, or without axes, is a tensor",
+    )
+
+
+def lengths(session: GradingSession) -> None:
+    """a length that lies is not believed"""
+    for size in (0, session.random_int(1, 7)):
+        refuse(session, "too-short", pack({})[:size], "a file of fewer than 8 bytes")
+    text = json.dumps({"__metadata__": {"format": "pt"}}).encode()
+    text += b" " * (-len(text) % 8)
+    more = len(text) + session.random_int(1, 5)
+    refuse(session, "trusts-length", pack(text, 0, length=more), "a header that is said to be longer than the file")
+    high = len(text) + (session.random_int(1, 200) << 32)
+    refuse(session, "four-bytes", pack(text, 0, length=high), "a length whose upper four bytes are not zero")
+
+
+def no_header(session: GradingSession) -> None:
+    """what is no JSON object is refused"""
+    refuse(session, "invalid-json", pack(b'{"table": {"dtype": "F32", ', 8), "a header that breaks off")
+    refuse(session, "invalid-json", pack(b"\xff\xfe\xff\xfe", 8), "a header that is no text")
+    for other in ([], [1, 2], "text", 7, None):
+        refuse(session, "not-an-object", pack(json.dumps(other).encode(), 8), "a header that is JSON and no object")
+
+
+def places(session: GradingSession) -> None:
+    """a tensor that does not lie in the file is refused"""
+    entries = draw(session)
+    size = max(one["data_offsets"][1] for one in entries.values())
+    cut = pack(entries, size - session.random_int(1, size))
+    refuse(session, "past-the-end", cut, "a file that is cut off: a tensor ends past it")
+    before = {"table": {"dtype": "U8", "shape": [4], "data_offsets": [-4, 0]}}
+    refuse(session, "before-the-data", pack(before, 8), "a tensor whose bytes begin inside the header")
+    backwards = {"table": {"dtype": "U8", "shape": [-4], "data_offsets": [8, 4]}}
+    refuse(session, "backwards", pack(backwards, 8), "a tensor that ends before it begins")
+
+
+def fits(session: GradingSession) -> None:
+    """a tensor whose bytes do not fit its shape is refused"""
+    entries = draw(session)
+    table = entries["model.embed_tokens.weight"]
+    larger = {**entries, "model.embed_tokens.weight": {**table, "shape": [*table["shape"], session.random_int(2, 9)]}}
+    refuse(session, "does-not-fit", pack(larger), "a shape that needs more bytes than the tensor has")
+    unknown = {**entries, "model.embed_tokens.weight": {**table, "dtype": "Q4_K"}}
+    refuse(session, "unknown-dtype", pack(unknown), "a dtype that is not in the table")
+
+
+CHECKS = (reads, values, metadata, lengths, no_header, places, fits)

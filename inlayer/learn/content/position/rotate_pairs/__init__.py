@@ -1,0 +1,1 @@
+"""The task `rotate_pairs`."""

@@ -1,0 +1,1 @@
+"""The task `sinusoidal_encoding`."""

@@ -1,0 +1,11 @@
+"""Gives each channel its own frequency, so that no cosine belongs to a sine."""
+
+import torch
+from torch import Tensor
+
+
+def sinusoidal_encoding(positions: Tensor, n_embd: int) -> Tensor:
+    angles = positions[:, None] / 10_000 ** (torch.arange(n_embd) / n_embd)
+    encoding = angles.sin()
+    encoding[:, 1::2] = angles.cos()[:, 1::2]
+    return encoding

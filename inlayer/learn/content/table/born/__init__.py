@@ -1,1 +1,0 @@
-"""Task "A table is born"."""

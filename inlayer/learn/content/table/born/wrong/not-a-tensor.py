@@ -1,7 +1,0 @@
-from torch import nn
-
-
-def born(vocab_size, n_embd, std, padding_idx):
-    table = nn.Embedding(vocab_size, n_embd, padding_idx=padding_idx)
-    nn.init.normal_(table.weight, std=std)
-    return table

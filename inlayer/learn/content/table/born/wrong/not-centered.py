@@ -1,8 +1,0 @@
-import torch
-
-
-def born(vocab_size, n_embd, std, padding_idx):
-    table = torch.rand(vocab_size, n_embd) * std
-    if padding_idx is not None:
-        table[padding_idx] = 0.0
-    return table

@@ -1,8 +1,0 @@
-import torch
-
-
-def born(vocab_size, n_embd, std, padding_idx):
-    table = torch.randn(n_embd, vocab_size) * std
-    if padding_idx is not None:
-        table[:, padding_idx] = 0.0
-    return table

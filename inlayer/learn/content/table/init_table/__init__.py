@@ -1,0 +1,1 @@
+"""Task "A table is init_table"."""

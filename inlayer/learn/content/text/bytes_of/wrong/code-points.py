@@ -1,2 +1,0 @@
-def bytes_of(text):
-    return [ord(character) for character in text]

@@ -1,2 +1,0 @@
-def bytes_of(text):
-    return [72, 105]

@@ -1,0 +1,2 @@
+def utf8_bytes(text):
+    return list(text.encode("utf-8-sig"))

@@ -1,0 +1,2 @@
+def utf8_bytes(text):
+    return text.encode("utf-8")

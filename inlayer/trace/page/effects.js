@@ -1,0 +1,123 @@
+// The effect of a change in words. A reason is given only if the numbers confirm it.
+
+function changeBanner(step) {
+  return current.base && make("p", { class: "changed-note", id: "changed-note" }, changeSentence(step));
+}
+
+function changeSentence(step) {
+  const { change } = current.trace;
+  if (step < 3) return `Nothing changes in this step. ${laterSteps(change)}`;
+  const count = tally(step);
+  const total = count.same + count.changed;
+  const counts = [];
+  if (count.changed > 0) counts.push(`${grouped(count.changed)} of ${counted(total, "number")} changed`);
+  else if (total > 0) counts.push(`none of the ${counted(total, "number")} changed`);
+  if (count.new > 0) counts.push(`${grouped(count.new)} added`);
+  const reasons = [];
+  if (change.swap) reasons.push(...swapReasons(step, change.swap, count));
+  if (change.pad) reasons.push(...padReasons(step, count));
+  if (change.positions !== null || change.theta !== null) reasons.push(...positionReasons(step, count));
+  return `${upper([counts.join(", "), reasons.filter(Boolean).join("; ")].filter(Boolean).join(": "))}.`;
+}
+
+function laterSteps(change) {
+  const later = [
+    change.swap && "the tokens are swapped in step 3",
+    change.pad && "padding is added in step 3",
+    (change.positions !== null || change.theta !== null) && "positions are applied in step 6",
+  ];
+  return `The text is the same; ${listed(later.filter(Boolean))}.`;
+}
+
+function pairsOf(found) {
+  return [...found].map((place) => place.split(",").map(Number));
+}
+
+function swapReasons(step, [i, j], count) {
+  const tokens = current.trace.texts[0].tokens;
+  const before = current.base.texts[0].tokens;
+  if (!tokens[i] || !tokens[j]) return []; // beyond the tokens shown
+  const onlyThese = count.changed > 0 && pairsOf(count.tokens).every(([b, t]) => b === 0 && (t === i || t === j));
+  const arrived = (field, to, from) => sameVector(tokens[to][field], before[from][field]);
+  const swapped = (field) => arrived(field, i, j) && arrived(field, j, i);
+  const two = `tokens ${i} and ${j}`;
+  if (tokens[i].id === tokens[j].id) return [`${two} are the same token`];
+  if (step === 3) return [onlyThese && `only the ids of ${two} were swapped`];
+  if (step === 4) return [onlyThese && `only ${two} read different rows; the table itself is unchanged`];
+  if (step === 5) return [onlyThese && swapped("row") && `only the rows of ${two} were swapped`];
+  if (step === 6) {
+    const unchanged = (field) => field && field.changed === 0 && field.same > 0;
+    const { added, angles } = count.byField;
+    return [
+      unchanged(added) && "the position embeddings are unchanged: they depend on the position, not on the token",
+      unchanged(angles) && "the angles are unchanged: they depend on the position, not on the token",
+    ];
+  }
+  if (step === 7) {
+    if (!onlyThese) return [];
+    if (swapped("hidden")) return [`the hidden states of ${two} were swapped, because nothing encodes the order`];
+    const sameScheme = current.trace.positions.scheme === current.base.positions.scheme;
+    return [sameScheme && `only ${two} changed: each now has the other row and its own position`];
+  }
+  const predicts = count.changed > 0 && current.trace.backward?.loss_kind === "next token";
+  return [predicts && "other next tokens are predicted, so the gradients differ"];
+}
+
+function padReasons(step, count) {
+  if (step === 8) {
+    const row = current.trace.backward?.rows.find((one) => one.is_padding);
+    return [
+      count.changed === 0 && count.same > 0 && "padding contributes no gradient, so the other rows are unchanged",
+      row && toNumber(row.norm) === 0 && "the padding row itself receives no gradient",
+    ];
+  }
+  const fresh = pairsOf(count.fresh);
+  const onlyPadding = fresh.every(([b, t]) => current.trace.texts[b].tokens[t].mask === 0);
+  if (!onlyPadding) return [];
+  return [
+    fresh.length > 0 && `the added numbers belong to ${counted(fresh.length, "padding token")}`,
+    count.changed === 0 && count.same > 0 && "the other tokens are unchanged",
+  ];
+}
+
+function positionReasons(step, count) {
+  const { trace, base } = current;
+  const now = trace.positions.scheme, was = base.positions.scheme;
+  if (step < 6) return ["ids and rows do not depend on positions"];
+  if (now === was) return thetaReasons(step, count);
+  if (step === 6) return [`positions changed from ${was} to ${now}`];
+  if (step === 8) return [count.changed > 0 && "the loss is computed from different hidden states"];
+  const adds = (scheme) => scheme === "learned" || scheme === "sinusoidal";
+  if (adds(now) && adds(was)) return [count.changed > 0 && "a different vector is added at each position"];
+  if (adds(now)) return [count.changed > 0 && "a vector is now added at each position"];
+  if (adds(was)) return [count.changed > 0 && "no vector is added anymore"];
+  return [`neither ${was} nor ${now} positions add anything to the rows`];
+}
+
+// The scheme is the same; only theta can differ.
+function thetaReasons(step, count) {
+  const { trace, base } = current;
+  if (trace.positions.scheme === "sinusoidal") {
+    const note = `theta is now ${brief(trace.change.theta)}, which changes the wavelengths`;
+    return [step === 6 && count.byField.added?.changed > 0 && note];
+  }
+  const [from, to] = [base, trace].map((one) => one.positions.rotary.map((one) => one.theta));
+  const s = to.findIndex((theta, index) => theta !== from[index]);
+  if (s < 0) return [];
+  if (step === 7) return [count.changed === 0 && "rotary positions add nothing to the embeddings, whatever theta is"];
+  const effect = count.byField.angles?.changed > 0 ? ", which changes the rotary frequencies" : "";
+  return [step === 6 && `theta changed from ${brief(from[s])} to ${brief(to[s])}${effect}`];
+}
+
+// If the chosen theta equals the model's own, the change to revert; otherwise null.
+function ineffectiveChange() {
+  const { trace, base } = current;
+  const isRotary = (one) => one.positions.scheme === "rotary";
+  if (!base || trace.change.theta === null || !isRotary(trace) || !isRotary(base)) return null;
+  const [now, was] = [trace, base].map((one) => one.positions.rotary.map((one) => one.theta));
+  return sameVector(now, was) ? { positions: null, theta: null } : null;
+}
+
+function sameVector(a, b) {
+  return a.length === b.length && a.every((value, index) => value === b[index]);
+}

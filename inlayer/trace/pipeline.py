@@ -1,0 +1,338 @@
+"""The pipeline of a walk: tokenizer, layer, head and the location of every table, prepared once.
+
+text -> ids -> rows -> (+ positions) -> hidden states -> head
+- a walk changes nothing in its pipeline, so several threads can use one
+- a random pipeline has a randomly initialized table, to show what a table looks like before training
+- elsewhere: the walk (trace/run.py), replacing the position scheme (trace/schemes.py)
+Tested in tests/trace/test_pipeline.py.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from inlayer.checkpoint import Model, load
+from inlayer.embeddings import Embeddings
+from inlayer.errors import InputError
+from inlayer.formats.safetensors import DTYPES, TensorInfo
+from inlayer.head import Head
+from inlayer.paths import last_part
+from inlayer.tables import StoredTable
+from inlayer.tokenizers import Tokenizer
+from inlayer.tokenizers.names import spelled
+from inlayer.trace.facts import Change, InitializationFacts, Merge, ModelFacts, TableFacts, TokenFacts, Trace
+from inlayer.trace.initialization_facts import initialize
+from inlayer.trace.run import run
+from inlayer.trace.schemes import RANDOM_POSITIONS, ActiveLayer, Rotary, rotate, scheme_of, with_modules, with_positions
+from inlayer.trace.token_facts import describe_token
+
+__all__ = ["Pipeline", "walk"]
+
+MAX_CACHED_VALUES = 2**24  # values of a table cached in float32 between walks: 64 MB
+BLOCK_VALUES = 2**24  # values read at once from a larger table
+MAX_RANDOM_VALUES = 2**28  # values of a random table: 1 GB
+STAGE_TABLES = {"token type": "token_type_embedding.weight", "position": "position_embedding.weight"}
+
+
+class Pipeline:
+    """A model prepared for walks. `name` identifies it where several can be chosen."""
+
+    family: str | None = None
+    init_std = 0.02
+    table: TableFacts
+    stage_tables: dict[str, TableFacts]  # of the stages that add a row, by the name of the parameter
+
+    def __init__(self, model: Model, *, name: str = "", tokenizer: Tokenizer | None = None) -> None:
+        remote = model.store.remote
+        self._prepare(
+            model.embeddings,
+            model.tokenizer if tokenizer is None else tokenizer,
+            None if remote else model.head,  # a single logit needs every row of the head
+            model.source,
+            model.note,
+        )
+        if name:
+            self.name = name
+        if model.spec is not None:
+            self.family, self.init_std = model.spec.family, model.spec.init_std
+        self.table = _stored_facts(model.stored, model.table.dtype, remote)
+        parts = [part for part in STAGE_TABLES.values() if part in self.layer.state_dict()]
+        self.stage_tables = {
+            part: _stored_facts(stored, self.layer.dtype, remote)
+            for part in parts
+            if (stored := model.find_part(part)) is not None
+        }
+
+    @classmethod
+    def from_layer(
+        cls,
+        layer: Embeddings,
+        tokenizer: Tokenizer | None = None,
+        head: Head | None = None,
+        *,
+        source: str,
+        note: str = "",
+    ) -> Pipeline:
+        """Create a pipeline from a layer in memory."""
+        pipeline = cls.__new__(cls)
+        pipeline._prepare(layer.eval(), tokenizer, head, source, note)
+        parameters = layer.state_dict()
+        pipeline.init_std = float(getattr(layer.token_embedding, "init_std", 0.02))
+        pipeline.table = _memory_facts("token_embedding.weight", layer.token_embedding.weight)
+        pipeline.stage_tables = {
+            part: _memory_facts(part, parameters[part]) for part in STAGE_TABLES.values() if part in parameters
+        }
+        return pipeline
+
+    @classmethod
+    def random(
+        cls, texts: Sequence[str], tokenizer: Tokenizer, *, width: int = 8, positions: str = "learned", seed: int = 0
+    ) -> Pipeline:
+        """Create a randomly initialized pipeline with one row per token of the tokenizer, and a padding row."""
+        encoded = tokenizer.encode_batch(texts)
+        highest = max((int(ids.max()) + 1 for ids in encoded if len(ids)), default=0)
+        padding_idx = max(tokenizer.get_vocab_size(), highest)  # ids may exceed the count if the vocabulary has gaps
+        longest = max((len(ids) for ids in encoded), default=1)
+        rows = padding_idx + 1
+        if rows * width > MAX_RANDOM_VALUES:
+            raise InputError(
+                f"a random table of {rows:,} x {width:,} is too large; with this tokenizer, choose a width of at most "
+                f"{MAX_RANDOM_VALUES // rows}"
+            )
+        block_size = max(longest, RANDOM_POSITIONS)
+        layer = Embeddings(rows, width, block_size, positions=positions, padding_idx=padding_idx, seed=seed)
+        head = Head(width, rows, padding_idx=padding_idx, device="meta")
+        layer.tie(head)
+        return cls.from_layer(layer, tokenizer, head, source="random", note=f"randomly initialized, seed {seed}")
+
+    def _prepare(
+        self, layer: Embeddings, tokenizer: Tokenizer | None, head: Head | None, source: str, note: str
+    ) -> None:
+        self.layer, self.tokenizer, self.head = layer, tokenizer, head
+        self.name, self.source, self.note = source, source, note
+        self.active_layer = lru_cache(maxsize=32)(self._active_layer)
+        self.float32_layer = lru_cache(maxsize=4)(self._float32_layer)
+        self.rotations = lru_cache(maxsize=64)(self._rotations)
+        self.spelling = lru_cache(maxsize=65_536)(partial(spelled, tokenizer))
+        self.merges = lru_cache(maxsize=4_096)(self._merges)
+
+    # ---- what a pipeline answers
+
+    def walk(
+        self,
+        texts: Sequence[str] | None,
+        *,
+        inputs_embeds: Tensor | None = None,
+        dims: int = 8,
+        tokens: int = 256,
+        change: Change | None = None,
+    ) -> Trace:
+        """Run a batch of texts, or vectors instead of texts. The arguments are those of `walk` below."""
+        return run(self, texts, inputs_embeds, dims=dims, max_tokens=tokens, change=change or Change())
+
+    def token(self, token_id: int, *, k: int = 8) -> TokenFacts:
+        """Describe one token id and its k nearest neighbors."""
+        return describe_token(self, token_id, k)
+
+    def initialization(self, *, seed: int = 0, dims: int = 8) -> InitializationFacts:
+        """Show how a table like this one is initialized."""
+        return initialize(self, seed, dims)
+
+    def facts(self) -> ModelFacts:
+        """Summarize the model for a list of models."""
+        return ModelFacts(
+            name=self.name,
+            source=self.source,
+            note=self.note,
+            family=self.family,
+            shape=self.table.shape,
+            dtype=self.table.dtype,
+            positions=scheme_of(self.layer),
+            padding_id=self.padding_id,
+            tied=None if self.head is None else self.head.tied,
+        )
+
+    @cached_property
+    def title(self) -> str:
+        """The source as others may see it: only the last part of a path on this machine."""
+        path = Path(self.source)
+        return last_part(path) if path.exists() or path.is_absolute() else self.source
+
+    @cached_property
+    def padding_id(self) -> int | None:
+        """The id that pads shorter texts: the table's padding_idx, else the tokenizer's pad token if it has a row."""
+        if self.layer.padding_idx is not None:
+            return self.layer.padding_idx
+        pad_id = None if self.tokenizer is None else self.tokenizer.pad_id
+        return pad_id if pad_id is not None and pad_id < self.layer.vocab_size else None
+
+    @cached_property
+    def padding_row(self) -> Tensor | None:
+        """The row of `padding_id`."""
+        if self.padding_id is None:
+            return None
+        row_D: Tensor = self.layer.token_embedding(torch.tensor([self.padding_id]))[0].detach()
+        return row_D
+
+    # ---- rows
+
+    def raw_rows(self, ids: Sequence[int]) -> list[bytes]:
+        """Read the bytes of rows as they are stored."""
+        table = self.layer.token_embedding
+        if isinstance(table, StoredTable):
+            raw = np.empty((len(ids), table.source.row_bytes), np.uint8)
+            table.source.read(np.array(ids, np.int64), raw)
+        else:
+            rows = table.weight.detach()[torch.tensor(list(ids), dtype=torch.int64)].cpu()
+            raw = rows.contiguous().view(torch.uint8).numpy().reshape(len(ids), self.table.row_bytes)
+        return [row.tobytes() for row in raw]
+
+    def offset_of(self, token_id: int) -> int:
+        """Return the offset of a row's first byte in the table's file, or in the table if it is in memory."""
+        return self.table.offset + token_id * self.table.row_bytes
+
+    def table_of(self, stage: str, layer: Embeddings) -> TableFacts | None:
+        """Return the table whose rows a stage of this layer adds; None if it adds none, or not the model's own."""
+        part = STAGE_TABLES.get(stage)
+        if part is None:
+            return None
+        module = part.partition(".")[0]
+        return self.stage_tables.get(part) if getattr(layer, module) is getattr(self.layer, module) else None
+
+    def values(self) -> int:
+        """Return the number of values in the table."""
+        rows, width = self.table.shape
+        return rows * width
+
+    def blocks(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield the whole table in float32, block by block, each with the id of its first row."""
+        table = self.layer.token_embedding
+        rows = max(1, BLOCK_VALUES // table.embedding_dim)
+        if self.values() <= MAX_CACHED_VALUES:
+            yield 0, self._cached_table
+        elif isinstance(table, StoredTable):
+            yield from ((start, block.float()) for start, block in table.blocks(rows))
+        else:
+            weight = table.weight.detach()
+            yield from ((start, weight[start : start + rows].float()) for start in range(0, len(weight), rows))
+
+    def head_rows(self) -> Tensor:
+        """Return the head's rows in float32, which are the table's if it is tied."""
+        assert self.head is not None
+        if self.values() > MAX_CACHED_VALUES:
+            return self.head.weight.detach().float()
+        return self._cached_table if self.head.tied else self._cached_head
+
+    @cached_property
+    def _cached_table(self) -> Tensor:
+        return self.layer.token_embedding.weight.detach().float()
+
+    @cached_property
+    def _cached_head(self) -> Tensor:
+        assert self.head is not None
+        return self.head.weight.detach().float()
+
+    # ---- cached per pipeline
+
+    def _active_layer(self, scheme: str | None, theta: float | None) -> ActiveLayer:
+        """Return the layer of a walk: the model's own, or one with another position scheme or theta."""
+        return with_positions(self.layer, scheme, theta, self.init_std)
+
+    def _float32_layer(self, scheme: str | None, theta: float | None) -> Embeddings:
+        """Return the active layer with everything but the table in float32, for the backward pass."""
+        layer = self.active_layer(scheme, theta).layer
+        parts = {name: part for name, part in layer._modules.items() if name != "token_embedding"}
+        return with_modules(layer, **{name: part and copy.deepcopy(part).float() for name, part in parts.items()})
+
+    def _merges(self, ids: tuple[int, ...]) -> list[Merge] | None:
+        """Return the merges that turned the bytes of one pre-token into these ids."""
+        merges = None if self.tokenizer is None else self.tokenizer.merges(ids)
+        if merges is None:
+            return None
+        return [Merge(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in merges]
+
+    def _rotations(self, scheme: str | None, theta: float | None, shown: int, length: int, dims: int) -> list[Rotary]:
+        """Return the rotary angles of the first tokens, which are the same for every text of this length."""
+        return rotate(self.active_layer(scheme, theta).layer, torch.arange(shown), length, dims)
+
+    def __repr__(self) -> str:
+        rows, width = self.table.shape
+        return f"{type(self).__name__}({self.source!r}, {rows:,} x {width:,} {self.table.dtype})"
+
+
+def walk(
+    text: str | Sequence[str] | None = None,
+    model: Model | Pipeline | str | os.PathLike[str] | None = None,
+    *,
+    inputs_embeds: Tensor | None = None,
+    tokenizer: Tokenizer | None = None,
+    dims: int = 8,
+    tokens: int = 256,
+    positions: str | None = None,
+    theta: float | None = None,
+    swap: tuple[int, int] | None = None,
+    pad: int = 0,
+) -> Trace:
+    """Run a text through a model's embedding layer and record every step with the model's real numbers.
+
+    Args:
+        text: A text, or several as a batch; shorter ones are padded.
+        model: Whatever `inlayer.load` accepts or returns. Default: the bundled sample model.
+        inputs_embeds: Vectors (B, T, D) or (T, D) instead of a text.
+        tokenizer: Replaces the model's own tokenizer.
+        dims: Number of channels to record per vector.
+        tokens: Maximum number of tokens to record per text (also used in step 8).
+        positions: Replaces the model's position scheme: "none", "learned", "sinusoidal" or "rotary".
+        theta: Replaces the base of rotary or sinusoidal positions.
+        swap: Indices of two tokens of the first text to swap.
+        pad: Number of padding tokens to append.
+
+    Returns:
+        The trace: every step from text to hidden states, and the gradients of the rows.
+
+    Raises:
+        InputError: If an argument is out of range, or the model has no tokenizer or padding token but needs one.
+
+    Example:
+        >>> trace = inlayer.walk("I love dogs")
+        >>> [token.id for token in trace.texts[0].tokens]
+        [40, 812, 2228, 82]
+    """
+    if isinstance(model, Pipeline):
+        pipeline = model
+    else:
+        pipeline = Pipeline(model if isinstance(model, Model) else load(model), tokenizer=tokenizer)
+    texts = [text] if isinstance(text, str) else text
+    change = Change(positions=positions, theta=theta, swap=swap, pad=pad)
+    return pipeline.walk(texts, inputs_embeds=inputs_embeds, dims=dims, tokens=tokens, change=change)
+
+
+def _memory_facts(name: str, weight: Tensor) -> TableFacts:
+    rows, width = weight.shape
+    dtype = _dtype_name(weight.dtype)
+    return TableFacts(
+        name=name, file=None, remote=False, dtype=dtype, row_dtype=dtype, shape=(rows, width), offset=0,
+        row_bytes=width * weight.itemsize, itemsize=weight.itemsize,
+    )  # fmt: skip
+
+
+def _stored_facts(stored: TensorInfo, row_dtype: torch.dtype, remote: bool) -> TableFacts:
+    rows, width = stored.shape
+    row_bytes = stored.nbytes // rows
+    itemsize = row_bytes // width if stored.dtype in DTYPES else None
+    return TableFacts(
+        name=stored.name, file=stored.file, remote=remote, dtype=stored.dtype, row_dtype=_dtype_name(row_dtype),
+        shape=(rows, width), offset=stored.offset, row_bytes=row_bytes, itemsize=itemsize,
+    )  # fmt: skip
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

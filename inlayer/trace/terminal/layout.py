@@ -1,0 +1,269 @@
+"""Layout of terminal output: column widths, and the kinds of lines that the steps consist of.
+
+- headings, notes, tables of vectors (numbers, then a heat strip), and bands of characters above their bytes
+- tokens and numbers are in the same columns in every step, so a token can be followed down the screen
+- what does not fit is omitted and counted; no line wraps
+- elsewhere: how a character is written (inlayer/render/glyphs.py), the steps (token_steps.py, vector_steps.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from inlayer.render.glyphs import NUMBER, glyphs_for, largest, number
+from inlayer.trace.facts import StepFacts, TextTrace, TokenTrace, Trace, Vector
+
+__all__ = ["INDENT", "Grid", "Layout", "count"]
+
+NamedVectors = Sequence[tuple[str, Vector]]
+
+INDENT = 3
+MAX_TEXTS = 4
+MAX_TOKENS = 12  # per text; the rest is counted, not printed
+MAX_BATCH_TOKENS = 8  # per text of a batch
+MAX_PADDING = 2
+MAX_LABEL_WIDTH = 16
+MIN_STRIP_WIDTH = 8
+SMALL = 0.01  # below this scale, numbers are written as powers of ten
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The columns of a table of vectors."""
+
+    head: int  # columns before the numbers
+    numbers: int  # columns of numbers
+    more: str  # ellipsis after the numbers, if there are more
+    strip: int
+    scale: float  # the value with full intensity in a heat strip
+
+    def number(self, value: float) -> str:
+        """Format a value; in a grid of small values, as a power of ten, so that they can be compared."""
+        return number(value, power=self.scale < SMALL)
+
+
+class Layout:
+    """The layout of one trace at a given width."""
+
+    def __init__(
+        self, trace: Trace, columns: int, encoding: str, *, color: bool, max_tokens: int | None = None
+    ) -> None:
+        self.trace, self.columns, self.glyphs = trace, columns, glyphs_for(encoding, color=color)
+        self.max_tokens = max_tokens or (MAX_TOKENS if len(trace.texts) <= 1 else MAX_BATCH_TOKENS)
+        tokens = [token for _, text in self._shown_texts() for token in self.tokens(text)]
+        self.widest_label = min(MAX_LABEL_WIDTH, columns // 5)
+        self.label_width = max((cell_len(self.label(token).plain) for token in tokens), default=5)
+        self.label_width = max(self.label_width, len("token"))
+        self.index_width = max((len(str(max(0, len(self.tokens(text)) - 1))) for text in trace.texts), default=1)
+
+    # ---- lines of text
+
+    def heading(self, step: StepFacts) -> Iterator[Text]:
+        """A step's title with its line of PyTorch on the right if it fits, and its note."""
+        rule, title, code = self.glyphs.rule, self.words(step.title), self.words(step.code)
+        line = Text.assemble((f"{rule}{rule} ", "bright_black"), (str(step.number), "bold cyan"), f"  {title} ")
+        line.stylize("bold", 3)
+        spare = self.columns - cell_len(line.plain)
+        beside = 0 < cell_len(code) <= spare - 6
+        line.append(rule * (spare - cell_len(code) - 4 if beside else max(0, spare)), style="bright_black")
+        if beside:
+            line.append(f" {code} ", style="cyan dim")
+            line.append(rule * 2, style="bright_black")
+        yield line
+        yield from self.note(step.note, style="")
+        if code and not beside:
+            yield from self.note(step.code, style="cyan dim", max_lines=2)
+
+    def note(self, text: str, *, style: str = "dim", indent: int = INDENT, max_lines: int = 4) -> Iterator[Text]:
+        """Text wrapped to the width, at most `max_lines` lines."""
+        lines = wrap(self.words(text), max(10, self.columns - indent), break_on_hyphens=False)
+        for index, line in enumerate(lines[:max_lines], start=1):
+            shown = self.glyphs.fold(line, self.columns - indent, blank=" ")
+            if index == max_lines and len(lines) > max_lines:
+                shown = self.glyphs.fold(f"{line} ", self.columns - indent - len(self.glyphs.more), blank=" ")
+                shown += self.glyphs.more
+            yield Text(" " * indent + shown, style=style)
+
+    def words(self, text: str) -> str:
+        """Escape text, and use the terminal's arrow."""
+        return self.glyphs.safe(text).replace("->", self.glyphs.arrow)
+
+    def cut(self, line: Text) -> None:
+        """Truncate a line that is wider than the terminal."""
+        if cell_len(line.plain) > self.columns:
+            line.truncate(self.columns - len(self.glyphs.more))
+            line.rstrip()
+            line.append(self.glyphs.more)
+
+    def more(self, amount: int, noun: str) -> Iterator[Text]:
+        """A line that counts what was omitted, if anything."""
+        if amount > 0:
+            yield Text(f"{' ' * INDENT}{self.glyphs.more} and {count(amount, f'more {noun}')}", style="dim")
+
+    # ---- texts and tokens
+
+    def texts(self) -> Iterator[tuple[int, TextTrace, list[Text]]]:
+        """The texts to show, each with its index and its heading lines."""
+        is_batch = len(self.trace.texts) > 1
+        for index, text in self._shown_texts():
+            yield index, text, [self.text_heading(index, text)] if is_batch else []
+
+    def text_heading(self, index: int, text: TextTrace) -> Text:
+        line = Text(f"{' ' * INDENT}text {index + 1} of {self.trace.shape[0]}", style="bold")
+        if text.text is not None:
+            shown = self.glyphs.fold(text.text, self.columns - cell_len(line.plain) - 4, blank=" ")
+            line.append(f"  {shown}", style="not bold dim")
+        return line
+
+    def omitted_texts(self) -> Iterator[Text]:
+        yield from self.more(self.trace.shape[0] - min(MAX_TEXTS, len(self.trace.texts)), "text")
+
+    def _shown_texts(self) -> list[tuple[int, TextTrace]]:
+        return list(enumerate(self.trace.texts[:MAX_TEXTS]))
+
+    def tokens(self, text: TextTrace) -> list[TokenTrace]:
+        """The tokens to show of a text, including at most two padding tokens."""
+        return text.tokens[: min(self.max_tokens, text.n_tokens + MAX_PADDING)]
+
+    def omitted_tokens(self, text: TextTrace, shown: int) -> Iterator[Text]:
+        if not text.n_tokens + text.n_padding:
+            yield Text(f"{' ' * INDENT}(no tokens)", style="dim")
+        yield from self.more(text.n_tokens - min(shown, text.n_tokens), "token")
+        hidden_padding = text.n_padding - max(0, shown - text.n_tokens)
+        if shown >= text.n_tokens:
+            yield from self.more(hidden_padding, "padding token")
+        elif hidden_padding:
+            yield from self.note(f"followed by {count(hidden_padding, 'padding token')}")
+
+    def label(self, token: TokenTrace) -> Text:
+        """A token's label: its text, its bytes if they are not whole characters, or its name if it is special."""
+        if token.id is None:
+            return Text(self.glyphs.fold(token.label, self.widest_label, blank=" "))
+        if token.special:
+            style = "magenta" if token.mask else "magenta dim"
+            return Text(self.glyphs.fold(token.label, self.widest_label), style=style)
+        if not is_text(token.bytes):
+            return Text(self.glyphs.escaped(token.bytes, self.widest_label), style="yellow")
+        return Text(self.glyphs.fold(token.label, self.widest_label), style="" if token.mask else "dim")
+
+    def head(self, index: int | None, token: TokenTrace | None = None) -> Text:
+        """The start of a token's line: its index and its label."""
+        line = Text(" " * INDENT).append(("" if index is None else str(index)).rjust(self.index_width), style="dim")
+        line.append("  ")
+        return line if token is None else padded(line.append_text(self.label(token)), self.head_width)
+
+    @property
+    def head_width(self) -> int:
+        return INDENT + self.index_width + 2 + self.label_width
+
+    # ---- vectors
+
+    def grid(self, vectors: Sequence[Vector], channels: int, *, head: int | None = None) -> Grid:
+        """Columns for vectors that share a scale."""
+        recorded = max((len(vector) for vector in vectors), default=0)
+        before = self.head_width if head is None else head
+        available = self.columns - before - 2 - len(f" {self.glyphs.more}")
+        strip = min(recorded, max(MIN_STRIP_WIDTH, self.columns // 5))
+        numbers = max(0, min(recorded, max(1, (available - strip) // (NUMBER + 1)), available // (NUMBER + 1)))
+        strip = max(0, min(strip, available - numbers * (NUMBER + 1)))
+        more = f" {self.glyphs.more}" if numbers < channels else ""
+        return Grid(head=before, numbers=numbers, more=more, strip=strip, scale=largest(vectors))
+
+    def grid_heading(self, grid: Grid, name: str = "token", *, unit: str = "", indent: int | None = None) -> Text:
+        """Column headings: channel numbers, and the scale of the heat strips."""
+        before = INDENT + self.index_width + 2 if indent is None else indent
+        line = padded(Text(" " * before + name[: max(0, grid.head - before)], style="dim"), grid.head)
+        for channel in range(grid.numbers):
+            line.append(f"{unit if channel == 0 else ''}{channel}".rjust(NUMBER + 1))
+        scale = f"{' ' * len(grid.more)}  {self.glyphs.plus_minus}{grid.number(grid.scale)}"
+        return line.append(scale if cell_len(line.plain) + len(scale) <= self.columns and grid.strip else "")
+
+    def vector(self, head: Text, values: Vector, grid: Grid, *, style: str = "") -> Text:
+        """A line with a vector: its first values as numbers, and more of them as a heat strip."""
+        line = padded(head, grid.head)
+        for value in values[: grid.numbers]:
+            line.append(f" {grid.number(value):>{NUMBER}}", style=style or number_style(value))
+        line.append(" " * (NUMBER + 1) * (grid.numbers - len(values)))
+        line.append(f"{grid.more}  ", style="dim")
+        return line.append_text(self.glyphs.heat(values[: grid.strip], grid.scale))
+
+    def named_grid(self, tokens: Sequence[NamedVectors], channels: int) -> Grid:
+        """Columns for several named vectors per token."""
+        first = max((self.label_width + 2 + len(vectors[0][0]) for vectors in tokens), default=0)
+        names = max((len(name) for vectors in tokens for name, _ in vectors[1:]), default=0)
+        head = INDENT + self.index_width + 2 + max(first, names)
+        return self.grid([vector for vectors in tokens for _, vector in vectors], channels, head=head)
+
+    def named_vectors(self, index: int | None, label: Text, vectors: NamedVectors, grid: Grid) -> Iterator[Text]:
+        """One line per named vector of a token; the first also has the token's label."""
+        for part_number, (name, values) in enumerate(vectors):
+            line = self.head(None if part_number else index)
+            if part_number == 0:
+                line.append_text(label).append("  ")
+            line.append(name, style="dim")
+            yield self.vector(line, values, grid)
+
+    def name_width(self, name: str) -> int:
+        return INDENT + self.index_width + 2 + len(name)
+
+    def named(self, name: str) -> Text:
+        return self.head(None).append(name, style="dim")
+
+    # ---- bands
+
+    @property
+    def band_width(self) -> int:
+        return self.columns - INDENT - 2  # a bar at each end
+
+    def bands(self, units: Sequence[tuple[str, str, str]], *, bars: bool, max_bands: int) -> tuple[list[Text], int]:
+        """Units (text, bytes, style of the bytes) side by side, bytes below text; the lines, and how many units fit."""
+        lines: list[Text] = []
+        taken = 0
+        while taken < len(units) and len(lines) < 2 * max_bands:
+            above, below, used = Text(" " * INDENT), Text(" " * INDENT), 0
+            while taken < len(units):
+                shown, data, style = units[taken]
+                size = max(cell_len(shown), len(data))
+                if used and used + 1 + size > self.band_width:
+                    break
+                for line, content, content_style in ((above, shown, ""), (below, data, style)):
+                    line.append(self.glyphs.bar if bars else " ", style="bright_black")
+                    line.append_text(padded(Text(content, style=content_style), size))
+                used += size + 1
+                taken += 1
+            if bars:
+                above.append(self.glyphs.bar, style="bright_black")
+                below.append(self.glyphs.bar, style="bright_black")
+            lines += [above, below]
+        return lines, taken
+
+
+def padded(line: Text, columns: int) -> Text:
+    """Pad a line with spaces, which, unlike with rich's own method, have no style."""
+    line.append(" " * (columns - cell_len(line.plain)))
+    return line
+
+
+def is_text(data: str) -> bool:
+    """Tell whether bytes in hexadecimal are whole UTF-8 characters."""
+    try:
+        bytes.fromhex(data).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def number_style(value: float) -> str:
+    if value == 0:
+        return "dim"
+    return "" if abs(value) < float("inf") else "bold magenta"  # neither infinite nor NaN
+
+
+def count(amount: int, noun: str) -> str:
+    """Format a count with its noun, in the plural if needed."""
+    return f"{amount:,} {noun}" + ("" if amount == 1 else "s")

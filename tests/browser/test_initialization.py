@@ -1,0 +1,62 @@
+"""The initialization view: steps of the initialization next to the lookups of a forward pass."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+VIEW = "text=I+love+dogs&model={model}&view=initialization"
+
+
+@pytest.mark.parametrize("model", ["default", "random", "scaled"])
+def test_initialization_numbers_equal_the_library(model, open_page, pipelines):
+    watched = open_page(VIEW.format(model=model))
+    facts, trace = pipelines[model].initialization(seed=0, dims=8), pipelines[model].walk(["I love dogs"])
+    shown = watched.shown()
+    for s, step in enumerate(facts.steps):
+        for row, vector in zip(facts.ids, step.rows, strict=True):
+            found = [
+                cell
+                for cell in shown
+                if (cell["field"], cell.get("s"), cell.get("id")) == ("initialization", str(s), str(row))
+            ]
+            assert [float(cell["value"]) for cell in found] == vector[:4]
+        assert step.code in watched.text(".once")
+        assert watched.page.locator(".histogram").nth(s).locator("rect").count() == len(step.counts)
+    means = [float(cell["value"]) for cell in shown if cell["field"] == "initialization-mean"]
+    assert means == [step.mean for step in facts.steps]
+    stds = [float(cell["value"]) for cell in shown if cell["field"] == "initialization-std"]
+    assert stds == [step.std for step in facts.steps]
+    looked_up = [float(cell["value"]) for cell in shown if cell["field"] == "row"]
+    assert looked_up == [value for cell in trace.texts[0].tokens for value in cell.row[:4]]
+
+
+def test_padding_row_is_zeroed_last(open_page):
+    watched = open_page(VIEW.format(model="default"))
+    rows = [cell for cell in watched.shown() if cell["field"] == "initialization" and cell["id"] == "6142"]
+    by_step = [{float(cell["value"]) for cell in rows if cell["s"] == str(s)} for s in range(3)]
+    assert by_step[0] == by_step[2] == {0.0}
+    assert 0.0 not in by_step[1]
+
+
+def test_seed_changes_the_initialization_but_not_the_lookups(open_page):
+    watched = open_page(VIEW.format(model="default"))
+
+    def drawn(field: str) -> list[str]:
+        return [cell["value"] for cell in watched.shown() if cell["field"] == field]
+
+    initialized, looked_up = drawn("initialization"), drawn("row")
+    watched.page.click("#next-seed")
+    watched.page.wait_for_selector(".once:has-text('seed 1')")
+    assert drawn("initialization") != initialized
+    assert drawn("row") == looked_up
+    watched.page.click("#view-walk")
+    assert watched.page.is_visible(".figure")
+
+
+def test_seed_wraps_around(open_page):
+    watched = open_page(VIEW.format(model="default") + "&seed=2147483647")
+    watched.page.click("#next-seed")
+    watched.page.wait_for_selector(".once:has-text('with seed 0.')")
+    assert "seed" not in watched.fragment()

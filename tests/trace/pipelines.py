@@ -1,0 +1,38 @@
+"""Pipelines for tests: the samples, every family, and randomly initialized ones."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+
+import inlayer
+from inlayer.embeddings import Embeddings
+from inlayer.families import describe
+from inlayer.tokenizers import ByteTokenizer, WordTokenizer
+from inlayer.trace import Pipeline
+from tests.families.references import CASES
+
+SAMPLES = ("default", "minilm", "wordllama", "smollm2")
+FAMILIES = tuple(case.name for case in CASES)
+WORDS = "I love dogs and cats but not the rain in May"
+
+
+@cache
+def sample(name: str) -> Pipeline:
+    return Pipeline(inlayer.load(name), name=name)
+
+
+@cache
+def family(name: str, dtype: torch.dtype = torch.float32) -> Pipeline:
+    """A randomly initialized layer and head of a family, with a word tokenizer."""
+    case = next(case for case in CASES if case.name == name)
+    layer = Embeddings.from_config(case.config_json, seed=0, dtype=dtype)
+    head = layer.head_from_config(case.config_json)
+    for number, part in enumerate(p for p in (*layer.parameters(), head.bias) if p is not None and p.dim() == 1):
+        torch.nn.init.normal_(part, generator=torch.Generator().manual_seed(number))
+    return Pipeline.from_layer(layer, WordTokenizer.from_text(WORDS), head, source=describe(case.config_json).family)
+
+
+def random_bytes(positions: str, width: int = 8) -> Pipeline:
+    return Pipeline.random(["x" * 40], ByteTokenizer(), positions=positions, width=width)
