@@ -1,7 +1,8 @@
-"""The default sample, as it is shipped: small, whole, labeled, and better than chance; and the script that made it."""
+"""The bundled sample model: small, complete, labeled and better than chance; and the script that made it."""
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,16 @@ from torch.nn import functional
 import inlayer
 from inlayer.checkpoint.samples import find_sample, open_sample
 from inlayer.families import describe
-from inlayer.training import Settings, load_decoder
-from inlayer.training.decoder import Decoder, DecoderConfig
+from inlayer.training.decoder import Decoder
+from inlayer.training.save import load_decoder
 from scripts import make_default
 from tests.training.texts import write_text
 
 FOLDER = Path(inlayer.__file__).parent / "samples" / "default"
-LIMIT = 3_000_000  # bytes, of the whole folder
-LEFT_OUT = ("nigg", "fuck", "shit", "bitch", "cunt", "whore", "slut", "fagg")
+MAX_BYTES = 3_000_000  # for the whole folder
+EXCLUDED = ("nigg", "fuck", "shit", "bitch", "cunt", "whore", "slut", "fagg")
 
-# Words that belong together; in each row every word is one token of the sample.
+# Groups of related words; each word is a single token of the sample.
 RELATED = [
     ["king", "queen", "prince"],
     ["mother", "father", "daughter", "son"],
@@ -45,15 +46,15 @@ def table(store):
     return store.table("model.embed_tokens.weight").weight
 
 
-def test_it_is_small_and_only_data():
+def test_folder_is_small_and_has_only_data():
     files = {path.name: path.stat().st_size for path in FOLDER.iterdir()}
     assert set(files) == {
         "README.md", "config.json", "metrics.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"
     }  # fmt: skip
-    assert sum(files.values()) < LIMIT
+    assert sum(files.values()) < MAX_BYTES
 
 
-def test_it_is_labeled_where_it_shows(store):
+def test_store_and_readme_label_it_as_a_sample(store):
     assert store.note.startswith("sample: ")
     assert "trained by inlayer itself" in store.note
     assert find_sample("default").path == FOLDER
@@ -76,10 +77,10 @@ def test_only_the_padding_row_is_zero(store, table):
     assert table.isfinite().all()
 
 
-def test_no_token_is_a_slur(store):
+def test_no_token_contains_a_slur(store):
     tokenizer = store.open_tokenizer()
     tokens = [tokenizer.decode([token]).lower() for token in range(tokenizer.get_vocab_size())]
-    assert not [token for token in tokens for word in LEFT_OUT if word in token]
+    assert not [token for token in tokens for word in EXCLUDED if word in token]
 
 
 def test_transformers_reads_it(table):
@@ -93,12 +94,12 @@ def test_transformers_reads_it(table):
 
 
 def neighbor_rank(rows, first, second):
-    """How many of all rows are nearer to the first than the second is."""
-    likeness = functional.cosine_similarity(rows, rows[first][None])
-    return int((likeness > likeness[second]).sum()) - 1
+    """The number of rows closer to the first than the second is."""
+    similarity = functional.cosine_similarity(rows, rows[first][None])
+    return int((similarity > similarity[second]).sum()) - 1
 
 
-def test_related_words_are_nearer_than_by_chance(store, table):
+def test_related_words_are_closer_than_chance(store, table):
     tokenizer = store.open_tokenizer()
     groups = [[tokenizer.encode(f" {word}") for word in words] for words in RELATED]
     assert all(len(ids) == 1 for group in groups for ids in group)
@@ -108,25 +109,27 @@ def test_related_words_are_nearer_than_by_chance(store, table):
     ranks, by_chance = (
         torch.tensor([neighbor_rank(rows, first, second) for first, second in pairs]) for rows in (shipped, random)
     )
-    assert ranks.median() < 100  # of some thousands
+    assert ranks.median() < 100  # of several thousand
     assert by_chance.median() > 1000  # control
 
 
 @torch.no_grad()
-def test_it_is_a_whole_language_model(store):
-    """English is likelier than the same tokens in another order, which are likelier than any tokens."""
+def test_language_model_prefers_english(store):
+    """English has a lower loss than the same tokens shuffled, and those a lower one than random tokens."""
     tokenizer, decoder = store.open_tokenizer(), load_decoder(FOLDER).float().eval()
     text = "".join(f" {line}\n" for line in ("I don't know what you want me to do.", "It was the best day of my life."))
     ids = torch.tensor([tokenizer.encode(text)])
-    mixed = ids[:, torch.randperm(ids.shape[1], generator=torch.Generator().manual_seed(0))]
-    any_ids = torch.randint(256, decoder.config.vocab_size - 2, ids.shape, generator=torch.Generator().manual_seed(0))
-    losses = [float(decoder.loss(given[:, :-1], given[:, 1:])) for given in (ids, mixed, any_ids)]
+    shuffled = ids[:, torch.randperm(ids.shape[1], generator=torch.Generator().manual_seed(0))]
+    random_ids = torch.randint(
+        256, decoder.config.vocab_size - 2, ids.shape, generator=torch.Generator().manual_seed(0)
+    )
+    losses = [float(decoder.loss(given[:, :-1], given[:, 1:])) for given in (ids, shuffled, random_ids)]
     assert losses[0] < metrics()["loss"]["frequencies"] - 2
     assert losses[0] + 1 < losses[1] < losses[2]
 
 
 @torch.no_grad()
-def test_transformers_predicts_the_same(store):
+def test_logits_match_transformers(store):
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
     ids = torch.tensor([store.open_tokenizer().encode(" Once upon a time there was a king")])
@@ -134,43 +137,46 @@ def test_transformers_predicts_the_same(store):
     torch.testing.assert_close(ours, theirs(ids).logits, rtol=1e-4, atol=1e-4)
 
 
-# ---- what is said of it
+# ---- its README
 
 
 def metrics():
     return json.loads((FOLDER / "metrics.json").read_text())
 
 
-def test_the_readme_names_what_is_there():
+def test_readme_states_the_shape():
     text, config = (FOLDER / "README.md").read_text(), json.loads((FOLDER / "config.json").read_text())
     assert f"{config['vocab_size']:,} x {config['hidden_size']}" in text
     assert "scripts.make_default" in text
 
 
-def test_the_readme_tells_what_was_measured():
+def test_readme_states_the_measurements():
     text, measured = (FOLDER / "README.md").read_text(), metrics()
     rows = dict(re.findall(r"^\| ([\w-]+) \| (.*) \|$", text, re.MULTILINE))
-    for name, found in measured["likeness"].items():
-        assert rows[name].split(" | ")[:3] == [f"{found['pairs']}", f"{found['born']:.2f}", f"{found['rounded']:.2f}"]
+    for name, found in measured["similarity"].items():
+        assert rows[name].split(" | ")[:3] == [
+            f"{found['pairs']}",
+            f"{found['untrained']:.2f}",
+            f"{found['rounded']:.2f}",
+        ]
     for loss in measured["loss"].values():
         assert f"{loss:.3f}" in text
     for count in (*measured["tokens"].values(), measured["tokens_seen"]):
         assert f"{count:,}" in text
 
 
-def test_likeness_beats_random_rows():
+def test_similarity_beats_random_rows():
     for name in ("MEN", "WordSim-353"):
-        found = metrics()["likeness"][name]
-        assert found["rounded"] > found["born"] + 0.2
+        found = metrics()["similarity"][name]
+        assert found["rounded"] > found["untrained"] + 0.2
 
 
 # ---- the script that made it
 
-SMALL = {
-    "vocab_size": 320,
-    "model": {**make_default.MODEL, "n_embd": 16, "n_hidden": 32, "block_size": 16},
-    "settings": Settings(steps=6, batch_size=2, warmup=1, save_every=2),
-}
+CONFIG = replace(
+    make_default.CONFIG, n_embd=16, n_hidden=32, block_size=16, steps=6, batch_size=2, warmup=1, save_every=2
+)
+SMALL = {"vocab_size": 320, "config": CONFIG}
 
 
 @pytest.fixture(scope="module")
@@ -182,48 +188,47 @@ def files_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_the_same_text_makes_the_same_sample(corpus, tmp_path):
+def test_same_text_makes_the_same_sample(corpus, tmp_path):
     pairs = tmp_path / "pairs"
     pairs.mkdir()
     for name in make_default.EVALS.values():
         (pairs / name).write_text("dog\tfox\t9.5\nfox\ttable\t2\ndog\tdog\t10\ntable\tdog\t1.5\ndog\tcat\t8\n")
     made = []
     for name in ("one", "other"):
-        told = make_default.make(corpus, tmp_path / name, tmp_path / f"{name}-work", evals=pairs, **SMALL)
+        reported = make_default.make(corpus, tmp_path / name, tmp_path / f"{name}-work", evals=pairs, **SMALL)
         made.append(files_of(tmp_path / name))
-        assert json.loads(made[-1]["metrics.json"]) == told
+        assert json.loads(made[-1]["metrics.json"]) == reported
     assert made[0] == made[1]
     assert set(made[0]) | {"README.md"} == {path.name for path in FOLDER.iterdir()}
-    assert {found["pairs"] for found in told["likeness"].values()} == {3}
-    assert told["loss"]["trained"] == pytest.approx(told["loss"]["rounded"], abs=0.05)
+    assert {found["pairs"] for found in reported["similarity"].values()} == {3}
+    assert reported["loss"]["trained"] == pytest.approx(reported["loss"]["rounded"], abs=0.05)
 
     before = (tmp_path / "one-work" / "trained" / "metrics.jsonl").read_bytes()
     make_default.make(corpus, tmp_path / "one", tmp_path / "one-work", evals=pairs, **SMALL)
-    assert (tmp_path / "one-work" / "trained" / "metrics.jsonl").read_bytes() == before  # no step was taken again
+    assert (tmp_path / "one-work" / "trained" / "metrics.jsonl").read_bytes() == before  # no step was repeated
+    other = {**SMALL, "config": replace(CONFIG, steps=7)}
     with pytest.raises(SystemExit, match="other settings"):
-        make_default.make(
-            corpus, tmp_path / "one", tmp_path / "one-work", **{**SMALL, "settings": Settings(steps=7, batch_size=2)}
-        )
+        make_default.make(corpus, tmp_path / "one", tmp_path / "one-work", **other)
 
 
-def test_sentences_begin_with_a_space_and_none_swears():
+def test_sentences_start_with_a_space_and_swearing_is_dropped():
     assert make_default.choose("I am.\n  So are you. \nOh Shit!\nGood.\n") == " I am.\n So are you.\n Good."
 
 
 @torch.no_grad()
-def test_a_smaller_table_in_the_same_model():
-    sizes = {**make_default.MODEL, "vocab_size": 50, "n_embd": 16, "n_hidden": 32, "n_layer": 2, "padding_idx": 7}
-    decoder, ids = Decoder(DecoderConfig(**sizes, init_std=0.5), seed=0).eval(), torch.arange(50)[None]
+def test_scaled_table_keeps_the_logits():
+    config = replace(CONFIG, n_layer=2, init_std=0.5, input_scale=1.0, output_scale=1.0, block_size=64)
+    decoder, ids = Decoder(config.decoder_config(50, padding_idx=7), seed=0).eval(), torch.arange(50)[None]
     smaller = make_default.shrink(decoder, 64.0).eval()
     assert torch.equal(smaller.logits(ids), decoder.logits(ids))
     assert torch.equal(smaller.embeddings(ids) * 64, decoder.embeddings(ids))
     assert not torch.equal(
         make_default.shrink(decoder, 3.0).eval().logits(ids), decoder.logits(ids)
-    )  # control: it rounds
+    )  # control: other factors round
 
 
 def test_rank_correlation():
-    """The textbook's: 1 - 6 sum d^2 / n (n^2 - 1), and equal values share a rank."""
+    """The textbook formula: 1 - 6 sum d^2 / n (n^2 - 1); equal values share a rank."""
     one, other = torch.tensor([10.0, 20, 30, 40, 50]).numpy(), torch.tensor([1.0, 3, 2, 5, 4]).numpy()
     assert make_default.spearman(one, other) == pytest.approx(1 - 6 * 4 / (5 * 24))
     assert make_default.spearman(one, -other) == pytest.approx(-(1 - 6 * 4 / (5 * 24)))

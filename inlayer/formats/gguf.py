@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from inlayer.errors import CheckpointError
+from inlayer.files import not_a_file, path_kind, shown
 from inlayer.formats.ggml import GGML_TYPES, row_bytes
 from inlayer.formats.safetensors import TensorInfo
-from inlayer.paths import shown, what_is_at, wrong_kind
 
 __all__ = [
     "SCALARS",
@@ -35,18 +35,20 @@ __all__ = [
     "read_gguf_header",
 ]
 
+ReadRange = Callable[[int, int], bytes]  # start, stop -> the bytes between; fewer at the end of the file
+
 MAGIC = b"GGUF"
 WINDOW = 1 << 20
-LARGEST_HEADER = 64 << 20  # bytes; the largest vocabularies with their merges take a third of it
-LONGEST_TEXT = 16 << 20
-LONGEST_NAME = 1 << 16  # of a key or a tensor
+MAX_HEADER = 64 << 20  # bytes; the largest vocabularies with their merges take a third of it
+MAX_TEXT = 16 << 20
+MAX_NAME = 1 << 16  # of a key or a tensor
 MAX_KEYS = 1 << 12
 MAX_TENSORS = 1 << 15  # experts are stacked: the largest models have some thousands
 MAX_TEXTS = 3 << 19  # in all arrays together: each takes a step of its own. Real files have half of it
 MAX_INNER_ARRAYS = 1 << 14  # no real file has any
-DEEPEST = 4  # arrays within arrays
+MAX_DEPTH = 4  # arrays within arrays
 MAX_AXES = 4
-LARGEST_ALIGNMENT = 1 << 16
+MAX_ALIGNMENT = 1 << 16
 
 STRING, ARRAY, BOOLEAN = 8, 9, 7
 SCALARS = {
@@ -76,19 +78,24 @@ class GgufHeader:
     tensors: Mapping[str, TensorInfo]
 
 
-def parse_gguf_header(stream: BinaryIO, size: int, path: Path) -> GgufHeader:
-    """The header of a GGUF file of `size` bytes, read from a stream that can seek; `path` is for messages."""
-    return _Reader(stream, size, path).header()
+def parse_gguf_header(read: ReadRange, size: int, path: Path) -> GgufHeader:
+    """The header of a GGUF file of `size` bytes; `read(start, stop)` returns bytes of it, `path` is for messages."""
+    return _Reader(read, size, path).header()
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
     """Everything before the tensors' bytes, compared with the file's size and with itself."""
-    kind = what_is_at(path)
+    kind = path_kind(path)
     if kind != "file":
-        raise wrong_kind(path, kind)
+        raise not_a_file(path, kind)
     try:
         with path.open("rb") as stream:
-            return parse_gguf_header(stream, path.stat().st_size, path)
+
+            def read(start: int, stop: int) -> bytes:
+                stream.seek(start)
+                return stream.read(stop - start)
+
+            return parse_gguf_header(read, path.stat().st_size, path)
     except OSError as error:
         raise CheckpointError(f"{shown(path)} cannot be read: {error.strerror}") from error
 
@@ -96,8 +103,8 @@ def read_gguf_header(path: Path) -> GgufHeader:
 class _Reader:
     """A window that moves over the header, never past the end of the file."""
 
-    def __init__(self, stream: BinaryIO, size: int, path: Path) -> None:
-        self._stream, self._size, self._path = stream, size, path
+    def __init__(self, read: ReadRange, size: int, path: Path) -> None:
+        self._read, self._size, self._path = read, size, path
         self._window, self._start, self._place = b"", 0, 0  # the window's place in the file, our place in the window
         self._entries = {STRING: 0, ARRAY: 0}  # of all arrays so far
 
@@ -111,9 +118,9 @@ class _Reader:
             metadata[key] = self._value(self._number(UINT32, "the type of a value"), key)
         found = [self._tensor() for _ in range(tensor_count)]
         alignment = metadata.get("general.alignment", 32)
-        if type(alignment) is not int or not 1 <= alignment <= LARGEST_ALIGNMENT or alignment & (alignment - 1):
+        if type(alignment) is not int or not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
             raise self._unreadable(
-                f"its alignment is {quoted(alignment)}; it is a power of two up to {LARGEST_ALIGNMENT:,}"
+                f"its alignment is {quoted(alignment)}; it is a power of two up to {MAX_ALIGNMENT:,}"
             )
         return GgufHeader(metadata=metadata, tensors=self._placed(found, alignment))
 
@@ -149,7 +156,7 @@ class _Reader:
                 raise self._unreadable(f"{quoted(key)} is a bool with the value {value}")
             return bool(value) if kind == BOOLEAN else value
         if kind == STRING:
-            return self._text(LONGEST_TEXT, f"the value of {quoted(key)}").decode(errors="replace")
+            return self._text(MAX_TEXT, f"the value of {quoted(key)}").decode(errors="replace")
         if kind == ARRAY:
             return self._array(key, 1)
         raise self._unreadable(f"{quoted(key)} has the unknown type {kind}")
@@ -172,8 +179,8 @@ class _Reader:
             raise self._unreadable(f"its arrays hold more than {MAX_TEXTS:,} texts or {MAX_INNER_ARRAYS:,} arrays")
         if kind == STRING:
             self._skip_texts(count, what)
-        elif depth == DEEPEST:
-            raise self._unreadable(f"{what} is nested more than {DEEPEST} deep")
+        elif depth == MAX_DEPTH:
+            raise self._unreadable(f"{what} is nested more than {MAX_DEPTH} deep")
         else:
             for _ in range(count):
                 self._array(key, depth + 1)
@@ -222,7 +229,7 @@ class _Reader:
         return tensors
 
     def _name(self, what: str) -> str:
-        raw = self._text(LONGEST_NAME, what)
+        raw = self._text(MAX_NAME, what)
         if not raw or b"\0" in raw:
             raise self._unreadable(f"{what} is empty or holds a NUL")
         try:
@@ -255,16 +262,15 @@ class _Reader:
             raise self._cut(what)
         if self._place + nbytes > len(self._window):
             self._start, self._place = self._start + self._place, 0
-            self._stream.seek(self._start)
-            self._window = self._stream.read(max(WINDOW, nbytes))
+            self._window = self._read(self._start, self._start + max(WINDOW, nbytes))
             if len(self._window) < nbytes:  # the file is shorter than it was a moment ago
                 raise self._cut(what)
 
     def _skip(self, nbytes: int, what: str) -> None:
         if nbytes > self._left:
             raise self._cut(what)
-        if self._start + self._place + nbytes > LARGEST_HEADER:
-            raise self._unreadable(f"its header goes past the {LARGEST_HEADER:,} bytes that are read")
+        if self._start + self._place + nbytes > MAX_HEADER:
+            raise self._unreadable(f"its header goes past the {MAX_HEADER:,} bytes that are read")
         self._place += nbytes
 
     def _skip_texts(self, count: int, what: str) -> None:

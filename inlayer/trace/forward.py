@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inlayer.embeddings import Embeddings, Stage
+from inlayer.embeddings import Embeddings, LayerStage
 from inlayer.errors import DtypeError, InputError
-from inlayer.positions import LearnedPositions, SinusoidalPositions
+from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
 from inlayer.ragged import Ragged
-from inlayer.shapes import check_float
 from inlayer.tables import check_id_range
+from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
 from inlayer.trace.facts import Change
 from inlayer.trace.schemes import ActiveLayer, Rotary
@@ -72,7 +72,7 @@ class Forward:
     max_tokens: int
     active: ActiveLayer
     position_BT: Tensor  # of the tokens shown
-    stages: list[Stage]  # the rows first, the hidden states last
+    stages: list[LayerStage]  # the rows first, the hidden states last
     rotary: list[Rotary]
     unique: UniqueRows | None  # None if vectors were given
     names: dict[int, str]  # of the unique ids, as spelled in the vocabulary
@@ -186,7 +186,7 @@ def _position_ids(layer: Embeddings, batch: Batch) -> Tensor:
     """Return the position of every token (B, T), by the layer's own rule."""
     shape = batch.mask_BT.shape[0], batch.mask_BT.shape[1]
     if _is_absolute(layer):
-        numbered = layer.position_id_rule.number(shape, batch.mask_BT.device, batch.ids_BT, batch.mask_BT)
+        numbered = make_position_ids(layer.position_id_rule, shape, batch.mask_BT.device, batch.ids_BT, batch.mask_BT)
     else:
         numbered = torch.arange(shape[1])[None]
     return numbered.expand(shape)

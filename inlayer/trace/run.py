@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from inlayer.embeddings import Embeddings, Stage
+from inlayer.embeddings import Embeddings, LayerStage
 from inlayer.errors import DtypeError, InputError
-from inlayer.threads import one_thread
+from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
 from inlayer.trace.facts import (
     Change,
@@ -239,7 +239,7 @@ def _gather(result: Forward) -> Gather:
     return Gather(shape=shape, compared_rows=compared, whole_table=whole, equal=equal, note=note)
 
 
-def _stage_note(layer: Embeddings, stage: Stage) -> str:
+def _stage_note(layer: Embeddings, stage: LayerStage) -> str:
     return {
         "scale": f"each row is multiplied by {layer.scale:g}",
         "multiplier": f"each vector is multiplied by {layer.multiplier:g}",

@@ -3,7 +3,7 @@
 [text -> ids] -> rows -> (+ positions) -> hidden states -> head
 - everything comes from the tokenizer: its tokens, pre-token spans and merges
 - a token is labeled by its text only if its bytes are whole characters, otherwise by its bytes
-- elsewhere: a token outside of any text (tokenizers/names.py)
+- elsewhere: a token outside of any text (tokenizers/base.py)
 Tested in tests/trace/test_tokenization.py.
 """
 
@@ -49,7 +49,7 @@ def tokenize(text: str, pipeline: Pipeline, max_tokens: int) -> Tokenization:
     while end < len(source) and source[end] & 0xC0 == 0x80:  # not in the middle of a character
         end += 1
     beginning = source[:end].decode()
-    spans = tokenizer.splits(text)
+    spans = tokenizer.pre_tokens(text)
     return Tokenization(
         text=beginning,
         n_characters=len(text),

@@ -16,7 +16,7 @@ import asyncio
 import hmac
 import ipaddress
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -176,6 +176,6 @@ def _limited(receive: Receive) -> Receive:
     return receive_limited
 
 
-def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """Return an error as one line of JSON, whatever the message quotes."""
     return JSONResponse({"error": printable(" ".join(message.split()))}, status, headers)

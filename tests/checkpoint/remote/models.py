@@ -1,42 +1,50 @@
-"""Small checkpoints to serve, and one with the shapes of Kimi-K2 that takes no room on disk."""
+"""Small checkpoints to serve, and a sparse one with the shapes of Kimi-K2."""
 
 from __future__ import annotations
 
 import base64
 import json
-import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
-import torch
-from safetensors.torch import save_file
 
-TABLE, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+TABLE, HEAD, NORM = "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"
 ROWS, WIDTH = 4096, 256
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 KIMI_ROWS, KIMI_WIDTH, KIMI_SHARDS, KIMI_LAYERS, KIMI_EXPERTS = 163_840, 7_168, 61, 61, 384
-KIMI_TOKENIZER = Path(__file__).parents[4] / "shared" / "data" / "tokenizers" / "kimi-k2"
 
 
-def make_small(folder: Path, *, seed: int = 0, index: bool = True) -> torch.Tensor:
-    """A checkpoint in two shards, with a tokenizer of single bytes; its table is returned."""
+def write_safetensors(path: Path, tensors: Mapping[str, tuple[str, np.ndarray]]) -> None:
+    """Write tensors given as dtype name and array; BF16 is given as uint16."""
+    entries, offset = {}, 0
+    for name, (dtype, array) in tensors.items():
+        span = [offset, offset := offset + array.nbytes]
+        entries[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": span}
+    header = json.dumps(entries).encode()
+    data = b"".join(array.tobytes() for _, array in tensors.values())
+    path.write_bytes(struct.pack("<Q", len(header)) + header + data)
+
+
+def make_small(folder: Path, *, seed: int = 0, index: bool = True) -> np.ndarray:
+    """A checkpoint in two shards with a byte-level tokenizer. Returns the bytes of its table, (ROWS, 2 * WIDTH)."""
     folder.mkdir(parents=True)
-    generator = torch.Generator().manual_seed(seed)
-    table = torch.randn(ROWS, WIDTH, generator=generator).to(torch.bfloat16)
-    norm = torch.randn(WIDTH, generator=generator)
+    random = np.random.default_rng(seed)
+    # The upper half of a float32 is a bfloat16.
+    table = (random.standard_normal((ROWS, WIDTH), np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    first = {TABLE: ("BF16", table), NORM: ("F32", random.standard_normal(WIDTH, np.float32))}
     if index:
-        save_file({TABLE: table, "model.norm.weight": norm}, folder / SHARDS[0])
-        save_file({HEAD: table[:8].clone()}, folder / SHARDS[1])
-        weight_map = {HEAD: SHARDS[1], TABLE: SHARDS[0], "model.norm.weight": SHARDS[0]}
+        write_safetensors(folder / SHARDS[0], first)
+        write_safetensors(folder / SHARDS[1], {HEAD: ("BF16", table[:8])})
+        weight_map = {HEAD: SHARDS[1], TABLE: SHARDS[0], NORM: SHARDS[0]}
         write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": 9}, "weight_map": weight_map})
     else:
-        save_file({TABLE: table, "model.norm.weight": norm}, folder / "model.safetensors")
+        write_safetensors(folder / "model.safetensors", first)
     write_json(folder / "config.json", {"model_type": "llama", "vocab_size": ROWS, "hidden_size": WIDTH})
     write_byte_ranks(folder)
-    (folder / "modeling_evil.py").write_text("raise SystemExit('code of a repository was run')")
-    return table
+    (folder / "modeling_evil.py").write_text("raise SystemExit('code from a repository was executed')")
+    return table.view(np.uint8)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -50,7 +58,7 @@ def write_byte_ranks(folder: Path) -> None:
 
 
 def kimi_names() -> Iterator[tuple[str, int]]:
-    """The tensors of Kimi-K2 and the layer each belongs to: 8-bit weights with their scales, 384 experts a layer."""
+    """The tensors of Kimi-K2, each with its layer: 8-bit weights with their scales, 384 experts per layer."""
     yield TABLE, 0
     attention = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")
     for layer in range(KIMI_LAYERS):
@@ -73,8 +81,8 @@ def kimi_names() -> Iterator[tuple[str, int]]:
     yield HEAD, KIMI_LAYERS - 1
 
 
-def make_kimi(folder: Path, written: dict[int, torch.Tensor], *, table_at: str = "start") -> int:
-    """A checkpoint of Kimi-K2's shapes, all zero but for some rows; returns how many tensors its index names."""
+def make_kimi(folder: Path, rows: dict[int, bytes], *, table_at: str = "start") -> int:
+    """A checkpoint with Kimi-K2's shapes, zero except for some rows. Returns the number of tensors in its index."""
     folder.mkdir()
     names = list(kimi_names())
     if table_at == "middle":
@@ -83,7 +91,7 @@ def make_kimi(folder: Path, written: dict[int, torch.Tensor], *, table_at: str =
     weight_map = {name: shard[layer] for name, layer in names}
     index = {"metadata": {"total_size": 1_029_190_092_864}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
-    # What the first shard also holds: its header is as long as the real one's.
+    # The other tensors of the first shard make its header as long as the real one.
     others = [name for name, layer in names if layer == 1]
     entries = {
         name: {"dtype": "F32", "shape": [1], "data_offsets": [4 * i, 4 * i + 4]} for i, name in enumerate(others)
@@ -94,31 +102,27 @@ def make_kimi(folder: Path, written: dict[int, torch.Tensor], *, table_at: str =
     with (folder / shard[0]).open("wb") as stream:
         stream.write(struct.pack("<Q", len(header)) + header)
         stream.truncate(8 + len(header) + start + nbytes)
-        for row, values in written.items():
+        for row, data in rows.items():
             stream.seek(8 + len(header) + start + row * KIMI_WIDTH * 2)
-            stream.write(values.view(torch.uint8).numpy().tobytes())
+            stream.write(data)
     write_json(
         folder / "config.json",
         {"model_type": "kimi_k2", "vocab_size": KIMI_ROWS, "hidden_size": KIMI_WIDTH, "quantization_config": {}},
     )
-    if KIMI_TOKENIZER.is_dir():
-        for name in ("tiktoken.model", "pat_str.txt"):
-            shutil.copy(KIMI_TOKENIZER / name, folder / name)
-    else:
-        write_like_kimi(folder)
+    write_many_ranks(folder)
     return len(names)
 
 
-def write_like_kimi(folder: Path) -> None:
-    """Ranks as many and about as long as Kimi-K2's."""
+def write_many_ranks(folder: Path) -> None:
+    """As many tiktoken ranks as Kimi-K2 has, of about the same length."""
     write_byte_ranks(folder)
     random = np.random.default_rng(0)
-    made = {bytes([byte]) for byte in range(256)}
+    seen = {bytes([byte]) for byte in range(256)}
     lines = []
-    while len(made) < 163_584:
+    while len(seen) < 163_584:
         token = random.bytes(int(random.integers(4, 10)))
-        if token not in made:
-            lines.append(f"{base64.b64encode(token).decode()} {len(made)}")
-            made.add(token)
+        if token not in seen:
+            lines.append(f"{base64.b64encode(token).decode()} {len(seen)}")
+            seen.add(token)
     with (folder / "tiktoken.model").open("a") as stream:
         stream.write("\n".join(lines) + "\n")

@@ -1,10 +1,10 @@
-"""A hub on this machine: repositories served over HTTP as the real one does it, and every way to do it wrong.
+"""A local stand-in for the hub, with fault injection.
 
-- `/{repo}/resolve/{revision}/{file}` for HEAD and GET, with the hub's headers; large files are redirected to a second
+- `/{repo}/resolve/{revision}/{file}` for HEAD and GET, with the hub's headers. Large files are redirected to a second
   origin (another port), as the hub redirects to its CDN
-- `/api/models/{repo}/tree/{revision}` lists files
-- every byte that is sent is counted, every request is kept
-- `fail()` makes the next answers for a file (or the listing, "tree") wrong in one of the ways of `FAULTS`
+- `/api/models/{repo}/revision/{revision}` names the commit and its files
+- as a plain web server, `/{repo}/resolve/{revision}/` is a folder URL
+- every byte sent is counted, every request recorded; `fail()` makes the next responses for a file faulty
 """
 
 from __future__ import annotations
@@ -21,38 +21,35 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-HOUSEKEEPING = "/api/agent-harnesses"  # huggingface_hub asks for it once a day, whoever uses it: not ours to count
-LARGE = (".safetensors", ".model", ".bin")  # redirected
+UNCOUNTED = "/api/agent-harnesses"  # huggingface_hub requests it once a day on its own account
+REDIRECTED = (".safetensors", ".model", ".bin")
 CHUNK = 64 << 10
-FAULTS = {
-    "ignores the range", "cuts the connection", "announces too little", "announces too much", "announces nothing",
-    "shifts the range", "starts elsewhere", "shortens the range", "names no range", "compresses", "changes size",
-    "changes etag", "status", "hangs", "drips",
-}  # fmt: skip
-
-LIES = {  # added to first, last and size in Content-Range
-    "shifts the range": (1, 1, 0),
-    "starts elsewhere": (1, 0, 0),
-    "shortens the range": (0, -1, 0),
-    "changes size": (0, 0, 1),
+RANGE_ERRORS = {  # added to first, last and size in Content-Range
+    "shift_range": (1, 1, 0),
+    "wrong_start": (1, 0, 0),
+    "short_range": (0, -1, 0),
+    "change_size": (0, 0, 1),
 }
-LENGTH_LIES = {"shortens the range": -1, "announces too little": -1, "announces too much": 1}
+LENGTH_ERRORS = {"short_range": -1, "short_length": -1, "long_length": 1}
+FAULTS = {
+    "ignore_range", "cut_connection", "no_length", "no_content_range", "gzip", "change_etag", "status", "hang", "drip",
+    "redirect", *RANGE_ERRORS, *LENGTH_ERRORS,
+}  # fmt: skip
 
 
 @dataclass
 class Fault:
     kind: str
     file: str
-    times: int  # how many answers it spoils
+    times: int  # number of faulty responses
     status: int = 500
     headers: dict[str, str] = field(default_factory=dict)
-    after: int = 1000  # bytes before a cut
-    skip: int = 0  # how many answers are right before
-    methods: set[str] = field(default_factory=lambda: {"GET"})
+    after: int = 1000  # bytes before the connection is cut
+    skip: int = 0  # number of correct responses before
 
 
 @dataclass(frozen=True)
-class Seen:
+class Request:
     method: str
     path: str
     origin: str  # "hub" or "cdn"
@@ -61,19 +58,20 @@ class Seen:
 
 
 class Hub:
-    """Both origins, what they serve, and what they were asked."""
+    """Both origins, their repositories, and a record of all requests."""
 
     def __init__(self) -> None:
         self.commits: dict[str, dict[str, Path]] = {}  # repository -> commit -> folder
         self.revisions: dict[tuple[str, str], str] = {}
-        self.anonymous = False  # leaves out the name of the commit
-        self.gated: dict[str, str] = {}  # repository -> the token that opens it
+        self.gated: dict[str, str] = {}  # repository -> the token that grants access
+        self.omit_commit = False
+        self.omit_etag = False
         self.faults: list[Fault] = []
-        self.seen: list[Seen] = []
-        self.sent: Counter[str] = Counter()  # bytes by file, or by path of the API; headers included
+        self.requests: list[Request] = []
+        self.sent: Counter[str] = Counter()  # bytes by file name or API path, headers included
         self.connections: list[socket.socket] = []
         self.lock = threading.Lock()
-        self.released = threading.Event()  # ends every hanging answer
+        self.stopped = threading.Event()
         self.hub, self.cdn = self._serve("hub"), self._serve("cdn")
 
     def _serve(self, origin: str) -> ThreadingHTTPServer:
@@ -87,22 +85,21 @@ class Hub:
         return f"http://127.0.0.1:{self.hub.server_port}"
 
     def add(self, repo: str, folder: Path, revision: str = "main") -> str:
-        """Serve a folder as a new commit of a repository, which the revision then means."""
+        """Serve a folder as a new commit of a repository; the revision then refers to it."""
         commit = hashlib.sha1(f"{repo} {folder} {revision}".encode()).hexdigest()
         self.commits.setdefault(repo, {})[commit] = folder
         self.revisions[repo, revision] = commit
         return commit
 
-    def fail(self, kind: str, file: str, times: int = 1_000_000, **how: object) -> None:
+    def fail(self, kind: str, file: str, times: int = 1_000_000, **options: object) -> None:
         assert kind in FAULTS
-        self.faults.append(Fault(kind, file, times, **how))  # type: ignore[arg-type]
+        self.faults.append(Fault(kind, file, times, **options))  # type: ignore[arg-type]
 
-    def fault(self, method: str, file: str, kinds: set[str]) -> Fault | None:
-        """The fault of the next answer for a file, if it has one of these kinds."""
+    def next_fault(self, file: str, kinds: set[str]) -> Fault | None:
+        """The fault of the next response for a file, if it is of one of these kinds."""
         with self.lock:
             for fault in self.faults:
-                right = fault.file == file and fault.kind in kinds and method in fault.methods
-                if right and fault.times > 0:
+                if fault.file == file and fault.kind in kinds and fault.times > 0:
                     if fault.skip > 0:
                         fault.skip -= 1
                         continue
@@ -111,22 +108,23 @@ class Hub:
         return None
 
     def ranges(self, file: str) -> list[tuple[int, int]]:
-        """The ranges of a file that were asked for, as first and last byte, without those that were redirected."""
-        origin = "cdn" if file.endswith(LARGE) else "hub"
-        asked = [seen for seen in self.seen if seen.path.endswith("/" + file) and seen.origin == origin and seen.range]
-        return [tuple(map(int, re.findall(r"\d+", seen.range or ""))) for seen in asked]  # type: ignore[misc]
+        """First and last byte of each range requested from the origin that serves the file."""
+        origin = "cdn" if file.endswith(REDIRECTED) else "hub"
+        found = [request for request in self.requests if request.path.endswith("/" + file) and request.range]
+        served = [request.range or "" for request in found if request.origin == origin]
+        return [tuple(map(int, re.findall(r"\d+", requested))) for requested in served]  # type: ignore[misc]
 
-    def forget(self) -> None:
-        self.seen.clear()
+    def reset(self) -> None:
+        self.requests.clear()
         self.sent.clear()
 
     def stop(self) -> None:
-        self.released.set()
+        self.stopped.set()
         for server in (self.hub, self.cdn):
             server.shutdown()
             server.server_close()
         for connection in self.connections:
-            with suppress(OSError):  # it was closed long ago
+            with suppress(OSError):  # already closed
                 connection.shutdown(socket.SHUT_RDWR)
 
 
@@ -139,116 +137,110 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle(self) -> None:
         self.hub.connections.append(self.connection)
-        with suppress(OSError):  # the client closed the connection: it has read enough
+        with suppress(OSError):  # the client closed the connection
             super().handle()
 
     def do_HEAD(self) -> None:
-        self.answer()
+        self.respond()
 
     def do_GET(self) -> None:
-        self.answer()
+        self.respond()
 
-    def answer(self) -> None:
+    def respond(self) -> None:
         path = unquote(urlsplit(self.path).path)
         token = self.headers.get("Authorization")
         self.key = path
-        if path == HOUSEKEEPING:
+        if path == UNCOUNTED:
             return self.refuse(404, "")
-        self.hub.seen.append(Seen(self.command, path, self.origin, self.headers.get("Range"), token))
+        self.hub.requests.append(Request(self.command, path, self.origin, self.headers.get("Range"), token))
         found = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
-        tree = re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/([^/]+)", path)
-        if found is None and tree is None:
+        info = re.fullmatch(r"/api/models/([^/]+/[^/]+)/revision/(.+)", path)
+        if found is None and info is None:
             return self.refuse(404, "")
-        repo, revision = (found or tree).groups()[:2]  # type: ignore[union-attr]
+        repo, revision = (found or info).groups()[:2]  # type: ignore[union-attr]
         if repo not in self.hub.commits:
             return self.refuse(401, "RepoNotFound")
-        wanted = self.hub.gated.get(repo)
-        if self.origin == "hub" and wanted is not None and token != f"Bearer {wanted}":
+        if self.origin == "hub" and repo in self.hub.gated and token != f"Bearer {self.hub.gated[repo]}":
             return self.refuse(403 if token else 401, "GatedRepo")
         commit = self.hub.revisions.get((repo, revision), revision)
         folder = self.hub.commits[repo].get(commit)
         if folder is None:
             return self.refuse(404, "RevisionNotFound")
         if found is None:
-            return self.list(folder)
-        file = folder / found[3]
-        if not file.is_file():
-            return self.refuse(404, "EntryNotFound", commit)
-        return self.resolve(file, repo, commit)
+            return self.describe(folder, repo, commit)
+        if not (folder / found[3]).is_file():
+            return self.refuse(404, "EntryNotFound")
+        return self.resolve(folder / found[3], repo, commit)
+
+    def describe(self, folder: Path, repo: str, commit: str) -> None:
+        fault = self.hub.next_fault("api", {"status"})
+        if fault is not None:
+            return self.head(fault.status, fault.headers, 0)
+        files = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+        content = {"id": repo, "siblings": [{"rfilename": file} for file in files]}
+        data = json.dumps(content if self.hub.omit_commit else content | {"sha": commit}).encode()
+        self.head(200, {"Content-Type": "application/json"}, len(data))
+        self.wfile.write(data)
+        return self.count(len(data))
 
     def resolve(self, file: Path, repo: str, commit: str) -> None:
         self.key = file.name
-        size, etag = file.stat().st_size, hashlib.sha256(str(file).encode()).hexdigest()
-        if self.origin == "hub" and self.hub.fault(self.command, file.name, {"changes etag"}):
+        size, etag = file.stat().st_size, hashlib.sha256(f"{file} {file.stat().st_mtime_ns}".encode()).hexdigest()
+        if self.origin == "hub" and self.hub.next_fault(file.name, {"change_etag"}):
             etag = "another"
-        headers = {"X-Repo-Commit": commit, "Accept-Ranges": "bytes", "ETag": f'"{etag}"'}
-        if self.hub.anonymous:
-            del headers["X-Repo-Commit"]
-        if self.origin == "hub" and file.name.endswith(LARGE):
-            place = f"http://127.0.0.1:{self.hub.cdn.server_port}/{repo}/resolve/{commit}/{file.name}"
-            linked = {"X-Linked-Size": str(size), "X-Linked-ETag": f'"{etag}"', "Location": place}
-            return self.head(302, headers | linked, 0)
-        fault = self.hub.fault(self.command, file.name, FAULTS - {"changes etag"})
-        return self.send(file, size, headers, fault)
+        headers = {"X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
+        headers |= {} if self.hub.omit_etag else {"ETag": f'"{etag}"'}
+        if self.origin == "hub" and file.name.endswith(REDIRECTED):
+            location = f"http://127.0.0.1:{self.hub.cdn.server_port}/{repo}/resolve/{commit}/{file.name}"
+            linked = {} if self.hub.omit_etag else {"X-Linked-ETag": f'"{etag}"'}
+            return self.head(302, headers | linked | {"Location": location}, 0)
+        return self.send(file, size, headers, self.hub.next_fault(file.name, FAULTS - {"change_etag"}))
 
     def send(self, file: Path, size: int, headers: dict[str, str], fault: Fault | None) -> None:
         kind = fault.kind if fault is not None else ""
-        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        if kind == "hangs":
-            self.hub.released.wait(20)
+        requested = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if kind == "hang":
+            self.hub.stopped.wait(20)
             self.close_connection = True
             return None
-        if fault is not None and kind == "status":
-            return self.head(fault.status, fault.headers, 0)
-        if asked is None or kind == "ignores the range":
+        if fault is not None and kind in {"status", "redirect"}:
+            return self.head(302 if kind == "redirect" else fault.status, fault.headers, 0)
+        if requested is None or kind == "ignore_range":
             self.head(200, headers, size)
             return self.body(file, 0, size)
-        first, last = int(asked[1]), min(int(asked[2]), size - 1)
+        first, last = int(requested[1]), min(int(requested[2]), size - 1)
         if first >= size:
             return self.head(416, headers | {"Content-Range": f"bytes */{size}"}, 0)
-        shown = [value + change for value, change in zip((first, last, size), LIES.get(kind, (0, 0, 0)), strict=True)]
-        if kind != "names no range":
-            headers["Content-Range"] = f"bytes {shown[0]}-{shown[1]}/{shown[2]}"
-        if kind == "compresses":
+        named = [
+            value + error for value, error in zip((first, last, size), RANGE_ERRORS.get(kind, (0, 0, 0)), strict=True)
+        ]
+        if kind != "no_content_range":
+            headers["Content-Range"] = f"bytes {named[0]}-{named[1]}/{named[2]}"
+        if kind == "gzip":
             headers["Content-Encoding"] = "gzip"
-        length = None if kind == "announces nothing" else last - first + 1 + LENGTH_LIES.get(kind, 0)
+        length = None if kind == "no_length" else last - first + 1 + LENGTH_ERRORS.get(kind, 0)
         self.head(206, headers, length)
-        stop = first + fault.after if fault is not None and kind == "cuts the connection" else last + 1
-        self.body(file, first, min(stop, last + 1, first + (length or size)), drips=kind == "drips")
-        if kind in {"cuts the connection", "announces too much", "announces nothing"}:
+        stop = first + fault.after if fault is not None and kind == "cut_connection" else last + 1
+        self.body(file, first, min(stop, last + 1, first + (length or size)), drip=kind == "drip")
+        if kind in {"cut_connection", "long_length", "no_length"}:
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
         return None
 
-    def body(self, file: Path, first: int, stop: int, *, drips: bool = False) -> None:
+    def body(self, file: Path, first: int, stop: int, *, drip: bool = False) -> None:
         if self.command == "HEAD":
             return
         with file.open("rb") as stream:
             stream.seek(first)
             while first < stop:
-                chunk = stream.read(min(1000 if drips else CHUNK, stop - first))
+                chunk = stream.read(min(1000 if drip else CHUNK, stop - first))
                 self.wfile.write(chunk)
                 self.count(len(chunk))
                 first += len(chunk)
-                self.hub.released.wait(0.03 if drips else 0)
+                self.hub.stopped.wait(0.03 if drip else 0)
 
-    def list(self, folder: Path) -> None:
-        fault = self.hub.fault(self.command, "tree", {"status"})
-        if fault is not None:
-            return self.head(fault.status, fault.headers, 0)
-        files = sorted(file for file in folder.rglob("*") if file.is_file())
-        entries = [
-            {"type": "file", "path": file.relative_to(folder).as_posix(), "size": file.stat().st_size, "oid": "0" * 40}
-            for file in files
-        ]
-        data = json.dumps(entries).encode()
-        self.head(200, {"Content-Type": "application/json"}, len(data))
-        self.wfile.write(data)
-        return self.count(len(data))
-
-    def refuse(self, status: int, code: str, commit: str | None = None) -> None:
-        headers = {"X-Error-Code": code, "X-Error-Message": "no"} if code else {}
-        self.head(status, headers | ({"X-Repo-Commit": commit} if commit else {}), 0)
+    def refuse(self, status: int, code: str) -> None:
+        self.head(status, {"X-Error-Code": code, "X-Error-Message": "no"} if code else {}, 0)
 
     def head(self, status: int, headers: dict[str, str], length: int | None) -> None:
         self.send_response(status)
@@ -266,5 +258,5 @@ class Handler(BaseHTTPRequestHandler):
         with self.hub.lock:
             self.hub.sent[self.key] += size
 
-    def log_message(self, *what: object) -> None:
-        """Nothing: the requests are in `seen`."""
+    def log_message(self, *_: object) -> None:
+        """Nothing: `requests` has the requests."""

@@ -1,27 +1,30 @@
-"""The doctor on a checkpoint of the hub: the same report as on the folder, and few bytes for a quick one."""
+"""`inlayer inspect` on a remote checkpoint: the report of the local folder, from few bytes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from inlayer.inspection import inspect
 from tests.checkpoint.remote.models import make_kimi, make_small
 from tests.checkpoint.remote.server import Hub
 
 
-def test_the_report_is_that_of_the_folder(hub: Hub, tmp_path: Path) -> None:
+def test_report_equals_that_of_the_local_folder(hub: Hub, tmp_path: Path) -> None:
     make_small(tmp_path / "repo")
     hub.add("org/name", tmp_path / "repo")
     ours, theirs = inspect("org/name"), inspect(tmp_path / "repo")
     assert (ours.kind, ours.source) == ("hub", "org/name")
-    layer = replace(theirs.layer, model_parameters=None, share=None)  # the sizes of all shards are not fetched
-    assert ours == replace(theirs, kind="hub", source="org/name", layer=layer)
+    table = replace(theirs.table, model_parameters=None, parameter_share=None)  # not all shards are read
+    assert ours == replace(theirs, kind="hub", source="org/name", table=table)
 
 
-def test_a_quick_look_at_a_giant_moves_little(hub: Hub, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_quick_report_of_a_large_model_moves_few_bytes(hub: Hub, tmp_path: Path) -> None:
     make_kimi(tmp_path / "repo", {})
     hub.add("org/kimi", tmp_path / "repo")
     report = inspect("org/kimi", quick=True)
-    assert (report.layer.rows, report.layer.width) == (163840, 7168)
-    assert sum(hub.sent.values()) < 24e6  # of a terabyte: a thousand rows, the tokenizer, a part of the index
+    assert (report.table.rows, report.table.width) == (163840, 7168)
+    assert sum(hub.sent.values()) < 36e6  # a thousand rows, the tokenizer, the index; the model has a terabyte

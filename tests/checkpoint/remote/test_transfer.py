@@ -1,16 +1,17 @@
-"""One byte range: the right bytes, or a clear error, whatever the server does."""
+"""Byte ranges: the right bytes or a clear error, whatever the server does."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from inlayer.checkpoint.remote import transfer
-from inlayer.checkpoint.remote.transfer import AbsentError, Facts, Place, fetch
-from inlayer.errors import CheckpointError, InlayerError, MissingFileError
+from inlayer.checkpoint.remote import UnreachableError, transfer
+from inlayer.checkpoint.remote.transfer import FileVersion, RemotePath, fetch
+from inlayer.errors import CheckpointError, InlayerError, MissingExtraError, MissingFileError
 from tests.checkpoint.remote.server import Hub
 
 CONTENT = bytes(range(256)) * 1000
@@ -19,214 +20,261 @@ SMALL = "index.json"  # not redirected
 
 
 @pytest.fixture
-def place(hub: Hub, tmp_path: Path) -> Place:
+def folder(hub: Hub, tmp_path: Path) -> Path:
     folder = tmp_path / "repo"
     folder.mkdir()
     for name in (FILE, SMALL):
         (folder / name).write_bytes(CONTENT)
-    return Place(repo_id="org/name", commit=hub.add("org/name", folder), file=FILE)
+    hub.add("org/name", folder)
+    return folder
 
 
-def other(place: Place, **changes: str) -> Place:
-    return Place(**(vars(place) | changes))
+def path_of(
+    hub: Hub, file: str = FILE, repo: str = "org/name", revision: str = "main", on_hub: bool = True
+) -> RemotePath:
+    return RemotePath(url=f"{hub.endpoint}/{repo}/resolve/{revision}/{file}", label=f"{file} in {repo}", hub=on_hub)
+
+
+def read(path: RemotePath, start: int, stop: int, version: FileVersion | None = None) -> bytes:
+    out: dict[tuple[int, int], bytes] = {}
+    fetch(path, [(start, stop)], out, version)
+    return out[start, stop]
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 1), (5, 300), (255_000, 256_000), (255_999, 256_000), (0, 256_000)])
 @pytest.mark.parametrize("file", [FILE, SMALL])
-def test_a_range_is_that_of_the_file(place: Place, file: str, start: int, stop: int) -> None:
-    data, facts = fetch(other(place, file=file), start, stop)
-    assert data == CONTENT[start:stop]
-    assert data != CONTENT[start + 1 : stop + 1]  # control: the content tells neighbors apart
-    assert facts.size == len(CONTENT)
-    assert facts.etag
+def test_range_equals_the_bytes_of_the_file(hub: Hub, folder: Path, file: str, start: int, stop: int) -> None:
+    out: dict[tuple[int, int], bytes] = {}
+    version = fetch(path_of(hub, file), [(start, stop)], out, None)
+    assert out == {(start, stop): CONTENT[start:stop]}
+    assert out[start, stop] != CONTENT[start + 1 : stop + 1]  # control: neighboring ranges differ
+    assert version.size == len(CONTENT)
+    assert version.etag
 
 
-def test_a_range_past_the_end_gives_what_there_is(place: Place) -> None:
-    assert fetch(place, 255_000, 300_000)[0] == CONTENT[255_000:]
-    with pytest.raises(CheckpointError, match=r"weights.safetensors of org/name@\w{8} ends before byte 256,000"):
-        fetch(place, 256_000, 256_001)
+def test_range_past_the_end_is_shorter_or_an_error(hub: Hub, folder: Path) -> None:
+    assert read(path_of(hub), 255_000, 300_000) == CONTENT[255_000:]
+    with pytest.raises(CheckpointError, match=r"weights.safetensors in org/name ends before byte 256,000"):
+        read(path_of(hub), 256_000, 256_001)
 
 
 TRANSIENT = {
-    "ignores the range": "ignores byte ranges",
-    "cuts the connection": "RemoteProtocolError",
-    "announces too little": "announced 999 bytes",
-    "announces too much": "announced 1001 bytes",
-    "announces nothing": "announced None bytes",
-    "shifts the range": r"sent bytes 501..1,500 of 256,000 when asked for 500",
-    "starts elsewhere": r"sent bytes 501..1,499 of 256,000 when asked for 500",
-    "shortens the range": r"sent bytes 500..1,498",
-    "names no range": "did not say which range",
-    "compresses": "compressed",
+    "ignore_range": "ignores byte ranges",
+    "cut_connection": "ClientPayloadError|ContentLengthError",
+    "short_length": "Content-Length 999 instead of 1000",
+    "long_length": "Content-Length 1001 instead of 1000",
+    "no_length": "Content-Length None instead of 1000",
+    "shift_range": r"sent bytes 501..1,500 of 256,000 instead of 500..1,499",
+    "wrong_start": r"sent bytes 501..1,499 of 256,000 instead of 500..1,499",
+    "short_range": r"sent bytes 500..1,498",
+    "no_content_range": "no valid Content-Range",
+    "gzip": "compressed",
     "status": "status 500",
 }
 
 
-@pytest.mark.parametrize("file", [FILE, SMALL])
 @pytest.mark.parametrize("kind", TRANSIENT)
-def test_a_fault_that_passes_is_overcome(hub: Hub, place: Place, kind: str, file: str) -> None:
+@pytest.mark.parametrize("file", [FILE, SMALL])
+def test_transient_fault_is_retried(hub: Hub, folder: Path, kind: str, file: str) -> None:
     hub.fail(kind, file, times=transfer.ATTEMPTS - 1, after=100)
-    assert fetch(other(place, file=file), 500, 1500)[0] == CONTENT[500:1500]
+    assert read(path_of(hub, file), 500, 1500) == CONTENT[500:1500]
     assert len(hub.ranges(file)) == transfer.ATTEMPTS
 
 
 @pytest.mark.parametrize("kind", TRANSIENT)
-def test_a_fault_that_stays_is_one_clear_line(hub: Hub, place: Place, kind: str) -> None:
+def test_permanent_fault_is_a_one_line_error(hub: Hub, folder: Path, kind: str) -> None:
     hub.fail(kind, FILE, after=0)
-    with pytest.raises(CheckpointError, match=TRANSIENT[kind]) as caught:
-        fetch(place, 500, 1500)
+    with pytest.raises(UnreachableError, match=TRANSIENT[kind]) as caught:
+        read(path_of(hub), 500, 1500)
     message = str(caught.value)
-    assert message.startswith(f"bytes 500..1,499 of {place} could not be fetched, 4 times tried: ")
+    assert message.startswith("cannot read bytes 500..1,499 of weights.safetensors in org/name (attempts: 4): ")
     assert "\n" not in message
-    assert "http://" not in message  # an address may carry a signature
+    assert "http://" not in message  # a URL may contain a signature
     assert len(hub.ranges(FILE)) == transfer.ATTEMPTS
 
 
-def test_a_cut_range_goes_on_where_it_was_cut(hub: Hub, place: Place) -> None:
-    hub.fail("cuts the connection", FILE, times=2, after=400)
-    assert fetch(place, 500, 1500)[0] == CONTENT[500:1500]
-    assert hub.ranges(FILE) == [(500, 1499), (900, 1499), (1300, 1499)]
+def test_only_failed_ranges_are_requested_again(hub: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = [(start, start + 10) for start in range(0, 1000, 100)]
+    hub.fail("status", FILE, times=2, skip=4)
+    out: dict[tuple[int, int], bytes] = {}
+    fetch(path_of(hub), spans, out, None)
+    assert out == {(start, stop): CONTENT[start:stop] for start, stop in spans}
+    assert len(hub.ranges(FILE)) == 12
+    hub.fail("status", FILE, skip=3)
+    out.clear()
+    with pytest.raises(UnreachableError, match="status 500"):
+        fetch(path_of(hub), spans, out, None)
+    assert len(out) == 3
+    assert all(data == CONTENT[start:stop] for (start, stop), data in out.items())
 
 
-def test_a_connection_that_breaks_often_but_brings_much_does_not_count_as_failing(
-    hub: Hub, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transfer, "PROGRESS", 10_000)
-    hub.fail("cuts the connection", FILE, after=20_000)
-    assert fetch(place, 0, 256_000)[0] == CONTENT
-    assert len(hub.ranges(FILE)) > 2 * transfer.ATTEMPTS
-
-
-def test_the_whole_file_is_taken_from_a_server_without_ranges_if_it_was_wanted(hub: Hub, place: Place) -> None:
-    hub.fail("ignores the range", FILE)
-    assert fetch(place, 0, 300_000)[0] == CONTENT
+def test_whole_file_is_accepted_from_a_server_without_ranges(hub: Hub, folder: Path) -> None:
+    hub.fail("ignore_range", FILE)
+    assert read(path_of(hub), 0, 300_000) == CONTENT
     with pytest.raises(CheckpointError, match="ignores byte ranges"):
-        fetch(place, 0, 255_999)
+        read(path_of(hub), 0, 255_999)
 
 
-def test_a_server_without_ranges_is_not_listened_to(hub: Hub, place: Place, tmp_path: Path) -> None:
-    with (tmp_path / "repo" / FILE).open("wb") as stream:
+def test_body_of_a_server_without_ranges_is_not_read(hub: Hub, folder: Path) -> None:
+    with (folder / FILE).open("wb") as stream:
         stream.truncate(1 << 30)
-    hub.fail("ignores the range", FILE)
+    hub.fail("ignore_range", FILE)
     with pytest.raises(CheckpointError, match="ignores byte ranges"):
-        fetch(place, 0, 1000)
-    assert hub.sent[FILE] < 64 << 20  # what the sockets' buffers took before they were closed
+        read(path_of(hub), 0, 1000)
+    assert hub.sent[FILE] < 64 << 20  # what fits into socket buffers before they are closed
 
 
-@pytest.mark.parametrize(("kind", "file"), [("changes etag", FILE), ("changes etag", SMALL), ("changes size", FILE)])
-def test_a_file_that_changes_is_an_error_at_once(hub: Hub, place: Place, kind: str, file: str) -> None:
-    _, facts = fetch(other(place, file=file), 0, 10)
-    fetch(other(place, file=file), 10, 20, facts)  # control: the same file
+@pytest.mark.parametrize(("kind", "file"), [("change_etag", FILE), ("change_etag", SMALL), ("change_size", FILE)])
+def test_changed_file_is_an_error_without_retries(hub: Hub, folder: Path, kind: str, file: str) -> None:
+    path = path_of(hub, file)
+    version = fetch(path, [(0, 10)], {}, None)
+    read(path, 10, 20, version)  # control: the same file
     hub.fail(kind, file)
-    hub.forget()
-    with pytest.raises(CheckpointError, match="changed on the server while it was read: 256,000 bytes"):
-        fetch(other(place, file=file), 20, 30, facts)
+    hub.reset()
+    with pytest.raises(CheckpointError, match="changed on the server while it was being read, from 256,000 bytes"):
+        read(path, 20, 30, version)
     assert len(hub.ranges(file)) == 1
+
+
+def test_file_that_changes_between_concurrent_ranges_is_an_error(hub: Hub, folder: Path) -> None:
+    hub.fail("change_etag", FILE, skip=1)
     with pytest.raises(CheckpointError, match="changed on the server"):
-        fetch(other(place, file=file), 0, 10, Facts(size=256_000, etag="made up"))
+        fetch(path_of(hub), [(0, 10), (100, 110)], {}, None)
 
 
-def test_a_file_that_changes_between_two_halves_of_a_range_is_an_error(hub: Hub, place: Place) -> None:
-    hub.fail("cuts the connection", FILE, times=1)
-    hub.fail("changes etag", FILE, skip=1)
-    with pytest.raises(CheckpointError, match="changed on the server"):
-        fetch(place, 0, 5000)
-
-
-def test_too_many_requests_are_answered_by_waiting_as_long_as_told(
-    hub: Hub, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retry_after_is_respected_within_limits(hub: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.fail("status", FILE, times=1, status=429, headers={"Retry-After": "1"})
-    begun = time.monotonic()
-    assert fetch(place, 0, 10)[0] == CONTENT[:10]
-    assert time.monotonic() - begun >= 1
-    monkeypatch.setattr(transfer, "LONGEST_WAIT", 0.01)  # nobody waits for a day
-    hub.fail("status", FILE, times=1, status=429, headers={"Retry-After": "86400"})
-    assert fetch(place, 0, 10)[0] == CONTENT[:10]
-    hub.fail("status", FILE, times=1, status=503, headers={"Retry-After": "Wed, 21 Oct 2099 07:28:00 GMT"})
-    assert fetch(place, 0, 10)[0] == CONTENT[:10]
+    start = time.monotonic()
+    assert read(path_of(hub), 0, 10) == CONTENT[:10]
+    assert time.monotonic() - start >= 1
+    monkeypatch.setattr(transfer, "MAX_WAIT", 0.01)
+    for status, wait in ((429, "86400"), (503, "Wed, 21 Oct 2099 07:28:00 GMT")):
+        hub.fail("status", FILE, times=1, status=status, headers={"Retry-After": wait})
+        assert read(path_of(hub), 0, 10) == CONTENT[:10]
 
 
-def test_a_server_that_hangs_is_left(hub: Hub, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "READ_TIMEOUT", 0.1)
-    hub.fail("hangs", FILE, times=1)
-    assert fetch(place, 0, 10)[0] == CONTENT[:10]
-    hub.fail("hangs", FILE)
-    begun = time.monotonic()
-    with pytest.raises(CheckpointError, match="ReadTimeout"):
-        fetch(place, 0, 10)
-    assert time.monotonic() - begun < 5
+def test_hanging_server_times_out(hub: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "READ_TIMEOUT", 0.3)
+    hub.fail("hang", FILE, times=1)
+    assert read(path_of(hub), 0, 10) == CONTENT[:10]
+    hub.fail("hang", FILE)
+    with pytest.raises(UnreachableError, match="Timeout"):
+        read(path_of(hub), 0, 10)
 
 
-def test_a_server_that_drips_is_left(hub: Hub, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "SLOWEST", 1 << 40)
-    monkeypatch.setattr(transfer, "READ_TIMEOUT", 0.05)
-    hub.fail("drips", FILE)
-    with pytest.raises(CheckpointError, match="too slowly"):
-        fetch(place, 0, 200_000)
+def test_very_slow_server_times_out(hub: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "MIN_SPEED", 1 << 40)
+    monkeypatch.setattr(transfer, "READ_TIMEOUT", 0.3)
+    hub.fail("drip", FILE)
+    with pytest.raises(UnreachableError, match="Timeout"):
+        read(path_of(hub), 0, 200_000)
 
 
-def test_a_server_that_is_down_is_named_as_the_cause(hub: Hub, place: Place) -> None:
+def test_stopped_server_is_named_as_the_cause(hub: Hub, folder: Path) -> None:
     hub.stop()
-    with pytest.raises(CheckpointError, match=r"4 times tried: ConnectError"):
-        fetch(place, 0, 10)
+    with pytest.raises(UnreachableError, match=r"attempts: 4\): ClientConnectorError"):
+        read(path_of(hub), 0, 10)
 
 
 @pytest.mark.parametrize(
-    ("changes", "kind", "message"),
+    ("changes", "message"),
     [
-        ({"repo_id": "org/nobody"}, MissingFileError, "no such repository on the hub, or a private one"),
-        ({"commit": "f" * 40}, MissingFileError, "no such revision"),
-        ({"file": "no.safetensors"}, AbsentError, "no.safetensors of org/name@.* no such file"),
+        ({"repo": "org/nobody"}, "the hub has no such repository, or it is private"),
+        ({"revision": "f" * 40}, "no such revision"),
+        ({"file": "no.safetensors"}, "no.safetensors in org/name does not exist$"),
+        ({"file": "no.safetensors", "on_hub": False}, "does not exist$"),
+        (
+            {"repo": "org/nobody", "on_hub": False},
+            "does not exist or is not public: the server responded with status 401",
+        ),
     ],
 )
-def test_what_is_not_there_is_said_at_once(
-    hub: Hub, place: Place, changes: dict[str, str], kind: type[Exception], message: str
+def test_missing_file_is_an_error_without_retries(
+    hub: Hub, folder: Path, changes: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(kind, match=message) as caught:
-        fetch(other(place, **changes), 0, 10)
-    assert type(caught.value) is kind
-    assert len(hub.seen) == 1
+    with pytest.raises(MissingFileError, match=message):
+        read(path_of(hub, **changes), 0, 10)
+    assert len(hub.requests) == 1
 
 
-def test_a_gate_opens_with_the_token_and_no_other_host_sees_it(
-    hub: Hub, place: Place, monkeypatch: pytest.MonkeyPatch
+def test_token_opens_a_gated_repository_and_is_not_sent_elsewhere(
+    hub: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.gated["org/name"] = "hf_secret"
     for token in (None, "hf_wrong"):
         if token:
             monkeypatch.setenv("HF_TOKEN", token)
-        with pytest.raises(InlayerError, match="behind a gate: ask for access"):
-            fetch(place, 0, 10)
+        with pytest.raises(InlayerError, match="is gated: request access"):
+            read(path_of(hub), 0, 10)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    hub.forget()
-    assert fetch(place, 0, 10)[0] == CONTENT[:10]
-    assert [(seen.origin, seen.token) for seen in hub.seen] == [("hub", "Bearer hf_secret"), ("cdn", None)]
+    hub.reset()
+    assert read(path_of(hub), 0, 10) == CONTENT[:10]
+    assert [(request.origin, request.token) for request in hub.requests] == [("hub", "Bearer hf_secret"), ("cdn", None)]
+    hub.reset()
+    with pytest.raises(MissingFileError):
+        read(path_of(hub, on_hub=False), 0, 10)
+    assert hub.requests[0].token is None  # a plain URL never gets the hub's token
 
 
-def test_a_refusal_without_a_reason_is_an_error(hub: Hub, place: Place) -> None:
+def test_netrc_is_not_used(hub: Hub, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login user password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    for on_hub in (True, False):
+        assert read(path_of(hub, on_hub=on_hub), 0, 10) == CONTENT[:10]
+    assert [request.token for request in hub.requests] == ["Bearer hf_secret", None, None, None]
+
+
+def test_proxy_from_the_environment_is_used(hub: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv("no_proxy", "")
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing listens there
+    with pytest.raises(UnreachableError, match="ClientProxyConnectionError"):
+        read(path_of(hub), 0, 10)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert read(path_of(hub), 0, 10) == CONTENT[:10]
+
+
+def test_refusal_without_a_reason_is_an_error(hub: Hub, folder: Path) -> None:
     hub.fail("status", FILE, status=403)
-    with pytest.raises(CheckpointError, match="refused by the hub with status 403"):
-        fetch(place, 0, 10)
+    with pytest.raises(CheckpointError, match="responded with status 403"):
+        read(path_of(hub), 0, 10)
     assert len(hub.ranges(FILE)) == 1
 
 
-def test_offline_mode_asks_nobody(hub: Hub, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:text/plain,x"])
+def test_redirect_to_another_protocol_is_not_followed(hub: Hub, folder: Path, location: str) -> None:
+    hub.fail("redirect", FILE, headers={"Location": location})
+    with pytest.raises(CheckpointError, match=r"NonHttpUrlRedirectClientError|InvalidUrlRedirectClientError") as caught:
+        read(path_of(hub), 0, 10)
+    assert "\n" not in str(caught.value)
+
+
+def test_offline_mode_sends_no_request(hub: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(CheckpointError, match="HF_HUB_OFFLINE"):
-        fetch(place, 0, 10)
-    assert not hub.seen
+    with pytest.raises(UnreachableError, match="HF_HUB_OFFLINE is set"):
+        read(path_of(hub), 0, 10)
+    assert not hub.requests
 
 
-def test_many_threads_read_one_file(place: Place) -> None:
+def test_threads_read_one_file(hub: Hub, folder: Path) -> None:
     found: dict[int, bytes] = {}
 
-    def read(start: int) -> None:
-        found[start] = fetch(place, start, start + 1000)[0]
+    def work(start: int) -> None:
+        found[start] = read(path_of(hub), start, start + 1000)
 
-    threads = [threading.Thread(target=read, args=(start,)) for start in range(0, 16_000, 1000)]
+    threads = [threading.Thread(target=work, args=(start,)) for start in range(0, 16_000, 1000)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert found == {start: CONTENT[start : start + 1000] for start in range(0, 16_000, 1000)}
+
+
+@pytest.mark.parametrize(("protocol", "package"), [("s3", "s3fs"), ("gs", "gcsfs")])
+def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, protocol: str, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    transfer._open_filesystem.cache_clear()
+    with pytest.raises(MissingExtraError, match=rf"{protocol}:// .*: pip install 'inlayer\[hub\]' {package}"):
+        read(RemotePath(url=f"{protocol}://bucket/file", label="file"), 0, 10)

@@ -1,0 +1,224 @@
+"""Cached ranges: fetched once, bounded, and never worse than a second request."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from inlayer.checkpoint.remote import cache as cache_module
+from inlayer.checkpoint.remote.cache import DATABASE, DiskCache, open_cache
+from inlayer.checkpoint.remote.source import RemoteFile
+from inlayer.checkpoint.remote.transfer import RemotePath
+from inlayer.errors import CheckpointError, MissingFileError
+from tests.checkpoint.remote.server import Hub
+
+CONTENT = bytes(range(256)) * 100
+FILE = "weights.safetensors"
+
+
+@pytest.fixture
+def url(hub: Hub, tmp_path: Path) -> str:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    (folder / FILE).write_bytes(CONTENT)
+    return f"{hub.endpoint}/org/name/resolve/{hub.add('org/name', folder)}/{FILE}"
+
+
+def open_file(url: str, *, immutable: bool = True) -> RemoteFile:
+    """The file as a new process would open it."""
+    return RemoteFile(RemotePath(url=url, label="file", immutable=immutable), open_cache())
+
+
+def test_range_is_fetched_once(hub: Hub, url: str) -> None:
+    assert open_file(url).read(10, 20) == CONTENT[10:20]
+    hub.reset()
+    again = open_file(url)
+    assert (again.read(10, 20), again.size) == (CONTENT[10:20], len(CONTENT))
+    assert not hub.requests
+    assert again.read(10, 21) == CONTENT[10:21]  # control: another range takes a request
+    assert hub.ranges(FILE) == [(10, 20)]
+
+
+@pytest.mark.parametrize("immutable", [True, False])
+def test_cached_range_needs_no_server(hub: Hub, url: str, immutable: bool) -> None:
+    open_file(url, immutable=immutable).read(10, 20)
+    hub.stop()
+    assert open_file(url, immutable=immutable).read(10, 20) == CONTENT[10:20]
+    with pytest.raises(CheckpointError, match="ClientConnectorError"):
+        open_file(url, immutable=immutable).read(11, 20)
+
+
+def test_changed_file_is_read_again_and_the_old_range_is_not_used(hub: Hub, url: str, tmp_path: Path) -> None:
+    opened = open_file(url, immutable=False)
+    assert opened.read(10, 20) == CONTENT[10:20]
+    (tmp_path / "repo" / FILE).write_bytes(CONTENT[1:])
+    with pytest.raises(CheckpointError, match="changed on the server"):
+        opened.read(20, 30)
+    assert open_file(url, immutable=False).read(10, 20) == CONTENT[11:21]
+    hub.stop()
+    assert open_file(url, immutable=False).read(10, 20) == CONTENT[11:21]
+
+
+def test_changed_file_of_a_commit_is_an_error_in_the_next_process_too(hub: Hub, url: str) -> None:
+    open_file(url).read(0, 10)
+    hub.fail("change_etag", FILE)
+    with pytest.raises(CheckpointError, match="changed on the server"):
+        open_file(url).read(10, 20)
+
+
+def test_file_without_etag_is_not_cached(hub: Hub, url: str) -> None:
+    hub.omit_etag = True
+    for _ in range(2):
+        assert open_file(url, immutable=False).read(10, 20) == CONTENT[10:20]
+    assert hub.ranges(FILE).count((10, 19)) == 2
+
+
+def test_size_takes_one_small_request(hub: Hub, url: str) -> None:
+    file = open_file(url)
+    assert file.read(5, 5) == b""
+    assert not hub.requests
+    assert file.size == len(CONTENT)
+    assert hub.ranges(FILE) == [(0, 0)]
+
+
+def test_missing_file_is_remembered(hub: Hub, url: str) -> None:
+    for _ in range(2):
+        with pytest.raises(MissingFileError, match="file does not exist"):
+            open_file(url + ".no").read(0, 10)
+    assert len(hub.requests) == 1
+    hub.stop()
+    assert not open_file(url + ".no").exists()
+
+
+def test_size_limit_of_small_files(hub: Hub, url: str) -> None:
+    assert open_file(url).read_all(len(CONTENT)) == CONTENT
+    with pytest.raises(CheckpointError, match="has 25,600 bytes; at most 25,599 are read"):
+        open_file(url).read_all(len(CONTENT) - 1)
+
+
+def write_garbage(path: Path) -> None:
+    path.write_bytes(b"not a database" * 1000)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def overwrite_middle(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data)
+
+
+def change_data(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE ranges SET data = ? WHERE stop > 0", (CONTENT[11:21],))
+
+
+def change_types(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE ranges SET data = 'text'")
+
+
+@pytest.mark.parametrize("damage", [write_garbage, truncate, overwrite_middle, change_data, change_types])
+def test_damaged_database_is_recreated(hub: Hub, url: str, damage: Callable[[Path], None]) -> None:
+    file = open_file(url)
+    file.read(10, 20)
+    assert file.cache.folder is not None
+    damage(file.cache.folder / DATABASE)
+    hub.reset()
+    assert open_file(url).read(10, 20) == CONTENT[10:20]
+    assert hub.ranges(FILE) == [(10, 19)]
+    assert open_file(url).read(10, 20) == CONTENT[10:20]
+    assert hub.ranges(FILE) == [(10, 19)]  # usable again
+
+
+def test_everything_works_without_a_cache_folder(hub: Hub, url: str, tmp_path: Path) -> None:
+    (tmp_path / "huggingface").mkdir()
+    (tmp_path / "huggingface" / "assets").write_text("a file in place of a folder")
+    assert open_cache().folder is None
+    for _ in range(2):
+        assert open_file(url).read(10, 20) == CONTENT[10:20]
+    assert hub.ranges(FILE) == [(10, 19)] * 2
+
+
+def test_read_only_database_is_still_read(hub: Hub, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_file(url).read(10, 20)
+    hub.reset()
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda path, **options: connect(f"file:{path}?mode=ro", uri=True, **options)
+    )
+    monkeypatch.setattr(cache_module, "DAY", -10)  # also tries to mark the range as used
+    assert open_file(url).read(10, 20) == CONTENT[10:20]
+    assert not hub.requests
+    assert open_file(url).read(20, 30) == CONTENT[20:30]
+
+
+def test_database_is_bounded_and_drops_the_least_recently_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "MAX_DATABASE", 600_000)
+    monkeypatch.setattr(cache_module, "DAY", -10)
+    clock = iter(range(10_000))
+    monkeypatch.setattr(cache_module.time, "time", lambda: next(clock))
+    cache, data = DiskCache(tmp_path), bytes(60_000)
+    for number in range(30):
+        cache.put("key", {(number, number + 1): data})
+        assert cache.get("key", [(0, 1)])  # used again and again
+    kept = cache.get("key", [(number, number + 1) for number in range(30)])
+    assert {(0, 1), (29, 30)} <= kept.keys()
+    assert (1, 2) not in kept
+    assert (tmp_path / DATABASE).stat().st_size < 900_000
+    cache.put("key", {(0, 9): bytes(1_000_000)})  # larger than the limit
+    assert (tmp_path / DATABASE).stat().st_size < 2_000_000
+
+
+def test_folders_of_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "MAX_FILES", 250)
+    cache = DiskCache(tmp_path)
+    for number, name in enumerate("abcd"):
+        folder = cache.make_folder(name)
+        assert folder is not None
+        (folder / "file").write_bytes(bytes(100))
+        os.utime(folder, (number, number))
+    cache.make_folder("d")
+    assert sorted(path.name for path in (tmp_path / "files").iterdir()) == ["c", "d"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from inlayer.checkpoint.remote.cache import DiskCache
+cache, number = DiskCache(Path(sys.argv[1])), int(sys.argv[2])
+for step in range(12):
+    cache.save(f"file {number}", step)
+    cache.put("shared", {(step, step + 1): bytes([step]), (1000 * number + step, 0): bytes([number])})
+"""
+
+
+@pytest.mark.slow
+def test_processes_and_threads_write_concurrently(tmp_path: Path) -> None:
+    workers = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), str(number)]) for number in (1, 2)]
+    cache = DiskCache(tmp_path)
+
+    def write(number: int) -> None:
+        for step in range(12):
+            cache.put("shared", {(1000 * number + step, 0): bytes([number])})
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in (3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [worker.wait(100) for worker in workers] == [0, 0]
+    assert cache.load("file 1") == cache.load("file 2") == 11
+    spans = [(1000 * number + step, 0) for number in (1, 2, 3, 4) for step in range(12)]
+    assert cache.get("shared", spans) == {span: bytes([span[0] // 1000]) for span in spans}
+    assert len(cache.get("shared", [(step, step + 1) for step in range(13)])) == 12
