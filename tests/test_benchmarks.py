@@ -67,6 +67,7 @@ def test_tying_study_runs_and_resumes(tmp_path: Path) -> None:
         assert run["curves"]["loss"][0] > run["curves"]["loss"][-1]
 
 
+@pytest.mark.slow
 def test_tying_page_matches_its_runs(tmp_path: Path) -> None:
     page = tmp_path / "tying.md"
     text = (ROOT / "docs" / "tying.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The training report in Chromium: opened from disk, on phone and desktop, in light and dark mode."""
+"""The page of a training report, opened from disk at phone and desktop width, light and dark."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import pytest
 from inlayer.training.plot import draw
 from inlayer.training.report import to_html
 from tests.browser.test_look import CONTRAST
-from tests.browser.watching import watch
+from tests.browser.watched_page import watch
 from tests.training.metrics import make_metrics
 from tests.training.test_report import HOSTILE, make_report
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

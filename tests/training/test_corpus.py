@@ -189,6 +189,7 @@ def files_of(chunks: list[Chunk]) -> Iterator[str]:
     yield text
 
 
+@pytest.mark.slow
 def test_python_text_is_a_few_megabytes_of_english(own: tuple[list[Chunk], set[str]]) -> None:
     text = "".join(chunk.text for chunk in own[0])
     assert 1_000_000 < len(text) < 10_000_000
@@ -199,6 +200,7 @@ def test_python_text_is_a_few_megabytes_of_english(own: tuple[list[Chunk], set[s
     assert all(0 < len(chunk.text) <= CHUNK for chunk in own[0])
 
 
+@pytest.mark.slow
 def test_python_text_contains_docstrings_and_topics(own: tuple[list[Chunk], set[str]]) -> None:
     files = list(files_of(own[0]))
     for thing in (textwrap.TextWrapper, json, json.dump, json.JSONDecoder, statistics.NormalDist.overlap):
@@ -208,16 +210,19 @@ def test_python_text_contains_docstrings_and_topics(own: tuple[list[Chunk], set[
     assert any(file.startswith('The "assert" statement\n') for file in files)
 
 
+@pytest.mark.slow
 def test_python_text_imports_no_modules(own: tuple[list[Chunk], set[str]]) -> None:
     assert {name for name in own[1] if not name.startswith(("pydoc_data", "encodings."))} == set()
 
 
+@pytest.mark.slow
 def test_python_text_contains_no_paths(own: tuple[list[Chunk], set[str]]) -> None:
     text = "".join(chunk.text for chunk in own[0])
     for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), str(Path(__file__).parent)):
         assert path not in text
 
 
+@pytest.mark.slow
 def test_long_paragraphs_do_not_repeat(own: tuple[list[Chunk], set[str]]) -> None:
     paragraphs = [part.strip() for file in files_of(own[0]) for part in file.split("\n\n")]
     longer = [part for part in paragraphs if len(part) >= corpus.MIN_QUOTE]

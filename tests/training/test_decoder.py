@@ -21,6 +21,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("llama", {"tie": True, "padding_idx": 0, "input_norm": True, "soft_cap": 20.0}),
 ]
 every_variant = pytest.mark.parametrize(("architecture", "settings"), VARIANTS)
+two_variants = pytest.mark.parametrize(("architecture", "settings"), [VARIANTS[1], VARIANTS[2]])
 
 
 # ---- forward
@@ -120,7 +121,7 @@ def test_gradient_of_a_tied_table_skips_only_padding() -> None:
     assert (grad.abs().amax(-1) > 0).tolist() == [row != 3 for row in range(VOCABULARY)]
 
 
-@every_variant
+@two_variants
 def test_decoder_can_memorize_a_text(architecture: str, settings: dict[str, Any]) -> None:
     decoder, ids = Decoder(make_config(architecture, n_layer=1, **settings), seed=0), 1 + make_ids(1, 17) % 90
     optimizer = torch.optim.AdamW(decoder.parameters(), lr=1e-2)
@@ -227,7 +228,7 @@ def test_derived_sizes() -> None:
 # ---- generate
 
 
-@every_variant
+@two_variants
 def test_generate_is_deterministic_and_within_the_vocabulary(architecture: str, settings: dict[str, Any]) -> None:
     decoder, ids = make_decoder(architecture, dropout=0.3, **settings).train(), make_ids(2, 4)
     one, same, other = (

@@ -193,6 +193,7 @@ def test_end_of_text_that_is_also_padding_is_trained(text: Path, tmp_path: Path)
     assert run.decoder_config(tokenizer, tokens).padding_idx is None
 
 
+@pytest.mark.slow
 def test_default_text_is_pythons_documentation(tmp_path: Path) -> None:
     assert Run.create(TrainConfig(**{**SMALL, "steps": 2, "out": str(tmp_path / "out")})).train()
     tokens = open_tokens(tmp_path / "out" / "run" / "tokens")
@@ -208,7 +209,7 @@ def test_same_seed_gives_same_bytes(text: Path, tmp_path: Path) -> None:
     for name, seed in (("one", 3), ("two", 3), ("other", 4)):
         torch.manual_seed(len(results))  # the global generator does not matter
         out = tmp_path / name
-        assert Run.create(make_config(text, out, **BPE, dropout=0.1, seed=seed, steps=6)).train()
+        assert Run.create(make_config(text, out, **BPE, dropout=0.1, seed=seed, steps=3)).train()
         losses = [(line["loss"], line.get("validation_loss"), line["gradient_norm"]) for line in read_metrics(out)]
         results.append((losses, (out / "model.safetensors").read_bytes(), (out / "tokenizer.json").read_bytes()))
     assert results[0] == results[1]
