@@ -60,6 +60,7 @@ READ_ONLY = (
     "and answer questions. To work on tasks, start `inlayer serve` without --host."
 )
 
+
 def add_course(app: FastAPI, *, runs_code: bool) -> None:
     """Add the course to an application."""
     view = CourseView(read_only=not runs_code)

@@ -92,7 +92,7 @@ def learner(home: Path) -> Iterator[Path]:
     """Give a learner their own progress in `home`; yields the folder of their files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("INLAYER_DATA", str(home))
-        with Progress().changing() as state:
+        with Progress().edit() as state:
             state.folder = str(home / "files")
         yield home / "files"
 

@@ -60,6 +60,6 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert rows["tasks graded at once, waiting"].startswith(f"{course.GRADING_THREADS}, {course.GRADING_QUEUE};")
     assert rows["code of a task"] == f"{schemas.MAX_CODE:,} characters"
     assert rows["connections"] == (
-        f"{server.MAX_CONNECTIONS}; {server.HEAD_SECONDS:g} s for the first request, {server.IDLE_SECONDS:g} s for each "
-        "further one"
+        f"{server.MAX_CONNECTIONS}; {server.HEAD_SECONDS:g} s for the first request, {server.IDLE_SECONDS:g} s for "
+        "each further one"
     )
