@@ -28,7 +28,7 @@ def sum_of_rows(draw: random.Random) -> NumberQuestion:
             "its hidden state?"
         ),
         answer=answer,
-        explanation=f"{token[channel]} + {position[channel]} = {answer}: the token's row plus the row of its position, 1.",
+        explanation=f"{token[channel]} + {position[channel]} = {answer}: token row plus the row of position 1.",
         common_mistakes={wrong: why for wrong, why in near.items() if wrong != answer},
     )
 
@@ -43,7 +43,7 @@ def learned_parameters(draw: random.Random) -> NumberQuestion:
             f"for {block_size:,} tokens. How many parameters does its position table have?"
         ),
         answer=block_size * width,
-        explanation=f"{block_size:,} rows of {width:,} values. The vocabulary does not matter: a position is not a token.",
+        explanation=f"{block_size:,} rows of {width:,} values. The vocabulary does not matter here.",
         common_mistakes={
             vocab_size * width: "That is the token table. The position table has one row per position.",
             block_size

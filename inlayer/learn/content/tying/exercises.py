@@ -164,8 +164,8 @@ def why_unstable(draw: random.Random) -> FreeTextQuestion:
     """why tied training became unstable"""
     width = draw.choice([768, 1_024])
     return FreeTextQuestion(
-        text=f"A project with width {width:,} creates its table with `nn.Embedding(vocab_size, n_embd)`, ties the head to it, "
-        'and finds that "training became unstable". What would you look at first, and what would you change?',
+        text=f"A project with width {width:,} creates its table with `nn.Embedding(vocab_size, n_embd)`, ties the head "
+        'to it, and finds that "training became unstable". What would you look at first, and what would you change?',
         model_answer=(
             "The scale. nn.Embedding draws from N(0, 1). When the head reads such rows, the logits have a "
             "standard deviation of the square root of the width, and the first loss is far above ln V. Draw "
