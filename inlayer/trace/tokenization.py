@@ -34,7 +34,7 @@ def tokenize(text: str, pipeline: Pipeline, max_tokens: int) -> Tokenization:
     """Tokenize a text; characters and pre-tokens are recorded for its first `max_tokens` tokens."""
     tokenizer = pipeline.tokenizer
     assert tokenizer is not None
-    tokens, spans = tokenizer.tokens(text), tokenizer.splits(text)
+    tokens, spans = tokenizer.tokens(text), tokenizer.pre_tokens(text)
     source = text.encode()
     end = len(source)
     if len(tokens) > max_tokens:
@@ -42,7 +42,6 @@ def tokenize(text: str, pipeline: Pipeline, max_tokens: int) -> Tokenization:
     while end < len(source) and source[end] & 0xC0 == 0x80:  # not in the middle of a character
         end += 1
     beginning = source[:end].decode()
-    spans = tokenizer.pre_tokens(text)
     trace = TextTrace(
         text=beginning,
         n_characters=len(text),
