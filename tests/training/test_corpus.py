@@ -126,7 +126,7 @@ def test_invalid_utf8_is_reported_with_its_position(data: bytes, tmp_path: Path)
 def test_bad_files_are_reported_immediately(tmp_path: Path) -> None:
     good = write(tmp_path / "good", "x")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(MissingFileError, match=r"missing is not there; a corpus consists of text files"):
+    with pytest.raises(MissingFileError, match=r"missing: not found; a corpus consists of text files"):
         read_chunks([good, tmp_path / "missing"])
     with pytest.raises(MissingFileError, match="is a folder, not a file"):
         read_chunks([good, tmp_path])

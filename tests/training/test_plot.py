@@ -203,4 +203,4 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         with pytest.raises(MissingExtraError, match=r"pip install 'inlayer\[train\]'"):
             one([], tmp_path / "never.png")
     assert not (tmp_path / "never.png").exists()
-    assert re.search(r'^train = \["matplotlib', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.search(r'^train = .*"matplotlib', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)

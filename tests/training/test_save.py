@@ -250,7 +250,7 @@ def test_unsupported_features_are_reported_before_writing(settings: dict[str, An
         ("llama", {"head_dim": 16}, "head_dim is 16"),
         ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "scales its rotary positions"),
         ("llama", {"num_hidden_layers": 10**9}, "1,000,000,000 blocks"),
-        ("llama", {"num_hidden_layers": 3}, "holds no tensor 'model.layers.2"),
+        ("llama", {"num_hidden_layers": 3}, "has no tensor 'model.layers.2"),
         ("llama", {"num_hidden_layers": 1}, "has an unexpected tensor 'model.layers"),
         ("llama", {"intermediate_size": 64}, "has shape .*its config requires"),
         ("llama", {"tie_word_embeddings": True}, "unexpected tensor 'lm_head.weight'"),
@@ -268,7 +268,7 @@ def test_folder_that_is_not_a_decoder(architecture: str, changed: dict[str, Any]
 
 
 def test_folder_without_weights_or_config(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match="holds no weights"):
+    with pytest.raises(MissingFileError, match="has no weights"):
         load_decoder(tmp_path)
     save_decoder(make_decoder("gpt"), tmp_path)
     (tmp_path / "config.json").unlink()
