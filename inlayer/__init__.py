@@ -2,8 +2,8 @@
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> logits
 
-Names are resolved on first use, so that `import inlayer` and `inlayer --help` stay light: torch is loaded only
-when a tensor is needed. The rooms and the direction of their imports: docs/architecture.md.
+Names are resolved on first use: `import inlayer` and `inlayer --help` stay light, and `load`, `describe` and the
+tokenizers work without torch. The packages and the direction of their imports: docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what a type checker sees; the table below is what Python uses, and a test compares the two
+from inlayer.errors import needs_torch
+
+if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test compares the two
     from inlayer.checkpoint import Model as Model
     from inlayer.checkpoint import load as load
     from inlayer.embeddings import Embeddings as Embeddings
     from inlayer.errors import InlayerError as InlayerError
     from inlayer.families import describe as describe
     from inlayer.head import Head as Head
+    from inlayer.inspection import Report as Report
+    from inlayer.inspection import inspect as inspect
     from inlayer.integrations.transformers import attach as attach
     from inlayer.pooling import first_token_pool as first_token_pool
     from inlayer.pooling import last_token_pool as last_token_pool
@@ -32,10 +36,12 @@ if TYPE_CHECKING:  # what a type checker sees; the table below is what Python us
     from inlayer.tokenizers import train_bpe as train_bpe
     from inlayer.trace import Trace as Trace
     from inlayer.trace import walk as walk
+    from inlayer.training.config import TrainConfig as TrainConfig
+    from inlayer.training.train import train as train
 
 __version__ = "0.1.0"
 
-_HOME = {
+_MODULES = {
     "ByteTokenizer": "inlayer.tokenizers",
     "Embeddings": "inlayer.embeddings",
     "Head": "inlayer.head",
@@ -43,32 +49,37 @@ _HOME = {
     "MappedTable": "inlayer.tables",
     "Model": "inlayer.checkpoint",
     "Ragged": "inlayer.ragged",
+    "Report": "inlayer.inspection",
     "Table": "inlayer.tables",
     "Trace": "inlayer.trace",
+    "TrainConfig": "inlayer.training.config",
     "WordTokenizer": "inlayer.tokenizers",
     "apply_rotary": "inlayer.positions",
     "attach": "inlayer.integrations.transformers",
     "describe": "inlayer.families",
     "first_token_pool": "inlayer.pooling",
+    "inspect": "inlayer.inspection",
     "last_token_pool": "inlayer.pooling",
     "load": "inlayer.checkpoint",
     "mean_pool": "inlayer.pooling",
     "open_tokenizer": "inlayer.tokenizers",
+    "train": "inlayer.training.train",
     "train_bpe": "inlayer.tokenizers",
     "walk": "inlayer.trace",
 }
 
 __all__ = [  # noqa: PLE0604  # the public names, frozen by tests/test_public.py
     "__version__",
-    *_HOME,
+    *_MODULES,
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'inlayer' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value  # the next access is a plain one
+    with needs_torch(f"inlayer.{name}"):
+        value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value  # found directly next time
     return value
 
 

@@ -1,7 +1,7 @@
-"""The command line: `inlayer`, and `python -m inlayer`. Ctrl-C while it is being imported ends as quietly as later.
+"""Entry point of the command line: `inlayer` and `python -m inlayer`. Ctrl-C exits quietly, even during imports.
 
-Threads of torch that wait for each other sleep, unless somebody says otherwise: on a machine that does other work too,
-waiting awake makes a step of training twenty times slower (docs/log.md). It has to be said before torch is imported.
+Waiting threads of torch sleep unless the user decides otherwise: on a busy machine, busy waiting makes a training step
+twenty times slower (docs/log.md). This has to be set before torch is imported.
 """
 
 import os

@@ -1,19 +1,19 @@
-"""The layer: rows + positions -> hidden states. What a model does between its tokenizer and its first block.
+"""The input layer: rows + positions -> hidden states. What a model computes between its tokenizer and its first block.
 
 text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
-- the order of operations is that of the models themselves, because the results are promised bit for bit:
+- the order of operations is that of the original models, because results are promised to be bit-equal:
   rows (x scale), (projection), + token types, + positions, (norm), (dropout), (projection)
-- rotary positions add nothing here; `rotary()` prepares cos and sin for the attention
-- vectors may come in place of ids (`inputs_embeds`): they enter after the lookup and its scale
-- not here: what other projects call these things (families/), reading weights from files (checkpoint/)
-Checked against transformers for every family in tests/families/test_parity.py; rules in tests/test_embeddings.py.
+- rotary positions add nothing here; `rotary()` prepares cos and sin for attention
+- vectors can be passed instead of ids (`inputs_embeds`): they enter after the lookup and its scale
+- elsewhere: other projects' names for these settings (families/), reading weights from files (checkpoint/)
+Tested against transformers for every family in tests/families/test_parity.py, and in tests/test_embeddings.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from types import NoneType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -22,19 +22,27 @@ from torch import Tensor, nn
 from inlayer.errors import ConfigError, DtypeError, InputError, ShapeError
 from inlayer.families import LayerSpec, describe
 from inlayer.head import Head
-from inlayer.positions import Angles, LearnedPositions, PositionIdRule, RotaryPositions, SinusoidalPositions
-from inlayer.shapes import check_float, check_ids, check_seed, is_finite
-from inlayer.tables import StoredTable, Table, add_up, check_id_range
+from inlayer.positions import (
+    Angles,
+    LearnedPositions,
+    PositionIdRule,
+    RotaryPositions,
+    SinusoidalPositions,
+    make_position_ids,
+)
+from inlayer.shapes import check_seed, is_finite
+from inlayer.tables import StoredEmbedding, Table, add_up, check_id_range
+from inlayer.tensors import check_float, check_ids
 
-__all__ = ["Embeddings", "Stage"]
+__all__ = ["Embeddings", "LayerStage"]
 
-PROJECTIONS = ("no", "rows", "sum")
+PROJECTIONS = ("rows", "sum")
 SCHEMES = ("none", "learned", "sinusoidal", "rotary")
 StageName = Literal["row", "scale", "multiplier", "projection", "token type", "position", "norm"]
 
 
-class Stage(NamedTuple):
-    """What the vectors are after one stage of the layer, and what the stage added to them, where it is a sum."""
+class LayerStage(NamedTuple):
+    """The vectors after one stage of the layer, and what the stage added to them, if it is a sum."""
 
     name: StageName
     added: Tensor | None
@@ -42,23 +50,39 @@ class Stage(NamedTuple):
 
 
 class Embeddings(nn.Module):
-    """The input layer of a language model.
+    """The input layer of a language model: token ids -> hidden states.
 
-    >>> layer = Embeddings(vocab_size=256, block_size=8, n_embd=4)
-    >>> layer(torch.tensor([[72, 105]])).shape
-    torch.Size([1, 2, 4])
+    Args:
+        vocab_size: Rows of the token table.
+        n_embd: Width of the hidden states.
+        block_size: Number of learned positions, or of precomputed sinusoidal ones.
+        positions: "none", "learned", "sinusoidal", "rotary", or a module from inlayer.positions; by default "learned"
+            if block_size is given, otherwise "none".
+        padding_idx: A row that is initialized to zero, stays zero, and gets no gradient.
+        init: "normal" (N(0, init_std)), "embedding" (N(0, 1)) or "scaled" (N(0, 1 / sqrt(width))).
+        init_std: Standard deviation for "normal" and for learned positions.
+        seed: Makes the initialization reproducible.
+        scale: Factor on the rows, rounded to the table's dtype (Gemma: sqrt(n_embd)).
+        multiplier: Factor on rows and inputs_embeds alike, not rounded (Granite).
+        dropout: Dropout rate of the sum.
+        norm_eps: Adds a LayerNorm after the sum (BERT, BLOOM).
+        token_types: Rows of a token type table (BERT), 0 for none.
+        row_width: Width of the token rows if they are narrower than n_embd.
+        project: Where such rows are projected to n_embd: "rows" before positions (OPT), "sum" after the norm (ALBERT).
+        position_id_rule: Position ids if the caller does not pass them (RoBERTa and OPT skip padding).
+        position_offset: Unused rows at the start of learned positions.
+        head_dim: For positions="rotary": width of an attention head, n_embd by default.
+        theta: Base of rotary and sinusoidal positions.
+        device: As in torch.nn.Embedding.
+        dtype: As in torch.nn.Embedding.
 
-    positions    "none", "learned", "sinusoidal", "rotary", or a module from inlayer.positions with settings of its own;
-                 unsaid: learned where block_size is given, else none
-    padding_idx  a row that is zero at birth, stays zero, and learns nothing
-    init         "normal" (init_std), "embedding" (N(0, 1)) or "scaled" (1 / sqrt(width)); reproducible with `seed`
-    scale        rows are multiplied by it, rounded to the table's dtype (Gemma: sqrt(n_embd))
-    multiplier   rows and given vectors alike are multiplied by it, unrounded (Granite)
-    norm_eps     a LayerNorm after the sum (BERT, BLOOM); token_types: a small table of segment rows (BERT)
-    row_width    rows narrower than n_embd, projected up: `projected` = "rows" before positions (OPT), or "sum" after
-                 the norm (ALBERT)
-    position_id_rule which position a token has when position_ids are not given (RoBERTa and OPT skip padding)
-    head_dim, theta   for positions="rotary": the width of one attention head (n_embd unless said) and the base
+    Raises:
+        ConfigError: If settings are invalid or contradict each other.
+
+    Example:
+        >>> layer = Embeddings(vocab_size=256, block_size=8, n_embd=4)
+        >>> layer(torch.tensor([[72, 105]])).shape
+        torch.Size([1, 2, 4])
     """
 
     def __init__(
@@ -78,7 +102,7 @@ class Embeddings(nn.Module):
         norm_eps: float | None = None,
         token_types: int = 0,
         row_width: int | None = None,
-        projected: str = "no",
+        project: str | None = None,
         position_id_rule: PositionIdRule | None = None,
         position_offset: int = 0,
         head_dim: int | None = None,
@@ -87,34 +111,32 @@ class Embeddings(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _check_settings(
-            positions=positions, scale=scale, multiplier=multiplier, dropout=dropout, norm_eps=norm_eps,
-            token_types=token_types, row_width=row_width, projected=projected, position_id_rule=position_id_rule,
-            head_dim=head_dim,
-            dtype=dtype,
-        )  # fmt: skip
+        _check_positions(positions, head_dim, position_id_rule)
+        _check_projection(row_width, project)
+        _check_numbers(scale, multiplier, dropout, norm_eps, token_types)
+        if dtype is not None and not isinstance(dtype, torch.dtype):
+            raise DtypeError(f"dtype is {dtype!r}; it must be a torch dtype, such as torch.float32")
         row_width = row_width or n_embd
-        sum_width = n_embd if projected == "rows" else row_width
+        sum_width = n_embd if project == "rows" else row_width
         token_seed, position_seed, type_seed = _seeds(seed)
+        target: Any = {"device": device, "dtype": dtype}
         self.n_embd, self.block_size = n_embd, block_size
-        self.scale, self.multiplier = scale, multiplier
+        self.scale, self.multiplier, self.project = scale, multiplier, project
         self.position_id_rule = position_id_rule or PositionIdRule()
-        # In a list they are no children: a head belongs to the model, not to its input.
+        # A plain list, so that heads are not registered as children: they belong to the model, not to its input layer.
         self._tied_heads: list[Head] = []
-        self.projected = projected
 
-        self.token_embedding: nn.Embedding | StoredTable = Table(
-            vocab_size, row_width, padding_idx=padding_idx, init=init, init_std=init_std, seed=token_seed,
-            device=device, dtype=dtype,
-        )  # fmt: skip
+        self.token_embedding: nn.Embedding | StoredEmbedding = Table(
+            vocab_size, row_width, padding_idx=padding_idx, init=init, init_std=init_std, seed=token_seed, **target
+        )
         if positions is None:
             positions = "none" if block_size is None else "learned"
         if positions == "learned":
             if block_size is None:
                 raise ConfigError('positions="learned" needs block_size, the number of positions to learn')
             positions = LearnedPositions(
-                block_size, sum_width, offset=position_offset, init_std=init_std, seed=position_seed,
-                padding_idx=self.position_id_rule.padding_idx, device=device, dtype=dtype,
+                block_size, sum_width, offset=position_offset, padding_idx=self.position_id_rule.padding_idx,
+                init_std=init_std, seed=position_seed, **target,
             )  # fmt: skip
         elif positions == "sinusoidal":
             positions = SinusoidalPositions(sum_width, block_size, theta=theta, device=device)
@@ -124,17 +146,11 @@ class Embeddings(nn.Module):
         if isinstance(positions, (LearnedPositions, SinusoidalPositions)) and _width(positions) != sum_width:
             raise ConfigError(f"positions of width {_width(positions)} cannot be added to rows of width {sum_width}")
         self.token_type_embedding = (
-            Table(token_types, sum_width, init_std=init_std, seed=type_seed, device=device, dtype=dtype)
-            if token_types
-            else None
+            Table(token_types, sum_width, init_std=init_std, seed=type_seed, **target) if token_types else None
         )
-        self.norm = None if norm_eps is None else nn.LayerNorm(sum_width, eps=norm_eps, device=device, dtype=dtype)
+        self.norm = None if norm_eps is None else nn.LayerNorm(sum_width, eps=norm_eps, **target)
         self.dropout = nn.Dropout(dropout)
-        self.projection = (
-            None
-            if projected == "no"
-            else nn.Linear(row_width, n_embd, bias=projected == "sum", device=device, dtype=dtype)
-        )
+        self.projection = None if project is None else nn.Linear(row_width, n_embd, bias=project == "sum", **target)
 
     @classmethod
     def from_config(
@@ -145,8 +161,19 @@ class Embeddings(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> Embeddings:
-        """The input layer of a model's config: a transformers config object, a dict, or a path to config.json."""
-        spec = describe(config)
+        """Build the input layer of a model config: a transformers config, a dict, or a path to config.json."""
+        return cls.from_spec(describe(config), seed=seed, device=device, dtype=dtype)
+
+    @classmethod
+    def from_spec(
+        cls,
+        spec: LayerSpec,
+        *,
+        seed: int | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Embeddings:
+        """Build the input layer that `inlayer.describe` returned."""
         return cls(
             spec.vocab_size,
             spec.n_embd,
@@ -161,7 +188,7 @@ class Embeddings(nn.Module):
             norm_eps=spec.norm_eps,
             token_types=spec.token_types,
             row_width=spec.row_width,
-            projected=spec.projected,
+            project=spec.project,
             position_id_rule=spec.position_id_rule,
             position_offset=spec.position_offset,
             device=device,
@@ -171,31 +198,33 @@ class Embeddings(nn.Module):
     def head_from_config(
         self, config: object, *, tied: bool | None = None, device: torch.device | str | None = None
     ) -> Head:
-        """The head at the other end of the same config, tied to this layer's table where the config or `tied` says so.
+        """Build the head of the same config, tied to this layer's table if the config or `tied` says so."""
+        return self.head_from_spec(describe(config), tied=tied, device=device)
 
-        Its rows and bias are made on the table's device, or on `device`: "meta" makes none, to be filled from a file.
-        """
-        layer_spec = describe(config)
-        spec, table = layer_spec.head, self.token_embedding
-        tied = spec.tied if tied is None else tied
+    def head_from_spec(
+        self, spec: LayerSpec, *, tied: bool | None = None, device: torch.device | str | None = None
+    ) -> Head:
+        """As head_from_config. Rows and bias are created on the table's device, or on `device` ("meta" for none)."""
+        table = self.token_embedding
+        tied = spec.head.tied if tied is None else tied
         if device is None:
-            device = table.device if isinstance(table, StoredTable) else table.weight.device
+            device = table.device if isinstance(table, StoredEmbedding) else table.weight.device
         head = Head(
             table.embedding_dim,
             self.vocab_size,
-            bias=spec.bias,
-            input_scale=spec.input_scale,
-            scale=spec.scale,
-            divisor=spec.divisor,
-            soft_cap=spec.soft_cap,
-            padding_idx=layer_spec.padding_idx,
-            init_std=layer_spec.init_std,
-            device="meta" if tied else device,  # a tied head's own rows are thrown away: never fill them
+            bias=spec.head.bias,
+            input_scale=spec.head.input_scale,
+            scale=spec.head.scale,
+            divisor=spec.head.divisor,
+            soft_cap=spec.head.soft_cap,
+            padding_idx=spec.padding_idx,
+            init_std=spec.init_std,
+            device="meta" if tied else device,  # a tied head discards its own rows, so they are never filled
             dtype=self.dtype,
         )
         if tied:
             self.tie(head)
-            if head.bias is not None:  # its bias is its own
+            if head.bias is not None:  # the bias is not shared
                 head.bias = nn.Parameter(torch.zeros_like(head.bias, device=device))
         return head
 
@@ -209,40 +238,23 @@ class Embeddings(nn.Module):
         *,
         token_type_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        record: list[LayerStage] | None = None,
     ) -> Float[Tensor, "... T D"]:
-        """Hidden states (B, T, D) from exactly one of ids (B, T) and vectors (B, T, D); one text (T,) gives (T, D).
+        """Compute hidden states (B, T, D); one text (T,) gives (T, D).
 
-        Positions count from the left, padding included, unless position_id_rule skips it: a batch padded on the
-        left needs position_ids (B, T), which override it. attention_mask matters only where that reads it.
+        Args:
+            input_ids: Token ids (B, T). Give exactly one of input_ids and inputs_embeds.
+            inputs_embeds: Vectors (B, T, D) in place of the rows.
+            position_ids: (B, T) or (T,). By default, positions count from the left, padding included, unless
+                position_id_rule skips it; a batch that is padded on the left needs position_ids.
+            token_type_ids: (B, T), for a layer with token types; 0 by default.
+            attention_mask: (B, T), 1 for real tokens; only used if position_id_rule reads it.
+            record: A list that receives every stage, for tracing.
+
+        Raises:
+            IdRangeError: If an id is not a row of the table.
+            PositionRangeError: If a position is outside the learned positions.
         """
-        return self._run(input_ids, inputs_embeds, position_ids, token_type_ids, attention_mask, None)
-
-    def stages(
-        self,
-        input_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        *,
-        token_type_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-    ) -> list[Stage]:
-        """What `forward` does, stage by stage: the rows first, the hidden states last. Of this layer only the stages it
-        has.
-        """
-        seen: list[Stage] = []
-        self._run(input_ids, inputs_embeds, position_ids, token_type_ids, attention_mask, seen)
-        return seen
-
-    def _run(
-        self,
-        input_ids: Tensor | None,
-        inputs_embeds: Tensor | None,
-        position_ids: Tensor | None,
-        token_type_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        seen: list[Stage] | None,
-    ) -> Tensor:
-        """The one way through the layer; `seen` takes down every stage where somebody wants to watch."""
         if (input_ids is None) == (inputs_embeds is None):
             raise InputError(
                 "neither input_ids nor inputs_embeds was given; give exactly one of them"
@@ -252,8 +264,8 @@ class Embeddings(nn.Module):
         single, input_ids, inputs_embeds = self._with_batch_axis(input_ids, inputs_embeds)
 
         def after(name: StageName, hidden: Tensor, added: Tensor | None = None) -> Tensor:
-            if seen is not None:
-                seen.append(Stage(name, added, hidden[0] if single else hidden))
+            if record is not None:
+                record.append(LayerStage(name, added, hidden[0] if single else hidden))
             return hidden
 
         hidden = after("row", self._look_up(input_ids) if inputs_embeds is None else inputs_embeds)
@@ -261,16 +273,22 @@ class Embeddings(nn.Module):
             hidden = after("scale", hidden * torch.tensor(self.scale, dtype=hidden.dtype, device=hidden.device))
         if self.multiplier != 1.0:
             hidden = after("multiplier", hidden * self.multiplier)
-        if self.projection is not None and self.projected == "rows":
+        if self.projection is not None and self.project == "rows":
             hidden = after("projection", self.projection(hidden))
         for name, added in self._added(hidden, input_ids, position_ids, token_type_ids, attention_mask):
             hidden = after(name, add_up(hidden, added), added)
         if self.norm is not None:
             hidden = after("norm", self.norm(hidden))
         hidden = self.dropout(hidden)
-        if self.projection is not None and self.projected == "sum":
+        if self.projection is not None and self.project == "sum":
             hidden = after("projection", self.projection(hidden))
         return hidden[0] if single else hidden
+
+    def stages(self, *inputs: Tensor | None, **named: Tensor | None) -> list[LayerStage]:
+        """The stages of `forward` with the same arguments, from the rows to the hidden states."""
+        stages: list[LayerStage] = []
+        self.forward(*inputs, **named, record=stages)
+        return stages
 
     def _with_batch_axis(self, ids: Tensor | None, embeds: Tensor | None) -> tuple[bool, Tensor | None, Tensor | None]:
         if ids is not None:
@@ -286,8 +304,8 @@ class Embeddings(nn.Module):
         return embeds.dim() == 2, None, embeds[None] if embeds.dim() == 2 else embeds
 
     def _look_up(self, ids: Tensor | None) -> Tensor:
-        if not isinstance(self.token_embedding, (Table, StoredTable)):  # from elsewhere, it does not check for itself
-            assert ids is not None  # _run let exactly one of the two in
+        if not isinstance(self.token_embedding, (Table, StoredEmbedding)):  # other modules do not check ids
+            assert ids is not None  # forward checked that
             check_id_range(ids, self.vocab_size)
         rows: Tensor = self.token_embedding(ids)
         return rows
@@ -300,7 +318,7 @@ class Embeddings(nn.Module):
         token_type_ids: Tensor | None,
         attention_mask: Tensor | None,
     ) -> Iterator[tuple[StageName, Tensor]]:
-        """What is summed onto the rows, in the models' own order: token types, then absolute positions."""
+        """What is added to the rows, in the order of the original models: token types, then absolute positions."""
         batch, tokens = hidden.shape[:2]
         if attention_mask is not None:
             attention_mask = _check_mask(attention_mask, batch, tokens)
@@ -308,23 +326,25 @@ class Embeddings(nn.Module):
             if token_type_ids is None:
                 token_type_ids = torch.zeros(1, 1, dtype=torch.int64, device=hidden.device)
             else:
-                token_type_ids = _check_one_a_token(token_type_ids, batch, tokens, "token_type_ids")
+                token_type_ids = _check_one_per_token(token_type_ids, batch, tokens, "token_type_ids")
             yield "token type", self.token_type_embedding(token_type_ids)
         elif token_type_ids is not None:
             raise InputError("token_type_ids were given, but this layer has no token types")
         if isinstance(self.position_embedding, (LearnedPositions, SinusoidalPositions)):
             if position_ids is None:
-                position_ids = self.position_id_rule.number((batch, tokens), hidden.device, ids, attention_mask)
+                position_ids = make_position_ids(
+                    self.position_id_rule, (batch, tokens), hidden.device, ids, attention_mask
+                )
             else:
-                position_ids = _check_one_a_token(position_ids, batch, tokens, "position_ids")
+                position_ids = _check_one_per_token(position_ids, batch, tokens, "position_ids")
             yield "position", self.position_embedding(position_ids).to(hidden.dtype)
 
     def rotary(
         self, position_ids: Tensor, layer_type: str | None = None
     ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]:
-        """cos and sin for the attention, in the table's dtype; `layer_type` where a model's layers differ (Gemma-3)."""
+        """cos and sin for attention, in the table's dtype; `layer_type` for models whose layers differ (Gemma-3)."""
         if not isinstance(self.position_embedding, RotaryPositions):
-            raise InputError("this layer's positions are not rotary, so there is no cos and sin to prepare")
+            raise InputError("this layer's positions are not rotary, so it has no cos and sin")
         cos_sin: tuple[Tensor, Tensor] = self.position_embedding(position_ids, self.dtype, layer_type)
         return cos_sin
 
@@ -341,17 +361,19 @@ class Embeddings(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         table = self.token_embedding
-        return table.dtype if isinstance(table, StoredTable) else table.weight.dtype
+        return table.dtype if isinstance(table, StoredEmbedding) else table.weight.dtype
 
-    def get_input_embeddings(self) -> nn.Embedding | StoredTable:
+    def get_input_embeddings(self) -> nn.Embedding | StoredEmbedding:
         return self.token_embedding
 
-    def set_input_embeddings(self, table: nn.Embedding | StoredTable) -> None:
-        """Put another table in place of this one; heads tied to this layer follow."""
+    def set_input_embeddings(self, table: nn.Embedding | StoredEmbedding) -> None:
+        """Replace the token table; heads tied to this layer follow."""
         width = self.token_embedding.embedding_dim
-        if isinstance(table, StoredTable):  # its weight is the whole table: not read to learn its size
+        if isinstance(table, StoredEmbedding):  # its weight would read the whole table
             if table.embedding_dim != width:
-                raise ShapeError(f"the new table's rows have width {table.embedding_dim}; this layer's have {width}")
+                raise ShapeError(
+                    f"the new table's rows have width {table.embedding_dim}; this layer's rows have width {width}"
+                )
             rows = table.num_embeddings
         else:
             rows = check_float(getattr(table, "weight", None), "the new table's weight", width=width, rank=2).shape[0]
@@ -366,9 +388,9 @@ class Embeddings(nn.Module):
         *,
         allow_shrink: bool = False,
     ) -> int:
-        """Grow the table; old rows keep every bit, tied heads follow. Returns the new number of rows."""
+        """Resize the token table and tied heads; existing rows keep every bit. Returns the new number of rows."""
         if not isinstance(self.token_embedding, Table):
-            raise InputError(f"a {type(self.token_embedding).__name__} cannot be resized; only inlayer's own Table can")
+            raise InputError(f"a {type(self.token_embedding).__name__} cannot be resized; only inlayer.Table can")
         rows = self.token_embedding.resize(
             new_vocab_size, pad_to_multiple_of=pad_to_multiple_of, init=init, allow_shrink=allow_shrink
         )
@@ -377,13 +399,13 @@ class Embeddings(nn.Module):
 
     def _resize_biases(self, rows: int) -> None:
         for head in self._tied_heads:
-            if head.tied and head.table is self.token_embedding:  # not tied to another layer since
+            if head.tied and head.table is self.token_embedding:  # it may have been tied to another layer since
                 head.resize_bias(rows)
 
     def tie(self, head: object) -> None:
-        """Let the head read this layer's table: one table, learned from both ends."""
+        """Tie a head to this layer's table: one table, trained from both ends."""
         if not isinstance(head, Head):
-            raise InputError(f"a {type(head).__name__} cannot be tied by module; use inlayer.Head as the head")
+            raise InputError(f"a {type(head).__name__} cannot be tied to this layer; use inlayer.Head")
         head.tie(self)
         if all(head is not known for known in self._tied_heads):
             self._tied_heads.append(head)
@@ -392,52 +414,43 @@ class Embeddings(nn.Module):
         return f"vocab_size={self.vocab_size}, n_embd={self.n_embd}, scale={self.scale}"
 
 
-def _check_settings(
-    *,
-    positions: object,
-    scale: float,
-    multiplier: float,
-    dropout: float,
-    norm_eps: float | None,
-    token_types: int,
-    row_width: int | None,
-    projected: str,
-    position_id_rule: object,
-    head_dim: int | None,
-    dtype: object,
-) -> None:
-    """What would otherwise be ignored, or go wrong later and elsewhere."""
+def _check_positions(positions: object, head_dim: int | None, position_id_rule: object) -> None:
     if isinstance(positions, str) and positions not in SCHEMES:
         raise ConfigError(f"unknown positions {positions!r}; choose one of {', '.join(SCHEMES)}")
     if not isinstance(positions, (str, LearnedPositions, SinusoidalPositions, RotaryPositions, NoneType)):
         raise ConfigError(
-            f"positions is a {type(positions).__name__}; give one of {', '.join(SCHEMES)}, or a module that makes them"
+            f"positions is a {type(positions).__name__}; give one of {', '.join(SCHEMES)}, or a module from "
+            "inlayer.positions"
         )
     if head_dim is not None and positions != "rotary":
-        raise ConfigError(f'head_dim {head_dim} is for positions="rotary"; a Rotary module has its own')
-    if projected not in PROJECTIONS or (row_width is None) != (projected == "no"):
-        raise ConfigError(
-            f"row_width is {row_width} and projected {projected!r}; they go together: rows narrower than n_embd are "
-            f"projected, by one of {', '.join(PROJECTIONS[1:])}"
-        )
+        raise ConfigError(f'head_dim {head_dim} is for positions="rotary"; a RotaryPositions module has its own')
     if position_id_rule is not None and not isinstance(position_id_rule, PositionIdRule):
         raise ConfigError(
             f"position_id_rule is {position_id_rule!r}; give a PositionIdRule, such as PositionIdRule(by='mask')"
         )
+
+
+def _check_projection(row_width: int | None, project: str | None) -> None:
+    if project not in (None, *PROJECTIONS) or (row_width is None) != (project is None):
+        raise ConfigError(
+            f"row_width is {row_width} and project is {project!r}; give both or neither: project is one of "
+            f"{', '.join(PROJECTIONS)}"
+        )
+
+
+def _check_numbers(scale: float, multiplier: float, dropout: float, norm_eps: float | None, token_types: int) -> None:
     if not (is_finite(scale) and is_finite(multiplier)):
-        raise ConfigError(f"scale is {scale!r} and multiplier {multiplier!r}; both are finite numbers")
+        raise ConfigError(f"scale is {scale!r} and multiplier is {multiplier!r}; both must be finite numbers")
     if not (is_finite(dropout) and 0 <= dropout <= 1):
-        raise ConfigError(f"dropout is {dropout!r}; it is a share in 0..1")
+        raise ConfigError(f"dropout is {dropout!r}; a dropout rate is in 0..1")
     if norm_eps is not None and not (is_finite(norm_eps) and norm_eps > 0):
-        raise ConfigError(f"norm_eps is {norm_eps!r}; it is a small positive number, 1e-5 or less")
+        raise ConfigError(f"norm_eps is {norm_eps!r}; it must be a positive number, such as 1e-5")
     if not isinstance(token_types, int) or token_types < 0:
-        raise ConfigError(f"token_types is {token_types!r}; it counts the rows of the segment table, 0 for none")
-    if dtype is not None and not isinstance(dtype, torch.dtype):
-        raise DtypeError(f"dtype is {dtype!r}; give a torch dtype, such as torch.float32")
+        raise ConfigError(f"token_types is {token_types!r}; it must be a number of rows, or 0 for none")
 
 
 def _seeds(seed: int | None) -> tuple[int | None, int | None, int | None]:
-    """Three independent sources from one seed: were it used thrice, position 0 would equal token 0."""
+    """Three independent seeds from one: with the same seed for all, position 0 would equal token 0."""
     if seed is None:
         return None, None, None
     check_seed(seed)
@@ -469,8 +482,8 @@ def _check_mask(mask: object, batch: int, tokens: int) -> Tensor:
     return mask
 
 
-def _check_one_a_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tensor:
-    """Position or type ids that fit the input: a shape that only broadcasts would change the batch unasked."""
+def _check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tensor:
+    """Check the shape of position or type ids: one that merely broadcasts would change the batch size."""
     ids = check_ids(ids, name)
     if tuple(ids.shape) not in {(tokens,), (1, tokens), (batch, tokens)}:
         raise ShapeError(f"{name} has shape {tuple(ids.shape)}; expected ({batch}, {tokens}) or ({tokens},)")

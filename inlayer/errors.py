@@ -1,10 +1,13 @@
-"""The floor: every error inlayer raises on purpose.
+"""Base module: every exception that inlayer raises on purpose.
 
-One family, `InlayerError`; each member is also the builtin a Python user would catch. A message says what
-is wrong, where, what is allowed, and the likely cause. The command line prints it in one line and exits 2.
+All of them derive from `InlayerError` and from the builtin exception a Python user would expect. A message is one line:
+what is wrong, where, what is allowed, and what to do next. The command line prints it and exits with code 2.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 __all__ = [
     "CheckpointError",
@@ -23,19 +26,19 @@ __all__ = [
 
 
 class InlayerError(Exception):
-    """Anything inlayer refuses to do."""
+    """Base class of all errors that inlayer raises on purpose."""
 
 
 class InputError(InlayerError, ValueError):
-    """Arguments that break a rule of the call."""
+    """Invalid arguments."""
 
 
 class ShapeError(InlayerError, ValueError):
-    """A tensor of the wrong rank or size."""
+    """A tensor with the wrong number of axes or the wrong size."""
 
 
 class DtypeError(InlayerError, TypeError):
-    """A tensor of the wrong dtype, or something that is no tensor at all."""
+    """A tensor with the wrong dtype, or a value that is not a tensor."""
 
 
 class IdRangeError(InlayerError, IndexError):
@@ -43,28 +46,39 @@ class IdRangeError(InlayerError, IndexError):
 
 
 class PositionRangeError(InlayerError, IndexError, ValueError):
-    """A position outside its table. Also a ValueError: a text that is too long is a bad value, not only a bad index."""
+    """A position outside its table. Also a ValueError, because a text that is too long is an invalid value."""
 
 
 class TextError(InlayerError, ValueError):
-    """A string that has no UTF-8 bytes: it holds a lone surrogate."""
+    """A string that cannot be encoded as UTF-8 because it contains a lone surrogate."""
 
 
 class ConfigError(InlayerError, ValueError):
-    """A model's config that is malformed, contradictory or of an unknown family."""
+    """A model config that is malformed, contradictory or of an unsupported family."""
 
 
 class TokenizerError(InlayerError, ValueError):
-    """A tokenizer file that is malformed or of an unknown kind."""
+    """A tokenizer file that is malformed or of an unsupported kind."""
 
 
 class CheckpointError(InputError):
-    """A checkpoint's file that is malformed, cut short, or changed while it was open."""
+    """A checkpoint file that is malformed, truncated, or modified while it was open."""
 
 
 class MissingFileError(InlayerError, FileNotFoundError):
-    """A file or folder that is not there."""
+    """A file or folder that does not exist."""
 
 
 class MissingExtraError(InlayerError, ImportError):
-    """An optional package that is not installed; the message carries the install line."""
+    """An optional package that is not installed; the message contains the install command."""
+
+
+@contextmanager
+def needs_torch(what: str) -> Iterator[None]:
+    """Turn a failed import of torch inside the block into a MissingExtraError that names `what` needs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in {"torch", "jaxtyping"}:
+            raise
+        raise MissingExtraError(f"{what} needs torch: pip install 'inlayer[torch]'") from None

@@ -1,11 +1,11 @@
-"""The values a table is born with.
+"""Initialization: the values of new rows in tables and learned positions.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- "normal": N(0, init_std), what GPT-like models use; "embedding": N(0, 1), what nn.Embedding draws;
-  "scaled": N(0, 1 / sqrt(D)), rows of about unit length
-- "zeros" and "mean" (the mean of the rows already there) are for new rows of a grown table
-- a seed draws from a private generator: the global random state is neither read nor moved
-Checked in tests/test_initialization.py.
+- "normal": N(0, init_std), as in GPT-like models; "embedding": N(0, 1), as in nn.Embedding;
+  "scaled": N(0, 1 / sqrt(D)), rows with a norm of about 1
+- "zeros" and "mean" (the mean of the existing rows) are for rows added to a table
+- a seed uses a private generator: the global random state is neither read nor changed
+Tested in tests/test_initialization.py.
 """
 
 from __future__ import annotations
@@ -18,37 +18,39 @@ from torch import Tensor
 
 from inlayer.errors import InputError
 
-__all__ = ["BIRTH_RULES", "GROWTH_RULES", "check_rule", "draw", "mean_row"]
+__all__ = ["INIT_RULES", "RESIZE_RULES", "check_rule", "init_rows", "mean_row"]
 
-BIRTH_RULES = ("normal", "embedding", "scaled")
-GROWTH_RULES = ("mean", "zeros", *BIRTH_RULES)
+INIT_RULES = ("normal", "embedding", "scaled")
+RESIZE_RULES = ("mean", "zeros", *INIT_RULES)
 
 
 def check_rule(rule: str, allowed: tuple[str, ...]) -> str:
-    """The name of an init rule, or an error that lists the ones there are."""
+    """Check the name of an initialization rule."""
     if rule not in allowed:
         raise InputError(f"init {rule!r} is unknown; choose one of {', '.join(map(repr, allowed))}")
     return rule
 
 
 @torch.no_grad()
-def draw(rows_VD: Float[Tensor, "V D"], rule: str, init_std: float, seed: int | None) -> None:
-    """Fill the rows in place by one of the rules that need no other rows. Meta rows have no values to fill."""
-    if rows_VD.is_meta:  # torch would import its compiler to draw nothing: a second and 70 MB
+def init_rows(
+    rows_VD: Float[Tensor, "V D"], rule: str, init_std: float, seed: int | None, padding_idx: int | None = None
+) -> None:
+    """Fill rows in place by any rule but "mean", and the padding row with zeros. Meta tensors are left alone."""
+    if rows_VD.is_meta:  # torch would import its compiler to initialize nothing, which takes a second and 70 MB
         return
     if rule == "zeros":
         rows_VD.zero_()
         return
     std = {"normal": init_std, "embedding": 1.0, "scaled": 1 / math.sqrt(rows_VD.shape[1])}[rule]
-    if seed is None:
-        rows_VD.normal_(0.0, std)
-    else:
-        rows_VD.normal_(0.0, std, generator=torch.Generator(rows_VD.device).manual_seed(seed))
+    generator = None if seed is None else torch.Generator(rows_VD.device).manual_seed(seed)
+    rows_VD.normal_(0.0, std, generator=generator)
+    if padding_idx is not None:
+        rows_VD[padding_idx].zero_()
 
 
 @torch.no_grad()
 def mean_row(rows_VD: Float[Tensor, "V D"], padding_idx: int | None) -> Float[Tensor, " D"]:
-    """The mean of all rows but the padding row, summed in float32 at least; zeros where no row is left."""
+    """The mean of all rows except the padding row, summed in at least float32; zeros if there are no other rows."""
     wide = torch.promote_types(rows_VD.dtype, torch.float32)
     parts = [rows_VD] if padding_idx is None else [rows_VD[:padding_idx], rows_VD[padding_idx + 1 :]]
     total_D = torch.stack([part.sum(0, dtype=wide) for part in parts]).sum(0)

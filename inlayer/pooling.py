@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from inlayer.errors import DtypeError, InputError, ShapeError
-from inlayer.shapes import check_float
+from inlayer.tensors import check_float
 
 __all__ = ["first_token_pool", "last_token_pool", "mean_pool"]
 

@@ -1,7 +1,8 @@
-"""The floor: the letters that name tensor sizes everywhere in inlayer, and the checks that rooms share.
+"""Base module: the letters that name tensor sizes throughout inlayer, and checks of plain numbers and ids.
 
 B batch, T tokens of one text, V table rows (vocabulary), D width of a row (n_embd), H heads, K head width,
-N tokens of a whole batch in one row (B * T). A suffix says a tensor's shape where it is made: `hidden_BTD`.
+N tokens of a whole batch in one row (B * T). A suffix gives a tensor's shape where it is created: `hidden_BTD`.
+Numpy only; checks of torch tensors are in tensors.py. Tested in tests/test_shapes.py.
 """
 
 from __future__ import annotations
@@ -9,49 +10,78 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
-from inlayer.errors import DtypeError, InputError, ShapeError
+from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
 
-__all__ = ["check_float", "check_ids", "check_padding", "check_seed", "check_size", "check_std", "is_finite"]
+__all__ = [
+    "as_int64",
+    "check_id_array",
+    "check_padding",
+    "check_seed",
+    "check_size",
+    "check_std",
+    "id_range_error",
+    "is_finite",
+]
 
-SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels know them: converted
+
+def as_int64(values: object, name: str) -> npt.NDArray[np.int64]:
+    """Convert integers to an int64 array of the same shape; an int64 array is not copied."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+        raise ShapeError(f"{name} has rows of different lengths; it must be a regular array of integers") from error
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype in {np.dtype(object), np.dtype(np.uint64)}:
+        # Python integers that do not fit int64 end up here. They are outside every table, so report them as ids.
+        for index, value in enumerate(array.reshape(-1).tolist()):
+            if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+                raise IdRangeError(f"id {value} at position {index} of {name} does not fit in 64 bits")
+    if array.dtype.kind not in "iu":
+        raise DtypeError(f"{name} has dtype {array.dtype}; ids are integers")
+    return array.astype(np.int64, copy=False)
 
 
-def check_ids(ids: object, name: str = "input_ids") -> Tensor:
-    """Ids as a tensor of integers, or an error that names what came instead."""
-    if not isinstance(ids, Tensor):
-        hint = {"str": "encode it first", "Ragged": "call its .padded(pad_id)"}.get(
-            type(ids).__name__, "wrap it: torch.tensor([[...]])"
-        )
-        raise DtypeError(f"{name} is a {type(ids).__name__}, not a torch tensor; {hint}")
-    if ids.dtype in UNSIGNED:
-        signed = ids.to(torch.int64)
-        # One of 2**63 or more comes out negative; the largest stands for it, which is outside every table too.
-        return signed.masked_fill(signed < 0, 2**63 - 1) if ids.dtype == torch.uint64 else signed
-    if ids.dtype not in SIGNED_OR_SMALL:
-        hint = "is it a mask?" if ids.dtype == torch.bool else "are they vectors (inputs_embeds)?"
-        raise DtypeError(f"{name} has dtype {ids.dtype}; it holds whole numbers (torch.int64); {hint}")
-    return ids
+def check_id_array(ids: object, rows: int) -> npt.NDArray[np.int64]:
+    """Convert ids of any shape to int64 and check that each is a row of the table."""
+    array = as_int64(ids, "ids")
+    if array.size and not (array.min() >= 0 and array.max() < rows):
+        raise id_range_error(array, rows)
+    return array
+
+
+def id_range_error(ids: npt.NDArray[Any], rows: int, name: str = "id") -> IdRangeError:
+    """The error for the first id outside 0..rows - 1. Negative ids never count from the end."""
+    outside = np.argwhere((ids < 0) | (ids >= rows))
+    where = outside[0].tolist()
+    bad = int(ids[tuple(where)])
+    cause = (
+        "a negative id is often an ignored target (-100) or a missing token"
+        if bad < 0
+        else "was the text encoded with another model's tokenizer, or were tokens added without resizing the table?"
+    )
+    others = f" ({len(outside) - 1} more)" if len(outside) > 1 else ""
+    return IdRangeError(f"{name} {bad} at {where}{others} is outside 0..{rows - 1}; {cause}")
 
 
 def check_seed(seed: object) -> int:
-    """A seed that torch's generators take."""
+    """Check that a seed is accepted by torch's generators."""
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
-        raise InputError(f"seed is {seed!r}; it is a whole number in 0..{2**63 - 1}")
+        raise InputError(f"seed is {seed!r}; it must be an integer in 0..{2**63 - 1}")
     return seed
 
 
 def check_size(size: object, name: str) -> None:
-    """A whole number of at least 1."""
+    """Check that a size is an integer of at least 1."""
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise InputError(f"{name} is {size!r}; it must be a whole number of at least 1")
+        raise InputError(f"{name} is {size!r}; it must be an integer of at least 1")
 
 
 def check_padding(padding_idx: object, rows: int) -> int | None:
-    """The padding row counted from the start, or an error naming the range."""
+    """The index of the padding row, counted from the start of the table."""
     if padding_idx is None:
         return None
     if not isinstance(padding_idx, int) or isinstance(padding_idx, bool) or not -rows <= padding_idx < rows:
@@ -60,28 +90,15 @@ def check_padding(padding_idx: object, rows: int) -> int | None:
 
 
 def check_std(init_std: float) -> float:
-    """A standard deviation to draw with."""
+    """Check a standard deviation for random initialization."""
     if not (is_finite(init_std) and init_std >= 0):
         raise InputError(f"init_std is {init_std!r}; a standard deviation is finite and not negative")
     return init_std
 
 
 def is_finite(value: Any) -> bool:
-    """Is it a number, and neither NaN nor infinite?"""
+    """Whether the value is a number, and neither NaN nor infinite."""
     try:
         return math.isfinite(value)
     except (TypeError, OverflowError):
         return False
-
-
-def check_float(x: object, name: str, width: int | None = None, rank: int | None = None) -> Tensor:
-    """A floating-point tensor whose last axis is `width` and whose rank is `rank`, where these are given."""
-    if not isinstance(x, Tensor):
-        raise DtypeError(f"{name} is a {type(x).__name__}, not a torch tensor")
-    if not x.is_floating_point():
-        raise DtypeError(f"{name} has dtype {x.dtype}; it holds vectors, so it must be floating point")
-    if rank is not None and x.dim() != rank:
-        raise ShapeError(f"{name} has {x.dim()} axes {tuple(x.shape)}; expected {rank}")
-    if width is not None and (x.dim() == 0 or x.shape[-1] != width):
-        raise ShapeError(f"{name} has shape {tuple(x.shape)}; its last axis must be the width {width}")
-    return x

@@ -130,13 +130,13 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--html", "-", "--tokens", "9"], "own limit"),
         (["walk", "--html", ""], "empty"),
         (["walk", "--html", "."], "folder"),
-        (["walk", "--html", os.devnull], "no regular file"),
+        (["walk", "--html", os.devnull], "not a regular file"),
         (["walk", "--html", "no/such/folder/x.html"], "is not a folder"),
-        (["walk", "--file", "no/such"], "not there"),
+        (["walk", "--file", "no/such"], "not found"),
         (["walk", "--file", "."], "folder"),
         (["walk", "--file", ""], "empty"),
         (["walk", "-", "-"], "once"),
-        (["walk", "--embeds", "no/such.npy"], "not there"),
+        (["walk", "--embeds", "no/such.npy"], "not found"),
         (["walk", "--embeds", "x.npy", "Hi"], "not both"),
         (["walk", "--embeds", "x.npy", "--html", "-"], "starts with a text"),
         (["walk", "--embeds", "x.npy", "--width", "8"], "random table"),
@@ -171,11 +171,12 @@ def test_walk_shows_the_rows_of_the_model(run: Run) -> None:
     for text in trace["texts"]:
         assert [token["id"] for token in text["tokens"] if token["mask"]] == model.tokenizer.encode(text["text"])
         for token in text["tokens"]:
-            assert token["row"] == model.table(torch.tensor([token["id"]]))[0].tolist()
+            assert token["row"] == model.table.rows(token["id"]).tolist()
 
 
-@pytest.mark.parametrize("columns", ["0", "1", "-5", "wide", "30"])
-@pytest.mark.parametrize("verb", ["walk", "inspect"])
+@pytest.mark.parametrize(
+    ("verb", "columns"), [("walk", "0"), ("inspect", "1"), ("walk", "-5"), ("inspect", "wide"), ("walk", "30")]
+)
 def test_terminals_without_a_usable_width(run: Run, verb: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     done = run(verb)
@@ -183,6 +184,7 @@ def test_terminals_without_a_usable_width(run: Run, verb: str, columns: str, mon
     assert "sample" in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["walk", "inspect"])
 def test_closed_pipe_exits_with_141(verb: str) -> None:
     with subprocess.Popen(

@@ -36,8 +36,8 @@ EVERY_LAYER: dict[str, dict[str, Any]] = {
     "multiplied": {"block_size": L, "multiplier": 3.3},
     "normed": {"block_size": L, "norm_eps": 1e-5},
     "typed": {"block_size": L, "token_types": 2, "norm_eps": 1e-12},
-    "projected rows": {"block_size": L, "row_width": 4, "projected": "rows"},
-    "projected sum": {"block_size": L, "row_width": 4, "projected": "sum", "norm_eps": 1e-12, "token_types": 2},
+    "projected rows": {"block_size": L, "row_width": 4, "project": "rows"},
+    "projected sum": {"block_size": L, "row_width": 4, "project": "sum", "norm_eps": 1e-12, "token_types": 2},
     "numbered by ids": {"block_size": L, "position_id_rule": PositionIdRule(by="ids", start=2, padding_idx=1)},
     "numbered by mask": {"block_size": L, "position_id_rule": PositionIdRule(by="mask"), "position_offset": 2},
 }
@@ -285,8 +285,8 @@ def test_init_rules(options: dict[str, Any], std: float) -> None:
     [
         ({"positions": "learned"}, "needs block_size"),
         ({"positions": "magic"}, "unknown positions 'magic'; choose one of none, learned, sinusoidal, rotary"),
-        ({"row_width": 4}, "go together"),
-        ({"projected": "rows"}, "go together"),
+        ({"row_width": 4}, "give both or neither"),
+        ({"project": "rows"}, "give both or neither"),
         ({"dropout": 1.5}, "dropout is 1.5"),
         ({"positions": SinusoidalPositions(D + 1)}, "positions of width 9 cannot be added to rows of width 8"),
         ({"positions": "rotary", "head_dim": 3}, "in pairs"),
@@ -377,16 +377,16 @@ COMPILED = """
 import copy, torch
 from torch import nn
 from inlayer import Embeddings, Head
-from inlayer.positions import Angles, DynamicNTK, PositionIdRule, Rotary
+from inlayer.positions import Angles, DynamicNTK, PositionIdRule, RotaryPositions
 
 ids, pads = torch.tensor([[3, 1, 4], [1, 5, 9]]), PositionIdRule(by="ids", start=2, padding_idx=1)
 for options in (
     {"block_size": 16, "padding_idx": 1, "scale": 3.3},
     {"positions": "sinusoidal", "block_size": 2, "multiplier": 2.0},
     {"positions": "rotary"},
-    {"block_size": 16, "row_width": 4, "projected": "rows",
+    {"block_size": 16, "row_width": 4, "project": "rows",
      "position_id_rule": PositionIdRule(by="mask"), "position_offset": 2},
-    {"block_size": 16, "row_width": 4, "projected": "sum", "norm_eps": 1e-12, "token_types": 2,
+    {"block_size": 16, "row_width": 4, "project": "sum", "norm_eps": 1e-12, "token_types": 2,
      "position_id_rule": pads},
 ):
     torch.compiler.reset()
@@ -714,12 +714,12 @@ IMPOSSIBLE = {
     "positions=3": "positions is a int",
     "positions='up'": "unknown positions 'up'",
     "positions='learned', head_dim=4": "head_dim 4 is for",
-    "positions='rotary', head_dim=0": "head width is 0",
-    "row_width=2, projected='foo'": "projected 'foo'",
-    "row_width=2": "they go together",
+    "positions='rotary', head_dim=0": "head_dim is 0",
+    "row_width=2, project='foo'": "project is 'foo'",
+    "row_width=2": "give both or neither",
     "position_id_rule='ids'": "give a PositionIdRule",
     "scale=float('inf')": "scale is inf",
-    "multiplier=float('nan')": "multiplier nan",
+    "multiplier=float('nan')": "multiplier is nan",
     "norm_eps=-1.0": "norm_eps is -1.0",
     "token_types=-1": "token_types is -1",
     "dropout=1.5": "dropout is 1.5",

@@ -662,7 +662,7 @@ def test_the_full_logits_are_never_made(
                     self.elements = max(self.elements, tensor.numel())
             return result
 
-    monkeypatch.setattr(room, "FEWEST_ROWS", 8)
+    monkeypatch.setattr(room, "MIN_CHUNK_ROWS", 8)
     head, hidden, targets = Head(D, 1000, soft_cap=soft_cap), torch.randn(256, D), torch.randint(0, 1000, (256,))
     with Largest() as ours, torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         head.loss(hidden, targets, z_loss=z_loss).backward()
@@ -674,9 +674,9 @@ def test_the_full_logits_are_never_made(
 
 def test_chunk_rule() -> None:
     assert room.chunk_rows(10, 512) == 10
-    assert room.chunk_rows(10**6, 8) == room.FEWEST_ROWS
+    assert room.chunk_rows(10**6, 8) == room.MIN_CHUNK_ROWS
     assert room.chunk_rows(10**6, 512) == 512
-    assert room.chunk_rows(10**6, 7168) == room.MAX_ROWS
+    assert room.chunk_rows(10**6, 7168) == room.MAX_CHUNK_ROWS
 
 
 @pytest.mark.parametrize("target", [V, -1, 2**40])

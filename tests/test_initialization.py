@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from inlayer.errors import InputError
-from inlayer.initialization import BIRTH_RULES, draw, mean_row
+from inlayer.initialization import INIT_RULES, init_rows, mean_row
 from inlayer.tables import Table
 
 
@@ -23,7 +23,7 @@ def test_normal_is_torchs_own_draw() -> None:
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("rule", BIRTH_RULES)
+@pytest.mark.parametrize("rule", INIT_RULES)
 def test_a_seed_repeats_and_leaves_the_global_state_alone(rule: str) -> None:
     before = torch.get_rng_state()
     first, second, other = (Table(7, 5, init=rule, seed=seed).weight for seed in (3, 3, 4))
@@ -48,7 +48,7 @@ def test_unknown_rule() -> None:
 
 def test_zeros() -> None:
     rows = torch.ones(3, 2)
-    draw(rows, "zeros", 0.02, None)
+    init_rows(rows, "zeros", 0.02, None)
     assert torch.equal(rows, torch.zeros(3, 2))
 
 

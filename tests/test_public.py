@@ -13,9 +13,9 @@ import inlayer
 from inlayer import errors
 
 PUBLIC = [
-    "ByteTokenizer", "Embeddings", "Head", "InlayerError", "MappedTable", "Model", "Ragged", "Table", "Trace",
-    "WordTokenizer", "__version__", "apply_rotary", "attach", "describe", "first_token_pool", "last_token_pool", "load",
-    "mean_pool", "open_tokenizer", "train_bpe", "walk",
+    "ByteTokenizer", "Embeddings", "Head", "InlayerError", "MappedTable", "Model", "Ragged", "Report", "Table", "Trace",
+    "TrainConfig", "WordTokenizer", "__version__", "apply_rotary", "attach", "describe", "first_token_pool", "inspect",
+    "last_token_pool", "load", "mean_pool", "open_tokenizer", "train", "train_bpe", "walk",
 ]  # fmt: skip
 
 

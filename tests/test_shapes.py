@@ -9,14 +9,15 @@ CALLS = """
 import math, torch, inlayer
 from inlayer import Embeddings, Head
 from inlayer.errors import InlayerError
-from inlayer.positions import Learned
+from inlayer.positions import LearnedPositions
 from inlayer.tables import Table
 for number, call in enumerate((
     lambda: Head(4, 10, padding_idx=99), lambda: Head(4, 10, padding_idx="x"), lambda: Head(4, 10, padding_idx=True),
     lambda: Head(4, 10, scale="x"), lambda: Head(4, 10, soft_cap="x"), lambda: Head(4, True), lambda: Head(4, 1.5),
     lambda: Head(4, 10).loss(torch.zeros(1, 4), torch.tensor([1]), z_loss="x"),
     lambda: Table(10, 4, padding_idx=True), lambda: Table(10, 4, padding_idx=1.0), lambda: Table(10, "x"),
-    lambda: Table(10, 4, init_std="x"), lambda: Table(10, 4, init_std=None), lambda: Learned(10, 4, init_std="x"),
+    lambda: Table(10, 4, init_std="x"), lambda: Table(10, 4, init_std=None),
+    lambda: LearnedPositions(10, 4, init_std="x"),
     lambda: Embeddings(10, 4, init_std="x"), lambda: Embeddings(10, 4, padding_idx=True),
     lambda: Embeddings(10, 4, scale="x"), lambda: Embeddings(10, 4, dropout="x"),
     lambda: Embeddings(10, 4, scale=10**400),

@@ -1,8 +1,9 @@
-"""Checkpoints: find the embedding layer in a model's files, open it without loading or trusting the rest, diagnose it.
+"""Checkpoints: open a model's embedding layer without loading or trusting the rest of the model.
 
-source -> store (checkpoint/open.py) -> Model (checkpoint/model.py) -> tokenizer, embeddings, head
-- a store is a checkpoint that was opened, one class a format: checkpoint/folder.py, gguf.py, pytorch.py, hub.py
-- checkpoint/doctor/ says whether the layer is healthy
+source -> store (checkpoint/open.py) -> Model (checkpoint/model.py) -> tokenizer, table, embeddings, head
+- a store is an opened checkpoint, one class per format: folder.py, gguf.py, pytorch.py, remote/
+- only checkpoint/layer.py needs torch; it is imported for `Model.embeddings` and `Model.head`
+- elsewhere: whether the layer is healthy (inspection/)
 """
 
 from inlayer.checkpoint.model import Model, load

@@ -1,14 +1,13 @@
-"""A folder of safetensors, or one such file: the usual form of a checkpoint.
+"""FolderStore: a folder of safetensors, or one such file, the usual form of a checkpoint.
 
-[checkpoint] -> Embeddings, Head, tokenizer
-- opening reads config.json and the index; the header of a shard is read when a tensor of it is asked for. Without an
-  index, `model.safetensors`, else every safetensors file of the folder is believed
-- a shard that is missing matters only when a tensor in it is asked for: who needs the table may fetch its shard alone
-- every file must lie in the folder: a symbolic link out of it is refused, except into the blobs of the hub's own cache,
-  which is made of such links
-- a single file is opened with what lies beside it, config.json and tokenizer, if it is there
-- not here: other formats (checkpoint/gguf.py, checkpoint/pytorch.py)
-Checked in tests/checkpoint/test_folder.py.
+source -> [Store] -> Model
+- opening reads config.json and the index; the header of a shard is read when one of its tensors is requested. Without
+  an index, `model.safetensors` is used, otherwise every safetensors file of the folder
+- a missing shard only matters when one of its tensors is requested, so that the table's shard alone is enough
+- a symbolic link out of the folder is an error, except into the blobs of the hub's cache, which consists of such links
+- a single file is opened together with the config.json and tokenizer next to it, if there are any
+- elsewhere: other formats (checkpoint/gguf.py, checkpoint/pytorch.py)
+Tested in tests/checkpoint/test_folder.py.
 """
 
 from __future__ import annotations
@@ -21,97 +20,99 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from inlayer.checkpoint.shards import INDEX, LARGEST_INDEX, gather, parse_index
+from inlayer.checkpoint.shards import INDEX, MAX_INDEX, merge_headers, parse_index
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
-from inlayer.formats.row_file import FileRows, read_span
-from inlayer.formats.safetensors import DTYPES, TensorInfo, read_header
-from inlayer.paths import quoted, shown, what_is_at, wrong_kind
-from inlayer.tables import StoredTable
-from inlayer.tables.mapped import check_table
-from inlayer.tables.stored import RowSource
+from inlayer.files import not_a_file, path_kind, quoted, shown
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
+from inlayer.formats.row_file import FileRows, read_bytes
+from inlayer.formats.safetensors import TensorInfo, read_header
+from inlayer.tables import RowSource, StoredTable
+from inlayer.tables.stored import check_table
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 
-__all__ = ["FolderStore", "beside", "inside", "tokenizer_beside"]
+__all__ = ["FolderStore"]
 
 
 class FolderStore(Store):
-    """The safetensors of a folder, or the one file `path`."""
+    """The safetensors of a folder, or the single file `path`."""
 
-    index = INDEX  # the name of the file that says what is in which shard
+    index = INDEX  # the name of the index file
 
     def __init__(self, path: Path) -> None:
-        single = what_is_at(path) == "file"
+        single = path_kind(path) == "file"
         self.kind, self.where = "safetensors" if single else "folder", shown(path)
         self.folder = path.parent if single else path
         self._headers: dict[str, dict[str, TensorInfo]] = {}
-        self.config = beside(self.folder)
+        config = inside(self.folder, "config.json")
+        self.config = None if path_kind(config) == "missing" else read_config(config)
         self._files = {path.name} if single else self._weight_files()
-        absent = single or what_is_at(path / self.index) == "nothing"
+        absent = single or path_kind(path / self.index) == "missing"
         self._index: Mapping[str, str] | None = None if absent else self._read_index()
 
     def names(self) -> Collection[str]:
         return self._index if self._index is not None else self._found
 
     def find(self, name: str) -> TensorInfo:
-        if self._index is None:
-            if name not in self._found:
-                raise CheckpointError(f"{self.where} holds no tensor {quoted(name)}")
-            return self._found[name]
-        file = self._index.get(name)
-        if file is None:
-            raise CheckpointError(f"{self.where} holds no tensor {quoted(name)}")
-        stored = self._header(file).get(name)
-        if stored is None:
+        file = "" if self._index is None else self._index.get(name, "")
+        tensor = (self._found if self._index is None else self._header(file) if file else {}).get(name)
+        if tensor is None and not file:
+            raise CheckpointError(f"{self.where} has no tensor {quoted(name)}")
+        if tensor is None:
             raise CheckpointError(
-                f"{self.where}: the index puts tensor {quoted(name)} into {shown(file)}, which does not hold it"
+                f"{self.where}: the index puts tensor {quoted(name)} into {shown(file)}, which does not contain it"
             )
-        return stored
+        return tensor
 
-    def read(self, name: str) -> Tensor:
-        stored = self.find(name)
-        if stored.dtype not in DTYPES:
+    def read(self, name: str) -> npt.NDArray[Any]:
+        tensor = self.find(name)
+        if tensor.dtype not in SAFETENSORS_DTYPES:
             raise DtypeError(
-                f"tensor {quoted(name)} of {shown(stored.file)} has dtype {stored.dtype}; its values are no floats"
+                f"tensor {quoted(name)} of {shown(tensor.file)} has dtype {tensor.dtype}; it must be floating point"
             )
-        return torch.from_numpy(self._read_bytes(stored)).view(DTYPES[stored.dtype]).view(stored.shape)
+        return self._read_bytes(tensor).view(SAFETENSORS_DTYPES[tensor.dtype]).reshape(tensor.shape)
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
-        stored = check_table(self.find(name))
-        source, width = self._open_rows(stored), stored.shape[1]
-        return StoredTable(source, width, DTYPES[stored.dtype], padding_idx=padding_idx, name=stored.name)
+        tensor = check_table(self.find(name))
+        dtype = SAFETENSORS_DTYPES[tensor.dtype]
+        return StoredTable(self._open_rows(tensor), tensor.shape[1], dtype, padding_idx=padding_idx, name=name)
 
     def open_tokenizer(self) -> Tokenizer | None:
-        return tokenizer_beside(self.folder)
+        for path in self.folder.iterdir():
+            if path.suffix in {".json", ".model", ".tiktoken", ".txt"}:
+                inside(self.folder, path.name)
+        try:
+            return open_tokenizer(self.folder)
+        except MissingFileError:
+            return None
 
     def parameters(self) -> int | None:
         files = set(self._index.values()) if self._index is not None else self._files
-        if any(what_is_at(self.folder / file) != "file" for file in files):
+        if any(path_kind(self.folder / file) != "file" for file in files):
             return None
-        return sum(math.prod(stored.shape) for file in files for stored in self._header(file).values())
+        # Tensors at the same place are counted once: a PyTorch file stores a tied head as a second name.
+        distinct = {(file, t.offset, t.shape) for file in files for t in self._header(file).values()}
+        return sum(math.prod(shape) for _, _, shape in distinct)
 
-    def _read_bytes(self, stored: TensorInfo) -> npt.NDArray[np.uint8]:
-        return read_span(inside(self.folder, stored.file), stored.offset, stored.nbytes)
+    def _read_bytes(self, tensor: TensorInfo) -> npt.NDArray[np.uint8]:
+        return read_bytes(inside(self.folder, tensor.file), tensor.offset, tensor.nbytes)
 
-    def _open_rows(self, stored: TensorInfo) -> RowSource:
-        rows = stored.shape[0]
-        return FileRows(inside(self.folder, stored.file), stored.offset, rows, stored.nbytes // rows)
+    def _open_rows(self, tensor: TensorInfo) -> RowSource:
+        return FileRows.for_tensor(inside(self.folder, tensor.file), tensor)
 
     @cached_property
     def _found(self) -> dict[str, TensorInfo]:
-        """Every tensor of every file, where no index says what is where."""
-        return gather((self._header(file) for file in sorted(self._files)), self.where)
+        """Every tensor of every file, for folders without an index."""
+        return merge_headers((self._header(file) for file in sorted(self._files)), self.where)
 
     def _header(self, file: str) -> dict[str, TensorInfo]:
         if file not in self._headers:
             path = inside(self.folder, file)
-            if what_is_at(path) == "nothing":
+            if path_kind(path) == "missing":
                 named = ", which its index names" if self._index is not None else ""
-                raise MissingFileError(f"{self.where} lacks the file {shown(file)}{named}; fetch it as well")
+                raise MissingFileError(f"{self.where} lacks the file {shown(file)}{named}; download it as well")
             self._headers[file] = self._read_header(path)
         return self._headers[file]
 
@@ -119,53 +120,36 @@ class FolderStore(Store):
         return read_header(path)
 
     def _weight_files(self) -> set[str]:
-        """What to believe without an index: model.safetensors, or the shards of one, or all there are."""
+        """The files to use without an index: model.safetensors, or its shards, or all safetensors files."""
         files = {path.name for path in self.folder.glob("*.safetensors")}
-        for believed in ({"model.safetensors"}, {file for file in files if file.startswith("model")}):
-            if believed & files:
-                return believed & files
+        for preferred in ({"model.safetensors"}, {file for file in files if file.startswith("model")}):
+            if preferred & files:
+                return preferred & files
         return files
 
     def _read_index(self) -> dict[str, str]:
         path = inside(self.folder, self.index)
-        kind = what_is_at(path)
+        kind = path_kind(path)
         if kind != "file":
-            raise wrong_kind(path, kind)
+            raise not_a_file(path, kind)
         try:
             with path.open("rb") as stream:
-                data = stream.read(LARGEST_INDEX + 1)
+                data = stream.read(MAX_INDEX + 1)
         except OSError as error:
             raise CheckpointError(f"{shown(path)} cannot be read: {error.strerror}") from error
         return parse_index(data, shown(path))[0]
 
 
 def inside(folder: Path, name: str) -> Path:
-    """A file of the folder, which is nowhere else; the hub's cache may keep it among its blobs."""
+    """The path of a file, checked not to be a link out of its folder or out of the hub's cache."""
     path = folder / name
     if not path.is_symlink():
         return path
     try:
         real, home = path.resolve(), folder.resolve()
     except (OSError, RuntimeError) as error:
-        raise CheckpointError(f"{shown(path)} is a symbolic link that leads nowhere") from error
-    blobs = [above.parent / "blobs" for above in home.parents if above.name == "snapshots"]
+        raise CheckpointError(f"{shown(path)} is a broken symbolic link") from error
+    blobs = [parent.parent / "blobs" for parent in home.parents if parent.name == "snapshots"]
     if not any(real.is_relative_to(allowed) for allowed in (home, *blobs)):
-        raise CheckpointError(f"{shown(path)} is a symbolic link out of its folder; put the file itself there")
+        raise CheckpointError(f"{shown(path)} is a symbolic link out of its folder; copy the file itself there")
     return path
-
-
-def beside(folder: Path) -> dict[str, Any] | None:
-    """The folder's config.json, or None where there is none."""
-    path = inside(folder, "config.json")
-    return None if what_is_at(path) == "nothing" else read_config(path)
-
-
-def tokenizer_beside(folder: Path) -> Tokenizer | None:
-    """The folder's tokenizer, or None where there is none; a damaged one is an error."""
-    for path in folder.iterdir():
-        if path.suffix in {".json", ".model", ".tiktoken", ".txt"}:
-            inside(folder, path.name)
-    try:
-        return open_tokenizer(folder)
-    except MissingFileError:
-        return None

@@ -21,15 +21,15 @@ from pathlib import Path
 
 from inlayer.checkpoint.folder import FolderStore
 from inlayer.errors import CheckpointError, InlayerError
+from inlayer.files import not_a_file, path_kind, printable, quoted, shown
 from inlayer.formats.safetensors import BITS, TensorInfo
-from inlayer.formats.torch_pickle import LARGEST_PICKLE, View, find_views, read_pickle, unreadable
-from inlayer.paths import printable, quoted, shown, what_is_at, wrong_kind
+from inlayer.formats.torch_pickle import MAX_PICKLE, View, find_views, read_pickle, unreadable
 
 __all__ = ["PytorchStore"]
 
 WEIGHTS, INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 ZIP, PICKLE, LFS_POINTER = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
-LARGEST_DIRECTORY = 4 << 20  # bytes of an archive's list of records; a record takes some 90
+MAX_DIRECTORY = 4 << 20  # bytes of an archive's list of records; a record takes some 90
 LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, and the lengths of the name and of the extra field after it
 ENCRYPTED = 1
 MAGIC = 0x1950A86A20F9469CFC6C  # the first value of a file from before torch 1.6
@@ -61,17 +61,9 @@ class PytorchStore(FolderStore):
             )
         return stored
 
-    def parameters(self) -> int | None:
-        files = set(self._index.values()) if self._index is not None else self._files
-        if any(what_is_at(self.folder / file) != "file" for file in files):
-            return None
-        # A tied head is written as a second name of the same values.
-        distinct = {(file, s.offset, s.shape): s for file in files for s in self._header(file).values()}
-        return sum(math.prod(stored.shape) for stored in distinct.values())
-
     def _read_header(self, path: Path) -> dict[str, TensorInfo]:
-        if (kind := what_is_at(path)) != "file":
-            raise wrong_kind(path, kind)
+        if (kind := path_kind(path)) != "file":
+            raise not_a_file(path, kind)
         views, places = read_file(path)
         self._scattered |= {name: view for name, view in views.items() if not view.by_rows}
         return {name: describe_view(name, view, places, path.name) for name, view in views.items()}
@@ -120,7 +112,7 @@ class BoundedFile(io.FileIO):
     """A file that gives no more at once than a directory or a pickle has; `zipfile` asks for what the file claims."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and size > max(LARGEST_DIRECTORY, LARGEST_PICKLE):
+        if size is not None and size > max(MAX_DIRECTORY, MAX_PICKLE):
             raise unreadable(shown(str(self.name)), f"it claims a list of records of {size:,} bytes")
         return super().read(size) or b""
 
@@ -133,8 +125,8 @@ def read_archive(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, 
         raise unreadable(where, f"its archive has {len(pickles)} records data.pkl, not one")
     folder = pickles[0].removesuffix("/data.pkl")
     start, length = locate(stream, records[pickles[0]], size, where)
-    if length > LARGEST_PICKLE:
-        raise unreadable(where, f"its pickle has {length:,} bytes, past the {LARGEST_PICKLE:,} that are read")
+    if length > MAX_PICKLE:
+        raise unreadable(where, f"its pickle has {length:,} bytes, past the {MAX_PICKLE:,} that are read")
     stream.seek(start)
     value, storages = read_pickle(io.BytesIO(stream.read(length)), where)
     views = find_views(value, where)
@@ -191,7 +183,7 @@ def locate(stream: BoundedFile, record: zipfile.ZipInfo, size: int, where: str) 
 
 def read_pickles(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, View], Places]:
     """The form before torch 1.6: magic number, version, platform, state dict, keys; then a length and values each."""
-    front = io.BytesIO(stream.read(LARGEST_PICKLE))
+    front = io.BytesIO(stream.read(MAX_PICKLE))
     if read_pickle(front, where)[0] != MAGIC:
         raise unreadable(where, "it is a pickle, but none that torch.save wrote")
     read_pickle(front, where)  # the version, which never changed

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from inlayer.checkpoint.folder import FolderStore
 from inlayer.checkpoint.store import Store
 from inlayer.errors import MissingExtraError, MissingFileError
-from inlayer.paths import shown
+from inlayer.files import shown
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 
 __all__ = ["SAMPLES", "Sample", "find_sample", "open_sample"]

@@ -1,10 +1,10 @@
-"""A store: a checkpoint that was found and opened, whatever it is made of. Nothing is read but headers.
+"""Store: an opened checkpoint, whatever its format. Opening reads nothing but headers.
 
-[checkpoint] -> Embeddings, Head, tokenizer
-- one class a kind of source: a folder or file of safetensors (checkpoint/folder.py), a GGUF (checkpoint/gguf.py), old
-  PyTorch files (checkpoint/pytorch.py), a hub repository (checkpoint/remote/)
-- tensors have the names the file gives them; which of them is the table is decided in families/weights.py
-- not here: putting a layer together (checkpoint/model.py)
+source -> [Store] -> Model -> tokenizer, table, embeddings, head
+- one class per kind of source: a folder or file of safetensors (checkpoint/folder.py), a GGUF (checkpoint/gguf.py), old
+  PyTorch files (checkpoint/pytorch.py), a remote repository (checkpoint/remote/)
+- tensors have the names that the file gives them; families/weights.py decides which one is the table
+- elsewhere: building the layer (checkpoint/model.py)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from torch import Tensor
+import numpy.typing as npt
 
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.tables import StoredTable
@@ -23,41 +23,39 @@ __all__ = ["Store"]
 
 
 class Store(ABC):
-    """An opened checkpoint. A subclass opens it in its constructor, or says in one line why it cannot."""
+    """An opened checkpoint. The constructor of a subclass opens it, or raises an error that says why it cannot."""
 
     kind: str  # "folder", "safetensors", "gguf", "pytorch", "hub"
-    where: str  # the source as messages and reports show it
-    config: dict[str, Any] | None  # config.json, or what another format says in its place; None where nothing is said
-    remote = False  # what is read has to be fetched first
-    note: str = ""  # shown with the source wherever it shows: that a model is a sample
+    where: str  # the source in messages and reports
+    config: dict[str, Any] | None  # config.json, or another format's equivalent; None if there is none
+    remote = False  # whether rows are downloaded when they are read
+    note: str = ""  # shown with the source, for example that it is a sample
 
     @abstractmethod
     def names(self) -> Collection[str]:
-        """The names of all tensors that are known without reading more than an index."""
+        """The names of all tensors, without reading more than an index."""
 
     def first_of(self, candidates: Sequence[str]) -> str | None:
-        """The first of these exact names that the checkpoint holds. A remote one reads as little of its index for it
-        as it can.
-        """
+        """The first of these names that is a tensor. A remote store reads as little of its index as possible."""
         names = self.names()
         return next((name for name in candidates if name in names), None)
 
     @abstractmethod
     def find(self, name: str) -> TensorInfo:
-        """Where a tensor lies; reads the header of its file if that was not read yet."""
+        """Dtype, shape and location of a tensor; reads the header of its file if necessary."""
 
     @abstractmethod
-    def read(self, name: str) -> Tensor:
-        """A whole tensor in memory, as floating point values: for norms, biases and position tables."""
+    def read(self, name: str) -> npt.NDArray[Any]:
+        """A whole tensor as floating-point values: for norms, biases and position tables."""
 
     @abstractmethod
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
-        """A tensor of two axes as a table, none of whose rows is read yet."""
+        """A tensor with two axes as a table; reads none of its rows."""
 
     @abstractmethod
     def open_tokenizer(self) -> Tokenizer | None:
-        """The checkpoint's own tokenizer, or None where it has none."""
+        """The checkpoint's tokenizer, or None if it has none."""
 
     @abstractmethod
     def parameters(self) -> int | None:
-        """How many parameters the whole model has, where headers or index tell it cheaply."""
+        """The number of parameters of the whole model, if headers or an index tell it cheaply."""

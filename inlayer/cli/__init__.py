@@ -23,7 +23,7 @@ from inlayer.cli import train as _train  # noqa: F401
 # isort: split
 from inlayer.cli import learn as _learn  # noqa: F401
 from inlayer.cli.app import app
-from inlayer.errors import InlayerError
+from inlayer.errors import InlayerError, needs_torch
 
 __all__ = ["main"]
 
@@ -34,7 +34,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # characters outside the terminal's encoding are escaped
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        with needs_torch("this command"):
+            code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0
         sys.stdout.flush()  # here, so that a full disk is reported in one line
     except (InlayerError, TyperException) as error:
         code = _report(error.format_message() if isinstance(error, TyperException) else str(error))

@@ -1,7 +1,8 @@
-"""`inlayer inspect`: the doctor at the command line.
+"""`inlayer inspect`: facts and findings about a checkpoint's embedding layer.
 
-Exit code 0 for healthy (notes allowed), 1 for findings, 2 where the source cannot be read. The progress bar goes to
-stderr, and only if that is a terminal.
+The exit code is 0 if the layer is healthy (notes are allowed), 1 if there are warnings or errors, and 2 if the source
+cannot be read. A progress bar appears on stderr if that is a terminal.
+Tested in tests/inspection/test_command.py.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ inlayer inspect path/to/model.safetensors --quick
 
 inlayer inspect minilm --json
 
-Exit code: 0 healthy, 1 findings, 2 cannot be read.
+Exit code: 0 healthy, 1 warnings or errors found, 2 source cannot be read.
 """
 
 
@@ -37,31 +38,36 @@ def inspect(
     source: Annotated[
         str | None,
         typer.Argument(
-            help="A model's folder, a .safetensors or .gguf file, a hub id (org/name) or a sample's name. "
-            "Without one, the sample that inlayer carries."
+            help="Model folder, .safetensors or .gguf file, hub id (org/name) or sample name. "
+            "Default: the bundled sample model."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print facts and findings as JSON.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Read headers and some rows only; may miss faults.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Read only headers and a sample of the rows; may miss faults.")
+    ] = False,
 ) -> None:
-    """Is the embedding layer of a checkpoint healthy? Facts and findings, from the files alone."""
-    from inlayer.inspection import inspect as examine
+    """Check whether a checkpoint's embedding layer is healthy, without loading the model."""
+    from inlayer.checkpoint import load
 
-    with _progress(wanted=not quick) as progress:
-        report = examine(source, quick=quick, progress=progress)
+    model = load(source)  # before further imports, so that an unknown source is reported quickly
+    from inlayer.inspection import inspect as inspect_model
+
+    with _progress(enabled=not quick) as progress:
+        report = inspect_model(model, quick=quick, progress=progress)
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict(), allow_nan=False) + "\n")
     else:
-        from inlayer.inspection.terminal import show
+        from inlayer.inspection.terminal import print_report
 
-        show(report, console())
+        print_report(report, console())
     raise typer.Exit(report.exit_code)
 
 
 @contextmanager
-def _progress(*, wanted: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar that is gone when the work is done; nothing at all where nobody watches."""
-    if not wanted or not sys.stderr.isatty():
+def _progress(*, enabled: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar that disappears when the work is done; None if stderr is not a terminal."""
+    if not enabled or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

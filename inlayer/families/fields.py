@@ -1,9 +1,10 @@
-"""Reading a config.json that may say anything: every field is asked for with its type and range.
+"""Reading an untrusted config.json: every field is read with its type and range.
 
-- a config is a dict, a `transformers` config object (its `to_dict()`), a path to config.json or to its folder
-- null says that there is none, where a thing can be missing (a padding row, a soft cap); elsewhere it counts as absent
-- nothing named in a config is imported or run
-Checked with wrong types and damaged files in tests/families/test_fields.py.
+config.json -> [Fields] -> LayerSpec
+- a config is a dict, a `transformers` config object (its `to_dict()`), or a path to config.json or to its folder
+- null means "none" for optional things (a padding row, a soft cap); otherwise it counts as missing
+- nothing that a config names is imported or executed
+Tested with wrong types and damaged files in tests/families/test_fields.py.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import ConfigError, MissingFileError
+from inlayer.files import printable, shown
 
-__all__ = ["Fields", "read_config", "shown"]
+__all__ = ["Fields", "read_config", "short"]
 
-LARGEST_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantization lists, stay below 2 MB
-LARGEST_SIZE = 2**31 - 1  # rows or channels: past this a config is damaged, not ambitious
+MAX_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantization lists, stay below 2 MB
+MAX_FIELD_SIZE = 2**31 - 1  # rows or channels: with more, a config is damaged
 
 
 def read_config(config: object) -> dict[str, Any]:
-    """The config as a plain dict, wherever it comes from."""
+    """The config as a plain dict."""
     if isinstance(config, Mapping):
         return dict(config)
     if isinstance(config, (str, Path)):
@@ -33,7 +35,7 @@ def read_config(config: object) -> dict[str, Any]:
     if callable(to_dict):
         return dict(to_dict())
     raise ConfigError(
-        f"a config is a dict, a transformers config, or a path to config.json; this is a {type(config).__name__}"
+        f"the config is a {type(config).__name__}; give a dict, a transformers config, or a path to config.json"
     )
 
 
@@ -42,52 +44,54 @@ def _read_file(path: Path) -> dict[str, Any]:
         if path.is_dir():
             path = path / "config.json"
         if not path.is_file():
-            raise MissingFileError(f"no config at {path}; expected a config.json or a folder that holds one")
-        if path.stat().st_size > LARGEST_CONFIG:
-            raise ConfigError(f"{path} has {path.stat().st_size:,} bytes; a config.json has at most {LARGEST_CONFIG:,}")
+            raise MissingFileError(f"no config at {shown(path)}; expected a config.json or a folder with one")
+        if path.stat().st_size > MAX_CONFIG:
+            raise ConfigError(
+                f"{shown(path)} has {path.stat().st_size:,} bytes; a config.json has at most {MAX_CONFIG:,}"
+            )
         content = path.read_bytes()
     except MissingFileError:
         raise
-    except OSError as error:  # a name too long for a path, a file that may not be read
-        raise ConfigError(f"{shown(str(path))} cannot be read: {error.strerror}; is it a path?") from error
+    except OSError as error:  # a name too long for a path, a file without read permission
+        raise ConfigError(f"{shown(path)} cannot be read: {error.strerror}; is it a path?") from error
     try:
         config = json.loads(content)
-    except (ValueError, RecursionError) as error:  # ValueError: bad JSON and bad UTF-8 alike
-        raise ConfigError(f"{path} is not valid JSON: {error}") from error
+    except (ValueError, RecursionError) as error:  # ValueError covers invalid JSON and invalid UTF-8
+        raise ConfigError(f"{shown(path)} is not valid JSON: {printable(str(error))[:160]}") from error
     if not isinstance(config, dict):
-        raise ConfigError(f"{path} holds a JSON {type(config).__name__}; a config is an object of named fields")
+        raise ConfigError(f"{shown(path)} is a JSON {type(config).__name__}; a config is an object of named fields")
     return config
 
 
-def shown(value: object) -> str:
-    """A value as a message shows it: short, whatever the file holds, and safe for one that is nested without end."""
+def short(value: object) -> str:
+    """A value for a message: short, and safe for deeply nested ones."""
     return reprlib.repr(value)
 
 
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(f"the config's {name} is {shown(value)}; expected a number")
+        raise ConfigError(f"the config's {name} is {short(value)}; expected a number")
     return _finite(name, value)
 
 
 def _finite(name: str, value: int | float) -> float:
     try:
         number = float(value)
-    except OverflowError:  # a whole number of more than 308 digits
+    except OverflowError:  # an integer with more than 308 digits
         number = math.inf
     if not math.isfinite(number):
-        raise ConfigError(f"the config's {name} is {shown(value)}; expected a finite number")
+        raise ConfigError(f"the config's {name} is {short(value)}; expected a finite number")
     return number
 
 
 class Fields:
-    """A config's fields under any of their names, checked as they are read, with the family's defaults behind."""
+    """The fields of a config, under any of their names and checked when read; the family's defaults fill in."""
 
     def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         self._config, self._defaults = config, defaults
 
     def get(self, *names: str) -> tuple[str, Any]:
-        """The first name that has a value, and the value; the family's default otherwise; else None."""
+        """The first name that has a value in the config or in the family's defaults, and that value or None."""
         for source in (self._config, self._defaults):
             for name in names:
                 if source.get(name) is not None:
@@ -95,32 +99,32 @@ class Fields:
         return names[0], None
 
     def get_or_none(self, *names: str) -> tuple[str, Any]:
-        """As `get`, but null says that there is none: it stands against the family's default."""
+        """As `get`, but null in the config means "none" and overrides the family's default."""
         name, value = self.get(*names)
         return name, None if name in self._config and self._config[name] is None else value
 
     def size(self, *names: str) -> int:
-        """A count that must be there: rows, channels, heads."""
+        """A required count: rows, channels, heads."""
         size = self.optional_size(*names)
         if size is None:
-            raise ConfigError(f"the config has no {' / '.join(names)}; it is needed to size the input layer")
+            raise ConfigError(f"the config has no {' / '.join(names)}; the size of the input layer depends on it")
         return size
 
     def optional_size(self, *names: str) -> int | None:
         name, value = self.get_or_none(*names)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_SIZE:
-            raise ConfigError(f"the config's {name} is {shown(value)}; expected a whole number in 1..{LARGEST_SIZE:,}")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_FIELD_SIZE:
+            raise ConfigError(f"the config's {name} is {short(value)}; expected an integer in 1..{MAX_FIELD_SIZE:,}")
         return value
 
     def index(self, *names: str) -> int | None:
-        """An id; a negative one is an old way to say that there is none."""
+        """A token id; a negative one is an old way to write "none"."""
         name, value = self.get_or_none(*names)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ConfigError(f"the config's {name} is {shown(value)}; expected a whole number or null")
+            raise ConfigError(f"the config's {name} is {short(value)}; expected an integer or null")
         return value if value >= 0 else None
 
     def number(self, *names: str, otherwise: float) -> float:
@@ -136,7 +140,7 @@ class Fields:
         if value is None:
             return otherwise
         if not isinstance(value, bool):
-            raise ConfigError(f"the config's {name} is {shown(value)}; expected true or false")
+            raise ConfigError(f"the config's {name} is {short(value)}; expected true or false")
         return value
 
     def numbers(self, *names: str) -> tuple[float, ...]:
@@ -146,7 +150,7 @@ class Fields:
         return tuple(_finite(name, x) for x in value)
 
     def mapping(self, *names: str) -> dict[str, Any]:
-        """A nested object; empty where there is none."""
+        """A nested object; empty if it is missing."""
         name, value = self.get(*names)
         if value is None:
             return {}

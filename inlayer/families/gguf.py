@@ -1,14 +1,14 @@
-"""What a GGUF says of a model, in the words of a config.json: the fields that `describe` reads.
+"""The metadata of a GGUF file as a config.json: the fields that `describe` reads.
 
 GGUF metadata -> [config] -> LayerSpec -> Embeddings, Head
-- sizes come from the tensors where a tensor tells them (rows and width of the table, rows of learned positions, whether
-  there is a head of its own); everything else from `{architecture}.*`
-- what the file leaves out is said to be absent, so that no default of a family stands in for it
-- float32 values become the shortest decimal that gives the same float32: the number the config.json had
-- LLaMA-3's stretched angles are stored as one divisor a channel pair (rope_freqs.weight): longrope with one list
-- an architecture whose input layer is no known family gives None: its table can be read, its positions are unknown
-- not here: reading the file (checkpoint/gguf.py), the families (families/table.py)
-Checked against real configs and transformers in tests/families/test_gguf.py.
+- sizes come from tensors where possible (rows and width of the table, rows of learned positions, an untied head);
+  everything else from `{architecture}.*`
+- a missing value is set to None, so that a family's default is not used in its place
+- float32 values become the shortest decimal with the same float32 value: the number in the original config.json
+- LLaMA-3's scaled angles are stored as one divisor per channel pair (rope_freqs.weight): longrope with one list
+- an architecture of an unknown family gives None: its table can be read, but its positions are unknown
+- elsewhere: reading the file (formats/gguf.py, checkpoint/gguf.py), the families (families/table.py)
+Tested against real configs and transformers in tests/families/test_gguf.py.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from inlayer.errors import ConfigError
-from inlayer.families.fields import shown
+from inlayer.families.fields import short
 from inlayer.families.table import FAMILIES
 
 __all__ = ["ARCHITECTURES", "ROPE_FACTORS", "config_from_gguf"]
 
-# Architectures as GGUF names them -> the family whose input layer they have. "llama" also carries Mistral, Mixtral and
-# SmolLM; "bert" also RoBERTa, whose first two position rows are cut off when it is converted.
+# GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral and SmolLM; "bert"
+# also covers RoBERTa, because the conversion drops its first two position rows.
 ARCHITECTURES = {
     "arcee": "arcee", "bert": "bert", "bloom": "bloom", "cohere2": "cohere2", "command-r": "cohere",
     "deepseek2": "deepseek_v3", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3_text", "glm4": "glm4",
@@ -38,42 +38,42 @@ ARCHITECTURES = {
 }  # fmt: skip
 
 TABLE, HEAD, POSITIONS, TOKEN_TYPES = "token_embd.weight", "output.weight", "position_embd.weight", "token_types.weight"
-STRETCHED, SHORT, LONG = "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"
-ROPE_FACTORS = (STRETCHED, SHORT, LONG)
+SCALED, SHORT, LONG = "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"
+ROPE_FACTORS = (SCALED, SHORT, LONG)
 
 
 def config_from_gguf(
     metadata: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], factors: Mapping[str, Sequence[float]]
 ) -> dict[str, Any] | None:
-    """The config of a model whose file has these values, tensors of these shapes and these rotary factors."""
+    """The config for a file with this metadata, tensors of these shapes, and these rotary factors."""
     architecture = metadata.get("general.architecture")
     family = ARCHITECTURES.get(architecture) if isinstance(architecture, str) else None
     table = shapes.get(TABLE, ())
     if family is None or len(table) != 2:
         return None
-    said = _Said(metadata, str(architecture))
+    arch = _Architecture(metadata, str(architecture))
     config = {
         "model_type": family,
         "vocab_size": table[0],
         "hidden_size": table[1],
-        "num_attention_heads": said.get("attention.head_count"),
+        "num_attention_heads": arch.get("attention.head_count"),
         "tie_word_embeddings": HEAD not in shapes,
         "pad_token_id": _padding(metadata, table[0]),
-        "final_logit_softcapping": said.get("final_logit_softcapping"),
-        "layer_norm_eps": said.get("attention.layer_norm_epsilon"),
-        **_scales(said, family),
+        "final_logit_softcapping": arch.get("final_logit_softcapping"),
+        "layer_norm_eps": arch.get("attention.layer_norm_epsilon"),
+        **_scales(arch, family),
     }
     if FAMILIES[family].token_types:
         config["type_vocab_size"] = shapes.get(TOKEN_TYPES, (None,))[0]
     if FAMILIES[family].positions == "learned":
-        config["max_position_embeddings"] = shapes[POSITIONS][0] if POSITIONS in shapes else said.need("context_length")
+        config["max_position_embeddings"] = shapes[POSITIONS][0] if POSITIONS in shapes else arch.need("context_length")
     if FAMILIES[family].positions == "rotary":
-        config |= _rotary(said, family, table[1], factors)
+        config |= _rotary(arch, family, table[1], factors)
     return config
 
 
-class _Said:
-    """The values of one architecture, each under its name without the architecture's."""
+class _Architecture:
+    """The metadata of one architecture, by names without the architecture's prefix."""
 
     def __init__(self, metadata: Mapping[str, Any], architecture: str) -> None:
         self._metadata, self._architecture = metadata, architecture
@@ -85,9 +85,7 @@ class _Said:
     def need(self, name: str) -> int:
         value = self.get(name)
         if type(value) is not int or value < 1:
-            raise ConfigError(
-                f"its {self._architecture}.{name} is {shown(value)}; a whole number is needed to size the input layer"
-            )
+            raise ConfigError(f"its {self._architecture}.{name} is {short(value)}; it must be a positive integer")
         return value
 
 
@@ -99,73 +97,76 @@ def _shortest(value: float) -> float:
 
 def _padding(metadata: Mapping[str, Any], rows: int) -> int | None:
     padding = metadata.get("tokenizer.ggml.padding_token_id")
-    return padding if type(padding) is int and padding < rows else None  # past the rows: none, as in llama.cpp
+    return padding if type(padding) is int and padding < rows else None  # outside the table: none, as in llama.cpp
 
 
-def _scales(said: _Said, family: str) -> dict[str, Any]:
-    """One name in a GGUF, two meanings: Cohere multiplies logits by its logit_scale, Granite divides by it."""
+def _scales(arch: _Architecture, family: str) -> dict[str, Any]:
+    """logit_scale has two meanings in GGUF: Cohere multiplies logits by it, Granite divides by it."""
     if family == "granite":
-        return {"embedding_multiplier": said.get("embedding_scale"), "logits_scaling": said.get("logit_scale")}
-    return {"logit_scale": said.get("logit_scale")}
+        return {"embedding_multiplier": arch.get("embedding_scale"), "logits_scaling": arch.get("logit_scale")}
+    return {"logit_scale": arch.get("logit_scale")}
 
 
-def _rotary(said: _Said, family: str, width: int, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    rotated = said.get("rope.dimension_count")
-    fields: dict[str, Any] = {"max_position_embeddings": said.need("context_length")}
-    rope = {"rope_theta": said.get("rope.freq_base") or 10_000.0, **_scaling(said, family, factors)}
-    if family == "deepseek_v3":  # its heads have a part that turns and one that does not; only the first counts here
-        fields["qk_rope_head_dim"] = said.need("rope.dimension_count")
+def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    rotated = arch.get("rope.dimension_count")
+    config: dict[str, Any] = {"max_position_embeddings": arch.need("context_length")}
+    rope = {"rope_theta": arch.get("rope.freq_base") or 10_000.0, **_scaling(arch, family, factors)}
+    if family == "deepseek_v3":  # only the rotated part of its heads matters here
+        config["qk_rope_head_dim"] = arch.need("rope.dimension_count")
     else:
-        head = said.get("attention.key_length") or width // said.need("attention.head_count")
-        fields["head_dim"] = head
-        rope["partial_rotary_factor"] = _share(rotated if rotated is not None else head, head)
-    if family == "phi3":  # it keeps the trained length outside the rotary settings
-        fields["original_max_position_embeddings"] = said.get("rope.scaling.original_context_length")
+        head = arch.get("attention.key_length") or width // arch.need("attention.head_count")
+        config["head_dim"] = head
+        rope["partial_rotary_factor"] = _rotated_fraction(rotated if rotated is not None else head, head)
+    if family == "phi3":  # it has the original length outside the rotary settings
+        config["original_max_position_embeddings"] = arch.get("rope.scaling.original_context_length")
     if family == "gemma3_text":
-        nearby = {"rope_type": "default", "rope_theta": said.get("rope.freq_base_swa") or 10_000.0}
-        return fields | {"rope_parameters": {"full_attention": rope, "sliding_attention": nearby}}
-    return fields | {"rope_parameters": rope}
+        sliding = {"rope_type": "default", "rope_theta": arch.get("rope.freq_base_swa") or 10_000.0}
+        return config | {"rope_parameters": {"full_attention": rope, "sliding_attention": sliding}}
+    return config | {"rope_parameters": rope}
 
 
-def _share(rotated: object, head: object) -> float:
-    """The share of a head that turns, such that share x head is the number of channels again, not a hair below."""
+def _rotated_fraction(rotated: object, head: object) -> float:
+    """The rotated fraction of a head, rounded so that fraction * head gives back the number of channels."""
     if type(rotated) is not int or type(head) is not int or not 1 <= rotated <= head:
-        raise ConfigError(f"it turns {shown(rotated)} channels of a head of {shown(head)}")
-    share = rotated / head
-    return share if int(share * head) == rotated else math.nextafter(share, 1.0)
+        raise ConfigError(f"it rotates {short(rotated)} channels of a head with {short(head)} channels")
+    fraction = rotated / head
+    return fraction if int(fraction * head) == rotated else math.nextafter(fraction, 1.0)
 
 
-def _scaling(said: _Said, family: str, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    kind = said.get("rope.scaling.type")
-    original = said.get("rope.scaling.original_context_length")
-    trained = {"original_max_position_embeddings": original} if original else {}
+def _scaling(arch: _Architecture, family: str, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    kind = arch.get("rope.scaling.type")
+    original = arch.get("rope.scaling.original_context_length")
+    original_length = {"original_max_position_embeddings": original} if original else {}
     if SHORT in factors and LONG in factors:
         return {
-            "rope_type": "longrope", "short_factor": list(factors[SHORT]), "long_factor": list(factors[LONG]), **trained
-        }  # fmt: skip
-    if STRETCHED in factors and any(factor != 1 for factor in factors[STRETCHED]):
-        divisors = list(factors[STRETCHED])
+            "rope_type": "longrope",
+            "short_factor": list(factors[SHORT]),
+            "long_factor": list(factors[LONG]),
+            **original_length,
+        }
+    if SCALED in factors and any(factor != 1 for factor in factors[SCALED]):
+        divisors = list(factors[SCALED])
         return {"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors, "attention_factor": 1.0}
     if kind in (None, "none"):
-        linear = said.get("rope.scale_linear")  # an old spelling
+        linear = arch.get("rope.scale_linear")  # an old spelling
         return {"rope_type": "default"} if linear in (None, 1) else {"rope_type": "linear", "factor": linear}
-    scaling = {"rope_type": kind, "factor": said.get("rope.scaling.factor"), **trained}
+    scaling = {"rope_type": kind, "factor": arch.get("rope.scaling.factor"), **original_length}
     if kind == "yarn":
-        scaling |= _yarn(said, family)
+        scaling |= _yarn(arch, family)
     return scaling
 
 
-def _yarn(said: _Said, family: str) -> dict[str, Any]:
+def _yarn(arch: _Architecture, family: str) -> dict[str, Any]:
     betas = {
-        name: said.get(f"rope.scaling.yarn_{name}")
+        name: arch.get(f"rope.scaling.yarn_{name}")
         for name in ("beta_fast", "beta_slow")
-        if said.get(f"rope.scaling.yarn_{name}") is not None
+        if arch.get(f"rope.scaling.yarn_{name}") is not None
     }
     if family == "gpt_oss":
         betas["truncate"] = False
-    multiplier = said.get("rope.scaling.yarn_log_multiplier")
+    multiplier = arch.get("rope.scaling.yarn_log_multiplier")
     if multiplier is None:
         return betas
-    # 0.1 x mscale_all_dim; DeepSeek's mscale is not stored, being the same number in every model of that line
+    # 0.1 x mscale_all_dim; DeepSeek's mscale is not stored, because it is the same number in all of its models
     mscale = _shortest(float(np.float32(multiplier * 10)))
     return betas | {"mscale": mscale, "mscale_all_dim": mscale}

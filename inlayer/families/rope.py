@@ -1,9 +1,9 @@
-"""The rotary part of a config, in every spelling that has been in use, to `Angles`.
+"""The rotary settings of a config, in every spelling in use, as `Angles`.
 
 - old: `rope_theta` beside `rope_scaling` {"type" or "rope_type", ...}; new: all of it in `rope_parameters`
-- GPT-NeoX's `rotary_emb_base` and `rotary_pct`; Gemma-3's `rope_local_base_freq`; one dict a layer type
-- where both spellings stand in one config, `rope_scaling` wins, as it does in transformers
-Checked against transformers for each family and each spelling in tests/families/.
+- GPT-NeoX's `rotary_emb_base` and `rotary_pct`; Gemma-3's `rope_local_base_freq`; one dict per layer type
+- if a config has both spellings, `rope_scaling` takes precedence, as in transformers
+Tested against transformers for each family and each spelling in tests/families/.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from inlayer.errors import ConfigError
-from inlayer.families.fields import Fields, shown
-from inlayer.positions import Angles, DynamicNTK, Linear, Llama3, LongRope, Scaling, Yarn
+from inlayer.families.fields import Fields, short
+from inlayer.families.spec import Angles, DynamicNTK, Linear, Llama3, LongRope, Scaling, Yarn
 
 __all__ = ["read_angles"]
 
@@ -23,29 +23,29 @@ KNOWN_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
 def read_angles(
     fields: Fields, names: tuple[str, str], *, renamed: Mapping[str, str], partial_by_default: bool
 ) -> Angles | dict[str, Angles]:
-    """One `Angles`, or one a layer type.
+    """One `Angles`, or one per layer type.
 
-    `names` are the family's own fields for the base and for the share of a head that turns. `renamed` are its old names
-    of rope types (Phi-3 says "su" for longrope). Families that always turn whole heads ignore a
-    `partial_rotary_factor`, unless the context is stretched: `partial_by_default` is False there.
+    `names` are the family's fields for the base and for the rotated fraction of a head. `renamed` are its old names of
+    rope types (Phi-3 writes "su" for longrope). Families that always rotate whole heads ignore a
+    `partial_rotary_factor`, unless there is a scaling rule: for them, `partial_by_default` is False.
     """
 
     def one(rope: Mapping[str, Any]) -> Angles:
         return _one(Fields(rope, {}), fields, names, renamed, partial_by_default)
 
     local = fields.optional_number("rope_local_base_freq")
-    if local is not None:  # Gemma-3: layers that see all, and layers that see a window
+    if local is not None:  # Gemma-3: layers with full and with sliding attention
         by_layer = Fields(fields.mapping("rope_parameters"), {})
-        everywhere = by_layer.mapping("full_attention") or {"rope_type": "default"}
+        full = by_layer.mapping("full_attention") or {"rope_type": "default"}
         return {
-            # the old spelling lies over the new, so that its key "type" says nothing
-            "full_attention": one(everywhere | fields.mapping("rope_scaling")),
+            # the old spelling overrides the new one, except for its key "type"
+            "full_attention": one(full | fields.mapping("rope_scaling")),
             "sliding_attention": one({"rope_theta": local} | by_layer.mapping("sliding_attention")),
         }
     rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
     by_layer_type = any(isinstance(value, Mapping) for value in rope.values())
     if by_layer_type and all(value is None or isinstance(value, Mapping) for value in rope.values()):
-        # None: a layer type without positions
+        # None is a layer type without positions
         return {layer_type: one(settings) for layer_type, settings in rope.items() if settings is not None}
     return one(rope)
 
@@ -69,13 +69,13 @@ def _one(
 def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
     if kind == "linear":
         return Linear(factor=_factor(inner))
-    trained = fields.size("max_position_embeddings", "n_positions")
+    max_length = fields.size("max_position_embeddings", "n_positions")
     if kind == "dynamic":
-        return DynamicNTK(factor=_factor(inner), original_max_position_embeddings=trained)
-    # Phi-3 keeps the trained length beside the rope settings, and there it takes precedence.
+        return DynamicNTK(factor=_factor(inner), original_max_position_embeddings=max_length)
+    # Phi-3 has the original length outside the rope settings, where it takes precedence.
     original = fields.optional_size("original_max_position_embeddings")
-    original = original or inner.optional_size("original_max_position_embeddings") or trained
-    factor = inner.optional_number("factor") or trained / original
+    original = original or inner.optional_size("original_max_position_embeddings") or max_length
+    factor = inner.optional_number("factor") or max_length / original
     if kind == "yarn":
         return Yarn(
             factor=factor,
@@ -102,11 +102,11 @@ def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
             factor=factor,
             attention_factor=inner.optional_number("attention_factor"),
         )
-    raise ConfigError(f"the config's rope type is {shown(kind)}; known are {', '.join(KNOWN_TYPES)}")
+    raise ConfigError(f"the config's rope type is {short(kind)}; supported are {', '.join(KNOWN_TYPES)}")
 
 
 def _factor(inner: Fields) -> float:
     factor = inner.optional_number("factor")
     if factor is None:
-        raise ConfigError("the config stretches its rotary positions but gives no factor")
+        raise ConfigError("the config has a rotary scaling rule without a factor")
     return factor

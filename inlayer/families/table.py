@@ -1,10 +1,11 @@
-"""The table of families: what each model type's input layer is, where it differs from the others.
+"""The table of families: how the input layer and head of each model type differ from the others.
 
-One row a model type. A row holds the family's defaults, because real files lean on them (Gemma-3's nested text_config
-names neither its vocabulary nor its heads), and the few traits that set it apart. How a row and a config become a
-`LayerSpec` is in families/__init__.py; nothing else in inlayer knows these names.
-Checked against the defaults of transformers' own config classes in tests/families/test_defaults.py, and the layer that
-comes out against transformers' models in tests/families/test_parity.py; docs/families.md is made from both.
+config.json -> [Family] -> LayerSpec
+One entry per model type. An entry has the family's default values, because published files rely on them (Gemma-3's
+nested text_config has neither its vocabulary size nor its number of heads), and the traits that set it apart. How an
+entry and a config become a `LayerSpec` is in families/__init__.py.
+Tested against the defaults of transformers' config classes in tests/families/test_defaults.py, and the resulting layers
+against transformers' models in tests/families/test_parity.py. docs/families.md is generated from both.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ class Family:
     defaults: dict[str, Any]
     positions: Literal["none", "learned", "rotary"] = "rotary"
     pads: bool = True  # the table has a padding row: pad_token_id
-    padding_idx: int | None = None  # or this one, whatever the config says
+    padding_idx: int | None = None  # this row, whatever the config has
     # learned positions
     position_offset: int = 0
-    numbered_by: Literal["order", "ids", "mask"] = "order"
+    position_ids_by: Literal["order", "ids", "mask"] = "order"
     # rotary positions
     pairing: Literal["half", "interleaved"] = "half"
     layout: Literal["half", "interleaved", "single"] | None = None
-    partial: bool = False  # heads may turn in part
+    partial: bool = False  # a fraction of each head may be rotated
     float32_tables: bool = False  # cos and sin stay float32 in a bfloat16 model
     rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")
     rope_names: Mapping[str, str] = field(default_factory=dict)
     # around the sum
-    scaled: Literal["no", "sqrt", "multiplier"] = "no"  # sqrt: rows by sqrt(width); multiplier: rows and given vectors
+    scaled: Literal["no", "sqrt", "multiplier"] = "no"  # sqrt: rows only; multiplier: rows and inputs_embeds
     normed: bool = False
     token_types: bool = False
-    projected: Literal["no", "rows", "sum"] = "no"  # rows: before positions (OPT); sum: after the norm (ALBERT)
-    projects_equal_widths: bool = False  # also where rows are as wide as hidden states
-    dropout: str | None = None  # the field that says how much of the sum is dropped in training
+    project: Literal["rows", "sum"] | None = None  # rows: before positions (OPT); sum: after the norm (ALBERT)
+    projects_equal_widths: bool = False  # also if rows are as wide as hidden states
+    dropout: str | None = None  # the field with the dropout rate
     # head
-    head_bias: bool = False  # of the projection onto the vocabulary: masked-language heads have one
-    head_input_scaled: bool = False  # T5 and UMT5 when tied: hidden states by 1 / sqrt(width)
+    head_bias: bool = False  # masked-language heads have one
+    head_input_scaled: bool = False  # T5 and UMT5 when tied: hidden states times 1 / sqrt(width)
 
 
 def _sizes(
@@ -70,7 +71,7 @@ _bert = Family(
     dropout="hidden_dropout_prob",
     head_bias=True,
 )
-_roberta = replace(_bert, defaults=_sizes(50265, 768, 12, 512, **ENCODER | {"pad_token_id": 1}), numbered_by="ids")
+_roberta = replace(_bert, defaults=_sizes(50265, 768, 12, 512, **ENCODER | {"pad_token_id": 1}), position_ids_by="ids")
 _xlm_roberta = replace(_roberta, defaults=_roberta.defaults | {"vocab_size": 30522})
 _gpt2 = Family(
     defaults=_sizes(50257, 768, 12, 1024, embd_pdrop=0.1, **TIED),
@@ -125,7 +126,7 @@ FAMILIES: dict[str, Family] = {
     "albert": replace(
         _bert,
         defaults=_sizes(30000, 4096, 64, 512, embedding_size=128, **ENCODER | {"hidden_dropout_prob": 0.0}),
-        projected="sum",
+        project="sum",
         projects_equal_widths=True,
     ),
     "arcee": Family(defaults=_sizes(32000, 2560, 32, 4096)),
@@ -147,7 +148,7 @@ FAMILIES: dict[str, Family] = {
         dropout="dropout",
         head_bias=True,
     ),
-    "electra": replace(_bert, defaults=_sizes(30522, 256, 4, 512, embedding_size=128, **ENCODER), projected="sum"),
+    "electra": replace(_bert, defaults=_sizes(30522, 256, 4, 512, embedding_size=128, **ENCODER), project="sum"),
     "gemma": _gemma,
     "gemma2": replace(
         _gemma,
@@ -208,7 +209,7 @@ FAMILIES: dict[str, Family] = {
         defaults=_sizes(30527, 768, 12, 512, **ENCODER | {"pad_token_id": 1}),
         positions="learned",
         normed=True,
-        numbered_by="ids",
+        position_ids_by="ids",
         padding_idx=1,
         dropout="hidden_dropout_prob",
         head_bias=True,
@@ -224,8 +225,8 @@ FAMILIES: dict[str, Family] = {
         defaults=_sizes(50272, 768, 12, 2048, pad_token_id=1, **TIED),
         positions="learned",
         position_offset=2,
-        numbered_by="mask",
-        projected="rows",
+        position_ids_by="mask",
+        project="rows",
     ),
     "phi": Family(
         defaults=_sizes(51200, 2048, 32, 2048, partial_rotary_factor=0.5),
@@ -255,7 +256,7 @@ FAMILIES: dict[str, Family] = {
     "xlm-roberta": _xlm_roberta,
 }
 
-# Model types whose text part sits in a nested config, and the type that part has when it does not say.
+# Model types with a nested text config, and the type of that config if it has none of its own.
 NESTED: dict[str, str] = {
     "gemma3": "gemma3_text",
     "kimi_k25": "deepseek_v3",

@@ -17,15 +17,14 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from inlayer.errors import DtypeError, MissingExtraError
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 
 __all__ = ["GGML_TYPES", "PLAIN", "GgmlType", "decoder", "row_bytes"]
 
 Bytes = npt.NDArray[np.uint8]
+Rows = npt.NDArray[np.float32]
 AT_ONCE = 1 << 24  # values decoded in one call: the package makes several temporary copies of what it is given
 
 
@@ -52,7 +51,7 @@ GGML_TYPES = {
     "I8": GgmlType(24, 1, 1), "I16": GgmlType(25, 1, 2), "I32": GgmlType(26, 1, 4), "I64": GgmlType(27, 1, 8),
 }  # fmt: skip
 
-PLAIN = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+PLAIN = {kind: SAFETENSORS_DTYPES[kind] for kind in ("F64", "F32", "F16", "BF16")}
 
 
 def row_bytes(kind: str, width: int) -> int:
@@ -61,7 +60,7 @@ def row_bytes(kind: str, width: int) -> int:
     return width // ggml_type.block * ggml_type.nbytes
 
 
-def decoder(kind: str, width: int) -> Callable[[Bytes], Float[Tensor, "N D"]] | None:
+def decoder(kind: str, width: int) -> Callable[[Bytes], Rows] | None:
     """What turns rows of bytes (n, row_bytes) into float32 rows (n, width); None where the bytes are the numbers."""
     if kind in PLAIN:
         return None
@@ -74,16 +73,16 @@ def decoder(kind: str, width: int) -> Callable[[Bytes], Float[Tensor, "N D"]] | 
     return partial(_dequantize, kind, width)
 
 
-def _dequantize(kind: str, width: int, raw: Bytes) -> Float[Tensor, "N D"]:
+def _dequantize(kind: str, width: int, raw: Bytes) -> Rows:
     """A module's function with plain arguments: a table that holds it can be pickled and copied."""
     from gguf import GGMLQuantizationType, quants  # an extra, and slow to import
 
     ggml_type = GGMLQuantizationType[kind]
-    rows = torch.empty((len(raw), width), dtype=torch.float32)
+    rows = np.empty((len(raw), width), np.float32)
     at_once = max(1, AT_ONCE // width)
     # Stored bytes may be anything: a scale that is infinite or no number is the file's word, not our mistake.
     with np.errstate(all="ignore"):
         for start in range(0, len(raw), at_once):
             block = np.ascontiguousarray(raw[start : start + at_once])
-            rows[start : start + at_once] = torch.from_numpy(quants.dequantize(block, ggml_type))
+            rows[start : start + at_once] = quants.dequantize(block, ggml_type)
     return rows

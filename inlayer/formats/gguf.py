@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import CheckpointError
+from inlayer.files import not_a_file, path_kind, shown
 from inlayer.formats.ggml import GGML_TYPES, row_bytes
 from inlayer.formats.safetensors import TensorInfo
-from inlayer.paths import shown, what_is_at, wrong_kind
 
 __all__ = [
     "SCALARS",
@@ -39,16 +39,16 @@ ReadRange = Callable[[int, int], bytes]  # start, stop -> the bytes between; few
 
 MAGIC = b"GGUF"
 WINDOW = 1 << 20
-LARGEST_HEADER = 64 << 20  # bytes; the largest vocabularies with their merges take a third of it
-LONGEST_TEXT = 16 << 20
-LONGEST_NAME = 1 << 16  # of a key or a tensor
+MAX_HEADER = 64 << 20  # bytes; the largest vocabularies with their merges take a third of it
+MAX_TEXT = 16 << 20
+MAX_NAME = 1 << 16  # of a key or a tensor
 MAX_KEYS = 1 << 12
 MAX_TENSORS = 1 << 15  # experts are stacked: the largest models have some thousands
 MAX_TEXTS = 3 << 19  # in all arrays together: each takes a step of its own. Real files have half of it
 MAX_INNER_ARRAYS = 1 << 14  # no real file has any
-DEEPEST = 4  # arrays within arrays
+MAX_DEPTH = 4  # arrays within arrays
 MAX_AXES = 4
-LARGEST_ALIGNMENT = 1 << 16
+MAX_ALIGNMENT = 1 << 16
 
 STRING, ARRAY, BOOLEAN = 8, 9, 7
 SCALARS = {
@@ -85,9 +85,9 @@ def parse_gguf_header(read: ReadRange, size: int, path: Path) -> GgufHeader:
 
 def read_gguf_header(path: Path) -> GgufHeader:
     """Everything before the tensors' bytes, compared with the file's size and with itself."""
-    kind = what_is_at(path)
+    kind = path_kind(path)
     if kind != "file":
-        raise wrong_kind(path, kind)
+        raise not_a_file(path, kind)
     try:
         with path.open("rb") as stream:
 
@@ -118,9 +118,9 @@ class _Reader:
             metadata[key] = self._value(self._number(UINT32, "the type of a value"), key)
         found = [self._tensor() for _ in range(tensor_count)]
         alignment = metadata.get("general.alignment", 32)
-        if type(alignment) is not int or not 1 <= alignment <= LARGEST_ALIGNMENT or alignment & (alignment - 1):
+        if type(alignment) is not int or not 1 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
             raise self._unreadable(
-                f"its alignment is {quoted(alignment)}; it is a power of two up to {LARGEST_ALIGNMENT:,}"
+                f"its alignment is {quoted(alignment)}; it is a power of two up to {MAX_ALIGNMENT:,}"
             )
         return GgufHeader(metadata=metadata, tensors=self._placed(found, alignment))
 
@@ -156,7 +156,7 @@ class _Reader:
                 raise self._unreadable(f"{quoted(key)} is a bool with the value {value}")
             return bool(value) if kind == BOOLEAN else value
         if kind == STRING:
-            return self._text(LONGEST_TEXT, f"the value of {quoted(key)}").decode(errors="replace")
+            return self._text(MAX_TEXT, f"the value of {quoted(key)}").decode(errors="replace")
         if kind == ARRAY:
             return self._array(key, 1)
         raise self._unreadable(f"{quoted(key)} has the unknown type {kind}")
@@ -179,8 +179,8 @@ class _Reader:
             raise self._unreadable(f"its arrays hold more than {MAX_TEXTS:,} texts or {MAX_INNER_ARRAYS:,} arrays")
         if kind == STRING:
             self._skip_texts(count, what)
-        elif depth == DEEPEST:
-            raise self._unreadable(f"{what} is nested more than {DEEPEST} deep")
+        elif depth == MAX_DEPTH:
+            raise self._unreadable(f"{what} is nested more than {MAX_DEPTH} deep")
         else:
             for _ in range(count):
                 self._array(key, depth + 1)
@@ -229,7 +229,7 @@ class _Reader:
         return tensors
 
     def _name(self, what: str) -> str:
-        raw = self._text(LONGEST_NAME, what)
+        raw = self._text(MAX_NAME, what)
         if not raw or b"\0" in raw:
             raise self._unreadable(f"{what} is empty or holds a NUL")
         try:
@@ -269,8 +269,8 @@ class _Reader:
     def _skip(self, nbytes: int, what: str) -> None:
         if nbytes > self._left:
             raise self._cut(what)
-        if self._start + self._place + nbytes > LARGEST_HEADER:
-            raise self._unreadable(f"its header goes past the {LARGEST_HEADER:,} bytes that are read")
+        if self._start + self._place + nbytes > MAX_HEADER:
+            raise self._unreadable(f"its header goes past the {MAX_HEADER:,} bytes that are read")
         self._place += nbytes
 
     def _skip_texts(self, count: int, what: str) -> None:

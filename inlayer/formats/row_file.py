@@ -21,15 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, MissingFileError
-from inlayer.paths import shown
+from inlayer.files import shown
+from inlayer.formats.safetensors import TensorInfo
 
-__all__ = ["FileRows", "read_span"]
+__all__ = ["FileRows", "read_bytes"]
 
 Bytes = npt.NDArray[np.uint8]
-LONGEST_READ = 1 << 30  # the system reads at most 2 GB in one call
+MAX_READ = 1 << 30  # the system reads at most 2 GB in one call
 
 
-def read_span(path: Path, offset: int, nbytes: int) -> Bytes:
+def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
     """So many bytes of a file, from `offset` on."""
     span = np.empty((1, nbytes), np.uint8)
     FileRows(path, offset, 1, nbytes).read(np.zeros(1, np.int64), span)
@@ -52,6 +53,12 @@ class FileRows:
                 f"{shown(path)} has {self._seen[0]:,} bytes; its rows end at {offset + rows * row_bytes:,}: was it cut "
                 "short?"
             )
+
+    @classmethod
+    def for_tensor(cls, path: Path, tensor: TensorInfo) -> FileRows:
+        """The rows along the first axis of a tensor."""
+        rows = tensor.shape[0]
+        return cls(path, tensor.offset, rows, tensor.nbytes // rows)
 
     def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
         """Fill `out` (n, row_bytes) with the rows of ids within 0..rows - 1; neighbors in one call."""
@@ -86,7 +93,7 @@ class FileRows:
     def _fill(self, out: memoryview, at: int) -> None:
         while len(out):
             try:
-                count = os.preadv(self._file, [out[:LONGEST_READ]], at)
+                count = os.preadv(self._file, [out[:MAX_READ]], at)
             except OSError as error:
                 raise CheckpointError(f"{shown(self.path)} cannot be read: {error.strerror}") from error
             if count == 0:

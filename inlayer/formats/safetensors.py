@@ -18,35 +18,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from inlayer.errors import CheckpointError
-from inlayer.paths import printable, quoted, shown, what_is_at, wrong_kind
+from inlayer.files import not_a_file, path_kind, printable, quoted, shown
 
-__all__ = ["DTYPES", "LENGTH_BYTES", "TensorInfo", "header_length", "parse_header", "read_header"]
+__all__ = ["LENGTH_BYTES", "TensorInfo", "header_length", "parse_header", "read_header"]
 
 LENGTH_BYTES = 8
-LARGEST_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors would take half of it in one file
+MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors would take half of it in one file
 MAX_TENSORS = 150_000  # in one file; all of Kimi-K2 has 139,644
-LARGEST_SIZE = 2**48  # of one axis: their products stay exact and small
+MAX_SIZE = 2**48  # of one axis: their products stay exact and small
 
 BITS = {
     "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
     "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
     "C64": 64, "F64": 64, "I64": 64, "U64": 64,
 }  # fmt: skip
-
-# The dtypes a row may have.
-DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "F8_E4M3FNUZ": torch.float8_e4m3fnuz,
-    "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +49,9 @@ class TensorInfo:
 
 def read_header(path: Path) -> dict[str, TensorInfo]:
     """The tensors of a local safetensors file, by name."""
-    kind = what_is_at(path)
+    kind = path_kind(path)
     if kind != "file":
-        raise wrong_kind(path, kind)
+        raise not_a_file(path, kind)
     try:
         with path.open("rb") as stream:
             size = path.stat().st_size
@@ -82,8 +68,8 @@ def header_length(start: bytes, file_size: int, where: str) -> int:
     (length,) = struct.unpack("<Q", start[:LENGTH_BYTES])
     if start.startswith(b"version "):
         raise _unreadable(where, "it is a git-lfs pointer; fetch the file with `git lfs pull`")
-    if length > LARGEST_HEADER:
-        raise _unreadable(where, f"it claims a header of {length:,} bytes, past the {LARGEST_HEADER:,} that are read")
+    if length > MAX_HEADER:
+        raise _unreadable(where, f"it claims a header of {length:,} bytes, past the {MAX_HEADER:,} that are read")
     if length > file_size - LENGTH_BYTES:
         raise _unreadable(where, f"it claims a header of {length:,} bytes and has {file_size:,} in all", cut=True)
     return int(length)
@@ -139,7 +125,7 @@ def _entry(name: str, entry: object, start: int, where: str, file: str) -> Tenso
     dtype, shape, span = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in BITS:
         raise _unreadable(where, f"tensor {quoted(name)} has the unknown dtype {quoted(dtype)}")
-    if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < LARGEST_SIZE for size in shape):
+    if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < MAX_SIZE for size in shape):
         raise _unreadable(where, f"tensor {quoted(name)} has the impossible shape {quoted(shape)}")
     if not isinstance(span, list) or len(span) != 2 or not all(type(at) is int and 0 <= at < 2**63 for at in span):
         raise _unreadable(where, f"tensor {quoted(name)} has the impossible data_offsets {quoted(span)}")

@@ -19,12 +19,13 @@ from io import BytesIO
 from typing import Any
 
 from inlayer.errors import CheckpointError, InlayerError
-from inlayer.formats.safetensors import BITS, DTYPES, LARGEST_SIZE
-from inlayer.paths import printable
+from inlayer.files import printable
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
+from inlayer.formats.safetensors import BITS, MAX_SIZE
 
-__all__ = ["LARGEST_PICKLE", "Storage", "View", "find_views", "read_pickle"]
+__all__ = ["MAX_PICKLE", "Storage", "View", "find_views", "read_pickle"]
 
-LARGEST_PICKLE = 1 << 20  # bytes; a tensor takes some 200
+MAX_PICKLE = 1 << 20  # bytes; a tensor takes some 200
 MAX_AXES = 16
 
 UNTYPED = "torch.storage UntypedStorage"
@@ -35,7 +36,7 @@ STORAGES = {
     "torch ComplexFloatStorage": "C64", UNTYPED: "U8",
 }  # fmt: skip
 # Newer dtypes have no storage class: the storage is of bytes, and the tensor names its dtype.
-DTYPE_NAMES = {str(dtype).replace(".", " "): name for name, dtype in DTYPES.items()}
+DTYPE_NAMES = {f"torch {dtype.name}": name for name, dtype in SAFETENSORS_DTYPES.items()}
 ORDERED_DICT, PARAMETER = "collections OrderedDict", "torch._utils _rebuild_parameter"
 TENSORS = {"torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2"}
 TENSOR_WITH_DTYPE = "torch._utils _rebuild_tensor_v3"
@@ -238,7 +239,7 @@ class Machine:
 
 
 def is_size(value: object) -> bool:
-    return type(value) is int and 0 <= value < LARGEST_SIZE
+    return type(value) is int and 0 <= value < MAX_SIZE
 
 
 def unreadable(where: str, why: str, *, cut: bool = False) -> CheckpointError:

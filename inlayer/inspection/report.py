@@ -1,13 +1,10 @@
-"""What the doctor hands back: facts, and findings about them.
+"""The result of an inspection: facts about a checkpoint's embedding layer, and findings.
 
-[checkpoint] files -> facts -> [findings]
-- a finding is a note (worth knowing, no fault), a warning or an error; it has a code that stays, a sentence of meaning
-  and one of advice, and a few examples
-- `to_dict()` is plain JSON: strings, whole numbers, finite numbers, true, false, null; a number that is NaN or infinite
-  becomes null. Its keys: `source`, `kind`, `sample`, `quick`, `layer`, `positions`, `head`, `vocabulary`, `health`,
-  `findings`, `exit_code`; each of the five in the middle has the fields of its class below, `findings` is a list
-- not here: how facts are found (the other modules of doctor/), how they look (doctor/terminal.py)
-Checked in tests/inspection/test_command.py.
+source -> Model -> facts -> findings -> [Report]
+- `to_dict()` contains plain JSON values only; a number that is NaN or infinite becomes null
+- its keys are the fields of `Report` and `exit_code`; nested facts have the fields of their class below
+- elsewhere: collecting facts (the check_*.py modules, rows.py), printing them (terminal.py)
+Tested in tests/inspection/test_report.py and tests/inspection/test_command.py.
 """
 
 from __future__ import annotations
@@ -16,215 +13,173 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from inlayer.paths import printable
+from inlayer.inspection.findings import Example, Finding
 
-__all__ = [
-    "Example",
-    "Finding",
-    "HeadFacts",
-    "HealthFacts",
-    "LayerFacts",
-    "PositionFacts",
-    "Report",
-    "RotaryFacts",
-    "SpecialToken",
-    "UntrainedFacts",
-    "VocabularyFacts",
-    "bounded",
-    "counted",
-    "shorten",
-]
+__all__ = ["HeadFacts", "PositionFacts", "Report", "RotaryFacts", "RowFacts", "TableFacts", "VocabularyFacts"]
 
-Severity = Literal["error", "warning", "note"]
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-
-LONGEST_STRING = 1000  # characters in JSON: a file may name its tensors by the megabyte
-LARGEST = 2**63 - 1  # a config may hold numbers of thousands of digits; past this one they are all the same
-
-
-def bounded(number: int) -> int:
-    """The number, or the largest one that is told apart from others."""
-    return max(-LARGEST, min(number, LARGEST))
-
-
-def counted(number: int) -> str:
-    """A number for a sentence."""
-    return f"{number:,}" if abs(number) < LARGEST else "an absurd number"
-
-
-def shorten(text: str, most: int = 120) -> str:
-    """A stranger's words for a line of a terminal: escaped, and cut in the middle where they are long."""
-    safe = printable(text if len(text) <= 2 * most else text[:most] + text[-most:])
-    return safe if len(safe) <= most and len(text) <= 2 * most else f"{safe[: most - 21]}…{safe[-20:]}"
+MAX_STRING = 1000  # characters in JSON: a file may contain tensor names of a megabyte
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
-    """A row of the table, with its token as text where it has one, and a number that says why it is here."""
+class TableFacts:
+    """The embedding table: where it is stored, and what the config says about it."""
 
-    id: int
-    text: str | None
-    value: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """Something to know or to mend. `count` is how many rows, ids or tensors it is about."""
-
-    severity: Severity
-    code: str
-    meaning: str
-    advice: str
-    count: int = 1
-    examples: tuple[Example, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerFacts:
-    """The table, where it lies, and what its config says of it."""
-
-    family: str | None
+    model_type: str | None
     architecture: str | None
     tensor: str
     file: str
     offset: int  # of the first byte in the file
     bytes: int
-    dtype: str  # as the file spells it
+    dtype: str  # as spelled in the file
     rows: int
     width: int
-    config_rows: int | None
+    config_vocab_size: int | None
     config_width: int | None
     config_dtype: str | None
-    scale: float | None  # rows are multiplied by it; None where the family is unknown
-    parameters: int  # of the table
+    scale: float | None  # factor applied to looked-up rows; None if the model type is unknown
+    parameters: int
     model_parameters: int | None
-    share: float | None  # of the table in the model
+    parameter_share: float | None  # of the table in the whole model
     other_candidates: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RotaryFacts:
-    """The settings of one kind of rotary angles; `layers` names the layers that turn by them, None for all."""
+    """Rotary position settings. `layer_type` is the kind of layers that use them, None for all layers."""
 
-    layers: str | None
-    type: str
-    theta: float
+    layer_type: str | None
+    rope_type: str
+    rope_theta: float
     factor: float | None
     original_max_position_embeddings: int | None
-    partial: float
+    partial_rotary_factor: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class PositionFacts:
-    """How order enters: `context` is the longest text in tokens, None where nothing limits it."""
+    """Position scheme. `context_length` is in tokens, None if it is unlimited."""
 
     kind: Literal["none", "learned", "rotary", "unknown"]
-    context: int | None
-    tensor: str | None
-    tensor_rows: int | None
-    rotary: tuple[RotaryFacts, ...]
+    context_length: int | None = None
+    tensor: str | None = None
+    tensor_rows: int | None = None
+    rotary: tuple[RotaryFacts, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadFacts:
-    """Tied or not, asked three ways: the config's word, a head in the files, its values against the table's."""
+    """Weight tying from three sides: the config's flag, a head tensor in the files, and its values."""
 
-    flag: bool | None  # of the config, or its family's default; None without a known config
-    flag_written: bool  # the config itself says so
+    tie_word_embeddings: bool | None  # from the config or the family's default; None without a known config
+    tie_is_explicit: bool  # the config itself contains tie_word_embeddings
     tensor: str | None
     shape: tuple[int, ...] | None
-    equal: bool | None  # bit for bit; None where there is nothing to compare
-    expected: bool | None  # the model's class has a head; None where the config names no class
+    equals_table: bool | None  # bit for bit; None if there is nothing to compare
+    expected: bool | None  # the model's class has a head; None if the config names no class
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpecialToken:
-    """A token with a part to play, and its row. `roles` are the names the config gives it (eos, pad)."""
+    """A special token. `roles` are the names the config gives it, such as eos and pad."""
 
     id: int
     text: str | None
     roles: tuple[str, ...]
-    norm: float | None  # None where the row was not read, or is not there
+    norm: float | None  # None if the row was not read or does not exist
 
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyFacts:
-    """Ids against rows. Counts are of rows looked at: all of them, unless the report is a quick one."""
+    """Tokens compared with rows. Counts cover the rows that were checked: all, or a sample in a quick report."""
 
     tokenizer: str | None  # its kind
     tokens: int | None
-    config_rows: int | None
+    config_vocab_size: int | None
     table_rows: int
-    rows_looked_at: int
-    rows_past_tokens: int | None  # after the last token: padding of the table
-    holes: int | None  # rows before it that no token has
-    tokens_past_table: int | None
-    reserved: int | None  # tokens that are placeholders
-    reusable: int | None  # reserved tokens, holes and rows past the tokens
+    rows_checked: int
+    trailing_rows: int | None  # rows after the last token, which pad the table
+    gaps: int | None  # rows before the last token that have no token
+    tokens_out_of_range: int | None
+    reserved_tokens: int | None  # placeholders such as [unused7]
+    reusable_ids: int | None  # reserved tokens, gaps and trailing rows
     reusable_examples: tuple[Example, ...]
-    special: tuple[SpecialToken, ...]
+    special_tokens: tuple[SpecialToken, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class UntrainedFacts:
-    """Rows that look never trained, by comparison with `references`: rows that nothing can have trained."""
-
-    references: int
-    by_norm: bool  # could the method tell references from ordinary rows?
-    by_cosine: bool
-    rows: int
-    norm_limit: float | None
-    cosine_limit: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class HealthFacts:
-    """The rows: counts of odd ones, the distribution of norms, the channels."""
+class RowFacts:
+    """Values of the rows: counts of unusual rows, the distribution of norms, the channels."""
 
     rows_read: int
     nan_rows: int
     inf_rows: int
     zero_rows: int
     constant_rows: int
-    copied_rows: int  # equal to an earlier one, bit for bit; zero rows not counted
-    norm_least: float | None
+    duplicate_rows: int  # bit-equal to an earlier row; zero rows are not counted
+    norm_min: float | None
     norm_median: float | None
-    norm_most: float | None
-    histogram: tuple[int, ...]  # rows by norm, in bins of equal width
-    histogram_from: float | None
-    histogram_to: float | None
+    norm_max: float | None
+    norm_histogram: tuple[int, ...]  # rows per bin; bins have equal width
+    histogram_min: float | None
+    histogram_max: float | None
     padding_id: int | None
     padding_norm: float | None
-    strongest_channel: int | None
-    strongest_share: float | None  # of the energy of all channels
+    dominant_channel: int | None
+    dominant_channel_energy: float | None  # its share of the energy of all channels
     dead_channels: int
-    small_values: float | None  # the share that is far smaller than its row's others; None where few rows were read
-    random_pipeline: bool  # as if just drawn at random
-    untrained: UntrainedFacts
+    near_zero_share: float | None  # values much smaller than the rest of their row; None if too few rows were read
+    randomly_initialized: bool
+    undertrained_rows: int
+    reference_rows: int  # rows that text never reaches, which undertrained rows resemble
+    norm_threshold: float | None  # undertrained rows have at most this norm; None if norms do not separate them
+    cosine_threshold: float | None  # or at least this cosine similarity to the mean direction of the reference rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All there is to say of one checkpoint's embedding layer."""
+    """The result of `inlayer.inspect`: facts about an embedding layer, and findings.
+
+    Attributes:
+        source: The checkpoint as you named it.
+        kind: The kind of source: "folder", "safetensors", "gguf", "pytorch" or "hub".
+        description: A line about the bundled or installed sample; empty for other sources.
+        quick: Whether only headers and a sample of the rows were read.
+        table: Where the embedding table is stored, its size and dtype.
+        positions: The position scheme and the context length.
+        head: Whether the head is tied, by the config and by its values.
+        vocabulary: Tokens compared with rows: gaps, reserved and special tokens.
+        rows: Row values: NaN, zeros, duplicates, norms, channels, undertrained tokens.
+        findings: Errors, warnings and notes, the most severe first.
+
+    Example:
+        >>> import inlayer
+        >>> report = inlayer.inspect("default")
+        >>> report.table.rows, report.table.width, report.exit_code
+        (6144, 128, 0)
+    """
 
     source: str
     kind: str
-    sample: str  # what to say of it wherever it shows: that it is only a sample
+    description: str
     quick: bool
-    layer: LayerFacts
+    table: TableFacts
     positions: PositionFacts
     head: HeadFacts
     vocabulary: VocabularyFacts
-    health: HealthFacts
+    rows: RowFacts
     findings: tuple[Finding, ...]
 
     @property
     def exit_code(self) -> int:
-        """0 for healthy, notes allowed; 1 where there is a warning or an error."""
+        """0 if the layer is healthy (notes are allowed), 1 if there is a warning or an error."""
         return int(any(finding.severity != "note" for finding in self.findings))
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain JSON values."""
+        """Convert the report to plain JSON values.
+
+        Returns:
+            The fields of the report and `exit_code`, ready for `json.dumps(..., allow_nan=False)`.
+        """
         plain: dict[str, Any] = _plain(asdict(self))
         return plain | {"exit_code": self.exit_code}
 
@@ -236,6 +191,6 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    if isinstance(value, str) and len(value) > LONGEST_STRING:
-        return value[: LONGEST_STRING - 1] + "…"
+    if isinstance(value, str) and len(value) > MAX_STRING:
+        return value[: MAX_STRING - 1] + "…"
     return value

@@ -1,9 +1,12 @@
-"""positions: how the order of the tokens enters. None, learned, sinusoidal, rotary (+ scaling)."""
+"""Positions: how the order of the tokens enters the layer. Learned, sinusoidal or rotary (with scaling).
 
+text -> ids -> rows -> [positions] -> hidden states -> head
+"""
+
+from inlayer.families.spec import Angles, DynamicNTK, Linear, Llama3, LongRope, PositionIdRule, Scaling, Yarn
 from inlayer.positions.learned import LearnedPositions
-from inlayer.positions.position_ids import PositionIdRule
-from inlayer.positions.rotary import Angles, RotaryPositions, apply_rotary
-from inlayer.positions.scaling import DynamicNTK, Linear, Llama3, LongRope, Scaling, Yarn
+from inlayer.positions.position_ids import make_position_ids
+from inlayer.positions.rotary import RotaryPositions, apply_rotary
 from inlayer.positions.sinusoidal import SinusoidalPositions, sinusoidal_encoding
 
 __all__ = [
@@ -19,5 +22,6 @@ __all__ = [
     "SinusoidalPositions",
     "Yarn",
     "apply_rotary",
+    "make_position_ids",
     "sinusoidal_encoding",
 ]

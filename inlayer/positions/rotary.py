@@ -1,61 +1,42 @@
-"""Rotary positions: turn channel pairs of queries and keys by an angle that grows with position.
+"""Rotary positions: rotate channel pairs of queries and keys by an angle that grows with position.
 
 text -> ids -> rows -> [positions] -> hidden states -> head
-- nothing is added to the rows here: the layer only prepares cos and sin, the attention applies them
-- which channels form a pair: "half" (i with i + K/2; LLaMA) or "interleaved" (2i with 2i + 1; GPT-J, GLM, Cohere)
-- how the tables are laid out over the rotated channels: "half" (angles, then the same angles again), "interleaved"
-  (every angle twice) or "single" (every angle once; GPT-OSS). Usually as the pairs are, but GLM pairs interleaved
-  channels and lays its tables out in halves
-- angles in float32 whatever the model's dtype, cast at the very end; no table is cached, so none can be stale
-- not here: context stretching (positions/scaling.py)
-Checked against a plain loop and against transformers in tests/positions/test_rotary.py.
+- RoPE adds nothing to the rows: the layer prepares cos and sin, and attention applies them
+- pairing, which channels form a pair: "half" (i with i + K/2; LLaMA) or "interleaved" (2i with 2i + 1; GPT-J, GLM,
+  Cohere)
+- layout of the cos and sin tables over the rotated channels: "half" (all angles, then all again), "interleaved" (each
+  angle twice in a row) or "single" (each angle once; GPT-OSS). Usually the same as the pairing, but GLM pairs
+  interleaved channels and lays out its tables in halves
+- angles are float32 whatever the model's dtype and are cast at the end; no table is cached, so none can be stale
+- elsewhere: context extension (positions/scaling.py), the settings (families/spec.py)
+Tested against a plain loop and against transformers in tests/positions/test_rotary.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.errors import ConfigError, InputError, ShapeError
-from inlayer.positions.scaling import Scaling, plain_frequencies
-from inlayer.shapes import check_ids
+from inlayer.families.spec import Angles, Layout, Pairing
+from inlayer.positions.scaling import scaled_frequencies
+from inlayer.tensors import check_ids
 
-__all__ = ["Angles", "RotaryPositions", "apply_rotary"]
+__all__ = ["RotaryPositions", "apply_rotary"]
 
-Layout = Literal["half", "interleaved", "single"]
-Pairing = Literal["half", "interleaved"]
-
-WIDEST_HEAD = 2**20  # past this a head is a damaged config, and its frequencies would fill the memory
-
-
-@dataclass(frozen=True, kw_only=True)
-class Angles:
-    """How fast each channel pair turns: the base, the share of the head that turns, and the context stretching."""
-
-    theta: float = 10_000.0
-    partial: float = 1.0
-    scaling: Scaling | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 < self.theta < math.inf:
-            raise ConfigError(
-                f"the rotary base theta is {self.theta}; it must be positive and finite (10,000 in the first models)"
-            )
-        if not 0 < self.partial <= 1:
-            raise ConfigError(f"the rotated share of a head is {self.partial}; it must lie in (0, 1]")
+MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies would fill the memory
 
 
 class RotaryPositions(nn.Module):
     """cos and sin for given positions. It has no parameters and no buffers: `.to(bfloat16)` cannot round its angles.
 
-    `angles` is one `Angles`, or one for each layer type where a model has several bases (Gemma-3). With `float32` the
-    tables are handed out unrounded whatever the model's dtype (OLMo).
+    `angles` is one `Angles`, or one per layer type for a model with several bases (Gemma-3). With `float32`, the
+    tables stay float32 whatever the model's dtype (OLMo).
     """
 
     def __init__(
@@ -68,8 +49,8 @@ class RotaryPositions(nn.Module):
         float32: bool = False,
     ) -> None:
         super().__init__()
-        if not isinstance(head_dim, int) or not 2 <= head_dim <= WIDEST_HEAD:
-            raise ConfigError(f"the head width is {head_dim!r}; it must lie in 2..{WIDEST_HEAD:,}")
+        if not isinstance(head_dim, int) or not 2 <= head_dim <= MAX_HEAD_DIM:
+            raise ConfigError(f"head_dim is {head_dim!r}; it must be an integer in 2..{MAX_HEAD_DIM:,}")
         _check_names(pairing, layout or pairing)
         self.head_dim = head_dim
         self.angles: Angles | dict[str, Angles]
@@ -83,21 +64,21 @@ class RotaryPositions(nn.Module):
             rotated = self.rotated_dim(one)
             if rotated < 2 or rotated % 2:
                 raise ConfigError(
-                    f"channels turn in pairs: a head of {head_dim} (share {one.partial:g}) leaves {rotated} to turn, "
-                    "which must be an even number"
+                    f"a head of {head_dim} channels with a rotated fraction of {one.partial:g} has {rotated} rotated "
+                    "channels; channels are rotated in pairs, so it must be an even number of at least 2"
                 )
-            # Asked once at birth: settings that do not fit each other are refused here, not at the first text.
+            # Computed once here, so that settings that do not fit together fail now and not at the first text.
             frequencies, factor = self.inverse_frequencies(1, layer_type)
             if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
-                raise ConfigError(f"{one} gives rotary frequencies or a factor that are not finite numbers")
+                raise ConfigError(f"{one} gives rotary frequencies or a cos/sin factor that are not finite")
 
     def rotated_dim(self, angles: Angles) -> int:
-        """How many of the head's channels turn; the rest pass through untouched."""
+        """The number of channels of a head that are rotated; the others are unchanged."""
         return int(self.head_dim * angles.partial)
 
     def _choose(self, layer_type: str | None) -> Angles:
         if isinstance(self.angles, Angles):
-            return self.angles  # one table serves every layer, whatever its type
+            return self.angles  # all layers share them
         if layer_type in self.angles:
             return self.angles[layer_type]
         raise InputError(
@@ -107,12 +88,10 @@ class RotaryPositions(nn.Module):
     def inverse_frequencies(
         self, length: int | Tensor = 1, layer_type: str | None = None
     ) -> tuple[Float[Tensor, " pairs"], float]:
-        """Radians a token for every pair, and the factor on cos and sin, for a text of `length` tokens."""
+        """Radians per token for every pair, and the factor on cos and sin, for a text of `length` tokens."""
         angles = self._choose(layer_type)
-        dim = self.rotated_dim(angles)
-        if angles.scaling is None:
-            return plain_frequencies(dim, angles.theta), 1.0
-        return angles.scaling.frequencies(dim, angles.theta, torch.as_tensor(length, device="cpu"))
+        length = torch.as_tensor(length, device="cpu")
+        return scaled_frequencies(angles.scaling, self.rotated_dim(angles), angles.theta, length)
 
     @torch.no_grad()
     def forward(
@@ -120,25 +99,25 @@ class RotaryPositions(nn.Module):
     ) -> tuple[Float[Tensor, "... R"], Float[Tensor, "... R"]]:
         """cos and sin of shape position_ids.shape + (rotated channels,), in `dtype`."""
         position_ids = check_ids(position_ids, "position_ids")
-        angles = self._choose(layer_type)
-        if angles.scaling is None or position_ids.numel() == 0 or position_ids.is_meta:
+        if self._choose(layer_type).scaling is None or position_ids.numel() == 0 or position_ids.is_meta:
             length: int | Tensor = 1
         else:
             length = position_ids.max().long().cpu() + 1  # long first: 127 + 1 is -128 in int8
         frequencies, factor = self.inverse_frequencies(length, layer_type)
-        turns = position_ids[..., None].float() * frequencies.to(position_ids.device)
+        angles = position_ids[..., None].float() * frequencies.to(position_ids.device)
         if self.layout == "half":
-            turns = torch.cat((turns, turns), dim=-1)
+            angles = torch.cat((angles, angles), dim=-1)
         elif self.layout == "interleaved":
-            turns = turns.repeat_interleave(2, dim=-1)
+            angles = angles.repeat_interleave(2, dim=-1)
         dtype = torch.float32 if self.float32 else dtype
-        return (turns.cos() * factor).to(dtype), (turns.sin() * factor).to(dtype)
+        return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
 
-    def turn(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, head_axis: int = 1) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, head_axis: int = 1) -> tuple[Tensor, Tensor]:
         """`apply_rotary` with the pairing and layout of these positions."""
         return apply_rotary(q, k, cos, sin, pairing=self.pairing, layout=self.layout, head_axis=head_axis)
 
     def extra_repr(self) -> str:
+        """The settings, for print(model)."""
         return f"head_dim={self.head_dim}, angles={self.angles}, pairing={self.pairing}, layout={self.layout}"
 
 
@@ -152,11 +131,28 @@ def apply_rotary(
     layout: str | None = None,
     head_axis: int = 1,
 ) -> tuple[Tensor, Tensor]:
-    """Turn queries and keys of shape (B, H, T, K); with head_axis=2, of shape (B, T, H, K).
+    """Rotate queries and keys by the angles of their positions.
 
-    cos and sin are (B, T, R) or (T, R) as `Rotary` gives them, laid out as `layout` says (by default as `pairing`).
-    Channels past the rotated ones pass through. q and k may differ in their number of heads; each keeps its dtype, also
-    where the tables are float32 and it is not (OLMo).
+    Args:
+        q: Queries (B, H, T, K), or (B, T, H, K) with head_axis=2.
+        k: Keys of the same form; they may have fewer heads.
+        cos: (B, T, R) or (T, R), as `Embeddings.rotary` returns it. Channels beyond the rotated ones are unchanged.
+        sin: As cos.
+        pairing: "half" (channel i with i + K/2) or "interleaved" (2i with 2i + 1).
+        layout: How cos and sin are laid out: "half", "interleaved" or "single"; by default as the pairing.
+        head_axis: 1 for (B, H, T, K), 2 for (B, T, H, K).
+
+    Returns:
+        The rotated queries and keys, each in its own dtype.
+
+    Raises:
+        ShapeError: If the shapes do not fit together.
+        ConfigError: If pairing or layout is unknown.
+
+    Example:
+        >>> q = torch.tensor([[[[1.0, 0.0]]]])
+        >>> apply_rotary(q, q, torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 1.0]]))[0]  # by 90 degrees
+        tensor([[[[0., 1.]]]])
     """
     if q.dim() != 4 or k.dim() != 4 or head_axis not in (1, 2):
         raise ShapeError(
@@ -164,8 +160,8 @@ def apply_rotary(
         )
     _check_names(pairing, layout or pairing)
     # Counted from the end, the head axis is the same for (B, T, R) and for (T, R).
-    cos, sin = (one_angle_a_pair(table, layout or pairing).unsqueeze(head_axis - 4) for table in (cos, sin))
-    return _turn(q, cos, sin, pairing, "q"), _turn(k, cos, sin, pairing, "k")
+    cos, sin = (one_angle_per_pair(table, layout or pairing).unsqueeze(head_axis - 4) for table in (cos, sin))
+    return _rotate(q, cos, sin, pairing, "q"), _rotate(k, cos, sin, pairing, "k")
 
 
 def _check_names(pairing: str, layout: str) -> None:
@@ -174,27 +170,28 @@ def _check_names(pairing: str, layout: str) -> None:
             raise ConfigError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
 
 
-def one_angle_a_pair(table: Tensor, layout: str) -> Tensor:
+def one_angle_per_pair(table: Tensor, layout: str) -> Tensor:
+    """The cos or sin table with each angle once, whatever its layout."""
     if layout == "single":
         return table
     return table[..., : table.shape[-1] // 2] if layout == "half" else table[..., 0::2]
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor, pairing: str, name: str) -> Tensor:
-    rotated = 2 * cos.shape[-1]
-    if rotated > x.shape[-1]:
-        raise ShapeError(f"{name} has heads of {x.shape[-1]} channels, but cos and sin turn {rotated} of them")
-    if any(mine not in (1, theirs) for mine, theirs in zip(cos.shape[-2::-1], x.shape[-2::-1], strict=False)):
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: str, name: str) -> Tensor:
+    rotated_dim = 2 * cos.shape[-1]
+    if rotated_dim > x.shape[-1]:
+        raise ShapeError(f"{name} has heads of {x.shape[-1]} channels, but cos and sin rotate {rotated_dim} channels")
+    if any(ours not in (1, theirs) for ours, theirs in zip(cos.shape[-2::-1], x.shape[-2::-1], strict=False)):
         raise ShapeError(
-            f"cos and sin, spread over heads, are {tuple(cos.shape)} and do not fit {name} {tuple(x.shape)}; "
+            f"cos and sin, broadcast over heads, are {tuple(cos.shape)} and do not fit {name} {tuple(x.shape)}; "
             "head_axis is 1 for (B, H, T, K) and 2 for (B, T, H, K)"
         )
-    turning, passing = x[..., :rotated], x[..., rotated:]
+    to_rotate, unchanged = x[..., :rotated_dim], x[..., rotated_dim:]
     if pairing == "half":
-        first, second = turning.chunk(2, dim=-1)
-        turned = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+        first, second = to_rotate.chunk(2, dim=-1)
+        rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
     else:
-        first, second = turning[..., 0::2], turning[..., 1::2]
-        turned = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1).flatten(-2)
-    turned = turned.to(x.dtype)
-    return torch.cat((turned, passing), dim=-1) if passing.shape[-1] else turned
+        first, second = to_rotate[..., 0::2], to_rotate[..., 1::2]
+        rotated = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1).flatten(-2)
+    rotated = rotated.to(x.dtype)
+    return torch.cat((rotated, unchanged), dim=-1) if unchanged.shape[-1] else rotated

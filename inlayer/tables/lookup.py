@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from inlayer import sharding
-from inlayer.errors import DtypeError, IdRangeError, ShapeError
-from inlayer.shapes import check_ids
+from inlayer.errors import DtypeError, ShapeError
+from inlayer.shapes import id_range_error
 from inlayer.tables.buffers import shared_pool
+from inlayer.tensors import check_ids
 
 __all__ = ["add_up", "check_id_range", "has_no_values", "lease", "look_up"]
 
@@ -83,17 +84,7 @@ def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
     low, high = torch.aminmax(ids)
     if int(low) >= 0 and int(high) < rows:
         return
-    outside = (ids < 0) | (ids >= rows)
-    place = outside.nonzero()[0].tolist()
-    bad = int(ids[tuple(place)])
-    cause = (
-        "a negative id is often an ignored target (-100) or a missing token"
-        if bad < 0
-        else "was the text encoded with another model's tokenizer, or tokens added without resizing?"
-    )
-    more = int(outside.sum()) - 1
-    others = f" ({more} more)" if more else ""
-    raise IdRangeError(f"{name} {bad} at {place}{others} is outside 0..{rows - 1}; {cause}")
+    raise id_range_error(ids.cpu().numpy(), rows, name)
 
 
 def has_no_values(x: Tensor) -> bool:

@@ -18,7 +18,7 @@ from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from inlayer.errors import DtypeError, InputError, ShapeError
-from inlayer.initialization import BIRTH_RULES, GROWTH_RULES, check_rule, draw, mean_row
+from inlayer.initialization import INIT_RULES, RESIZE_RULES, check_rule, init_rows, mean_row
 from inlayer.shapes import check_padding, check_seed, check_size, check_std
 from inlayer.tables.lookup import look_up
 
@@ -52,7 +52,7 @@ class Table(nn.Embedding):
         weight_VD = torch.empty(vocab_size, n_embd, device=device, dtype=dtype)
         # Given a weight, nn.Embedding draws nothing: its N(0, 1) would only be thrown away.
         super().__init__(vocab_size, n_embd, check_padding(padding_idx, vocab_size), _weight=weight_VD)
-        self.init = check_rule(init, BIRTH_RULES)
+        self.init = check_rule(init, INIT_RULES)
         self.init_std = init_std
         self.seed = None if seed is None else check_seed(seed)
         self.reset_parameters()
@@ -80,9 +80,7 @@ class Table(nn.Embedding):
 
     def reset_parameters(self) -> None:
         """Draw all rows anew and zero the padding row again."""
-        draw(self.weight, self.init, self.init_std, self.seed)
-        if self.padding_idx is not None and not self.weight.is_meta:
-            nn.init.zeros_(self.weight[self.padding_idx])
+        init_rows(self.weight, self.init, self.init_std, self.seed, self.padding_idx)
 
     def forward(self, ids: Any) -> Shaped[Tensor, "... D"]:
         """Rows for ids of any shape, checked: `ids.shape + (D,)`."""
@@ -102,7 +100,7 @@ class Table(nn.Embedding):
         rule. The weight is a new Parameter: make the optimizer after the call.
         """
         check_size(new_vocab_size, "new_vocab_size")
-        check_rule(init, GROWTH_RULES)
+        check_rule(init, RESIZE_RULES)
         if pad_to_multiple_of is not None:
             check_size(pad_to_multiple_of, "pad_to_multiple_of")
             new_vocab_size = -(-new_vocab_size // pad_to_multiple_of) * pad_to_multiple_of
@@ -125,7 +123,7 @@ class Table(nn.Embedding):
             added[:] = mean_row(old_VD, self.padding_idx)
         else:
             # Another seed than at birth: the same one would repeat the first rows of the table.
-            draw(added, init, self.init_std, None if self.seed is None else self.seed + old_rows)
+            init_rows(added, init, self.init_std, None if self.seed is None else self.seed + old_rows)
         self.weight = nn.Parameter(new_VD, requires_grad=self.weight.requires_grad)
         self.num_embeddings = new_vocab_size
         return new_vocab_size

@@ -1,38 +1,33 @@
-"""A table that stays where it is stored: only the rows asked for are read.
+"""A table that stays where it is stored: only the requested rows are read. Numpy only.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- two independent things make one: where the bytes of a row come from (a `RowSource`: a local file, a remote one), and
-  what they mean (a dtype, or `decode` for a quantized row)
-- `.to(dtype)` and `.to(device)` read nothing: rows are converted when looked up, to the same bits
-- `weight` is the whole table: mapped from the file where the bytes are the values, else read and decoded once
-- a tracer (torch.compile), which has no ids to read rows for, gathers from that: ask for it before compiling
-- it holds no parameters and no state; `in_memory()` makes a `Table` of it, which can be trained and saved
-- not here: opening files (tables/mapped.py, checkpoint/)
-Checked against the same table in memory in tests/tables/test_stored.py.
+- a table combines two independent things: where the bytes of a row come from (a `RowSource`: a local or remote file),
+  and what they mean (a dtype, or `decode` for quantized rows)
+- rows are converted to another dtype when they are read, so that opening a table in any dtype reads nothing
+- `weight` is the whole table: mapped from the file if its bytes are the values, otherwise read and decoded once
+- elsewhere: the same table as a torch module (tables/stored_embedding.py), opening checkpoints (checkpoint/)
+Tested against the same table in memory in tests/tables/test_stored.py.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from jaxtyping import Shaped
-from torch import Tensor, nn
 
-from inlayer.errors import CheckpointError
-from inlayer.paths import quoted
-from inlayer.shapes import check_ids, check_padding
-from inlayer.tables.lookup import check_id_range, has_no_values, lease, look_up
-from inlayer.tables.memory import Table
+from inlayer.errors import CheckpointError, DtypeError, ShapeError
+from inlayer.files import quoted, shown
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES, as_float_dtype
+from inlayer.formats.safetensors import TensorInfo
+from inlayer.shapes import check_id_array, check_padding
 
-__all__ = ["RowSource", "StoredTable"]
+__all__ = ["RowSource", "StoredTable", "check_table"]
 
 Bytes = npt.NDArray[np.uint8]
-Decoder = Callable[[Bytes], Tensor]  # rows of bytes (n, row_bytes) -> rows (n, D) in the table's dtype
+Array = npt.NDArray[Any]
+Decoder = Callable[[Bytes], Array]  # rows of bytes (n, row_bytes) -> rows (n, D) in the stored dtype
 
 
 @runtime_checkable
@@ -46,103 +41,118 @@ class RowSource(Protocol):
         """Fill `out` (n, row_bytes) with the rows of `ids`, all within 0..rows - 1."""
 
     def map(self) -> Bytes:
-        """All rows (rows, row_bytes), mapped where that can be done."""
+        """All rows (rows, row_bytes), memory-mapped if possible."""
 
     def check(self) -> None:
-        """An error where what is mapped is no longer there."""
+        """Raise an error if the mapped bytes are no longer valid."""
 
 
-class StoredTable(nn.Module):
-    """V rows of width D somewhere in a file. `dtype` is what a row has when it is looked up."""
+class StoredTable:
+    """V rows of width D in a file. `dtype` is the dtype of a looked-up row, `stored_dtype` that of the file."""
 
     def __init__(
         self,
         source: RowSource,
         width: int,
-        dtype: torch.dtype,
+        stored_dtype: np.dtype[Any],
         *,
         decode: Decoder | None = None,
         padding_idx: int | None = None,
         name: str = "",
+        dtype: np.dtype[Any] | None = None,
     ) -> None:
-        super().__init__()
-        self.source, self.name = source, name
+        self.source, self.name, self.decode, self.stored_dtype = source, name, decode, stored_dtype
         self.num_embeddings, self.embedding_dim = source.rows, width
-        self.dtype, self.device = dtype, torch.device("cpu")
         self.padding_idx = check_padding(padding_idx, source.rows)
-        self._stored_dtype, self._decode = dtype, decode
-        self._whole: Tensor | None = None
-
-    def forward(self, ids: Any) -> Shaped[Tensor, "... D"]:
-        """Rows for ids of any shape, checked: `ids.shape + (D,)`."""
-        index = check_ids(ids)
-        if has_no_values(index):
-            return look_up(index, self.weight, self.padding_idx)
-        check_id_range(index, self.num_embeddings)
-        rows = self.read(index.reshape(-1).cpu().numpy().astype(np.int64, copy=False))
-        return rows.view(*index.shape, self.embedding_dim).to(self.device)
-
-    def read(self, ids: npt.NDArray[np.int64]) -> Shaped[Tensor, "N D"]:
-        """The rows of checked ids (N,), on the CPU, in the table's dtype."""
-        if self._decode is None:
-            rows = lease((len(ids), self.embedding_dim), self._stored_dtype)
-            self.source.read(ids, rows.view(torch.uint8).numpy())
-        else:  # decode each row once
-            wanted, places = np.unique(ids, return_inverse=True)
-            raw = np.empty((len(wanted), self.source.row_bytes), np.uint8)
-            self.source.read(wanted, raw)
-            rows = self._decode(raw)[torch.from_numpy(places.reshape(-1))]
-        return rows.to(self.dtype)
-
-    def blocks(self, rows: int) -> Iterator[tuple[int, Shaped[Tensor, "N D"]]]:
-        """The whole table, `rows` rows at a time, each block with the id of its first row."""
-        for start in range(0, self.num_embeddings, rows):
-            stop = min(start + rows, self.num_embeddings)
-            yield start, self.read(np.arange(start, stop))
+        self.dtype = stored_dtype if dtype is None else dtype
+        self._whole: Array | None = None
 
     @property
-    def weight(self) -> Shaped[Tensor, "V D"]:
-        """The whole table (V, D). It is never trained, and writing into it changes no file."""
+    def shape(self) -> tuple[int, int]:
+        return self.num_embeddings, self.embedding_dim
+
+    def astype(self, dtype: object) -> StoredTable:
+        """The same table with rows converted to another dtype when they are looked up; nothing is read."""
+        return StoredTable(
+            self.source, self.embedding_dim, self.stored_dtype,
+            decode=self.decode, padding_idx=self.padding_idx, name=self.name, dtype=as_float_dtype(dtype),
+        )  # fmt: skip
+
+    def rows(self, ids: object) -> Array:
+        """Rows for ids of any shape, as an array of shape `ids.shape + (D,)`.
+
+        Args:
+            ids: One id, a list, or an array of integers of any shape.
+
+        Returns:
+            The rows in the table's dtype.
+
+        Raises:
+            IdRangeError: If an id is not a row of the table.
+        """
+        index = check_id_array(ids, self.num_embeddings)
+        return self._convert(self.read_stored(index.reshape(-1))).reshape(*index.shape, self.embedding_dim)
+
+    def read_stored(self, ids: npt.NDArray[np.int64]) -> Array:
+        """The rows of checked ids (N,) in the stored dtype."""
+        if self.decode is None:
+            raw = np.empty((len(ids), self.source.row_bytes), np.uint8)
+            self.source.read(ids, raw)
+            return raw.reshape(-1).view(self.stored_dtype).reshape(-1, self.embedding_dim)
+        distinct, inverse = np.unique(ids, return_inverse=True)  # decode each row once
+        raw = np.empty((len(distinct), self.source.row_bytes), np.uint8)
+        self.source.read(distinct, raw)
+        return self.decode(raw)[inverse.reshape(-1)]
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, Array]]:
+        """The whole table in blocks of `rows` rows, each with the id of its first row."""
+        for start in range(0, self.num_embeddings, rows):
+            yield start, self._convert(self.read_stored(np.arange(start, min(start + rows, self.num_embeddings))))
+
+    @property
+    def weight(self) -> Array:
+        """The whole table (V, D). Writing into it never changes the file."""
         if self._whole is None:
             try:
-                self._whole = self._read_whole()
+                self._whole = self._convert(self.stored_weight())
             except MemoryError:
-                raise CheckpointError(
-                    f"the table {quoted(self.name)} of {self.num_embeddings:,} x {self.embedding_dim:,} is too large "
-                    "for the memory of this machine"
-                ) from None
-        if not torch.compiler.is_compiling():
-            self.source.check()
+                raise self.too_large() from None
+        self.source.check()
         return self._whole
 
-    def _read_whole(self) -> Tensor:
+    def stored_weight(self) -> Array:
+        """All rows in the stored dtype, mapped where the bytes are the values."""
         raw = self.source.map()
-        if self._decode is not None:
-            return self._decode(raw).to(self.device, self.dtype)
-        whole = torch.from_numpy(raw.reshape(-1)).view(self._stored_dtype).view(-1, self.embedding_dim)
-        return whole.to(self.device, self.dtype)
+        if self.decode is not None:
+            return self.decode(raw)
+        return raw.reshape(-1).view(self.stored_dtype).reshape(-1, self.embedding_dim)
 
-    def in_memory(self) -> Table:
-        """A `Table` with these rows, all of them read: it can be trained, resized and saved."""
-        return Table.from_weight(self.weight.clone(), self.padding_idx)
+    def too_large(self) -> CheckpointError:
+        return CheckpointError(
+            f"the table {quoted(self.name)} of {self.num_embeddings:,} x {self.embedding_dim:,} does not fit into the "
+            "memory of this machine"
+        )
 
-    def extra_repr(self) -> str:
-        """Rows, width and origin, for print(model)."""
-        return f"{self.num_embeddings}, {self.embedding_dim}, dtype={self.dtype}, name={self.name!r}"
+    def _convert(self, rows: Array) -> Array:
+        if self.dtype == rows.dtype:
+            return rows
+        with np.errstate(all="ignore"):  # a value too large for the dtype becomes infinite, as in torch
+            if rows.dtype == np.float64:
+                rows = rows.astype(np.float32)  # torch also goes through float32, which rounds twice
+            return rows.astype(self.dtype)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> StoredTable:
-        """What `.to()`, `.half()` and `.cuda()` call: nothing is held here to convert, so the wish is remembered."""
-        wanted = fn(torch.empty(0, dtype=self.dtype, device=self.device))
-        if (wanted.dtype, wanted.device) != (self.dtype, self.device):
-            self.dtype, self.device, self._whole = wanted.dtype, wanted.device, None
-        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call, no-any-return]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> StoredTable:
-        memo[id(self._whole)] = self._whole  # rows nobody trains need no second copy in memory
-        twin = type(self).__new__(type(self))
-        memo[id(self)] = twin
-        twin.__dict__ = copy.deepcopy(self.__dict__, memo)
-        return twin
+    def __repr__(self) -> str:
+        return f"StoredTable({self.num_embeddings}, {self.embedding_dim}, dtype={self.dtype}, name={self.name!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_whole": None}  # a pickle names the file, it does not carry the rows
+        return self.__dict__ | {"_whole": None}  # a pickle refers to the file and does not contain the rows
+
+
+def check_table(tensor: TensorInfo) -> TensorInfo:
+    """Check that a tensor can be a table: two axes, neither of them empty, and floating point."""
+    which = f"tensor {quoted(tensor.name)} of {shown(tensor.file)}"
+    if len(tensor.shape) != 2 or 0 in tensor.shape:
+        raise ShapeError(f"{which} has shape {quoted(tensor.shape)}; a table is (V, D), neither of them 0")
+    if tensor.dtype not in SAFETENSORS_DTYPES:
+        raise DtypeError(f"{which} has dtype {tensor.dtype}; a table has floating-point rows")
+    return tensor

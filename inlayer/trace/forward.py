@@ -18,16 +18,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inlayer.embeddings import Embeddings, Stage
+from inlayer.embeddings import Embeddings, LayerStage
 from inlayer.errors import DtypeError, InputError
-from inlayer.positions import LearnedPositions, SinusoidalPositions
+from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
 from inlayer.ragged import Ragged
-from inlayer.shapes import check_float
 from inlayer.tables import check_id_range
+from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
-from inlayer.trace.facts import Change
+from inlayer.trace.facts import Change, TextTrace
 from inlayer.trace.schemes import ActiveLayer, Rotary
-from inlayer.trace.tokenization import Tokenization, label_of, tokenize
+from inlayer.trace.tokenization import label_of, tokenize
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -38,7 +38,7 @@ __all__ = ["Batch", "Forward", "UniqueRows", "batch_texts", "batch_vectors", "fo
 class Batch(NamedTuple):
     """The input of the layer: ids or vectors, and the mask. `tokens` are in the order they are run, after a swap."""
 
-    tokenizations: list[Tokenization]
+    texts: list[TextTrace]  # without their tokens; empty for vectors
     tokens: list[list[Token]]
     ids_BT: Tensor | None
     embeds_BTD: Tensor | None
@@ -72,7 +72,7 @@ class Forward:
     max_tokens: int
     active: ActiveLayer
     position_BT: Tensor  # of the tokens shown
-    stages: list[Stage]  # the rows first, the hidden states last
+    stages: list[LayerStage]  # the rows first, the hidden states last
     rotary: list[Rotary]
     unique: UniqueRows | None  # None if vectors were given
     names: dict[int, str]  # of the unique ids, as spelled in the vocabulary
@@ -119,7 +119,7 @@ def batch_texts(pipeline: Pipeline, texts: Sequence[str], max_tokens: int, chang
     if change.pad:
         ids_BT = functional.pad(ids_BT, (0, change.pad), value=padding)
         mask_BT = functional.pad(mask_BT, (0, change.pad))
-    return Batch(tokenizations, tokens, ids_BT, None, mask_BT)
+    return Batch([one.trace for one in tokenizations], tokens, ids_BT, None, mask_BT)
 
 
 def _check_swap(swap: object, count: int) -> tuple[int, int]:
@@ -186,7 +186,7 @@ def _position_ids(layer: Embeddings, batch: Batch) -> Tensor:
     """Return the position of every token (B, T), by the layer's own rule."""
     shape = batch.mask_BT.shape[0], batch.mask_BT.shape[1]
     if _is_absolute(layer):
-        numbered = layer.position_id_rule.number(shape, batch.mask_BT.device, batch.ids_BT, batch.mask_BT)
+        numbered = make_position_ids(layer.position_id_rule, shape, batch.mask_BT.device, batch.ids_BT, batch.mask_BT)
     else:
         numbered = torch.arange(shape[1])[None]
     return numbered.expand(shape)

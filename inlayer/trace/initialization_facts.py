@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from inlayer.shapes import check_seed
-from inlayer.threads import one_thread
+from inlayer.tensors import one_thread
 from inlayer.trace.facts import InitializationFacts, InitializationStep
 
 if TYPE_CHECKING:

@@ -22,13 +22,15 @@ from torch import Tensor
 from inlayer.checkpoint import Model, load
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
-from inlayer.formats.safetensors import DTYPES, TensorInfo
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
+from inlayer.formats.safetensors import TensorInfo
 from inlayer.head import Head
 from inlayer.paths import last_part
-from inlayer.tables import StoredTable
+from inlayer.tables import StoredEmbedding
+from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.names import spelled
-from inlayer.trace.facts import Change, InitializationFacts, Merge, ModelFacts, TableFacts, TokenFacts, Trace
+from inlayer.tokenizers.base import token_label
+from inlayer.trace.facts import Change, InitializationFacts, MergeFacts, ModelFacts, TableFacts, TokenFacts, Trace
 from inlayer.trace.initialization_facts import initialize
 from inlayer.trace.run import run
 from inlayer.trace.schemes import RANDOM_POSITIONS, ActiveLayer, Rotary, rotate, scheme_of, with_modules, with_positions
@@ -63,7 +65,7 @@ class Pipeline:
             self.name = name
         if model.spec is not None:
             self.family, self.init_std = model.spec.family, model.spec.init_std
-        self.table = _stored_facts(model.stored, model.table.dtype, remote)
+        self.table = _stored_facts(model.table_info, self.layer.dtype, remote)
         parts = [part for part in STAGE_TABLES.values() if part in self.layer.state_dict()]
         self.stage_tables = {
             part: _stored_facts(stored, self.layer.dtype, remote)
@@ -121,7 +123,7 @@ class Pipeline:
         self.active_layer = lru_cache(maxsize=32)(self._active_layer)
         self.float32_layer = lru_cache(maxsize=4)(self._float32_layer)
         self.rotations = lru_cache(maxsize=64)(self._rotations)
-        self.spelling = lru_cache(maxsize=65_536)(partial(spelled, tokenizer))
+        self.spelling = lru_cache(maxsize=65_536)(partial(token_label, tokenizer))
         self.merges = lru_cache(maxsize=4_096)(self._merges)
 
     # ---- what a pipeline answers
@@ -187,9 +189,9 @@ class Pipeline:
     def raw_rows(self, ids: Sequence[int]) -> list[bytes]:
         """Read the bytes of rows as they are stored."""
         table = self.layer.token_embedding
-        if isinstance(table, StoredTable):
-            raw = np.empty((len(ids), table.source.row_bytes), np.uint8)
-            table.source.read(np.array(ids, np.int64), raw)
+        if isinstance(table, StoredEmbedding):
+            raw = np.empty((len(ids), table.table.source.row_bytes), np.uint8)
+            table.table.source.read(np.array(ids, np.int64), raw)
         else:
             rows = table.weight.detach()[torch.tensor(list(ids), dtype=torch.int64)].cpu()
             raw = rows.contiguous().view(torch.uint8).numpy().reshape(len(ids), self.table.row_bytes)
@@ -218,8 +220,8 @@ class Pipeline:
         rows = max(1, BLOCK_VALUES // table.embedding_dim)
         if self.values() <= MAX_CACHED_VALUES:
             yield 0, self._cached_table
-        elif isinstance(table, StoredTable):
-            yield from ((start, block.float()) for start, block in table.blocks(rows))
+        elif isinstance(table, StoredEmbedding):
+            yield from ((start, to_tensor(block).float()) for start, block in table.table.blocks(rows))
         else:
             weight = table.weight.detach()
             yield from ((start, weight[start : start + rows].float()) for start in range(0, len(weight), rows))
@@ -252,12 +254,12 @@ class Pipeline:
         parts = {name: part for name, part in layer._modules.items() if name != "token_embedding"}
         return with_modules(layer, **{name: part and copy.deepcopy(part).float() for name, part in parts.items()})
 
-    def _merges(self, ids: tuple[int, ...]) -> list[Merge] | None:
+    def _merges(self, ids: tuple[int, ...]) -> list[MergeFacts] | None:
         """Return the merges that turned the bytes of one pre-token into these ids."""
         merges = None if self.tokenizer is None else self.tokenizer.merges(ids)
         if merges is None:
             return None
-        return [Merge(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in merges]
+        return [MergeFacts(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in merges]
 
     def _rotations(self, scheme: str | None, theta: float | None, shown: int, length: int, dims: int) -> list[Rotary]:
         """Return the rotary angles of the first tokens, which are the same for every text of this length."""
@@ -327,7 +329,7 @@ def _memory_facts(name: str, weight: Tensor) -> TableFacts:
 def _stored_facts(stored: TensorInfo, row_dtype: torch.dtype, remote: bool) -> TableFacts:
     rows, width = stored.shape
     row_bytes = stored.nbytes // rows
-    itemsize = row_bytes // width if stored.dtype in DTYPES else None
+    itemsize = row_bytes // width if stored.dtype in SAFETENSORS_DTYPES else None
     return TableFacts(
         name=stored.name, file=stored.file, remote=remote, dtype=stored.dtype, row_dtype=_dtype_name(row_dtype),
         shape=(rows, width), offset=stored.offset, row_bytes=row_bytes, itemsize=itemsize,

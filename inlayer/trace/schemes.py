@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from inlayer.embeddings import SCHEMES, Embeddings
 from inlayer.errors import ConfigError, InputError
 from inlayer.positions import Angles, LearnedPositions, PositionIdRule, RotaryPositions, Scaling, SinusoidalPositions
-from inlayer.positions.rotary import one_angle_a_pair
+from inlayer.positions.rotary import one_angle_per_pair
 from inlayer.positions.scaling import plain_frequencies
 from inlayer.trace.facts import RotaryFacts, Rotation
 
@@ -63,7 +63,7 @@ def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, i
         raise InputError(f"theta applies to sinusoidal and rotary positions, but these are {wanted}{hint}")
     if wanted == own and theta is None:
         return ActiveLayer(layer, True, "")
-    width = layer.n_embd if layer.projected == "rows" else layer.token_embedding.embedding_dim
+    width = layer.n_embd if layer.project == "rows" else layer.token_embedding.embedding_dim
     note = "replaces the model's own for this walk"
     if wanted == "learned":
         note = f"randomly initialized, {note}"
@@ -118,7 +118,8 @@ def _rotary(
     # The last position is included because some scaling rules depend on the length of the text.
     with_last = torch.cat((position_ids, position_ids.new_tensor([max(length - 1, 0)])))
     cos, sin = (
-        one_angle_a_pair(table[:-1], rotary.layout)[:, :dims].tolist() for table in layer.rotary(with_last, layer_type)
+        one_angle_per_pair(table[:-1], rotary.layout)[:, :dims].tolist()
+        for table in layer.rotary(with_last, layer_type)
     )
     scaled_angles, unscaled_angles = (
         (position_ids[:, None].float() * frequency[:dims]).tolist() for frequency in (frequencies, unscaled)

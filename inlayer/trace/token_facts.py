@@ -11,7 +11,7 @@ import torch
 
 from inlayer.errors import IdRangeError, InputError
 from inlayer.neighbors import nearest
-from inlayer.threads import one_thread
+from inlayer.tensors import one_thread
 from inlayer.trace.facts import NeighborFacts, TokenFacts
 from inlayer.trace.run import stored_hex, values_of
 

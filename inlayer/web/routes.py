@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from inlayer.paths import last_part, shown
-from inlayer.tables import StoredTable
+from inlayer.tables import StoredEmbedding
 from inlayer.trace import Pipeline
 
 __all__ = ["find_places", "without_places"]
@@ -23,7 +23,7 @@ def find_places(lines: Iterable[Pipeline]) -> dict[str, str]:
             given = Path(line.source)
             found |= {given, given.absolute(), given.resolve()}
         table = line.layer.token_embedding
-        if isinstance(table, StoredTable) and isinstance(path := getattr(table.source, "path", None), Path):
+        if isinstance(table, StoredEmbedding) and isinstance(path := getattr(table.table.source, "path", None), Path):
             found.add(path)
     # A path of one word, such as ".", says nothing of where it is, and may stand in any message.
     told = {shown(path): last_part(path) for path in found if len(path.parts) > 1}

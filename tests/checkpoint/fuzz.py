@@ -1,10 +1,9 @@
-"""Damaged checkpoints: small whole ones of every format, and changes drawn from a seed.
+"""Fuzzing: small checkpoints of every format, damaged by random changes with a fixed seed.
 
-Run as a program it opens and uses them in a process of its own, with a bound on its memory, so that a crash, a hang or
-a greedy allocation is seen:
+As a program it opens and uses them in a process of its own, which makes crashes and excessive memory use visible:
     python -m tests.checkpoint.fuzz <folder> <first seed> <count>
-The last line is JSON: how many were read and refused, the slowest one, the memory at the peak, and every answer that is
-neither a result nor a typed error of one line.
+Its last line is JSON: how many checkpoints were read and rejected, the slowest one, the peak memory, and every outcome
+other than a result or a typed one-line error.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from inlayer.cli import main
 from inlayer.errors import InlayerError
 from inlayer.inspection import inspect
 
-SLOWEST = 2.0  # seconds
-MAX_MEMORY = 500  # megabytes more than before the first file
+MAX_SECONDS = 2.0  # of CPU time per checkpoint
+MAX_MEMORY_MB = 500  # beyond the memory in use before the first checkpoint
 TEXT = "the cat <s> 🙂"
 
 CONFIG = {
@@ -45,8 +44,8 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def write_whole(folder: Path) -> dict[str, Path]:
-    """One whole checkpoint of every format; each opens."""
+def write_intact(folder: Path) -> dict[str, Path]:
+    """Write one intact checkpoint per format."""
     torch.manual_seed(0)
     weights = {
         "transformer.wte.weight": torch.randn(300, 8),
@@ -54,22 +53,22 @@ def write_whole(folder: Path) -> dict[str, Path]:
         "lm_head.weight": torch.randn(300, 8).to(torch.bfloat16).float(),
         "transformer.h.0.ln_1.weight": torch.randn(8),
     }
-    made = {name: folder / name for name in ("sharded", "single", "pytorch", "gguf")}
-    for path in made.values():
+    paths = {name: folder / name for name in ("sharded", "single", "pytorch", "gguf")}
+    for path in paths.values():
         path.mkdir()
     names = list(weights)
     for number, part in enumerate((names[:1], names[1:]), 1):
-        save_file({name: weights[name] for name in part}, made["sharded"] / f"model-{number}-of-2.safetensors")
+        save_file({name: weights[name] for name in part}, paths["sharded"] / f"model-{number}-of-2.safetensors")
     weight_map = {name: f"model-{1 if name == names[0] else 2}-of-2.safetensors" for name in names}
     index = {"metadata": {"total_size": 1}, "weight_map": weight_map}
-    (made["sharded"] / "model.safetensors.index.json").write_text(json.dumps(index))
-    save_file(weights, made["single"] / "model.safetensors", metadata={"format": "pt"})
-    torch.save(weights, made["pytorch"] / "pytorch_model.bin")
+    (paths["sharded"] / "model.safetensors.index.json").write_text(json.dumps(index))
+    save_file(weights, paths["single"] / "model.safetensors", metadata={"format": "pt"})
+    torch.save(weights, paths["pytorch"] / "pytorch_model.bin")
     for name in ("sharded", "single", "pytorch"):
-        (made[name] / "config.json").write_text(json.dumps(CONFIG))
-        inlayer.train_bpe([_corpus(folder)], 270, made[name] / "tokenizer.json", special_tokens=["<s>"])
-    _write_gguf(made["gguf"] / "model.gguf", weights)
-    return made
+        (paths[name] / "config.json").write_text(json.dumps(CONFIG))
+        inlayer.train_bpe([_corpus(folder)], 270, paths[name] / "tokenizer.json", special_tokens=["<s>"])
+    _write_gguf(paths["gguf"] / "model.gguf", weights)
+    return paths
 
 
 def _corpus(folder: Path) -> Path:
@@ -100,52 +99,52 @@ def _write_gguf(path: Path, weights: dict[str, torch.Tensor]) -> None:
 
 
 def damage(folder: Path, rng: random.Random) -> str:
-    """Change one file of a copy; says which and how."""
+    """Change one file of a copy; returns which file, and how."""
     file = rng.choice(sorted(path for path in folder.iterdir() if path.is_file()))
     data = bytearray(file.read_bytes())
-    ways = [cut, flip, put_number, stuff, repeat, swap]
+    changes = [truncate, flip_bytes, overwrite_number, insert_bytes, repeat_bytes, replace_all]
     if file.suffix == ".json":
-        ways += [change_json] * 6
+        changes += [change_json] * 6
     if file.suffix == ".safetensors":
-        ways += [change_header] * 8
-    way = rng.choice(ways)
-    file.write_bytes(way(data, rng))
-    return f"{file.name}: {way.__name__}"
+        changes += [change_header] * 8
+    change = rng.choice(changes)
+    file.write_bytes(change(data, rng))
+    return f"{file.name}: {change.__name__}"
 
 
-def cut(data: bytearray, rng: random.Random) -> bytes:
+def truncate(data: bytearray, rng: random.Random) -> bytes:
     return bytes(data[: rng.choice([0, 4, 8, 9, rng.randrange(len(data)), len(data) - 1])])
 
 
-def flip(data: bytearray, rng: random.Random) -> bytes:
-    reach = rng.choice([16, 200, 2000, len(data)])  # most of what can go wrong stands in front
+def flip_bytes(data: bytearray, rng: random.Random) -> bytes:
+    reach = rng.choice([16, 200, 2000, len(data)])  # headers, where most can go wrong, come first
     for _ in range(rng.randint(1, 8)):
         data[rng.randrange(min(reach, len(data)))] = rng.randrange(256)
     return bytes(data)
 
 
-def put_number(data: bytearray, rng: random.Random) -> bytes:
-    place = rng.randrange(min(rng.choice([32, 2000, len(data)]), len(data)))
+def overwrite_number(data: bytearray, rng: random.Random) -> bytes:
+    position = rng.randrange(min(rng.choice([32, 2000, len(data)]), len(data)))
     packed = struct.pack(rng.choice(["<Q", ">Q"]), rng.choice(NUMBERS) % 2**64)[: rng.choice([4, 8])]
-    data[place : place + len(packed)] = packed
+    data[position : position + len(packed)] = packed
     return bytes(data)
 
 
-def stuff(data: bytearray, rng: random.Random) -> bytes:
-    place = rng.randrange(len(data) + 1)
-    data[place:place] = rng.choice(
+def insert_bytes(data: bytearray, rng: random.Random) -> bytes:
+    position = rng.randrange(len(data) + 1)
+    data[position:position] = rng.choice(
         [b"\0" * 64, b"\xff\xfe", b"[" * 5000, b'"', rng.randbytes(32), b"{", b",", b"9" * 5000]
     )
     return bytes(data)
 
 
-def repeat(data: bytearray, rng: random.Random) -> bytes:
+def repeat_bytes(data: bytearray, rng: random.Random) -> bytes:
     start = rng.randrange(len(data))
     part = data[start : start + rng.randint(1, 400)]
     return bytes(data[:start] + part * rng.randint(2, 4) + data[start:])
 
 
-def swap(data: bytearray, rng: random.Random) -> bytes:
+def replace_all(data: bytearray, rng: random.Random) -> bytes:
     return bytes(
         rng.choice([data[::-1], b"", b"\x80\x04K\x01.", b"GGUF", b"PK\x03\x04" + data[4:], b"{}", b"[]", b"null"])
     )
@@ -159,7 +158,7 @@ def change_json(data: bytearray, rng: random.Random) -> bytes:
 
 
 def change_header(data: bytearray, rng: random.Random) -> bytes:
-    """Another header of an honest length before the same tensors."""
+    """Change the header, with a correct length, and keep the tensors."""
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(bytes(data[8 : 8 + length]))
     for _ in range(rng.randint(1, 3)):
@@ -169,7 +168,7 @@ def change_header(data: bytearray, rng: random.Random) -> bytes:
 
 
 def change_value(value: Any, rng: random.Random) -> Any:
-    """Go down a random way and change what is there."""
+    """Change a value at a random depth."""
     if isinstance(value, dict) and value and rng.random() < 0.9:
         key = rng.choice(list(value))
         action = rng.random()
@@ -179,18 +178,18 @@ def change_value(value: Any, rng: random.Random) -> Any:
             return value | {rng.choice(["x", "", "transformer.wte.weight", "../x"]): value[key]}
         return value | {key: change_value(value[key], rng)}
     if isinstance(value, list) and value and rng.random() < 0.8:
-        place = rng.randrange(len(value))
-        return [*value[:place], change_value(value[place], rng), *value[place + 1 :]]
+        index = rng.randrange(len(value))
+        return [*value[:index], change_value(value[index], rng), *value[index + 1 :]]
     if isinstance(value, int) and rng.random() < 0.5:
         return value + rng.choice([-1, 1, 8, 4096])
     return rng.choice(VALUES)
 
 
 def use(folder: Path) -> None:
-    """Everything a user would do with a checkpoint. The doctor comes first: it looks on where a lookup would end."""
+    """Use a checkpoint in every way. Inspection comes first: it continues where a lookup would fail."""
     model = inlayer.load(folder)
     json.dumps(inspect(model).to_dict(), allow_nan=False)
-    rows = model.stored.shape[0]
+    rows = model.table_info.shape[0]
     ids = [0, rows - 1] if model.tokenizer is None else [*model.tokenizer.encode(TEXT)[:8], rows - 1]
     model.embeddings(torch.tensor([ids]))
     if model.head is not None:
@@ -198,8 +197,8 @@ def use(folder: Path) -> None:
     model.store.parameters()
 
 
-def at_the_command_line(folder: Path) -> str:
-    """What is wrong with how `inlayer inspect` answers; empty where nothing is."""
+def command_line_problem(folder: Path) -> str:
+    """What is wrong with the outcome of `inlayer inspect`, or an empty string."""
     out, err = io.StringIO(), io.StringIO()
     sys.argv = ["inlayer", "inspect", str(folder), "--json"]
     code: object = None
@@ -215,31 +214,33 @@ def at_the_command_line(folder: Path) -> str:
 
 
 def run(folder: Path, first: int, count: int) -> dict[str, Any]:
-    whole = write_whole(folder / "whole")
-    for path in whole.values():
-        use(path)  # control: undamaged, each of them opens
+    """Damage and use `count` checkpoints, starting with the seed `first`."""
+    (folder / "intact").mkdir(parents=True)
+    intact = write_intact(folder / "intact")
+    for path in intact.values():
+        use(path)  # control: undamaged checkpoints open
     before, copy = _peak_mb(), folder / "copy"
     counts: Counter[str] = Counter()
-    slowest, wrong = (0.0, ""), []
+    slowest, problems = (0.0, ""), []
     for seed in range(first, first + count):
         rng = random.Random(seed)
         shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(whole[rng.choice(list(whole))], copy)
-        what = f"{seed} {damage(copy, rng)}"
-        start = time.perf_counter()
+        shutil.copytree(intact[rng.choice(list(intact))], copy)
+        case = f"{seed} {damage(copy, rng)}"
+        start = time.process_time()
         try:
             use(copy)
             counts["read"] += 1
         except InlayerError as error:
-            counts["refused"] += 1
+            counts["rejected"] += 1
             if len(str(error).splitlines()) != 1 or len(str(error)) > 1500:
-                wrong.append(f"{what}: {str(error)[:300]!r}")
-        except Exception as error:  # that is what is looked for
-            wrong.append(f"{what}: {type(error).__name__}: {str(error)[:200]}")
-        if seed % 40 == 0 and (answer := at_the_command_line(copy)):
-            wrong.append(f"{what}: {answer}")
-        slowest = max(slowest, (time.perf_counter() - start, what))
-    return {"counts": counts, "slowest": slowest, "memory_mb": _peak_mb() - before, "wrong": wrong}
+                problems.append(f"{case}: {str(error)[:300]!r}")
+        except Exception as error:  # an untyped error is what fuzzing looks for
+            problems.append(f"{case}: {type(error).__name__}: {str(error)[:200]}")
+        if seed % 40 == 0 and (problem := command_line_problem(copy)):
+            problems.append(f"{case}: {problem}")
+        slowest = max(slowest, (time.process_time() - start, case))
+    return {"counts": counts, "slowest": slowest, "memory_mb": _peak_mb() - before, "problems": problems}
 
 
 def _peak_mb() -> int:
@@ -247,7 +248,5 @@ def _peak_mb() -> int:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    (place / "whole").mkdir(parents=True)
     torch.set_num_threads(1)
-    sys.stdout.write(json.dumps(run(place, int(sys.argv[2]), int(sys.argv[3]))) + "\n")
+    sys.stdout.write(json.dumps(run(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))) + "\n")

@@ -1,4 +1,4 @@
-"""Thousands of damaged checkpoints: each is read or refused in one typed line, fast and within bounds."""
+"""Damaged checkpoints are read, or rejected with a typed one-line error, within time and memory limits."""
 
 from __future__ import annotations
 
@@ -10,20 +10,26 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("gguf")
-from tests.checkpoint.fuzz import MAX_MEMORY, SLOWEST
+from tests.checkpoint.fuzz import MAX_MEMORY_MB, MAX_SECONDS, run
 
-# With the 2,000 of test_gguf.py and the 800 of test_pytorch.py 10,000 damaged files; in parts, to share the cores.
-PARTS, EACH = 4, 1_800
+PARTS, EACH = 2, 1_500  # in parts, to share the cores
 
 
+def test_damaged_checkpoints(tmp_path: Path) -> None:
+    result = run(tmp_path, PARTS * EACH, 40)
+    assert result["problems"] == []
+    assert min(result["counts"]["read"], result["counts"]["rejected"]) > 0  # control: some damage matters, some not
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-def test_damaged_checkpoints(tmp_path: Path, part: int) -> None:
+def test_thousands_of_damaged_checkpoints(tmp_path: Path, part: int) -> None:
     command = [sys.executable, "-m", "tests.checkpoint.fuzz", str(tmp_path), str(part * EACH), str(EACH)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]  # a crash of the process would be seen here
-    report = json.loads(done.stdout.splitlines()[-1])
-    assert report["wrong"] == []
-    assert sum(report["counts"].values()) == EACH
-    assert min(report["counts"].values()) > EACH // 20  # control: the damage bites, and not always
-    assert report["slowest"][0] < SLOWEST, report["slowest"]
-    assert report["memory_mb"] < MAX_MEMORY
+    assert done.returncode == 0, done.stderr[-2000:]  # a crash of the process
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["problems"] == []
+    assert sum(result["counts"].values()) == EACH
+    assert min(result["counts"].values()) > EACH // 20  # control: some damage matters, some does not
+    assert result["slowest"][0] < MAX_SECONDS, result["slowest"]
+    assert result["memory_mb"] < MAX_MEMORY_MB

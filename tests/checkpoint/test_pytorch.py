@@ -13,9 +13,10 @@ import zipfile
 import pytest
 import torch
 
-from inlayer.checkpoint.pytorch import LARGEST_DIRECTORY, PytorchStore
+from inlayer.checkpoint.pytorch import MAX_DIRECTORY, PytorchStore
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, InlayerError, MissingFileError, ShapeError
-from inlayer.formats.torch_pickle import LARGEST_PICKLE
+from inlayer.formats.torch_pickle import MAX_PICKLE
+from inlayer.tensors import to_tensor
 from inlayer.tokenizers import ByteTokenizer, train_bpe
 
 TABLE = "model.embed_tokens.weight"
@@ -65,14 +66,14 @@ def test_rows_have_the_bits_torch_load_gives(tmp_path, dtype, how):
     theirs = torch.load(path, weights_only=True)
     store = PytorchStore(path)
     ids = torch.tensor([[3, 49], [0, 3]])
-    ours = store.table(TABLE)(ids)
+    ours = to_tensor(store.table(TABLE).rows(ids))
     assert ours.dtype is dtype
     assert store.find(TABLE).dtype == DTYPES[dtype]
     assert torch.equal(bits(ours), bits(theirs[TABLE])[ids.reshape(-1)].view(2, 2, -1))
-    assert not torch.equal(bits(ours), bits(store.table(TABLE)(ids.flip(0))))  # control
-    assert torch.equal(bits(store.table(TABLE).weight), bits(theirs[TABLE]))
+    assert not torch.equal(bits(ours), bits(to_tensor(store.table(TABLE).rows(ids.flip(0)))))  # control
+    assert torch.equal(bits(to_tensor(store.table(TABLE).weight)), bits(theirs[TABLE]))
     for name in ("model.norm.weight", "part", "empty", "scalar"):
-        assert torch.equal(store.read(name), theirs[name]), name
+        assert torch.equal(to_tensor(store.read(name)), theirs[name]), name
         assert store.read(name).shape == theirs[name].shape
 
 
@@ -106,7 +107,7 @@ def test_what_is_no_table_says_why(saved):
         store.table("model.norm.weight")
     with pytest.raises(DtypeError, match="I64"):
         store.read("position_ids")
-    with pytest.raises(CheckpointError, match="holds no tensor 'missing'"):
+    with pytest.raises(CheckpointError, match="has no tensor 'missing'"):
         store.find("missing")
 
 
@@ -116,14 +117,14 @@ def test_a_trainers_checkpoint_keeps_its_model_one_level_down(tmp_path, part, ho
     value = {"epoch": 3, "optimizer": {"state": {0: {"momentum": torch.ones(4)}}}, part: weights()}
     store = PytorchStore(save(value, tmp_path / "model.pt", **FORMATS[how]))
     assert set(store.names()) == set(weights())
-    assert torch.equal(store.table(TABLE).weight, weights()[TABLE])
+    assert torch.equal(to_tensor(store.table(TABLE).weight), weights()[TABLE])
 
 
 def test_parameters_and_the_metadata_of_modules_are_read(tmp_path):
     module = torch.nn.Sequential(torch.nn.Embedding(5, 3), torch.nn.LayerNorm(3))
     state = module.state_dict(keep_vars=True)
     store = PytorchStore(save(state, tmp_path / "model.bin"))
-    assert torch.equal(store.table("0.weight").weight, module[0].weight)
+    assert torch.equal(to_tensor(store.table("0.weight").weight), module[0].weight)
     assert set(store.names()) == set(state)
 
 
@@ -138,12 +139,12 @@ def shards(folder):
 
 def test_shards_are_found_by_the_index(tmp_path):
     store = PytorchStore(shards(tmp_path))
-    assert torch.equal(store.table(TABLE).weight, weights()[TABLE])
-    assert torch.equal(store.read("model.norm.weight"), weights()["model.norm.weight"])
+    assert torch.equal(to_tensor(store.table(TABLE).weight), weights()[TABLE])
+    assert torch.equal(to_tensor(store.read("model.norm.weight")), weights()["model.norm.weight"])
     assert store.parameters() == 50 * 8 + 8
     (tmp_path / "pytorch_model-00001-of-00002.bin").unlink()
     store = PytorchStore(tmp_path)
-    assert torch.equal(store.table(TABLE).weight, weights()[TABLE])  # a missing shard matters when it is needed
+    assert torch.equal(to_tensor(store.table(TABLE).weight), weights()[TABLE])
     assert store.parameters() is None
     with pytest.raises(MissingFileError, match="lacks the file pytorch_model-00001"):
         store.read("model.norm.weight")
@@ -163,7 +164,7 @@ def test_an_index_leads_nowhere_else(tmp_path):
         PytorchStore(folder).table(TABLE)
     index.write_text(json.dumps({"weight_map": {"other": "other.bin"}}))
     save(weights(), folder / "other.bin")
-    with pytest.raises(CheckpointError, match="which does not hold it"):
+    with pytest.raises(CheckpointError, match="which does not contain it"):
         PytorchStore(folder).find("other")
 
 
@@ -272,7 +273,7 @@ HOSTILE = {
     "a list": (b"\x80\x02].", "holds no tensors by name"),
     "a bare tensor": (b"\x80\x02" + tensor() + b".", "holds no tensors by name"),
     "nothing": (b"", "damaged"),
-    "a long program": (b"\x80\x02" + b"}" * LARGEST_PICKLE, "past the"),
+    "a long program": (b"\x80\x02" + b"}" * MAX_PICKLE, "past the"),
 }
 
 
@@ -286,8 +287,8 @@ def test_hostile_pickles_are_refused_in_one_line(tmp_path, case):
 
 
 COSTLY = {
-    "a program as long as may be": b"\x80\x02" + b"}" * (LARGEST_PICKLE - 3) + b".",
-    "as deep as may be": b"\x80\x02)" + b"\x85" * (LARGEST_PICKLE - 4) + b".",
+    "a program as long as may be": b"\x80\x02" + b"}" * (MAX_PICKLE - 3) + b".",
+    "as deep as may be": b"\x80\x02)" + b"\x85" * (MAX_PICKLE - 4) + b".",
     "hours of hashing": HOSTILE["hours of hashing"][0],
 }
 MEASURE = """
@@ -307,7 +308,7 @@ def test_the_most_a_hostile_file_can_cost(tmp_path):
     """In a process of its own, where no types are checked at run time."""
     paths = [archive(tmp_path / f"{place}.bin", program) for place, program in enumerate(COSTLY.values())]
     record = struct.pack("<4s6H3I5H2I", b"PK\x01\x02", 20, 20, *[0] * 7, 1, *[0] * 6) + b"a"
-    records = record * (LARGEST_DIRECTORY // len(record))
+    records = record * (MAX_DIRECTORY // len(record))
     end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 1, 1, len(records), 4, 0)
     (tmp_path / "records.bin").write_bytes(b"PK\x03\x04" + records + end)
     done = subprocess.run(
@@ -322,7 +323,7 @@ def test_the_most_a_hostile_file_can_cost(tmp_path):
 def test_the_same_file_without_harm_opens(tmp_path):  # control of the ones above
     values = torch.arange(12.0).view(3, 4)
     store = PytorchStore(archive(tmp_path / "model.bin", state(tensor()), storage=bits(values).numpy().tobytes()))
-    assert torch.equal(store.table("tensor 0").weight, values)
+    assert torch.equal(to_tensor(store.table("tensor 0").weight), values)
 
 
 class Harm:
@@ -439,10 +440,10 @@ def test_a_file_cut_while_open_is_an_error_not_a_killed_process(tmp_path, saved)
     path = tmp_path / "model.bin"
     path.write_bytes(saved.read_bytes())
     table = PytorchStore(path).table(TABLE)
-    assert torch.equal(table(torch.tensor([1])), weights()[TABLE][1:2])
+    assert torch.equal(to_tensor(table.rows([1])), weights()[TABLE][1:2])
     os.truncate(path, 100)
     with pytest.raises(CheckpointError, match="changed while it was open"):
-        table(torch.tensor([1]))
+        table.rows([1])
 
 
 def damage(data, source):
@@ -479,7 +480,7 @@ def test_damaged_files_open_or_are_refused(tmp_path, saved):
         try:
             store = PytorchStore(path)
             store.parameters()
-            store.table(TABLE)(torch.tensor([0, 49]))
+            store.table(TABLE).rows([0, 49])
         except InlayerError as error:
             messages.append(str(error))
     assert all(len(message.splitlines()) == 1 for message in messages)

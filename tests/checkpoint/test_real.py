@@ -14,6 +14,7 @@ import torch
 
 import inlayer
 from inlayer.checkpoint.shards import INDEX
+from inlayer.tensors import to_tensor
 
 SENTENCES = [
     "I love dogs",
@@ -47,7 +48,7 @@ def test_minilm_is_bit_equal_to_transformers() -> None:
     ours = model.embeddings(ids)
     assert torch.equal(ours.view(torch.int32), reference.view(torch.int32))
     assert not torch.equal(model.embeddings(ids.flip(1)), reference)  # control
-    assert torch.equal(model.table.weight, theirs.embeddings.word_embeddings.weight)
+    assert torch.equal(to_tensor(model.table.weight), theirs.embeddings.word_embeddings.weight)
 
 
 def test_every_sample_opens_by_its_name() -> None:
@@ -59,7 +60,7 @@ def test_every_sample_opens_by_its_name() -> None:
     ):
         sample(module)
         model = inlayer.load(name)
-        assert model.stored.shape == shape
+        assert model.table_info.shape == shape
         assert model.note.startswith("sample: ")
         assert model.tokenizer is not None
         ids = torch.tensor([model.tokenizer.encode("I love dogs")])
@@ -102,7 +103,7 @@ def test_deepseek_v3s_true_layout(tmp_path: Path) -> None:
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
     model = inlayer.load(tmp_path)
-    assert (model.stored.name, model.stored.file) == (TABLE, "model-00001-of-000163.safetensors")
+    assert (model.table_info.name, model.table_info.file) == (TABLE, "model-00001-of-000163.safetensors")
     assert model.embeddings(torch.tensor([[last]]))[0, 0].unique().tolist() == [1.0]
     assert model.head is not None
     assert model.head.weight[last].unique().tolist() == [2.0]
@@ -117,7 +118,7 @@ def test_the_last_shard_may_hold_the_table_under_a_nested_name(tmp_path: Path) -
         f"model.language_model.layers.{i}.mlp.weight": f"model-{i + 1:05}-of-00046.safetensors" for i in range(45)
     }
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": {**weight_map, name: "model-00046-of-00046.safetensors"}}))
-    assert inlayer.load(tmp_path).table(torch.tensor([7])).unique().tolist() == [3.0]
+    assert inlayer.load(tmp_path).embeddings.token_embedding(torch.tensor([7])).unique().tolist() == [3.0]
 
 
 PROGRAM = """

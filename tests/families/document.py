@@ -135,7 +135,7 @@ def _around(spec: LayerSpec) -> str:
         f"multiplier {spec.multiplier:g}" if spec.multiplier != 1 else "",
         f"{spec.token_types} token types" if spec.token_types else "",
         "LayerNorm" if spec.norm_eps is not None else "",
-        f"{spec.row_width} wide rows, {spec.projected} projected" if spec.row_width else "",
+        f"{spec.row_width} wide rows, {spec.project} projected" if spec.row_width else "",
         "padding row" if spec.padding_idx is not None else "",
     ]
     return ", ".join(part for part in parts if part)

@@ -12,9 +12,9 @@ import torch
 
 from inlayer.errors import ConfigError
 from inlayer.families import FAMILIES, LayerSpec, describe
-from inlayer.families.gguf import ARCHITECTURES, _share, config_from_gguf
+from inlayer.families.gguf import ARCHITECTURES, _rotated_fraction, config_from_gguf
 from inlayer.positions import Llama3, LongRope, RotaryPositions
-from tests.tokenizers.samples import shared
+from tests.shared_data import shared
 
 
 def single(value: float) -> float:
@@ -259,9 +259,9 @@ def test_ones_stretch_nothing():
     assert layer(describe(ours)) == layer(describe(config))
 
 
-def test_any_share_of_a_head_comes_back():
+def test_any_rotated_fraction_of_a_head_comes_back():
     for head in range(1, 513):
-        assert all(int(head * _share(rotated, head)) == rotated for rotated in range(1, head + 1))
+        assert all(int(head * _rotated_fraction(rotated, head)) == rotated for rotated in range(1, head + 1))
     assert any(
         int(head * (rotated / head)) != rotated for head in range(1, 513) for rotated in range(1, head)
     )  # control
@@ -288,10 +288,10 @@ def test_a_padding_id_past_the_table_is_none():
         ({"llama.context_length": None}, "llama.context_length is None"),
         ({"llama.context_length": "many"}, "llama.context_length is 'many'"),
         ({"llama.attention.head_count": 0}, "llama.attention.head_count is 0"),
-        ({"llama.rope.dimension_count": 200}, "turns 200 channels of a head of 128"),
+        ({"llama.rope.dimension_count": 200}, "rotates 200 channels of a head with 128"),
         ({"llama.rope.freq_base": "x"}, "rope_theta"),
-        ({"llama.rope.scaling.type": "linear"}, "no factor"),
-        ({"llama.rope.scaling.type": "spiral"}, "'spiral'; known are"),
+        ({"llama.rope.scaling.type": "linear"}, "without a factor"),
+        ({"llama.rope.scaling.type": "spiral"}, "'spiral'; supported are"),
     ],
 )
 def test_nonsense_is_told(changes: dict[str, object], message: str):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from inlayer.errors import CheckpointError, MissingFileError
+from inlayer.formats import row_file
 from inlayer.formats.row_file import FileRows
-from inlayer.tables import files
 
 ROWS, WIDTH, OFFSET = 100, 24, 13
 
@@ -32,7 +32,7 @@ def read(rows: FileRows, ids: list[int]) -> np.ndarray:
 @pytest.mark.parametrize("ids", [[], [0], [99], [3, 4, 5, 6], [7, 3, 4, 4, 5, 0, 99], list(range(100)), [9, 8, 7]])
 @pytest.mark.parametrize("longest", [7, 1 << 30])
 def test_the_bytes_of_the_file(file: Path, ids: list[int], longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST_READ", longest)
+    monkeypatch.setattr(row_file, "MAX_READ", longest)
     content = file.read_bytes()
     found = read(FileRows(file, OFFSET, ROWS, WIDTH), ids)
     for row, token in zip(found, ids, strict=True):  # slow, obvious

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from inlayer.errors import CheckpointError, InlayerError, MissingFileError
-from inlayer.formats.safetensors import LARGEST_HEADER, read_header
+from inlayer.formats.safetensors import MAX_HEADER, read_header
 
 ENTRY = {"dtype": "F32", "shape": [2, 4], "data_offsets": [0, 32]}
 
@@ -89,7 +89,7 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
 
 
 def test_the_largest_header_is_read_in_bounds(tmp_path: Path) -> None:
-    assert LARGEST_HEADER < 2**26
+    assert MAX_HEADER < 2**26
     entries = {f"model.layers.{i}.w": {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]} for i in range(100_000)}
     path = tmp_path / "many.safetensors"
     path.write_bytes(written(entries, b"\0" * 100_000))

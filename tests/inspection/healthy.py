@@ -1,6 +1,6 @@
-"""Two small healthy checkpoints, and tools to damage a copy of one with.
+"""Two small healthy checkpoints without findings, and helpers that damage a copy of one.
 
-They are the control of every seeded fault (tests/inspection/faults.py): the doctor has nothing to say of them.
+They are the control for every seeded fault (tests/inspection/faults.py).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ import inlayer
 ROWS, WIDTH = 640, 64
 RESERVED = [f"<|reserved_{number}|>" for number in range(16)]
 SPECIAL = ["<s>", "</s>", "<pad>", *RESERVED]
-TOKENS = 600  # 581 bytes and merges, then the special ones; rows 600 to 639 are padding of the table
+TOKENS = 600  # 581 bytes and merges, then special tokens; rows 600 to 639 pad the table
 BOS, EOS, PAD = 581, 582, 583
 INDEX = "model.safetensors.index.json"
 TABLE, HEAD, NORM = "model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
-WORDS, PLACES = "bert.embeddings.word_embeddings.weight", "bert.embeddings.position_embeddings.weight"
+BERT_TABLE, POSITIONS = "bert.embeddings.word_embeddings.weight", "bert.embeddings.position_embeddings.weight"
 BERT_NORM = "bert.embeddings.LayerNorm.weight"
 
 
-# -- the healthy ones --
+# -- healthy checkpoints --
 
 
 def trained_rows() -> Tensor:
-    """A table as training leaves it: norms that vary, a common direction, unused rows short and alike, padding zero."""
+    """A table like a trained one: varying norms, a mean vector, short and similar unused rows, a zero padding row."""
     random = torch.Generator().manual_seed(0)
     common = torch.randn(WIDTH, generator=random)
     table = 0.02 * torch.randn(ROWS, WIDTH, generator=random) * (1 + 0.3 * torch.rand(ROWS, 1, generator=random))
@@ -53,7 +53,7 @@ def tokenizer_bytes(folder: Path) -> bytes:
 
 
 def make_llama(folder: Path, tokenizer: bytes) -> None:
-    """LLaMA's layout: table and head apart, in two shards with an index."""
+    """LLaMA layout: untied table and head in two shards with an index."""
     random = torch.Generator().manual_seed(1)
     write_json(
         folder / "config.json",
@@ -72,7 +72,7 @@ def make_llama(folder: Path, tokenizer: bytes) -> None:
 
 
 def make_bert(folder: Path, tokenizer: bytes) -> None:
-    """BERT's layout: one file, learned positions, token types, a norm, no head."""
+    """BERT layout: one file with learned positions, token types and a layer norm, without a head."""
     random = torch.Generator().manual_seed(2)
     write_json(
         folder / "config.json",
@@ -83,8 +83,8 @@ def make_bert(folder: Path, tokenizer: bytes) -> None:
         },
     )  # fmt: skip
     parts = {
-        WORDS: trained_rows(),
-        PLACES: 0.02 * torch.randn(128, WIDTH, generator=random),
+        BERT_TABLE: trained_rows(),
+        POSITIONS: 0.02 * torch.randn(128, WIDTH, generator=random),
         "bert.embeddings.token_type_embeddings.weight": 0.02 * torch.randn(2, WIDTH, generator=random),
         BERT_NORM: torch.ones(WIDTH),
         "bert.embeddings.LayerNorm.bias": torch.zeros(WIDTH),
@@ -96,7 +96,7 @@ def make_bert(folder: Path, tokenizer: bytes) -> None:
 MAKERS = {"llama": make_llama, "bert": make_bert}
 
 
-# -- tools to damage with --
+# -- helpers that damage a copy --
 
 
 def read_json(path: Path) -> Any:
@@ -112,7 +112,7 @@ def set_config(folder: Path, **fields: object) -> None:
 
 
 def change(folder: Path, name: str, how: Callable[[Tensor], Tensor | None]) -> None:
-    """Change a tensor in its file: `how` changes it in place, or gives another one."""
+    """Change a tensor in its file: `how` changes it in place or returns a new one."""
     for file in sorted(folder.glob("*.safetensors")):
         tensors = load_file(file)
         if name in tensors:
@@ -152,7 +152,7 @@ def set_header(path: Path, how: Callable[[dict[str, Any]], None]) -> None:
 
 
 def sparse_tensor(path: Path, name: str, shape: tuple[int, ...]) -> None:
-    """Put zeros of any shape in a tensor's place, at the end of its file, where they take no space on the disk."""
+    """Replace a tensor with zeros of any shape, stored as a sparse file that takes no disk space."""
     tensors = load_file(path)
     tensors.pop(name)
     save_file(tensors, path)

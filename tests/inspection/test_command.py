@@ -1,4 +1,4 @@
-"""`inlayer inspect`: the doctor's report as JSON and on the screen, the command, and what it costs."""
+"""`inlayer inspect`: the report as JSON and in the terminal, the command, its time and memory."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from safetensors.torch import save_file
 import inlayer
 from inlayer.cli import main
 from inlayer.inspection import Report, inspect
-from inlayer.inspection.report import Example, Finding
-from inlayer.inspection.survey import survey_ids
-from inlayer.inspection.terminal import show
+from inlayer.inspection.findings import Example, Finding
+from inlayer.inspection.terminal import print_report
+from inlayer.inspection.token_kinds import classify_ids
 from tests.inspection.healthy import TABLE, set_config
 
-# -- the forms of a report --
+# -- JSON and terminal --
 
 
-def test_json_is_plain(tmp_path: Path, report: Report) -> None:
+def test_json_contains_plain_values(tmp_path: Path, report: Report) -> None:
     plain = report.to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert list(plain) == [
-        "source", "kind", "sample", "quick", "layer", "positions", "head", "vocabulary", "health", "findings",
+        "source", "kind", "description", "quick", "table", "positions", "head", "vocabulary", "rows", "findings",
         "exit_code",
     ]  # fmt: skip
     save_file({TABLE: torch.full((4, 4), float("nan"))}, tmp_path / "model.safetensors")
     broken = inspect(tmp_path).to_dict()
     assert json.loads(json.dumps(broken, allow_nan=False)) == broken
-    assert (broken["health"]["norm_median"], broken["health"]["nan_rows"]) == (None, 4)
+    assert (broken["rows"]["norm_median"], broken["rows"]["nan_rows"]) == (None, 4)
 
 
-def drawn(report: Report, width: int) -> str:
+def printed(report: Report, width: int) -> str:
     console = Console(width=width, highlight=False, file=io.StringIO(), record=True)
-    show(report, console)
+    print_report(report, console)
     return console.export_text()
 
 
 @pytest.mark.parametrize("width", [40, 80, 140])
-def test_one_screen(report: Report, width: int) -> None:
-    lines = drawn(report, width).splitlines()
+def test_report_fits_on_one_screen(report: Report, width: int) -> None:
+    lines = printed(report, width).splitlines()
     assert max(map(len, lines)) <= width
     assert all(line == line.rstrip() for line in lines)
     if width == 80:
@@ -58,31 +58,30 @@ def test_one_screen(report: Report, width: int) -> None:
         assert word in text
 
 
-def test_a_terminal_without_blocks(report: Report) -> None:
+def test_ascii_terminal(report: Report) -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    show(report, Console(file=file, width=80, highlight=False))  # would raise on a character it cannot encode
+    print_report(report, Console(file=file, width=80, highlight=False))  # raises if a character cannot be encoded
     file.flush()
     assert "@" in file.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 
-def test_hostile_texts_stay_on_their_line(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_text_is_escaped(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = "[bold red]\x1b[31m\u202e" + "x" * 500
     finding = Finding(
         severity="warning",
         code="a",
-        meaning="[/]m",
+        message="[/]m",
         advice="[b]",
         count=9,
         examples=(Example(id=1, text="[red]x[/red]"),),
     )
-    shown = drawn(Report(**{**vars(report), "findings": (finding,), "source": "[blink]"}), 80)
+    shown = printed(Report(**{**vars(report), "findings": (finding,), "source": "[blink]"}), 80)
     assert "[blink]" in shown
     assert "[red]x[/red] and 8 more" in shown
     assert "findings: 1 warning" in shown
     tokenizer = inlayer.WordTokenizer.from_text("a b")
     monkeypatch.setattr(tokenizer, "token_bytes", lambda _: hostile.encode())
-    survey = survey_ids(tokenizer, 2)
-    text = survey.text(0)
+    text = classify_ids(tokenizer, 2).text(0)
     assert text is not None
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -102,7 +101,7 @@ def run(
     return stopped.value.code, captured.out, captured.err
 
 
-def test_the_command(
+def test_command_prints_a_report(
     folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, out, err = run([str(folder)], capfd, monkeypatch)
@@ -120,7 +119,7 @@ def test_the_command(
 
 
 @pytest.mark.parametrize("arguments", [[], ["--quick"]])
-def test_without_a_source_it_is_the_sample_inlayer_carries(
+def test_default_source_is_the_bundled_sample(
     arguments: list[str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, out, err = run(arguments, capfd, monkeypatch)
@@ -128,7 +127,7 @@ def test_without_a_source_it_is_the_sample_inlayer_carries(
     assert "sample" in out
 
 
-def test_bad_sources_are_one_line(
+def test_bad_source_is_a_one_line_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -138,7 +137,9 @@ def test_bad_sources_are_one_line(
         assert re.fullmatch(r"inlayer: [^\n]+\n", err)
 
 
-def test_ctrl_c(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_exits_with_130(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -146,7 +147,7 @@ def test_ctrl_c(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: py
     assert run([str(folder)], capfd, monkeypatch) == (130, "", "")
 
 
-def test_a_bar_only_where_somebody_watches(
+def test_progress_bar_only_on_a_terminal(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
@@ -156,13 +157,21 @@ def test_a_bar_only_where_somebody_watches(
     assert err == ""
 
 
-def test_help_is_light() -> None:
+def test_help_imports_neither_torch_nor_numpy() -> None:
     code = "import sys; sys.argv = ['inlayer', 'inspect', '--help']\nfrom inlayer.cli import main\ntry: main()\n"
     code += "finally: assert 'torch' not in sys.modules and 'numpy' not in sys.modules, 'heavy'"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "--quick" in done.stdout
     assert "Exit code" in done.stdout
+
+
+def test_inspect_does_not_import_torch() -> None:
+    code = "import sys; sys.argv = ['inlayer', 'inspect', '--json']\nfrom inlayer.cli import main\ntry: main()\n"
+    code += "except SystemExit as end: sys.exit(end.code or int('torch' in sys.modules) * 3)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["table"]["rows"] == 6144
 
 
 MEASURE = """
@@ -175,7 +184,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 
 def write_sparse(folder: Path, rows: int, width: int) -> None:
-    """A table of zeros that takes no space on the disk."""
+    """Write a table of zeros as a sparse file that takes no disk space."""
     size = rows * width * 2
     header = json.dumps({TABLE: {"dtype": "BF16", "shape": [rows, width], "data_offsets": [0, size]}}).encode()
     with (folder / "model.safetensors").open("wb") as file:
@@ -183,15 +192,15 @@ def write_sparse(folder: Path, rows: int, width: int) -> None:
         file.truncate(8 + len(header) + size)
 
 
-def test_a_table_of_absurd_length_is_refused(tmp_path: Path) -> None:
+def test_table_with_too_many_rows_is_rejected(tmp_path: Path) -> None:
     write_sparse(tmp_path, 2**40, 1)
-    with pytest.raises(inlayer.InlayerError, match="1,099,511,627,776 x 1; up to"):
+    with pytest.raises(inlayer.InlayerError, match="1,099,511,627,776 x 1; inspect supports up to"):
         inspect(tmp_path)
-    assert inspect(tmp_path, quick=True).health.zero_rows == 1024
+    assert inspect(tmp_path, quick=True).rows.zero_rows == 1024
 
 
 def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
-    """A table of 256 MB adds less than half of that."""
+    """Inspecting a table of 256 MB takes less than half of that."""
     write_sparse(tmp_path, 32768, 4096)
     done = subprocess.run([sys.executable, "-c", MEASURE, str(tmp_path)], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 128

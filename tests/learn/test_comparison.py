@@ -8,12 +8,13 @@ from torch import Tensor
 
 import inlayer
 from inlayer.learn.comparison import TEXT, compare
+from inlayer.tensors import to_tensor
 
 
 @pytest.fixture(scope="module")
 def rows() -> Tensor:
     model = inlayer.load("default")
-    return model.table(torch.tensor([model.tokenizer.encode(TEXT)])).float()
+    return to_tensor(model.table.rows([model.tokenizer.encode(TEXT)])).float()
 
 
 def test_rows_are_those_of_the_walk(rows: Tensor) -> None:

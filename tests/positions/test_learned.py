@@ -98,7 +98,7 @@ def test_empty_and_meta() -> None:
 
 @pytest.mark.parametrize("arguments", [(0, 4), (8, 0), (-1, 4)])
 def test_sizes_start_at_1(arguments: tuple[int, int]) -> None:
-    with pytest.raises(ConfigError, match="sizes are 1 or more"):
+    with pytest.raises(ConfigError, match="must be at least 1"):
         LearnedPositions(*arguments)
 
 

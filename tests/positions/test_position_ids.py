@@ -7,7 +7,7 @@ import torch
 
 from inlayer import Embeddings
 from inlayer.errors import ConfigError, ShapeError
-from inlayer.positions import PositionIdRule
+from inlayer.positions import PositionIdRule, make_position_ids
 
 CPU = torch.device("cpu")
 IDS = torch.tensor([[5, 6, 7, 1, 1], [1, 1, 5, 6, 7], [5, 1, 6, 1, 7]])  # 1 is padding
@@ -15,37 +15,37 @@ MASK = IDS.ne(1).long()
 
 
 def test_by_order_counts_everything() -> None:
-    ours = PositionIdRule().number((3, 5), CPU, IDS, MASK)
+    ours = make_position_ids(PositionIdRule(), (3, 5), CPU, IDS, MASK)
     assert ours.expand(3, 5).tolist() == [[0, 1, 2, 3, 4]] * 3
 
 
 def test_roberta_counts_real_tokens_from_behind_the_padding_id() -> None:
-    ours = PositionIdRule(by="ids", start=2, padding_idx=1).number((3, 5), CPU, IDS, None)
+    ours = make_position_ids(PositionIdRule(by="ids", start=2, padding_idx=1), (3, 5), CPU, IDS, None)
     assert ours.tolist() == [[2, 3, 4, 1, 1], [1, 1, 2, 3, 4], [2, 1, 3, 1, 4]]
 
 
 def test_roberta_counts_vectors_in_order() -> None:
     """Nobody can tell padding from vectors."""
-    ours = PositionIdRule(by="ids", start=2, padding_idx=1).number((3, 5), CPU, None, MASK)
+    ours = make_position_ids(PositionIdRule(by="ids", start=2, padding_idx=1), (3, 5), CPU, None, MASK)
     assert ours.tolist() == [[2, 3, 4, 5, 6]]
 
 
 def test_opt_counts_the_mask() -> None:
-    ours = PositionIdRule(by="mask").number((3, 5), CPU, IDS, MASK)
+    ours = make_position_ids(PositionIdRule(by="mask"), (3, 5), CPU, IDS, MASK)
     assert ours.tolist() == [[0, 1, 2, -1, -1], [-1, -1, 0, 1, 2], [0, -1, 1, -1, 2]]
-    assert torch.equal(PositionIdRule(by="mask").number((3, 5), CPU, IDS, MASK.bool()), ours)
-    assert PositionIdRule(by="mask").number((3, 5), CPU, IDS, None).tolist() == [[0, 1, 2, 3, 4]]
+    assert torch.equal(make_position_ids(PositionIdRule(by="mask"), (3, 5), CPU, IDS, MASK.bool()), ours)
+    assert make_position_ids(PositionIdRule(by="mask"), (3, 5), CPU, IDS, None).tolist() == [[0, 1, 2, 3, 4]]
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
 def test_small_ids_are_counted_in_full(dtype: torch.dtype) -> None:
     ids = torch.full((1, 300), 5, dtype=dtype)
-    assert PositionIdRule(by="ids", start=2, padding_idx=1).number((1, 300), CPU, ids, None)[0, -1] == 301
+    assert make_position_ids(PositionIdRule(by="ids", start=2, padding_idx=1), (1, 300), CPU, ids, None)[0, -1] == 301
 
 
 def test_nothing_but_padding() -> None:
-    ours = PositionIdRule(by="ids", start=2, padding_idx=1).number(
-        (1, 3), CPU, torch.ones(1, 3, dtype=torch.int64), None
+    ours = make_position_ids(
+        PositionIdRule(by="ids", start=2, padding_idx=1), (1, 3), CPU, torch.ones(1, 3, dtype=torch.int64), None
     )
     assert ours.tolist() == [[1, 1, 1]]
 

@@ -44,7 +44,7 @@ def test_matches_the_plain_loop(theta: float, partial: float, pairing: Any, layo
 
     def turned(theta: float) -> tuple[Tensor, Tensor]:
         rotary = RotaryPositions(16, Angles(theta=theta, partial=partial), pairing=pairing, layout=layout)
-        return rotary.turn(q, k, *rotary(torch.tensor([positions])))
+        return rotary.rotate(q, k, *rotary(torch.tensor([positions])))
 
     rotated = int(16 * partial)
     theirs = [turn_one_by_one(x, positions, theta, rotated, pairing) for x in (q, k)]
@@ -69,14 +69,14 @@ def test_layout_of_the_tables(layout: Any) -> None:
 def test_position_0_turns_nothing() -> None:
     q = random(1, 2, 1, 8)
     rotary = RotaryPositions(8)
-    assert torch.equal(rotary.turn(q, q, *rotary(torch.tensor([[0]])))[0], q)
+    assert torch.equal(rotary.rotate(q, q, *rotary(torch.tensor([[0]])))[0], q)
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
 def test_norms_are_kept(pairing: Any) -> None:
     q = random(2, 3, 6, 16)
     rotary = RotaryPositions(16, pairing=pairing)
-    turned, _ = rotary.turn(q, q, *rotary(torch.arange(6) * 1000))
+    turned, _ = rotary.rotate(q, q, *rotary(torch.arange(6) * 1000))
     torch.testing.assert_close(turned.norm(dim=-1), q.norm(dim=-1))
     assert not torch.allclose(turned, q)
 
@@ -87,8 +87,8 @@ def test_scores_depend_on_the_distance_alone(pairing: Any) -> None:
     rotary = RotaryPositions(32, pairing=pairing)
 
     def score(q_position: int, k_position: int) -> Tensor:
-        turned_q, _ = rotary.turn(q, k, *rotary(torch.tensor([[q_position]])))
-        _, turned_k = rotary.turn(q, k, *rotary(torch.tensor([[k_position]])))
+        turned_q, _ = rotary.rotate(q, k, *rotary(torch.tensor([[q_position]])))
+        _, turned_k = rotary.rotate(q, k, *rotary(torch.tensor([[k_position]])))
         return (turned_q * turned_k).sum()
 
     for shift in (1, 10, 500):
@@ -101,19 +101,19 @@ def test_head_axis_and_shared_tables(pairing: Any) -> None:
     """(B, H, T, K) and (B, T, H, K) say the same; so do a table (T, R) and its copy for every text."""
     q, k, rotary = random(2, 3, 5, 8), random(2, 1, 5, 8, seed=1), RotaryPositions(8, pairing=pairing)
     cos, sin = rotary(torch.arange(5))
-    theirs = rotary.turn(q, k, cos, sin)
+    theirs = rotary.rotate(q, k, cos, sin)
     for tables in ((cos, sin), (cos.expand(2, 5, 8), sin.expand(2, 5, 8))):
-        for ours, their in zip(rotary.turn(q, k, *tables), theirs, strict=True):
+        for ours, their in zip(rotary.rotate(q, k, *tables), theirs, strict=True):
             assert torch.equal(ours, their)
-        swapped = rotary.turn(q.transpose(1, 2), k.transpose(1, 2), *tables, head_axis=2)
+        swapped = rotary.rotate(q.transpose(1, 2), k.transpose(1, 2), *tables, head_axis=2)
         for ours, their in zip(swapped, theirs, strict=True):
             assert torch.equal(ours.transpose(1, 2), their)
 
 
 def test_each_text_has_its_own_positions() -> None:
     q, rotary = random(2, 1, 3, 8), RotaryPositions(8)
-    both, _ = rotary.turn(q, q, *rotary(torch.tensor([[0, 1, 2], [5, 6, 7]])))
-    second, _ = rotary.turn(q[1:], q[1:], *rotary(torch.tensor([[5, 6, 7]])))
+    both, _ = rotary.rotate(q, q, *rotary(torch.tensor([[0, 1, 2], [5, 6, 7]])))
+    second, _ = rotary.rotate(q[1:], q[1:], *rotary(torch.tensor([[5, 6, 7]])))
     assert torch.equal(both[1:], second)
 
 
@@ -149,12 +149,12 @@ def test_one_base_a_layer_type() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"head_dim": 0}, "head width is 0"),
-        ({"head_dim": 7}, "leaves 7 to turn, which must be an even number"),
-        ({"head_dim": 8, "angles": Angles(partial=0.4)}, "leaves 3 to turn"),
-        ({"head_dim": 8, "angles": Angles(partial=0.1)}, "leaves 0 to turn"),
+        ({"head_dim": 0}, "head_dim is 0"),
+        ({"head_dim": 7}, "has 7 rotated channels; .* an even number"),
+        ({"head_dim": 8, "angles": Angles(partial=0.4)}, "has 3 rotated channels"),
+        ({"head_dim": 8, "angles": Angles(partial=0.1)}, "has 0 rotated channels"),
         ({"head_dim": 8, "angles": {}}, "at least one layer type"),
-        ({"head_dim": 2**30}, "head width is 1073741824"),
+        ({"head_dim": 2**30}, "head_dim is 1073741824"),
         (
             {"head_dim": 2, "angles": Angles(scaling=DynamicNTK(factor=2.0, original_max_position_embeddings=8))},
             "more than one",
@@ -185,13 +185,13 @@ def test_theta_is_positive(theta: float) -> None:
 
 @pytest.mark.parametrize("partial", [0.0, -0.5, 1.5, math.nan])
 def test_share_lies_in_0_to_1(partial: float) -> None:
-    with pytest.raises(ConfigError, match="share of a head"):
+    with pytest.raises(ConfigError, match="rotated fraction of a head"):
         Angles(partial=partial)
 
 
 def test_wrong_shapes() -> None:
     q, (cos, sin) = random(1, 1, 2, 8), RotaryPositions(16)(torch.arange(2))
-    with pytest.raises(ShapeError, match="q has heads of 8 channels, but cos and sin turn 16"):
+    with pytest.raises(ShapeError, match="q has heads of 8 channels, but cos and sin rotate 16"):
         apply_rotary(q, q, cos, sin)
     with pytest.raises(ShapeError, match="4 axes"):
         apply_rotary(q[0], q[0], cos, sin)
@@ -234,10 +234,10 @@ def test_bit_equal_to_transformers(model: str, rotary: RotaryPositions, dtype: t
     q, k = random(*shape).to(dtype), random(*shape, seed=1).to(dtype)
     cos, sin = rotary(torch.arange(5).expand(2, 5) * 17, dtype)
     theirs = theirs_for(model)(q, k, cos, sin, unsqueeze_dim=axis)
-    for ours, their in zip(rotary.turn(q, k, cos, sin, head_axis=axis), theirs, strict=True):
+    for ours, their in zip(rotary.rotate(q, k, cos, sin, head_axis=axis), theirs, strict=True):
         assert ours.dtype == their.dtype == dtype
         assert torch.equal(ours, their)
-    assert not torch.equal(rotary.turn(q, k, sin, cos, head_axis=axis)[0], theirs[0])
+    assert not torch.equal(rotary.rotate(q, k, sin, cos, head_axis=axis)[0], theirs[0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -247,7 +247,7 @@ def test_deepseek_v3_up_to_the_order_of_channels(dtype: torch.dtype) -> None:
     q, k = random(2, 3, 5, 16).to(dtype), random(2, 1, 5, 16, seed=1).to(dtype)
     cos, sin = rotary(torch.arange(5).expand(2, 5), dtype)
     theirs = theirs_for("deepseek_v3", "apply_rotary_pos_emb_interleave")(q, k, cos, sin)
-    for ours, their in zip(rotary.turn(q, k, cos, sin), theirs, strict=True):
+    for ours, their in zip(rotary.rotate(q, k, cos, sin), theirs, strict=True):
         assert torch.equal(torch.cat([ours[..., 0::2], ours[..., 1::2]], dim=-1), their)
         assert not torch.equal(ours, their)
 

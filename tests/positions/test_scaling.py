@@ -17,7 +17,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from inlayer.errors import ConfigError
 from inlayer.families import describe
 from inlayer.positions import Angles, DynamicNTK, Linear, Llama3, LongRope, RotaryPositions, Yarn
-from inlayer.positions.scaling import plain_frequencies
+from inlayer.positions.scaling import plain_frequencies, scaled_frequencies
 
 SHORT = [1.0 + i / 48 for i in range(48)]
 LONG = [1.0 + i * 1.3 for i in range(48)]
@@ -142,10 +142,10 @@ def test_stateless_where_transformers_remembers(name: str) -> None:
 def test_dynamic_is_plain_up_to_the_trained_length() -> None:
     scaling = DynamicNTK(factor=4.0, original_max_position_embeddings=100)
     plain = plain_frequencies(16, 1e4)
-    assert torch.equal(scaling.frequencies(16, 1e4, torch.tensor(100))[0], plain)
-    assert not torch.equal(scaling.frequencies(16, 1e4, torch.tensor(101))[0], plain)
-    slower = scaling.frequencies(16, 1e4, torch.tensor(400))[0]
-    assert (slower[1:] < scaling.frequencies(16, 1e4, torch.tensor(200))[0][1:]).all()
+    assert torch.equal(scaled_frequencies(scaling, 16, 1e4, torch.tensor(100))[0], plain)
+    assert not torch.equal(scaled_frequencies(scaling, 16, 1e4, torch.tensor(101))[0], plain)
+    slower = scaled_frequencies(scaling, 16, 1e4, torch.tensor(400))[0]
+    assert (slower[1:] < scaled_frequencies(scaling, 16, 1e4, torch.tensor(200))[0][1:]).all()
 
 
 def test_linear_divides_positions() -> None:
@@ -156,8 +156,8 @@ def test_linear_divides_positions() -> None:
 
 def test_longrope_changes_list_past_the_trained_length() -> None:
     scaling = LongRope(short_factor=(1.0, 1.0), long_factor=(2.0, 4.0), original_max_position_embeddings=10, factor=4.0)
-    short, factor = scaling.frequencies(4, 1e4, torch.tensor(10))
-    long, _ = scaling.frequencies(4, 1e4, torch.tensor(11))
+    short, factor = scaled_frequencies(scaling, 4, 1e4, torch.tensor(10))
+    long, _ = scaled_frequencies(scaling, 4, 1e4, torch.tensor(11))
     assert torch.equal(short, plain_frequencies(4, 1e4))
     torch.testing.assert_close(long, short / torch.tensor([2.0, 4.0]))
     assert factor == math.sqrt(1 + math.log(4) / math.log(10))
@@ -268,5 +268,5 @@ def test_settings_that_would_divide_by_zero() -> None:
         Llama3(factor=2.0, low_freq_factor=4.0, high_freq_factor=4.0, original_max_position_embeddings=8)
     with pytest.raises(ConfigError, match="logarithm of theta"):
         RotaryPositions(8, Angles(theta=1.0, scaling=Yarn(factor=2.0, original_max_position_embeddings=8)))
-    with pytest.raises(ConfigError, match="at least 2, not 1"):
+    with pytest.raises(ConfigError, match="original_max_position_embeddings 1; it must be at least 2"):
         LongRope(short_factor=(1.0,), long_factor=(1.0,), original_max_position_embeddings=1, factor=2.0)

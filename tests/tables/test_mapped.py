@@ -39,7 +39,7 @@ def test_same_rows_as_in_memory(tmp_path: Path, dtype: torch.dtype) -> None:
     ours, theirs = table(ids), functional.embedding(ids, weight)
     assert ours.dtype == dtype
     torch.testing.assert_close(ours.view(torch.uint8), theirs.view(torch.uint8), rtol=0, atol=0)
-    assert (table.num_embeddings, table.embedding_dim, table.padding_idx, table.name) == (50, 8, 49, "rows")
+    assert (table.num_embeddings, table.embedding_dim, table.padding_idx, table.table.name) == (50, 8, 49, "rows")
     assert not table.weight.requires_grad
 
 
@@ -134,7 +134,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 
 def test_names(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"2 two-dimensional tensors; say which is the table: counts, wte"):
+    with pytest.raises(InputError, match=r"2 tensors with two axes; give the name of the table: counts, wte"):
         MappedTable(file)
     with pytest.raises(InputError, match=r"no tensor 'wpe'; it has counts, norm, wte"):
         MappedTable(file, "wpe")
@@ -145,7 +145,7 @@ def test_names(file: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="padding_idx 11 is outside"):
         MappedTable(file, "wte", padding_idx=11)
     save_file({"norm": torch.ones(3)}, tmp_path / "flat.safetensors")
-    with pytest.raises(InputError, match="no two-dimensional tensor; say which is the table: norm"):
+    with pytest.raises(InputError, match="no tensor with two axes; give the name of the table: norm"):
         MappedTable(tmp_path / "flat.safetensors")
     save_file({f"w{i:02}": torch.ones(1, 1) for i in range(20)}, tmp_path / "many.safetensors")
     with pytest.raises(InputError, match="w07 and 12 more"):

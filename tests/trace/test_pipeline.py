@@ -9,6 +9,7 @@ import torch
 
 import inlayer
 from inlayer.errors import IdRangeError, InlayerError, InputError
+from inlayer.tensors import to_tensor
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline
 from tests.trace.pipelines import SAMPLES, family, random_bytes, sample
@@ -20,10 +21,10 @@ def test_token_facts_match_the_table(name: str) -> None:
     assert model.tokenizer is not None
     token_id = model.tokenizer.encode("dogs", add_special_tokens=False)[0]
     facts = pipeline.token(token_id, k=5)
-    row = model.table(torch.tensor([token_id]))[0]
+    row = to_tensor(model.table.rows(token_id))
     assert facts.row == row[:512].tolist()
     assert facts.bytes == model.tokenizer.token_bytes(token_id).hex()
-    table = model.table.weight.float()
+    table = to_tensor(model.table.weight).float()
     cosines = torch.nn.functional.cosine_similarity(table, row.float()[None])
     cosines[token_id] = -2
     best = cosines.nan_to_num(-2).topk(5)

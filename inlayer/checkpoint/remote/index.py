@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from inlayer.checkpoint.remote.source import RemoteFile
-from inlayer.checkpoint.shards import LARGEST_INDEX, check_file, parse_index
+from inlayer.checkpoint.shards import MAX_INDEX, check_file, parse_index
 from inlayer.errors import CheckpointError
 
 __all__ = ["RemoteIndex"]
@@ -27,8 +27,8 @@ class RemoteIndex(Mapping[str, str]):
 
     def __init__(self, file: RemoteFile) -> None:
         self._file, self._size = file, file.size
-        if self._size > LARGEST_INDEX:
-            raise CheckpointError(f"{file} has {self._size:,} bytes; an index has at most {LARGEST_INDEX:,}")
+        if self._size > MAX_INDEX:
+            raise CheckpointError(f"{file} has {self._size:,} bytes; an index has at most {MAX_INDEX:,}")
         self._parts = [file.read(0, min(PART, self._size))]
         self._files: Mapping[str, str] | None = None
 

@@ -31,15 +31,14 @@ from inlayer.checkpoint.shards import INDEX, PLAIN_FILE
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.fields import read_config
+from inlayer.files import listing, printable
 from inlayer.formats.gguf import GgufHeader, parse_gguf_header
 from inlayer.formats.row_file import FileRows
 from inlayer.formats.safetensors import LENGTH_BYTES, TensorInfo, header_length, parse_header
-from inlayer.paths import printable
 from inlayer.saving import put
-from inlayer.tables.mapped import listing
 from inlayer.tables.stored import RowSource
 from inlayer.tokenizers import Tokenizer, open_tokenizer
-from inlayer.tokenizers.open import NAMES, OTHERS
+from inlayer.tokenizers.open import FILE_NAMES, FILE_PATTERNS
 
 __all__ = ["RemoteGgufStore", "RemoteStore", "open_remote"]
 
@@ -110,8 +109,8 @@ class RemoteStore(FolderStore):
 
     def open_tokenizer(self) -> Tokenizer | None:
         """The tokenizer in the folder, or None; only its files are downloaded."""
-        found = [name for name in NAMES if self._remote.has(name)] or [
-            file for pattern in OTHERS for file in self._remote.files or () if fnmatchcase(file, pattern)
+        found = [name for name in FILE_NAMES if self._remote.has(name)] or [
+            file for pattern in FILE_PATTERNS for file in self._remote.files or () if fnmatchcase(file, pattern)
         ]
         if not found:
             return None
@@ -154,7 +153,7 @@ class RemoteStore(FolderStore):
         others = [file for file in files if file.endswith((".bin", ".pt", ".pth"))]
         if not found and others:
             raise CheckpointError(
-                f"{self.where} has no safetensors, only {printable(listing(others, most=3))}, which cannot be read by "
+                f"{self.where} has no safetensors, only {printable(listing(others, limit=3))}, which cannot be read by "
                 "byte range; download it and open the local file"
             )
         if not found:

@@ -17,8 +17,8 @@ def test_report_equals_that_of_the_local_folder(hub: Hub, tmp_path: Path) -> Non
     hub.add("org/name", tmp_path / "repo")
     ours, theirs = inspect("org/name"), inspect(tmp_path / "repo")
     assert (ours.kind, ours.source) == ("hub", "org/name")
-    layer = replace(theirs.layer, model_parameters=None, share=None)  # the sizes of all shards are not fetched
-    assert ours == replace(theirs, kind="hub", source="org/name", layer=layer)
+    table = replace(theirs.table, model_parameters=None, parameter_share=None)  # not all shards are read
+    assert ours == replace(theirs, kind="hub", source="org/name", table=table)
 
 
 @pytest.mark.slow
@@ -26,5 +26,5 @@ def test_quick_report_of_a_large_model_moves_few_bytes(hub: Hub, tmp_path: Path)
     make_kimi(tmp_path / "repo", {})
     hub.add("org/kimi", tmp_path / "repo")
     report = inspect("org/kimi", quick=True)
-    assert (report.layer.rows, report.layer.width) == (163840, 7168)
+    assert (report.table.rows, report.table.width) == (163840, 7168)
     assert sum(hub.sent.values()) < 36e6  # a thousand rows, the tokenizer, the index; the model has a terabyte

@@ -153,7 +153,7 @@ def walk_output(session: GradingSession) -> Tensor:
     model = inlayer.load("default")
     assert model.tokenizer is not None
     ids = torch.tensor([model.tokenizer.encode("I love dogs")])
-    table = model.table.in_memory().weight.detach().float()
+    table = model.embeddings.token_embedding.weight.detach().float()
     total = torch.zeros(*ids.shape, table.shape[1])
     for rank in range(3):
         total += session.call(table, ids, rank, 3)

@@ -156,7 +156,7 @@ def walk_output(session: GradingSession) -> Tensor:
     model = inlayer.load("default")
     assert model.tokenizer is not None
     ids = torch.tensor([model.tokenizer.encode("I love dogs")])
-    table = model.table.in_memory().weight.detach().float()
+    table = model.embeddings.token_embedding.weight.detach().float()
     hidden = table[ids].requires_grad_()
     logits = hidden[0, :-1] @ table.T
     (upstream,) = torch.autograd.grad(torch.nn.functional.cross_entropy(logits, ids[0, 1:]), hidden)

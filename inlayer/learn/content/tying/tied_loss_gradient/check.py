@@ -158,7 +158,7 @@ def walk_output(session: GradingSession) -> Tensor:
     model = inlayer.load("default")
     assert model.tokenizer is not None
     ids = torch.tensor(model.tokenizer.encode("I love dogs"))
-    table = model.table.in_memory().weight.detach().float()
+    table = model.embeddings.token_embedding.weight.detach().float()
     first, second = pair(session.call(table, ids[:-1], ids[1:]))
     total: Tensor = (first + second)[ids]
     return total

@@ -1,0 +1,72 @@
+"""The torch modules of an opened checkpoint: its input layer and its head.
+
+Store -> Model -> [embeddings, head]
+- token rows stay in the file; small parts (positions, token types, norm, projection) are read in the table's dtype
+- there is a head if the checkpoint has one: a tensor of its own, or the table if the config ties them and the model's
+  class has a head. A stored head that differs from the table is not tied, whatever the config says, as in transformers
+- everything is frozen and in evaluation mode
+Tested against transformers on checkpoints that it wrote in tests/checkpoint/test_parity.py.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from inlayer.checkpoint.model import Model
+from inlayer.embeddings import Embeddings
+from inlayer.errors import CheckpointError, ConfigError
+from inlayer.files import quoted
+from inlayer.head import Head
+from inlayer.tables import StoredEmbedding
+from inlayer.tensors import to_tensor, torch_dtype
+
+__all__ = ["build_embeddings", "build_head"]
+
+
+def build_embeddings(model: Model) -> Embeddings:
+    """The input layer of a checkpoint."""
+    rows, width = model.table_info.shape
+    if model.config is None:
+        layer = Embeddings(rows, width, positions="none", device="meta")
+    elif model.spec is None:
+        raise ConfigError(f"{model.spec_error}. Its rows can still be looked up: load(...).table.rows(ids)")
+    else:
+        layer = Embeddings.from_spec(model.spec, device="meta")
+        if layer.token_embedding.embedding_dim != width:
+            raise CheckpointError(
+                f"{model.source}: the table {quoted(model.table_info.name)} is {rows:,} x {width:,}, but its config "
+                f"requires rows of width {layer.token_embedding.embedding_dim:,}"
+            )
+    layer.set_input_embeddings(StoredEmbedding(model.table))
+    parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items()}
+    layer.load_state_dict(parts, assign=True)
+    return layer.requires_grad_(False).eval()
+
+
+def build_head(model: Model) -> Head | None:
+    """The head of a checkpoint, or None if it has none."""
+    name = model.head_name
+    if name is not None and model.is_tied and model.equals_table(name):
+        name = None
+    if name is None and not (model.is_tied and model.saved_with_head()):
+        return None
+    if model.spec is None:
+        rows, width = model.table_info.shape
+        head = Head(width, rows, device="meta", dtype=torch_dtype(model.table.dtype))
+    else:
+        head = model.embeddings.head_from_spec(model.spec, tied=name is None, device="meta")
+    if name is not None:
+        table = model.store.table(name)
+        if table.shape != (head.vocab_size, head.n_embd):
+            raise CheckpointError(
+                f"{model.source}: the head {quoted(name)} is {table.num_embeddings:,} x {table.embedding_dim:,}, but "
+                f"the table is {head.vocab_size:,} x {head.n_embd:,}"
+            )
+        head.store(StoredEmbedding(table if model.dtype is None else table.astype(model.dtype)))
+    if head.bias is not None:
+        head.bias = nn.Parameter(_read_part(model, "head.bias", head.bias))
+    return head.requires_grad_(False).eval()
+
+
+def _read_part(model: Model, part: str, like: Tensor) -> Tensor:
+    return to_tensor(model.read_part(part, tuple(like.shape))).to(torch_dtype(model.table.dtype))

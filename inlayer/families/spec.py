@@ -1,0 +1,239 @@
+"""LayerSpec: an input layer and its head as plain settings. No torch.
+
+config.json -> families.describe -> [LayerSpec] -> Embeddings, Head
+- settings are checked when they are created; the computations they describe are in positions/, which needs torch
+- the scaling rules are the methods that extend a rotary model to texts longer than those it was trained on
+Tested in tests/families/ and tests/positions/test_scaling.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from inlayer.errors import ConfigError
+
+__all__ = [
+    "Angles",
+    "DynamicNTK",
+    "HeadSpec",
+    "LayerSpec",
+    "Linear",
+    "Llama3",
+    "LongRope",
+    "PositionIdRule",
+    "RotarySpec",
+    "Scaling",
+    "Yarn",
+]
+
+MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quotients of a setting overflow
+
+Pairing: TypeAlias = Literal["half", "interleaved"]
+Layout: TypeAlias = Literal["half", "interleaved", "single"]
+
+
+def _check_range(kind: str, **settings: int | float) -> None:
+    for name, value in settings.items():
+        if not MIN_SETTING <= value <= MAX_SETTING:
+            raise ConfigError(
+                f"rotary scaling {kind!r} has {name} {value}; it must be a number in {MIN_SETTING:g}..{MAX_SETTING:g}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linear:
+    """Linear scaling: every position is divided by `factor`."""
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        _check_range("linear", factor=self.factor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicNTK:
+    """Dynamic NTK: theta grows with texts longer than `original_max_position_embeddings`."""
+
+    factor: float
+    original_max_position_embeddings: int
+
+    def __post_init__(self) -> None:
+        length = self.original_max_position_embeddings
+        _check_range("dynamic", factor=self.factor, original_max_position_embeddings=length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Yarn:
+    """YaRN: high frequencies are kept, low ones are divided by `factor`, with a ramp in between."""
+
+    factor: float
+    original_max_position_embeddings: int
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+    attention_factor: float | None = None
+    truncate: bool = True
+
+    def __post_init__(self) -> None:
+        _check_range(
+            "yarn",
+            factor=self.factor,
+            original_max_position_embeddings=self.original_max_position_embeddings,
+            beta_fast=self.beta_fast,
+            beta_slow=self.beta_slow,
+        )
+
+    @property
+    def cos_sin_factor(self) -> float:
+        """The factor on cos and sin: 0.1 ln(factor) + 1 as in the paper, or DeepSeek's ratio of two such terms."""
+        if self.attention_factor is not None:
+            return self.attention_factor
+
+        def mscale_of(weight: float) -> float:
+            return 1.0 if self.factor <= 1 else 0.1 * weight * math.log(self.factor) + 1.0
+
+        if self.mscale and self.mscale_all_dim:
+            return mscale_of(self.mscale) / mscale_of(self.mscale_all_dim)
+        return mscale_of(1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Llama3:
+    """LLaMA 3.1: long wavelengths are divided by `factor`, short ones are kept, and those in between are blended."""
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
+
+    def __post_init__(self) -> None:
+        _check_range(
+            "llama3",
+            factor=self.factor,
+            low_freq_factor=self.low_freq_factor,
+            high_freq_factor=self.high_freq_factor,
+            original_max_position_embeddings=self.original_max_position_embeddings,
+        )
+        if self.high_freq_factor == self.low_freq_factor:
+            raise ConfigError(
+                f"rotary scaling 'llama3' has low_freq_factor = high_freq_factor = {self.low_freq_factor}; "
+                "blending between them would divide by zero"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongRope:
+    """LongRoPE (Phi-3): one divisor per channel pair, from one list up to the original length and another beyond it."""
+
+    short_factor: tuple[float, ...]
+    long_factor: tuple[float, ...]
+    original_max_position_embeddings: int
+    factor: float
+    attention_factor: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_range("longrope", factor=self.factor)
+        if self.original_max_position_embeddings < 2:
+            raise ConfigError(
+                f"rotary scaling 'longrope' has original_max_position_embeddings "
+                f"{self.original_max_position_embeddings}; it must be at least 2"
+            )
+        for divisor in (*self.short_factor, *self.long_factor):
+            _check_range("longrope", divisor=divisor)
+
+    @property
+    def cos_sin_factor(self) -> float:
+        """The factor on cos and sin."""
+        if self.attention_factor is not None:
+            return self.attention_factor
+        if self.factor <= 1.0:
+            return 1.0
+        return math.sqrt(1 + math.log(self.factor) / math.log(self.original_max_position_embeddings))
+
+
+Scaling: TypeAlias = Linear | DynamicNTK | Yarn | Llama3 | LongRope
+
+
+@dataclass(frozen=True, kw_only=True)
+class Angles:
+    """The rotary angles: the base theta, the fraction of each head that is rotated, and the scaling rule."""
+
+    theta: float = 10_000.0
+    partial: float = 1.0
+    scaling: Scaling | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.theta < math.inf:
+            raise ConfigError(
+                f"the rotary base theta is {self.theta}; it must be positive and finite (10,000 is a common value)"
+            )
+        if not 0 < self.partial <= 1:
+            raise ConfigError(f"the rotated fraction of a head is {self.partial}; it must be in (0, 1]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionIdRule:
+    """How position ids are numbered if the caller does not pass them.
+
+    Real tokens count up from `start`; padding that is skipped gets `start - 1`. `by` selects what counts as padding:
+    "order" skips nothing (GPT-2, BERT, every rotary model), "ids" skips the id `padding_idx` (RoBERTa, MPNet), "mask"
+    skips positions where the attention mask is 0 (OPT).
+    """
+
+    by: Literal["order", "ids", "mask"] = "order"
+    start: int = 0
+    padding_idx: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.by == "ids" and self.padding_idx is None:
+            raise ConfigError("position ids numbered by ids need padding_idx, the id to skip")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotarySpec:
+    """The arguments of `positions.RotaryPositions`."""
+
+    head_dim: int
+    angles: Angles | dict[str, Angles]
+    pairing: Pairing
+    layout: Layout | None
+    float32: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSpec:
+    """The arguments of `Head`, and whether it is tied to the table."""
+
+    tied: bool
+    bias: bool
+    input_scale: float
+    scale: float
+    divisor: float
+    soft_cap: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerSpec:
+    """An input layer and its head, named as the arguments of `Embeddings`."""
+
+    family: str
+    vocab_size: int
+    n_embd: int
+    block_size: int | None  # rows of learned positions, or the length a rotary model was made for; None: no limit
+    positions: Literal["none", "learned", "rotary"]
+    rotary: RotarySpec | None
+    position_id_rule: PositionIdRule
+    position_offset: int
+    padding_idx: int | None
+    init_std: float
+    scale: float
+    multiplier: float
+    token_types: int
+    norm_eps: float | None
+    dropout: float
+    row_width: int | None
+    project: Literal["rows", "sum"] | None  # narrower rows are projected to n_embd before or after positions are added
+    head: HeadSpec

@@ -1,0 +1,178 @@
+"""Base module: paths in messages, what a path refers to, atomic writes, and locks.
+
+- messages show a path as the user gave it, on one line; untrusted text is quoted and shortened
+- a file is written under a temporary name, synced, and renamed: a crash leaves either the old or the new content
+- a lock is released when its process ends, however that happens; file systems without locks do not block
+- elsewhere: writing whole folders (training/folder.py)
+Tested in tests/test_files.py, tests/training/test_folder.py and, with killed processes, tests/learn/test_progress.py.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+
+from inlayer.errors import DtypeError, InputError, MissingFileError
+
+__all__ = [
+    "atomic_path",
+    "base_name",
+    "check_path",
+    "listing",
+    "locked",
+    "not_a_file",
+    "path_kind",
+    "printable",
+    "quoted",
+    "shown",
+    "sync",
+    "write_atomic",
+    "write_output",
+]
+
+LOCK_INTERVAL = 0.02  # seconds between two attempts to get a lock
+
+
+def printable(text: str) -> str:
+    """The text on one line: whitespace becomes a space, and other unprintable characters become escapes."""
+    return "".join(
+        character if character.isprintable() else " " if character.isspace() else ascii(character)[1:-1]
+        for character in text
+    )
+
+
+def shown(path: str | os.PathLike[str]) -> str:
+    """A path for a message: as it was given, on one line, shortened in the middle."""
+    text = os.fspath(path)
+    short = text if len(text) <= 300 else f"{text[:60]}...{text[-60:]}"
+    return printable(short)
+
+
+def quoted(value: object, limit: int = 80) -> str:
+    """An untrusted value for a message: in quotes, on one line, at most `limit` characters."""
+    text = repr(value[: limit + 1]) if isinstance(value, str) else repr(value)
+    return printable(text if len(text) <= limit else text[:limit] + "...")
+
+
+def listing(names: Iterable[str], limit: int = 8) -> str:
+    """The first few of some untrusted names, for a message."""
+    names = sorted(names)
+    first = ", ".join(printable(name[:80]) for name in names[:limit])
+    return f"{first} and {len(names) - limit} more" if len(names) > limit else first or "nothing"
+
+
+def check_path(path: object, name: str = "path") -> Path:
+    """Check a path given by the user. An empty one is an error, because it would mean the current folder."""
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(text, str):
+        kind = type(path).__name__ if text is None else f"{type(path).__name__} of bytes"
+        raise DtypeError(f"{name} is a {kind}; it must be a str or a pathlib.Path")
+    if not text:
+        raise InputError(f'{name} is empty; for the current folder, use "."')
+    return Path(text)
+
+
+def path_kind(path: Path) -> str:
+    """What a path refers to: "file", "folder", "missing" or "special" (a device, pipe or socket)."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except OSError as error:
+        raise MissingFileError(f"{shown(path)} cannot be accessed: {error.strerror}") from error
+    except ValueError:  # a NUL, or a character that the file system's encoding does not have
+        raise MissingFileError(f"{shown(path)} contains a character that is not allowed in a path") from None
+    if stat.S_ISREG(mode):
+        return "file"
+    return "folder" if stat.S_ISDIR(mode) else "special"
+
+
+def not_a_file(path: Path, kind: str) -> MissingFileError:
+    """The error for a path that should be a file; `kind` is what `path_kind` returned."""
+    if kind == "missing":
+        return MissingFileError(f"{shown(path)}: not found")
+    if kind == "folder":
+        return MissingFileError(f"{shown(path)} is a folder, not a file")
+    return MissingFileError(f"{shown(path)} is not a regular file (it is a device, pipe or socket)")
+
+
+def base_name(path: Path) -> str:
+    """The last component of a path, also for "." and ".."."""
+    return path.name if path.name not in {"", ".."} else path.resolve().name or str(path)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace a file in one step; for files with a single writer."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """Write a file that the user asked for: safe with several writers, InputError if it cannot be written."""
+    temporary = path.with_name(f".{path.name[:60]}.{secrets.token_hex(4)}.part")
+    try:
+        try:
+            with temporary.open("xb") as part:
+                part.write(data)
+            sync(temporary)
+            temporary.replace(path)
+        finally:
+            with suppress(OSError):  # already renamed if everything went well
+                temporary.unlink()
+    except OSError as error:
+        raise InputError(f"{shown(path)} cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """A temporary path to write to. It replaces `path` when the block succeeds and is deleted when it fails."""
+    temporary = path.with_name(f".{path.name}.saving")
+    try:
+        yield temporary
+        temporary.chmod(0o644)  # safetensors writes files that only their owner can read
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path, busy: str, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold a lock file during the block. InputError, ending in `busy`, if it is not free within `wait` seconds."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with path.open("ab") as file:
+        end = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise InputError(f"{shown(path.parent)} is in use: {busy}") from None
+                time.sleep(LOCK_INTERVAL)
+                continue
+            except OSError:
+                pass
+            break
+        yield
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the entries of a folder, have reached the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        # Some file systems cannot sync a folder, and do not need to.
+        with suppress(OSError) if path.is_dir() else nullcontext():
+            os.fsync(handle)
+    finally:
+        os.close(handle)

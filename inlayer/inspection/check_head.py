@@ -1,0 +1,153 @@
+"""The head: whether it is tied, by the config, the files and the values, and whether its own rows are healthy.
+
+source -> Model -> facts -> [findings] -> Report
+- the head is read in blocks next to the table, in one pass that compares them and collects row statistics
+- a head whose shape differs from the table's is not read
+- warnings are about rows of tokens that occur in text, as for the table: other tokens are never predicted
+- the scale of a head is compared with the table's, but may differ a lot: nanochat's head starts at 0.001 next to a
+  table of 1, and the values of Mistral's table are a tenth of its head's
+- elsewhere: computing logits (inlayer/head.py)
+Tested with damaged checkpoints in tests/inspection/test_faults.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.checkpoint.model import WITH_HEAD, Model
+from inlayer.errors import InlayerError
+from inlayer.files import quoted
+from inlayer.inspection.check_duplicates import MAX_UNKNOWN, shared_rows
+from inlayer.inspection.check_table import MAX_NAME, text_config
+from inlayer.inspection.findings import Finding, Severity, shorten
+from inlayer.inspection.report import HeadFacts
+from inlayer.inspection.rows import Rows
+from inlayer.inspection.scan import Ids, Progress, RowStatistics, scan_rows
+from inlayer.inspection.token_kinds import TokenKind
+
+__all__ = ["HeadScan", "head_facts", "head_findings", "head_row_findings", "scan_head"]
+
+SCALE_RATIO = 100.0  # between head and table
+MAX_RMS, MIN_RMS = 1.0, 1e-4  # values in between are always accepted: T5's head starts at 1
+MAX_ZERO_ROWS = 0.01  # of all rows; more are an error
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeadScan:
+    """The result of reading the head: `equal` is None if there was nothing to compare."""
+
+    equal: bool | None = None
+    shape: tuple[int, ...] | None = None
+    statistics: RowStatistics | None = None
+    error: str = ""
+
+
+def scan_head(model: Model, ids: Ids | None, progress: Progress | None = None) -> HeadScan:
+    """Read the head's rows `ids` (None for all) and compare them with the table's."""
+    if model.head_name is None:
+        return HeadScan()
+    shape = None
+    try:
+        shape = tuple(model.store.find(model.head_name).shape)
+        if shape != tuple(model.table_info.shape):
+            return HeadScan(equal=False, shape=shape)
+        head, table, equal = model.store.table(model.head_name), model.table, True
+
+        def compare(block: Ids, rows: npt.NDArray[Any]) -> None:
+            nonlocal equal
+            equal = equal and _equal(rows, table.rows(block))
+
+        statistics = scan_rows(head, ids, None, progress, compare)
+    except InlayerError as error:
+        return HeadScan(shape=shape, error=shorten(str(error), 300))
+    return HeadScan(equal=equal, shape=shape, statistics=statistics)
+
+
+def _equal(ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> bool:
+    """Compare bit for bit, or by value if the dtypes differ."""
+    if ours.dtype == theirs.dtype:
+        return np.array_equal(ours.view(np.uint8), theirs.view(np.uint8))
+    return np.array_equal(ours.astype(np.float64), theirs.astype(np.float64))
+
+
+def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
+    config = text_config(model.config)
+    architectures = config.get("architectures")
+    classes = [str(name) for name in architectures] if isinstance(architectures, list) else []
+    return HeadFacts(
+        tie_word_embeddings=model.spec.head.tied if model.spec is not None else None,
+        tie_is_explicit=isinstance(config.get("tie_word_embeddings"), bool),
+        tensor=shorten(model.head_name, MAX_NAME) if model.head_name is not None else None,
+        shape=scan.shape,
+        equals_table=scan.equal,
+        expected=any(WITH_HEAD.search(name) for name in classes) if classes else None,
+    )
+
+
+def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Finding]:
+    """Contradictions between the config's flag, the head in the files and its values."""
+    tied, equal = facts.tie_word_embeddings, facts.equals_table
+    if facts.tensor is None:
+        if tied is False and facts.expected:
+            message = "tie_word_embeddings is false, but the files contain no head"
+            yield Finding("error", "head-missing", message)
+        return
+    if scan.error:
+        yield Finding("warning", "head-unreadable", f"the head {facts.tensor} cannot be read: {scan.error}")
+        return
+    if facts.shape != tuple(model.table_info.shape):
+        message = f"the head {facts.tensor} has shape {quoted(facts.shape)}, the table {tuple(model.table_info.shape)}"
+        yield Finding("error", "head-shape-mismatch", message)
+    elif tied and equal is False:
+        message = "the config ties head and table, but the stored head has different values, which tying would discard"
+        yield Finding("error" if facts.tie_is_explicit else "warning", "tied-head-differs", message)
+    elif tied is False and equal:
+        message = "head and table are untied in the config, but equal bit for bit"
+        yield Finding("note", "head-equals-table", message)
+    elif tied and equal:
+        yield Finding("note", "head-stored-twice", "head and table are tied, but both are stored")
+    bad = 0 if scan.statistics is None else int((~scan.statistics.finite).sum())
+    if bad:
+        message = f"{bad:,} rows of the head {facts.tensor} contain NaN or infinity, and so will every loss"
+        yield Finding("error", "head-not-finite", message, bad)
+
+
+def head_row_findings(head: Rows, table: Rows) -> Iterator[Finding]:
+    """Unusual rows in a head with its own weights."""
+    yield from _zero_row_findings(head)
+    yield from _duplicate_row_findings(head)
+    rms, expected = head.rms, table.rms
+    if rms is None or expected is None:
+        return
+    if rms > max(MAX_RMS, SCALE_RATIO * expected) or rms < min(MIN_RMS, expected / SCALE_RATIO):
+        message = f"values of a typical head row are about {rms:.1g}, those of the table {expected:.1g}"
+        yield Finding("warning", "head-scale-mismatch", message)
+
+
+def _zero_row_findings(head: Rows) -> Iterator[Finding]:
+    zero, tokens = head.statistics.is_zero, head.tokens
+    reached, unknown = zero & tokens.are(TokenKind.ORDINARY), zero & tokens.are(TokenKind.UNKNOWN)
+    if unknown.sum() > MAX_UNKNOWN * len(zero):
+        reached |= unknown
+    severity: Severity = "error" if reached.sum() > MAX_ZERO_ROWS * len(zero) else "warning"
+    message = "{rows} only zeros in the head; the logits of these tokens are always zero"
+    yield from head.finding(severity, "head-zero-rows", message, reached)
+
+
+def _duplicate_row_findings(head: Rows) -> Iterator[Finding]:
+    duplicates = head.duplicates & head.tokens.are(TokenKind.UNKNOWN)
+    if head.all_identical:
+        duplicates = head.duplicates
+    elif duplicates.sum() <= MAX_UNKNOWN * len(duplicates):
+        duplicates = np.zeros_like(duplicates)
+        for group in shared_rows(head):
+            if group.is_fault:
+                duplicates |= group.flags
+    severity: Severity = "error" if head.all_identical else "warning"
+    message = "{rows} the same values as another row of the head; these tokens always get the same logit"
+    yield from head.finding(severity, "head-duplicate-rows", message, duplicates)

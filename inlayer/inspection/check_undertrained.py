@@ -1,0 +1,87 @@
+"""Undertrained tokens: rows that resemble reference rows, which no training text can reach.
+
+source -> Model -> facts -> [findings] -> Report
+- the method is from Land and Bartolo, "Fishing for Magikarp" (2024): rows without a token, reserved tokens and
+  impossible bytes are references; an ordinary row that looks like them was hardly seen in training
+- two criteria. Norm: weight decay shrinks reference rows. Cosine similarity: reference rows share a direction, which
+  reveals BERT's `[unused]` rows where norms do not
+- a criterion is used only if it clearly separates references from ordinary rows
+Tested on planted rows in tests/inspection/test_scan.py and on MiniLM in tests/inspection/test_report.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from inlayer.inspection.findings import Finding
+from inlayer.inspection.scan import Flags, Numbers, RowStatistics
+from inlayer.inspection.token_kinds import TokenKind
+
+if TYPE_CHECKING:
+    from inlayer.inspection.rows import Rows
+
+__all__ = ["MIN_REFERENCES", "Undertrained", "find_undertrained", "undertrained_findings"]
+
+MIN_REFERENCES = 8
+REFERENCE_QUANTILE = 0.75  # some references are not what they seem, such as a reserved token that came into use
+TOLERANCE = 0.1  # an ordinary row may be this much farther out than the references
+MAX_NORM_RATIO = 0.5  # of references to ordinary rows, for the norm criterion
+MIN_COSINE = 0.5  # of references to their mean direction, for the cosine criterion
+MIN_DISTANCE_RATIO = 3.0  # of the median ordinary row to references, measured as 1 - cosine
+MAX_MATCHES = 0.5  # of the ordinary rows: beyond this, a criterion does not separate them
+MAX_UNDERTRAINED = 0.1  # of the ordinary rows; published models have up to 3 %
+
+
+class Undertrained(NamedTuple):
+    """Flags of the undertrained rows. A threshold is None if its criterion was not used."""
+
+    rows: Flags
+    references: int
+    norm_threshold: float | None = None
+    cosine_threshold: float | None = None
+
+
+def undertrained_findings(rows: Rows) -> Iterator[Finding]:
+    """Ordinary tokens whose embeddings were hardly trained."""
+    found, ordinary = rows.undertrained, int(rows.tokens.are(TokenKind.ORDINARY).sum())
+    count = int(found.rows.sum())
+    many = count > MAX_UNDERTRAINED * ordinary
+    yield from rows.finding(
+        "warning" if many else "note",
+        "undertrained-tokens",
+        f"{count:,} of {ordinary:,} ordinary tokens look undertrained: their embeddings resemble those of "
+        f"{found.references:,} reference tokens that text never reaches",
+        found.rows,
+        rows.statistics.norms,
+        "Check the tokenizer: with this many, it is not the one the table was trained with." if many else "",
+    )
+
+
+def find_undertrained(statistics: RowStatistics, is_reference: Flags, is_ordinary: Flags) -> Undertrained:
+    """Find ordinary rows that look like the reference rows."""
+    usable = statistics.finite & ~statistics.is_zero
+    references, ordinary = is_reference & usable, is_ordinary & usable
+    count, none = int(references.sum()), np.zeros(len(usable), np.bool_)
+    if count < MIN_REFERENCES or not ordinary.any():
+        return Undertrained(none, count)
+    norms, cosines = statistics.norms, statistics.cosines
+    norm_threshold = _norm_threshold(norms[references], norms[ordinary])
+    by_norm = none if norm_threshold is None else norms <= norm_threshold
+    cosine_threshold = None if cosines is None else _cosine_threshold(cosines[references], cosines[ordinary])
+    by_cosine = none if cosines is None or cosine_threshold is None else cosines >= cosine_threshold
+    return Undertrained(ordinary & (by_norm | by_cosine), count, norm_threshold, cosine_threshold)
+
+
+def _norm_threshold(references: Numbers, ordinary: Numbers) -> float | None:
+    threshold = (1 + TOLERANCE) * float(np.quantile(references, REFERENCE_QUANTILE))
+    separate = threshold < MAX_NORM_RATIO * float(np.median(ordinary))
+    return threshold if separate and float((ordinary <= threshold).mean()) < MAX_MATCHES else None
+
+
+def _cosine_threshold(references: Numbers, ordinary: Numbers) -> float | None:
+    threshold = 1 - (1 + TOLERANCE) * (1 - float(np.quantile(references, 1 - REFERENCE_QUANTILE)))
+    separate = threshold > MIN_COSINE and 1 - float(np.median(ordinary)) > MIN_DISTANCE_RATIO * (1 - threshold)
+    return threshold if separate and float((ordinary >= threshold).mean()) < MAX_MATCHES else None

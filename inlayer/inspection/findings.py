@@ -1,0 +1,125 @@
+"""Findings: what an inspection reports, with a stable code and advice for each kind.
+
+source -> Model -> facts -> [findings] -> Report
+- severities follow compilers and SARIF: an error or a warning needs attention, a note is worth knowing
+- a code never changes its meaning; `ADVICE` lists every code once, and docs/checkpoints.md explains each of them
+- text from a checkpoint is untrusted: `shorten` makes it fit for one line
+- elsewhere: deciding what is a finding (the check_*.py modules), printing (terminal.py)
+Tested with one damaged checkpoint per fault in tests/inspection/test_faults.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from inlayer.files import printable
+
+__all__ = ["ADVICE", "SEVERITIES", "Example", "Finding", "Severity", "shorten"]
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+MAX_NUMBER = 2**63 - 1  # a config may hold numbers with thousands of digits; larger ones are all treated alike
+
+_DIVERGED = "Download the file again. If you trained this model yourself, the run diverged or a cast overflowed."
+_MISMATCHED = "Weights and config.json belong to different models. Download both again."
+_SCALED = "Check whether a scale was applied twice, or a quantized tensor was read without its scales."
+_EXTENDED = "Download the file again, or train the rows that were added when the table was extended."
+_HEAD_AGAIN = "Download the head again. If you trained this model yourself, check that the head was saved and resized."
+_ORIGINAL_CONFIG = "Compare it with the model's original config.json."
+
+ADVICE = {
+    # rows
+    "nan-rows": _DIVERGED,
+    "inf-rows": _DIVERGED,
+    "zero-rows": "Copy these rows from the original checkpoint, or train them before use.",
+    "duplicate-rows": "Train tokens that were added by copying a row. Otherwise compare with the original checkpoint.",
+    "constant-rows": "Convert the table again from the original; a quantizer that lost its scales leaves such rows.",
+    "repeated-block": "Merge the shards of the table again, each of them once and in order.",
+    "all-rows-identical": "The table was filled, not trained. Download the weights again.",
+    "scale-too-small": _SCALED,
+    "scale-too-large": _SCALED,
+    "norm-outliers": "Compare these rows with the original checkpoint. Values this large overwhelm other tokens.",
+    "unusual-value-distribution": "Convert the table again: was bfloat16 labeled as float16, or were only signs kept?",
+    "dominant-channel": "Check whether one column was scaled by mistake. Compare with the original checkpoint.",
+    "dead-channels": "Check whether a column shard was lost when the shards were merged.",
+    "undertrained-tokens": "Common for rare tokens. Expect unpredictable output when they occur.",
+    "random-initialization": "Expected before training. If the model was trained, the wrong weights were saved.",
+    "padding-row-nonzero": "Common where an attention mask hides padding (BERT). Exclude padding from sums and means.",
+    # config and table
+    "vocab-size-mismatch": "Set vocab_size to the number of rows, or save the table again after resizing it.",
+    "hidden-size-mismatch": _MISMATCHED,
+    "dtype-mismatch": "A loader that follows the config converts every row.",
+    "invalid-config": "Correct this field in config.json.",
+    "unknown-model-type": "Rows can still be read. Positions and scale are not guessed.",
+    "ambiguous-table": "Delete the tensor left over from training, or move the intended table to a file of its own.",
+    # other tensors of the layer
+    "tensor-missing": "Download the missing files, or the config.json that belongs to these weights.",
+    "tensor-unreadable": "Download the file that contains it.",
+    "tensor-not-finite": _DIVERGED,
+    "tensor-shape-mismatch": _MISMATCHED,
+    "tensor-too-large": f"No published model has a tensor this large here. {_ORIGINAL_CONFIG}",
+    # positions
+    "positions-too-few": "Set max_position_embeddings to the number of rows; longer texts would fail.",
+    "positions-too-many": "Set max_position_embeddings to the number of rows.",
+    "positions-zero": _EXTENDED,
+    "positions-identical": _EXTENDED,
+    "positions-scale-mismatch": _SCALED,
+    "unusual-context-length": f"Check max_position_embeddings and the rope_scaling factor. {_ORIGINAL_CONFIG}",
+    "context-length-below-original": f"One of the two values is wrong. {_ORIGINAL_CONFIG}",
+    "unusual-rope-theta": _ORIGINAL_CONFIG,
+    # head
+    "tied-head-differs": "If the head was trained separately, set tie_word_embeddings to false. Otherwise delete it.",
+    "head-missing": "If the model is tied, set tie_word_embeddings to true. Otherwise download the missing files.",
+    "head-unreadable": "Download the file that contains it.",
+    "head-shape-mismatch": "Resize the table and the head to the same number of rows.",
+    "head-not-finite": _DIVERGED,
+    "head-zero-rows": _HEAD_AGAIN,
+    "head-duplicate-rows": _HEAD_AGAIN,
+    "head-scale-mismatch": _SCALED,
+    "head-equals-table": "Tie them to save space, unless you plan to train them separately.",
+    "head-stored-twice": "You can remove the head from the files.",
+    # tokens
+    "token-ids-out-of-range": "Resize the table for the added tokens, or use the tokenizer the table was made for.",
+    "tokenizer-too-small": "Check whether this is another model's tokenizer. Download the model's own.",
+    "tokenizer-unreadable": "Download the tokenizer files again.",
+    "tokenizer-missing": "Put tokenizer.json, tokenizer.model or tiktoken.model next to the weights.",
+    "special-id-out-of-range": "Use the id from the model's original config.json, or resize the table.",
+    "special-id-invalid": "Write the id as a number, or null if there is none.",
+    "special-id-without-token": "No text produces this id. Check that the tokenizer is complete and matches the model.",
+    "special-id-not-special": f"Text that contains this token produces the same id. {_ORIGINAL_CONFIG}",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """A row of the table, its token as text if it has one, and the number that makes it an example."""
+
+    id: int
+    text: str | None
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem, or a fact worth knowing. `count` is the number of affected rows, ids or tensors."""
+
+    severity: Severity
+    code: str
+    message: str
+    count: int = 1
+    examples: tuple[Example, ...] = ()
+    advice: str = ""  # by default, the advice listed for the code
+
+    def __post_init__(self) -> None:
+        if not self.advice:
+            object.__setattr__(self, "advice", ADVICE[self.code])
+
+
+def shorten(text: str, max_length: int = 120) -> str:
+    """Untrusted text for one line of a terminal: escaped, with the middle left out if it is long."""
+    safe = printable(text if len(text) <= 2 * max_length else text[:max_length] + text[-max_length:])
+    if len(safe) <= max_length and len(text) <= 2 * max_length:
+        return safe
+    return f"{safe[: max_length - 21]}…{safe[-20:]}"

@@ -1,0 +1,201 @@
+"""One pass over the rows of a table: statistics of every row and every channel.
+
+source -> Model -> [facts] -> findings -> Report
+- rows are read in blocks of a few megabytes, so that memory grows only with the few numbers kept per row
+- sums use float32, where float16 and fp8 values cannot overflow; rows whose sum is zero or not finite are measured
+  again in float64, so that tiny and huge values are not mistaken for zero and infinity
+- sums avoid BLAS, whose threads wait for each other on a busy machine; a block is too small to be worth splitting
+- equal rows are found by a hash of their bytes, then compared byte by byte
+- a sample of ids goes through the same code as the whole table
+- elsewhere: combining rows with tokens (rows.py), deciding what is normal (the check_*.py modules)
+Tested against a plain loop over the rows in tests/inspection/test_scan.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.tables import StoredTable
+
+__all__ = ["Flags", "Ids", "Numbers", "Progress", "RowStatistics", "mean_direction", "near_zero_share", "scan_rows"]
+
+Ids = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.float64]
+Progress = Callable[[int, int], None]  # rows done, rows in total
+
+MIN_CONSTANT_WIDTH = 8  # channels: fewer may be equal by chance
+MIN_SAMPLE = 2**12  # values that make a distribution
+BLOCK_VALUES = 2**20  # 4 MB in float32, which stays in the cache between sums
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowStatistics:
+    """Statistics of the rows `ids`; every array except the channel ones has one entry per row, in that order."""
+
+    ids: Ids
+    norms: Numbers  # L2; NaN or infinite if the row is
+    has_nan: Flags
+    has_inf: Flags
+    is_zero: Flags
+    is_constant: Flags  # the same nonzero value in every channel
+    first_equal: Ids  # the first id with the same bytes, which is the row's own id unless it repeats another
+    cosines: Numbers | None  # similarity to the given direction; 0 for zero rows
+    channel_means: Numbers  # over finite rows
+    channel_energy: Numbers  # mean square over finite rows
+
+    @property
+    def finite(self) -> Flags:
+        return ~(self.has_nan | self.has_inf)
+
+    @property
+    def is_duplicate(self) -> Flags:
+        """Rows that repeat an earlier row."""
+        return np.not_equal(self.first_equal, self.ids)
+
+    @property
+    def is_shared(self) -> Flags:
+        """Nonzero rows with the same bytes as another row, earlier or later."""
+        return np.isin(self.first_equal, self.first_equal[self.is_duplicate]) & ~self.is_zero
+
+
+def scan_rows(
+    table: StoredTable,
+    ids: Ids | None = None,
+    direction: npt.NDArray[np.float32] | None = None,
+    progress: Progress | None = None,
+    on_block: Callable[[Ids, npt.NDArray[Any]], None] | None = None,
+) -> RowStatistics:
+    """Read the rows `ids` (sorted; None for all) once, and possible duplicates a second time.
+
+    `direction` is a unit vector (D,) to compare every row with; `on_block` receives every block with its ids.
+    """
+    wanted = np.arange(table.num_embeddings) if ids is None else ids
+    count = len(wanted)
+    norms, cosines = np.zeros(count), np.zeros(count)
+    flags = np.zeros((4, count), np.bool_)  # NaN, infinity, zero, constant
+    hashes = np.zeros(count, np.uint64)
+    channels = np.zeros((2, table.embedding_dim))
+    for block, rows in _blocks(table, wanted):
+        if on_block is not None:
+            on_block(wanted[block], rows)
+        hashes[block] = hash_rows(rows)
+        with np.errstate(all="ignore"):  # overflow and NaN are what is being looked for
+            norms[block], cosines[block], flags[:, block] = _measure(rows, direction, channels)
+        if progress is not None:
+            progress(block.stop, count)
+    channels /= max(1, int((~(flags[0] | flags[1])).sum()))
+    return RowStatistics(
+        ids=wanted,
+        norms=norms,
+        has_nan=flags[0],
+        has_inf=flags[1],
+        is_zero=flags[2],
+        is_constant=flags[3],
+        first_equal=_first_equal(table, wanted, hashes, flags[2]),
+        cosines=None if direction is None else cosines,
+        channel_means=channels[0],
+        channel_energy=channels[1],
+    )
+
+
+def mean_direction(table: StoredTable, ids: Ids) -> npt.NDArray[np.float32] | None:
+    """The mean direction (D,) of these rows as a unit vector; None if they have none, or cancel out."""
+    total = sum((units.sum(0) for units in _unit_vectors(table, ids)), np.zeros(table.embedding_dim))
+    norm = np.sqrt(np.square(total).sum())
+    return (total / norm).astype(np.float32) if norm > 0 else None
+
+
+def near_zero_share(table: StoredTable, ids: Ids) -> float | None:
+    """Share of values below a tenth of their row's root mean square: about 8 % for normally distributed values.
+
+    None if there are too few values to tell.
+    """
+    near_zero = count = 0
+    for units in _unit_vectors(table, ids):
+        near_zero += int((np.abs(units) < 0.1 / math.sqrt(table.embedding_dim)).sum())
+        count += units.size
+    return near_zero / count if count >= MIN_SAMPLE else None
+
+
+def hash_rows(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Hash the bytes of every row: equal rows have equal hashes, different rows almost never do."""
+    raw = np.ascontiguousarray(rows).view(np.uint8)
+    words = raw.view(f"u{math.gcd(raw.shape[1], 8)}")
+    # A sum of products with odd random factors, modulo 2**64; the factors are the same for every block.
+    factors = np.random.default_rng(0).integers(0, 2**63, words.shape[1], np.uint64) * np.uint64(2) + np.uint64(1)
+    return np.asarray(words @ factors, np.uint64)
+
+
+def _blocks(table: StoredTable, ids: Ids) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+    """The rows of `ids` in blocks, each with its slice of `ids`."""
+    step = max(1, BLOCK_VALUES // table.embedding_dim)
+    for start in range(0, len(ids), step):
+        block = slice(start, min(start + step, len(ids)))
+        yield block, table.rows(ids[block])
+
+
+def _unit_vectors(table: StoredTable, ids: Ids) -> Iterator[Numbers]:
+    """The rows of `ids` in blocks, normalized; rows that are zero or not finite are left out."""
+    for _, rows in _blocks(table, ids):
+        values = rows.astype(np.float64)
+        with np.errstate(all="ignore"):
+            norms = np.sqrt(np.square(values).sum(1))
+        usable = np.isfinite(norms) & (norms > 0)
+        yield values[usable] / norms[usable, None]
+
+
+def _measure(
+    rows: npt.NDArray[Any], direction: npt.NDArray[np.float32] | None, channels: Numbers
+) -> tuple[Numbers, Numbers, Flags]:
+    """Norm, cosine and the four flags of each row of a block; the sums of its channels are added to `channels`."""
+    values = rows.astype(np.float32)  # a copy, which is squared in place below
+    dots = np.zeros(len(values)) if direction is None else np.einsum("ij,j->i", values, direction).astype(np.float64)
+    constant = (values.min(1) == values.max(1)) & (values.shape[1] >= MIN_CONSTANT_WIDTH)
+    sums = values.sum(0, dtype=np.float64)
+    squares = np.square(values, out=values)
+    norms, energy = np.sqrt(squares.sum(1)).astype(np.float64), squares.sum(0, dtype=np.float64)
+    flags = np.zeros((4, len(rows)), np.bool_)
+    unclear = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
+    if len(unclear):
+        exact = rows[unclear].astype(np.float64)
+        flags[0, unclear], flags[1, unclear] = np.isnan(exact).any(1), np.isinf(exact).any(1)
+        flags[2, unclear] = ~exact.any(1)
+        norms[unclear] = _exact_norms(exact)
+        if not np.isfinite(energy).all():  # sum the channels again, without rows that are not finite
+            finite = rows[~(flags[0] | flags[1])].astype(np.float64)
+            sums, energy = finite.sum(0), np.square(finite).sum(0)
+        if direction is not None:
+            dots[unclear] = np.einsum("ij,j->i", exact, direction.astype(np.float64))
+    flags[3] = constant & ~flags[2]
+    channels[0] += sums
+    channels[1] += energy
+    return norms, np.nan_to_num(dots / norms, nan=0.0, posinf=0.0, neginf=0.0), flags
+
+
+def _exact_norms(values: Numbers) -> Numbers:
+    """Norms whose squares may not fit into float64: every row is divided by its largest value first."""
+    peak = np.abs(values).max(1)
+    peak = np.where(np.isfinite(peak) & (peak > 0), peak, 1.0)
+    return np.asarray(peak * np.sqrt(np.square(values / peak[:, None]).sum(1)))
+
+
+def _first_equal(table: StoredTable, ids: Ids, hashes: npt.NDArray[np.uint64], is_zero: Flags) -> Ids:
+    """For every row, the first id with the same bytes. Zero rows are not compared again: there may be many."""
+    _, first, group, sizes = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
+    leader = first[group.reshape(-1)]  # index of the first row with the same hash
+    both_zero = is_zero & is_zero[leader]
+    result: Ids = np.where(both_zero, ids[leader], ids)
+    candidates = np.flatnonzero((sizes[group.reshape(-1)] > 1) & (leader != np.arange(len(ids))) & ~both_zero)
+    for block, rows in _blocks(table, ids[candidates]):
+        part = candidates[block]
+        others = table.rows(ids[leader[part]])
+        equal = (rows.view(np.uint8) == others.view(np.uint8)).all(1)
+        result[part[equal]] = ids[leader[part[equal]]]
+    return result

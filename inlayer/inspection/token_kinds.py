@@ -1,0 +1,188 @@
+"""Token kinds: which ids have a token, and which rows ordinary text can reach.
+
+source -> Model -> [facts] -> findings -> Report
+- ordinary text never produces four kinds of ids: ids without a token, special tokens, reserved tokens (`[unused7]`),
+  and single bytes that are impossible in UTF-8 or always encoded as another token (byte fallback in LLaMA-2)
+- the tokenizer is queried id by id, which works for every kind of tokenizer
+- elsewhere: findings about tokens (check_vocabulary.py, check_special_tokens.py)
+Tested on real tokenizers in tests/inspection/test_report.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from itertools import islice, repeat
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.errors import InlayerError
+from inlayer.files import printable
+from inlayer.inspection.findings import Example
+from inlayer.inspection.scan import Flags, Ids
+from inlayer.tokenizers import Tokenizer
+
+__all__ = ["REFERENCE_KINDS", "TokenKind", "TokenKinds", "classify_ids", "is_reserved"]
+
+MAX_TEXT = 32  # characters of a token that are shown
+MAX_EXAMPLES = 5
+IMPOSSIBLE_IN_UTF8 = frozenset(bytes([value]) for value in (0xC0, 0xC1, *range(0xF5, 0x100)))
+MAX_IDS_TRIED, MAX_IDS_FOUND = 2**12, 64  # ids beyond the table; more are counted but not listed
+
+# [unused0] <unused7> <|reserved_special_token_3|> <reserved_106> <｜place▁holder▁no▁2｜> <|dummy_5|> <dummy32000>
+# <|extra_0|> (but not T5's <extra_id_0>) [control_12] <SPECIAL_20> [PAD151700] (GGUF) [UNUSED_TOKEN_3] >>UNUSED_1<<
+_RESERVED = re.compile(
+    r"[<\[>]{1,2}[|｜]?"
+    r"(unused|reserved|dummy|place.?holder|extra_(?!id)|control_|special_|spare|pad)[\w▁ -]*\d"
+    r"[|｜]?[>\]<]{1,2}|madeupword\d+",
+    re.IGNORECASE,
+)
+_RESERVED_START = frozenset((b"<", b"[", b">", b"m"))  # most tokens start differently and skip the pattern
+_SPECIAL = re.compile(rb"<\|.+\|>|<\xef\xbd\x9c.+\xef\xbd\x9c>", re.DOTALL)  # spelled like one: <|fim|> and <｜fim｜>
+
+
+class TokenKind(IntEnum):
+    """What the tokenizer uses an id for."""
+
+    UNKNOWN = 0  # without a tokenizer
+    ORDINARY = 1
+    SPECIAL = 2
+    RESERVED = 3
+    UNREACHABLE = 4  # a byte that text never produces
+    MISSING = 5
+
+
+REFERENCE_KINDS = (TokenKind.RESERVED, TokenKind.UNREACHABLE, TokenKind.MISSING)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TokenKinds:
+    """The kind of every id in `ids`, and the tokens whose ids are beyond the table."""
+
+    tokenizer: Tokenizer | None
+    rows: int
+    ids: Ids
+    kinds: npt.NDArray[np.uint8]
+    out_of_range_ids: tuple[int, ...] = ()  # the first few
+    tokens_out_of_range: int = 0
+
+    def are(self, *kinds: TokenKind) -> Flags:
+        """Flag the ids of these kinds."""
+        return np.isin(self.kinds, [int(kind) for kind in kinds])
+
+    @cached_property
+    def last_token(self) -> int:
+        """The last row that has a token, or -1."""
+        known = self.ids[~self.are(TokenKind.MISSING, TokenKind.UNKNOWN)]
+        return int(known[-1]) if len(known) else -1
+
+    def are_rare_bytes(self, flags: Flags) -> Flags:
+        """Flagged ids that are single bytes other than printable ASCII, which a small corpus may not contain."""
+        rare = np.zeros(len(self.ids), np.bool_)
+        for index in np.flatnonzero(flags).tolist():
+            token = token_bytes(self.tokenizer, int(self.ids[index]))
+            rare[index] = token is not None and len(token) == 1 and not 0x20 <= token[0] < 0x7F
+        return rare
+
+    def text(self, token_id: int) -> str | None:
+        """A token for one line of a terminal: escaped, shortened, quoted unless special; None without a token."""
+        token = token_bytes(self.tokenizer, token_id)
+        if token is None or self.tokenizer is None:
+            return None
+        text = printable(token.decode("utf-8", errors="backslashreplace").replace("\n", "\\n").replace("\t", "\\t"))
+        text = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+        return text if token_id in self.tokenizer.special_ids else f"'{text}'"
+
+    def examples(self, ids: Iterable[int], values: Iterable[float | None] = repeat(None)) -> tuple[Example, ...]:
+        """The first few of these ids, with their tokens and values."""
+        pairs = islice(zip(ids, values, strict=False), MAX_EXAMPLES)
+        return tuple(Example(id=token_id, text=self.text(token_id), value=value) for token_id, value in pairs)
+
+
+def classify_ids(
+    tokenizer: Tokenizer | None,
+    rows: int,
+    ids: Ids | None = None,
+    used: Container[int] = frozenset(),
+    padding_ids: frozenset[int] = frozenset(),
+) -> TokenKinds:
+    """Classify every id of a table, or those in `ids` (sorted).
+
+    Reserved tokens in `used` and ordinary tokens in `padding_ids` count as special: their rows may be unusual.
+    """
+    wanted = np.arange(rows) if ids is None else ids
+    if tokenizer is None:
+        kinds = np.full(len(wanted), TokenKind.UNKNOWN, np.uint8)
+        return TokenKinds(tokenizer=None, rows=rows, ids=wanted, kinds=kinds)
+    special = tokenizer.special_ids
+    kinds = np.full(len(wanted), TokenKind.ORDINARY, np.uint8)
+    single_bytes: dict[bytes, list[int]] = defaultdict(list)
+    for index, token_id in enumerate(wanted.tolist()):
+        token = token_bytes(tokenizer, token_id)
+        if token is None:
+            kinds[index] = TokenKind.MISSING
+        elif is_reserved(token):
+            kinds[index] = TokenKind.SPECIAL if token_id in used else TokenKind.RESERVED
+        elif token_id in special or _SPECIAL.fullmatch(token):
+            kinds[index] = TokenKind.SPECIAL
+        elif len(token) == 1:
+            single_bytes[token].append(index)
+    for token, indices in single_bytes.items():
+        for index in indices:
+            alternatives = len(indices) > 1 and not _is_produced(tokenizer, token, int(wanted[index]))
+            if token in IMPOSSIBLE_IN_UTF8 or alternatives:
+                kinds[index] = TokenKind.UNREACHABLE
+    kinds[np.isin(wanted, list(padding_ids)) & (kinds == TokenKind.ORDINARY)] = TokenKind.SPECIAL
+    in_range = int((kinds != TokenKind.MISSING).sum()) if ids is None else rows
+    outside, count = _out_of_range(tokenizer, rows, in_range)
+    return TokenKinds(
+        tokenizer=tokenizer, rows=rows, ids=wanted, kinds=kinds, out_of_range_ids=outside, tokens_out_of_range=count
+    )
+
+
+def token_bytes(tokenizer: Tokenizer | None, token_id: int) -> bytes | None:
+    """The bytes of a token; None if the id has none."""
+    try:
+        return None if tokenizer is None else tokenizer.token_bytes(token_id)
+    except InlayerError:
+        return None
+
+
+def is_reserved(token: bytes) -> bool:
+    """Whether a token is a placeholder, judged by its name.
+
+    >>> is_reserved(b"<|reserved_special_token_3|>"), is_reserved(b"reserved"), is_reserved(b"<extra_id_0>")
+    (True, False, False)
+    """
+    return token[:1] in _RESERVED_START and _RESERVED.fullmatch(token.decode("utf-8", errors="replace")) is not None
+
+
+def _is_produced(tokenizer: Tokenizer, token: bytes, token_id: int) -> bool:
+    """Whether text with this character produces the id, at the beginning or inside the text."""
+    try:
+        text = token.decode()
+        return any(
+            token_id in tokenizer.encode(before + text, add_special_tokens=False, parse_special=False)
+            for before in ("", "a", "\u00ab")
+        )
+    except (UnicodeDecodeError, InlayerError):
+        return False
+
+
+def _out_of_range(tokenizer: Tokenizer, rows: int, in_range: int) -> tuple[tuple[int, ...], int]:
+    """The first few token ids beyond the table, and how many there are; `in_range` tokens have a row."""
+    found = {token_id for token_id in tokenizer.special_ids if token_id >= rows}
+    expected = max(0, tokenizer.get_vocab_size() - in_range)
+    if not expected and not found:
+        return (), 0
+    for token_id in range(rows, rows + MAX_IDS_TRIED):
+        if len(found) >= min(expected, MAX_IDS_FOUND):
+            break
+        if token_bytes(tokenizer, token_id) is not None:
+            found.add(token_id)
+    return tuple(sorted(found)), max(len(found), expected) if found else 0

@@ -1,0 +1,153 @@
+"""A stored table as a torch module: what `Embeddings.token_embedding` holds for a checkpoint.
+
+text -> ids -> [rows] -> (+ positions) -> hidden states -> head
+- no parameters and no state; `in_memory()` makes a `Table` that can be trained and saved
+- `.to(dtype)` and `.to(device)` read nothing: rows are converted when they are looked up, by torch
+- rows are read straight into reused output memory (tables/buffers.py)
+- a tracer (torch.compile) has no ids to read rows for, so it gathers from `weight`: access that before compiling
+Tested against the same table in memory in tests/tables/test_stored.py and tests/tables/test_mapped.py.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Shaped
+from torch import Tensor, nn
+
+from inlayer.errors import InputError, MissingFileError
+from inlayer.files import check_path, listing, path_kind, quoted, shown
+from inlayer.formats.dtypes import SAFETENSORS_DTYPES
+from inlayer.formats.row_file import FileRows
+from inlayer.formats.safetensors import TensorInfo, read_header
+from inlayer.tables.lookup import check_id_range, has_no_values, lease, look_up
+from inlayer.tables.memory import Table
+from inlayer.tables.stored import StoredTable, check_table
+from inlayer.tensors import check_ids, to_tensor, torch_dtype
+
+__all__ = ["MappedTable", "StoredEmbedding"]
+
+
+class StoredEmbedding(nn.Module):
+    """Looks up rows of a `StoredTable`; called like nn.Embedding."""
+
+    def __init__(self, table: StoredTable) -> None:
+        super().__init__()
+        self.table = table
+        self.dtype, self.device = torch_dtype(table.dtype), torch.device("cpu")
+        self._whole: Tensor | None = None
+
+    @property
+    def num_embeddings(self) -> int:
+        return self.table.num_embeddings
+
+    @property
+    def embedding_dim(self) -> int:
+        return self.table.embedding_dim
+
+    @property
+    def padding_idx(self) -> int | None:
+        return self.table.padding_idx
+
+    def forward(self, ids: Any) -> Shaped[Tensor, "... D"]:
+        """Rows for ids of any shape, checked: `ids.shape + (D,)`."""
+        index = check_ids(ids)
+        if has_no_values(index):
+            return look_up(index, self.weight, self.padding_idx)
+        check_id_range(index, self.num_embeddings)
+        flat = index.reshape(-1).cpu().numpy().astype(np.int64, copy=False)
+        if self.table.decode is None:
+            rows = lease((len(flat), self.embedding_dim), torch_dtype(self.table.stored_dtype))
+            self.table.source.read(flat, rows.view(torch.uint8).numpy())
+        else:
+            rows = to_tensor(self.table.read_stored(flat))
+        return rows.to(self.dtype).view(*index.shape, self.embedding_dim).to(self.device)
+
+    @property
+    def weight(self) -> Shaped[Tensor, "V D"]:
+        """The whole table (V, D). It is never trained, and writing into it changes no file."""
+        if self._whole is None:
+            try:
+                self._whole = to_tensor(self.table.stored_weight()).to(self.device, self.dtype)
+            except MemoryError:
+                raise self.table.too_large() from None
+        if not torch.compiler.is_compiling():
+            self.table.source.check()
+        return self._whole
+
+    def in_memory(self) -> Table:
+        """A `Table` with a copy of all rows, which can be trained, resized and saved."""
+        return Table.from_weight(self.weight.clone(), self.padding_idx)
+
+    def extra_repr(self) -> str:
+        """Rows, width, dtype and name, for print(model)."""
+        return f"{self.num_embeddings}, {self.embedding_dim}, dtype={self.dtype}, name={self.table.name!r}"
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> StoredEmbedding:
+        """Record the dtype and device of `.to()`, `.half()` and `.cuda()`: there are no values to convert yet."""
+        target = fn(torch.empty(0, dtype=self.dtype, device=self.device))
+        if (target.dtype, target.device) != (self.dtype, self.device):
+            self.dtype, self.device, self._whole = target.dtype, target.device, None
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call, no-any-return]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> StoredEmbedding:
+        memo |= {id(shared): shared for shared in (self._whole, self.table)}  # read-only: no second copy is needed
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_whole": None}  # a pickle refers to the file and does not contain the rows
+
+
+class MappedTable(StoredEmbedding):
+    """The rows of one tensor in a safetensors file, read when they are looked up.
+
+    Opening reads only the header, so a table may be larger than memory. `weight`, the whole table, is mapped
+    privately: writing into it changes this process's copy and never the file.
+
+    Args:
+        path: A .safetensors file.
+        name: The tensor; optional if the file has only one tensor with two axes.
+        padding_idx: The padding row, if there is one.
+
+    Raises:
+        MissingFileError: If there is no such file.
+        InputError: If the file is not valid, or `name` is missing or ambiguous.
+    """
+
+    def __init__(self, path: str | Path, name: str | None = None, *, padding_idx: int | None = None) -> None:
+        file = check_path(path)
+        if path_kind(file) != "file":
+            raise MissingFileError(f"{shown(file)}: not found, or not a file; MappedTable opens a .safetensors file")
+        tensor = check_table(choose_tensor(file, name, read_header(file)))
+        source, dtype = FileRows.for_tensor(file, tensor), SAFETENSORS_DTYPES[tensor.dtype]
+        super().__init__(StoredTable(source, tensor.shape[1], dtype, padding_idx=padding_idx, name=tensor.name))
+        self.path = file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MappedTable._reopen, (str(self.path), self.table.name, self.padding_idx, self.device, self.dtype)
+
+    @classmethod
+    def _reopen(cls, path: str, name: str, padding_idx: int | None, *target: Any) -> MappedTable:
+        """Open a pickled table again: the header is read anew, in case the file has changed."""
+        return cls(path, name, padding_idx=padding_idx).to(*target)
+
+
+def choose_tensor(path: Path, name: str | None, tensors: Mapping[str, TensorInfo]) -> TensorInfo:
+    """The tensor called `name`, or the only one with two axes."""
+    tables = [key for key, tensor in tensors.items() if len(tensor.shape) == 2]
+    if name is None:
+        if len(tables) == 1:
+            return tensors[tables[0]]
+        found = f"{len(tables)} tensors with two axes" if tables else "no tensor with two axes"
+        raise InputError(f"{path.name} has {found}; give the name of the table: {listing(tables or tensors)}")
+    if name not in tensors:
+        raise InputError(f"{path.name} has no tensor {quoted(name)}; it has {listing(tensors)}")
+    return tensors[name]

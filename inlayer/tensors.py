@@ -1,0 +1,79 @@
+"""Base module for torch: checks of tensors, conversion from numpy, and the number of threads.
+
+Everything that imports this module needs torch. Checks of plain numbers are in shapes.py.
+Tested in tests/test_shapes.py and tests/tables/test_stored.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from inlayer.errors import DtypeError, ShapeError
+
+__all__ = ["check_float", "check_ids", "one_thread", "to_tensor", "torch_dtype"]
+
+SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels support them, so they are converted
+
+
+def check_ids(ids: object, name: str = "input_ids") -> Tensor:
+    """Check that ids are a tensor of integers."""
+    if not isinstance(ids, Tensor):
+        hint = {"str": "encode it first", "Ragged": "call its .padded(pad_id)"}.get(
+            type(ids).__name__, "wrap it: torch.tensor([[...]])"
+        )
+        raise DtypeError(f"{name} is a {type(ids).__name__}, not a torch tensor; {hint}")
+    if ids.dtype in UNSIGNED:
+        signed = ids.to(torch.int64)
+        # A value of 2**63 or more becomes negative; replace it by the largest int64, which is outside every table too.
+        return signed.masked_fill(signed < 0, 2**63 - 1) if ids.dtype == torch.uint64 else signed
+    if ids.dtype not in SIGNED_OR_SMALL:
+        hint = "is it a mask?" if ids.dtype == torch.bool else "are they vectors (inputs_embeds)?"
+        raise DtypeError(f"{name} has dtype {ids.dtype}; it must have an integer dtype (torch.int64); {hint}")
+    return ids
+
+
+def check_float(x: object, name: str, width: int | None = None, rank: int | None = None) -> Tensor:
+    """Check that x is a floating-point tensor, optionally with a given last axis and number of axes."""
+    if not isinstance(x, Tensor):
+        raise DtypeError(f"{name} is a {type(x).__name__}, not a torch tensor")
+    if not x.is_floating_point():
+        raise DtypeError(f"{name} has dtype {x.dtype}; it holds vectors, so it must be floating point")
+    if rank is not None and x.dim() != rank:
+        raise ShapeError(f"{name} has {x.dim()} axes {tuple(x.shape)}; expected {rank}")
+    if width is not None and (x.dim() == 0 or x.shape[-1] != width):
+        raise ShapeError(f"{name} has shape {tuple(x.shape)}; its last axis must have width {width}")
+    return x
+
+
+def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
+    """The torch dtype with the same name; numpy's bfloat16 and float8 types come from ml_dtypes."""
+    found: torch.dtype = getattr(torch, dtype.name)
+    return found
+
+
+def to_tensor(array: npt.NDArray[Any]) -> Tensor:
+    """A tensor that shares the memory of a numpy array, including arrays of ml_dtypes."""
+    if array.dtype.name in {"float64", "float32", "float16"}:
+        return torch.from_numpy(array)
+    # torch.from_numpy does not know the types of ml_dtypes: pass their bytes and reinterpret them.
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return torch.from_numpy(raw).view(torch_dtype(array.dtype)).view(array.shape)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch on one thread inside the block: on a busy machine, threads wait for each other (docs/log.md)."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
