@@ -92,7 +92,7 @@ def learner(home: Path) -> Iterator[Path]:
     """Somebody who takes the course: progress of his own in `home`, and a folder of files, which this gives."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("INLAYER_DATA", str(home))
-        with Progress().changing() as state:
+        with Progress().edit() as state:
             state.folder = str(home / "files")
         yield home / "files"
 

@@ -192,7 +192,7 @@ def test_a_question_that_was_missed_comes_back(desk: Place) -> None:
     hit = post(desk, "answer", question=question.id, seed=5, answer="abcdef"[right], again=True).json
     assert hit["marks"] == [option.correct for option in options]
     assert [words(why) for why in hit["whys"]] != []
-    assert "none of the options" in post(desk, "answer", question=question.id, seed=5, answer="z").error
+    assert "not one of the options" in post(desk, "answer", question=question.id, seed=5, answer="z").error
 
 
 def test_hints_come_one_at_a_time_and_the_solution_is_remembered(desk: Place) -> None:
@@ -227,7 +227,7 @@ def test_ids_of_the_learner_are_whole_numbers(desk: Place) -> None:
     own = post(desk, "check", task="pad_batch", code=open_course().task("pad_batch").solution).json["own"]
     assert (own["dtype"], own["whole"]) == ("int64", True)
     assert all(type(value) is int for row in own["rows"] for value in row)
-    assert own["note"].startswith("Its row 0 is the same as the ids of the walk")
+    assert own["note"].startswith("Its row 0 has the same numbers as the ids of the walk")
 
 
 def test_an_edit_made_elsewhere_is_never_overwritten_in_silence(desk: Place, home: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_task_begun_anew_keeps_the_old_file(desk: Place, home: Path) -> None:
 def test_files_that_cannot_be_shown(desk: Place, home: Path) -> None:
     home.mkdir(exist_ok=True)
     (home / "gather.py").write_bytes(b"\xff\xfe")
-    assert "no UTF-8" in desk.ask("/api/learn/file?task=gather").error
+    assert "not valid UTF-8" in desk.ask("/api/learn/file?task=gather").error
     (home / "one_hot.py").mkdir()
     assert desk.ask("/api/learn/file?task=one_hot").status == 400
     assert post(desk, "check", task="one_hot", code=SOLUTION).status == 400
@@ -269,7 +269,7 @@ def test_files_that_cannot_be_shown(desk: Place, home: Path) -> None:
 
 HOSTILE = [
     ("check", {"task": "gather", "code": "x" * (MAX_CODE + 1)}, 413, "characters"),
-    ("check", {"task": "gather", "code": "\ud800"}, 400, "half of a pair"),
+    ("check", {"task": "gather", "code": "\ud800"}, 400, "lone surrogate"),
     ("check", {"task": "../gather", "code": ""}, 400, "there is no task"),
     ("check", {"task": "gather\0", "code": ""}, 400, "there is no task"),
     ("check", {"task": "gather"}, 400, "code is missing"),
@@ -285,8 +285,8 @@ HOSTILE = [
     ("answer", {"exercise": "forward/hidden_shape", "seed": -1}, 400, "seed is -1"),
     ("answer", {"exercise": "forward/hidden_shape", "seed": 2**31}, 400, "seed is"),
     ("answer", {"exercise": "forward/hidden_shape", "held": "yes"}, 400, "held is a string; it is true or false"),
-    ("answer", {"exercise": "forward/hidden_shape", "held": True}, 400, "is judged here"),
-    ("skip", {"step": "task/no_such"}, 400, "there is no step"),
+    ("answer", {"exercise": "forward/hidden_shape", "held": True}, 400, "is graded"),
+    ("skip", {"step": "task/no_such"}, 400, "there is no exercise"),
     ("read", {"lesson": "no_such"}, 400, "there is no lesson"),
     ("hint", {"task": ""}, 400, "there is no task"),
     ("solution", {"task": "solution"}, 400, "there is no task"),
@@ -353,7 +353,7 @@ def test_code_runs_only_where_nobody_else_can_ask(host: str, runs: bool, monkeyp
 
 
 def test_code_runs_by_default_for_nobody(line: Pipeline) -> None:
-    assert Api({"default": line}, Limits()).learn.desk.runs is False
+    assert Api({"default": line}, Limits()).learn.pages.runs is False
 
 
 # ---- at once
