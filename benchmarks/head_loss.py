@@ -1,7 +1,7 @@
 """hidden states -> loss and gradients: Head.loss against plain logits + cross entropy.
 
-Time is measured interleaved in this process; peak memory in a fresh process per peer, by sampling its resident size
-over what it was with rows, hidden states and targets already in memory.
+Times are measured interleaved in this process. Peak memory is measured in a fresh process each, by sampling the
+resident size relative to that with rows, hidden states and targets already in memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAGE = 4096
 
 
 def peers() -> dict[str, Callable[[], Tensor]]:
-    """Both ways to a loss, each with its backward."""
+    """Both ways to compute the loss, each with its backward pass."""
     torch.manual_seed(0)
     head = Head(WIDTH, ROWS)
     hidden_ND = torch.randn(TOKENS, WIDTH, requires_grad=True)
@@ -44,44 +44,44 @@ def peers() -> dict[str, Callable[[], Tensor]]:
 
 
 def resident() -> int:
-    """Bytes of this process in memory now."""
+    """Resident memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
 
 def peak_of(name: str) -> int:
-    """Most bytes held during one step, over those held before it, in this process."""
+    """Peak memory of one step in bytes, relative to the memory before it."""
     run_once = peers()[name]
     warm_up = functional.linear(torch.ones(8, 8, requires_grad=True), torch.ones(8, 8)).sum()
-    torch.autograd.backward(warm_up)  # what libraries keep for themselves is no part of the peak
+    torch.autograd.backward(warm_up)  # allocates what libraries keep for themselves
     before = peak = resident()
     done = threading.Event()
 
-    def watch() -> None:
+    def sample() -> None:
         nonlocal peak
         while not done.is_set():
             peak = max(peak, resident())
             time.sleep(0.002)
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    sampler = threading.Thread(target=sample)
+    sampler.start()
     run_once()
     done.set()
-    watcher.join()
+    sampler.join()
     return peak - before
 
 
 def run() -> Iterator[Result]:
-    """One result."""
+    """Yield one result."""
     peaks = {}
     for name in ("inlayer", "plain logits"):
         command = [sys.executable, "-m", "benchmarks.head_loss", name]
         peaks[name] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     losses: dict[str, Tensor] = {}
 
-    def noted(name: str, step: Callable[[], Tensor]) -> Callable[[], None]:
+    def recorded(name: str, step: Callable[[], Tensor]) -> Callable[[], None]:
         return lambda: losses.update({name: step()})
 
-    seconds = interleave({name: noted(name, step) for name, step in peers().items()}, rounds=2, warm_up=0)
+    seconds = interleave({name: recorded(name, step) for name, step in peers().items()}, rounds=2, warm_up=0)
     torch.testing.assert_close(losses["inlayer"], losses["plain logits"], rtol=1e-5, atol=1e-6)
     yield Result(
         name="head_loss",

@@ -1,11 +1,10 @@
-"""ids -> rows without a gradient: inlayer against nn.Embedding and against a plain copy of as many bytes.
+"""ids -> rows without a gradient: inlayer compared with nn.Embedding and with a plain copy of as many bytes.
 
-The copy writes into memory that is already there, so it is the floor. What a fresh result costs is page-faulting its
-memory, and whether a result is fresh is malloc's choice: glibc gives blocks of more than 32 MiB back to the system, and
-keeps smaller ones or not as the heap happens to lie (docs/decisions.md). So each size runs twice, peers together, in a
-process of its own: "fresh", where malloc gives every large block back (MALLOC_MMAP_THRESHOLD_), and "as it comes", with
-glibc's defaults, where a small result may cost nobody anything. The targets stand beside both, met or not.
-Page faults are counted, so that the reason stands beside the ratio.
+The copy writes into allocated memory, so it is the lower bound. A result in new memory also costs page faults, and
+malloc decides whether memory is new: glibc returns blocks of more than 32 MiB to the system, and keeps smaller ones
+or not depending on the heap (docs/decisions.md). So each size is measured twice, in its own process: "fresh", where
+malloc returns every large block (MALLOC_MMAP_THRESHOLD_), and "default", with glibc's defaults, where a small result
+may reuse memory. Both have the same targets. Page faults are counted to explain the ratios.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 from benchmarks.measure import Result, interleave, milliseconds, ratio
 from inlayer.tables import Table
 
-GIVEN_BACK = str(4 * 2**20)  # bytes from which malloc always asks the system and always gives back
+MMAP_THRESHOLD = str(4 * 2**20)  # malloc returns larger blocks to the system
 CASES = (
     # ids, V, D, dtype
     (16_384, 50_257, 768, torch.float32),
@@ -33,7 +32,7 @@ CASES = (
 
 
 def touched_table(rows: int, width: int, dtype: torch.dtype) -> Tensor:
-    """Rows in real memory, drawn once and repeated: a gather's speed does not depend on the values."""
+    """A table in allocated memory, with repeated random rows: the speed of a gather does not depend on the values."""
     weight_VD = torch.empty(rows, width, dtype=dtype)
     block = torch.randn(64, width).to(
         dtype
@@ -44,7 +43,7 @@ def touched_table(rows: int, width: int, dtype: torch.dtype) -> Tensor:
 
 
 def page_faults(run_once: Callable[[], object]) -> int:
-    """Page faults of the third call: by then every allocator has what it will keep."""
+    """Page faults of the third call, when allocators have reached a steady state."""
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         result = run_once()
@@ -54,7 +53,7 @@ def page_faults(run_once: Callable[[], object]) -> int:
 
 
 def measure(ids: int, rows: int, width: int, dtype: torch.dtype) -> dict[str, Any]:
-    """One size, all three peers, in this process."""
+    """Measure one size in this process."""
     weight_VD = touched_table(rows, width, dtype)
     ids_N = torch.randint(0, rows, (ids,))
     ours, theirs = Table.from_weight(weight_VD), nn.Embedding(rows, width, _weight=weight_VD)
@@ -72,7 +71,7 @@ def measure(ids: int, rows: int, width: int, dtype: torch.dtype) -> dict[str, An
 
 
 def in_a_process(case: int, **env: str) -> dict[str, Any]:
-    """`measure` where no other benchmark has shaped the heap."""
+    """Run `measure` in a new process, with a heap that no other benchmark has used."""
     command = [sys.executable, "-m", "benchmarks.lookup", str(case)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | env)
     measured: dict[str, Any] = json.loads(done.stdout)
@@ -80,23 +79,23 @@ def in_a_process(case: int, **env: str) -> dict[str, Any]:
 
 
 def run() -> Iterator[Result]:
-    """One result per size."""
+    """Yield one result per size."""
     for case, (ids, rows, width, dtype) in enumerate(CASES):
-        fresh, common = in_a_process(case, MALLOC_MMAP_THRESHOLD_=GIVEN_BACK), in_a_process(case)
-        ways = {"fresh": fresh["seconds"], "as it comes": common["seconds"]}
+        fresh, common = in_a_process(case, MALLOC_MMAP_THRESHOLD_=MMAP_THRESHOLD), in_a_process(case)
+        ways = {"fresh": fresh["seconds"], "default": common["seconds"]}
         yield Result(
             name=f"lookup_{ids}_of_{rows}x{width}",
             ratios=[
-                ratio(f"{way}: {label}", seconds[over], seconds[under], **aim)
+                ratio(f"{way}: {label}", seconds[over], seconds[under], **target)
                 for way, seconds in ways.items()
-                for label, over, under, aim in (
+                for label, over, under, target in (
                     ("inlayer / plain copy", "inlayer", "copy", {"at_most": 2.0}),
                     ("nn.Embedding / inlayer", "nn.Embedding", "inlayer", {"at_least": 3.0}),
                 )
             ],
             measured={
                 **{way: milliseconds(seconds) for way, seconds in ways.items()},
-                "page faults per call": {"fresh": fresh["faults"], "as it comes": common["faults"]},
+                "page faults per call": {"fresh": fresh["faults"], "default": common["faults"]},
             },
             sizes={"ids": ids, "rows": rows, "width": width, "dtype": str(dtype)},
             notes=["rows bit-equal"],

@@ -1,8 +1,8 @@
-"""What every benchmark shares: interleaved timing, conditions, and the three ways a result is shown.
+"""Shared code of the benchmarks: interleaved timing, conditions, and three output formats.
 
-- peers run in the same process, one after the other in every round, so that a noisy machine is noisy for all
-- the headline is a ratio of medians; the ratio of the fastest rounds stands beside it
-- a target is said to be met or missed; missing one is no error
+- the implementations to compare take turns in one process, so that noise affects all of them
+- the headline is a ratio of medians, next to the ratio of the fastest rounds
+- targets are reported as met or missed; missing one is not an error
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OUT = Path(__file__).parent / "out"
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """One number to look at: how many times one peer's cost is another's, and what was aimed at."""
+    """Ratio of two costs, and its target."""
 
     label: str
     value: float
@@ -37,14 +37,14 @@ class Ratio:
 
     @property
     def target(self) -> str:
-        """The aim in words."""
+        """The target in words."""
         if self.at_least is not None:
             return f"at least {self.at_least:g}"
         return f"at most {self.at_most:g}" if self.at_most is not None else ""
 
     @property
     def met(self) -> bool | None:
-        """Was the aim reached? None where there is none."""
+        """Whether the target was met; None without a target."""
         if self.at_least is not None:
             return self.value >= self.at_least
         return self.value <= self.at_most if self.at_most is not None else None
@@ -52,7 +52,7 @@ class Ratio:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One benchmark: ratios first, then what they were made of, then the conditions."""
+    """Result of a benchmark: ratios, the measurements behind them, and the sizes."""
 
     name: str
     ratios: list[Ratio]
@@ -62,7 +62,7 @@ class Result:
 
 
 def interleave(peers: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
-    """Seconds of every peer in every round. A result is dropped before the next peer starts."""
+    """Seconds of every function in every round. Its result is freed before the next one starts."""
     seconds: dict[str, list[float]] = {name: [] for name in peers}
     for round_number in range(warm_up + rounds):
         for name, run in peers.items():
@@ -76,13 +76,13 @@ def interleave(peers: Mapping[str, Callable[[], object]], rounds: int, warm_up: 
 
 
 def ratio(label: str, over: list[float], under: list[float], **target: float) -> Ratio:
-    """The cost of `over` in units of `under`."""
+    """The cost of `over` relative to `under`."""
     value = statistics.median(over) / statistics.median(under)
     return Ratio(label=label, value=value, best=min(over) / min(under), **target)
 
 
 def milliseconds(seconds: dict[str, list[float]]) -> dict[str, dict[str, float]]:
-    """Median and fastest round of every peer."""
+    """Median and fastest round of every function."""
     return {
         name: {"median_ms": round(statistics.median(all_) * 1e3, 3), "min_ms": round(min(all_) * 1e3, 3)}
         for name, all_ in seconds.items()
@@ -90,7 +90,7 @@ def milliseconds(seconds: dict[str, list[float]]) -> dict[str, dict[str, float]]
 
 
 def conditions() -> dict[str, Any]:
-    """What the numbers depend on besides the code."""
+    """Versions, hardware and load that the numbers depend on."""
     packages = {name: installed(name) for name in ("inlayer", "torch", "numpy", "tokenizers", "gigatoken")}
     return {
         "python": platform.python_version(),
@@ -104,7 +104,7 @@ def conditions() -> dict[str, Any]:
 
 
 def installed(package: str) -> str | None:
-    """The version of a package, None where it is not installed."""
+    """The version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -112,15 +112,15 @@ def installed(package: str) -> str | None:
 
 
 def cpu_name() -> str:
-    """The processor as it names itself."""
+    """Model name of the processor."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def show(result: Result, console: Console) -> None:
-    """The table for people."""
-    table = Table(title=f"{result.name}  {sizes_in_words(result.sizes)}", title_justify="left")
+    """Print a table of the result."""
+    table = Table(title=f"{result.name}  {format_sizes(result.sizes)}", title_justify="left")
     for column in ("ratio", "median", "fastest", "target", ""):
         table.add_column(column, justify="left" if column in {"ratio", "target", ""} else "right")
     for one in result.ratios:
@@ -134,15 +134,15 @@ def show(result: Result, console: Console) -> None:
         console.print(f"  {note}", highlight=False)
 
 
-def sizes_in_words(sizes: dict[str, Any]) -> str:
-    """Sizes on one line."""
+def format_sizes(sizes: dict[str, Any]) -> str:
+    """Format sizes on one line."""
     return ", ".join(
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in sizes.items()
     )
 
 
 def draw(result: Result) -> Path:
-    """The picture: one bar per ratio, a tick where the target is."""
+    """Plot one bar per ratio, with a line at the target."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -155,9 +155,9 @@ def draw(result: Result) -> Path:
     bars = axes.barh(rows, [one.value for one in result.ratios], color=colors, height=0.6)
     axes.bar_label(bars, [f"{one.value:.2f}x" for one in result.ratios], padding=4)
     for row, one in zip(rows, result.ratios, strict=True):
-        aim = one.at_least if one.at_least is not None else one.at_most
-        if aim is not None:
-            axes.plot([aim, aim], [row - 0.4, row + 0.4], color="black", linewidth=1.5)
+        target = one.at_least if one.at_least is not None else one.at_most
+        if target is not None:
+            axes.plot([target, target], [row - 0.4, row + 0.4], color="black", linewidth=1.5)
     axes.set_yticks(rows, [one.label for one in result.ratios])
     axes.set_title(f"{result.name} (line: target)", loc="left")
     axes.margins(x=0.15)
@@ -169,7 +169,7 @@ def draw(result: Result) -> Path:
 
 
 def as_json(result: Result) -> str:
-    """The line for machines."""
+    """The result as one line of JSON."""
     return json.dumps(
         {
             "benchmark": result.name,

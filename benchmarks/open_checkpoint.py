@@ -1,8 +1,8 @@
-"""Opening a 2.35 GB table and looking up 2,048 ids: inlayer.load against transformers' own way and safetensors' two.
+"""Open a 2.35 GB table and look up 2,048 ids: inlayer.load compared with transformers and two ways of safetensors.
 
-Each run is a process of its own, because what it leaves resident is half of the question; it is measured from after
-the imports to the rows in hand, on a file that is in the page cache. The table has Kimi-K2's shape. transformers opens
-it as a model without blocks, so that nothing else has to be read.
+Each run is a new process, because resident memory is measured too. Time is measured from after the imports until the
+rows are available, on a file in the page cache. The table has Kimi-K2's shape. transformers opens it as a model
+without blocks, so that nothing else is read.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ CONFIG = {
 
 
 def run() -> Iterator[Result]:
-    """One result: seconds and resident memory, each against every peer."""
+    """Yield one result: time and resident memory, each compared with every alternative."""
     with tempfile.TemporaryDirectory() as folder:
         write_checkpoint(Path(folder))
         measured: dict[str, list[dict[str, float]]] = {name: [] for name in PEERS}
         for _ in range(ROUNDS):
             for name, runs in measured.items():
                 runs.append(in_a_process(name, folder))
-    assert len({run["sum"] for runs in measured.values() for run in runs}) == 1, "the peers read different rows"
+    assert len({run["sum"] for runs in measured.values() for run in runs}) == 1, (
+        "the implementations read different rows"
+    )
     seconds = {name: [run["seconds"] for run in runs] for name, runs in measured.items()}
     resident = {name: [run["resident_mb"] for run in runs] for name, runs in measured.items()}
     ours_ms, ours_mb = statistics.median(seconds["inlayer"]) * 1e3, statistics.median(resident["inlayer"])
@@ -60,12 +62,12 @@ def run() -> Iterator[Result]:
             for name in PEERS
         },
         sizes={"rows": ROWS, "width": WIDTH, "ids": IDS, "dtype": "bfloat16"},
-        notes=["resident memory holds the result itself, 29 MB"],
+        notes=["resident memory includes the result, 29 MB"],
     )
 
 
 def write_checkpoint(folder: Path) -> None:
-    """A table of random bytes that are numbers, and the norm that a model without blocks still has."""
+    """Write a table of random finite values, and the norm that a model without blocks still has."""
     table, norm = ROWS * WIDTH * 2, WIDTH * 2
     header = json.dumps(
         {
@@ -75,7 +77,7 @@ def write_checkpoint(folder: Path) -> None:
         }
     ).encode()
     header += b" " * (-len(header) % 8)
-    block = bytes(byte & 0x3F for byte in os.urandom(WIDTH * 2 * 512))  # no exponent of all ones: no NaN, no Inf
+    block = bytes(byte & 0x3F for byte in os.urandom(WIDTH * 2 * 512))  # clears exponent bits: no NaN or infinity
     with (folder / "model.safetensors").open("wb") as stream:
         stream.write(struct.pack("<Q", len(header)) + header)
         for _ in range(ROWS // 512):
@@ -85,16 +87,16 @@ def write_checkpoint(folder: Path) -> None:
 
 
 def in_a_process(name: str, folder: str) -> dict[str, float]:
-    """Seconds and resident megabytes of one peer, and the sum of its rows, which must be everybody's."""
+    """Seconds, resident megabytes, and the sum of the rows, which must be the same for all."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.open_checkpoint", name, folder], capture_output=True, text=True, check=True
     )
-    answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 def resident_mb() -> float:
-    """Megabytes of this process in memory, files mapped into it included."""
+    """Resident memory of this process in MB, including mapped files."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
@@ -139,21 +141,21 @@ PEERS: dict[str, Callable[[str, Any], Any]] = {
 
 
 def measure_one(name: str, folder: str) -> dict[str, float]:
-    """Run a peer here, once, after its imports."""
+    """Run one implementation once, after its imports."""
     import torch
 
     import inlayer.checkpoint  # noqa: F401
 
     if name.startswith("transformers"):
-        from transformers import LlamaModel  # noqa: F401  # the class itself is imported late
+        from transformers import LlamaModel  # noqa: F401  # otherwise imported while timing
     torch.set_grad_enabled(False)
     ids = torch.randint(0, ROWS, (1, IDS), generator=torch.Generator().manual_seed(0))
-    torch.zeros(3)[ids % 3]  # torch's own first-time costs
+    torch.zeros(3)[ids % 3]  # torch's one-time costs
     before, start = resident_mb(), time.perf_counter()
     rows, opened = PEERS[name](folder, ids)
     seconds = time.perf_counter() - start
     resident = resident_mb() - before
-    del opened  # it stayed open until here, as a model in use does
+    del opened  # kept open until here, like a model in use
     return {"seconds": seconds, "resident_mb": resident, "sum": float(rows.float().sum())}
 
 

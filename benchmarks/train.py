@@ -1,8 +1,8 @@
-"""A step of training: inlayer's trainer against the same model of transformers in a plain loop.
+"""One training step: inlayer's trainer compared with the same transformers model in a plain loop.
 
-Both are the same LLaMA, with the same weights, AdamW (fused), clipping and windows. That they compute the same is
-checked first: their losses must agree step by step. The plain loop asks transformers for its loss as everybody does, by
-`model(input_ids, labels=...)`, which makes all logits; inlayer's never holds them all.
+Both are the same LLaMA with the same weights, fused AdamW, clipping and windows; their losses must agree step by step
+before anything is timed. The plain loop computes the loss with `model(input_ids, labels=...)`, which holds all logits;
+inlayer never does.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.measure import Result, installed, interleave, milliseconds, ratio
-from inlayer.training import save_decoder
-from inlayer.training.config import Settings
-from inlayer.training.decoder import DecoderConfig
+from inlayer.training.config import DecoderConfig, TrainConfig
+from inlayer.training.save import save_decoder
 from inlayer.training.trainer import Trainer
 
 CASES = (
@@ -30,13 +29,13 @@ BLOCK, ROUNDS = 128, 6
 
 
 def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], int]:
-    """One step each, and the number of tokens in it."""
+    """A function that takes one step for each implementation, and the number of tokens per step."""
     from transformers import LlamaForCausalLM
 
     sizes = {name: case[name] for name in ("vocab_size", "n_embd", "n_layer", "tie")}
     config = DecoderConfig(architecture="llama", n_head=4, n_kv_head=2, block_size=BLOCK, **sizes)
-    # The same rate in every step and no decay, so that both loops are short to write.
-    settings = Settings(
+    # A constant rate and no decay keep the plain loop short.
+    settings = TrainConfig(
         steps=10_000, batch_size=case["batch_size"], warmup=0, schedule="constant", weight_decay=0.0, measure_every=0
     )
     trainer = Trainer(config, settings)
@@ -68,10 +67,10 @@ def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], int]:
 
 
 def run() -> Iterator[Result]:
-    """One result a size."""
+    """Yield one result per size."""
     for case in CASES:
         both, tokens = peers(case)
-        for _ in range(3):  # the comparison that makes the timing worth something, and the warm-up
+        for _ in range(3):  # checks that both compute the same, and warms up
             torch.testing.assert_close(both["inlayer"](), both["transformers"](), rtol=1e-4, atol=1e-4)
         seconds = interleave(both, ROUNDS)
         large = case["vocab_size"] >= 32_000
@@ -79,7 +78,7 @@ def run() -> Iterator[Result]:
             name="train",
             ratios=[
                 ratio(
-                    "time of a step, inlayer / transformers",
+                    "time per step: inlayer / transformers",
                     seconds["inlayer"],
                     seconds["transformers"],
                     at_most=1.0 if large else 1.1,
@@ -90,5 +89,5 @@ def run() -> Iterator[Result]:
                 "tokens_per_second": {name: round(tokens / min(spent)) for name, spent in seconds.items()},
             },
             sizes={**case, "block_size": BLOCK},
-            notes=[f"transformers {installed('transformers')}, its own attention through sdpa"],
+            notes=[f"transformers {installed('transformers')}, attention with sdpa"],
         )

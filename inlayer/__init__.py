@@ -36,6 +36,8 @@ if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test 
     from inlayer.tokenizers import train_bpe as train_bpe
     from inlayer.trace import Trace as Trace
     from inlayer.trace import walk as walk
+    from inlayer.training.config import TrainConfig as TrainConfig
+    from inlayer.training.train import train as train
 
 __version__ = "0.1.0"
 
@@ -50,6 +52,7 @@ _MODULES = {
     "Report": "inlayer.inspection",
     "Table": "inlayer.tables",
     "Trace": "inlayer.trace",
+    "TrainConfig": "inlayer.training.config",
     "WordTokenizer": "inlayer.tokenizers",
     "apply_rotary": "inlayer.positions",
     "attach": "inlayer.integrations.transformers",
@@ -60,6 +63,7 @@ _MODULES = {
     "load": "inlayer.checkpoint",
     "mean_pool": "inlayer.pooling",
     "open_tokenizer": "inlayer.tokenizers",
+    "train": "inlayer.training.train",
     "train_bpe": "inlayer.tokenizers",
     "walk": "inlayer.trace",
 }

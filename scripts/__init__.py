@@ -1,1 +1,1 @@
-"""Programs that make what the repository carries; nobody imports them."""
+"""Scripts that generate files of the repository; nothing imports them."""

@@ -1,4 +1,4 @@
-"""The benchmarks' own arithmetic: ratios, targets, and one JSON line a result. Speed itself is never tested."""
+"""Arithmetic of the benchmarks: ratios, targets, and one JSON line per result. Speed itself is not tested."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ import pytest
 
 from benchmarks import measure
 from benchmarks.__main__ import NAMES
-from benchmarks.tying import RECIPE, VARIANTS, read_runs, short_jobs
+from benchmarks.tying import TIED_DEFAULT, UNTIED_DEFAULT, VARIANTS, read_runs, short_jobs
 from benchmarks.tying_report import write
-from inlayer.training.config import Settings
-from inlayer.training.recipe import recipe
+from inlayer.training.config import TrainConfig
 from tests.console import ROOT
 
 
-def test_a_ratio_says_whether_its_target_is_met() -> None:
+def test_ratio_and_its_target() -> None:
     slow, fast = [3.0, 4.0, 8.0], [1.0, 2.0, 2.0]
     one = measure.ratio("slow / fast", slow, fast, at_least=3.0)
     assert (one.value, one.best, one.met) == (2.0, 3.0, False)
@@ -28,14 +27,14 @@ def test_a_ratio_says_whether_its_target_is_met() -> None:
     assert measure.ratio("slow / fast", slow, fast).met is None
 
 
-def test_peers_take_turns() -> None:
+def test_functions_take_turns() -> None:
     calls: list[str] = []
     seconds = measure.interleave({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2, warm_up=1)
     assert calls == ["a", "b"] * 3
-    assert [len(one) for one in seconds.values()] == [2, 2]  # the warm-up does not count
+    assert [len(one) for one in seconds.values()] == [2, 2]  # without the warm-up
 
 
-def test_a_result_is_one_line_and_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_is_one_json_line_and_a_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "OUT", tmp_path)
     one = measure.ratio("ours / theirs", [1.0], [2.0], at_most=0.4)
     result = measure.Result(name="example", ratios=[one], measured={}, sizes={"rows": 3})
@@ -48,26 +47,28 @@ def test_a_result_is_one_line_and_a_picture(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_benchmark_is_there(name: str) -> None:
+def test_every_benchmark_exists(name: str) -> None:
     assert callable(importlib.import_module(f"benchmarks.{name}").run)
 
 
-def test_the_tying_study_runs_and_goes_on_where_it_was(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_tying_study_runs_and_resumes(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     done = {**read_runs(ROOT / "docs" / "tying")[0], "variant": "tied", "factor": 1, "seed": 0, "steps": 20}
-    path.write_text(json.dumps(done) + "\n" + json.dumps(done)[:50])  # as a kill leaves it
+    path.write_text(json.dumps(done) + "\n" + json.dumps(done)[:50])  # cut off by a kill
     command = [sys.executable, "-m", "benchmarks.tying", "--short", "--out", str(tmp_path), "--processes", "1"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    assert said.startswith("4 runs, 1 of them done\n")
+    output = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert output.startswith("4 runs, 1 already done\n")
     first, *runs = read_runs(tmp_path)
     assert first == done
     assert {(run["variant"], run["factor"]) for run in (first, *runs)} == {(j.variant, j.factor) for j in short_jobs()}
     for run in runs:
         assert 4 < run["validation_loss"] < 8
-        assert run["course"]["loss"][0] > run["course"]["loss"][-1]  # it learns
+        assert run["curves"]["loss"][0] > run["curves"]["loss"][-1]
 
 
-def test_the_tying_page_is_what_its_runs_say(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_tying_page_matches_its_runs(tmp_path: Path) -> None:
     page = tmp_path / "tying.md"
     text = (ROOT / "docs" / "tying.md").read_text(encoding="utf-8")
     page.write_text(re.sub(r"-->\n[^<].*?<!-- end -->", "-->\n<!-- end -->", text, flags=re.DOTALL), encoding="utf-8")
@@ -79,12 +80,12 @@ def test_the_tying_page_is_what_its_runs_say(tmp_path: Path) -> None:
     }
 
 
-def test_the_recipe_of_the_study_is_that_of_the_command() -> None:
-    (variant,) = [one for one in VARIANTS if one.name == RECIPE]
-    plain = {"init": "normal", "init_std": 0.02}
-    assert {**plain, **variant.model} == recipe(tie=True)
-    (untied,) = [one for one in VARIANTS if one.name == "untied, care, unit input"]
-    assert {**plain, **untied.model} == {**recipe(tie=False), "tie": False}
-    defaults = Settings()
+def test_defaults_of_training_are_the_best_variants_of_the_study() -> None:
+    plain = {"init": "normal", "init_std": 0.02, "output_scale": 1.0}
+    (variant,) = [one for one in VARIANTS if one.name == TIED_DEFAULT]
+    assert {**plain, **variant.model} == TrainConfig().embedding_settings
+    (untied,) = [one for one in VARIANTS if one.name == UNTIED_DEFAULT]
+    assert {**plain, **untied.model} == {**TrainConfig(tie=False).embedding_settings, "tie": False}
+    defaults = TrainConfig().resolved()
     for name in ("warmup", "clip", "table_decay"):
-        assert bool(getattr(defaults, name)) == bool(variant.settings[name])
+        assert bool(defaults[name]) == bool(variant.settings[name])

@@ -174,8 +174,9 @@ def test_walk_shows_the_rows_of_the_model(run: Run) -> None:
             assert token["row"] == model.table.rows(token["id"]).tolist()
 
 
-@pytest.mark.parametrize("columns", ["0", "1", "-5", "wide", "30"])
-@pytest.mark.parametrize("verb", ["walk", "inspect"])
+@pytest.mark.parametrize(
+    ("verb", "columns"), [("walk", "0"), ("inspect", "1"), ("walk", "-5"), ("inspect", "wide"), ("walk", "30")]
+)
 def test_terminals_without_a_usable_width(run: Run, verb: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     done = run(verb)
@@ -183,6 +184,7 @@ def test_terminals_without_a_usable_width(run: Run, verb: str, columns: str, mon
     assert "sample" in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["walk", "inspect"])
 def test_closed_pipe_exits_with_141(verb: str) -> None:
     with subprocess.Popen(

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from torch.nn import functional
 import inlayer
 from inlayer.checkpoint.samples import find_sample, open_sample
 from inlayer.families import describe
-from inlayer.training import Settings, load_decoder
-from inlayer.training.decoder import Decoder, DecoderConfig
+from inlayer.training.decoder import Decoder
+from inlayer.training.save import load_decoder
 from scripts import make_default
 from tests.training.texts import write_text
 
@@ -152,8 +153,12 @@ def test_readme_states_the_shape():
 def test_readme_states_the_measurements():
     text, measured = (FOLDER / "README.md").read_text(), metrics()
     rows = dict(re.findall(r"^\| ([\w-]+) \| (.*) \|$", text, re.MULTILINE))
-    for name, found in measured["likeness"].items():
-        assert rows[name].split(" | ")[:3] == [f"{found['pairs']}", f"{found['born']:.2f}", f"{found['rounded']:.2f}"]
+    for name, found in measured["similarity"].items():
+        assert rows[name].split(" | ")[:3] == [
+            f"{found['pairs']}",
+            f"{found['untrained']:.2f}",
+            f"{found['rounded']:.2f}",
+        ]
     for loss in measured["loss"].values():
         assert f"{loss:.3f}" in text
     for count in (*measured["tokens"].values(), measured["tokens_seen"]):
@@ -162,17 +167,16 @@ def test_readme_states_the_measurements():
 
 def test_similarity_beats_random_rows():
     for name in ("MEN", "WordSim-353"):
-        found = metrics()["likeness"][name]
-        assert found["rounded"] > found["born"] + 0.2
+        found = metrics()["similarity"][name]
+        assert found["rounded"] > found["untrained"] + 0.2
 
 
 # ---- the script that made it
 
-SMALL = {
-    "vocab_size": 320,
-    "model": {**make_default.MODEL, "n_embd": 16, "n_hidden": 32, "block_size": 16},
-    "settings": Settings(steps=6, batch_size=2, warmup=1, save_every=2),
-}
+CONFIG = replace(
+    make_default.CONFIG, n_embd=16, n_hidden=32, block_size=16, steps=6, batch_size=2, warmup=1, save_every=2
+)
+SMALL = {"vocab_size": 320, "config": CONFIG}
 
 
 @pytest.fixture(scope="module")
@@ -196,16 +200,15 @@ def test_same_text_makes_the_same_sample(corpus, tmp_path):
         assert json.loads(made[-1]["metrics.json"]) == reported
     assert made[0] == made[1]
     assert set(made[0]) | {"README.md"} == {path.name for path in FOLDER.iterdir()}
-    assert {found["pairs"] for found in reported["likeness"].values()} == {3}
+    assert {found["pairs"] for found in reported["similarity"].values()} == {3}
     assert reported["loss"]["trained"] == pytest.approx(reported["loss"]["rounded"], abs=0.05)
 
     before = (tmp_path / "one-work" / "trained" / "metrics.jsonl").read_bytes()
     make_default.make(corpus, tmp_path / "one", tmp_path / "one-work", evals=pairs, **SMALL)
     assert (tmp_path / "one-work" / "trained" / "metrics.jsonl").read_bytes() == before  # no step was repeated
+    other = {**SMALL, "config": replace(CONFIG, steps=7)}
     with pytest.raises(SystemExit, match="other settings"):
-        make_default.make(
-            corpus, tmp_path / "one", tmp_path / "one-work", **{**SMALL, "settings": Settings(steps=7, batch_size=2)}
-        )
+        make_default.make(corpus, tmp_path / "one", tmp_path / "one-work", **other)
 
 
 def test_sentences_start_with_a_space_and_swearing_is_dropped():
@@ -214,8 +217,8 @@ def test_sentences_start_with_a_space_and_swearing_is_dropped():
 
 @torch.no_grad()
 def test_scaled_table_keeps_the_logits():
-    sizes = {**make_default.MODEL, "vocab_size": 50, "n_embd": 16, "n_hidden": 32, "n_layer": 2, "padding_idx": 7}
-    decoder, ids = Decoder(DecoderConfig(**sizes, init_std=0.5), seed=0).eval(), torch.arange(50)[None]
+    config = replace(CONFIG, n_layer=2, init_std=0.5, input_scale=1.0, output_scale=1.0, block_size=64)
+    decoder, ids = Decoder(config.decoder_config(50, padding_idx=7), seed=0).eval(), torch.arange(50)[None]
     smaller = make_default.shrink(decoder, 64.0).eval()
     assert torch.equal(smaller.logits(ids), decoder.logits(ids))
     assert torch.equal(smaller.embeddings(ids) * 64, decoder.embeddings(ids))

@@ -1,19 +1,18 @@
-"""attach: inlayer's table and head in a model of `transformers` that is there already.
+"""attach: replace the table and head of a `transformers` model with inlayer's.
 
-text -> ids -> [rows] -> (+ positions) -> hidden states -> the model's own body -> [head] -> logits
-- the model is reached through get/set_input_embeddings and get/set_output_embeddings only; transformers is not imported
-- the very parameters stay, none is copied or changed: logits are equal to the bit, an optimizer made before goes on,
-  and save_pretrained writes what it wrote before
-- tied or not, by module, as the model is. transformers ties by assigning parameters, again whenever `tie_weights` is
-  called: a head here takes the assignment of its table's weight as the tie that it is
-- a padding row that is zero stays zero, when tied, too. One that is not zero was trained as a token (often it is the
-  end of the text): the head goes on learning it, and lookups leave it alone, as in the model itself
-- what a family does around its table stays where it was: Gemma's factor is within the table, and moves along
-- `model.lm_head.loss(hidden, targets)` never holds all logits. It knows what the model's forward does around its head
-  (soft cap, scales) from the config. The forward itself makes the logits before it asks for a loss, so
-  `model(input_ids, labels=...)` stays as it was
-- not here: resizing an untied model, which transformers does for nn.Linear only: resize first, attach afterwards
-Checked against the same models without it, step by step, in tests/integrations/test_transformers.py.
+text -> ids -> [rows] -> (+ positions) -> hidden states -> the model's own blocks -> [head] -> logits
+- only get/set_input_embeddings and get/set_output_embeddings are used; transformers is not imported
+- the parameters stay the same objects with the same values: logits are bit-equal, an existing optimizer keeps working,
+  and save_pretrained writes the same files
+- tying follows the model, but by module. transformers ties by assigning parameters, again on every `tie_weights` call;
+  AttachedHead turns an assignment of its table's weight into a tie
+- a padding row that is zero stays zero, also when tied. One that is not zero was trained (often it ends texts): the
+  head keeps training it, and lookups do not, like in the model itself
+- a scale inside the table (Gemma) moves along
+- `model.lm_head.loss(hidden, targets)` never holds all logits; soft cap and scales come from the config. The model's
+  own forward computes all logits before its loss, so `model(input_ids, labels=...)` behaves as before
+- resizing an untied model works only before attaching: transformers resizes nn.Linear heads only
+Tested step by step against the same models without it in tests/integrations/test_transformers.py.
 """
 
 from __future__ import annotations
@@ -36,70 +35,81 @@ AnyModel = TypeVar("AnyModel")
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 ACCESS = ("get_input_embeddings", "set_input_embeddings", "get_output_embeddings", "set_output_embeddings")
-# Options of nn.Embedding that a Table does not have, and what they are when not used.
+# Options of nn.Embedding that a Table does not have, with their defaults.
 OPTIONS = {"max_norm": None, "scale_grad_by_freq": False, "sparse": False}
 ROWS_COMPARED = 64
 
 
 def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same") -> AnyModel:
-    """Put inlayer's Table and Head in place of the model's own, around the same parameters. Returns the model.
+    """Replace the embedding table and the head of a transformers model with inlayer's, around the same parameters.
 
-    `padding_idx` is the row that stays zero; "same" takes the one that the model's table has, if it is zero. What
-    cannot be replaced without changing the model is refused, and the model is left as it was. A second call does
-    nothing. Hidden states that leave the model's body have their loss by `model.lm_head.loss(hidden, targets)`.
+    Values do not change, and a second call does nothing. Afterwards `model.lm_head.loss(hidden, targets)` computes the
+    loss of the last hidden states without holding all logits.
+
+    Args:
+        model: A model such as LlamaForCausalLM.
+        padding_idx: The row that stays zero. "same" keeps the padding row of the model's table, if it is zero.
+
+    Returns:
+        The same model.
+
+    Raises:
+        InputError: If the table or the head cannot be replaced without changing the model, which is left unchanged.
+        DtypeError: If the weights have an unsupported dtype.
+
+    Example:
+        >>> model = inlayer.attach(LlamaForCausalLM.from_pretrained("folder"))  # doctest: +SKIP
     """
     table, head = parts_of(model)
     if isinstance(table, Table) and isinstance(head, AttachedHead) and head.partner is table:
         if padding_idx not in ("same", table.padding_idx):
-            raise InputError(
-                f"the model is attached already, with padding_idx {table.padding_idx}; {padding_idx} cannot be set now"
-            )
+            raise InputError(f"the model is attached with padding_idx {table.padding_idx}; {padding_idx} is too late")
         return model
     check_table(table)
-    check_head(head)
-    assert isinstance(table, nn.Embedding)  # or check_table would have refused it
+    check_part(head, "head", (nn.Linear, AttachedHead))
+    assert isinstance(table, nn.Embedding)  # see check_table
     new_table = make_table(table, table.padding_idx if padding_idx == "same" else padding_idx)
     row = None if new_table.padding_idx is None else new_table.weight.detach()[new_table.padding_idx]
     is_zero = row is None or not bool(row.any())
     if not is_zero and padding_idx != "same":
         raise InputError(
-            f"row {new_table.padding_idx} is to be the padding row, and is not zero: its token was trained, or the row "
-            "was drawn. Zero it first, if that is meant: no value is changed here"
+            f"padding_idx is {new_table.padding_idx}, but that row is not zero: it is trained or randomly initialized; "
+            "zero it first if it is padding, since attach does not change values"
         )
-    new_head = AttachedHead.around(head, new_table, keeps_row=is_zero, config=getattr(model, "config", None))
-    put(model, new_table, new_head)
+    new_head = AttachedHead.around(head, new_table, keeps_zero=is_zero, config=getattr(model, "config", None))
+    install(model, new_table, new_head)
     return model
 
 
 class ScaledTable(Table):
-    """A table whose rows are multiplied on their way out, where the model's own does it and not its body (Gemma)."""
+    """Table that scales its rows, like the one it replaces (Gemma)."""
 
     embed_scale: Tensor | float
 
     def forward(self, ids: Any) -> Tensor:
-        """Rows times the factor, which is rounded to their type where it is a tensor."""
+        """Rows times the scale, which is rounded to their dtype if it is a tensor."""
         rows, scale = super().forward(ids), self.embed_scale
         scaled: Tensor = rows * (scale.to(self.weight.dtype) if isinstance(scale, Tensor) else scale)
         return scaled
 
 
 class AttachedHead(Head):
-    """A head within a model of transformers, whose forward does the rest: soft cap and scales are for `loss` alone."""
+    """Head inside a transformers model. The model applies soft cap and scales itself; here only `loss` does."""
 
-    _partner: tuple[nn.Module] | None = None  # a tuple: the table is no child of the head
-    _keeps_row = True
-    _refusal: str | None = None
+    _partner: tuple[nn.Module] | None = None  # a tuple, so that the table is not a child module of the head
+    _keeps_zero = True
+    _loss_error: str | None = None
 
     @classmethod
-    def around(cls, linear: nn.Module, table: Table, *, keeps_row: bool, config: object) -> AttachedHead:
-        """The head of `linear`'s own parameters; tied to the table if they are the table's."""
+    def around(cls, linear: nn.Module, table: Table, *, keeps_zero: bool, config: object) -> AttachedHead:
+        """A head with the parameters of `linear`, tied to the table if they are the table's."""
         weight, bias = linear.weight, linear.bias
         assert isinstance(weight, nn.Parameter)
         assert isinstance(bias, nn.Parameter | None)
         rows, width = weight.shape
         head = cls(width, rows, bias=bias is not None, device="meta", dtype=weight.dtype)
-        head._partner, head._keeps_row = (table,), keeps_row
-        head.padding_idx = table.padding_idx if keeps_row else None
+        head._partner, head._keeps_zero = (table,), keeps_zero
+        head.padding_idx = table.padding_idx if keeps_zero else None
         try:
             layer = describe(config)
             spec = layer.head
@@ -108,18 +118,18 @@ class AttachedHead(Head):
             head.input_scale, head.scale, head.divisor = spec.input_scale, spec.scale, spec.divisor
             head.soft_cap = spec.soft_cap
         except ConfigError as error:
-            head._refusal = str(error).partition(";")[0]  # without what to do instead
+            head._loss_error = str(error).partition(";")[0]  # without the advice
         head.weight = weight  # type: ignore[misc]
         head.bias = bias
         return head.train(linear.training)
 
     @property
     def partner(self) -> nn.Module | None:
-        """The table of the same model, tied to or not."""
+        """The table of the same model, tied or untied."""
         return None if self._partner is None else self._partner[0]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Assigning the table's weight is transformers' way to tie."""
+        """Turn an assignment of the table's weight, which is how transformers ties, into a tie."""
         table = self.partner if name == "weight" else None
         if table is not None and value is table.weight:
             self.tie(table)
@@ -127,20 +137,22 @@ class AttachedHead(Head):
             super().__setattr__(name, value)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """What an nn.Linear gives: the model's forward goes on from there."""
+        """Logits like those of nn.Linear; the model applies the rest."""
         return functional.linear(self._check_hidden(hidden), self._guarded_weight(), self.bias)
 
     def loss(self, hidden: Any, targets: object, **options: Any) -> Tensor:
-        """`Head.loss` of the hidden states that leave the body, if it is known what the model's forward does then."""
-        if self._refusal is not None:
-            raise ConfigError(f"what this model does around its head is not known, use its own loss: {self._refusal}")
+        """`Head.loss` of the last hidden states; ConfigError if the model's soft cap and scales are unknown."""
+        if self._loss_error is not None:
+            raise ConfigError(
+                f"the scales around this model's head are unknown; use the model's own loss: {self._loss_error}"
+            )
         return super().loss(hidden, targets, **options)
 
     def _zero_row(self) -> int | None:
-        return super()._zero_row() if self._keeps_row else None
+        return super()._zero_row() if self._keeps_zero else None
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
-        """A tied model of transformers has the weight under both names; here the head has none to fill."""
+        """Accept the duplicate weight in the state_dict of a tied transformers model."""
         super()._load_from_state_dict(state_dict, prefix, *others)
         unexpected = others[-2]
         if self.tied and f"{prefix}weight" in unexpected:
@@ -148,69 +160,62 @@ class AttachedHead(Head):
 
 
 def parts_of(model: object) -> tuple[nn.Module, nn.Module]:
-    """The model's table and head as it names them, or an error."""
+    """The model's table and head; InputError if it has none."""
     kind = type(model).__name__
     lacking = [name for name in ACCESS if not callable(getattr(model, name, None))]
     if not isinstance(model, nn.Module) or lacking:
-        why = f": it has no {', '.join(lacking)}" if lacking else ""
-        raise InputError(f"{kind} is no model of transformers, as LlamaForCausalLM is one{why}")
+        missing = f": it has no {', '.join(lacking)}" if lacking else ""
+        raise InputError(f"{kind} is not a transformers model such as LlamaForCausalLM{missing}")
     try:
         table, head = model.get_input_embeddings(), model.get_output_embeddings()  # type: ignore[operator]
     except (NotImplementedError, AttributeError) as error:
-        raise InputError(f"{kind} does not say where its table is: {error}") from error
+        raise InputError(f"{kind} does not provide its table: {error}") from error
     if not isinstance(table, nn.Module):
-        raise InputError(f"{kind} has no table of token embeddings")
+        raise InputError(f"{kind} has no embedding table")
     if not isinstance(head, nn.Module):
-        raise InputError(f"{kind} has no head, it ends in hidden states; take the class of it that ends in ForCausalLM")
+        raise InputError(f"{kind} has no head; use the model class that ends in ForCausalLM")
     if all(head is not child for child in model.children()):
         raise InputError(
-            f"the head of {kind} belongs to a part of it: a masked-language head, which has more to it, or a model "
-            "within a larger one; attach takes such a model by itself"
+            f"the head of {kind} is inside a submodule: it is a masked-language head, which has more layers, or part "
+            "of a larger model; attach the inner model"
         )
     return table, head
 
 
 def check_table(table: nn.Module) -> None:
-    """Raise an error for a table that a Table cannot take the place of."""
-    if type(table) not in (nn.Embedding, Table, ScaledTable) and not (
-        isinstance(table, nn.Embedding) and hasattr(table, "embed_scale")
-    ):
-        raise InputError(f"the model's table is a {full_name(table)}, not an nn.Embedding: quantized, or changed since")
-    for name, unused in OPTIONS.items():
-        if getattr(table, name) != unused:
-            raise InputError(f"the model's table has {name} = {shown(getattr(table, name))}, which a Table has not")
-    check_weight(table, "table")
+    """Raise InputError if a Table cannot replace this table."""
+    scaled = isinstance(table, nn.Embedding) and hasattr(table, "embed_scale")
+    check_part(table, "table", (nn.Embedding, type(table) if scaled else Table, ScaledTable))
+    for name, default in OPTIONS.items():
+        if getattr(table, name) != default:
+            raise InputError(
+                f"the model's table has {name} = {shown(getattr(table, name))}, which Table does not support"
+            )
 
 
-def check_head(head: nn.Module) -> None:
-    """Raise an error for a head that is more than a projection."""
-    if type(head) not in (nn.Linear, AttachedHead):
-        raise InputError(f"the model's head is a {full_name(head)}, not an nn.Linear: quantized, or changed since")
-    check_weight(head, "head")
-
-
-def check_weight(module: nn.Module, name: str) -> None:
-    """Raise an error for values that are not there, or not plain, and for hooks: they would stay on the old module."""
+def check_part(module: nn.Module, name: str, kinds: tuple[type, ...]) -> None:
+    """Raise an error for another class, special or missing weights, and hooks, which would stay on the old module."""
+    if type(module) not in kinds:
+        kind = f"{type(module).__module__}.{type(module).__qualname__}"  # a quantized Linear is also called Linear
+        raise InputError(f"the model's {name} is a {kind}, not an nn.{kinds[0].__name__}; is it quantized or modified?")
     weight = module.weight
     assert isinstance(weight, Tensor)
     if weight.dtype not in DTYPES:
-        raise DtypeError(f"the {name}'s rows are {weight.dtype}; attach takes {', '.join(map(str, DTYPES))}")
+        raise DtypeError(f"the {name} has dtype {weight.dtype}; attach supports {', '.join(map(str, DTYPES))}")
     if weight.is_meta:
-        raise InputError(f"the {name}'s rows have no values yet (device meta); load them first")
+        raise InputError(f"the {name} has no values (device meta); load the weights first")
     if type(weight) is not nn.Parameter:
-        kind = type(weight).__name__
-        raise InputError(f"the {name}'s rows are a {kind}; attach before sharding or quantizing the model")
+        raise InputError(
+            f"the weight of the {name} is a {type(weight).__name__}; attach before sharding or quantizing the model"
+        )
     if hasattr(module, "_hf_hook") or module._forward_hooks or module._forward_pre_hooks or module._backward_hooks:
-        raise InputError(f"the {name} has hooks, which would be lost; attach first, then place or watch its modules")
-
-
-def full_name(module: nn.Module) -> str:
-    """Class and module: a quantized Linear is called Linear, too."""
-    return f"{type(module).__module__}.{type(module).__qualname__}"
+        raise InputError(
+            f"the {name} has hooks, which would be lost; attach first, then add hooks or dispatch the model"
+        )
 
 
 def make_table(old: nn.Embedding, padding_idx: int | None) -> Table:
-    """A table around the old one's weight that gives the same rows, to the bit."""
+    """A table around the old one's weight, checked to return bit-equal rows."""
     scale = getattr(old, "embed_scale", None)
     if scale is None:
         table = Table.from_weight(old.weight, padding_idx)
@@ -230,10 +235,10 @@ def make_table(old: nn.Embedding, padding_idx: int | None) -> Table:
     return table
 
 
-def put(model: Any, table: Table, head: AttachedHead) -> None:
-    """Set both, and see that the model has the same parameters as before; if not, all is put back as it was."""
+def install(model: Any, table: Table, head: AttachedHead) -> None:
+    """Set table and head, and restore the model if its parameters are no longer the same."""
     kind, before = type(model).__name__, list(model.parameters())
-    places = [
+    original = [
         (module, name, part)
         for module in model.modules()
         for name, part in (*module.named_children(), *module.named_parameters(recurse=False))
@@ -247,15 +252,15 @@ def put(model: Any, table: Table, head: AttachedHead) -> None:
             if module not in (table, head) and any(own is table.weight for own in module.parameters(recurse=False))
         ]
         if parts_of(model) != (table, head) or others:
-            where = f"; {shown(others[0])} goes on with the old one" if others else ""
-            raise InputError(f"{kind} does not take another table and head{where}")
+            where = f"; {shown(others[0])} still uses the old table" if others else ""
+            raise InputError(f"{kind} does not accept another table and head{where}")
         if {*map(id, before)} != {*map(id, model.parameters())}:
             raise InputError(
-                f"{kind} has several tables, of which it would keep one only (tie_word_embeddings is False)"
+                f"{kind} has several tables, but its setter would keep only one (tie_word_embeddings is False)"
             )
     except (InputError, NotImplementedError, AttributeError, TypeError) as error:
-        for module, name, part in places:
+        for module, name, part in original:
             setattr(module, name, part)
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{kind} does not take another table and head: {error}") from error
+        raise InputError(f"{kind} does not accept another table and head: {error}") from error

@@ -1,11 +1,11 @@
-"""A class: every learner's files of a folder, graded one by one, to CSV and JSON.
+"""Batch grading: the submissions of a class, graded one by one, as CSV and JSON.
 
-folder -> handed_in -> [many] -> Report
-- the same seed for all, so that everybody is asked the same; drawn afresh unless given, and told
-- a file that cannot be read, ends its process or never ends has its reason in its row, and the next one is graded
-- a cell that a spreadsheet would take for a formula begins with a quote
-- Ctrl-C ends it, and the report says what was not graded
-Checked, with files that misbehave, in tests/learn/test_batch.py.
+folder -> submission -> [batch] -> BatchReport
+- everybody gets the same seed, and so the same values; it is random unless given, and part of the report
+- a file that cannot be read, crashes or never ends gets its reason in its row, and grading continues
+- a cell that a spreadsheet would treat as a formula is prefixed with a quote
+- Ctrl-C stops grading; the report lists what was not graded
+Tested, with misbehaving files, in tests/learn/test_batch.py.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError, MissingFileError
 from inlayer.learn.course import Task, open_course
-from inlayer.learn.submission import Found, find, readable
+from inlayer.learn.submission import Submission, find_submissions, printable_name
 from inlayer.paths import check_path, what_is_at, wrong_kind
 
 if TYPE_CHECKING:
-    from inlayer.learn.session import Limits
+    from inlayer.learn.session import GradingLimits
 
-__all__ = ["Learner", "Report", "Row", "grade_folder"]
+__all__ = ["BatchReport", "BatchRow", "LearnerTotals", "grade_folder"]
 
-MAX_WORDS = 1_000  # characters of a message
+MAX_MESSAGE = 1_000  # characters
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """One file, or one cell of a notebook; `passed` is None where nothing was graded."""
+class BatchRow:
+    """One file or notebook cell; `passed` is None if it was not graded."""
 
     learner: str
-    task: str  # "" where the file is of no task
+    task: str  # "" if the file belongs to no task
     passed: bool | None
     checks: int
     of: int
@@ -49,8 +49,8 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learner:
-    """What one learner handed in: tasks, and how many of them passed in one file at least."""
+class LearnerTotals:
+    """Totals of one learner: tasks submitted, and how many passed in at least one file."""
 
     learner: str
     passed: int
@@ -59,43 +59,45 @@ class Learner:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """All rows, by learner, task and file; `left` files were not graded, because it was stopped."""
+class BatchReport:
+    """All rows by learner, task and file; `left` files were not graded because grading was stopped."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[BatchRow, ...]
     seed: int
     left: int = 0
 
     @property
-    def learners(self) -> tuple[Learner, ...]:
-        """Totals, in the order of the rows."""
+    def learners(self) -> tuple[LearnerTotals, ...]:
+        """Totals per learner, in the order of the rows."""
         names = list(dict.fromkeys(row.learner for row in self.rows))
         return tuple(self._learner(name, [row for row in self.rows if row.learner == name]) for name in names)
 
     @staticmethod
-    def _learner(name: str, rows: list[Row]) -> Learner:
+    def _learner(name: str, rows: list[BatchRow]) -> LearnerTotals:
         passed = {row.task for row in rows if row.passed}
         tasks = {row.task for row in rows if row.task}
-        return Learner(learner=name, passed=len(passed), tasks=len(tasks), files=len({row.file for row in rows} - {""}))
+        return LearnerTotals(
+            learner=name, passed=len(passed), tasks=len(tasks), files=len({row.file for row in rows} - {""})
+        )
 
     def to_csv(self) -> str:
-        """A line for each row; spreadsheets take no cell for a formula."""
+        """One line per row; no cell can be taken for a formula."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([field.name for field in fields(Row)])
+        writer.writerow([field.name for field in fields(BatchRow)])
         for row in self.rows:
             passed = {True: "yes", False: "no", None: ""}[row.passed]
-            writer.writerow([harmless(str(value)) for value in {**asdict(row), "passed": passed}.values()])
+            writer.writerow([escape_formula(str(value)) for value in {**asdict(row), "passed": passed}.values()])
         return text.getvalue()
 
     def to_json(self) -> str:
-        told = {
+        data = {
             "seed": self.seed,
             "left": self.left,
             "learners": [asdict(learner) for learner in self.learners],
             "rows": [asdict(row) for row in self.rows],
         }
-        return json.dumps(told, ensure_ascii=False, indent=2) + "\n"
+        return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
 
 
 def grade_folder(
@@ -103,23 +105,23 @@ def grade_folder(
     *,
     tasks: Sequence[str] | None = None,
     seed: int | None = None,
-    limits: Limits | None = None,
+    limits: GradingLimits | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Report:
-    """Grade every learner's files; `tasks` names those that count, and who did not hand one in is told too."""
+) -> BatchReport:
+    """Grade all submissions in a folder; with `tasks`, only these count and missing ones are reported."""
     folder = check_path(folder, "the folder")
     if (kind := what_is_at(folder)) != "folder":
-        raise MissingFileError(f"{folder} is no folder") if kind == "file" else wrong_kind(folder, kind)
+        raise MissingFileError(f"{folder} is not a folder") if kind == "file" else wrong_kind(folder, kind)
     from inlayer.shapes import check_seed
 
     course = open_course()
     wanted = None if tasks is None else [course.task(name) for name in tasks]
     seed = secrets.randbelow(2**31) if seed is None else seed
     check_seed(seed)
-    found = find(folder, course, wanted)
+    found = find_submissions(folder, course, wanted)
     if not found:
-        raise InputError(f"{folder} holds no learner's files; see docs/learn.md for how they lie")
-    rows: list[Row] = []
+        raise InputError(f"{folder} contains no submissions; docs/learn.md describes the layout")
+    rows: list[BatchRow] = []
     try:
         for one in found:
             rows.append(_row(one, seed, limits))
@@ -128,63 +130,63 @@ def grade_folder(
     except KeyboardInterrupt:
         pass
     waiting = found[len(rows) :]
-    rows += [_told(one, seed, "not-graded", "stopped before it was graded") for one in waiting]
-    return Report(rows=tuple(rows), seed=seed, left=sum(one.source is not None for one in waiting))
+    rows += [_ungraded(one, seed, "not-graded", "grading was stopped before this file") for one in waiting]
+    return BatchReport(rows=tuple(rows), seed=seed, left=sum(one.source is not None for one in waiting))
 
 
-def _row(one: Found, seed: int, limits: Limits | None) -> Row:
+def _row(one: Submission, seed: int, limits: GradingLimits | None) -> BatchRow:
     if one.task is None or one.source is None:
-        return _told(one, seed, one.rule, one.message)
+        return _ungraded(one, seed, one.rule, one.message)
     from inlayer.learn.grader import grade
 
     try:
-        verdict = grade(one.task, one.source, seed=seed, limits=limits)
-    except Exception as error:  # the grader's own: it must not take the others' marks with it
-        return _told(one, seed, "not-graded", f"the grader itself failed: {type(error).__name__}: {error}")
+        verdict = grade(one.task, one.source, seed=seed, limits=limits, examples=False)
+    except Exception as error:  # a bug in the grader must not stop the batch
+        return _ungraded(one, seed, "not-graded", f"the grader itself failed: {type(error).__name__}: {error}")
     failure = verdict.failure
-    return Row(
+    return BatchRow(
         learner=one.learner,
         task=one.task.id,
         passed=verdict.passed,
         checks=verdict.n_passed,
         of=len(verdict.results),
         rule=failure.rule if failure else "",
-        message=_words(failure.message) if failure else "",
+        message=_one_line(failure.message) if failure else "",
         seed=seed,
         file=one.file,
     )
 
 
-def _told(one: Found, seed: int, rule: str, message: str) -> Row:
-    """A row without a verdict: what could not be read has failed, the rest was not graded."""
-    if one.source is None:  # known before anything was graded
+def _ungraded(one: Submission, seed: int, rule: str, message: str) -> BatchRow:
+    """A row without a verdict: unreadable files failed, the others were not graded."""
+    if one.source is None:
         rule, message = one.rule, one.message
-    return Row(
+    return BatchRow(
         learner=one.learner,
         task=one.task.id if one.task else "",
         passed=False if one.task and one.source is None else None,
         checks=0,
-        of=_count_checks(one.task) if one.task else 0,
+        of=_count_checks(one.task),
         rule=rule,
-        message=_words(message),
+        message=_one_line(message),
         seed=seed,
         file=one.file,
     )
 
 
-def _count_checks(task: Task) -> int:
-    from inlayer.learn.grader import BEFORE, checks_of
+def _count_checks(task: Task | None) -> int:
+    from inlayer.learn.grader import count_checks
 
-    return len(BEFORE) + len(checks_of(task).CHECKS)
+    return count_checks(task) if task else 0
 
 
-def _words(message: str) -> str:
-    """A message on one line; the marks under a drawing say nothing there."""
-    lines = [" ".join(readable(part) for part in line.split()) for line in message.splitlines()]
+def _one_line(message: str) -> str:
+    """A message on one line, without the markers under a drawing."""
+    lines = [" ".join(printable_name(part) for part in line.split()) for line in message.splitlines()]
     whole = " / ".join(line for line in lines if line.strip("^ "))
-    return whole if len(whole) <= MAX_WORDS else whole[:MAX_WORDS] + "..."
+    return whole if len(whole) <= MAX_MESSAGE else whole[:MAX_MESSAGE] + "..."
 
 
-def harmless(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+def escape_formula(cell: str) -> str:
+    """A cell that no spreadsheet treats as a formula."""
     return f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell

@@ -1,8 +1,9 @@
-"""What a check compares, and how it says that it does not hold: the rule, the place, never the number that was wanted.
+"""Comparisons for the checks of a task: shapes, dtypes, values, plain Python objects.
 
-- shapes are drawn, expected against yours, axis by axis
-- a wrong value that a known misconception explains is told by that, with the misconception's own name
-Checked in tests/learn/test_checks.py.
+check.py of a task -> [checks] -> CheckFailed
+- a message names the rule, the position and the expected kind, never the expected values
+- a wrong result that a known misconception explains fails with the misconception's own rule and message
+Tested in tests/learn/test_checks.py.
 """
 
 from __future__ import annotations
@@ -13,9 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from inlayer.learn.feedback import dtype_name
 from inlayer.learn.session import CheckFailed, describe_value
 
 __all__ = ["check_dtype", "check_equal", "check_shape", "check_values"]
+
+
+def _require_tensor(got: Any, expected: str) -> Tensor:
+    if not isinstance(got, Tensor):
+        raise CheckFailed("not-a-tensor", f"the result must be a tensor; it is {describe_value(got)}", expected)
+    return got
 
 
 def check_shape(
@@ -27,46 +35,46 @@ def check_shape(
     rule: str = "shape",
 ) -> None:
     """Check a shape. `letters` names the axes ("B T D"); `mistakes` maps a rule to a wrong shape and its message."""
-    if not isinstance(got, Tensor):
-        raise CheckFailed("not-a-tensor", f"the result must be a tensor; it is {describe_value(got)}")
-    found = tuple(got.shape)
+    expected = f"a tensor of shape {want}"
+    found = tuple(_require_tensor(got, expected).shape)
     if found == want:
         return
     drawing = draw_shapes(want, found, letters)
-    for name, said in (mistakes or {}).items():
-        shape, words = said if said and isinstance(said[0], tuple) else (said, name.replace("-", " "))
+    for name, mistake in (mistakes or {}).items():
+        with_message = mistake if mistake and isinstance(mistake[0], tuple) else (mistake, name.replace("-", " "))
+        shape, message = with_message
         if found == shape:
-            raise CheckFailed(name, f"{words}\n{drawing}")
-    raise CheckFailed(rule, f"the result has the wrong shape\n{drawing}")
+            raise CheckFailed(name, f"{message}\n{drawing}", expected)
+    raise CheckFailed(rule, f"the result has the wrong shape\n{drawing}", expected)
 
 
 def draw_shapes(want: tuple[int, ...], found: tuple[int, ...], letters: str) -> str:
-    """Two rows under the names of the axes: what was expected, what came."""
+    """The expected and the actual shape in two rows under the names of the axes."""
     names = letters.split()
-    width = max(len(str(part)) for part in (*want, *found, *names, 0))
+    width = max(len(str(size)) for size in (*want, *found, *names, 0))
     columns = max(len(want), len(found), len(names))
 
-    def row(label: str, parts: list[str]) -> str:
-        return f"{label:>9}  " + "  ".join(f"{part:>{width}}" for part in parts)
+    def row(label: str, cells: list[str]) -> str:
+        return f"{label:>9}  " + "  ".join(f"{cell:>{width}}" for cell in cells)
 
-    def pad(parts: list[str]) -> list[str]:
-        return parts + ["-"] * (columns - len(parts))
+    def pad(cells: list[str]) -> list[str]:
+        return cells + ["-"] * (columns - len(cells))
 
     marks = ["" if want[axis : axis + 1] == found[axis : axis + 1] else "^" for axis in range(columns)]
     lines = [
         row("", [*names, *[""] * (columns - len(names))]),
-        row("expected", pad([str(part) for part in want])),
-        row("yours", pad([str(part) for part in found])),
+        row("expected", pad([str(size) for size in want])),
+        row("yours", pad([str(size) for size in found])),
         row("", marks),
     ]
     return "\n".join(line.rstrip() for line in lines)
 
 
 def check_dtype(got: Any, want: torch.dtype, *, rule: str = "dtype") -> None:
-    if not isinstance(got, Tensor):
-        raise CheckFailed("not-a-tensor", f"the result must be a tensor; it is {describe_value(got)}")
-    if got.dtype != want:
-        raise CheckFailed(rule, f"the result is of {name_of(got.dtype)}; it must be of {name_of(want)}")
+    tensor = _require_tensor(got, f"a tensor of dtype {dtype_name(want)}")
+    if tensor.dtype != want:
+        message = f"the result has dtype {dtype_name(tensor.dtype)}, but it must have {dtype_name(want)}"
+        raise CheckFailed(rule, message, describe_value(tensor.to(want)))
 
 
 def check_values(
@@ -75,28 +83,27 @@ def check_values(
     *,
     mistakes: Mapping[str, tuple[Tensor, str]] | None = None,
     rule: str = "values",
-    message: str = "the values are not those that the task describes",
+    message: str = "the values are not what the task describes",
     atol: float = 0.0,
     rtol: float = 0.0,
 ) -> None:
-    """`mistakes` are values that a misconception gives, by its name, with the words that tell it."""
-    if not isinstance(got, Tensor):
-        raise CheckFailed("not-a-tensor", f"the result must be a tensor; it is {describe_value(got)}")
+    """Check the values of a tensor. `mistakes` maps a rule to the values of a misconception and its message."""
+    expected = describe_value(want)
+    got = _require_tensor(got, expected)
     if got.shape != want.shape:
-        raise CheckFailed("shape", f"the result has shape {tuple(got.shape)}; it must be {tuple(want.shape)}")
+        shapes = f"the result has shape {tuple(got.shape)}, but it must have {tuple(want.shape)}"
+        raise CheckFailed("shape", shapes, expected)
     if is_close(got, want, atol, rtol):
         return
-    for name, (values, words) in (mistakes or {}).items():
+    for name, (values, explanation) in (mistakes or {}).items():
         if values.shape == got.shape and is_close(got, values, max(atol, 1e-6), max(rtol, 1e-5)):
-            raise CheckFailed(name, words)
+            raise CheckFailed(name, explanation, expected)
     if got.is_floating_point() and not bool(got.isfinite().all()) and bool(want.isfinite().all()):
         where = tuple((~got.isfinite()).nonzero()[0].tolist())
-        raise CheckFailed("not-finite", f"{message}: at {where} there is no finite number (NaN or infinity)")
+        raise CheckFailed("not-finite", f"{message}: the number at {where} is NaN or infinite", expected)
     differs = ~torch.isclose(got.double(), want.double(), atol=atol, rtol=rtol, equal_nan=True)
-    places = differs.nonzero()
-    first = tuple(places[0].tolist()) if want.dim() else ()
-    at = f"the first at {first}" if first else "it"
-    raise CheckFailed(rule, f"{message}: {int(differs.sum()):,} of {want.numel():,} numbers differ, {at}")
+    first = f", the first at {tuple(differs.nonzero()[0].tolist())}" if want.dim() else ""
+    raise CheckFailed(rule, f"{message}: {int(differs.sum()):,} of {want.numel():,} numbers differ{first}", expected)
 
 
 def check_equal(
@@ -107,29 +114,32 @@ def check_equal(
     rule: str = "values",
     message: str = "the result is not what the task describes",
 ) -> None:
-    """For plain Python values; a bool is no number here, and a list no tuple."""
+    """Check a plain Python value; True is not 1, and a list is not a tuple."""
     if is_identical(got, want):
         return
-    for name, (value, words) in (mistakes or {}).items():
+    expected = describe_value(want)
+    for name, (value, explanation) in (mistakes or {}).items():
         if is_identical(got, value):
-            raise CheckFailed(name, words)
+            raise CheckFailed(name, explanation, expected)
     if type(got) is not type(want):
-        raise CheckFailed("type", f"{message}: it must be of type {type(want).__name__}; it is {describe_value(got)}")
+        types = f"{message}: it must be of type {type(want).__name__}; it is {describe_value(got)}"
+        raise CheckFailed("type", types, expected)
     where = ""
     if isinstance(want, (list, tuple, str, bytes)):
         if len(got) != len(want):
-            where = f": it must have {len(want):,} items and has {len(got):,}"
+            where = f": it must have {len(want):,} items, but it has {len(got):,}"
         else:
             first = next(index for index in range(len(want)) if not is_identical(got[index], want[index]))
             where = f": item {first} is the first that differs"
     elif isinstance(want, dict):
-        keys = [key for key in want if key not in got] or [key for key in got if key not in want]
-        where = f": {keys[0]!r} is missing or too much" if keys else ": the value of a key differs"
-    raise CheckFailed(rule, f"{message}{where}")
+        missing, extra = [key for key in want if key not in got], [key for key in got if key not in want]
+        where = f": the key {missing[0]!r} is missing" if missing else ": the value of a key differs"
+        where = f": the key {extra[0]!r} does not belong there" if extra and not missing else where
+    raise CheckFailed(rule, f"{message}{where}", expected)
 
 
 def is_identical(got: Any, want: Any) -> bool:
-    """Equal, and of the same types all the way down."""
+    """Whether two values are equal, with equal types all the way down."""
     if type(got) is not type(want):
         return False
     if isinstance(want, Tensor):
@@ -143,7 +153,3 @@ def is_identical(got: Any, want: Any) -> bool:
 
 def is_close(got: Tensor, want: Tensor, atol: float, rtol: float) -> bool:
     return torch.allclose(got.double(), want.double(), atol=atol, rtol=rtol, equal_nan=True)
-
-
-def name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -1,17 +1,17 @@
-"""The course: its lessons, tasks and questions, read from the Markdown in content/.
+"""The course: lessons, tasks and quiz questions, loaded from the files in content/.
 
-content/LESSON/lesson.md, quiz.md, exercises.py, TASK/task.md -> [course] -> doors
-- a document is a title, then lines `key: value` until the first blank one, then text and its `##` sections
-- everything is read when it is asked for, and once; nothing here imports torch
-- not here: what judges code (grader.py) and answers (asking.py)
-Checked, with every file of the course, in tests/learn/test_course.py.
+content/LESSON/lesson.md, quiz.md, exercises.py, TASK/task.md -> [course] -> service
+- a document is a title, then `key: value` lines up to the first blank line, then text with `##` sections
+- files are read on first use; nothing here imports torch
+- elsewhere: grading code (grader.py) and answers (questions.py)
+Tested, with every file of the course, in tests/learn/test_course.py.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -21,8 +21,9 @@ from inlayer.errors import InputError
 from inlayer.learn.content import LESSONS
 from inlayer.learn.questions import Exercise, Option, exercises_of
 from inlayer.paths import quoted
+from inlayer.render.markdown import parse
 
-__all__ = ["Course", "Document", "Lesson", "Question", "Task", "guessed", "open_course", "read_document"]
+__all__ = ["Course", "Document", "Lesson", "Question", "Task", "open_course", "read_document", "suggest"]
 
 CONTENT = Path(__file__).parent / "content"
 HINTS = ("Hint 1", "Hint 2", "Hint 3")
@@ -31,21 +32,34 @@ WHY = "Why it works"
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A Markdown file: its title, the `key: value` lines under it, the text, and what stands under each `##`.
-
-    `whole` is text and sections as they stand.
-    """
+    """A Markdown file: title, `key: value` lines, and a body of text and `##` sections."""
 
     title: str
     keys: dict[str, str]
-    whole: str
-    text: str
-    sections: dict[str, str]
+    body: str
+
+    @cached_property
+    def _parts(self) -> list[tuple[str, str]]:
+        """Text by `##` heading; the part before the first heading has the heading ""."""
+        lines = self.body.splitlines()
+        starts = [node.lines[0] for node in parse(self.body) if node.kind == "heading" and node.level == 2]
+        parts = [("", "\n".join(lines[: starts[0] if starts else None]).strip())]
+        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+            parts.append((lines[start].strip("# "), "\n".join(lines[start + 1 : end]).strip()))
+        return parts
+
+    @property
+    def text(self) -> str:
+        return self._parts[0][1]
+
+    @property
+    def sections(self) -> dict[str, str]:
+        return dict(self._parts[1:])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question of a quiz; one of its options is right, and each has its reason."""
+    """A quiz question with one correct option; every option has a reason."""
 
     id: str
     lesson: str
@@ -55,7 +69,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Something to write; `id` is the name of the learner's file, without .py."""
+    """A coding task; the learner's file is named `id`.py."""
 
     id: str
     lesson: str
@@ -75,7 +89,7 @@ class Task:
 
     @property
     def step(self) -> int:
-        """The step of the walk that it is about."""
+        """The step of `inlayer walk` that shows this topic."""
         return int(self.document.keys["walk"])
 
     @property
@@ -96,13 +110,13 @@ class Task:
 
     @property
     def wrong(self) -> dict[str, str]:
-        """Wrong solutions by the rule each breaks."""
+        """Wrong solutions by the rule they break."""
         return {path.stem: path.read_text(encoding="utf-8") for path in sorted(self.folder.glob("wrong/*.py"))}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """A text, what there is to do for it, and a quiz."""
+    """A text with its tasks, exercises and quiz."""
 
     id: str
     number: int
@@ -118,12 +132,12 @@ class Lesson:
 
     @property
     def text(self) -> str:
-        """All of it, sections included."""
-        return self.document.whole
+        """The whole text, including its sections."""
+        return self.document.body
 
     @property
     def step(self) -> int:
-        """The step of the walk that it is about."""
+        """The step of `inlayer walk` that shows this topic."""
         return int(self.document.keys["walk"])
 
     @cached_property
@@ -157,100 +171,72 @@ class Course:
         return {question.id: question for lesson in self.lessons for question in lesson.questions}
 
     @cached_property
-    def errata(self) -> Document:
+    def misconceptions(self) -> Document:
         return read_document(CONTENT / "misconceptions.md")
 
     def lesson(self, name: str) -> Lesson:
-        """A lesson by its number or its id."""
+        """Find a lesson by number or id."""
         for lesson in self.lessons:
             if name.strip().lower() in {lesson.id, str(lesson.number)}:
                 return lesson
         if (wanted := name.strip().removesuffix(".py")) in self.tasks:
-            raise InputError(f"there is no lesson {quoted(name)}: that is a task of {self.tasks[wanted].lesson}")
+            raise InputError(f"there is no lesson {quoted(name)}; it is a task of lesson {self.tasks[wanted].lesson}")
         named = ", ".join(f"{lesson.number} {lesson.id}" for lesson in self.lessons)
-        guess = guessed(name, [lesson.id for lesson in self.lessons])
+        guess = suggest(name, [lesson.id for lesson in self.lessons])
         raise InputError(f"there is no lesson {quoted(name)}; {guess or f'the lessons are {named}'}")
 
     def task(self, name: str) -> Task:
-        """A task by its id, or by the learner's file."""
+        """Find a task by id or by the name of its file."""
         wanted = name.strip().removesuffix(".py")
         if wanted in self.tasks:
             return self.tasks[wanted]
         for lesson in self.lessons:
             if wanted.lower() == lesson.id:
                 tasks = ", ".join(task.id for task in lesson.tasks)
-                raise InputError(f"there is no task {quoted(name)}: that is a lesson, and its tasks are {tasks}")
-        guess = guessed(wanted, self.tasks) or "inlayer learn list LESSON names those of a lesson"
+                raise InputError(f"there is no task {quoted(name)}; it is a lesson with the tasks {tasks}")
+        guess = suggest(wanted, self.tasks) or "inlayer learn list LESSON lists the tasks of a lesson"
         raise InputError(f"there is no task {quoted(name)}; {guess}")
 
 
-def guessed(name: str, known: Iterable[str], near: float = 0.6) -> str:
-    """Which name was meant, as a question; "" where none is near."""
-    found = difflib.get_close_matches(name.strip().lower()[:80], list(known), n=1, cutoff=near)
+def suggest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """A "did you mean" question for the closest known name; "" if none is close."""
+    found = difflib.get_close_matches(name.strip().lower()[:80], list(known), n=1, cutoff=cutoff)
     return f"did you mean {found[0]}?" if found else ""
 
 
 @cache
 def open_course() -> Course:
-    """The course that inlayer carries."""
+    """The bundled course."""
     lessons = [Lesson(id=name, number=number, folder=CONTENT / name) for number, name in enumerate(LESSONS, start=1)]
     return Course(lessons=tuple(lessons))
 
 
 def read_document(path: Path) -> Document:
-    """Read title, keys, text and sections; a `##` inside a fence is no section."""
+    """Read a Markdown file with its title and keys."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if not lines or not lines[0].startswith("# "):
-        raise InputError(f"{path.name} of {path.parent.name} has no title: its first line is `# Title`")
+        raise InputError(f"{path.name} of {path.parent.name} has no title; its first line must be `# Title`")
     end = lines.index("") if "" in lines else len(lines)
     keys = dict(re.split(r":\s+", line, maxsplit=1) for line in lines[1:end])
-    text: list[str] = []
-    sections: dict[str, str] = {}
-    for heading, body in _cut(lines[end:]):
-        if heading:
-            sections[heading] = body
-        else:
-            text.append(body)
-    return Document(
-        title=lines[0][2:].strip(),
-        keys=keys,
-        whole="\n".join(lines[end + 1 :]) + "\n",
-        text="\n".join(text),
-        sections=sections,
-    )
+    return Document(title=lines[0][2:].strip(), keys=keys, body="\n".join(lines[end + 1 :]) + "\n")
 
 
 def read_quiz(path: Path, lesson: str) -> tuple[Question, ...]:
-    """Questions under `## id`: text, then `- [x] option` and `- [ ] option`, each with its indented reason."""
+    """Read questions: `## id`, text, then `- [x] option` and `- [ ] option`, each with an indented reason."""
     return tuple(_read_question(name, body, lesson) for name, body in read_document(path).sections.items())
 
 
 def _read_question(name: str, body: str, lesson: str) -> Question:
     text: list[str] = []
-    options: list[tuple[bool, str, list[str]]] = []
+    options: list[tuple[bool, str, list[str]]] = []  # correct, text, lines of the reason
     for line in body.splitlines():
         if found := re.fullmatch(r"- \[([ x])\] (.*)", line):
             options.append((found[1] == "x", found[2], []))
         elif options and line.startswith("  "):
             options[-1][2].append(line.strip())
         elif options and line.strip():
-            raise InputError(f"question {name}: {quoted(line)} is neither an option nor its indented reason")
+            raise InputError(f"question {name}: {quoted(line)} is neither an option nor an indented reason")
         elif not options:
             text.append(line)
-    made = tuple(Option(text=option, correct=right, reason=" ".join(why)) for right, option, why in options)
+    made = tuple(Option(text=option, correct=correct, reason=" ".join(reason)) for correct, option, reason in options)
     return Question(id=name, lesson=lesson, text="\n".join(text).strip(), options=made)
-
-
-def _cut(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Pieces of text under their `##` headings; the first one has none."""
-    heading, fenced = "", False
-    held: list[str] = []
-    for line in lines:
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        if line.startswith("## ") and not fenced:
-            yield heading, "\n".join(held).strip()
-            heading, held = line[3:].strip(), []
-        else:
-            held.append(line)
-    yield heading, "\n".join(held).strip()

@@ -1,33 +1,111 @@
-"""Where the learner's own files lie: FOLDER/TASK.py, the same for the terminal and the page.
+"""The learner's files: FOLDER/TASK.py, shared by the terminal and the page.
 
-progress -> [files] -> doors
-- the folder is chosen once and remembered in the progress; where none was, it is made where the program was started
-- a task that is begun anew keeps the old file beside
-Checked in tests/learn/test_cli.py.
+service -> [files] -> disk
+- the folder is chosen once and recorded in the progress; the default is created where the program was first started
+- nothing the learner wrote is overwritten: a reset keeps the old file under another name
+Tested in tests/learn/test_service.py.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from inlayer.learn.progress import State
+from inlayer.errors import InputError
+from inlayer.learn.course import Task
+from inlayer.learn.progress import ProgressState
+from inlayer.learn.submission import SourceFile, SubmissionError, read_source_file
+from inlayer.paths import check_path, shown, what_is_at, wrong_kind
+from inlayer.saving import put
 
-__all__ = ["FOLDER", "learner_folder", "set_aside", "task_file"]
+__all__ = ["FileConflictError", "TaskFile", "choose_folder", "create_file", "keep_old_file", "load_file", "read_file",
+           "require_unchanged", "write_file"]  # fmt: skip
 
-FOLDER = "inlayer-course"
-
-
-def learner_folder(state: State) -> Path:
-    return Path(state.folder) if state.folder else Path.cwd() / FOLDER
-
-
-def task_file(state: State, task: str) -> Path:
-    return learner_folder(state) / f"{task}.py"
+DEFAULT_FOLDER = "inlayer-course"
 
 
-def set_aside(path: Path) -> Path:
-    """Give a file another name beside its own, which says where it is now."""
+class FileConflictError(InputError):
+    """The learner's file was changed since it was loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFile:
+    """A task and the learner's file for it; `is_new` if the file was just created."""
+
+    task: Task
+    path: Path
+    is_new: bool = False
+
+
+def choose_folder(state: ProgressState, folder: str | None = None) -> Path:
+    """The folder of the learner's files, recorded in the progress."""
+    if folder is not None:
+        path = check_path(folder, "--folder").expanduser().absolute()
+        if what_is_at(path) not in {"folder", "nothing"}:
+            raise InputError(f"{shown(folder)} is not a folder")
+        state.folder = str(path)
+    state.folder = state.folder or str(Path.cwd() / DEFAULT_FOLDER)
+    return Path(state.folder)
+
+
+def create_file(task: Task, folder: Path) -> TaskFile:
+    """Write the task's start file, unless the file exists."""
+    path = folder / f"{task.id}.py"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(task.start)
+    except FileExistsError:
+        if what_is_at(path) != "file":
+            raise wrong_kind(path, what_is_at(path)) from None
+        return TaskFile(task=task, path=path)
+    except OSError as error:
+        message = f"{shown(path)} cannot be written: {error.strerror}; choose another folder with --folder"
+        raise InputError(message) from error
+    return TaskFile(task=task, path=path, is_new=True)
+
+
+def read_file(path: Path) -> SourceFile:
+    """Read a learner's file; the error names the file and says what is wrong."""
+    try:
+        return read_source_file(path)
+    except SubmissionError as error:
+        if error.rule in {"not-found", "not-a-file"}:
+            raise wrong_kind(path, what_is_at(path)) from None
+        raise InputError(f"{shown(path)}: {error}") from None
+
+
+def load_file(task: Task, state: ProgressState) -> tuple[Path, SourceFile | None]:
+    """The path of the learner's file for a task, and its content if it exists."""
+    folder = Path(state.folder) if state.folder else Path.cwd() / DEFAULT_FOLDER
+    path = (folder / f"{task.id}.py").resolve()
+    return path, read_file(path) if what_is_at(path) != "nothing" else None
+
+
+def require_unchanged(path: Path, found: SourceFile | None, loaded: str | None) -> None:
+    """Raise unless the file still has the digest that was loaded (None: it did not exist)."""
+    if (found.digest if found else None) != loaded:
+        raise FileConflictError(f"{path.name} was changed elsewhere since it was loaded")
+
+
+def write_file(path: Path, source: str) -> None:
+    try:
+        data = source.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"character {error.start} of the code is a lone surrogate, which is not text") from None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        put(path, data)
+    except OSError as error:
+        raise InputError(f"{shown(path)} cannot be written: {error.strerror}") from None
+
+
+def keep_old_file(path: Path) -> Path:
+    """Rename a file to PATH.bak1, PATH.bak2, ..."""
     number = 1
     while (kept := path.with_name(f"{path.name}.bak{number}")).exists():
         number += 1
-    return path.rename(kept)
+    try:
+        return path.rename(kept)
+    except OSError as error:
+        raise InputError(f"{shown(path)} cannot be renamed: {error.strerror}") from error

@@ -1,16 +1,17 @@
-"""The grader: a learner's file through the checks of a task, in order, until one does not hold.
+"""The grader: runs a learner's file through the checks of a task, in order, until one fails.
 
-source -> [grader] -> Verdict
-- the file is read and runs in a process of its own (exam.py); what is right is known here alone
-- "7 of 7 checks" are all there are; what comes after a failure was not run, and is said not to have been
-- a result that makes a check itself stumble is a failure like any other: one file must not spoil the rest of a class
-Checked with every solution, start and wrong solution of the course by `inlayer learn dev-check`.
+source -> session -> [grader] -> Verdict
+- code runs in a separate process (session.py); expected values exist only here
+- the checks after a failure are not run and are reported as not run
+- an exception inside a check counts as a failure, so one file cannot break the grading of a class
+Tested with every solution, start and wrong solution of the course by `inlayer learn dev-check`.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -19,150 +20,183 @@ from typing import Literal
 from torch import Tensor
 
 from inlayer.learn.course import Task
-from inlayer.learn.session import CheckFailed, GradingSession, Limits, describe_value
+from inlayer.learn.feedback import CheckFeedback, RecordedCall
+from inlayer.learn.session import CheckFailed, GradingLimits, GradingSession, describe_value
 from inlayer.shapes import check_seed
 
-__all__ = ["Result", "Verdict", "checks_of", "grade"]
+__all__ = ["CheckOutcome", "Verdict", "count_checks", "grade"]
 
 MAX_SOURCE = 1 << 20  # characters
-BEFORE = {
-    "syntax": "the file is Python",
+COMMON_CHECKS = {
+    "syntax": "the file is valid Python",
     "runs": "the file runs",
-    "signature": "what the task asks for is there, under its name",
+    "signature": "it defines what the task asks for",
 }
+NO_FEEDBACK = {"timeout", "output", "memory", "refused", "ended"}  # the last call explains nothing there
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
-    """One check: what it looks at, and how it came out."""
+class CheckOutcome:
+    """The outcome of one check: passed, failed with a rule and feedback, or not run."""
 
     name: str
-    what: str
+    description: str
     state: Literal["passed", "failed", "not run"]
     rule: str = ""
     message: str = ""
+    feedback: CheckFeedback | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """All checks of a task on one file; `own` is the learner's own tensor for the walk, where a task has one."""
+    """All checks of a task on one file; `walk_output` is the learner's tensor for the walk's text, if there is one."""
 
     task: str
-    results: tuple[Result, ...]
+    results: tuple[CheckOutcome, ...]
     seed: int
     printed: str = ""
-    own: Tensor | None = None
+    walk_output: Tensor | None = None
 
     @property
     def passed(self) -> bool:
         return all(result.state == "passed" for result in self.results)
 
     @property
+    def failure(self) -> CheckOutcome | None:
+        return next((result for result in self.results if result.state == "failed"), None)
+
+    @property
     def n_passed(self) -> int:
         return sum(result.state == "passed" for result in self.results)
 
     @property
-    def failure(self) -> Result | None:
-        return next((result for result in self.results if result.state == "failed"), None)
-
-    @property
     def summary(self) -> str:
-        """How many checks held, of how many; and how many were not run."""
+        """How many checks passed, which one failed, and how many were not run."""
         counted = f"{self.n_passed} of {len(self.results)} checks"
         if self.failure is None:
-            return counted
+            return f"{counted} passed"
         left = len(self.results) - self.n_passed - 1
         not_run = {0: "", 1: ", 1 was not run"}.get(left, f", {left} were not run")
-        return f"{counted}; {self.failure.name} failed{not_run}"
+        return f"{counted} passed; {self.failure.name} failed{not_run}"
 
 
-def checks_of(task: Task) -> ModuleType:
-    """The module that judges a task; CHECKS in it are its checks, in order."""
+def load_checks(task: Task) -> ModuleType:
+    """The task's check.py; CHECKS lists its checks in order."""
     return import_module(f"inlayer.learn.content.{task.lesson}.{task.id}.check")
 
 
-def grade(task: Task, source: str, *, seed: int | None = None, limits: Limits | None = None) -> Verdict:
-    """Grade a file; a seed draws the same values again."""
-    module = checks_of(task)
+def count_checks(task: Task) -> int:
+    return len(COMMON_CHECKS) + len(load_checks(task).CHECKS)
+
+
+def grade(
+    task: Task, source: str, *, seed: int | None = None, limits: GradingLimits | None = None, examples: bool = True
+) -> Verdict:
+    """Grade a file. The same seed draws the same values; `examples` adds a fresh example to a failed check."""
+    module = load_checks(task)
     checks: tuple[Callable[[GradingSession], None], ...] = module.CHECKS
-    names = {**BEFORE, **{check.__name__.replace("_", " "): (check.__doc__ or "").strip() for check in checks}}
+    names = {**COMMON_CHECKS, **{check.__name__.replace("_", " "): (check.__doc__ or "").strip() for check in checks}}
     seed = secrets.randbelow(2**31) if seed is None else seed
     check_seed(seed)
-    grading = Grading(task, source, module, seed, limits or Limits())
-    results: list[Result] = []
-    steps = grading.steps()
-    for name, what in names.items():
-        state: Literal["passed", "failed", "not run"] = "passed"
-        rule = message = ""
+    run = GradingRun(task, source, module, seed, limits or GradingLimits())
+    results: list[CheckOutcome] = []
+    steps = run.steps()
+    for number, (name, description) in enumerate(names.items()):
+        failed: CheckFailed | None = None
         if results and results[-1].state != "passed":
-            state = "not run"
-        else:
-            try:
-                next(steps)
-            except CheckFailed as failed:
-                state, rule, message = "failed", failed.rule, failed.message
-            except Exception as error:  # a result of a kind that no check thought of
-                state, rule = "failed", "unexpected"
-                message = f"what your code gave is nothing this check can look at ({type(error).__name__}: {error})"
-        results.append(Result(name=name, what=what, state=state, rule=rule, message=message))
+            results.append(CheckOutcome(name=name, description=description, state="not run"))
+            continue
+        try:
+            next(steps)
+        except CheckFailed as error:
+            failed = error
+        except Exception as error:  # a result of a kind the check does not handle
+            message = f"the check cannot process what your code returned ({type(error).__name__}: {error})"
+            failed = CheckFailed("unexpected", message)
+        if failed is None:
+            results.append(CheckOutcome(name=name, description=description, state="passed"))
+            continue
+        check = checks[number - len(COMMON_CHECKS)] if examples and number >= len(COMMON_CHECKS) else None
+        results.append(CheckOutcome(
+            name=name, description=description, state="failed", rule=failed.rule, message=failed.message,
+            feedback=run.feedback(failed, check),
+        ))  # fmt: skip
     steps.close()
-    return Verdict(task=task.id, results=tuple(results), seed=seed, printed=grading.printed, own=grading.own)
+    return Verdict(task=task.id, results=tuple(results), seed=seed, printed=run.printed, walk_output=run.walk_output)
 
 
-class Grading:
+class GradingRun:
     """One file on its way through the checks."""
 
-    def __init__(self, task: Task, source: str, module: ModuleType, seed: int, limits: Limits) -> None:
+    def __init__(self, task: Task, source: str, module: ModuleType, seed: int, limits: GradingLimits) -> None:
         self.task, self.source, self.module, self.seed, self.limits = task, source, module, seed, limits
         self.printed = ""
-        self.own: Tensor | None = None
+        self.walk_output: Tensor | None = None
+        self.calls: list[Callable[[], RecordedCall]] = []  # of the current check
+
+    def open_session(self, seed: int) -> GradingSession:
+        return GradingSession(self.module.NAME, seed=seed, limits=self.limits, parameters=tuple(self.module.PARAMETERS))
 
     def steps(self) -> Generator[None, None, None]:
-        """One check at each step; Failed where it does not hold."""
+        """Run one check per step; CheckFailed if it fails."""
         if len(self.source) > MAX_SOURCE:
-            raise CheckFailed("syntax", f"the file has {len(self.source):,} characters; it may have {MAX_SOURCE:,}")
-        session = GradingSession(self.module.NAME, seed=self.seed, limits=self.limits)
+            message = f"the file has {len(self.source):,} characters; at most {MAX_SOURCE:,} are allowed"
+            raise CheckFailed("syntax", message)
+        session = self.open_session(self.seed)
         try:
-            used = session.read(self.source)
+            used = session.parse(self.source)
             yield
             raised = session.load(self.source, f"{self.task.id}.py")
             if raised is not None:
-                raise CheckFailed("raises", f"your file does not run: {raised}")
+                raise CheckFailed("raises", f"your file raised {raised}")
             yield
             check_signature(session, self.module)
-            check_without(used, getattr(self.module, "FORBIDDEN_NAMES", ()))
+            check_forbidden_names(used, getattr(self.module, "FORBIDDEN_NAMES", ()))
             yield
             for number, check in enumerate(self.module.CHECKS, start=1):
+                self.calls = session.calls = []
                 check(session)
                 if number == len(self.module.CHECKS) and hasattr(self.module, "walk_output"):
-                    self.own = self.module.walk_output(session)
-                    if not isinstance(self.own, Tensor):
-                        given = describe_value(self.own)
+                    self.walk_output = self.module.walk_output(session)
+                    if not isinstance(self.walk_output, Tensor):
+                        found = describe_value(self.walk_output)
                         raise CheckFailed(
-                            "not-a-tensor", f"for the walk's text the result must be a tensor; it is {given}"
+                            "not-a-tensor", f"the result for the walk's text must be a tensor; it is {found}"
                         )
                 yield
         finally:
             session.close()
-            self.printed = session.printed.text()
+            self.printed = session.output.text()
+
+    def feedback(self, failed: CheckFailed, check: Callable[[GradingSession], None] | None) -> CheckFeedback | None:
+        """The last call of the failed check, and an example from the reference solution."""
+        if not self.calls or failed.rule in NO_FEEDBACK:
+            return None
+        example = None if check is None else self._example(check, len(self.calls) - 1)
+        return CheckFeedback(call=self.calls[-1](), expected=failed.expected, example=example)
+
+    def _example(self, check: Callable[[GradingSession], None], position: int) -> RecordedCall | None:
+        """The same call made with other random values and the task's solution."""
+        calls: list[Callable[[], RecordedCall]] = []
+        with suppress(OSError, CheckFailed), self.open_session((self.seed + 1) % 2**31) as session:
+            session.load(self.task.solution, f"{self.task.id}.py")
+            session.calls = calls
+            check(session)
+        return calls[min(position, len(calls) - 1)]() if calls else None
 
 
 def check_signature(session: GradingSession, module: ModuleType) -> None:
     name, wanted = module.NAME, tuple(module.PARAMETERS)
     kind, parameters = session.signature()
     if kind not in {"function", "class"}:
-        found = "is not there" if kind == "nothing" else f"is of type {kind}"
-        raise CheckFailed("missing", f"the file must define {name}({', '.join(wanted)}); {name} {found}")
+        found = "it is not defined" if kind == "nothing" else f"it is of type {kind}"
+        raise CheckFailed("missing", f"the file must define {name}({', '.join(wanted)}); {found}")
     if parameters != wanted:
-        raise CheckFailed(
-            "parameters",
-            f"{name} must take ({', '.join(wanted)}), by these names and in this order; "
-            f"yours takes ({', '.join(parameters)})",
-        )
+        message = f"{name} must take the parameters ({', '.join(wanted)}); yours takes ({', '.join(parameters)})"
+        raise CheckFailed("parameters", message)
 
 
-def check_without(used: dict[str, int], names: tuple[str, ...]) -> None:
-    """Names that the task is to be done without."""
+def check_forbidden_names(used: dict[str, int], names: tuple[str, ...]) -> None:
     for name in names:
         if name in used:
-            raise CheckFailed("forbidden-name", f"this task is to be done without {name}; line {used[name]} uses it")
+            raise CheckFailed("forbidden-name", f"this task must be solved without {name}; line {used[name]} uses it")

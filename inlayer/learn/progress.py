@@ -1,13 +1,13 @@
-"""What a learner has done: kept in the user's data folder, whole after a crash, moved as one file of JSON.
+"""Progress of a learner: stored as one JSON file in the user's data folder.
 
-the doors -> [progress] -> progress.json
-- the folder is the system's own for a user's data; INLAYER_DATA names another
-- two processes never lose each other's change: it is read, changed and written while a lock is held
-- a file that is damaged, or is something else, is set aside and kept; one of a newer inlayer is refused and left alone
-- where the folder cannot be written, a door may go on without (`loose`); it must then say that nothing is recorded
-- times are UTC, ISO 8601; "" is never
-- not here: what a quiz asks next (quiz.py); the learner's own files, which lie where he wants them
-Checked, with writers that are killed, in tests/learn/test_progress.py.
+front ends -> service -> [progress] -> progress.json
+- the folder is the system's folder for user data; the environment variable INLAYER_DATA overrides it
+- changes are read, made and written under a lock, so two processes never lose each other's changes
+- a damaged file is renamed and kept; a file written by a newer inlayer is refused and left alone
+- if the folder is not writable, a front end may continue unsaved (`allow_unsaved`) and must say so
+- times are UTC in ISO 8601; "" means never
+- elsewhere: the order of quiz questions (quiz.py), the learner's own files (service.py)
+Tested, with writers that are killed, in tests/learn/test_progress.py.
 """
 
 from __future__ import annotations
@@ -20,85 +20,83 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from inlayer.errors import InputError
-from inlayer.learn.course import Course, Lesson
 from inlayer.paths import printable, shown
 from inlayer.saving import locked, put
 
 __all__ = [
-    "Exercised", "Progress", "Questioned", "State", "Step", "Tasked", "data_folder", "merged", "now", "read_state",
-    "steps", "what_next", "written",
+    "DamagedProgressError", "ExerciseRecord", "Progress", "ProgressState", "QuestionRecord", "TaskRecord",
+    "data_folder", "dump_state", "load_state", "merge_states", "now",
 ]  # fmt: skip
 
 VERSION = 1
 FORMAT = "inlayer progress"
 MAX_BYTES = 2**24
-WAIT = 5.0  # seconds for another process's change, which takes milliseconds
+LOCK_TIMEOUT = 5.0  # seconds; another process holds the lock for milliseconds
 HINTS = 3
 
 
 @dataclass(kw_only=True)
-class Tasked:
-    """What was done about a task."""
+class TaskRecord:
+    """Progress on a task."""
 
     tries: int = 0  # checks
-    passed: str = ""  # when it first did
+    passed: str = ""  # time of the first pass
     summary: str = ""  # of the last check
     hints: int = 0  # shown, 0 to 3
-    solution_seen: str = ""  # before it passed
+    solution_seen: str = ""  # before the task passed
 
     @property
-    def broken(self) -> bool:
-        """Has it passed, and its last check has not?"""
+    def fails_again(self) -> bool:
+        """Whether the task passed before but its last check failed."""
         counted = re.match(r"(\d+) of (\d+) ", self.summary)
         return bool(self.passed and counted and int(counted[1]) < int(counted[2]))
 
 
 @dataclass(kw_only=True)
-class Exercised:
-    """What was done about a theory exercise."""
+class ExerciseRecord:
+    """Progress on a theory exercise."""
 
     tries: int = 0
-    done: str = ""  # judged right, or by the learner himself where no program can judge
-    seed: int | None = None  # of the one that was asked and waits for its answer
+    done: str = ""  # time of the first correct answer, or of the learner's own confirmation
+    seed: int | None = None  # of the question that was asked and not answered yet
 
 
 @dataclass(kw_only=True)
-class Questioned:
-    """What was done about a question of a quiz."""
+class QuestionRecord:
+    """Progress on a quiz question."""
 
     asked: int = 0
     missed: int = 0
-    right: str = ""  # when it first was
-    due: int = 0  # sittings in which it has to come back, and be right at once
+    right: str = ""  # time of the first correct answer
+    due: int = 0  # number of quizzes in which it must still be answered correctly at the first try
 
 
 @dataclass(kw_only=True)
-class State:
-    """All of it. `skipped` holds keys of steps."""
+class ProgressState:
+    """Everything a learner has done. `skipped` maps step keys to times."""
 
-    folder: str = ""  # where the learner's files lie
-    current: str = ""  # the task at hand
+    folder: str = ""  # of the learner's files
+    current: str = ""  # id of the task in progress
     read: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    tasks: dict[str, Tasked] = field(default_factory=dict)
-    exercises: dict[str, Exercised] = field(default_factory=dict)
-    questions: dict[str, Questioned] = field(default_factory=dict)
+    tasks: dict[str, TaskRecord] = field(default_factory=dict)
+    exercises: dict[str, ExerciseRecord] = field(default_factory=dict)
+    questions: dict[str, QuestionRecord] = field(default_factory=dict)
 
-    def task(self, name: str) -> Tasked:
-        """The record of a task, to be read or changed; there is one from now on."""
-        return self.tasks.setdefault(name, Tasked())
+    def task(self, name: str) -> TaskRecord:
+        """The record of a task, created if missing."""
+        return self.tasks.setdefault(name, TaskRecord())
 
-    def exercise(self, name: str) -> Exercised:
-        return self.exercises.setdefault(name, Exercised())
+    def exercise(self, name: str) -> ExerciseRecord:
+        return self.exercises.setdefault(name, ExerciseRecord())
 
-    def question(self, name: str) -> Questioned:
-        return self.questions.setdefault(name, Questioned())
+    def question(self, name: str) -> QuestionRecord:
+        return self.questions.setdefault(name, QuestionRecord())
 
     def note_check(self, task: str, *, passed: bool, summary: str) -> None:
-        """A file was checked."""
         record = self.task(task)
         record.tries += 1
         record.summary = summary
@@ -108,21 +106,20 @@ class State:
             self.skipped.pop(f"task/{task}", None)
 
     def note_hint(self, task: str, level: int | None = None) -> int:
-        """The level of the hint to show: the one after the last, or the one that was asked for."""
+        """Record a hint and return its level: the requested one, or the one after the last."""
         record = self.task(task)
-        shown_now = min(record.hints + 1, HINTS) if level is None else level
-        record.hints = max(record.hints, shown_now)
+        level = min(record.hints + 1, HINTS) if level is None else level
+        record.hints = max(record.hints, level)
         self.current = task
-        return shown_now
+        return level
 
     def note_solution(self, task: str) -> None:
-        """The solution is shown; remembered where the task had not passed."""
+        """Record that the solution was shown, unless the task had passed."""
         record = self.task(task)
         if not record.passed:
             record.solution_seen = record.solution_seen or now()
 
     def note_exercise(self, exercise: str, *, correct: bool) -> None:
-        """An answer was judged, or judged by the learner himself."""
         record = self.exercise(exercise)
         record.tries += 1
         if correct:
@@ -130,8 +127,8 @@ class State:
             record.seed = None
             self.skipped.pop(f"exercise/{exercise}", None)
 
-    def note_given_away(self, exercise: str) -> None:
-        """The answer was shown: a try, and the next time other numbers are drawn, so that it is still to be done."""
+    def note_revealed(self, exercise: str) -> None:
+        """Record that the answer was shown: it counts as a try, and the next question uses other numbers."""
         record = self.exercise(exercise)
         record.tries += 1
         record.seed = None
@@ -142,254 +139,239 @@ def now() -> str:
 
 
 def data_folder() -> Path:
-    """Where inlayer keeps what a user did."""
-    if said := os.environ.get("INLAYER_DATA"):
-        return Path(said)
+    """The folder of inlayer's user data."""
+    if given := os.environ.get("INLAYER_DATA"):
+        return Path(given)
     from platformdirs import user_data_path
 
     return user_data_path("inlayer", appauthor=False)
 
 
 class Progress:
-    """The file, in a folder. `tell` hears in a line what was found there and set aside.
+    """The progress file in a folder.
 
-    A `loose` one goes on where the file cannot be kept: changes last as long as this object, and `unkept` says why.
+    `on_notice` receives a line if a damaged file was renamed. With `allow_unsaved`, changes last as long as this
+    object if the file cannot be read or written, and `unsaved_reason` says why.
     """
 
-    def __init__(self, folder: Path | None = None, *, tell: Callable[[str], object] = str, loose: bool = False) -> None:
+    def __init__(
+        self, folder: Path | None = None, *, on_notice: Callable[[str], object] = str, allow_unsaved: bool = False
+    ) -> None:
         self.path = (data_folder() if folder is None else folder) / "progress.json"
-        self.tell = tell
-        self.loose = loose
-        self.unkept = ""
-        self._loose_state = State()
+        self.on_notice = on_notice
+        self.allow_unsaved = allow_unsaved
+        self.unsaved_reason = ""
+        self._unsaved_state = ProgressState()
 
-    def read(self) -> State:
-        """What is there now; nothing done, where there is no file."""
-        if self.unkept:
-            return self._loose_state
+    def read(self) -> ProgressState:
+        """The stored state; an empty one if there is no file."""
+        if self.unsaved_reason:
+            return self._unsaved_state
         try:
-            if (data := self._bytes()) is None:
-                return State()
+            if (data := self._read_bytes()) is None:
+                return ProgressState()
             try:
-                return read_state(data)
-            except DamagedError:
-                with self._held():
-                    return self._found()
-        except UnkeptError as error:
-            self._go_on_without(error, State())
-            return self._loose_state
+                return load_state(data)
+            except DamagedProgressError:
+                with self._locked():
+                    return self._load_or_rename()
+        except ProgressAccessError as error:
+            self._continue_unsaved(error, ProgressState())
+            return self._unsaved_state
 
     @contextmanager
-    def changing(self) -> Iterator[State]:
-        """What is there, to be changed; written when the block ends well. Others wait meanwhile: do it quickly."""
+    def edit(self) -> Iterator[ProgressState]:
+        """Yield the state and write it back if the block succeeds. Other processes wait meanwhile, so be quick."""
         with ExitStack() as stack:
             try:
-                if not self.unkept:
-                    stack.enter_context(self._held())
-                    state = self._found()
-            except UnkeptError as error:
-                self._go_on_without(error, None)
-            if self.unkept:
-                yield self._loose_state
+                if not self.unsaved_reason:
+                    stack.enter_context(self._locked())
+                    state = self._load_or_rename()
+            except ProgressAccessError as error:
+                self._continue_unsaved(error, None)
+            if self.unsaved_reason:
+                yield self._unsaved_state
                 return
-            before = written(state)
+            before = dump_state(state)
             yield state
-            after = written(state)
+            after = dump_state(state)
             if after != before or not self.path.exists():
                 try:
-                    self._put(after)
-                except UnkeptError as error:
-                    self._go_on_without(error, state)
+                    put(self.path, after)
+                except OSError as error:
+                    message = f"progress cannot be saved: {shown(self.path)}: {error.strerror}"
+                    self._continue_unsaved(ProgressAccessError(message), state)
 
-    def _go_on_without(self, error: UnkeptError, state: State | None) -> None:
-        """From a state that is given, or from what can still be read."""
-        if not self.loose:
+    def _continue_unsaved(self, error: ProgressAccessError, state: ProgressState | None) -> None:
+        if not self.allow_unsaved:
             raise error
         if state is None:
-            state = self.read()  # which may have found out by itself
-        self.unkept, self._loose_state = self.unkept or str(error), state
+            state = self.read()  # may set `unsaved_reason` itself
+        self.unsaved_reason, self._unsaved_state = self.unsaved_reason or str(error), state
 
     def reset(self) -> Path | None:
-        """Begin anew; what was there is kept beside, where this says."""
-        with self._held():
-            return self._set_aside("before-reset")
+        """Start over; returns where the old file was kept, if there was one."""
+        with self._locked():
+            return self._rename("before-reset")
 
-    def take_in(self, other: State) -> None:
+    def merge(self, other: ProgressState) -> None:
         """Add what was done on another machine."""
-        with self.changing() as state:
-            joined = merged(state, other)
-            for one in fields(State):
-                setattr(state, one.name, getattr(joined, one.name))
+        with self.edit() as state:
+            merged = merge_states(state, other)
+            for one in fields(ProgressState):
+                setattr(state, one.name, getattr(merged, one.name))
 
-    # ---- the file
-
-    def _bytes(self) -> bytes | None:
+    def _read_bytes(self) -> bytes | None:
         try:
             with self.path.open("rb") as file:
                 return file.read(MAX_BYTES + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise UnkeptError(f"progress cannot be read: {shown(self.path)}: {error.strerror}") from error
+            raise ProgressAccessError(f"progress cannot be read: {shown(self.path)}: {error.strerror}") from error
 
-    def _found(self) -> State:
-        """Under the lock: the state in the file, which is set aside where it is none."""
-        if (data := self._bytes()) is None:
-            return State()
+    def _load_or_rename(self) -> ProgressState:
+        """Load the file while the lock is held; rename it if it is damaged."""
+        if (data := self._read_bytes()) is None:
+            return ProgressState()
         try:
-            return read_state(data)
-        except DamagedError as error:
-            kept = self._set_aside("damaged")
-            self.tell(f"progress begins anew: {shown(self.path)} {error}; it is kept as {shown(kept or '')}")
-            return State()
+            return load_state(data)
+        except DamagedProgressError as error:
+            kept = self._rename("damaged")
+            self.on_notice(f"progress starts over: {shown(self.path)} {error}; the file is kept as {shown(kept or '')}")
+            return ProgressState()
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lock = self.path.with_name("progress.lock")
             lock.touch()
         except OSError as error:
-            raise UnkeptError(
-                f"progress cannot be kept in {shown(self.path.parent)}: {error.strerror}; INLAYER_DATA names another "
+            raise ProgressAccessError(
+                f"progress cannot be saved in {shown(self.path.parent)}: {error.strerror}; set INLAYER_DATA to another "
                 "folder"
             ) from error
-        with locked(lock, "another process keeps its progress for too long; try again", wait=WAIT):
+        with locked(lock, "another process holds the lock on your progress; try again", wait=LOCK_TIMEOUT):
             yield
 
-    def _put(self, data: bytes) -> None:
-        try:
-            put(self.path, data)
-        except OSError as error:
-            raise UnkeptError(f"progress cannot be kept: {shown(self.path)}: {error.strerror}") from error
-
-    def _set_aside(self, why: str) -> Path | None:
+    def _rename(self, label: str) -> Path | None:
         number = 1
-        while (kept := self.path.with_name(f"progress.{why}-{number}.json")).exists():
+        while (kept := self.path.with_name(f"progress.{label}-{number}.json")).exists():
             number += 1
         try:
             self.path.rename(kept)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise UnkeptError(f"{shown(self.path)} cannot be set aside: {error.strerror}") from error
+            raise ProgressAccessError(f"{shown(self.path)} cannot be renamed: {error.strerror}") from error
         return kept
 
 
-# ---- as JSON
+# ---- JSON
 
 
-class DamagedError(InputError):
-    """What was read is no progress."""
+class DamagedProgressError(InputError):
+    """The data is not a progress file."""
 
 
-class UnkeptError(InputError):
-    """The file cannot be read or written."""
+class ProgressAccessError(InputError):
+    """The progress file cannot be read or written."""
 
 
-Record = TypeVar("Record", Tasked, Exercised, Questioned)
+Record = TypeVar("Record", TaskRecord, ExerciseRecord, QuestionRecord)
 
 
-def written(state: State) -> bytes:
-    """As JSON. A record in which nothing happened is left out."""
-    told: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        **{one.name: getattr(state, one.name) for one in fields(State)},
-    }
-    for name, kind in (("tasks", Tasked), ("exercises", Exercised), ("questions", Questioned)):
-        told[name] = {key: record for key, record in told[name].items() if record != kind()}
-    return (json.dumps(told, default=vars, indent=1, sort_keys=True) + "\n").encode()
+def dump_state(state: ProgressState) -> bytes:
+    """Serialize to JSON, without empty records."""
+    data: dict[str, Any] = {"format": FORMAT, "version": VERSION, **vars(state)}
+    for name, kind in (("tasks", TaskRecord), ("exercises", ExerciseRecord), ("questions", QuestionRecord)):
+        data[name] = {key: record for key, record in data[name].items() if record != kind()}
+    return (json.dumps(data, default=vars, indent=1, sort_keys=True) + "\n").encode()
 
 
-def read_state(data: bytes) -> State:
-    """The state that `written` wrote. DamagedError where it is none, InputError where a newer inlayer wrote it."""
+def load_state(data: bytes) -> ProgressState:
+    """Parse JSON from `dump_state`. DamagedProgressError if it is not, InputError if a newer inlayer wrote it."""
     if len(data) > MAX_BYTES:
-        raise DamagedError(f"holds more than {MAX_BYTES:,} bytes")
+        raise DamagedProgressError(f"has more than {MAX_BYTES:,} bytes")
     try:
-        told = json.loads(data)
+        raw = json.loads(data)
     except (ValueError, RecursionError):
-        raise DamagedError("is no JSON") from None
-    if not isinstance(told, dict) or told.get("format") != FORMAT or not isinstance(told.get("version"), int):
-        raise DamagedError("is no progress of inlayer")
-    if told["version"] > VERSION:
+        raise DamagedProgressError("is not JSON") from None
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT or not isinstance(raw.get("version"), int):
+        raise DamagedProgressError("is not a progress file of inlayer")
+    if raw["version"] > VERSION:
         raise InputError(
-            f"the progress was written by a newer inlayer (version {printable(str(told['version']))[:20]} of the file, "
-            f"this one reads {VERSION}); update inlayer"
+            f"the progress file has version {printable(str(raw['version']))[:20]}, but this inlayer reads version "
+            f"{VERSION}; update inlayer"
         )
-    return State(
-        folder=_text(told, "folder"),
-        current=_text(told, "current"),
-        read=_times(told, "read"),
-        skipped=_times(told, "skipped"),
-        tasks=_records(told, "tasks", Tasked),
-        exercises=_records(told, "exercises", Exercised),
-        questions=_records(told, "questions", Questioned),
+    return ProgressState(
+        folder=_string(raw.get("folder", ""), "folder"),
+        current=_string(raw.get("current", ""), "current"),
+        read={key: _string(time, "read") for key, time in _mapping(raw, "read").items()},
+        skipped={key: _string(time, "skipped") for key, time in _mapping(raw, "skipped").items()},
+        tasks={key: _record(one, "tasks", TaskRecord) for key, one in _mapping(raw, "tasks").items()},
+        exercises={key: _record(one, "exercises", ExerciseRecord) for key, one in _mapping(raw, "exercises").items()},
+        questions={key: _record(one, "questions", QuestionRecord) for key, one in _mapping(raw, "questions").items()},
     )
 
 
-def _text(told: Mapping[str, Any], name: str) -> str:
-    value = told.get(name, "")
+def _string(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise DamagedError(f"has a {name} that is no text")
+        raise DamagedProgressError(f"has a value in {name} that is not a string")
     return value
 
 
-def _times(told: Mapping[str, Any], name: str) -> dict[str, str]:
-    value = told.get(name, {})
-    if not isinstance(value, dict) or not all(isinstance(time, str) for time in value.values()):
-        raise DamagedError(f"has {name} that are no times")
-    return value
-
-
-def _records(told: Mapping[str, Any], name: str, kind: type[Record]) -> dict[str, Record]:
-    value = told.get(name, {})
+def _mapping(raw: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = raw.get(name, {})
     if not isinstance(value, dict):
-        raise DamagedError(f"has {name} that are no records")
-    return {key: _record(record, name, kind) for key, record in value.items()}
+        raise DamagedProgressError(f"has {name} that is not an object")
+    return value
 
 
-def _record(told: object, name: str, kind: type[Record]) -> Record:
-    if not isinstance(told, dict):
-        raise DamagedError(f"has {name} that are no records")
-    known: dict[str, Any] = {}
+def _record(raw: object, name: str, kind: type[Record]) -> Record:
+    if not isinstance(raw, dict):
+        raise DamagedProgressError(f"has a record in {name} that is not an object")
+    values: dict[str, Any] = {}
     for one in fields(kind):
-        value = told.get(one.name, one.default)
-        ours = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        if one.default is None:
-            fits = value is None or (ours and value < 2**63)
-        else:
-            fits = isinstance(value, str) if isinstance(one.default, str) else ours and value < 2**31
-        if not fits:
-            raise DamagedError(f"has a record of {name} whose {one.name} makes no sense")
-        known[one.name] = value
-    return kind(**known)
+        value = raw.get(one.name, one.default)
+        limit = 2**63 if one.default is None else 2**31
+        counts = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit
+        valid = isinstance(value, str) if isinstance(one.default, str) else counts
+        if not valid and not (one.default is None and value is None):
+            raise DamagedProgressError(f"has a record in {name} with an invalid {one.name}")
+        values[one.name] = value
+    return kind(**values)
 
 
-def merged(mine: State, other: State) -> State:
-    """Both: what was done on either machine is done. Where files lie and what is at hand stay mine."""
-    joined = State(folder=mine.folder, current=mine.current)
-    joined.read = _earliest(mine.read, other.read)
+# ---- merging
+
+
+def merge_states(mine: ProgressState, other: ProgressState) -> ProgressState:
+    """Combine two states: what is done in either is done. The folder and the current task stay mine."""
+    merged = ProgressState(folder=mine.folder, current=mine.current)
+    merged.read = _earliest(mine.read, other.read)
     for name in {**mine.tasks, **other.tasks}:
-        one, two = replace(mine.tasks.get(name, Tasked())), other.tasks.get(name, Tasked())
+        one, two = replace(mine.tasks.get(name, TaskRecord())), other.tasks.get(name, TaskRecord())
         one.summary = one.summary if one.tries >= two.tries else two.summary
         one.tries, one.hints = max(one.tries, two.tries), max(one.hints, two.hints)
         one.passed = _first(one.passed, two.passed)
         one.solution_seen = _first(one.solution_seen, two.solution_seen)
-        joined.tasks[name] = one
+        merged.tasks[name] = one
     for name in {**mine.exercises, **other.exercises}:
-        was, theirs = mine.exercises.get(name, Exercised()), other.exercises.get(name, Exercised())
-        done, seed = _first(was.done, theirs.done), theirs.seed if was.seed is None else was.seed
-        joined.exercises[name] = Exercised(tries=max(was.tries, theirs.tries), done=done, seed=None if done else seed)
+        ours, theirs = mine.exercises.get(name, ExerciseRecord()), other.exercises.get(name, ExerciseRecord())
+        done, seed = _first(ours.done, theirs.done), theirs.seed if ours.seed is None else ours.seed
+        tries = max(ours.tries, theirs.tries)
+        merged.exercises[name] = ExerciseRecord(tries=tries, done=done, seed=None if done else seed)
     for name in {**mine.questions, **other.questions}:
-        here, there = mine.questions.get(name, Questioned()), other.questions.get(name, Questioned())
+        here, there = mine.questions.get(name, QuestionRecord()), other.questions.get(name, QuestionRecord())
         more = here if here.asked >= there.asked else there
-        joined.questions[name] = replace(more, right=_first(here.right, there.right))
-    done_now = {f"task/{name}" for name, record in joined.tasks.items() if record.passed}
-    done_now |= {f"exercise/{name}" for name, record in joined.exercises.items() if record.done}
+        merged.questions[name] = replace(more, right=_first(here.right, there.right))
+    done_now = {f"task/{name}" for name, record in merged.tasks.items() if record.passed}
+    done_now |= {f"exercise/{name}" for name, record in merged.exercises.items() if record.done}
     skipped = _earliest(mine.skipped, other.skipped)
-    joined.skipped = {key: time for key, time in skipped.items() if key not in done_now}
-    return joined
+    merged.skipped = {key: time for key, time in skipped.items() if key not in done_now}
+    return merged
 
 
 def _earliest(one: dict[str, str], two: dict[str, str]) -> dict[str, str]:
@@ -397,54 +379,5 @@ def _earliest(one: dict[str, str], two: dict[str, str]) -> dict[str, str]:
 
 
 def _first(one: str, two: str) -> str:
-    """The earlier of two times; ISO times of one zone sort as text."""
+    """The earlier of two times; ISO times in UTC sort as text."""
     return min(filter(None, (one, two)), default="")
-
-
-# ---- the way through the course
-
-Kind = Literal["read", "task", "exercise", "quiz"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """One thing to do: a lesson to read, a task, an exercise, a quiz."""
-
-    kind: Kind
-    id: str
-    lesson: Lesson
-
-    @property
-    def key(self) -> str:
-        return f"{self.kind}/{self.id}"
-
-    @property
-    def command(self) -> str:
-        """What to type for it."""
-        verb = {"read": "read", "task": "check", "exercise": "exercise", "quiz": "quiz"}[self.kind]
-        return f"inlayer learn {verb} {self.id}"
-
-    def is_done(self, state: State) -> bool:
-        if self.kind == "read":
-            return self.id in state.read
-        if self.kind == "task":
-            return bool(state.tasks.get(self.id, Tasked()).passed)
-        if self.kind == "exercise":
-            return bool(state.exercises.get(self.id, Exercised()).done)
-        return all(state.questions.get(one.id, Questioned()).right for one in self.lesson.questions)
-
-
-def steps(lesson: Lesson) -> Iterator[Step]:
-    """A lesson in its order: the text, its tasks, its exercises, its quiz."""
-    yield Step(kind="read", id=lesson.id, lesson=lesson)
-    for task in lesson.tasks:
-        yield Step(kind="task", id=task.id, lesson=lesson)
-    for exercise in lesson.exercises:
-        yield Step(kind="exercise", id=exercise.id, lesson=lesson)
-    yield Step(kind="quiz", id=lesson.id, lesson=lesson)
-
-
-def what_next(course: Course, state: State) -> Step | None:
-    """The first step that is neither done nor skipped; then the first that was skipped; None at the end of it all."""
-    left = [step for lesson in course.lessons for step in steps(lesson) if not step.is_done(state)]
-    return next((step for step in left if step.key not in state.skipped), left[0] if left else None)

@@ -1,10 +1,11 @@
-"""The exam: a task's check asks, the learner's process answers, and what is right stays here.
+"""A grading session: sends calls to the runner of a learner's file and returns what they gave.
 
-grader -> [exam] <-> learner's process
-- arguments are drawn freshly for each exam from its seed; expected values never leave this process
-- the time that answers take is limited; who takes longer, prints without end or does what is refused is ended
-- what came back is data: nothing of it runs here
-Checked in tests/learn/test_session.py and, with misbehaving code, tests/learn/test_misbehaving.py.
+check.py of a task -> [session] <-> sandbox runner
+- arguments are random and depend on the session's seed; expected values never leave this process
+- the runner is killed if it uses too much CPU time, memory or output, or does something that is refused
+- the CPU clock decides about "too slow", so a busy machine fails nobody; the wall clock is a generous backstop
+- results are data: nothing that comes back is executed
+Tested in tests/learn/test_session.py and, with misbehaving code, in tests/learn/test_misbehaving.py.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,35 +29,40 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import InputError
-from inlayer.learn.sandbox.fork_server import end, fork_server
-from inlayer.learn.sandbox.protocol import Handle, Other, WireError, decode, encode, receive, send
+from inlayer.learn.feedback import RecordedCall, describe_value, record_call
+from inlayer.learn.sandbox.fork_server import fork_server, kill_group
+from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, encode, receive, send
 
-__all__ = ["CallResult", "CheckFailed", "GradingSession", "Limits", "RaisedError", "RemoteObject"]
+__all__ = [
+    "CallResult", "CheckFailed", "GradingLimits", "GradingSession", "RaisedError", "RemoteObject", "check_raised",
+    "describe_value", "value_of",
+]  # fmt: skip
 
-MAX_ANSWER = 256 << 20  # bytes of a message
-SHOWN = 20_000  # characters of what was printed
+MAX_MESSAGE = 256 << 20  # bytes
+MAX_PRINTED = 20_000  # characters of printed output that are kept
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What the learner's code may use."""
+class GradingLimits:
+    """Resources that a learner's file may use."""
 
-    seconds: float = 20.0  # for all answers of an exam together
-    memory: int = 2 << 30  # bytes beyond what Python and torch take
-    output: int = 1 << 20  # bytes that it prints
+    seconds: float = 20.0  # CPU time for all checks together
+    wall_seconds: float = 120.0
+    memory: int = 2 << 30  # bytes on top of Python and torch
+    output: int = 1 << 20  # printed bytes
 
 
-class CheckFailed(Exception):  # noqa: N818  # it is a verdict
-    """A check that does not hold: the rule that is broken, by a short name, and what to do about it."""
+class CheckFailed(Exception):  # noqa: N818  # a result, not a bug
+    """A check that failed: a short rule name, a message for the learner, and the expected kind of value."""
 
-    def __init__(self, rule: str, message: str) -> None:
+    def __init__(self, rule: str, message: str, expected: str = "") -> None:
         super().__init__(rule, message)
-        self.rule, self.message = rule, message
+        self.rule, self.message, self.expected = rule, message, expected
 
 
 @dataclass(frozen=True, kw_only=True)
 class RaisedError:
-    """An error of the learner's code: its type, the names of all its bases, its words, and the line it comes from."""
+    """An error raised by the learner's code: type, names of all bases, message, and line in their file."""
 
     type: str
     bases: tuple[str, ...]
@@ -64,13 +71,13 @@ class RaisedError:
 
     def __str__(self) -> str:
         where = "" if self.line is None else f" (line {self.line} of your file)"
-        words = f": {self.message}" if self.message else ""
-        return f"{self.type}{words}{where}"
+        message = f": {self.message}" if self.message else ""
+        return f"{self.type}{message}{where}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallResult:
-    """What a call gave: a value or an error; and, where watched, all arguments as they are afterwards."""
+    """The result of a call: a value or an error, and on request the arguments after the call, or gradients."""
 
     value: Any = None
     raised: RaisedError | None = None
@@ -80,26 +87,29 @@ class CallResult:
 
     @property
     def tensor_arguments(self) -> tuple[Tensor, ...]:
-        """Those of them that are tensors."""
         return tuple(one for one in self.arguments if isinstance(one, Tensor))
 
 
 class GradingSession:
-    """One learner's file, open in a process of its own until the block ends."""
+    """A learner's file, loaded in its own process until the session is closed."""
 
-    def __init__(self, name: str, *, seed: int, limits: Limits | None = None) -> None:
-        self.name, self.seed, self.limits = name, seed, limits or Limits()
+    def __init__(
+        self, name: str, *, seed: int, limits: GradingLimits | None = None, parameters: tuple[str, ...] = ()
+    ) -> None:
+        self.name, self.seed, self.parameters = name, seed, parameters
+        self.limits = limits or GradingLimits()
         self.generator = torch.Generator().manual_seed(seed)
+        self.calls: list[Callable[[], RecordedCall]] = []  # of the current check; formatted on demand
         if sys.platform == "win32":
-            raise InputError("the grader needs Linux, macOS or WSL: it gives code a process with limits, by fork")
+            raise InputError("grading needs Linux, macOS or WSL, because code runs in a forked process with limits")
         self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
-        self.printed = Printed(self.limits.output)
-        with self.printed.writer() as output:
+        self.output = OutputCapture(self.limits.output)
+        with self.output.writer() as output:
             self.channel, self.pid = fork_server().fork(
                 output, scratch=self.scratch, memory=self.limits.memory, seconds=self.limits.seconds
             )
         self.channel.settimeout(0.1)
-        self.left = self.limits.seconds
+        self.wall_left = self.limits.wall_seconds
 
     def __enter__(self) -> GradingSession:
         return self
@@ -110,16 +120,16 @@ class GradingSession:
         self.close()
 
     def close(self) -> None:
-        """End the process and all it started; remove its folder."""
-        end(self.pid)
+        """Kill the process and its group, and remove its scratch folder."""
+        kill_group(self.pid)
         self.channel.close()
-        self.printed.close()
+        self.output.close()
         try:
             shutil.rmtree(self.scratch, ignore_errors=True)
-        except RecursionError:  # folders within folders within folders
+        except RecursionError:  # very deeply nested folders
             subprocess.run(["rm", "-rf", str(self.scratch)], check=False)
 
-    # ---- drawing
+    # ---- random arguments
 
     def random_normal(self, *size: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """Numbers from N(0, 1)."""
@@ -130,72 +140,79 @@ class GradingSession:
         return torch.randint(low, rows, size, generator=self.generator)
 
     def random_int(self, low: int, high: int) -> int:
-        """A whole number, both ends included."""
+        """An integer from `low` to `high`, both included."""
         return int(torch.randint(low, high + 1, (), generator=self.generator))
 
-    # ---- asking
+    # ---- requests
 
-    def read(self, source: str) -> dict[str, int]:
-        """The names a file uses, each with its line; a failure where it is no Python. Nothing of it runs."""
-        found = self._ask(do="read", source=source)
-        if "wrong" in found:
-            raise CheckFailed("syntax", str(found["wrong"]))
+    def parse(self, source: str) -> dict[str, int]:
+        """The names that a file uses, with their lines; fails if it is not valid Python. Runs nothing."""
+        found = self._request(do="read", source=source)
+        if "error" in found:
+            raise CheckFailed("syntax", str(found["error"]))
         return dict(found.get("names") or {})
 
     def load(self, source: str, file: str) -> RaisedError | None:
-        """Run the learner's file; the error it raised, if it did."""
-        return self._answer(do="load", source=source, file=file).raised
+        """Run the learner's file; returns the error it raised, if any."""
+        return self._result(do="load", source=source, file=file).raised
 
     def signature(self) -> tuple[str, tuple[str, ...]]:
-        """What `name` is in the learner's file ("function", "class", "nothing", a type), and its parameters."""
-        found = self._ask(do="signature", name=self.name)
+        """What `name` is in the file ("function", "class", "nothing" or a type name), and its parameters."""
+        found = self._request(do="signature", name=self.name)
         return str(found.get("kind")), tuple(str(one) for one in found.get("parameters", ()))
 
     def try_call(self, *args: Any, return_arguments: bool = False, **kwargs: Any) -> CallResult:
-        """Call the learner's function, and judge nothing."""
+        """Call the learner's function; errors are part of the result."""
         return self._call(self.name, "", args, kwargs, return_arguments=return_arguments)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the learner's function; an error it raises is a failure."""
+        """Call the learner's function; the check fails if it raises."""
         return value_of(self.try_call(*args, **kwargs))
 
     def call_other(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call another function of the learner's file; a failure where it is not there."""
-        if self._ask(do="signature", name=name).get("kind") not in {"function", "class"}:
-            raise CheckFailed("missing", f"the file must define {name} as well")
+        """Call another function of the file; the check fails if it does not exist."""
+        if self._request(do="signature", name=name).get("kind") not in {"function", "class"}:
+            raise CheckFailed("missing", f"the file must also define {name}")
         return value_of(self._call(name, "", args, kwargs))
 
     def gradient(
         self, *args: Any, of: int | str, weight: Tensor, item: int | None = None, **kwargs: Any
     ) -> Tensor | None:
-        """The gradient of sum(result * weight) by an argument, by place or name; None where none arrives.
+        """The gradient of sum(result * weight) with respect to one argument; None if there is none.
 
-        Of a result that is a tuple, `item` says which part.
+        `of` is the argument's position or name; `item` selects a part of a result that is a tuple.
         """
-        answer = self._call(self.name, "", args, kwargs, of=of, weight=weight, item=item)
-        value_of(answer)
-        return answer.gradient
+        result = self._call(self.name, "", args, kwargs, argument=of, weight=weight, item=item)
+        value_of(result)
+        return result.gradient
 
     def must_raise(
         self, rule: str, *args: Any, error: type[Exception] = ValueError, message: str = "", **kwargs: Any
     ) -> None:
-        """A call that must raise."""
+        """Call the learner's function; the check fails unless it raises `error`."""
         check_raised(self.try_call(*args, **kwargs), rule, error, message)
 
     def construct(self, *args: Any, **kwargs: Any) -> RemoteObject:
-        """An object of the learner's class; it stays in his process."""
+        """An object of the learner's class; it stays in the runner."""
         value = value_of(self._call(self.name, "", args, kwargs))
-        if not isinstance(value, Handle):
-            raise CheckFailed("missing", f"{self.name}(...) gave {describe_value(value)} and no object of the class")
+        if not isinstance(value, RemoteHandle):
+            message = f"{self.name}(...) must return an object of the class; it returned {describe_value(value)}"
+            raise CheckFailed("missing", message)
         return RemoteObject(self, value)
 
     def _call(
-        self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **further: Any
+        self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
     ) -> CallResult:
-        return self._answer(do="call", target=target, path=path, args=args, kwargs=kwargs, **further)
+        result = self._result(do="call", target=target, path=path, args=args, kwargs=kwargs, **options)
+        name = ".".join(filter(None, [target.kind if isinstance(target, RemoteHandle) else target, path]))
+        returned = result.gradient if options.get("argument") is not None else result.value
+        output = result.raised if result.raised is not None else returned
+        parameters = self.parameters if target == self.name else ()
+        self.calls.append(partial(record_call, name, parameters, args, kwargs, output))
+        return result
 
-    def _answer(self, **asked: Any) -> CallResult:
-        answer = self._ask(**asked)
+    def _result(self, **request: Any) -> CallResult:
+        answer = self._request(**request)
         try:
             raised = answer.get("raised")
             return CallResult(
@@ -206,86 +223,96 @@ class GradingSession:
                 gradients=dict(answer.get("gradients") or {}),
             )
         except (TypeError, ValueError, AttributeError):
-            raise self._disturbed() from None
+            raise self._tampered() from None
 
-    def _ask(self, **asked: Any) -> dict[str, Any]:
-        """Send a question and wait for its answer, as long as there is time; only waiting counts."""
-        end = time.monotonic() + self.left
+    def _request(self, **request: Any) -> dict[str, Any]:
+        """Send a request and wait for the answer within the limits; only waiting counts as wall time."""
+        end = time.monotonic() + self.wall_left
 
         def wait() -> None:
-            if self.printed.too_much:
-                raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes; it was stopped")
-            if time.monotonic() >= end:
-                raise CheckFailed(
-                    "timeout",
-                    f"your code ran longer than {self.limits.seconds:g} seconds and was stopped; is there a loop "
-                    "that never ends?",
-                )
+            if self.output.too_much:
+                raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes and was stopped")
+            used = cpu_seconds(self.pid)
+            if (used is not None and used >= self.limits.seconds) or time.monotonic() >= end:
+                raise self._too_slow()
 
         try:
-            send(self.channel, encode(asked), wait)
-            answer = decode(receive(self.channel, MAX_ANSWER, wait))
-            self.left = end - time.monotonic()
-        except WireError:
-            raise self._disturbed() from None
+            send(self.channel, encode(request), wait)
+            answer = decode(receive(self.channel, MAX_MESSAGE, wait))
+            self.wall_left = end - time.monotonic()
+        except ProtocolError:
+            raise self._tampered() from None
         except (EOFError, OSError):
-            if self.printed.too_much:
+            if self.output.too_much:
                 raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes") from None
-            raise CheckFailed(
-                "ended", "the process of your code ended in the middle: a crash, or more memory than it may use"
-            ) from None
+            message = "the process of your code ended unexpectedly: it crashed or used too much memory"
+            raise CheckFailed("ended", message) from None
         if not isinstance(answer, dict):
-            raise self._disturbed()
+            raise self._tampered()
         if "refused" in answer:
             raise CheckFailed(
-                "refused", f"your code tried to {answer['refused']}; no task needs that, and it is refused"
+                "refused", f"your code tried to {answer['refused']}, which no task needs and is not allowed"
             )
         if "memory" in answer:
-            raise CheckFailed(
-                "memory", f"your code asked for more than {self.limits.memory / (1 << 30):g} GiB of memory"
-            )
+            limit = self.limits.memory / (1 << 30)
+            raise CheckFailed("memory", f"your code used more than {limit:g} GiB of memory")
         raised = answer.get("raised")
         if isinstance(raised, dict) and raised.get("type") in {"SystemExit", "KeyboardInterrupt"}:
-            raise CheckFailed("ended", f"your code raised {raised['type']}: it must give a result, not end the program")
+            message = f"your code raised {raised['type']}; it must return a result, not end the program"
+            raise CheckFailed("ended", message)
         return answer
 
-    def _disturbed(self) -> CheckFailed:
-        return CheckFailed("refused", "your code wrote into the grader's own channel; no task needs that")
+    def _too_slow(self) -> CheckFailed:
+        limit = f"your code ran longer than {self.limits.seconds:g} seconds and was stopped"
+        return CheckFailed("timeout", f"{limit}; is there an endless loop?")
+
+    def _tampered(self) -> CheckFailed:
+        return CheckFailed("refused", "your code wrote to the grader's channel, which no task needs and is not allowed")
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """CPU time used by a process; None if the system cannot tell."""
+    if sys.platform != "linux":  # elsewhere RLIMIT_CPU and the wall clock apply
+        return None
+    try:
+        return time.clock_gettime((~pid << 3) | 2)  # the kernel's id for the CPU clock of another process
+    except OSError:
+        return None
 
 
 @dataclass(frozen=True)
 class RemoteObject:
-    """An object in the learner's process."""
+    """An object of the learner's class that lives in the runner."""
 
     session: GradingSession
-    handle: Handle
+    handle: RemoteHandle
 
     def try_call(self, *args: Any, return_arguments: bool = False, **kwargs: Any) -> CallResult:
-        """Call it, and judge nothing."""
+        """Call the object; errors are part of the result."""
         return self.session._call(self.handle, "", args, kwargs, return_arguments=return_arguments)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it; an error it raises is a failure."""
+        """Call the object; the check fails if it raises."""
         return value_of(self.try_call(*args, **kwargs))
 
     def must_raise(
         self, rule: str, *args: Any, error: type[Exception] = ValueError, message: str = "", **kwargs: Any
     ) -> None:
-        """A call that must raise."""
+        """Call the object; the check fails unless it raises `error`."""
         check_raised(self.try_call(*args, **kwargs), rule, error, message)
 
     def method(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Call one of its methods, also of its parts: "token_embedding.reset_parameters"."""
+        """Call a method of the object or of a part of it: "token_embedding.reset_parameters"."""
         value = value_of(self.session._call(self.handle, name, args, kwargs))
-        return RemoteObject(self.session, value) if isinstance(value, Handle) else value
+        return RemoteObject(self.session, value) if isinstance(value, RemoteHandle) else value
 
     def attribute(self, path: str) -> Any:
-        """One of its attributes, also of its parts; a failure where it is not there."""
-        found = self.session._ask(do="look", target=self.handle, path=path)
+        """An attribute of the object or of a part of it; the check fails if it does not exist."""
+        found = self.session._request(do="attribute", target=self.handle, path=path)
         if "raised" in found or "missing" in found:
             raise CheckFailed("missing", f"the object has no {path}")
         value = found.get("value")
-        return RemoteObject(self.session, value) if isinstance(value, Handle) else value
+        return RemoteObject(self.session, value) if isinstance(value, RemoteHandle) else value
 
     def parameters(self) -> dict[str, Tensor]:
         return self._tensors("parameters")
@@ -297,30 +324,30 @@ class RemoteObject:
         return self._tensors("state_dict")
 
     def load_state_dict(self, state: Mapping[str, Tensor], strict: bool = True) -> None:
-        """A failure where it does not take it."""
+        """Load a state dict; the check fails if that raises."""
         value_of(self.session._call(self.handle, "load_state_dict", (dict(state),), {"strict": strict}))
 
     def gradients(self, *args: Any, weight: Tensor, **kwargs: Any) -> dict[str, Tensor | None]:
-        """The gradients of sum(result * weight) by its parameters."""
-        answer = self.session._call(self.handle, "", args, kwargs, weight=weight, parameters=True)
-        value_of(answer)
-        return answer.gradients
+        """The gradients of sum(result * weight) with respect to the parameters."""
+        result = self.session._call(self.handle, "", args, kwargs, weight=weight, parameters=True)
+        value_of(result)
+        return result.gradients
 
     def _tensors(self, which: str) -> dict[str, Tensor]:
-        found = self.session._ask(do="tensors", target=self.handle, which=which)
+        found = self.session._request(do="tensors", target=self.handle, which=which)
         value = found.get("value")
         if not isinstance(value, dict):
-            raise CheckFailed("missing", f"the object is no nn.Module: it has no {which}")
+            raise CheckFailed("missing", f"the object must be an nn.Module; it has no {which}")
         return {str(name): tensor for name, tensor in value.items() if isinstance(tensor, Tensor)}
 
 
-class Printed:
-    """What the learner's process prints: the beginning is kept, the rest is counted."""
+class OutputCapture:
+    """Captures what the runner prints: keeps the beginning and counts the rest."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.size, self.kept = most, 0, bytearray()
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes, self.size, self.kept = max_bytes, 0, bytearray()
         self.reader, self._writer = os.pipe()
-        self.thread = threading.Thread(target=self._read, name="inlayer-printed", daemon=True)
+        self.thread = threading.Thread(target=self._read, name="inlayer-output", daemon=True)
 
     @contextlib.contextmanager
     def writer(self) -> Any:
@@ -332,47 +359,40 @@ class Printed:
 
     @property
     def too_much(self) -> bool:
-        return self.size > self.most
+        return self.size > self.max_bytes
 
     def text(self) -> str:
-        """The beginning of it."""
-        text = bytes(self.kept).decode("utf-8", "replace")[:SHOWN]
-        return text + (f"\n... {self.size:,} bytes in all" if self.size > len(self.kept) else "")
+        """The beginning of the output."""
+        text = bytes(self.kept).decode("utf-8", "replace")[:MAX_PRINTED]
+        return text + (f"\n... {self.size:,} bytes in total" if self.size > len(self.kept) else "")
 
     def _read(self) -> None:
         while data := os.read(self.reader, 65_536):
             self.size += len(data)
-            self.kept += data[: max(0, SHOWN * 4 - len(self.kept))]
-            if self.too_much:  # nobody reads on: the process waits until it is ended
+            self.kept += data[: max(0, MAX_PRINTED * 4 - len(self.kept))]
+            if self.too_much:  # stop reading; the process blocks until it is killed
                 return
 
     def close(self) -> None:
-        """To be called when the process has ended."""
+        """Stop capturing; call this after the process has ended."""
         self.thread.join(1.0)
         if self.reader >= 0:
             os.close(self.reader)
             self.reader = -1
 
 
-def value_of(answer: CallResult) -> Any:
-    """The value of a call that must not raise."""
-    if answer.raised is not None:
-        raise CheckFailed("raises", f"your code raised {answer.raised}")
-    return answer.value
+def value_of(result: CallResult) -> Any:
+    """The value of a call; the check fails if it raised."""
+    if result.raised is not None:
+        raise CheckFailed("raises", f"your code raised {result.raised}")
+    return result.value
 
 
-def check_raised(answer: CallResult, rule: str, error: type[Exception], message: str) -> None:
-    wanted = message or f"this call must raise a {error.__name__}"
-    if answer.raised is None:
-        raise CheckFailed(rule, f"{wanted}; it gave {describe_value(answer.value)}")
-    if error.__name__ not in answer.raised.bases:
-        raise CheckFailed(rule, f"{wanted}, which is a {error.__name__}; it raised {answer.raised}")
-
-
-def describe_value(value: Any) -> str:
-    """A value in a few words."""
-    if isinstance(value, Tensor):
-        return f"a tensor of shape {tuple(value.shape)}"
-    if isinstance(value, (Handle, Other)):
-        return f"an object of type {value.kind}"
-    return "None" if value is None else f"a value of type {type(value).__name__}"
+def check_raised(result: CallResult, rule: str, error: type[Exception], message: str) -> None:
+    """Fail the check unless a call raised `error`."""
+    requirement = message or f"this call must raise a {error.__name__}"
+    expected = f"a {error.__name__}"
+    if result.raised is None:
+        raise CheckFailed(rule, f"{requirement}; it returned {describe_value(result.value)}", expected)
+    if error.__name__ not in result.raised.bases:
+        raise CheckFailed(rule, f"{requirement}, a {error.__name__}; it raised {result.raised}", expected)

@@ -1,15 +1,18 @@
-"""What learners handed in: every file of a folder, whose it is, of which task, and its text or the reason why not.
+"""Submissions: the files learners write, read safely, one by one or from a whole class folder.
 
-FOLDER/LEARNER/.../TASK.py, FOLDER/LEARNER_TASK.py, FOLDER/TASK.py, notebooks -> [handed_in] -> many
-- a file is hostile until checked: nothing here waits for a pipe, follows a link or reads without end
-- of a file that is no task's the name is told; hidden files and what Python and Jupyter leave behind are passed over
-- not here: grading (many.py)
-Checked in tests/learn/test_batch.py.
+TASK.py, notebooks, FOLDER/LEARNER/.../TASK.py -> [submission] -> service, batch
+- files are untrusted: reading never blocks on a pipe and never reads without a limit; a class folder is scanned
+  without following links
+- a file that belongs to no task is reported by name; hidden files and leftovers of Python and Jupyter are ignored
+- elsewhere: grading (grader.py, batch.py)
+Tested in tests/learn/test_submission.py and tests/learn/test_batch.py.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import os
 import re
 import stat
@@ -20,23 +23,40 @@ from pathlib import Path
 
 from inlayer.errors import InputError
 from inlayer.learn.course import Course, Task
-from inlayer.learn.notebook import task_cells
 
-__all__ = ["Found", "find", "readable"]
+__all__ = ["SourceFile", "Submission", "SubmissionError", "find_submissions", "printable_name", "read_source_file",
+           "task_cells"]  # fmt: skip
 
-MAX_CODE = 1 << 20  # bytes of a .py file
-MAX_NOTEBOOK = 32 << 20  # bytes of a notebook, with its pictures and outputs
-MAX_COPIES = 5  # of one task by one learner
+MAX_SOURCE_BYTES = 1 << 20
+MAX_NOTEBOOK_BYTES = 32 << 20  # with pictures and outputs
+MAX_COPIES = 5  # files of one task by one learner
 MAX_ENTRIES = 5_000  # files and folders of one learner
-MAX_STRANGE = 20  # files of no task that are told one by one
-DEEPEST = 12
-SKIPPED = {"__pycache__", "node_modules", "site-packages", "venv"}  # and what begins with a dot
-LINK = "it is a link, which is not followed; hand in the file itself"
+MAX_UNKNOWN = 20  # unknown files of one learner that are listed one by one
+MAX_DEPTH = 12
+IGNORED = {"__pycache__", "node_modules", "site-packages", "venv"}  # and names that start with a dot
+LINK_MESSAGE = "it is a symbolic link, which is not followed; submit the file itself"
+TASK_MAGIC = re.compile(r"\s*%%task[ \t]+(\S+)[ \t]*\n?")
+
+
+class SubmissionError(InputError):
+    """A file that cannot be read as a submission; `rule` is the short name used in reports."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """Something in the folder: code to grade, or the rule by which there is none."""
+class SourceFile:
+    """The text of a learner's file with Unix line endings, and a digest of its bytes."""
+
+    text: str
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """An entry of a class folder: code to grade, or the rule that says why there is none."""
 
     learner: str
     file: str
@@ -46,186 +66,188 @@ class Found:
     message: str = ""
 
 
-class Refused(Exception):  # noqa: N818
-    """A file that is not read: by which rule, and why."""
+def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, follow_links: bool = True) -> SourceFile:
+    """Read a regular file of UTF-8 text; SubmissionError says why it cannot be read."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | (0 if follow_links else os.O_NOFOLLOW)
+    try:
+        handle = os.open(path, flags)
+    except OSError as error:
+        if not follow_links and Path(path).is_symlink():
+            raise SubmissionError("link", LINK_MESSAGE) from None
+        rule = "not-found" if isinstance(error, (FileNotFoundError, NotADirectoryError)) else "unreadable"
+        raise SubmissionError(rule, f"it cannot be read: {error.strerror}") from None
+    try:
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode):
+            kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, device or socket"
+            raise SubmissionError("not-a-file", f"it is {kind}, not a file")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise SubmissionError("unreadable", f"it cannot be read: {error.strerror}") from None
+    finally:
+        os.close(handle)
+    if len(data) > max_bytes:
+        raise SubmissionError("too-large", f"it has more than {max_bytes:,} bytes")
+    try:
+        text = data.decode("utf-8-sig")  # some editors on Windows write a byte order mark
+    except UnicodeDecodeError as error:
+        raise SubmissionError(
+            "not-utf-8", f"it is not valid UTF-8: byte 0x{data[error.start]:02x} at {error.start:,}; save it as UTF-8"
+        ) from None
+    return SourceFile(text=text.replace("\r\n", "\n").replace("\r", "\n"), digest=hashlib.sha256(data).hexdigest())
 
-    def __init__(self, rule: str, message: str) -> None:
-        super().__init__(rule, message)
-        self.rule, self.message = rule, message
+
+def task_cells(text: str) -> list[tuple[str, str]]:
+    """The task cells of a notebook: the word after %%task, and the code of the cell."""
+    try:
+        sources = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        joined = [source if isinstance(source, str) else "".join(source) for source in sources]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SubmissionError("no-notebook", f"it is not a notebook: {error}") from None
+    found = [(source, TASK_MAGIC.match(source)) for source in joined]
+    return [(magic[1], source[magic.end() :]) for source, magic in found if magic is not None]
 
 
-def find(folder: Path, course: Course, wanted: list[Task] | None) -> list[Found]:
-    """Everything in the folder, by learner, task and file; what was wanted and is not there is told too."""
-    by_learner: dict[str, list[Found]] = {}
+# ---- a class folder
+
+
+def find_submissions(folder: Path, course: Course, wanted: list[Task] | None) -> list[Submission]:
+    """List every submission in a folder by learner, task and file; wanted tasks without a file are listed too."""
+    by_learner: dict[str, list[Submission]] = {}
     for entry in _entries(str(folder)):
-        if _is_folder(entry) and _task_of(entry.name, course) is None:
-            name = readable(entry.name)
-            found = _of_folder(name, entry, course)
+        if entry.is_dir(follow_symlinks=False) and _task_named(entry.name, course) is None:
+            name = printable_name(entry.name)
+            found = _in_folder(name, entry, course)
         else:
-            name, task = _flat(entry.name, course, readable(folder.resolve().name))
-            found = _of_entry(name, entry, readable(entry.name), task, course)
-        by_learner.setdefault(name, []).extend(_few_copies(found))
-    everything = [one for name, found in by_learner.items() for one in _counting(name, found, wanted)]
+            name, task = _owner(entry.name, course, printable_name(folder.resolve().name))
+            found = _from_entry(name, entry, printable_name(entry.name), task, course)
+        by_learner.setdefault(name, []).extend(_limit_copies(found))
+    everything = [one for name, found in by_learner.items() for one in _counted(name, found, wanted)]
     order = list(course.tasks)
     return sorted(
         everything, key=lambda one: (one.learner, order.index(one.task.id) if one.task else len(order), one.file)
     )
 
 
-def _counting(name: str, found: list[Found], wanted: list[Task] | None) -> Iterator[Found]:
-    """What counts of a learner's files, and what is missing."""
+def _counted(name: str, found: list[Submission], wanted: list[Task] | None) -> Iterator[Submission]:
+    """The submissions of a learner that count, and the tasks that are missing."""
     kept = [one for one in found if wanted is None or one.task is None or one.task in wanted]
-    yield from _few_strange(kept)
+    unknown = [one for one in kept if one.rule == "unknown-file"]
+    yield from (one for one in kept if one.rule != "unknown-file")
+    yield from unknown[:MAX_UNKNOWN]
+    if more := len(unknown[MAX_UNKNOWN:]):
+        message = f"{more:,} more files with names that match no task"
+        yield Submission(learner=name, file="", rule="unknown-file", message=message)
     missing = [task for task in wanted or () if task not in [one.task for one in kept]]
     for task in missing:
-        yield Found(learner=name, file="", task=task, rule="not-handed-in", message=f"there is no {task.id}.py")
+        yield Submission(learner=name, file="", task=task, rule="not-submitted", message=f"there is no {task.id}.py")
     if not kept and not missing:
-        yield Found(learner=name, file="", rule="nothing-handed-in", message="the folder holds no files")
+        yield Submission(learner=name, file="", rule="nothing-submitted", message="the folder contains no files")
 
 
-def _few_copies(found: Iterable[Found]) -> Iterator[Found]:
-    """The first files of each task with their text; the others without."""
+def _limit_copies(found: Iterable[Submission]) -> Iterator[Submission]:
+    """Keep the source of the first files of each task only."""
     copies: Counter[str] = Counter()
     for one in found:
         copies[one.task.id if one.task else ""] += 1
         if one.task and one.source is not None and copies[one.task.id] > MAX_COPIES:
-            message = f"the task was handed in more than {MAX_COPIES} times; this one was not graded"
+            message = f"there are more than {MAX_COPIES} files for this task; this one was not graded"
             yield replace(one, source=None, rule="too-many-files", message=message)
         else:
             yield one
 
 
-def _few_strange(found: list[Found]) -> Iterator[Found]:
-    """All of it, but of the files that belong to no task only some."""
-    strange = [one for one in found if one.rule == "unknown-file"]
-    yield from (one for one in found if one.rule != "unknown-file")
-    yield from strange[:MAX_STRANGE]
-    if more := len(strange[MAX_STRANGE:]):
-        message = f"{more:,} more with names that are no task's"
-        yield Found(learner=strange[0].learner, file="", rule="unknown-file", message=message)
-
-
-def _of_folder(name: str, top: os.DirEntry[str], course: Course) -> Iterator[Found]:
-    """What lies in a learner's folder, however deep."""
-    waiting = [(top.path, readable(top.name))]
+def _in_folder(name: str, top: os.DirEntry[str], course: Course) -> Iterator[Submission]:
+    """Everything in a learner's folder, at any depth."""
+    waiting = [(top.path, printable_name(top.name))]
     seen = 0
     while waiting:
-        path, shown = waiting.pop(0)
+        path, label = waiting.pop(0)
         try:
             entries = _entries(path)
         except OSError as error:
             message = f"the folder cannot be read: {error.strerror}"
-            yield Found(learner=name, file=shown, rule="unreadable", message=message)
+            yield Submission(learner=name, file=label, rule="unreadable", message=message)
             continue
         for entry in entries:
             seen += 1
-            if seen > MAX_ENTRIES or shown.count("/") >= DEEPEST:
-                message = f"more than {MAX_ENTRIES:,} files, or {DEEPEST} folders deep; the rest was not looked at"
-                yield Found(learner=name, file=shown, rule="too-many-files", message=message)
+            if seen > MAX_ENTRIES or label.count("/") >= MAX_DEPTH:
+                message = f"more than {MAX_ENTRIES:,} files, or {MAX_DEPTH} levels of folders; the rest was ignored"
+                yield Submission(learner=name, file=label, rule="too-many-files", message=message)
                 return
-            place = f"{shown}/{readable(entry.name)}"
-            task = _task_of(entry.name, course)
-            if _is_folder(entry) and task is None:
-                waiting.append((entry.path, place))
+            file = f"{label}/{printable_name(entry.name)}"
+            task = _task_named(entry.name, course)
+            if entry.is_dir(follow_symlinks=False) and task is None:
+                waiting.append((entry.path, file))
             else:
-                yield from _of_entry(name, entry, place, task, course)
+                yield from _from_entry(name, entry, file, task, course)
 
 
-def _of_entry(name: str, entry: os.DirEntry[str], place: str, task: Task | None, course: Course) -> Iterator[Found]:
-    """One entry that is no folder of a learner's: code, a notebook, or neither."""
+def _from_entry(
+    name: str, entry: os.DirEntry[str], file: str, task: Task | None, course: Course
+) -> Iterator[Submission]:
+    """The submissions in one directory entry: a Python file, a notebook, or neither."""
     is_notebook = entry.name.endswith(".ipynb")
-    if task is None and not is_notebook:
-        rule, message = ("link", LINK) if entry.is_symlink() else ("unknown-file", _strange(entry.name, course))
-        yield Found(learner=name, file=place, rule=rule, message=message)
-        return
     try:
-        source = _read(entry.path, MAX_NOTEBOOK if is_notebook else MAX_CODE)
+        if task is None and not is_notebook:
+            raise SubmissionError("link", LINK_MESSAGE) if entry.is_symlink() else _unknown_file(entry.name, course)
+        limit = MAX_NOTEBOOK_BYTES if is_notebook else MAX_SOURCE_BYTES
+        source = read_source_file(entry.path, limit, follow_links=False).text
         if task is not None:
-            yield Found(learner=name, file=place, task=task, source=source)
+            yield Submission(learner=name, file=file, task=task, source=source)
         else:
-            yield from _of_notebook(name, place, source, course)
-    except Refused as refused:
-        yield Found(learner=name, file=place, task=task, rule=refused.rule, message=refused.message)
+            yield from _from_notebook(name, file, source, course)
+    except SubmissionError as error:
+        yield Submission(learner=name, file=file, task=task, rule=error.rule, message=str(error))
 
 
-def _of_notebook(name: str, place: str, text: str, course: Course) -> Iterator[Found]:
-    try:
-        cells = task_cells(text)
-    except InputError as error:
-        raise Refused("no-notebook", str(error)) from None
+def _from_notebook(name: str, file: str, text: str, course: Course) -> Iterator[Submission]:
+    cells = task_cells(text)
     if not cells:
-        raise Refused("no-tasks", "the notebook has no cell that begins with %%task")
-    for asked, source in cells:
-        if asked in course.tasks:
-            yield Found(learner=name, file=place, task=course.tasks[asked], source=source)
+        raise SubmissionError("no-tasks", "the notebook has no cell that starts with %%task")
+    for word, source in cells:
+        if word in course.tasks:
+            yield Submission(learner=name, file=file, task=course.tasks[word], source=source)
         else:
-            message = f"%%task {asked[:80]}: there is no such task"
-            yield Found(learner=name, file=place, rule="unknown-task", message=message)
-
-
-def _read(path: str, most: int) -> str:
-    """The text of a regular file that is not too large."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        if Path(path).is_symlink():
-            raise Refused("link", LINK) from None
-        raise Refused("unreadable", f"it cannot be read: {error.strerror}") from None
-    try:
-        mode = os.fstat(handle).st_mode
-        if not stat.S_ISREG(mode):
-            kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, device or socket"
-            raise Refused("not-a-file", f"it is {kind}, not a file")
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            data = file.read(most + 1)
-    except OSError as error:
-        raise Refused("unreadable", f"it cannot be read: {error.strerror}") from None
-    finally:
-        os.close(handle)
-    if len(data) > most:
-        raise Refused("too-large", f"it has more than {most:,} bytes")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise Refused("not-utf-8", f"byte {error.start} is not UTF-8; save the file in that encoding") from None
+            message = f"%%task {word[:80]}: there is no such task"
+            yield Submission(learner=name, file=file, rule="unknown-task", message=message)
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:
-    """What lies in a folder, in order, without what no learner hands in on purpose."""
+    """The sorted entries of a folder, without ignored ones."""
     with os.scandir(path) as entries:
-        kept = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in SKIPPED]
+        kept = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in IGNORED]
     return sorted(kept, key=lambda entry: entry.name)
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False)
-
-
-def _task_of(name: str, course: Course) -> Task | None:
+def _task_named(name: str, course: Course) -> Task | None:
     return course.tasks.get(name.removesuffix(".py")) if name.endswith(".py") else None
 
 
-def _flat(name: str, course: Course, folder: str) -> tuple[str, Task | None]:
-    """Whose a file is that lies in no learner's folder: ann_gather.py is ann's, gather.py the folder's own."""
-    if (task := _task_of(name, course)) is not None:
+def _owner(name: str, course: Course, folder: str) -> tuple[str, Task | None]:
+    """The learner a top-level file belongs to: ann_gather.py is by ann, gather.py by the folder itself."""
+    if (task := _task_named(name, course)) is not None:
         return folder, task
     stem, _, ending = name.rpartition(".")
     if ending == "py":
-        for known in sorted(course.tasks, key=len, reverse=True):  # ann_mean_pool before any task called pool
+        for known in sorted(course.tasks, key=len, reverse=True):  # ann_mean_pool before a task called pool
             if found := re.fullmatch(rf"(.+)[_ -]{known}", stem, flags=re.DOTALL):
-                return readable(found[1]), course.tasks[known]
+                return printable_name(found[1]), course.tasks[known]
     if ending == "ipynb":
         named = re.fullmatch(r"(?:(.+)[_ -])?\d\d-[a-z]+", stem, flags=re.DOTALL)
-        return readable(stem if named is None else named[1] or folder), None
+        return printable_name(stem if named is None else named[1] or folder), None
     return folder, None
 
 
-def _strange(name: str, course: Course) -> str:
+def _unknown_file(name: str, course: Course) -> SubmissionError:
     known = [f"{task}.py" for task in course.tasks]
     close = difflib.get_close_matches(name.lower()[:80], known, n=1, cutoff=0.7)
-    return "its name is no task's" + (f"; is it meant to be {close[0]}?" if close else "")
+    return SubmissionError(
+        "unknown-file", "its name matches no task" + (f"; did you mean {close[0]}?" if close else "")
+    )
 
 
-def readable(name: str) -> str:
-    """A file's name on one line, also where it is no text at all."""
+def printable_name(name: str) -> str:
+    """A file name on one line, even if it is not valid text."""
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in name)

@@ -1,16 +1,17 @@
-"""text -> ids: every tokenizer, opened from files without running anything they bring.
+"""Tokenizers: text -> ids, for every tokenizer file in common use. No code from those files is ever run.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-A ladder: bytes.py (a byte is an id), words.py (a word is an id), train.py (learn which bytes to join), then the
-files of real models: huggingface.py, ranks.py, sentencepiece.py. open.py chooses among them; fast.py and charset.py
-say when gigatoken may do the work, merges.py how bytes became tokens. The libraries behind them are imported when a
-file is opened, not here.
+- start here: byte_tokenizer.py (one id per byte), word_tokenizer.py (one id per word), train.py (learn a BPE)
+- files of real models: open.py picks the format; huggingface.py, tiktoken.py, sentencepiece.py and gguf.py read them.
+  Each imports its library when a file is opened, so importing this package stays cheap
+- speed: gigatoken.py decides when the fast path is allowed; unicode_versions.py keeps it exact
+- explanations: offsets.py (which bytes a token covers), merges.py (how bytes were merged into tokens)
 """
 
-from inlayer.tokenizers.base import Merged, Token, Tokenizer
-from inlayer.tokenizers.bytes import ByteTokenizer
+from inlayer.tokenizers.base import Merge, Token, Tokenizer
+from inlayer.tokenizers.byte_tokenizer import ByteTokenizer
 from inlayer.tokenizers.open import open_tokenizer
 from inlayer.tokenizers.train import train_bpe
-from inlayer.tokenizers.words import WordTokenizer
+from inlayer.tokenizers.word_tokenizer import WordTokenizer
 
-__all__ = ["ByteTokenizer", "Merged", "Token", "Tokenizer", "WordTokenizer", "open_tokenizer", "train_bpe"]
+__all__ = ["ByteTokenizer", "Merge", "Token", "Tokenizer", "WordTokenizer", "open_tokenizer", "train_bpe"]

@@ -1,19 +1,17 @@
-"""tokenizer.json: the file most open models carry.
+"""HuggingFaceTokenizer: reads tokenizer.json, the format of most open models.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - ids equal `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken does the work where it is proven equal
-- nothing is cut or padded: truncation and padding written in the file are switched off. Dropout, which makes ids
-  random, is switched off too
-- the padding token is what tokenizer_config.json or special_tokens_map.json says, then the file's own `padding`, then a
-  special token of that name (base.py)
-- the ids a post-processor puts around a text come with add_special_tokens, as in `tokenizers`
-- parse_special=False is `encode_special_tokens=True` there: tokens marked special are read as plain text, other added
-  tokens are still found
-- splits are those `tokenizers` made: it numbers the split each token comes from. Merges are replayed from the file,
-  which is read again for them when first asked for
-- not here: which file to open (open.py), what is refused (parts.py), when the fast path may be taken (fast.py), how a
-  merge goes (merges.py)
-Checked against `tokenizers` in tests/tokenizers/test_real.py, test_fast.py, test_splits.py and test_merges.py.
+- truncation and padding stored in the file are turned off, and so is dropout, which makes ids random
+- the padding token is the one in tokenizer_config.json or special_tokens_map.json, else the file's own `padding`, else
+  a special token of that name (base.py)
+- parse_special=False is `encode_special_tokens=True` in `tokenizers`: special tokens are read as plain text, other
+  added tokens are still found
+- pre-tokens are those of `tokenizers`, which reports the pre-token of each token. Merges are replayed from the file,
+  which is parsed again the first time they are needed
+- elsewhere: choosing the file (open.py), validation (tokenizer_json.py), the fast path (gigatoken.py)
+Tested against `tokenizers` in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py and test_merges.py of
+tests/tokenizers/.
 """
 
 from __future__ import annotations
@@ -21,9 +19,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -31,25 +28,13 @@ import numpy as np
 
 from inlayer.errors import TokenizerError
 from inlayer.ragged import IdArray, Ragged
-from inlayer.tokenizers.base import (
-    BLOCK,
-    LibraryTokenizer,
-    Merged,
-    Token,
-    check_ids,
-    check_known,
-    check_text,
-    check_texts,
-    not_byte_level,
-    pieces_from_bytes,
-    special_finder,
-)
-from inlayer.tokenizers.charset import unsettled_texts
-from inlayer.tokenizers.fast import LONG_TEXT, FastPath, encode_both, open_json
-from inlayer.tokenizers.guard import library_errors, load_json_object
-from inlayer.tokenizers.merges import Merges, byte_alphabet, json_merges
-from inlayer.tokenizers.parts import check_opened, check_parts, flatten, unread_part
-from inlayer.tokenizers.spans import in_bytes, pieces_from_offsets, splits_from_pieces
+from inlayer.tokenizers.base import Token, check_text
+from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, unsupported_feature
+from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
+from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_of_json
+from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
+from inlayer.tokenizers.tokenizer_json import parse_tokenizer_json, steps_of, unreadable_part
+from inlayer.tokenizers.untrusted_files import library_errors, parse_json_object
 
 if TYPE_CHECKING:
     import tokenizers
@@ -58,25 +43,23 @@ __all__ = ["HuggingFaceTokenizer"]
 
 
 class HuggingFaceTokenizer(LibraryTokenizer):
-    """The tokenizer of a tokenizer.json, given as its bytes."""
+    """The tokenizer of a tokenizer.json, given as bytes."""
 
     def __init__(self, data: bytes, *, where: str = "tokenizer.json", pad_token: str | None = None) -> None:
-        config = load_json_object(data, where)
-        model = check_parts(config, where)
+        config = parse_tokenizer_json(data, where)
+        model = config["model"]
         text = data.decode("utf-8-sig")
         if model.get("dropout"):
             model["dropout"] = None
             text = json.dumps(config)
-        import tokenizers  # when a file is opened, not before
+        import tokenizers
 
         self._where, self._data = where, data
-        self._lock = RLock()
         with library_errors(f"{where} cannot be opened"):
             try:
                 self._exact = tokenizers.Tokenizer.from_str(text)
-            except Exception as error:  # the library promises no narrower class
-                raise unread_part(config, where, error) from error
-            check_opened(self._exact, where)
+            except Exception as error:  # the library raises nothing more specific
+                raise unreadable_part(config, where, error) from error
         self._exact.no_truncation()
         self._exact.no_padding()
         self._variants: dict[tuple[bool, bool], tokenizers.Tokenizer] = {(True, True): self._exact}
@@ -84,51 +67,69 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         self.special_tokens: Mapping[str, int] = MappingProxyType(
             {token.content: token_id for token_id, token in self._added.items() if token.special}
         )
-        cuts = flatten(config.get("pre_tokenizer"), "pretokenizers")
-        self._cuts_first = bool(cuts)
-        self._spells_bytes = is_byte_level([*cuts, *flatten(config.get("normalizer"), "normalizers")])
-        self._byte_level = self._spells_bytes or is_byte_level(flatten(config.get("decoder"), "decoders"))
+        pre_tokenizers = steps_of(config, "pre_tokenizer")
+        self._pre_tokenizes = bool(pre_tokenizers)
+        self._encodes_bytes = has_byte_level([*pre_tokenizers, *steps_of(config, "normalizer")])
+        self._byte_level = self._encodes_bytes or has_byte_level(steps_of(config, "decoder"))
         vocab = model["vocab"]
-        last = max(vocab.values(), default=-1) if isinstance(vocab, dict) else len(vocab) - 1
+        last = max(vocab.values()) if isinstance(vocab, dict) else len(vocab) - 1
         self._id_limit = max([last, *self._added]) + 1
-        padding = config.get("padding")
         self._pad_id = self._exact.token_to_id(pad_token) if pad_token is not None else None
+        padding = config.get("padding")
         if self._pad_id is None and isinstance(padding, dict) and padding.get("pad_id", 0) < self._id_limit:
             self._pad_id = padding.get("pad_id")
         settings = config | {"model": {key: value for key, value in model.items() if key not in {"vocab", "merges"}}}
-        self._unopened: tuple[str, dict[str, Any]] | None = (text, settings)
-        self._fast: FastPath | None = None
+        self._fast_source: tuple[str, dict[str, Any]] | None = (text, settings)  # until the fast path opens
 
-    # -- the two paths --
+    # -- encoding --
 
     def _variant(self, parse_special: bool, post_process: bool = True) -> tokenizers.Tokenizer:
-        """`tokenizers` with these settings. They are fields of its object, so that threads that want different ones
-        need different objects; each is made once, when first asked for.
+        """Return the library's tokenizer with these settings.
+
+        Settings are fields of the library's object, so threads with different settings need different objects.
         """
         key = (parse_special, post_process)
         with self._lock:
             if key not in self._variants:
-                variant = twin(self._exact)
+                variant = copy_without_post_processor(self._exact)
                 variant.encode_special_tokens = not parse_special
                 if post_process:
                     variant.post_processor = self._exact.post_processor
                 self._variants[key] = variant
             return self._variants[key]
 
-    def _fast_path(self) -> FastPath | None:
-        """Opened at the first batch: it reads the file a second time, which one short text is not worth."""
-        with self._lock:
-            if self._unopened is not None:
-                data, config = self._unopened
-                self._unopened = None
-                if self._around is not None:
-                    exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
-                    self._fast = open_json(data, config, self._exact.token_to_id, exact)
-            return self._fast
+    def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
+        return self._variant(parse_special).encode(text, add_special_tokens=add_special_tokens).ids
+
+    def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
+        """Encode a block of texts at a time, so that the library's per-text objects are freed early.
+
+        The library returns ids only as a list; joining the texts of a block first makes one list per block.
+        """
+        from tokenizers import Encoding
+
+        variant = self._variant(parse_special)
+        flats: list[IdArray] = [np.empty(0, np.int64)]
+        counts: list[int] = []
+        for start in range(0, len(texts), BLOCK_TEXTS):
+            block = texts[start : start + BLOCK_TEXTS]
+            encodings = variant.encode_batch_fast(block, add_special_tokens=add_special_tokens)
+            counts += map(len, encodings)
+            flats.append(np.array(Encoding.merge(encodings, growing_offsets=False).ids, np.int64))
+        return Ragged.from_counts(np.concatenate(flats), np.array(counts, np.int64))
+
+    def _open_fast_path(self) -> EncodeBatch | None:
+        assert self._fast_source is not None
+        (text, settings), self._fast_source = self._fast_source, None
+        if self._added_around is None or unsupported_feature(settings, self._exact.token_to_id) is not None:
+            return None
+        exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
+        added = [token["content"] for token in settings.get("added_tokens") or []]
+        return open_fast_path(lambda gigatoken: gigatoken.Tokenizer.from_json(text), exact, added)
 
     @cached_property
-    def _around(self) -> tuple[list[int], list[int]] | None:
-        """The ids a post-processor puts before and after any text; None if they are not the same for every text."""
+    def _added_around(self) -> tuple[Sequence[int], Sequence[int]] | None:
+        """The ids a post-processor adds before and after any text; None if they depend on the text."""
         found: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
         for probe in ("a", "the 1!"):
             try:
@@ -137,77 +138,21 @@ class HuggingFaceTokenizer(LibraryTokenizer):
                     bare = self._exact.encode(probe, add_special_tokens=False).ids
             except TokenizerError:  # a vocabulary without these letters and without an unknown token
                 return None
-            ids, added = encoding.ids, encoding.special_tokens_mask
-            before = next((place for place, flag in enumerate(added) if not flag), len(ids))
-            if not bare or ids[before : before + len(bare)] != bare:
+            ids, mask = encoding.ids, encoding.special_tokens_mask
+            start = next((position for position, added in enumerate(mask) if not added), len(ids))
+            if not bare or ids[start : start + len(bare)] != bare:
                 return None
-            found.add((tuple(ids[:before]), tuple(ids[before + len(bare) :])))
-        before_ids, after_ids = found.pop()
-        return None if found else (list(before_ids), list(after_ids))
+            found.add((tuple(ids[:start]), tuple(ids[start + len(bare) :])))
+        return found.pop() if len(found) == 1 else None
 
-    @cached_property
-    def _holds_special(self) -> Callable[[str], bool]:
-        return special_finder(self.special_tokens)
-
-    def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
-        """Through `tokenizers`, a block at a time: its objects live that long.
-
-        The library hands out ids as a list; it joins the texts of a block before, so there is one list a block.
-        """
-        from tokenizers import Encoding  # loaded long since: a file is open
-
-        engine = self._variant(parse_special)
-        flats: list[IdArray] = []
-        counts: list[int] = []
-        for start in range(0, len(texts), BLOCK):
-            with library_errors(f"{self._where} cannot encode"):
-                encodings = engine.encode_batch_fast(
-                    texts[start : start + BLOCK], add_special_tokens=add_special_tokens
-                )
-            counts += map(len, encodings)
-            flats.append(np.array(Encoding.merge(encodings, growing_offsets=False).ids, np.int64))
-        return Ragged.from_counts(np.concatenate(flats) if flats else np.empty(0, np.int64), np.array(counts, np.int64))
-
-    # -- the contract --
-
-    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
-        check_text(text)
-        if len(text) >= LONG_TEXT:
-            batch = self.encode_batch([text], add_special_tokens=add_special_tokens, parse_special=parse_special)
-            return [int(token_id) for token_id in batch.flat]
-        with library_errors(f"{self._where} cannot encode"):
-            return self._variant(parse_special).encode(text, add_special_tokens=add_special_tokens).ids
-
-    def encode_batch(
-        self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
-    ) -> Ragged:
-        items = check_texts(texts)
-        fast = self._fast_path()
-        if fast is None:
-            unsettled_texts(items)  # for lone surrogates
-            return self._encode_exactly(items, add_special_tokens, parse_special)
-        exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=parse_special)
-        # gigatoken always finds special tokens: a text without any is the same either way
-        batch = encode_both(items, fast, exact, None if parse_special else self._holds_special)
-        before, after = self._around if add_special_tokens and self._around is not None else ([], [])
-        return batch.wrapped(before, after)
+    # -- decoding and vocabulary --
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
-        """As `tokenizers` decodes, with the decoder of the file; but an id without a token is an error."""
-        return self._exact.decode(self._known(ids), skip_special_tokens=skip_special_tokens)
+        """Decode with the file's decoder, as `tokenizers` does, but raise for an id without a token."""
+        return self._exact.decode(self._valid_ids(ids), skip_special_tokens=skip_special_tokens)
 
-    def decode_bytes(self, ids: Any) -> bytes:
-        if not self._byte_level:
-            raise not_byte_level(f"the {type(self._exact.model).__name__} tokenizer of {self._where}")
-        return b"".join(self._bytes_of(token_id) for token_id in self._known(ids))
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """Exact for a byte-level vocabulary; elsewhere the vocabulary's own spelling (`##ing`, `▁the`) in UTF-8."""
-        return self._bytes_of(self._known([token_id])[0])
-
-    def _known(self, ids: Any) -> list[int]:
-        known: list[int] = check_ids(ids, self._id_limit).tolist()
-        return check_known(known, lambda token_id: self._exact.id_to_token(token_id) is not None, self._where)
+    def _has_token(self, token_id: int) -> bool:
+        return self._exact.id_to_token(token_id) is not None
 
     def _bytes_of(self, token_id: int) -> bytes:
         token = str(self._exact.id_to_token(token_id))
@@ -224,65 +169,57 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def get_vocab_size(self) -> int:
         return self._exact.get_vocab_size(with_added_tokens=True)
 
-    @property
-    def pad_id(self) -> int | None:
-        return self._pad_id if self._pad_id is not None else super().pad_id
+    # -- explanations --
 
     def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        """Byte-level: the pieces' bytes add up to the text's. Elsewhere, and where a normalizer changed the text, spans
-        come from the offsets of `tokenizers` and the bytes are those of the text under them (rules in spans.py).
+        """Encode a text into tokens.
+
+        The bytes of byte-level tokens add up to the text. For other tokenizers, and if a normalizer changed the text,
+        spans come from the offsets of `tokenizers`, by the rules in offsets.py.
         """
         source = check_text(text).encode()
-        pieces, _ = self._cut(text, source, parse_special)
-        with library_errors(f"{self._where} cannot encode"):
+        tokens, _ = self._tokens_of_text(text, source, parse_special)
+        with library_errors(f"{self._where} cannot encode this text"):
             whole = self._variant(parse_special).encode(text, add_special_tokens=add_special_tokens)
-        return place_added(whole.ids, whole.special_tokens_mask, pieces, len(source), self._where)
+        return insert_added(whole.ids, whole.special_tokens_mask, tokens, len(source), self._where)
 
-    def _cut(self, text: str, source: bytes, parse_special: bool) -> tuple[list[Token], list[int | None]]:
-        """The pieces of the text itself, and for each the number of the split it comes from."""
-        with library_errors(f"{self._where} cannot encode"):
-            # without its post-processor, which would trim white space off the offsets
+    def _tokens_of_text(self, text: str, source: bytes, parse_special: bool) -> tuple[list[Token], list[int | None]]:
+        """Return the tokens of the text itself, and the number of the pre-token each one belongs to."""
+        with library_errors(f"{self._where} cannot encode this text"):
+            # without the post-processor, which would trim white space from the offsets
             body = self._variant(parse_special, post_process=False).encode(text, add_special_tokens=False)
-        ids = body.ids
-        pieces = None
+        ids, tokens = body.ids, None
         if self._byte_level:
-            pieces = pieces_from_bytes(source, ids, [self._bytes_of(token_id) for token_id in ids], self.special_ids)
-        if pieces is None:
-            pieces = pieces_from_offsets(source, ids, in_bytes(text, body.offsets), self._bytes_of, self.special_ids)
-        return pieces, body.word_ids
+            tokens = tokens_from_bytes(source, ids, [self._bytes_of(token_id) for token_id in ids], self.special_ids)
+        if tokens is None:
+            offsets = byte_offsets(text, body.offsets)
+            tokens = tokens_from_offsets(source, ids, offsets, self._bytes_of, self.special_ids)
+        return tokens, body.word_ids
 
-    def splits(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
-        """As `tokenizers` cut it. None for every text where the file has no pre_tokenizer (LLaMA-2's), also for one in
-        which added tokens are found.
-        """
+    def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
+        """Return the pre-tokens of `tokenizers`. Always None if the file has no pre_tokenizer (LLaMA-2)."""
         source = check_text(text).encode()
-        return splits_from_pieces(*self._cut(text, source, parse_special)) if self._cuts_first else None
-
-    def merges(self, ids: Sequence[int]) -> list[Merged] | None:
-        known = self._known(ids)
-        with self._lock:
-            merges = self._merges
-        if merges is None or not self._added.keys().isdisjoint(known):  # added tokens are found, not merged
+        if not self._pre_tokenizes:
             return None
-        return merges.leading_to(known, b"".join(self._bytes_of(token_id) for token_id in known))
+        return pre_tokens_from_tokens(*self._tokens_of_text(text, source, parse_special))
 
-    @cached_property
-    def _merges(self) -> Merges | None:
-        """Read from the file under the lock, once: `tokenizers` does not give them back."""
-        if type(self._exact.model).__name__ != "BPE" or not self._spells_bytes:
+    def _read_merges(self) -> MergeTable | None:
+        """Read the merges from the file, since `tokenizers` does not return them."""
+        if type(self._exact.model).__name__ != "BPE" or not self._encodes_bytes:
             return None
-        return json_merges(load_json_object(self._data, self._where)["model"])
+        return merges_of_json(parse_json_object(self._data, self._where)["model"])
 
-    def __repr__(self) -> str:
-        return f"HuggingFaceTokenizer({self._where!r}, {self.get_vocab_size()} tokens)"
+    @property
+    def _unmerged_ids(self) -> Iterable[int]:
+        return self._added
 
 
-def is_byte_level(steps: list[dict[str, Any]]) -> bool:
+def has_byte_level(steps: list[dict[str, Any]]) -> bool:
     return any(step.get("type") == "ByteLevel" for step in steps)
 
 
-def twin(original: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """The same tokenizer without its post-processor, settings of its own. The vocabulary is shared, so it is cheap."""
+def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """Copy a tokenizer, so that it has its own settings. The vocabulary is shared, which makes this cheap."""
     copy = type(original)(original.model)
     copy.normalizer, copy.pre_tokenizer = original.normalizer, original.pre_tokenizer
     added = original.get_added_tokens_decoder()
@@ -291,24 +228,24 @@ def twin(original: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
         copy.add_special_tokens(tokens) if special else copy.add_tokens(tokens)
     if {key: token.content for key, token in copy.get_added_tokens_decoder().items()} != {
         key: token.content for key, token in added.items()
-    }:  # numbered with gaps: only reading the file again gives the same numbers
+    }:  # ids with gaps: only parsing the file again gives the same ids
         copy = type(original).from_str(original.to_str())
         copy.post_processor = None
     return copy
 
 
-def place_added(ids: list[int], added: list[int], pieces: list[Token], end: int, where: str) -> list[Token]:
-    """Put the ids a post-processor added between the pieces of the text: empty, at the place where they stand."""
+def insert_added(ids: list[int], added: list[int], tokens: list[Token], end: int, where: str) -> list[Token]:
+    """Insert the ids that a post-processor added among the tokens of the text, with empty spans."""
     result: list[Token] = []
-    rest = iter(pieces)
+    remaining = iter(tokens)
     position = 0
-    for token_id, flag in zip(ids, added, strict=True):
-        if flag:
+    for token_id, is_added in zip(ids, added, strict=True):
+        if is_added:
             result.append(Token(token_id, b"", (position, position), True))
             continue
-        piece = next(rest, None)
-        if piece is None or piece.id != token_id:
-            raise TokenizerError(f"{where} changes ids after cutting the text; their bytes are not known")
-        result.append(piece)
-        position = piece.span[1] if piece is not pieces[-1] else end
+        token = next(remaining, None)
+        if token is None or token.id != token_id:
+            raise TokenizerError(f"the post-processor of {where} changes ids, so the bytes of its tokens are not known")
+        result.append(token)
+        position = token.span[1] if token is not tokens[-1] else end
     return result

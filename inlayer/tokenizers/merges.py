@@ -1,14 +1,13 @@
-"""Byte-pair merges, replayed: how the single bytes of a split become its tokens, one merge after the other.
+"""BPE merges, replayed: how the bytes of a pre-token become its tokens, one merge at a time.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- of all neighbors that can be joined the pair of lowest rank goes first, the leftmost of equals: the order in which
-  `tokenizers` and tiktoken join them
-- a split that is a token itself is taken whole, without a merge, where the file says `ignore_merges` (LLaMA-3) and in
-  every rank file: tiktoken looks a split up before it merges
-- a replay explains ids it arrives at, and no others: the answer for those is None, never something near
-- a split of more than LONGEST bytes is not replayed
-- not here: where a text is cut into splits (huggingface.py, ranks.py), learning merges (train.py)
-Checked against a slow loop and the libraries' own ids in tests/tokenizers/test_merges.py.
+- among adjacent pairs the one with the lowest rank is merged first, the leftmost if equal, as in `tokenizers` and
+  tiktoken
+- a pre-token that is in the vocabulary is taken whole, without merges, if the file sets `ignore_merges` (LLaMA-3) and
+  always in tiktoken files
+- a replay explains the ids it arrives at, and None stands for all others
+- elsewhere: splitting a text into pre-tokens (huggingface.py, tiktoken.py), learning merges (train.py)
+Tested against a slow loop and the ids of the libraries in tests/tokenizers/test_merges.py.
 """
 
 from __future__ import annotations
@@ -19,114 +18,116 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from inlayer.tokenizers.base import Merged
+from inlayer.tokenizers.base import Merge
 
-__all__ = ["LONGEST", "Merges", "byte_alphabet", "json_merges", "rank_merges"]
+__all__ = ["MAX_PRE_TOKEN_BYTES", "MergeTable", "byte_alphabet", "merges_of_json", "merges_of_ranks"]
 
-LONGEST = 1 << 16  # bytes of a split: a replay takes some microseconds for each
+MAX_PRE_TOKEN_BYTES = 1 << 16  # a replay takes a few microseconds per byte
 
 
 @cache
 def byte_alphabet() -> dict[str, int]:
-    """The printable character that stands for each byte in a byte-level vocabulary, and back.
+    """Map the printable characters of a byte-level vocabulary to the bytes they stand for.
 
-    Bytes that print keep their character; the others take U+0100, U+0101, ... in order.
+    Printable bytes stand for themselves; the others use U+0100, U+0101, ... in order.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [value for value in range(256) if value not in printable]
-    return {chr(value): value for value in printable} | {chr(256 + n): value for n, value in enumerate(hidden)}
+    others = [value for value in range(256) if value not in printable]
+    return {chr(value): value for value in printable} | {chr(256 + n): value for n, value in enumerate(others)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merges:
-    """What a byte-level BPE has learned."""
+class MergeTable:
+    """The merges of a byte-level BPE."""
 
-    byte_ids: Sequence[int | None]  # the token of each byte; None where the vocabulary lacks it
-    join: Callable[[int, int], tuple[int, int] | None]  # two tokens -> rank and id of their merge
-    whole: Callable[[bytes], int | None]  # the token a split is taken as before any merge
+    byte_ids: Sequence[int | None]  # the token of each byte; None if it is not in the vocabulary
+    merge: Callable[[int, int], tuple[int, int] | None]  # two token ids -> rank and id of their merge
+    whole: Callable[[bytes], int | None]  # the token of a pre-token that is taken whole
 
-    def leading_to(self, ids: Sequence[int], data: bytes) -> list[Merged] | None:
-        """The merges that make these ids of the bytes of one split; None where they make others."""
+    def merges_leading_to(self, ids: Sequence[int], data: bytes) -> list[Merge] | None:
+        """Return the merges that turn the bytes of one pre-token into these ids; None if they give others."""
         found = self.replay(data)
         return found[0] if found is not None and found[1] == list(ids) else None
 
-    def replay(self, data: bytes) -> tuple[list[Merged], list[int]] | None:
-        """The merges of a split in their order, and the ids they end with.
+    def replay(self, data: bytes) -> tuple[list[Merge], list[int]] | None:
+        """Return the merges of a pre-token in order, and the resulting ids.
 
-        A queue of pairs, as in the libraries: each merge looks only at its two neighbors, so that long runs stay
-        cheap. Entries whose pair is no longer there are passed over when their turn comes.
+        Pairs wait in a priority queue, as in the libraries: a merge affects only its two neighbors, so long runs stay
+        cheap. Entries whose pair no longer exists are skipped.
         """
         taken = self.whole(data)
         if taken is not None:
             return [], [taken]
-        ids = [self.byte_ids[value] for value in data[: LONGEST + 1]]
-        if None in ids or len(ids) > LONGEST:
+        if len(data) > MAX_PRE_TOKEN_BYTES:
+            return None
+        ids = [self.byte_ids[value] for value in data]
+        if None in ids:
             return None
         end = len(data)
-        # A token is known by the place of its first byte; the next begins where it ends.
-        after, before = list(range(1, end + 1)), list(range(-1, end))
+        # A token is identified by the position of its first byte, and the next one starts where it ends.
+        following, previous = list(range(1, end + 1)), list(range(-1, end))
         queue: list[tuple[int, int, int]] = []
-        for place in range(end):
-            self._look(place, ids, after, queue)
-        merged = []
+        for position in range(end):
+            self._enqueue(position, ids, following, queue)
+        merges = []
         while queue:
-            rank, place, token_id = heapq.heappop(queue)
-            pair = self._pair(place, ids, after)
+            rank, start, token_id = heapq.heappop(queue)
+            pair = self._pair_at(start, ids, following)
             if pair is None or pair[1] != token_id:
                 continue
-            middle, stop = after[place], after[after[place]]
-            merged.append(Merged(data[place:middle], data[middle:stop], rank, token_id))
-            ids[place], ids[middle] = token_id, None
-            after[place], before[stop] = stop, place
-            self._look(place, ids, after, queue)
-            if before[place] >= 0:
-                self._look(before[place], ids, after, queue)
-        return merged, [token_id for token_id in ids if token_id is not None]
+            middle, stop = following[start], following[following[start]]
+            merges.append(Merge(data[start:middle], data[middle:stop], rank, token_id))
+            ids[start], ids[middle] = token_id, None
+            following[start], previous[stop] = stop, start
+            self._enqueue(start, ids, following, queue)
+            if previous[start] >= 0:
+                self._enqueue(previous[start], ids, following, queue)
+        return merges, [token_id for token_id in ids if token_id is not None]
 
-    def _pair(self, place: int, ids: list[int | None], after: list[int]) -> tuple[int, int] | None:
-        """Rank and id of the merge of the token at a place with the one after it."""
-        left, right = ids[place], ids[after[place]] if after[place] < len(ids) else None
-        return None if left is None or right is None else self.join(left, right)
+    def _pair_at(self, position: int, ids: list[int | None], following: list[int]) -> tuple[int, int] | None:
+        """Return the rank and id of the merge of the token at a position with the one after it."""
+        left, right = ids[position], ids[following[position]] if following[position] < len(ids) else None
+        return None if left is None or right is None else self.merge(left, right)
 
-    def _look(self, place: int, ids: list[int | None], after: list[int], queue: list[tuple[int, int, int]]) -> None:
-        pair = self._pair(place, ids, after)
+    def _enqueue(
+        self, position: int, ids: list[int | None], following: list[int], queue: list[tuple[int, int, int]]
+    ) -> None:
+        pair = self._pair_at(position, ids, following)
         if pair is not None:
-            heapq.heappush(queue, (pair[0], place, pair[1]))
+            heapq.heappush(queue, (pair[0], position, pair[1]))
 
 
-def rank_merges(ranks: Mapping[bytes, int]) -> Merges:
-    """Of a rank file: two tokens join where their bytes together are a token, whose id is the rank."""
+def merges_of_ranks(ranks: Mapping[bytes, int]) -> MergeTable:
+    """Return the merges of a tiktoken file: two tokens merge if their joined bytes are a token."""
     tokens = {rank: token for token, rank in ranks.items()}
 
-    def join(left: int, right: int) -> tuple[int, int] | None:
+    def merge(left: int, right: int) -> tuple[int, int] | None:
         rank = ranks.get(tokens[left] + tokens[right])
         return None if rank is None else (rank, rank)
 
-    return Merges(byte_ids=[ranks[bytes([value])] for value in range(256)], join=join, whole=ranks.get)
+    return MergeTable(byte_ids=[ranks[bytes([value])] for value in range(256)], merge=merge, whole=ranks.get)
 
 
-def json_merges(model: Mapping[str, Any]) -> Merges | None:
-    """Of the BPE model of a tokenizer.json, read as data; a rank is the place in its list of merges.
+def merges_of_json(model: Mapping[str, Any]) -> MergeTable | None:
+    """Return the merges of the BPE model in a tokenizer.json; the rank is the position in its list.
 
-    None where tokens are spelled with a prefix or suffix of their own (CLIP's `</w>`): no byte stands for those.
+    None if tokens have a prefix or suffix (`</w>` in CLIP), which does not stand for any byte.
     """
     if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix"):
         return None
     vocab: Mapping[str, int] = model["vocab"]
-    lines = (
-        merge for merge in model.get("merges") or [] if not isinstance(merge, str) or not merge.startswith("#version")
-    )
+    lines = (line for line in model.get("merges") or [] if not isinstance(line, str) or not line.startswith("#version"))
     pairs: dict[tuple[int, int], tuple[int, int]] = {}
-    for rank, merge in enumerate(lines):
-        left, right = merge.split(" ") if isinstance(merge, str) else merge
+    for rank, line in enumerate(lines):
+        left, right = line.split(" ") if isinstance(line, str) else line
         pairs[vocab[left], vocab[right]] = rank, vocab[left + right]
-    spelling = {value: character for character, value in byte_alphabet().items()}
+    characters = {value: character for character, value in byte_alphabet().items()}
 
     def whole(data: bytes) -> int | None:
-        return vocab.get("".join(spelling[value] for value in data))
+        return vocab.get("".join(characters[value] for value in data))
 
-    return Merges(
-        byte_ids=[vocab.get(spelling[value]) for value in range(256)],
-        join=lambda left, right: pairs.get((left, right)),
+    return MergeTable(
+        byte_ids=[vocab.get(characters[value]) for value in range(256)],
+        merge=lambda left, right: pairs.get((left, right)),
         whole=whole if model.get("ignore_merges") else lambda _: None,
     )

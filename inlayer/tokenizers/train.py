@@ -1,13 +1,13 @@
 """train_bpe: learn a byte-level BPE of a given size from text files.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- through the trainer of `tokenizers`; 256 bytes first, special tokens after them, then one merge per further id
-- text is cut as GPT-2 cuts it before merges are counted
-- the size asked for is the size given; a text too small for that many merges is an error that says how many it had
+- trained with `tokenizers`: ids 0..255 are the bytes, then one merge per id, then the special tokens
+- text is pre-tokenized like GPT-2's before merges are counted
+- the vocabulary has exactly the requested size; a text too small for it is an error with the number of merges found
 - the same files give the same tokenizer.json, whatever the number of threads
-- what is wrong with the arguments, `save_to` too, is said before the work, which may be long
-- not here: choosing a good size, other models' split patterns
-Checked against a slow trainer of a few lines in tests/tokenizers/test_train.py.
+- all arguments, including `save_to`, are checked before training starts
+- elsewhere: choosing a good size, other models' split patterns
+Tested against a short, slow trainer in tests/tokenizers/test_train.py.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
 from inlayer.paths import check_path, shown, what_is_at, wrong_kind
 from inlayer.saving import write_whole
 from inlayer.tokenizers.base import check_text
-from inlayer.tokenizers.guard import library_errors
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
+from inlayer.tokenizers.untrusted_files import library_errors
 
 __all__ = ["train_bpe"]
 
 BLOCK = 1 << 16  # bytes read at once
 BYTE_ORDER_MARK = "\ufeff"
-LONGEST_LINE = 1024  # characters; of a longer one the parts end before a space where they can
-MAX_VOCAB = 2**24  # real vocabularies are below 2**19; the trainer sets memory aside for the size it is asked for
+MAX_LINE = 1024  # characters; a longer line is split before a space if possible
+MAX_VOCAB = 2**24  # real vocabularies stay below 2**19, and the trainer allocates memory for the requested size
 
 
 def train_bpe(
@@ -42,123 +42,137 @@ def train_bpe(
     special_tokens: Sequence[str] = (),
     min_frequency: int = 1,
 ) -> HuggingFaceTokenizer:
-    """A tokenizer of exactly `vocab_size` ids, special tokens included; saved as tokenizer.json where `save_to` says.
+    """Train a byte-level BPE tokenizer on text files.
 
-    `save_to` is a path that ends in .json, or a folder, made where it is not there: tokenizer.json goes into it. A
-    name with another ending (x.txt) is an error unless such a folder is there. A pair of tokens is merged while it
-    occurs at least `min_frequency` times. `vocab_size` is at most MAX_VOCAB.
+    Args:
+        files: One or more UTF-8 text files.
+        vocab_size: The exact number of ids, special tokens included; at most MAX_VOCAB.
+        save_to: Where to save the tokenizer.json: a path that ends in .json, or a folder, which is created if needed.
+            A new name with another extension is an error.
+        special_tokens: Tokens that get the last ids.
+        min_frequency: How often a pair must occur to be merged.
+
+    Returns:
+        The trained tokenizer.
+
+    Raises:
+        InputError: If the text is too small for the vocabulary, or `save_to` cannot be written.
+        MissingFileError: If a file does not exist or cannot be read.
+        TextError: If a file is not valid UTF-8.
+
+    Example:
+        >>> train_bpe("corpus.txt", 1024, "tokenizer")  # doctest: +SKIP
+        HuggingFaceTokenizer('tokenizer/tokenizer.json', 1024 tokens)
     """
     target = None if save_to is None else find_target(check_path(save_to, "save_to"))
     paths = check_files(files, "train_bpe reads text files")
-    specials = check_specials(special_tokens)
+    specials = check_special_tokens(special_tokens)
     check_vocab_size(vocab_size, len(specials))
-    check_count(min_frequency, "min_frequency")
+    check_integer(min_frequency, "min_frequency")
     if min_frequency < 1:
-        raise InputError(f"min_frequency is {min_frequency}; a pair occurs at least once")
-    most = sum(path.stat().st_size for path in paths)  # a merge joins two bytes at least, so there are fewer of them
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # when needed
+        raise InputError(f"min_frequency is {min_frequency}; it must be at least 1")
+    max_merges = sum(path.stat().st_size for path in paths)  # every merge joins at least two bytes
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     engine = Tokenizer(models.BPE())
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     engine.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        # special tokens are added after training: ids 0..255 stay bytes
-        vocab_size=min(vocab_size - len(specials), 256 + most),
-        min_frequency=min(min_frequency, most + 1),
+        # special tokens are added after training, so that ids 0..255 are bytes
+        vocab_size=min(vocab_size - len(specials), 256 + max_merges),
+        min_frequency=min(min_frequency, max_merges + 1),
         show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
-    with library_errors("training stopped"):
+    with library_errors("training failed"):
         engine.train_from_iterator(read_lines(paths), trainer)
     found = engine.get_vocab_size()
     if found != vocab_size - len(specials):
         raise InputError(
-            f"the text gives {found - 256} merges, so {found + len(specials)} ids; vocab_size {vocab_size} needs more "
-            "text, or must be smaller" + (f", or min_frequency below {min_frequency}" if min_frequency > 1 else "")
+            f"the text gives {found - 256} merges, which makes {found + len(specials)} ids; for vocab_size "
+            f"{vocab_size} use more text" + (" or a lower min_frequency" if min_frequency > 1 else "")
         )
     engine.add_special_tokens(specials)
     if engine.get_vocab_size() != vocab_size:
-        raise InputError(
-            f"one of the special tokens {specials} is also a learned token; choose names that are not words"
-        )
+        raise InputError(f"one of the special tokens {specials} is also a learned token; choose another name")
     data = engine.to_str(pretty=True).encode()
-    if target is None:
-        return HuggingFaceTokenizer(data, where="trained tokenizer")
-    write_with_folders(target, data)
-    return HuggingFaceTokenizer(data, where=shown(target))
+    if target is not None:
+        write_with_folders(target, data)
+    return HuggingFaceTokenizer(data, where="trained tokenizer" if target is None else shown(target))
 
 
-def check_vocab_size(vocab_size: object, specials: int) -> None:
-    """May a byte-level BPE have so many ids, special tokens included?"""
-    check_count(vocab_size, "vocab_size")
+def check_vocab_size(vocab_size: object, n_special: int) -> None:
+    """Check the size of a byte-level BPE vocabulary with this number of special tokens."""
+    check_integer(vocab_size, "vocab_size")
     assert isinstance(vocab_size, int)
-    if vocab_size < 256 + specials:
+    if not 256 + n_special <= vocab_size <= MAX_VOCAB:
         raise InputError(
-            f"vocab_size is {vocab_size}; 256 bytes and {specials} special tokens need at least {256 + specials}"
+            f"vocab_size is {vocab_size}; with 256 bytes and {n_special} special tokens it must be in "
+            f"{256 + n_special}..{MAX_VOCAB}"
         )
-    if vocab_size > MAX_VOCAB:
-        raise InputError(f"vocab_size is {vocab_size}; {MAX_VOCAB} is the most")
 
 
-def check_count(value: object, name: str) -> None:
+def check_integer(value: object, name: str) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise DtypeError(f"{name} is a {type(value).__name__}; it is a whole number")
+        raise DtypeError(f"{name} is a {type(value).__name__}, not an integer")
 
 
-def check_specials(special_tokens: object) -> list[str]:
+def check_special_tokens(special_tokens: object) -> list[str]:
     if isinstance(special_tokens, (str, bytes)) or not isinstance(special_tokens, Iterable):
         raise DtypeError(
-            f'special_tokens is a {type(special_tokens).__name__}, not a list of names, as in ["<pad>", "<s>"]'
+            f'special_tokens is a {type(special_tokens).__name__}, not a list of str such as ["<pad>", "<s>"]'
         )
     specials = [check_text(token, f"special token {index}") for index, token in enumerate(special_tokens)]
     if len(set(specials)) != len(specials) or "" in specials:
-        raise InputError(f"special_tokens are {specials}; each needs a name of its own")
+        raise InputError(f"special_tokens is {specials}; the tokens must be distinct and not empty")
     return specials
 
 
-def check_files(files: object, rule: str) -> list[Path]:
-    """The paths of text files that are there; `rule` says in an error who wants them."""
+def check_files(files: object, usage: str) -> list[Path]:
+    """Return the paths of existing text files; `usage` tells in an error what they are for."""
     if isinstance(files, (str, os.PathLike)):
         files = [files]
     if isinstance(files, bytes) or not isinstance(files, Iterable):
         raise DtypeError(f"files is a {type(files).__name__}, not a path or a list of paths")
     paths = [check_path(file, f"file {index}") for index, file in enumerate(files)]
     if not paths:
-        raise InputError("files is empty; there is no text to learn from")
+        raise InputError("files is empty; give at least one text file")
     for path in paths:
         kind = what_is_at(path)
         if kind != "file":
-            raise MissingFileError(f"{wrong_kind(path, kind)}; {rule}")
+            raise MissingFileError(f"{wrong_kind(path, kind)}; {usage}")
     return paths
 
 
 def read_lines(paths: list[Path]) -> Iterator[str]:
-    """Lines with their ends, a long one in parts, so that any file passes through little memory, and in little time:
-    a text without spaces is one word, and a merge looks through all of a word.
+    """Read the lines of files, with line ends.
+
+    Long lines are split, so that memory and time stay bounded: a text without spaces is a single word, and every merge
+    scans whole words.
     """
     try:
         for path in paths:
             with path.open(encoding="utf-8", newline="") as file:
                 rest = ""
-                while part := file.readline(LONGEST_LINE):
+                while part := file.readline(MAX_LINE):
                     rest += part
                     space = rest.rfind(" ", 1)
-                    end = len(rest) if len(rest) < LONGEST_LINE or rest.endswith("\n") or space < 0 else space
+                    end = len(rest) if len(rest) < MAX_LINE or rest.endswith("\n") or space < 0 else space
                     yield rest[:end]
                     rest = rest[end:]
                 if rest:
                     yield rest
     except UnicodeDecodeError:
-        deque(decode_file(path), maxlen=0)  # says which byte, and where
+        deque(decode_file(path), maxlen=0)  # raises an error that names the byte
         raise
     except OSError as error:
         raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
 
 
 def decode_file(path: Path) -> Iterator[str]:
-    """The text of a UTF-8 file, part by part, without a byte order mark; TextError where a byte is out of place."""
+    """Read a UTF-8 file in blocks, without its byte order mark; raise TextError at an invalid byte."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    start = 0  # of the bytes not decoded yet
+    start = 0  # of the bytes that are not decoded yet
     try:
         with path.open("rb") as file:
             while True:
@@ -170,45 +184,42 @@ def decode_file(path: Path) -> Iterator[str]:
                 start = file.tell() - len(decoder.getstate()[0])
     except UnicodeDecodeError as error:
         raise TextError(
-            f"{shown(path)} is not UTF-8 text: byte 0x{error.object[error.start]:02X} at {start + error.start:,} is "
-            "out of place; save it as UTF-8, or unpack it first if it is compressed"
+            f"{shown(path)} is not valid UTF-8: unexpected byte 0x{error.object[error.start]:02X} at "
+            f"{start + error.start:,}; convert it to UTF-8, or decompress it if it is compressed"
         ) from None
     except OSError as error:
         raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
 
 
 def find_target(save_to: Path) -> Path:
-    """The file to write; an error where `save_to` cannot be meant or cannot be written to."""
+    """Return the file to write, or raise an error if it cannot be written."""
     kind = what_is_at(save_to)
-    if save_to.name.endswith(".json"):
-        target = save_to
-    elif kind in {"folder", "nothing"}:
-        if kind == "nothing" and save_to.suffix:
+    target = save_to
+    if not save_to.name.endswith(".json"):
+        if kind != "folder" and (kind != "nothing" or save_to.suffix):
             raise InputError(
-                f"save_to is {shown(save_to)}; give a path that ends in .json, or a folder (one whose name has a dot "
-                "must be there already)"
+                f"save_to is {shown(save_to)}; give a path that ends in .json or a folder (create it first if its "
+                "name has a dot)"
             )
         target = save_to / "tokenizer.json"
         kind = what_is_at(target)
-    else:
-        raise InputError(f"save_to is {shown(save_to)}, which is no folder; give a folder or a path that ends in .json")
     if kind not in {"file", "nothing"}:
         raise InputError(f"{shown(target)} cannot be written: it is {'a folder' if kind == 'folder' else kind}")
-    there = next(folder for folder in target.parents if what_is_at(folder) != "nothing" or folder == folder.parent)
-    if what_is_at(there) != "folder":
-        raise InputError(f"{shown(target)} cannot be written: {shown(there)} is no folder")
+    existing = next(folder for folder in target.parents if what_is_at(folder) != "nothing" or folder == folder.parent)
+    if what_is_at(existing) != "folder":
+        raise InputError(f"{shown(target)} cannot be written: {shown(existing)} is not a folder")
     return target
 
 
 def write_with_folders(target: Path, data: bytes) -> None:
-    """All of the file or none of it; folders made for it go with it."""
-    made = [folder for folder in target.parents if not folder.exists()]
+    """Write a file atomically; if that fails, remove the folders created for it."""
+    created = [folder for folder in target.parents if not folder.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, data)
     except BaseException as error:
-        for folder in made:
-            with suppress(OSError):  # not made yet
+        for folder in created:
+            with suppress(OSError):  # not created yet
                 folder.rmdir()
         if isinstance(error, OSError):
             raise InputError(f"{shown(target)} cannot be written: {error.strerror}") from error

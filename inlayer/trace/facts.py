@@ -17,9 +17,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 __all__ = [
-    "Backward", "Change", "Character", "Gather", "InitializationFacts", "InitializationStep", "Merge", "ModelFacts",
-    "NeighborFacts", "Padding", "Positions", "PreToken", "RotaryFacts", "Rotation", "RowGradient", "StageFacts",
-    "StageValue", "StepFacts", "TableFacts", "TextTrace", "TokenFacts", "TokenTrace", "Trace", "plain", "to_json",
+    "Backward", "Change", "Character", "Gather", "InitializationFacts", "InitializationStep", "MergeFacts",
+    "ModelFacts", "NeighborFacts", "Padding", "Positions", "PreToken", "RotaryFacts", "Rotation", "RowGradient",
+    "StageFacts", "StageValue", "StepFacts", "TableFacts", "TextTrace", "TokenFacts", "TokenTrace", "Trace", "plain",
+    "to_json",
 ]  # fmt: skip
 
 Vector = list[float]  # in JSON, values that are not finite are the strings "nan", "inf" and "-inf"
@@ -35,7 +36,7 @@ class Character:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merge:
+class MergeFacts:
     """One BPE merge: two adjacent tokens that became one. The lowest `rank` is merged first.
 
     The bytes are those the tokenizer sees, which differ from the text's own where it normalizes (NFC).
@@ -54,7 +55,7 @@ class PreToken:
     span: Span  # in bytes of the text
     bytes: str
     tokens: Span  # indices into `TextTrace.tokens`, before any swap
-    merges: list[Merge] | None  # in the order they are applied; None unless the tokenizer is a byte-level BPE
+    merges: list[MergeFacts] | None  # in the order they are applied; None unless the tokenizer is a byte-level BPE
 
 
 @dataclass(frozen=True, kw_only=True)

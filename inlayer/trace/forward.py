@@ -25,9 +25,9 @@ from inlayer.ragged import Ragged
 from inlayer.tables import check_id_range
 from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
-from inlayer.trace.facts import Change
+from inlayer.trace.facts import Change, TextTrace
 from inlayer.trace.schemes import ActiveLayer, Rotary
-from inlayer.trace.tokenization import Tokenization, label_of, tokenize
+from inlayer.trace.tokenization import label_of, tokenize
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -38,7 +38,7 @@ __all__ = ["Batch", "Forward", "UniqueRows", "batch_texts", "batch_vectors", "fo
 class Batch(NamedTuple):
     """The input of the layer: ids or vectors, and the mask. `tokens` are in the order they are run, after a swap."""
 
-    tokenizations: list[Tokenization]
+    texts: list[TextTrace]  # without their tokens; empty for vectors
     tokens: list[list[Token]]
     ids_BT: Tensor | None
     embeds_BTD: Tensor | None
@@ -119,7 +119,7 @@ def batch_texts(pipeline: Pipeline, texts: Sequence[str], max_tokens: int, chang
     if change.pad:
         ids_BT = functional.pad(ids_BT, (0, change.pad), value=padding)
         mask_BT = functional.pad(mask_BT, (0, change.pad))
-    return Batch(tokenizations, tokens, ids_BT, None, mask_BT)
+    return Batch([one.trace for one in tokenizations], tokens, ids_BT, None, mask_BT)
 
 
 def _check_swap(swap: object, count: int) -> tuple[int, int]:

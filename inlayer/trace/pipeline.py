@@ -29,8 +29,8 @@ from inlayer.paths import last_part
 from inlayer.tables import StoredEmbedding
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.names import spelled
-from inlayer.trace.facts import Change, InitializationFacts, Merge, ModelFacts, TableFacts, TokenFacts, Trace
+from inlayer.tokenizers.base import token_label
+from inlayer.trace.facts import Change, InitializationFacts, MergeFacts, ModelFacts, TableFacts, TokenFacts, Trace
 from inlayer.trace.initialization_facts import initialize
 from inlayer.trace.run import run
 from inlayer.trace.schemes import RANDOM_POSITIONS, ActiveLayer, Rotary, rotate, scheme_of, with_modules, with_positions
@@ -123,7 +123,7 @@ class Pipeline:
         self.active_layer = lru_cache(maxsize=32)(self._active_layer)
         self.float32_layer = lru_cache(maxsize=4)(self._float32_layer)
         self.rotations = lru_cache(maxsize=64)(self._rotations)
-        self.spelling = lru_cache(maxsize=65_536)(partial(spelled, tokenizer))
+        self.spelling = lru_cache(maxsize=65_536)(partial(token_label, tokenizer))
         self.merges = lru_cache(maxsize=4_096)(self._merges)
 
     # ---- what a pipeline answers
@@ -254,12 +254,12 @@ class Pipeline:
         parts = {name: part for name, part in layer._modules.items() if name != "token_embedding"}
         return with_modules(layer, **{name: part and copy.deepcopy(part).float() for name, part in parts.items()})
 
-    def _merges(self, ids: tuple[int, ...]) -> list[Merge] | None:
+    def _merges(self, ids: tuple[int, ...]) -> list[MergeFacts] | None:
         """Return the merges that turned the bytes of one pre-token into these ids."""
         merges = None if self.tokenizer is None else self.tokenizer.merges(ids)
         if merges is None:
             return None
-        return [Merge(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in merges]
+        return [MergeFacts(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in merges]
 
     def _rotations(self, scheme: str | None, theta: float | None, shown: int, length: int, dims: int) -> list[Rotary]:
         """Return the rotary angles of the first tokens, which are the same for every text of this length."""

@@ -31,7 +31,7 @@ from inlayer.trace.facts import (
     TextTrace,
     TokenTrace,
     Trace,
-)
+)  # fmt: skip
 from inlayer.trace.forward import Forward, batch_texts, batch_vectors, forward
 from inlayer.trace.schemes import scheme_of
 from inlayer.trace.steps import describe_steps
@@ -196,23 +196,13 @@ def stored_hex(row: bytes, itemsize: int | None, dims: int) -> list[str]:
 
 
 def _text(result: Forward, b: int, tokens: list[TokenTrace]) -> TextTrace:
-    if not result.batch.tokenizations:
-        return TextTrace(
-            text=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
-            n_tokens=result.length, n_padding=0, tokens=tokens,
-        )  # fmt: skip
-    one = result.batch.tokenizations[b]
+    if result.batch.texts:
+        text = result.batch.texts[b]
+        return replace(text, n_padding=result.length - text.n_tokens, tokens=tokens)
     return TextTrace(
-        text=one.text,
-        n_characters=one.n_characters,
-        n_bytes=one.n_bytes,
-        characters=one.characters,
-        pre_tokens=one.pre_tokens,
-        n_pre_tokens=one.n_pre_tokens,
-        n_tokens=len(one.tokens),
-        n_padding=result.length - len(one.tokens),
-        tokens=tokens,
-    )
+        text=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0, n_tokens=result.length,
+        n_padding=0, tokens=tokens,
+    )  # fmt: skip
 
 
 def _gather(result: Forward) -> Gather:

@@ -42,7 +42,7 @@ def _pre_tokens(trace: Trace) -> tuple[str, str]:
     note = f"{_count(sum(text.n_pre_tokens for text in trace.texts), 'pre-token')}; no token crosses their boundaries"
     if all(text.pre_tokens is None for text in trace.texts):
         note = f"{trace.tokenizer} does not split this text into pre-tokens, or does not report them"
-    return note, _for_each(trace, "tokenizer.splits(text)")
+    return note, _for_each(trace, "tokenizer.pre_tokens(text)")
 
 
 def _ids(trace: Trace) -> tuple[str, str]:

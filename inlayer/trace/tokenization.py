@@ -3,18 +3,17 @@
 [text -> ids] -> rows -> (+ positions) -> hidden states -> head
 - everything comes from the tokenizer: its tokens, pre-token spans and merges
 - a token is labeled by its text only if its bytes are whole characters, otherwise by its bytes
-- elsewhere: a token outside of any text (tokenizers/names.py)
+- elsewhere: a token outside of any text (tokenizers/base.py)
 Tested in tests/trace/test_tokenization.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from inlayer.tokenizers import Token
-from inlayer.trace.facts import Character, PreToken, Span
+from inlayer.trace.facts import Character, PreToken, Span, TextTrace
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -24,16 +23,10 @@ __all__ = ["Tokenization", "label_of", "tokenize"]
 MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tokenization:
-    """One tokenized text: the part to show, and counts of everything."""
+class Tokenization(NamedTuple):
+    """A tokenized text: its trace, whose `tokens` are still empty, and its tokens."""
 
-    text: str
-    n_characters: int
-    n_bytes: int
-    characters: list[Character]
-    pre_tokens: list[PreToken] | None
-    n_pre_tokens: int
+    trace: TextTrace
     tokens: list[Token]
 
 
@@ -41,7 +34,7 @@ def tokenize(text: str, pipeline: Pipeline, max_tokens: int) -> Tokenization:
     """Tokenize a text; characters and pre-tokens are recorded for its first `max_tokens` tokens."""
     tokenizer = pipeline.tokenizer
     assert tokenizer is not None
-    tokens = tokenizer.tokens(text)
+    tokens, spans = tokenizer.tokens(text), tokenizer.pre_tokens(text)
     source = text.encode()
     end = len(source)
     if len(tokens) > max_tokens:
@@ -49,16 +42,18 @@ def tokenize(text: str, pipeline: Pipeline, max_tokens: int) -> Tokenization:
     while end < len(source) and source[end] & 0xC0 == 0x80:  # not in the middle of a character
         end += 1
     beginning = source[:end].decode()
-    spans = tokenizer.splits(text)
-    return Tokenization(
+    trace = TextTrace(
         text=beginning,
         n_characters=len(text),
         n_bytes=len(source),
         characters=[Character(text=character, bytes=character.encode().hex()) for character in beginning],
         pre_tokens=None if spans is None else _pre_tokens(source, spans, tokens, max_tokens, pipeline),
         n_pre_tokens=0 if spans is None else len(spans),
-        tokens=tokens,
+        n_tokens=len(tokens),
+        n_padding=0,
+        tokens=[],
     )
+    return Tokenization(trace, tokens)
 
 
 def _pre_tokens(

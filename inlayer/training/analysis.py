@@ -1,14 +1,14 @@
-"""What was learned: a table before training and after it, told by a few words' neighbors and by how far rows moved.
+"""Comparison of a table before and after training: nearest neighbors of some tokens, and how much rows changed.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> head -> logits
-- words: frequent tokens that a person can judge, whole words first. The most frequent ones, then ever rarer ones: "the"
-  alone would say little
-- drift: how far rows turned, moved and grew, by how often their token stands in the text. Tokens that were never seen
-  are a group of their own: a tied table's rows are pushed about by the head all the same, an untied one's are not
-- the padding row is no part of it; a row of zeros points nowhere, so it has no cosine; what is no number is None
-- rows are read block by block, in float64: a table of any size, and of any diverged run, passes through
-- not here: the course of the training (training/plot.py), how it is shown (training/report.py)
-Checked against plain loops in tests/training/test_analysis.py.
+- tokens to show: frequent ones that a person can judge, whole words first, with frequencies spread on a log scale: the
+  most frequent words alone ("the", "of") would say little
+- change: direction, distance and norm of rows, by how often their token occurs in the text. Tokens that never occur are
+  a group of their own: a tied head moves their rows, an untied table does not
+- the padding row is left out; a zero row has no direction, so it has no cosine; values that are not finite become None
+- rows are read in blocks, in float64: this works for tables of any size and for diverged runs
+- elsewhere: the course of training (plot.py), presentation (report/)
+Tested against plain loops in tests/training/test_analysis.py.
 """
 
 from __future__ import annotations
@@ -27,138 +27,135 @@ from torch import Tensor
 from inlayer.errors import InlayerError, InputError, ShapeError
 from inlayer.neighbors import nearest
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.names import spelled
+from inlayer.tokenizers.base import token_label
 
-__all__ = ["Drift", "Learned", "Neighbor", "Word", "what_was_learned"]
+__all__ = ["RowChange", "TableComparison", "TokenComparison", "TokenNeighbor", "compare_tables"]
 
-BLOCK_VALUES = 2**22  # of a table, read at once
-POOL = 10  # words are chosen among the so many times more frequent ones
+BLOCK_VALUES = 2**22  # values of a table read at once
+CANDIDATES = 10  # candidates per shown token
 MIN_LETTERS = 3
-BLANK = "▁"  # sentencepiece's space
+SENTENCEPIECE_SPACE = "▁"
 QUARTERS = ("most frequent quarter", "second quarter", "third quarter", "rarest quarter")
-NEVER = "never seen"
+UNSEEN = "never seen"
 ALL = "all rows"
+
+Ids = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Neighbor:
-    """A row near another one."""
+class TokenNeighbor:
+    """A token whose row is near another one."""
 
     id: int
-    label: str
+    token: str
     cosine: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class Word:
-    """A token, how often it stands in the training text, and the rows nearest to its own."""
+class TokenComparison:
+    """A token, its count in the training text, and its nearest neighbors before and after training."""
 
     id: int
-    label: str
+    token: str
     count: int
-    before: tuple[Neighbor, ...]
-    after: tuple[Neighbor, ...]
+    before: tuple[TokenNeighbor, ...]
+    after: tuple[TokenNeighbor, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drift:
-    """What became of the rows of some tokens, as means over rows; None where there is no such number.
+class RowChange:
+    """Change of a group of rows, as means over rows; None where a value is not finite.
 
-    least, most  how often the tokens stand in the training text
-    share        of all tokens of the training text
-    cosine       of a row before and after: 1 where it kept its direction
-    movement     length of the way from before to after, in lengths of the row before
-    norm_before  length of a row
+    share     fraction of the training text that the group's tokens make up
+    cosine    between a row before and after: 1 if it kept its direction
+    distance  norm of the difference, relative to the norm before
     """
 
     name: str
     rows: int
-    least: int
-    most: int
     share: float
     cosine: float | None
-    movement: float | None
+    distance: float | None
     norm_before: float | None
     norm_after: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learned:
-    """What a table learned.
+class TableComparison:
+    """What training changed in a table.
 
-    drift           all rows together, then by frequency, the most frequent ones first; groups without rows are left out
-    mean_row_ratio  length of the mean of all rows / mean length of a row: 0 where rows surround the origin, 1 where all
-                    are the same
-    broken          rows that hold NaN or infinity afterwards
+    groups             all rows, then rows by frequency, most frequent first; empty groups are left out
+    mean_vector_ratio  norm of the mean row / mean norm of the rows: 0 if rows surround the origin, 1 if all are equal
+    nonfinite_rows     rows with NaN or infinity after training
     """
 
-    words: tuple[Word, ...]
-    drift: tuple[Drift, ...]
-    mean_row_ratio_before: float | None
-    mean_row_ratio_after: float | None
-    broken: int
+    tokens: tuple[TokenComparison, ...]
+    groups: tuple[RowChange, ...]
+    mean_vector_ratio_before: float | None
+    mean_vector_ratio_after: float | None
+    nonfinite_rows: int
 
 
 @torch.no_grad()
-def what_was_learned(
+def compare_tables(
     before_VD: Float[Tensor, "V D"],
     after_VD: Float[Tensor, "V D"],
     counts_V: npt.NDArray[Any] | Tensor,
     tokenizer: Tokenizer,
     *,
     padding_idx: int | None = None,
-    words: int = 8,
+    tokens: int = 8,
     k: int = 5,
-) -> Learned:
-    """Compare a table with itself, earlier. `counts_V` says how often each id stands in the training text; rows past
-    its end (padding, rows added for speed) were never seen. `words` tokens are shown with `k` neighbors each.
+) -> TableComparison:
+    """Compare a table before and after training, with `k` neighbors of each of `tokens` tokens.
+
+    `counts_V` has the occurrences of each id in the training text; rows beyond its end never occurred.
     """
     rows = len(before_VD)
     if before_VD.shape != after_VD.shape:
         raise ShapeError(
-            f"before has shape {tuple(before_VD.shape)} and after {tuple(after_VD.shape)}; they are one table, earlier "
-            "and later: was it resized in between?"
+            f"the table has shape {tuple(before_VD.shape)} before and {tuple(after_VD.shape)} after; was it resized?"
         )
     given = counts_V.cpu().numpy() if isinstance(counts_V, Tensor) else counts_V
     if given.ndim != 1 or len(given) > rows:
-        raise ShapeError(f"counts has shape {given.shape}; it has one number for each of the table's {rows:,} rows")
+        raise ShapeError(f"counts has shape {given.shape}; expected one number for each of the {rows:,} rows")
     if padding_idx is not None and not 0 <= padding_idx < rows:
-        raise InputError(f"padding_idx is {padding_idx}; the table has the rows 0..{rows - 1}")
-    if words < 0 or k < 0:
-        raise InputError(f"words is {words} and k is {k}; so many cannot be shown")
+        raise InputError(f"padding_idx is {padding_idx}; the table has rows 0..{rows - 1}")
+    if tokens < 0 or k < 0:
+        raise InputError(f"tokens is {tokens} and k is {k}; they must not be negative")
     seen_V = np.zeros(rows, np.int64)
     seen_V[: len(given)] = given
     kept_V = np.ones(rows, bool)
     if padding_idx is not None:
         kept_V[padding_idx] = False
     before_VD, after_VD = before_VD.detach().cpu(), after_VD.detach().cpu()
-    measures = _Measures(before_VD, after_VD)
-    return Learned(
-        words=tuple(
-            Word(
+    measures = _RowMeasures(before_VD, after_VD)
+    return TableComparison(
+        tokens=tuple(
+            TokenComparison(
                 id=token_id,
-                label=spelled(tokenizer, token_id),
+                token=token_label(tokenizer, token_id),
                 count=int(seen_V[token_id]),
                 before=_neighbors(before_VD, token_id, tokenizer, k),
                 after=_neighbors(after_VD, token_id, tokenizer, k),
             )
-            for token_id in _choose(seen_V * kept_V, tokenizer, words)
+            for token_id in _choose(seen_V * kept_V, tokenizer, tokens)
         ),
-        drift=tuple(measures.drift(name, ids, seen_V) for name, ids in _groups(seen_V, kept_V)),
-        mean_row_ratio_before=_mean_row_ratio(before_VD, measures.norm_before, kept_V),
-        mean_row_ratio_after=_mean_row_ratio(after_VD, measures.norm_after, kept_V),
-        broken=int(np.count_nonzero(~np.isfinite(measures.norm_after[kept_V]))),
+        groups=tuple(measures.change(name, ids, seen_V) for name, ids in _groups(seen_V, kept_V)),
+        mean_vector_ratio_before=_mean_vector_ratio(before_VD, measures.norm_before, kept_V),
+        mean_vector_ratio_after=_mean_vector_ratio(after_VD, measures.norm_after, kept_V),
+        nonfinite_rows=int(np.count_nonzero(~np.isfinite(measures.norm_after[kept_V]))),
     )
 
 
-# ---- words
+# ---- tokens
 
 
-def _choose(counts_V: npt.NDArray[np.int64], tokenizer: Tokenizer, words: int) -> list[int]:
-    """Tokens of the best kind there is, their ranks by frequency about evenly apart on a scale of logarithms; tokens of
-    the next best kind where they are too few.
-    """
-    special, most = tokenizer.special_ids, POOL * words
+def _choose(counts_V: Ids, tokenizer: Tokenizer, wanted: int) -> list[int]:
+    """Choose tokens of the best kind available, their frequency ranks spread on a log scale; then of the next kind."""
+    special, most = tokenizer.special_ids, CANDIDATES * wanted
     kinds: list[list[int]] = [[], [], [], []]
     for token_id in np.argsort(-counts_V, kind="stable")[: np.count_nonzero(counts_V)].tolist():
         if token_id not in special:
@@ -166,18 +163,18 @@ def _choose(counts_V: npt.NDArray[np.int64], tokenizer: Tokenizer, words: int) -
         if len(kinds[0]) == most:
             break
     chosen: list[int] = []
-    for pool in kinds:
-        chosen += _spread(pool[:most], words - len(chosen))
+    for candidates in kinds:
+        chosen += _spread(candidates[:most], wanted - len(chosen))
     return sorted(chosen, key=lambda token_id: (-counts_V[token_id], token_id))
 
 
 def _kind(tokenizer: Tokenizer, token_id: int) -> int:
-    """0: a word with the space before it, 1: a word, 2: letters, 3: anything."""
+    """0: a word with a leading space, 1: a word, 2: letters, 3: anything else."""
     try:
         text = tokenizer.token_bytes(token_id).decode()
-    except (UnicodeDecodeError, InlayerError):  # part of a character, or a hole of the vocabulary
+    except (UnicodeDecodeError, InlayerError):  # part of a character, or an id without a token
         return 3
-    letters = text.removeprefix(" ").removeprefix(BLANK)
+    letters = text.removeprefix(" ").removeprefix(SENTENCEPIECE_SPACE)
     if not letters.isalpha():
         return 3
     if len(letters) < MIN_LETTERS:
@@ -185,72 +182,67 @@ def _kind(tokenizer: Tokenizer, token_id: int) -> int:
     return 0 if letters != text else 1
 
 
-def _spread(pool: list[int], wanted: int) -> list[int]:
-    """`wanted` of the pool: its first ones, then ever further apart, up to its last one."""
-    if wanted >= len(pool):
-        return pool
+def _spread(candidates: list[int], wanted: int) -> list[int]:
+    """Take `wanted` candidates: the first ones, then at growing distances, up to the last one."""
+    if wanted >= len(candidates):
+        return candidates
     ranks: list[int] = []
-    for place in range(wanted):
-        far = round(len(pool) ** (place / max(1, wanted - 1))) - 1
-        ranks.append(max(far, ranks[-1] + 1 if ranks else 0))
-    return [pool[min(rank, len(pool) - wanted + place)] for place, rank in enumerate(ranks)]
+    for number in range(wanted):
+        rank = round(len(candidates) ** (number / max(1, wanted - 1))) - 1
+        ranks.append(max(rank, ranks[-1] + 1 if ranks else 0))
+    return [candidates[min(rank, len(candidates) - wanted + number)] for number, rank in enumerate(ranks)]
 
 
-def _neighbors(table_VD: Tensor, token_id: int, tokenizer: Tokenizer, k: int) -> tuple[Neighbor, ...]:
+def _neighbors(table_VD: Tensor, token_id: int, tokenizer: Tokenizer, k: int) -> tuple[TokenNeighbor, ...]:
     found = nearest(table_VD[token_id], _blocks(table_VD), k, exclude=token_id)
-    return tuple(Neighbor(id=other, label=spelled(tokenizer, other), cosine=cosine) for other, cosine in found)
+    return tuple(TokenNeighbor(id=other, token=token_label(tokenizer, other), cosine=cosine) for other, cosine in found)
 
 
-# ---- drift
+# ---- rows
 
 
-class _Measures:
-    """Of every row: its lengths, how far it turned and moved."""
+class _RowMeasures:
+    """Norms, cosine and relative distance of every row."""
 
     def __init__(self, before_VD: Tensor, after_VD: Tensor) -> None:
-        per_row = []
+        blocks = []
         for (_, old_ND), (_, new_ND) in zip(_blocks(before_VD), _blocks(after_VD), strict=True):
             old, new = old_ND.double(), new_ND.double()
             norm_old, norm_new = old.norm(dim=1), new.norm(dim=1)
             cosine = ((old / norm_old[:, None]) * (new / norm_new[:, None])).sum(dim=1).clamp(-1, 1)
-            per_row.append(torch.stack((norm_old, norm_new, cosine, (new - old).norm(dim=1) / norm_old)))
-        whole: npt.NDArray[np.float64] = torch.cat(per_row, dim=1).numpy() if per_row else np.empty((4, 0))
-        self.norm_before, self.norm_after, self.cosine, self.movement = whole[0], whole[1], whole[2], whole[3]
+            blocks.append(torch.stack((norm_old, norm_new, cosine, (new - old).norm(dim=1) / norm_old)))
+        values: Values = torch.cat(blocks, dim=1).numpy() if blocks else np.empty((4, 0))
+        self.norm_before, self.norm_after, self.cosine, self.distance = values[0], values[1], values[2], values[3]
 
-    def drift(self, name: str, ids: npt.NDArray[np.int64], counts_V: npt.NDArray[np.int64]) -> Drift:
-        """The means over some rows."""
-        counts = counts_V[ids]
-        return Drift(
+    def change(self, name: str, ids: Ids, counts_V: Ids) -> RowChange:
+        return RowChange(
             name=name,
             rows=len(ids),
-            least=int(counts.min()),
-            most=int(counts.max()),
-            share=float(counts.sum() / max(1, counts_V.sum())),
+            share=float(counts_V[ids].sum() / max(1, counts_V.sum())),
             cosine=_mean(self.cosine[ids]),
-            movement=_mean(self.movement[ids]),
+            distance=_mean(self.distance[ids]),
             norm_before=_mean(self.norm_before[ids]),
             norm_after=_mean(self.norm_after[ids]),
         )
 
 
-def _groups(
-    counts_V: npt.NDArray[np.int64], kept_V: npt.NDArray[np.bool_]
-) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+def _groups(counts_V: Ids, kept_V: Mask) -> Iterator[tuple[str, Ids]]:
     order = np.argsort(-counts_V, kind="stable")
     order = order[kept_V[order]]
     seen = int(np.count_nonzero(counts_V[order]))
     quarters = zip(QUARTERS, np.array_split(order[:seen], len(QUARTERS)), strict=True)
-    for name, ids in ((ALL, order), *quarters, (NEVER, order[seen:])):
+    for name, ids in ((ALL, order), *quarters, (UNSEEN, order[seen:])):
         if len(ids):
             yield name, ids
 
 
-def _mean_row_ratio(table_VD: Tensor, norms_V: npt.NDArray[np.float64], kept_V: npt.NDArray[np.bool_]) -> float | None:
+def _mean_vector_ratio(table_VD: Tensor, norms_V: Values, kept_V: Mask) -> float | None:
     total_D = torch.zeros(table_VD.shape[1], dtype=torch.float64)
     for start, block_ND in _blocks(table_VD):
         total_D += block_ND[torch.from_numpy(kept_V[start : start + len(block_ND)])].double().sum(dim=0)
-    length = float(norms_V[kept_V].sum())
-    return _finite(float(total_D.norm()) / length) if length else None
+    total_norm = float(norms_V[kept_V].sum())
+    ratio = float(total_D.norm()) / total_norm if total_norm else math.nan
+    return ratio if math.isfinite(ratio) else None
 
 
 def _blocks(table_VD: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -258,11 +250,7 @@ def _blocks(table_VD: Tensor) -> Iterator[tuple[int, Tensor]]:
     yield from ((start, table_VD[start : start + rows]) for start in range(0, len(table_VD), rows))
 
 
-def _mean(values: npt.NDArray[np.float64]) -> float | None:
-    """Of those that are numbers; None where none is."""
+def _mean(values: Values) -> float | None:
+    """Mean of the finite values; None if there are none."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else None
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

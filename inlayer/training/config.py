@@ -1,108 +1,360 @@
-"""Settings: what a run is asked to do with a decoder and its tokens, besides what the decoder is.
+"""Training configuration: one dataclass for a run, one for the decoder it trains.
 
-- every number a step depends on is here or in DecoderConfig, so that both and the tokens give the same losses again
-- rates of table and head are factors of the learning rate; neither decays by default: a decayed row of a rare token
-  shrinks between its few gradients
-- `z_loss` to `untie_at` are cures for a tied table (docs/tying.md), off unless said
-- not here: where files go (run.py)
-Checked in tests/training/test_trainer.py.
+- TrainConfig is the argument of `inlayer.train`. The flags of `inlayer train` are generated from its fields, so this
+  module does not import torch
+- a field that is None is derived: sizes come from the preset, warm-up from the number of steps, scales from tying
+- tables and heads do not decay by default: the row of a rare token would shrink between its few gradients
+- rows start at N(0, 0.02) and are multiplied by 1 / 0.02, so that they enter the first block at unit scale; a tied head
+  multiplies its input by 3. Among all variants of the study, only this trains well at every rate (docs/tying.md)
+- presets base-768 and large-1024 with architecture gpt have the sizes of GPT-2 and GPT-2 medium
+Tested in tests/training/test_config.py.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+import os
+from dataclasses import Field, asdict, dataclass, field, fields
+from typing import Any
 
 from inlayer.errors import ConfigError
-from inlayer.shapes import check_seed
 
-__all__ = ["SCHEDULES", "Settings"]
+__all__ = ["PARALLEL_MODES", "PRESETS", "DecoderConfig", "TrainConfig"]
 
-SCHEDULES = ("cosine", "linear", "constant")
-PRECISIONS = ("float32", "bfloat16")
-
-COUNTS = {"steps": 1, "batch_size": 1, "accumulate": 1, "warmup": 0, "validate_every": 0, "validation_windows": 1}
-COUNTS |= {"save_every": 0, "measure_every": 0}
-NOT_NEGATIVE = ("learning_rate", "table_rate", "head_rate", "weight_decay", "table_decay", "epsilon", "clip", "z_loss")
-SHARES = ("beta1", "beta2", "final_rate", "input_gradient")
+PRESETS: dict[str, dict[str, int]] = {
+    "toy": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_kv_head": 2, "block_size": 64},
+    "small": {"n_embd": 128, "n_layer": 4, "n_head": 4, "n_kv_head": 2, "block_size": 128},
+    "medium-256": {"n_embd": 256, "n_layer": 6, "n_head": 8, "n_kv_head": 4, "block_size": 256},
+    "medium-512": {"n_embd": 512, "n_layer": 8, "n_head": 8, "n_kv_head": 4, "block_size": 512},
+    "base-768": {"n_embd": 768, "n_layer": 12, "n_head": 12, "n_kv_head": 4, "block_size": 1024},
+    "large-1024": {"n_embd": 1024, "n_layer": 24, "n_head": 16, "n_kv_head": 4, "block_size": 1024},
+}
+# Position schemes of each architecture, the default first.
+POSITIONS = {"gpt": ("learned", "sinusoidal"), "llama": ("rotary",)}
+SCHEMES = ("learned", "sinusoidal", "rotary")
+PARALLEL_MODES = ("data", "vocab")
+SIZES = ("vocab_size", "n_embd", "n_layer", "n_head", "block_size", "kv_heads", "hidden_width")
+VOCAB_SIZE, TIED_OUTPUT_SCALE = 4096, 3.0
+NOT_SAVED = ("out", "parallel")  # may change when a run is resumed
+FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How a decoder is trained.
+class DecoderConfig:
+    """Architecture of a decoder. Where a size is None, the property in parentheses gives the effective value.
 
-    batch_size      windows of block_size tokens in a step, over all processes; done in `accumulate` passes
-    table_rate      times learning_rate: of the table, and of a head of its own (head_rate)
-    weight_decay    of the body's matrices; table_decay: of table, positions and head; norms and biases never decay
-    warmup          steps until the learning rate is reached; then `schedule` leads it to final_rate times that
-    clip            the largest norm of the gradient; 0 for none
-    precision       "float32", or "bfloat16": weights stay float32, the products are done in bfloat16 (autocast)
-    validate_every  steps between two looks at the validation tokens; save_every: between two states of the run on disk;
-                    measure_every: between two measurements of the table. 0 for never; after the last step always
-    z_loss          times the mean square of each token's log normalizer, added to the loss
-    center          the mean row is taken off the table after each step
-    shared_moment   Adam's second moment of the table is averaged over the vocabulary
-    input_gradient  times the gradient that reaches the table from the input side
-    untie_at        the share of the steps after which the head gets its own copy of the table, and of Adam's moments
+    architecture  "gpt" or "llama"
+    n_kv_head     key/value heads, each shared by n_head / n_kv_head queries (`kv_heads`; gpt: n_head)
+    n_hidden      width of the feed-forward layer (`hidden_width`)
+    positions     gpt: "learned" or "sinusoidal"; llama: "rotary" (`position_scheme`)
+    theta         base of rotary and sinusoidal positions
+    padding_idx   a table row that stays zero; targets equal to it are ignored, and it is never generated
+    init          initialization of the table, see Embeddings; init_std also applies to all other weights
+    input_scale   factor of the looked-up rows (Gemma: sqrt(n_embd))
+    output_scale  factor of the head's input (T5: 1 / sqrt(n_embd))
+    input_norm    adds a norm before the first block
     """
 
-    steps: int = 600
-    batch_size: int = 16
-    accumulate: int = 1
-    learning_rate: float = 2e-3
-    table_rate: float = 1.0
-    head_rate: float = 1.0
-    weight_decay: float = 0.1
-    table_decay: float = 0.0
-    beta1: float = 0.9
-    beta2: float = 0.95
-    epsilon: float = 1e-8
-    warmup: int = 50
-    schedule: str = "cosine"
-    final_rate: float = 0.1
-    clip: float = 1.0
-    precision: str = "float32"
-    seed: int = 0
-    validate_every: int = 100
-    validation_windows: int = 64
-    save_every: int = 100
-    measure_every: int = 20
-    z_loss: float = 0.0
-    center: bool = False
-    shared_moment: bool = False
-    input_gradient: float = 1.0
-    untie_at: float | None = None
+    architecture: str
+    vocab_size: int
+    n_embd: int
+    n_layer: int
+    n_head: int
+    block_size: int
+    n_kv_head: int | None = None
+    n_hidden: int | None = None
+    positions: str | None = None
+    theta: float = 10_000.0
+    norm_eps: float = 1e-5
+    dropout: float = 0.0
+    tie: bool = False
+    padding_idx: int | None = None
+    init: str = "normal"
+    init_std: float = 0.02
+    input_scale: float = 1.0
+    output_scale: float = 1.0
+    soft_cap: float | None = None
+    input_norm: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in COUNTS.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ConfigError(f"{name} is {value!r}; it must be a whole number of at least {least}")
-        for name in (*NOT_NEGATIVE, *SHARES):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-                raise ConfigError(f"{name} is {value!r}; it must be a number of at least 0")
-            if name in SHARES and value > 1:
-                raise ConfigError(f"{name} is {value!r}; it is a share, at most 1")
-        if max(self.beta1, self.beta2) >= 1 or self.epsilon == 0:
-            raise ConfigError(f"beta1 {self.beta1}, beta2 {self.beta2} and epsilon {self.epsilon} let Adam divide by 0")
-        if self.batch_size % self.accumulate:
-            raise ConfigError(f"accumulate {self.accumulate} does not divide batch_size {self.batch_size}")
-        for name, choices in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
-            if getattr(self, name) not in choices:
-                raise ConfigError(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(choices)}")
-        if self.untie_at is not None and not 0 < self.untie_at < 1:
-            raise ConfigError(f"untie_at is {self.untie_at!r}; it is a share of the steps, between 0 and 1")
-        check_seed(self.seed)
+        if self.architecture not in POSITIONS:
+            raise ConfigError(f"unknown architecture {self.architecture!r}; choose one of {', '.join(POSITIONS)}")
+        for name in SIZES:
+            size = getattr(self, name)
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise ConfigError(f"{name} is {size!r}; it must be an integer of at least 1")
+        if self.n_embd % self.n_head:
+            raise ConfigError(f"n_embd {self.n_embd} is not divisible by n_head {self.n_head}")
+        if self.n_head % self.kv_heads:
+            raise ConfigError(f"n_head {self.n_head} is not divisible by n_kv_head {self.kv_heads}")
+        if self.architecture == "gpt" and self.kv_heads != self.n_head:
+            raise ConfigError(
+                f"n_kv_head is {self.kv_heads} and n_head {self.n_head}; only llama has grouped-query attention"
+            )
+        if self.position_scheme not in POSITIONS[self.architecture]:
+            allowed = " or ".join(POSITIONS[self.architecture])
+            raise ConfigError(f"positions {self.positions!r} do not work with {self.architecture}; use {allowed}")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"dropout is {self.dropout}; it must be at least 0 and less than 1")
+        if not 0 < self.norm_eps < math.inf:
+            raise ConfigError(f"norm_eps is {self.norm_eps}; it must be a small positive number such as 1e-5")
+        for name in ("input_scale", "output_scale"):
+            if not math.isfinite(getattr(self, name)) or getattr(self, name) == 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be finite and not 0 (1.0 has no effect)")
 
-    def rate_at(self, step: int) -> float:
-        """The learning rate of a step, the first of which is 1."""
-        if step <= self.warmup:
-            return self.learning_rate * step / self.warmup
-        done = (step - self.warmup) / max(1, self.steps - self.warmup)
+    @property
+    def kv_heads(self) -> int:
+        return self.n_head if self.n_kv_head is None else self.n_kv_head
+
+    @property
+    def head_dim(self) -> int:
+        return self.n_embd // self.n_head
+
+    @property
+    def hidden_width(self) -> int:
+        """4 n_embd. SwiGLU has three matrices instead of two, so llama takes 8/3 n_embd, rounded up to a multiple of
+        64.
+        """
+        if self.n_hidden is not None:
+            return self.n_hidden
+        return 4 * self.n_embd if self.architecture == "gpt" else -(-8 * self.n_embd // (3 * 64)) * 64
+
+    @property
+    def position_scheme(self) -> str:
+        return POSITIONS[self.architecture][0] if self.positions is None else self.positions
+
+
+def option(default: Any, group: str, help: str, **limits: Any) -> Any:  # noqa: A002
+    """A field that is also a command-line flag.
+
+    `limits` may hold minimum, maximum, choices, and `derived`, which describes the default of a field that is None.
+    """
+    return field(default=default, metadata={"group": group, "help": help, **limits})
+
+
+DATA, MODEL, OPTIMIZER, RUN, TYING = (
+    "Data",
+    "Model",
+    "Optimization",
+    "Run",
+    "Experiments on tied tables (docs/tying.md)",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Settings of a training run.
+
+    Every field is also a flag of `inlayer train`, whose help describes it. Fields that are None are derived from
+    others; `resolved` returns the effective values.
+
+    Args:
+        files: UTF-8 text files. Without any, English text from Python's standard library.
+        out: The folder to create. It becomes the trained model.
+        tokenizer: "bpe" trains one on the text, "bytes" needs none, anything else is the path of a tokenizer.
+        vocab_size: Vocabulary size of the BPE tokenizer to train.
+        preset: Sizes of the decoder by name; n_embd, n_layer, ... override them one by one.
+        tie: Whether the head shares the embedding table.
+        steps: Number of optimizer steps.
+        batch_size: Windows of block_size tokens per step, over all processes.
+        threads: CPU threads of torch. Another number adds in another order, so the last digits of losses change.
+
+    Raises:
+        ConfigError: If a value is out of range, or two of them contradict each other.
+
+    Example:
+        >>> config = TrainConfig(preset="toy", steps=100)
+        >>> config.warmup_steps, config.decoder_config(vocab_size=256).n_embd
+        (10, 64)
+    """
+
+    files: tuple[str, ...] = ()
+    out: str = option("trained", DATA, "Folder to create. It becomes the trained model.")
+    tokenizer: str = option(
+        "bpe", DATA, '"bpe" trains a tokenizer on the text, "bytes" uses none, a path opens an existing one.'
+    )
+    vocab_size: int | None = option(
+        None, DATA, "Vocabulary size of the trained tokenizer.", derived=str(VOCAB_SIZE), minimum=1
+    )
+    validation: float = option(0.05, DATA, "Fraction of the text held out for validation.", maximum=0.5)
+
+    preset: str = option("small", MODEL, "Model sizes by name.", choices=tuple(PRESETS))
+    architecture: str = option("llama", MODEL, "Architecture of the decoder.", choices=tuple(POSITIONS))
+    positions: str | None = option(
+        None, MODEL, "Position scheme of gpt; llama uses rotary.", choices=SCHEMES, derived="learned"
+    )
+    n_embd: int | None = option(None, MODEL, "Embedding width.", derived="from the preset")
+    n_layer: int | None = option(None, MODEL, "Number of transformer blocks.", derived="from the preset")
+    n_head: int | None = option(None, MODEL, "Number of attention heads.", derived="from the preset")
+    n_kv_head: int | None = option(None, MODEL, "Number of key/value heads (llama).", derived="from the preset")
+    n_hidden: int | None = option(None, MODEL, "Width of the feed-forward layers.", derived="from the width")
+    block_size: int | None = option(None, MODEL, "Context length in tokens.", derived="from the preset")
+    dropout: float = option(0.0, MODEL, "Dropout probability.", maximum=1.0)
+    tie: bool = option(True, MODEL, "Share the embedding table with the output head.")
+    init_std: float = option(0.02, MODEL, "Standard deviation of the initial weights.")
+    input_scale: float | None = option(None, MODEL, "Factor applied to looked-up rows.", derived="1 / init-std")
+    output_scale: float | None = option(
+        None, MODEL, "Factor applied to the input of the head.", derived=f"{TIED_OUTPUT_SCALE:g} if tied, else 1"
+    )
+
+    steps: int = option(600, OPTIMIZER, "Number of training steps.", minimum=1)
+    batch_size: int = option(16, OPTIMIZER, "Sequences per step, over all processes.", minimum=1)
+    accumulate: int = option(1, OPTIMIZER, "Gradient accumulation: forward/backward passes per step.", minimum=1)
+    learning_rate: float = option(2e-3, OPTIMIZER, "Peak learning rate.")
+    table_rate: float = option(1.0, OPTIMIZER, "Learning-rate multiplier for the embedding table.")
+    head_rate: float = option(1.0, OPTIMIZER, "Learning-rate multiplier for an untied head.")
+    weight_decay: float = option(0.1, OPTIMIZER, "Weight decay of the matrices in the blocks.")
+    table_decay: float = option(0.0, OPTIMIZER, "Weight decay of the embedding table, learned positions and head.")
+    beta1: float = option(0.9, OPTIMIZER, "AdamW's first beta.", maximum=1.0)
+    beta2: float = option(0.95, OPTIMIZER, "AdamW's second beta.", maximum=1.0)
+    epsilon: float = option(1e-8, OPTIMIZER, "AdamW's epsilon.")
+    warmup: int | None = option(
+        None, OPTIMIZER, "Warm-up steps.", derived="a tenth of the steps, at most 50", minimum=0
+    )
+    schedule: str = option(
+        "cosine", OPTIMIZER, "Learning-rate schedule after warm-up.", choices=("cosine", "linear", "constant")
+    )
+    final_rate: float = option(0.1, OPTIMIZER, "Final learning rate as a fraction of the peak.", maximum=1.0)
+    clip: float = option(1.0, OPTIMIZER, "Gradient-norm clipping; 0 turns it off.")
+    precision: str = option(
+        "float32", OPTIMIZER, "Precision of the products; bfloat16 uses autocast.", choices=("float32", "bfloat16")
+    )
+
+    z_loss: float = option(0.0, TYING, "Weight of the z-loss: the squared log of the softmax normalizer.")
+    center: bool = option(False, TYING, "Subtract the mean row from the table after each step.")
+    shared_moment: bool = option(False, TYING, "Average AdamW's second moment over the vocabulary.")
+    input_gradient_scale: float = option(1.0, TYING, "Factor applied to the gradient of the lookups.", maximum=1.0)
+    untie_at: float | None = option(
+        None, TYING, "Untie the head after this fraction of the steps.", derived="never", maximum=1.0
+    )
+
+    seed: int = option(0, RUN, "Random seed; the same seed gives the same losses.", minimum=0)
+    validate_every: int = option(100, RUN, "Steps between validations; 0 validates only at the end.", minimum=0)
+    validation_windows: int = option(64, RUN, "Maximum number of validation sequences.", minimum=1)
+    save_every: int = option(100, RUN, "Steps between saved states; 0 saves only at the end.", minimum=0)
+    measure_every: int = option(20, RUN, "Steps between measurements of the table.", minimum=0)
+    threads: int | None = option(None, RUN, "CPU threads of torch.", derived="torch's own number", minimum=1)
+    parallel: str = option(
+        "data", RUN, "Under torchrun: data (FSDP2), or vocab (table and head sharded by rows).", choices=PARALLEL_MODES
+    )
+
+    def __post_init__(self) -> None:
+        files = (self.files,) if isinstance(self.files, (str, os.PathLike)) else self.files
+        object.__setattr__(self, "files", tuple(map(os.fspath, files)))
+        for one in fields(self):
+            if one.metadata:
+                check_value(one, getattr(self, one.name))
+        if max(self.beta1, self.beta2) >= 1 or self.epsilon == 0 or self.init_std == 0:
+            raise ConfigError(
+                f"beta1 {self.beta1} and beta2 {self.beta2} must be less than 1, epsilon {self.epsilon} and init_std "
+                f"{self.init_std} greater than 0"
+            )
+        if self.batch_size % self.accumulate:
+            raise ConfigError(f"batch_size {self.batch_size} is not divisible by accumulate {self.accumulate}")
+        if self.untie_at is not None and not 0 < self.untie_at < 1:
+            raise ConfigError(f"untie_at is {self.untie_at!r}; it must be between 0 and 1, exclusive")
+        if self.tie and self.head_rate != 1.0 and self.untie_at is None:
+            raise ConfigError(f"head_rate is {self.head_rate}, but a tied head has no weights of its own")
+        if self.untie_at is not None and not self.tie:
+            raise ConfigError("untie_at needs a tied model; tie is False")
+        if self.vocab_size is not None and self.tokenizer != "bpe":
+            raise ConfigError(
+                f"vocab_size is {self.vocab_size}, but the tokenizer {self.tokenizer!r} determines it; vocab_size only "
+                'works with the tokenizer "bpe", which is trained'
+            )
+        if self.tokenizer == "bpe":
+            from inlayer.tokenizers.train import check_vocab_size
+
+            check_vocab_size(self.bpe_vocab_size, 2)  # two special tokens: padding and end of text
+        self.decoder_config(self.bpe_vocab_size)
+
+    @property
+    def bpe_vocab_size(self) -> int:
+        """Vocabulary size of the tokenizer, if one is trained."""
+        return VOCAB_SIZE if self.vocab_size is None else self.vocab_size
+
+    @property
+    def warmup_steps(self) -> int:
+        return min(50, self.steps // 10) if self.warmup is None else self.warmup
+
+    @property
+    def embedding_settings(self) -> dict[str, Any]:
+        """Initialization and scales of the table, as fields of DecoderConfig."""
+        default_output = TIED_OUTPUT_SCALE if self.tie else 1.0
+        return {
+            "init": "normal",
+            "init_std": self.init_std,
+            "input_scale": 1 / self.init_std if self.input_scale is None else self.input_scale,
+            "output_scale": default_output if self.output_scale is None else self.output_scale,
+        }
+
+    def decoder_config(self, vocab_size: int, padding_idx: int | None = None) -> DecoderConfig:
+        """The architecture to train, for a tokenizer."""
+        sizes: dict[str, int | None] = {**PRESETS[self.preset], "n_hidden": None}
+        if self.architecture == "gpt":
+            sizes["n_kv_head"] = None
+        sizes |= {name: getattr(self, name) for name in sizes if getattr(self, name) is not None}
+        same = {name: getattr(self, name) for name in ("architecture", "positions", "dropout", "tie")}
+        values: dict[str, Any] = {**sizes, **same, **self.embedding_settings}
+        return DecoderConfig(vocab_size=vocab_size, padding_idx=padding_idx, **values)
+
+    def resolved(self) -> dict[str, Any]:
+        """All fields, with effective values in place of None."""
+        decoder = self.decoder_config(self.bpe_vocab_size)
+        values = asdict(self)
+        values |= {name: getattr(decoder, name) for name in values if hasattr(decoder, name) and name != "vocab_size"}
+        values |= {
+            "positions": decoder.position_scheme,
+            "n_kv_head": decoder.kv_heads,
+            "n_hidden": decoder.hidden_width,
+        }
+        values["vocab_size"] = self.bpe_vocab_size if self.tokenizer == "bpe" else None
+        return values | {"warmup": self.warmup_steps}
+
+    def learning_rate_at(self, step: int) -> float:
+        """The learning rate of a step, counted from 1."""
+        warmup = self.warmup_steps
+        if step <= warmup:
+            return self.learning_rate * step / warmup
+        done = (step - warmup) / max(1, self.steps - warmup)
         left = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done, "constant": 1.0}[self.schedule]
         return self.learning_rate * (self.final_rate + (1 - self.final_rate) * left)
 
     def is_due(self, every: int, step: int) -> bool:
-        """Whether what is done every so many steps is done after this one."""
+        """Whether something done every `every` steps is done after this one; after the last step it always is."""
         return step == self.steps or (every > 0 and step % every == 0)
+
+    def to_json(self) -> bytes:
+        """The config as a run folder stores it, without `out` and `parallel`."""
+        values = {name: value for name, value in asdict(self).items() if name not in NOT_SAVED}
+        return (json.dumps({"format": FORMAT, **values}, indent=2) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, **not_saved: Any) -> TrainConfig:
+        """Read what `to_json` wrote; ValueError or TypeError for anything else."""
+        values = json.loads(data)
+        if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+            raise ValueError(f"its format is not {FORMAT}")
+        return cls(**{**values, "files": tuple(values["files"]), **not_saved})
+
+
+def check_value(one: Field[Any], value: object) -> None:
+    """Raise ConfigError if a value is not of the field's type, or outside its limits."""
+    kind, limits = str(one.type), one.metadata
+    if value is None and kind.endswith("None"):
+        return
+    if "choices" in limits and value not in limits["choices"]:
+        raise ConfigError(f"{one.name} is {value!r}; choose one of {', '.join(limits['choices'])}")
+    if kind.startswith("int"):
+        least = limits.get("minimum", 1)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
+            raise ConfigError(f"{one.name} is {value!r}; it must be an integer of at least {least}")
+    elif kind.startswith("float"):
+        most = limits.get("maximum", math.inf)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or not 0 <= float(value) <= most:  # type: ignore[arg-type]
+            allowed = "a number of at least 0" if most == math.inf else f"a number from 0 to {most:g}"
+            raise ConfigError(f"{one.name} is {value!r}; it must be {allowed}")
+    elif not isinstance(value, bool if kind == "bool" else str):
+        raise ConfigError(f"{one.name} is {value!r}; it must be {'True or False' if kind == 'bool' else 'a string'}")

@@ -1,15 +1,15 @@
-"""Corpus: the text to learn from, in chunks: text files, or the English that every Python carries.
+"""Training text in chunks: text files, or English text from Python's standard library.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> decoder -> head -> logits
-- a file of any size passes through little memory: it is read block by block, also where it is one endless line
-- a chunk ends at a line end where there is one, else at CHUNK characters. Chunks of a file joined are its text, only a
-  byte order mark is dropped; a file without text has no chunk
-- Python's own text are its documentation topics and the docstrings of its modules. These are found in the source as
-  data: nothing is imported for them, nothing runs. The same Python gives the same text, whatever the machine
-- a longer paragraph that came before is left out there: topics quote each other, and a text to learn from that is also
-  in the validation text would flatter a model
-- not here: ids, what is learned from and what validates (training/tokens.py)
-Checked in tests/training/test_corpus.py.
+- files of any size are read block by block, even if they are one endless line
+- a chunk ends at a line break if there is one, else after CHUNK characters. Joined chunks equal the file's text without
+  a leading byte order mark; a file without text has no chunk
+- Python's text is its documentation topics and the docstrings of its modules. They are parsed, never imported or run,
+  and the same Python gives the same text on every machine
+- repeated long paragraphs are left out there: topics quote each other, and text that is in both training and validation
+  would make a model look better than it is
+- elsewhere: ids, and which text is held out (tokens.py)
+Tested in tests/training/test_corpus.py.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ __all__ = ["CHUNK", "Chunk", "cut", "python_chunks", "read_chunks"]
 
 CHUNK = 1 << 14  # characters
 
-# Folders of the standard library whose docstrings say what a test does, not what Python does.
+# Folders of the standard library with docstrings about tests, not about Python.
 TESTS = frozenset({"test", "tests", "idle_test"})
-BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")  # where a statement has statements, in their order
-REPEATED = 60  # characters: a paragraph this long that came before is a quotation, a shorter one may be a heading
+BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")  # AST fields that hold statements, in source order
+MIN_QUOTE = 60  # characters: a repeated paragraph this long is a quotation, a shorter one may be a heading
 
 
 class Chunk(NamedTuple):
-    """A piece of text; `starts_file` is True for the first one of each file."""
+    """Part of a text; `starts_file` is True for the first chunk of each file."""
 
     text: str
     starts_file: bool
 
 
 def read_chunks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Iterator[Chunk]:
-    """The text of UTF-8 files, in their order. A file that is not there is told at once, bad bytes when they come."""
-    return _read_all(check_files(files, "a corpus is made of text files"))
+    """Read UTF-8 files in order. A missing file is reported at once, invalid bytes when they are reached."""
+    return _read_all(check_files(files, "a corpus consists of text files"))
 
 
 def python_chunks() -> Iterator[Chunk]:
-    """English that comes with Python: each documentation topic, and each module's docstrings, is a file of its own.
+    """English text from Python's standard library: one file per documentation topic and per module.
 
-    A Python without sources (zipped or frozen) has its topics alone; one without either is a MissingFileError.
+    A Python without sources (zipped or frozen) has only the topics; one without either raises MissingFileError.
     """
     seen: set[str] = set()
     found = False
@@ -64,13 +64,13 @@ def python_chunks() -> Iterator[Chunk]:
             yield chunk
     if not found:
         raise MissingFileError(
-            "this Python carries neither its documentation topics (pydoc_data) nor its sources, so there is no text "
-            "to learn from; give text files of your own"
+            "this Python installation has neither documentation topics (pydoc_data) nor sources, so it has no text "
+            "to train on; pass your own text files"
         )
 
 
 def cut(text: str, start: int, size: int) -> int:
-    """Where a piece of at most `size` characters ends that begins at `start`: after a line end, where there is one."""
+    """End of a segment of at most `size` characters from `start`: after the last line break in it, if there is one."""
     end = start + size
     return len(text) if len(text) <= end else (text.rfind("\n", start, end) + 1 or end)
 
@@ -82,24 +82,24 @@ def _read_all(paths: Sequence[Path]) -> Iterator[Chunk]:
             found = True
             yield chunk
     if not found:
-        others = f" and {len(paths) - 1} more hold" if len(paths) > 1 else " holds"
-        raise InputError(f"{shown(paths[0])}{others} no text to learn from: every file is empty")
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        raise InputError(f"no text to train on: {shown(paths[0])}{more} empty")
 
 
 def _chunk(texts: Iterable[str]) -> Iterator[Chunk]:
-    """The parts of one file's text as chunks. The last part of a text waits: the next may belong to its line."""
-    waiting, is_first = "", True
+    """Regroup the text of one file into chunks. The rest is kept back: the next part may continue its line."""
+    rest, is_first = "", True
     for text in texts:
-        waiting += text
-        while len(waiting) > CHUNK:
-            end = cut(waiting, 0, CHUNK)
-            yield Chunk(waiting[:end], is_first)
-            waiting, is_first = waiting[end:], False
-    if waiting:
-        yield Chunk(waiting, is_first)
+        rest += text
+        while len(rest) > CHUNK:
+            end = cut(rest, 0, CHUNK)
+            yield Chunk(rest[:end], is_first)
+            rest, is_first = rest[end:], False
+    if rest:
+        yield Chunk(rest, is_first)
 
 
-# ---- the text that every Python carries
+# ---- text from Python's standard library
 
 
 def _topics() -> list[str]:
@@ -116,7 +116,7 @@ def _docstrings() -> Iterator[list[str]]:
     for parent, folders, names in os.walk(root):
         modules = sorted(name for name in names if name.endswith(".py"))
         folders[:] = sorted(set(folders) - TESTS)
-        if Path(parent) == root:  # what is not Python's lies beside: installed packages, settings of this machine
+        if Path(parent) == root:  # installed packages and machine settings are next to it
             modules = [name for name in modules if name.removesuffix(".py") in sys.stdlib_module_names]
             folders[:] = [name for name in folders if name in sys.stdlib_module_names]
         for name in modules:
@@ -124,30 +124,30 @@ def _docstrings() -> Iterator[list[str]]:
 
 
 def _docstrings_of(path: Path) -> list[str]:
-    """In the order of the source. None where a file is no Python: a template may lie among them."""
+    """Docstrings in source order; none if the file is not valid Python, such as a template."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # old sources hold old escapes
-            waiting: list[ast.AST] = [ast.parse(path.read_bytes())]
+            warnings.simplefilter("ignore")  # invalid escapes in old sources
+            nodes: list[ast.AST] = [ast.parse(path.read_bytes())]
     except (OSError, SyntaxError, ValueError, RecursionError):
         return []
     found = []
-    while waiting:
-        node = waiting.pop()
+    while nodes:
+        node = nodes.pop()
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             text = ast.get_docstring(node, clean=False)
             if text:
-                found.append(inspect.cleandoc(text).encode(errors="ignore").decode())  # a lone surrogate is no text
-        waiting += reversed([child for name in BLOCKS for child in getattr(node, name, ())])
+                found.append(inspect.cleandoc(text).encode(errors="ignore").decode())  # drops lone surrogates
+        nodes += reversed([child for name in BLOCKS for child in getattr(node, name, ())])
     return found
 
 
 def _without_repeats(text: str, seen: set[str]) -> str:
-    """The text without the longer paragraphs that are in `seen`, where all the others are put."""
+    """Remove long paragraphs that are in `seen`, and add the others to it."""
     kept = []
-    for part in text.split("\n\n"):
-        words = part.strip()
-        if len(words) < REPEATED or words not in seen:
-            kept.append(part)
-            seen.add(words)
+    for paragraph in text.split("\n\n"):
+        stripped = paragraph.strip()
+        if len(stripped) < MIN_QUOTE or stripped not in seen:
+            kept.append(paragraph)
+            seen.add(stripped)
     return "\n\n".join(kept)

@@ -1,24 +1,21 @@
-"""The decoder: a small body between the input layer and the head, to learn embeddings with.
+"""Decoder: a small transformer between the input layer and the head, to train embeddings with.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> logits
-- two architectures, each as its family has it: "gpt" (GPT-2: LayerNorm, GELU in its tanh form, biases, positions added
-  to the rows) and "llama" (rotary positions, RMSNorm, SwiGLU, grouped-query attention, no biases)
-- queries, keys and values come from one projection, and so do gate and up of a SwiGLU: fewer, larger matrix multiplies
-- weights are drawn as the families draw them, N(0, init_std) and GPT-2's projections back into the residual stream by
-  1 / sqrt(2 n_layer); with a seed the global random state is neither read nor moved
-- dropout where the families have it: gpt after the layer, in the attention and after each half of a block; llama in the
-  attention only
-- `input_scale`, `output_scale`, `soft_cap` and `input_norm` are no part of either family: they are cures to try where
-  table and head are tied
-- not here: caching of keys and values, training (train/), files (training/save.py)
-Checked against transformers' LlamaForCausalLM and GPT2LMHeadModel in tests/training/test_save.py; rules in
-tests/training/test_decoder.py.
+- two architectures: "gpt" follows GPT-2 (LayerNorm, tanh GELU, biases, positions added to the rows), "llama" follows
+  LLaMA (rotary positions, RMSNorm, SwiGLU, grouped-query attention, no biases)
+- queries, keys and values share one projection, and so do gate and up of a SwiGLU: fewer, larger matrix products
+- weights are initialized like the reference models: N(0, init_std), and GPT-2's projections into the residual stream
+  scaled by 1 / sqrt(2 n_layer). With a seed, the global random state is neither read nor changed
+- dropout is where the reference models have it: gpt after the input layer, in attention and after both halves of a
+  block; llama in attention only
+- `input_scale`, `output_scale`, `soft_cap` and `input_norm` belong to neither model; they stabilize tied tables
+- elsewhere: DecoderConfig (config.py), training (trainer.py), files (save.py). No key/value cache
+Tested against transformers in tests/training/test_save.py; other rules in tests/training/test_decoder.py.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -26,111 +23,25 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from inlayer.embeddings import Embeddings
-from inlayer.errors import ConfigError, InputError, ShapeError
+from inlayer.errors import InputError, ShapeError
 from inlayer.head import Head
 from inlayer.positions import apply_rotary
-from inlayer.shapes import check_seed, is_finite
+from inlayer.shapes import check_seed
 from inlayer.tensors import check_ids
+from inlayer.training.config import DecoderConfig
 
 __all__ = ["Decoder", "DecoderConfig"]
 
-# The architectures, and the positions each may have: unsaid, the first of them.
-POSITIONS = {"gpt": ("learned", "sinusoidal"), "llama": ("rotary",)}
-SIZES = ("vocab_size", "n_embd", "n_layer", "n_head", "block_size", "kv_heads", "hidden_width")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecoderConfig:
-    """What a decoder is. Where a size is None, the property beside it says what it comes to.
-
-    architecture  "gpt" or "llama"
-    n_kv_head     heads of keys and values, each shared by n_head / n_kv_head queries (`kv_heads`; gpt: n_head)
-    n_hidden      width between the two projections of a block's feed-forward half (`hidden_width`)
-    positions     gpt: "learned" or "sinusoidal"; llama: "rotary" (`position_scheme`)
-    theta         base of rotary and sinusoidal positions
-    tie           the head reads the table
-    padding_idx   a row of the table that stays zero; targets equal to it do not count, and it is never generated
-    init          how the table's rows are drawn, see Embeddings; init_std is also that of all other weights
-    input_scale   rows are multiplied by it (Gemma: sqrt(n_embd)), output_scale: what enters the head (T5: 1 / sqrt)
-    input_norm    the family's norm before the first block, too
-    """
-
-    architecture: str
-    vocab_size: int
-    n_embd: int
-    n_layer: int
-    n_head: int
-    block_size: int
-    n_kv_head: int | None = None
-    n_hidden: int | None = None
-    positions: str | None = None
-    theta: float = 10_000.0
-    norm_eps: float = 1e-5
-    dropout: float = 0.0
-    tie: bool = False
-    padding_idx: int | None = None
-    init: str = "normal"
-    init_std: float = 0.02
-    input_scale: float = 1.0
-    output_scale: float = 1.0
-    soft_cap: float | None = None
-    input_norm: bool = False
-
-    def __post_init__(self) -> None:
-        if self.architecture not in POSITIONS:
-            raise ConfigError(f"unknown architecture {self.architecture!r}; choose one of {', '.join(POSITIONS)}")
-        for name in SIZES:
-            size = getattr(self, name)
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise ConfigError(f"{name} is {size!r}; it must be a whole number of at least 1")
-        if self.n_embd % self.n_head:
-            raise ConfigError(f"n_embd {self.n_embd} is not divisible by n_head {self.n_head}: heads are equally wide")
-        if self.n_head % self.kv_heads:
-            raise ConfigError(
-                f"n_kv_head {self.kv_heads} does not divide n_head {self.n_head}: groups are equally large"
-            )
-        if self.architecture == "gpt" and self.kv_heads != self.n_head:
-            raise ConfigError(f"n_kv_head is {self.kv_heads} and n_head {self.n_head}; only llama groups its queries")
-        if self.position_scheme not in POSITIONS[self.architecture]:
-            allowed = " or ".join(POSITIONS[self.architecture])
-            raise ConfigError(f"positions {self.positions!r} are not for {self.architecture}, which has {allowed} ones")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"dropout is {self.dropout}; it is a share in 0..1, and not all of it")
-        if not 0 < self.norm_eps < math.inf:
-            raise ConfigError(f"norm_eps is {self.norm_eps}; it is a small positive number, 1e-5 or less")
-        for name in ("input_scale", "output_scale"):
-            if not is_finite(getattr(self, name)) or getattr(self, name) == 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be finite and not 0 (1.0 does nothing)")
-
-    @property
-    def kv_heads(self) -> int:
-        return self.n_head if self.n_kv_head is None else self.n_kv_head
-
-    @property
-    def head_dim(self) -> int:
-        return self.n_embd // self.n_head
-
-    @property
-    def hidden_width(self) -> int:
-        """4 n_embd; a SwiGLU has three matrices for two, so llama takes 8/3 n_embd, rounded up to a multiple of 64."""
-        if self.n_hidden is not None:
-            return self.n_hidden
-        return 4 * self.n_embd if self.architecture == "gpt" else -(-8 * self.n_embd // (3 * 64)) * 64
-
-    @property
-    def position_scheme(self) -> str:
-        return POSITIONS[self.architecture][0] if self.positions is None else self.positions
-
 
 class Projection(nn.Linear):
-    """A linear map that draws nothing at birth: the decoder knows the rule, and nn.Linear's values would be lost."""
+    """Linear layer without its own initialization; the decoder initializes all weights."""
 
     def reset_parameters(self) -> None:
-        """Left to the decoder."""
+        """Do nothing: see Decoder._initialize."""
 
 
 class Attention(nn.Module):
-    """Each token looks at those before it and at itself."""
+    """Causal self-attention."""
 
     def __init__(self, config: DecoderConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         super().__init__()
@@ -148,15 +59,15 @@ class Attention(nn.Module):
         q, k, v = qkv_BHTK.split(self.heads, dim=1)
         if rotary is not None:
             q, k = apply_rotary(q, k, *rotary)
-        mixed_BHTK = functional.scaled_dot_product_attention(
+        values_BHTK = functional.scaled_dot_product_attention(
             q, k, v, is_causal=True, dropout_p=self.dropout if self.training else 0.0, enable_gqa=k.shape != q.shape
         )
-        mixed: Tensor = self.out(mixed_BHTK.transpose(1, 2).flatten(2))
-        return mixed
+        output: Tensor = self.out(values_BHTK.transpose(1, 2).flatten(2))
+        return output
 
 
 class FeedForward(nn.Module):
-    """Each token by itself: wider, bent, and narrow again."""
+    """Feed-forward layer: GELU for gpt, SwiGLU for llama."""
 
     def __init__(self, config: DecoderConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         super().__init__()
@@ -169,15 +80,15 @@ class FeedForward(nn.Module):
         wide = self.up(hidden_BTD)
         if self.gated:
             gate, wide = wide.chunk(2, dim=-1)
-            bent = functional.silu(gate) * wide
+            activated = functional.silu(gate) * wide
         else:
-            bent = functional.gelu(wide, approximate="tanh")
-        narrow: Tensor = self.down(bent)
-        return narrow
+            activated = functional.gelu(wide, approximate="tanh")
+        output: Tensor = self.down(activated)
+        return output
 
 
 class Block(nn.Module):
-    """Attention, then feed-forward; each reads a normed copy of the stream and adds to it."""
+    """Transformer block with pre-norm attention and feed-forward layers."""
 
     def __init__(self, config: DecoderConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
         super().__init__()
@@ -191,12 +102,12 @@ class Block(nn.Module):
         self, hidden_BTD: Float[Tensor, "B T D"], rotary: tuple[Tensor, Tensor] | None
     ) -> Float[Tensor, "B T D"]:
         hidden_BTD = hidden_BTD + self.dropout(self.attention(self.attention_norm(hidden_BTD), rotary))
-        fed_BTD: Tensor = hidden_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(hidden_BTD)))
-        return fed_BTD
+        output_BTD: Tensor = hidden_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(hidden_BTD)))
+        return output_BTD
 
 
 class Decoder(nn.Module):
-    """A whole language model: `embeddings`, `blocks`, `norm`, `head`.
+    """Language model made of `embeddings`, `blocks`, `norm` and `head`.
 
     >>> config = DecoderConfig(architecture="gpt", vocab_size=256, n_embd=8, n_layer=1, n_head=2, block_size=16)
     >>> Decoder(config, seed=0).logits(torch.tensor([[72, 105]])).shape
@@ -240,7 +151,7 @@ class Decoder(nn.Module):
             soft_cap=config.soft_cap,
             padding_idx=self.embeddings.padding_idx,
             init_std=config.init_std,
-            device="meta",  # there it draws nothing: not from the global generator, nor rows that a tie throws away
+            device="meta",  # no random numbers are drawn there, neither from the global generator nor for tied rows
             dtype=dtype,
         )
         table = self.embeddings.token_embedding.weight
@@ -249,31 +160,31 @@ class Decoder(nn.Module):
         else:
             self.head.to_empty(device=table.device)
         if not table.is_meta:
-            self._draw(None if seed is None else torch.Generator(table.device).manual_seed(check_seed(seed)))
+            self._initialize(None if seed is None else torch.Generator(table.device).manual_seed(check_seed(seed)))
 
     @torch.no_grad()
-    def _draw(self, generator: torch.Generator | None) -> None:
-        """All weights but the input layer's, which drew its own, and the norms', which are born as ones and zeros."""
-        std = back = self.config.init_std
+    def _initialize(self, generator: torch.Generator | None) -> None:
+        """Initialize all weights except the input layer (done in Embeddings) and the norms (ones and zeros)."""
+        std = residual_std = self.config.init_std
         if self.config.architecture == "gpt":
-            back = std / math.sqrt(2 * self.config.n_layer)
+            residual_std = std / math.sqrt(2 * self.config.n_layer)
         for block in self.blocks:
             assert isinstance(block, Block)
             attention, feed_forward = block.attention, block.feed_forward
-            for one, spread in (
+            for layer, layer_std in (
                 (attention.qkv, std),
-                (attention.out, back),
+                (attention.out, residual_std),
                 (feed_forward.up, std),
-                (feed_forward.down, back),
+                (feed_forward.down, residual_std),
             ):
-                one.weight.normal_(0.0, spread, generator=generator)
-                if one.bias is not None:
-                    one.bias.zero_()
+                layer.weight.normal_(0.0, layer_std, generator=generator)
+                if layer.bias is not None:
+                    layer.bias.zero_()
         if not self.head.tied:
             self.head.weight.normal_(0.0, self.config.init_std, generator=generator)
 
     def forward(self, input_ids: Tensor) -> Float[Tensor, "B T D"]:
-        """Hidden states after the last norm, ready for the head."""
+        """Return the hidden states after the last norm, which are the input of the head."""
         input_ids = check_ids(input_ids)
         if input_ids.dim() != 2:
             raise ShapeError(f"input_ids has shape {tuple(input_ids.shape)}; expected (batch, tokens)")
@@ -289,14 +200,14 @@ class Decoder(nn.Module):
         return normed_BTD
 
     def logits(self, input_ids: Tensor) -> Float[Tensor, "B T V"]:
-        """For every token, how likely each row of the vocabulary follows it."""
+        """Return next-token logits for every position."""
         logits_BTV: Tensor = self.head(self(input_ids))
         return logits_BTV
 
     def loss(
         self, input_ids: Tensor, targets: Tensor, *, reduction: str = "mean", z_loss: float = 0.0
     ) -> Float[Tensor, "..."]:
-        """Cross entropy against the token that follows each one, as `Head.loss` counts it: the caller shifts."""
+        """Cross entropy against `targets`, which the caller has shifted; see `Head.loss`."""
         return self.head.loss(self(input_ids), targets, reduction=reduction, z_loss=z_loss)
 
     @torch.no_grad()
@@ -308,14 +219,15 @@ class Decoder(nn.Module):
         temperature: float = 1.0,
         top_k: int | None = None,
         generator: torch.Generator | None = None,
-    ) -> Int[Tensor, "B more"]:
-        """The ids and `n` more, each drawn by what the last `block_size` say; temperature 0 takes the likeliest."""
+    ) -> Int[Tensor, "B T_out"]:
+        """Append `n` sampled ids, each given the last `block_size`; temperature 0 takes the most likely id."""
         ids = check_ids(ids, "ids")
         if ids.dim() != 2 or ids.shape[1] == 0:
-            raise ShapeError(f"ids have shape {tuple(ids.shape)}; expected (batch, tokens), and one token at least")
+            raise ShapeError(f"ids have shape {tuple(ids.shape)}; expected (batch, tokens) with at least one token")
         if n < 0 or not 0 <= temperature < math.inf or (top_k is not None and top_k < 1):
             raise InputError(
-                f"n is {n}, temperature {temperature} and top_k {top_k}; none is negative, and top_k is 1 or more"
+                f"n is {n}, temperature {temperature} and top_k {top_k}; n and temperature must not be negative, "
+                "top_k must be at least 1"
             )
         was_training = self.training
         self.eval()
@@ -323,30 +235,30 @@ class Decoder(nn.Module):
             for _ in range(n):
                 hidden_BTD = self(ids[:, -self.config.block_size :])
                 logits_BV = self.head(hidden_BTD[:, -1]).float()
-                if self.embeddings.padding_idx is not None:  # it never learned when to follow
+                if self.embeddings.padding_idx is not None:  # never a target, so its logit was not trained
                     logits_BV[:, self.embeddings.padding_idx] = -math.inf
-                ids = torch.cat((ids, choose(logits_BV, temperature, top_k, generator).to(ids.dtype)), dim=1)
+                ids = torch.cat((ids, sample(logits_BV, temperature, top_k, generator).to(ids.dtype)), dim=1)
         finally:
             self.train(was_training)
         return ids
 
 
 def make_norm(config: DecoderConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> nn.Module:
-    """The family's norm over the width."""
-    kind = nn.LayerNorm if config.architecture == "gpt" else nn.RMSNorm
-    return kind(config.n_embd, eps=config.norm_eps, device=device, dtype=dtype)
+    """LayerNorm for gpt, RMSNorm for llama."""
+    norm = nn.LayerNorm if config.architecture == "gpt" else nn.RMSNorm
+    return norm(config.n_embd, eps=config.norm_eps, device=device, dtype=dtype)
 
 
-def choose(
+def sample(
     logits_BV: Float[Tensor, "B V"], temperature: float, top_k: int | None, generator: torch.Generator | None
 ) -> Int[Tensor, "B 1"]:
-    """One id a text: among the `top_k` likeliest, or among all."""
+    """Sample one id per sequence from the `top_k` most likely ids, or from all."""
     if temperature == 0:
         return logits_BV.argmax(-1, keepdim=True)
     candidates_BC = None
     if top_k is not None:
         logits_BV, candidates_BC = logits_BV.topk(min(top_k, logits_BV.shape[-1]))
-    # Divided after the largest is taken off: a tiny temperature gives -inf then, and not inf - inf.
+    # The maximum is subtracted before dividing: a tiny temperature then gives -inf instead of inf - inf.
     logits_BV = (logits_BV - logits_BV.amax(-1, keepdim=True)) / temperature
-    chosen_B1 = torch.multinomial(logits_BV.softmax(-1), 1, generator=generator)
-    return chosen_B1 if candidates_BC is None else candidates_BC.gather(1, chosen_B1)
+    sampled_B1 = torch.multinomial(logits_BV.softmax(-1), 1, generator=generator)
+    return sampled_B1 if candidates_BC is None else candidates_BC.gather(1, sampled_B1)

@@ -1,11 +1,11 @@
-"""Folders and files of tensors, there whole or not at all: written beside their place, then put there in one step.
+"""Atomic replacement of folders and tensor files: written next to the target, then swapped in.
 
-- the files reach the disk before the step and the step itself after it: a power cut leaves the old folder or the new
-- Linux swaps two folders in one call. Where the system or its file system cannot, the old one steps aside first; if a
-  kill falls between the two steps, it is at `.NAME.old` beside, and the next writer puts it back
-- what a killed writer left behind (`.NAME.saving`) is removed by the next one. One writer at a time
-- a folder is only replaced where nothing in it would be lost: a file that the new one lacks is an error
-Checked with a failure at every stage in tests/training/test_folder.py.
+- files are synced before the swap, the parent folder after it: a power cut leaves the old folder or the new one
+- Linux swaps two folders in one call. Elsewhere the old one is renamed first; after a kill between the two renames it
+  is found at `.NAME.old`, and the next writer restores it
+- leftovers of a killed writer (`.NAME.saving`) are removed by the next one. There is one writer at a time
+- a folder is only replaced if nothing in it would be lost: a file that the new one lacks is an error
+Tested with a failure at every stage in tests/training/test_folder.py.
 """
 
 from __future__ import annotations
@@ -26,92 +26,91 @@ from inlayer.errors import InlayerError, InputError
 from inlayer.paths import check_path, shown, what_is_at
 from inlayer.saving import putting, sync
 
-__all__ = ["check_nothing_is_lost", "put_tensors", "replacing"]
+__all__ = ["replace_folder", "write_tensors"]
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from <fcntl.h> and <linux/fs.h>
 
 
 @contextmanager
-def replacing(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """An empty folder to write into; it takes the place of `folder` when the block ends well, and goes when not.
+def replace_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield an empty folder that replaces `folder` if the block succeeds, and is removed if it fails.
 
-    An OSError within the block becomes an InputError that names the folder: a disk may be full.
+    An OSError within the block, such as a full disk, becomes an InputError that names the folder.
     """
-    place = check_path(folder, "folder").expanduser().resolve()  # of a link, what it leads to
-    if what_is_at(place) not in {"folder", "nothing"} or not place.name:
-        raise InputError(f"{shown(folder)} cannot be written: it is no folder, or the root of all")
-    fresh, old = (place.with_name(f".{place.name}.{state}") for state in ("saving", "old"))
+    target = check_path(folder, "folder").expanduser().resolve()  # a link keeps pointing to the new folder
+    if what_is_at(target) not in {"folder", "nothing"} or not target.name:
+        raise InputError(f"{shown(folder)} cannot be written: it is not a folder, or it is the root folder")
+    new, old = (target.with_name(f".{target.name}.{state}") for state in ("saving", "old"))
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if old.exists() and not place.exists():
-            old.rename(place)
-        for left in (fresh, old):
-            if left.exists():
-                shutil.rmtree(left)
-        fresh.mkdir()
-        yield fresh
-        check_nothing_is_lost(place, {path.name for path in fresh.iterdir()})
-        _to_disk(fresh)
-        _put(fresh, place, old)
-        sync(place.parent)
-    except InlayerError:  # among them a MissingFileError, which is an OSError, about another file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if old.exists() and not target.exists():
+            old.rename(target)
+        for leftover in (new, old):
+            if leftover.exists():
+                shutil.rmtree(leftover)
+        new.mkdir()
+        yield new
+        _check_nothing_lost(target, {path.name for path in new.iterdir()})
+        _sync_all(new)
+        _swap_in(new, target, old)
+        sync(target.parent)
+    except InlayerError:  # includes MissingFileError, which is an OSError about another file
         raise
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InputError(f"{shown(folder)} cannot be written: {reason}; what was there before is untouched") from error
+        raise InputError(f"{shown(folder)} cannot be written: {reason}; the previous contents are unchanged") from error
     finally:
-        # After the step they are the folder that was replaced. Not being able to remove it makes nothing wrong.
-        for left in (fresh, old) if place.exists() else (fresh,):
+        # After a swap these are the replaced folder. Failing to remove it does no harm.
+        for leftover in (new, old) if target.exists() else (new,):
             with suppress(OSError):
-                shutil.rmtree(left)
+                shutil.rmtree(leftover)
 
 
-def check_nothing_is_lost(folder: Path, names: Collection[str]) -> None:
-    """Raise InputError where the folder holds a file that is not among those about to be written."""
-    lost = sorted({path.name for path in folder.iterdir()}.difference(names)) if folder.exists() else []
-    if lost:
-        raise InputError(
-            f"{shown(folder)} holds {shown(lost[0])}, which would be lost: what is saved replaces the folder; give one "
-            "of its own, or remove what is in it"
-        )
-
-
-def put_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """A safetensors file, whole or not at all, in place of what was there."""
-    with putting(path) as fresh:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file atomically."""
+    with putting(path) as new:
         try:
-            save_file(dict(tensors), fresh, metadata=metadata)
-        except SafetensorError as error:  # a full disk, in the words of another language
+            save_file(dict(tensors), new, metadata=metadata)
+        except SafetensorError as error:  # safetensors reports a full disk this way
             raise OSError(str(error)) from error
 
 
-def _to_disk(folder: Path) -> None:
+def _check_nothing_lost(folder: Path, names: Collection[str]) -> None:
+    lost = sorted({path.name for path in folder.iterdir()}.difference(names)) if folder.exists() else []
+    if lost:
+        raise InputError(
+            f"{shown(folder)} contains {shown(lost[0])}, which would be lost, because saving replaces the folder; "
+            "choose another folder, or remove the file"
+        )
+
+
+def _sync_all(folder: Path) -> None:
     for parent, _, names in os.walk(folder):
         for name in names:
             sync(Path(parent) / name)
         sync(Path(parent))
 
 
-def _put(fresh: Path, place: Path, old: Path) -> None:
-    """The step: `fresh` becomes `place`; what was there is at `fresh` or `old` afterwards."""
-    if not place.exists():
-        fresh.rename(place)
-    elif not _exchange(fresh, place):
-        place.rename(old)
+def _swap_in(new: Path, target: Path, old: Path) -> None:
+    """Move `new` to `target`; the previous folder ends up at `new` or `old`."""
+    if not target.exists():
+        new.rename(target)
+    elif not _exchange(new, target):
+        target.rename(old)
         try:
-            fresh.rename(place)
+            new.rename(target)
         except BaseException:
-            old.rename(place)
+            old.rename(target)
             raise
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap two folders in one step; False where that is not to be had."""
+    """Swap two folders atomically; False if the system cannot."""
     if sys.platform != "linux":
         return False
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):  # a C library without it
         return False
-    done: int = renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE)
-    return done == 0
+    result: int = renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE)
+    return result == 0

@@ -1,12 +1,12 @@
-"""The optimizer of a decoder: AdamW, in groups that differ in rate and decay.
+"""Optimizers for a decoder: AdamW in parameter groups with their own learning rate and weight decay.
 
-- table, positions and head have rates of their own and by default no decay; a tied head is the table and has none
+- table, positions and head have learning-rate multipliers and by default no weight decay; a tied head is the table
 - norms and biases never decay
-- the rate is set before every step from the step's number: there is no scheduler whose state would have to be kept
-- `CoupledAdamW` is AdamW with one second moment for a whole vocabulary, so that rare and frequent rows take steps by
-  the same measure (a cure for tied tables, docs/tying.md)
-- not here: gradients, clipping and what else a step is (trainer.py)
-Checked against torch.optim.AdamW in tests/training/test_optimizer.py.
+- learning rates are set before every step from the step number, so no scheduler state has to be saved
+- `CoupledAdamW` is AdamW with one second moment for the whole vocabulary, so that rare and frequent rows are scaled
+  alike (docs/tying.md)
+- elsewhere: gradients and clipping (trainer.py)
+Tested against torch.optim.AdamW in tests/training/test_optimizer.py.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from inlayer.training.config import Settings
+from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
 
-__all__ = ["CoupledAdamW", "make_optimizers", "set_rates"]
+__all__ = ["CoupledAdamW", "make_optimizers", "set_learning_rates"]
 
 Group = dict[str, Any]
 
 
 class CoupledAdamW(torch.optim.Optimizer):
-    """AdamW whose second moment is the mean over the rows (V, D) -> (1, D)."""
+    """AdamW whose second moment is averaged over rows: (V, D) -> (1, D)."""
 
     def __init__(
         self, parameters: Iterable[nn.Parameter] | Iterable[Group], *, lr: float, betas: tuple[float, float], eps: float
@@ -35,49 +35,46 @@ class CoupledAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One step; a closure is not offered."""
+        """Take one step; closures are not supported."""
         assert closure is None
         for group in self.param_groups:
             beta1, beta2 = group["betas"]
-            for row_VD in group["params"]:
-                if row_VD.grad is None:
+            for weight_VD in group["params"]:
+                if weight_VD.grad is None:
                     continue
-                state = self.state[row_VD]
+                state = self.state[weight_VD]
                 if not state:
                     state["step"] = torch.tensor(0.0)
-                    state["exp_avg"] = torch.zeros_like(row_VD)
-                    state["exp_avg_sq"] = torch.zeros_like(row_VD[:1])
+                    state["exp_avg"] = torch.zeros_like(weight_VD)
+                    state["exp_avg_sq"] = torch.zeros_like(weight_VD[:1])
                 state["step"] += 1
                 steps = float(state["step"])
-                row_VD.mul_(1 - group["lr"] * group["weight_decay"])
-                state["exp_avg"].lerp_(row_VD.grad, 1 - beta1)
-                state["exp_avg_sq"].lerp_(row_VD.grad.square().mean(0, keepdim=True), 1 - beta2)
-                spread_1D = (state["exp_avg_sq"] / (1 - beta2**steps)).sqrt_().add_(group["eps"])
-                row_VD.addcdiv_(state["exp_avg"], spread_1D.expand_as(row_VD), value=-group["lr"] / (1 - beta1**steps))
+                weight_VD.mul_(1 - group["lr"] * group["weight_decay"])
+                state["exp_avg"].lerp_(weight_VD.grad, 1 - beta1)
+                state["exp_avg_sq"].lerp_(weight_VD.grad.square().mean(0, keepdim=True), 1 - beta2)
+                denominator_1D = (state["exp_avg_sq"] / (1 - beta2**steps)).sqrt_().add_(group["eps"])
+                step_size = group["lr"] / (1 - beta1**steps)
+                weight_VD.addcdiv_(state["exp_avg"], denominator_1D.expand_as(weight_VD), value=-step_size)
 
 
-def make_optimizers(decoder: Decoder, settings: Settings) -> list[torch.optim.Optimizer]:
-    """One for all, and a second one for the table where its moment is shared."""
-    groups = make_groups(decoder, settings)
-    options: Group = {
-        "lr": settings.learning_rate,
-        "betas": (settings.beta1, settings.beta2),
-        "eps": settings.epsilon,
-    }
-    table = [group for group in groups if group["name"] == "table" and settings.shared_moment]
-    rest = [group for group in groups if group not in table]
-    made: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, fused=True, **options)]
-    return [*made, CoupledAdamW(table, **options)] if table else made
+def make_optimizers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """One AdamW for all groups, and a CoupledAdamW for the table if its second moment is shared."""
+    groups = make_groups(decoder, config)
+    options: Group = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
+    coupled = [group for group in groups if group["name"] == "table" and config.shared_moment]
+    rest = [group for group in groups if group not in coupled]
+    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, fused=True, **options)]
+    return [*optimizers, CoupledAdamW(coupled, **options)] if coupled else optimizers
 
 
-def make_groups(decoder: Decoder, settings: Settings) -> list[Group]:
-    """Table, positions, head, matrices and the rest, each with the factor of its rate; only those that are there."""
+def make_groups(decoder: Decoder, config: TrainConfig) -> list[Group]:
+    """Parameter groups with their learning-rate multiplier; empty groups are left out."""
     table = decoder.embeddings.token_embedding.weight
     groups: dict[str, Group] = {
-        "table": {"rate": settings.table_rate, "weight_decay": settings.table_decay},
-        "positions": {"rate": settings.table_rate, "weight_decay": settings.table_decay},
-        "head": {"rate": settings.head_rate, "weight_decay": settings.table_decay},
-        "matrices": {"rate": 1.0, "weight_decay": settings.weight_decay},
+        "table": {"rate": config.table_rate, "weight_decay": config.table_decay},
+        "positions": {"rate": config.table_rate, "weight_decay": config.table_decay},
+        "head": {"rate": config.head_rate, "weight_decay": config.table_decay},
+        "matrices": {"rate": 1.0, "weight_decay": config.weight_decay},
         "vectors": {"rate": 1.0, "weight_decay": 0.0},
     }
     members: dict[str, list[Tensor]] = {name: [] for name in groups}
@@ -93,8 +90,8 @@ def make_groups(decoder: Decoder, settings: Settings) -> list[Group]:
     return [{"name": name, "params": members[name], **group} for name, group in groups.items() if members[name]]
 
 
-def set_rates(optimizers: Iterable[torch.optim.Optimizer], rate: float) -> None:
-    """Give every group its rate for the next step."""
+def set_learning_rates(optimizers: Iterable[torch.optim.Optimizer], learning_rate: float) -> None:
+    """Set the learning rate of every group for the next step."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = rate * group["rate"]
+            group["lr"] = learning_rate * group["rate"]

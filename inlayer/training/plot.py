@@ -1,12 +1,12 @@
-"""The picture of a run: loss, row norms, mean-row ratio, and whose gradient moves the table, step by step.
+"""Plot of a training run: loss, row norms, mean-vector ratio, and gradient share of both sides, over steps.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
-- drawn from metrics.jsonl alone: a list of dicts, one a step; what a step did not measure is not there, and what was no
-  number (a diverged run) is null, NaN or infinite. Such steps are marked, never joined over
-- a curve is read by its last value, which stands at its end; the loss is smoothed, with the steps themselves behind it
-- matplotlib is imported here and nowhere else, and only when a picture is asked for; no state of its pyplot is touched
-- not here: when something is measured (training/metrics.py), the page around the picture (training/report.py)
-Checked in tests/training/test_plot.py.
+- drawn from metrics.jsonl: one dict per step, without the values that a step did not measure. Values that are not
+  finite (null, NaN, infinity; a diverged run) are marked, and curves have a gap there
+- each curve is labeled with its last value; the loss is smoothed, with the values of single steps behind it
+- matplotlib is imported only when a plot is drawn, and pyplot's global state is not used
+- elsewhere: when values are measured (trainer.py), the page around the plot (report/page.py)
+Tested in tests/training/test_plot.py.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 
 from inlayer.errors import InputError, MissingExtraError
 from inlayer.paths import check_path, shown
+from inlayer.render.numbers import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Curve", "curve_of", "draw", "make_figure", "smooth", "smooth_loss"]
 
-INK, MUTED, LINE = "#1b2326", "#566267", "#d9dedf"  # those of the page
+INK, MUTED, LINE = "#1b2326", "#566267", "#d9dedf"  # the page's colors
 PETROL, ORANGE, PALE, RED = "#0d5a66", "#c9600f", "#9fb9be", "#9c2f2a"
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib
+    "font.sans-serif": ["DejaVu Sans"],  # included in matplotlib
     "font.size": 9.5,
     "text.color": INK,
     "text.usetex": False,
@@ -51,154 +52,152 @@ STYLE: dict[Any, Any] = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
 }
-SIZE, DOTS = (11.0, 7.2), 130  # inches, and dots an inch
-PLACES = {"left": 0.05, "right": 0.905, "top": 0.905, "bottom": 0.07, "wspace": 0.36, "hspace": 0.42}
-SPAN = 50  # the smoothed curve is a running mean over a fiftieth of the run
-LARGEST = 1e4  # nats: a sum that once held 1e30 keeps nothing of what comes later
-WILDEST = 3.0  # of the first loss: what is above has left the panel, and does not press the rest of it flat
-END = 3.4e38  # of float32: what is beyond is infinite there
-FEW = 60  # points are marked one by one up to here
+SIZE, DPI = (11.0, 7.2), 130  # inches
+MARGINS = {"left": 0.05, "right": 0.905, "top": 0.905, "bottom": 0.07, "wspace": 0.36, "hspace": 0.42}
+SMOOTHING = 50  # the smoothed loss is a running mean over a fiftieth of the run
+MAX_SMOOTHED = 1e4  # nats: a running sum that has contained 1e30 loses everything after it
+MAX_LOSS_RATIO = 3.0  # to the first loss; higher values leave the panel, so that the rest stays readable
+MAX_FLOAT32 = 3.4e38
+MAX_MARKED = 60  # points with a marker each
 
 
 class Curve(NamedTuple):
-    """One value over the steps where it was measured. `lost` are steps where it was no number."""
+    """A value over the steps that measured it. `nonfinite` are the steps where it was not finite."""
 
     steps: list[int]
     values: list[float]
-    lost: list[int]
+    nonfinite: list[int]
 
 
 def draw(metrics: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> bytes:
-    """Write the picture of a run as a PNG; the same bytes are handed back."""
+    """Write the plot of a run as a PNG file, and return its bytes."""
     file = check_path(path)
     try:
         import matplotlib as mpl
     except ImportError as error:
-        raise MissingExtraError("the picture of a run is drawn by matplotlib: pip install 'inlayer[train]'") from error
+        raise MissingExtraError("plots need matplotlib: pip install 'inlayer[train]'") from error
 
-    drawn = io.BytesIO()
+    png = io.BytesIO()
     with mpl.rc_context():
-        mpl.rcParams.update({**mpl.rcParamsDefault, **STYLE})  # the same picture whatever a user's own style is
-        make_figure(metrics).savefig(drawn, format="png", dpi=DOTS)
+        mpl.rcParams.update({**mpl.rcParamsDefault, **STYLE})  # independent of the user's style
+        make_figure(metrics).savefig(png, format="png", dpi=DPI)
     try:
-        file.write_bytes(drawn.getvalue())
+        file.write_bytes(png.getvalue())
     except OSError as error:
         raise InputError(f"{shown(file)} cannot be written: {error.strerror}") from error
-    return drawn.getvalue()
+    return png.getvalue()
 
 
 def make_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
-    """The four panels."""
+    """The figure with its four panels."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=SIZE)
-    panels = figure.subplots(2, 2, gridspec_kw=PLACES).flatten().tolist()
+    panels = figure.subplots(2, 2, gridspec_kw=MARGINS).flatten().tolist()
     last = max((int(line["step"]) for line in metrics), default=1)
-    for panel, fill in zip(panels, (_loss, _norms, _mean_row, _shares), strict=True):
+    for panel, (name, title, subtitle, plot) in zip(panels, PANELS, strict=True):
         _frame(panel, last)
-        fill(panel, metrics)
+        panel.set_title(title, loc="left", fontsize=12, fontweight="bold", pad=24)
+        panel.text(0, 1.035, subtitle, transform=panel.transAxes, color=MUTED, fontsize=8.8)
+        curve = curve_of(metrics, name)
+        if curve.values:
+            plot(panel, metrics, curve)
+        else:
+            _mark_empty(panel, curve)
+        _mark_nonfinite(panel, curve)
     for panel in panels[2:]:
         panel.set_xlabel("step")
     return figure
 
 
 def curve_of(metrics: Sequence[Mapping[str, Any]], name: str) -> Curve:
-    """A value over the steps that measured it."""
+    """Extract one value from the metrics."""
     curve = Curve([], [], [])
     for line in metrics:
         if name not in line:
             continue
         value = line[name]
-        if value is not None and abs(value) <= END:  # NaN is not
+        if value is not None and abs(value) <= MAX_FLOAT32:  # False for NaN
             curve.steps.append(int(line["step"]))
             curve.values.append(float(value))
         else:
-            curve.lost.append(int(line["step"]))
+            curve.nonfinite.append(int(line["step"]))
     return curve
 
 
 def smooth(values: Sequence[float], span: int) -> list[float]:
-    """A running mean over `span` values to either side: no lag. Where a curve begins, and falls fast, it takes as many
-    from the left as from the right; where it ends, what is there. A value beyond LARGEST counts as that.
+    """Centered running mean over `span` values on either side. At the start, where a loss falls fast, the window is
+    symmetric; at the end, it is cut off. Values are clipped to MAX_SMOOTHED.
     """
-    sums = np.concatenate(([0.0], np.cumsum(np.clip(values, -LARGEST, LARGEST))))
-    places = np.arange(len(values))
-    starts = np.maximum(0, places - span)
-    ends = np.minimum(len(values), places + np.minimum(span, places) + 1)
+    sums = np.concatenate(([0.0], np.cumsum(np.clip(values, -MAX_SMOOTHED, MAX_SMOOTHED))))
+    index = np.arange(len(values))
+    starts = np.maximum(0, index - span)
+    ends = np.minimum(len(values), index + np.minimum(span, index) + 1)
     means: list[float] = ((sums[ends] - sums[starts]) / (ends - starts)).tolist()
     return means
 
 
 def smooth_loss(losses: Sequence[float]) -> list[float]:
-    """As the picture shows it."""
-    return smooth(losses, len(losses) // (2 * SPAN))
+    """The loss as the plot shows it."""
+    return smooth(losses, len(losses) // (2 * SMOOTHING))
 
 
-# ---- the panels
+# ---- panels
 
 
-def _loss(panel: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
-    _title(panel, "Loss", "nats a token")
-    training, validation = curve_of(metrics, "loss"), curve_of(metrics, "validation_loss")
-    if training.values:
-        panel.plot(*_gapped(training), color=PALE, linewidth=0.8, **_marks(training, PALE, 2.5))
-        smoothed = smooth_loss(training.values)
-        panel.plot(*_gapped(training._replace(values=smoothed)), color=PETROL)
-        _limit(panel, [*smoothed, *validation.values], training.values)
-        ends = [(training.steps[-1], smoothed[-1], PETROL, "training")]
-        if validation.values:
-            panel.plot(*_gapped(validation), color=ORANGE, **_marks(validation, ORANGE, 4.0))
-            ends.append((validation.steps[-1], validation.values[-1], ORANGE, "validation"))
-        _ends(panel, ends)
-    _lost(panel, training)
-    _empty(panel, training, "no step was taken")
+def _loss(panel: Axes, metrics: Sequence[Mapping[str, Any]], training: Curve) -> None:
+    validation, smoothed = curve_of(metrics, "validation_loss"), smooth_loss(training.values)
+    panel.plot(*_gapped(training), color=PALE, linewidth=0.8, **_marks(training, PALE, 2.5))
+    panel.plot(*_gapped(training._replace(values=smoothed)), color=PETROL)
+    _limit(panel, [*smoothed, *validation.values], training.values)
+    ends = [(training.steps[-1], smoothed[-1], PETROL, "training")]
+    if validation.values:
+        panel.plot(*_gapped(validation), color=ORANGE, **_marks(validation, ORANGE, 4.0))
+        ends.append((validation.steps[-1], validation.values[-1], ORANGE, "validation"))
+    _label_ends(panel, ends)
 
 
-def _norms(panel: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
-    _title(panel, "Row norms", "length of a row: mean, and from the shortest to the longest")
-    mean, least, most = (curve_of(metrics, f"row_norm_{name}") for name in ("mean", "min", "max"))
-    if mean.values:
-        if least[::2] == most[::2]:  # measured at the same steps
-            edge = 6 if len(least.steps) == 1 else 0  # a single measurement has no width
-            panel.fill_between(*_gapped(least), _gapped(most)[1], color=PETROL, alpha=0.13, linewidth=edge)
-        panel.plot(*_gapped(mean), color=PETROL, **_marks(mean, PETROL, 3.0))
-        panel.set_ylim(bottom=0)
-        curves = ((most, MUTED, "longest"), (mean, PETROL, "mean"), (least, MUTED, "shortest"))
-        _ends(panel, [(curve.steps[-1], curve.values[-1], tint, name) for curve, tint, name in curves if curve.values])
-    _lost(panel, mean)
-    _empty(panel, mean)
+def _norms(panel: Axes, metrics: Sequence[Mapping[str, Any]], mean: Curve) -> None:
+    least, most = curve_of(metrics, "row_norm_min"), curve_of(metrics, "row_norm_max")
+    if least[::2] == most[::2]:  # measured at the same steps
+        edge = 6 if len(least.steps) == 1 else 0  # a single measurement has no width
+        panel.fill_between(*_gapped(least), _gapped(most)[1], color=PETROL, alpha=0.13, linewidth=edge)
+    panel.plot(*_gapped(mean), color=PETROL, **_marks(mean, PETROL, 3.0))
+    panel.set_ylim(bottom=0)
+    curves = ((most, MUTED, "largest"), (mean, PETROL, "mean"), (least, MUTED, "smallest"))
+    _label_ends(
+        panel, [(curve.steps[-1], curve.values[-1], color, name) for curve, color, name in curves if curve.values]
+    )
 
 
-def _mean_row(panel: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
-    _title(panel, "Mean-row ratio", "0: rows surround the origin; 1: all are the same")
-    ratio = curve_of(metrics, "mean_row_ratio")
-    if ratio.values:
-        panel.plot(*_gapped(ratio), color=PETROL, **_marks(ratio, PETROL, 3.0))
-        panel.set_ylim(0, max(0.1, 1.15 * max(ratio.values)))
-        _ends(panel, [(ratio.steps[-1], ratio.values[-1], PETROL, "")])
-    _lost(panel, ratio)
-    _empty(panel, ratio)
+def _mean_vector(panel: Axes, _: Sequence[Mapping[str, Any]], ratio: Curve) -> None:
+    panel.plot(*_gapped(ratio), color=PETROL, **_marks(ratio, PETROL, 3.0))
+    panel.set_ylim(0, max(0.1, 1.15 * max(ratio.values)))
+    _label_ends(panel, [(ratio.steps[-1], ratio.values[-1], PETROL, "")])
 
 
-def _shares(panel: Axes, metrics: Sequence[Mapping[str, Any]]) -> None:
-    _title(panel, "Gradient share", "of the input and the output side, by norm")
-    share = curve_of(metrics, "output_share")
-    if share.values:
-        steps, shares = _gapped(share)
-        panel.fill_between(steps, 0, shares, color=ORANGE, alpha=0.16, linewidth=0)
-        panel.fill_between(steps, shares, 1, color=PETROL, alpha=0.16, linewidth=0)
-        panel.plot(steps, shares, color=INK, linewidth=1.4, **_marks(share, INK, 3.0))
-        panel.set_ylim(0, 1)
-        panel.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
-        last = share.values[-1]
-        sides = ((last / 2, last, ORANGE, "output"), ((1 + last) / 2, 1 - last, PETROL, "input"))
-        for middle, part, tint, name in sides:
-            _beside(panel, share.steps[-1], min(0.96, max(0.04, middle)), f"{name} {part:.0%}", tint)
-    _lost(panel, share)
-    _empty(panel, share)
+def _shares(panel: Axes, _: Sequence[Mapping[str, Any]], share: Curve) -> None:
+    steps, shares = _gapped(share)
+    panel.fill_between(steps, 0, shares, color=ORANGE, alpha=0.16, linewidth=0)
+    panel.fill_between(steps, shares, 1, color=PETROL, alpha=0.16, linewidth=0)
+    panel.plot(steps, shares, color=INK, linewidth=1.4, **_marks(share, INK, 3.0))
+    panel.set_ylim(0, 1)
+    panel.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
+    last = share.values[-1]
+    sides = ((last / 2, last, ORANGE, "head"), ((1 + last) / 2, 1 - last, PETROL, "lookups"))
+    for middle, part, color, name in sides:
+        _label(panel, share.steps[-1], min(0.96, max(0.04, middle)), f"{name} {part:.0%}", color)
 
 
-# ---- what all of them have
+PANELS = (
+    ("loss", "Loss", "nats per token", _loss),
+    ("row_norm_mean", "Row norms", "mean, smallest and largest norm of a row", _norms),
+    ("mean_vector_ratio", "Mean-vector ratio", "0: rows surround the origin; 1: all rows are equal", _mean_vector),
+    ("output_share", "Gradient share", "from the lookups and from the head, by norm", _shares),
+)
+
+
+# ---- elements of all panels
 
 
 def _frame(panel: Axes, last: int) -> None:
@@ -212,65 +211,59 @@ def _frame(panel: Axes, last: int) -> None:
     panel.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
 
 
-def _title(panel: Axes, title: str, meaning: str) -> None:
-    panel.set_title(title, loc="left", fontsize=12, fontweight="bold", pad=24)
-    panel.text(0, 1.035, meaning, transform=panel.transAxes, color=MUTED, fontsize=8.8)
-
-
 def _gapped(curve: Curve) -> tuple[list[int], list[float]]:
-    """Steps and values, with a gap where a step has no number."""
-    points = sorted([*zip(curve.steps, curve.values, strict=True), *((step, math.nan) for step in curve.lost)])
+    """Steps and values, with NaN where a value is not finite."""
+    points = sorted([*zip(curve.steps, curve.values, strict=True), *((step, math.nan) for step in curve.nonfinite)])
     return [step for step, _ in points], [value for _, value in points]
 
 
 def _marks(curve: Curve, color: str, size: float) -> dict[str, Any]:
-    """Few points are marked: a single one would be no line at all."""
-    few = len(curve.values) <= FEW and (len(curve.values) == 1 or size > 2.5)
+    """Marker options if there are few points: a single one would not show as a line."""
+    few = len(curve.values) <= MAX_MARKED and (len(curve.values) == 1 or size > 2.5)
     return {"marker": "o", "markersize": size, "markeredgewidth": 0, "markerfacecolor": color} if few else {}
 
 
 def _limit(panel: Axes, smoothed: Sequence[float], raw: Sequence[float]) -> None:
-    """A few wild steps do not press the curve flat: they leave the panel at its top."""
+    """Set limits that ignore a few outliers; they leave the panel at the top."""
     ordered = sorted(raw)
     usual = ordered[int(0.99 * (len(ordered) - 1))]
     low, high = min(*smoothed, ordered[int(0.005 * len(ordered))]), max(*smoothed, usual)
-    high = min(high, max(low, WILDEST * raw[0]) if raw[0] > 0 else high)
-    room = 0.06 * (high - low) or 0.5
-    panel.set_ylim(low - room, high + room)
+    high = min(high, max(low, MAX_LOSS_RATIO * raw[0]) if raw[0] > 0 else high)
+    margin = 0.06 * (high - low) or 0.5
+    panel.set_ylim(low - margin, high + margin)
 
 
-def _ends(panel: Axes, ends: Sequence[tuple[int, float, str, str]]) -> None:
-    """Each curve's last value at its end, pushed apart where they would stand on each other."""
+def _label_ends(panel: Axes, ends: Sequence[tuple[int, float, str, str]]) -> None:
+    """Label each curve with its last value, moved apart where labels would overlap."""
     bottom, top = panel.get_ylim()
-    apart, below = 0.062 * (top - bottom), math.inf
+    spacing, height = 0.062 * (top - bottom), math.inf
     for step, value, color, name in sorted(ends, key=lambda end: -end[1]):
-        below = min(value, below - apart, top)
-        _beside(panel, step, below, f"{name} {_short(value)}".strip(), color)
+        height = min(value, height - spacing, top)
+        _label(panel, step, height, f"{name} {_format(value)}".strip(), color)
 
 
-def _beside(panel: Axes, step: int, height: float, text: str, color: str) -> None:
+def _label(panel: Axes, step: int, height: float, text: str, color: str) -> None:
     panel.annotate(
         text, (step, height), xytext=(7, 0), textcoords="offset points", color=color, va="center", fontsize=8.8,
         annotation_clip=False,
     )  # fmt: skip
 
 
-def _lost(panel: Axes, curve: Curve) -> None:
-    """Steps without a number, as ticks at the foot of the panel."""
-    if curve.lost:
-        foot = panel.get_xaxis_transform()
-        panel.vlines(curve.lost, 0, 0.03, color=RED, transform=foot, linewidth=1)
-        many = f"{len(curve.lost):,} steps" if len(curve.lost) > 1 else "1 step"
-        panel.text(1, 1.105, f"no number at {many}", transform=panel.transAxes, color=RED, ha="right", fontsize=8.8)
+def _mark_nonfinite(panel: Axes, curve: Curve) -> None:
+    """Mark steps with values that are not finite by ticks at the bottom of the panel."""
+    if curve.nonfinite:
+        bottom = panel.get_xaxis_transform()
+        panel.vlines(curve.nonfinite, 0, 0.03, color=RED, transform=bottom, linewidth=1)
+        text = f"not finite at {count(len(curve.nonfinite), 'step')}"
+        panel.text(1, 1.105, text, transform=panel.transAxes, color=RED, ha="right", fontsize=8.8)
 
 
-def _empty(panel: Axes, curve: Curve, why: str = "not measured in this run") -> None:
-    if not curve.values:
-        panel.set_yticks([])
-        if not curve.lost:
-            panel.set_xticks([])
-            panel.text(0.5, 0.5, why, transform=panel.transAxes, color=MUTED, ha="center", va="center")
+def _mark_empty(panel: Axes, curve: Curve) -> None:
+    panel.set_yticks([])
+    if not curve.nonfinite:
+        panel.set_xticks([])
+        panel.text(0.5, 0.5, "not measured", transform=panel.transAxes, color=MUTED, ha="center", va="center")
 
 
-def _short(value: float) -> str:
+def _format(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 100 or abs(value) >= 1e5 else f"{value:,.0f}"

@@ -1,131 +1,99 @@
-"""The state of a run on disk: everything the next step needs, to go on from after a kill at any moment.
+"""Saved training states: everything the next step needs, to resume after a kill at any moment.
 
-- one safetensors file of weights and moments, and beside it a JSON file with the step, the size and the checksum. The
-  JSON file is written last: without it the other does not count
-- each is written under another name and moved when it has reached the disk. The last two states are kept
-- a state is checked before it is used: a damaged one is an error that says which earlier one is whole, and stays
-- no pickle; random numbers need no state, for they are drawn from the step's number
-Checked by damaging it, filling the disk and killing in tests/training/test_state.py and tests/training/test_resume.py.
+- a state is one safetensors file of weights and moments, with the step and a checksum in its metadata
+- it is written under another name and renamed once it is on disk. The last two states are kept
+- a state is verified when it is loaded. A damaged one is kept and reported, along with an earlier one that is intact
+- no pickle, and no random state: random numbers are derived from the step number
+Tested with damage, full disks and kills in tests/training/test_state.py and tests/training/test_resume.py.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, InputError
 from inlayer.paths import shown
-from inlayer.saving import put
-from inlayer.training.folder import put_tensors
+from inlayer.training.folder import write_tensors
 
-__all__ = ["State", "find_state", "load_state", "save_state"]
+__all__ = ["load_state", "save_state"]
 
-KEPT = 2
-BLOCK = 2**20
+KEPT_STATES = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class State:
-    """A state on disk, not yet read."""
-
-    step: int
-    path: Path
-    facts: dict[str, Any]
-
-
-def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write the state after a step; older ones but one are removed once it is safe."""
+def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor]) -> None:
+    """Write the state after a step, then remove all but the last two."""
     path = folder / f"state-{step:09}.safetensors"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        put_tensors(path, tensors)
-        told = {**facts, "step": step, "size": path.stat().st_size, "sha256": _digest(path)}
-        put(path.with_suffix(".json"), (json.dumps(told, indent=2) + "\n").encode())
+        write_tensors(path, tensors, metadata={"step": str(step), "sha256": _digest(tensors)})
     except OSError as error:
-        last = max((state.step for state in _states(folder)), default=None)
-        kept = "no earlier state was there" if last is None else f"the state of step {last:,} is kept"
+        last = max(_states(folder), default=None)
+        kept = "no earlier state exists" if last is None else f"the state of step {last:,} is kept"
         raise InputError(
             f"the state of step {step:,} cannot be written to {shown(folder)}: {error.strerror or error}; {kept}"
         ) from error
-    states = {state.step: state.path for state in _states(folder)}
-    kept_steps = sorted(states)[-KEPT:]
-    for path in folder.glob(".state-*"):
-        path.unlink(missing_ok=True)
-    for path in folder.glob("state-*"):
-        if _step_of(path) not in (None, *kept_steps):
-            path.unlink(missing_ok=True)
+    for leftover in folder.glob(".state-*"):
+        leftover.unlink(missing_ok=True)
+    for _, old in sorted(_states(folder).items())[:-KEPT_STATES]:
+        old.unlink(missing_ok=True)
 
 
-def find_state(folder: Path) -> State | None:
-    """The newest state, checked; None where there is none. A damaged one is an error."""
-    states = sorted(_states(folder), key=lambda state: state.step, reverse=True)
+def load_state(folder: Path) -> tuple[int, dict[str, Tensor]] | None:
+    """Step and tensors of the newest state, verified; None if there is none."""
+    states = sorted(_states(folder).items(), reverse=True)
     if not states:
         return None
-    if not (wrong := _what_is_wrong(states[0])):
-        return states[0]
-    whole = next((state for state in states[1:] if not _what_is_wrong(state)), None)
-    advice = (
-        "no other is whole: train anew into another folder"
-        if whole is None
-        else f"that of step {whole.step:,} is whole: remove {states[0].path.with_suffix('.json').name} to go on there"
-    )
-    raise CheckpointError(
-        f"{shown(states[0].path)}, the state of step {states[0].step:,}, is damaged: {wrong}; {advice}"
-    )
-
-
-def load_state(state: State) -> dict[str, Tensor]:
-    """Its tensors."""
+    (step, path), *earlier = states
     try:
-        return load_file(state.path)
+        return step, _read(step, path)
+    except ValueError as error:
+        intact = next((other for other, file in earlier if _is_intact(other, file)), None)
+        advice = (
+            "no other state is intact; start a new run in another folder"
+            if intact is None
+            else f"the state of step {intact:,} is intact: to resume from it, remove {path.name}"
+        )
+        raise CheckpointError(f"{shown(path)}, the state of step {step:,}, is damaged: {error}; {advice}") from error
+
+
+def _states(folder: Path) -> dict[int, Path]:
+    """State files by step."""
+    numbers = {path: path.stem.removeprefix("state-") for path in folder.glob("state-*.safetensors")}
+    return {int(number): path for path, number in numbers.items() if number.isascii() and number.isdigit()}
+
+
+def _read(step: int, path: Path) -> dict[str, Tensor]:
+    """The tensors of a state; ValueError if it is damaged."""
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{shown(state.path)} is damaged: {error}") from error
+        raise ValueError(str(error)) from error
+    if metadata.get("step") != str(step) or metadata.get("sha256") != _digest(tensors):
+        raise ValueError("its checksum does not match")
+    return tensors
 
 
-def _states(folder: Path) -> list[State]:
-    """All that were written to their end, damaged ones included."""
-    found = []
-    for path in folder.glob("state-*.json"):
-        step = _step_of(path)
-        try:
-            facts = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError):
-            facts = None
-        if step is not None:
-            found.append(
-                State(step=step, path=path.with_suffix(".safetensors"), facts=facts if isinstance(facts, dict) else {})
-            )
-    return found
-
-
-def _what_is_wrong(state: State) -> str | None:
-    if state.facts.get("step") != state.step or not isinstance(state.facts.get("size"), int):
-        return f"{state.path.with_suffix('.json').name} is not what was written"
+def _is_intact(step: int, path: Path) -> bool:
     try:
-        size = state.path.stat().st_size
-        if size != state.facts["size"]:
-            return f"it has {size:,} bytes, {state.facts['size']:,} were written"
-        return None if _digest(state.path) == state.facts.get("sha256") else "its bytes are not those that were written"
-    except OSError as error:
-        return error.strerror or str(error)
+        _read(step, path)
+    except ValueError:
+        return False
+    return True
 
 
-def _step_of(path: Path) -> int | None:
-    number = path.name.split(".")[0].removeprefix("state-")
-    return int(number) if number.isascii() and number.isdigit() else None
-
-
-def _digest(path: Path) -> str:
-    made = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            made.update(block)
-    return made.hexdigest()
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """Checksum of names, dtypes, shapes and values."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,10 +1,10 @@
-"""The files of a tokenizer, to be saved with a model: copied from where it lies, or made for bytes.
+"""Tokenizer files to save with a model: copied from a tokenizer, or generated for bytes.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- bytes become a tokenizer.json without merges, whose ids are the bytes' own values: every library can read it
-- a tokenizer.json without a tokenizer_config.json gets one: transformers would take its family's own class instead, and
-  GPT-2's adds `<|endoftext|>` with an id past the table
-Checked against transformers' AutoTokenizer in tests/training/test_tokenizer_files.py.
+- bytes become a tokenizer.json without merges whose ids are the byte values, which every library can read
+- a tokenizer.json without a tokenizer_config.json gets one: transformers would otherwise use the class of the model
+  family, and GPT-2's adds `<|endoftext|>` with an id outside the table
+Tested against transformers' AutoTokenizer in tests/training/test_tokenizer_files.py.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from inlayer.tokenizers.merges import byte_alphabet
 
 __all__ = ["tokenizer_files"]
 
-BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "pat_str.txt")
-NAMES = ("tokenizer.json", "tokenizer.model", "tiktoken.model", "vocab.json", "merges.txt", "vocab.txt", *BESIDE)
+CONFIGS = ("tokenizer_config.json", "special_tokens_map.json", "pat_str.txt")
+NAMES = ("tokenizer.json", "tokenizer.model", "tiktoken.model", "vocab.json", "merges.txt", "vocab.txt", *CONFIGS)
 
 
 def tokenizer_files(tokenizer: ByteTokenizer | str | os.PathLike[str]) -> dict[str, bytes]:
-    """Name and content of each file; a path is a tokenizer's file, or the folder that holds it."""
+    """Name and contents of each file of a tokenizer, given as its file or folder."""
     if isinstance(tokenizer, ByteTokenizer):
         found = {"tokenizer.json": byte_tokenizer_json()}
     else:
@@ -37,27 +37,28 @@ def tokenizer_files(tokenizer: ByteTokenizer | str | os.PathLike[str]) -> dict[s
 
 
 def byte_tokenizer_json() -> bytes:
-    """A byte-level BPE that knows no merge: id 72 is the byte 72."""
+    """A byte-level BPE without merges: id 72 is the byte 72."""
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     parts: dict[str, Any] = {
         "version": "1.0",
         "added_tokens": [],
         "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
+        "pre_tokenizer": byte_level,
         "post_processor": None,
-        "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
+        "decoder": byte_level,
         "model": {"type": "BPE", "vocab": byte_alphabet(), "merges": []},
     }
     return json.dumps(parts, ensure_ascii=False).encode()
 
 
 def _copy(path: Path) -> dict[str, bytes]:
-    open_tokenizer(path)  # a damaged one is an error now, not when the saved model is opened
+    open_tokenizer(path)  # reports a damaged tokenizer now, not when the saved model is opened
     folder = path if what_is_at(path) == "folder" else path.parent
-    names = NAMES if folder == path else (path.name, *BESIDE)
+    names = NAMES if folder == path else (path.name, *CONFIGS)
     try:
         found = {name: (folder / name).read_bytes() for name in names if what_is_at(folder / name) == "file"}
     except OSError as error:
         raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from error
-    if path.suffix == ".json" and path.name in found:  # it may have been saved under any name
+    if path.suffix == ".json" and path.name in found:  # saved under another name
         found["tokenizer.json"] = found.pop(path.name)
     return found

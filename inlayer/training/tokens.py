@@ -1,16 +1,16 @@
-"""Tokens: the ids of a corpus in memory-mapped files, written once; batches drawn from them by seed and step.
+"""Encoded corpus: ids in memory-mapped files, written once; batches drawn by seed and step.
 
 text -> [ids] -> rows -> (+ positions) -> hidden states -> decoder -> head -> logits
-- a folder of three: train.bin and validation.bin, ids one after another in 2 bytes each, or in 4 where the vocabulary
-  needs them, the low byte first; tokens.json, which says how many there are and what their bytes hash to
-- a corpus of any size streams through little memory. The folder is there whole or not at all (training/folder.py)
-- the text is cut into pieces, each encoded by itself. Of every n pieces, n = round(1 / validation), the middle one
-  validates: spread over the whole corpus, the same for the same text. Pieces are small at first and grow to PIECE
-  characters, so that a small corpus has something to validate with, too
-- a special token written out in the text is plain text: `separator` alone stands between files
-- a batch is a function of seed and step: a run that goes on needs no state of its data
-- not here: where the text comes from (training/corpus.py), one window's inputs and targets (training/run.py)
-Checked against encoding in memory, with a kill while writing, in tests/training/test_tokens.py.
+- the folder has three files: train.bin and validation.bin hold little-endian ids of 2 bytes, or 4 for a large
+  vocabulary; tokens.json has their counts and checksums
+- a corpus of any size is streamed. The folder is written atomically (folder.py)
+- text is cut into segments that are encoded one by one. Of every n = round(1 / validation) segments the middle one is
+  used for validation: spread over the whole corpus, and the same for the same text. Segments start small and grow to
+  MAX_SEGMENT characters, so that a small corpus has validation text too
+- special tokens in the text are encoded as plain text; only `separator` is inserted between files
+- a batch depends on seed and step only, so a resumed run needs no data state
+- elsewhere: the text (corpus.py), inputs and targets of a window (trainer.py)
+Tested against encoding in memory, and with kills while writing, in tests/training/test_tokens.py.
 """
 
 from __future__ import annotations
@@ -36,43 +36,36 @@ from inlayer.shapes import check_seed
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.train import MAX_VOCAB
 from inlayer.training.corpus import Chunk, cut
-from inlayer.training.folder import replacing
+from inlayer.training.folder import replace_folder
 
 __all__ = ["Tokens", "draw_batch", "open_tokens", "validation_batches", "write_tokens"]
 
-FORMAT = 1
+FORMAT = 2
 FACTS = "tokens.json"
-COUNTS = ("characters", "text_bytes", "train_ids", "validation_ids")
 DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
-FIRST_PIECE, GROWTH, PIECE = 1024, 128, 16_384  # characters
-AT_ONCE = 1 << 20  # characters encoded in one call
-BLOCK = 1 << 20  # ids counted or checked at once
+FIRST_SEGMENT, SEGMENT_GROWTH, MAX_SEGMENT = 1024, 128, 16_384  # characters
+ENCODED_AT_ONCE = 1 << 20  # characters
+BLOCK = 1 << 20  # ids counted or verified at once
+WRITE_AGAIN = "remove the folder, and resume the run to encode the text again"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tokens:
-    """The ids of a corpus, as files that are read where they are asked for.
-
-    train, validation      ids that cannot be written to
-    vocab_size             every id is below it
-    characters, text_bytes what the text had, training and validation together, in characters and in UTF-8
-    """
+    """The ids of a corpus, memory-mapped and read-only; every id is less than `vocab_size`."""
 
     train: npt.NDArray[Any]
     validation: npt.NDArray[Any]
     vocab_size: int
-    characters: int
-    text_bytes: int
 
     def count_ids(self) -> IdArray:
-        """How often each id occurs in the training ids (V,)."""
+        """Number of occurrences of each id in the training ids (V,)."""
         counts_V = np.zeros(self.vocab_size, np.int64)
         for start in range(0, self.train.size, BLOCK):
             counts_V += np.bincount(self.train[start : start + BLOCK], minlength=self.vocab_size)
         return counts_V
 
     def unigram_loss(self) -> float:
-        """The training loss, in nats, of who knows how frequent each id is and nothing else; 0 for no ids."""
+        """Training loss, in nats, of a model that only knows how frequent each id is; 0 without ids."""
         counts = self.count_ids()
         shares = counts[counts > 0] / max(1, self.train.size)
         return float(-(shares * np.log(shares)).sum())
@@ -87,101 +80,91 @@ def write_tokens(
     separator: int | None,
     progress: Callable[[int], None] | None = None,
 ) -> Tokens:
-    """Encode a corpus into `folder` and open it. What a killed call left behind does no harm: call again.
+    """Encode a corpus into `folder` and open it. After a kill, call it again.
 
-    `validation` is the share of the text that validates, 0 for none; `separator` is an id put before every file but
-    the first. `progress` is called now and then with the number of UTF-8 bytes done.
+    `validation` is the fraction of text held out; `separator` is an id inserted before every file except the first.
+    `progress` is called with the number of UTF-8 bytes encoded so far.
     """
     if not 0 <= validation <= 0.5:
-        raise InputError(f"validation is {validation}; it is the share of the text to validate with, in 0..0.5")
+        raise InputError(f"validation is {validation}; it must be a fraction from 0 to 0.5")
     every = round(min(1 / validation, 1e18)) if validation else 0
     vocab_size = max([tokenizer.get_vocab_size(), *(value + 1 for value in tokenizer.special_ids)])
     if vocab_size > MAX_VOCAB:
-        raise InputError(f"the tokenizer's ids reach {vocab_size - 1:,}; a table has at most {MAX_VOCAB:,} rows")
+        raise InputError(f"the tokenizer's largest id is {vocab_size - 1:,}; a table has at most {MAX_VOCAB:,} rows")
     if separator is not None and not 0 <= separator < vocab_size:
-        raise IdRangeError(f"separator is {separator}; it is an id of the tokenizer, so in 0..{vocab_size - 1}")
+        raise IdRangeError(f"separator is {separator}; it must be an id of the tokenizer, 0..{vocab_size - 1}")
     dtype = "uint16" if vocab_size <= 1 << 16 else "uint32"
-    characters = text_bytes = 0
-    with replacing(folder) as fresh:
-        with (fresh / "train.bin").open("wb") as train, (fresh / "validation.bin").open("wb") as validating:
-            writers = {False: _Writer(train, DTYPES[dtype]), True: _Writer(validating, DTYPES[dtype])}
-            for pieces in _gather(_cut(chunks)):
-                batch = tokenizer.encode_batch(
-                    [piece.text for piece in pieces], add_special_tokens=False, parse_special=False
-                )
+    encoded = 0  # UTF-8 bytes
+    with replace_folder(folder) as new:
+        with (new / "train.bin").open("wb") as train_file, (new / "validation.bin").open("wb") as validation_file:
+            train, held_out = _IdWriter(train_file, DTYPES[dtype]), _IdWriter(validation_file, DTYPES[dtype])
+            for segments in _batch(_segments(chunks)):
+                texts = [segment.text for segment in segments]
+                batch = tokenizer.encode_batch(texts, add_special_tokens=False, parse_special=False)
                 _check_range(batch.flat, vocab_size)
-                for piece, ids in zip(pieces, batch, strict=True):
-                    writer = writers[every > 0 and piece.number % every == every // 2]
-                    if piece.starts_file and piece.number > 0 and separator is not None:
+                for segment, ids in zip(segments, batch, strict=True):
+                    writer = held_out if every > 0 and segment.number % every == every // 2 else train
+                    if segment.starts_file and segment.number > 0 and separator is not None:
                         writer.write(np.array([separator]))
                     writer.write(ids)
-                    characters += len(piece.text)
-                    text_bytes += len(piece.text) if piece.text.isascii() else len(piece.text.encode())
+                    encoded += len(segment.text) if segment.text.isascii() else len(segment.text.encode())
                 if progress is not None:
-                    progress(text_bytes)
-        if not characters:
-            raise InputError("the corpus holds no text; there is nothing to learn from")
+                    progress(encoded)
+        if not encoded:
+            raise InputError("the corpus contains no text")
         facts = {
             "format": FORMAT,
             "dtype": dtype,
             "vocab_size": vocab_size,
-            "characters": characters,
-            "text_bytes": text_bytes,
-            "train_ids": writers[False].count,
-            "train_sha256": writers[False].hashed.hexdigest(),
-            "validation_ids": writers[True].count,
-            "validation_sha256": writers[True].hashed.hexdigest(),
+            "train_ids": train.count,
+            "train_sha256": train.digest.hexdigest(),
+            "validation_ids": held_out.count,
+            "validation_sha256": held_out.digest.hexdigest(),
         }
-        (fresh / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
+        (new / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
     return open_tokens(folder)
 
 
 def open_tokens(folder: str | os.PathLike[str]) -> Tokens:
-    """The tokens of a folder. Both files are read once, to know that they are what was written."""
-    place = check_path(folder, "folder").expanduser()
-    kind = what_is_at(place)
+    """Open the tokens of a folder. Both files are read once to verify them."""
+    path = check_path(folder, "folder").expanduser()
+    kind = what_is_at(path)
     if kind != "folder":
-        reason = "it is not there" if kind == "nothing" else "it is no folder"
-        raise MissingFileError(f"{shown(place)} holds no tokens: {reason}")
-    facts = _read_facts(place / FACTS)
+        raise MissingFileError(f"{shown(path)}: {'not found' if kind == 'nothing' else 'not a folder'}")
+    facts = _read_facts(path / FACTS)
     return Tokens(
-        train=_open_ids(place / "train.bin", facts),
-        validation=_open_ids(place / "validation.bin", facts),
+        train=_open_ids(path / "train.bin", facts),
+        validation=_open_ids(path / "validation.bin", facts),
         vocab_size=facts["vocab_size"],
-        characters=facts["characters"],
-        text_bytes=facts["text_bytes"],
     )
 
 
 def draw_batch(
     ids: Integer[np.ndarray, " N"], *, rows: int, width: int, seed: int, step: int
 ) -> Int64[Tensor, "rows width"]:
-    """`rows` windows of `width` neighbors, at places that seed and step decide; the same in every version of numpy."""
+    """Draw `rows` windows of `width` consecutive ids; seed and step determine them in every version of numpy."""
     check_windows(ids, rows, width)
     if step < 0:
-        raise InputError(f"step is {step}; steps are counted from 0")
-    seeds = np.random.SeedSequence(check_seed(seed), spawn_key=(step,))  # as a list, (seed, step) would have twins
+        raise InputError(f"step is {step}; it must not be negative")
+    seeds = np.random.SeedSequence(check_seed(seed), spawn_key=(step,))  # the list [seed, step] would have collisions
     drawn = np.random.Philox(seeds).random_raw(rows)
     return _windows(ids, drawn % np.uint64(ids.size - width + 1), width)
 
 
 def validation_batches(
-    ids: Integer[np.ndarray, " N"], *, rows: int, width: int, most: int
+    ids: Integer[np.ndarray, " N"], *, rows: int, width: int, max_windows: int
 ) -> Iterator[Int64[Tensor, "_ width"]]:
-    """At most `most` windows, evenly spread from the first id to the last, none overlapping; always the same.
-
-    They come in batches of `rows`; the last batch may have fewer.
-    """
+    """At most `max_windows` windows, evenly spread and not overlapping, in batches of up to `rows`; always the same."""
     check_windows(ids, rows, width)
-    if most < 1:
-        raise InputError(f"most is {most}; at least one window is needed")
-    count = min(most, ids.size // width)
+    if max_windows < 1:
+        raise InputError(f"max_windows is {max_windows}; it must be at least 1")
+    count = min(max_windows, ids.size // width)
     starts = np.arange(count, dtype=np.uint64) * np.uint64(ids.size - width) // np.uint64(max(count - 1, 1))
     return (_windows(ids, starts[first : first + rows], width) for first in range(0, count, rows))
 
 
 def _windows(ids: npt.NDArray[Any], starts: npt.NDArray[np.uint64], width: int) -> Tensor:
-    source = np.asarray(ids)  # slices of a memory map are slow to make
+    source = np.asarray(ids)  # slicing a memmap is slow
     windows_BT = np.empty((starts.size, width), np.int64)
     for row, start in enumerate(starts.tolist()):
         windows_BT[row] = source[start : start + width]
@@ -189,60 +172,62 @@ def _windows(ids: npt.NDArray[Any], starts: npt.NDArray[np.uint64], width: int) 
 
 
 def check_windows(ids: npt.NDArray[Any], rows: int, width: int) -> None:
+    """Raise InputError if no window of this width can be drawn."""
     if rows < 1 or width < 1:
-        raise InputError(f"rows is {rows} and width is {width}; both are at least 1")
+        raise InputError(f"rows is {rows} and width is {width}; both must be at least 1")
     if ids.size < width:
         raise InputError(
-            f"there are {ids.size:,} ids, fewer than the {width:,} of a window; give more text, or a smaller block_size"
+            f"the text has {ids.size:,} training tokens, fewer than the {width:,} of one window; add more text, or "
+            "use a smaller block_size"
         )
 
 
 # ---- writing
 
 
-class _Piece(NamedTuple):
+class _Segment(NamedTuple):
     number: int
     text: str
     starts_file: bool
 
 
-def _cut(chunks: Iterable[Chunk]) -> Iterator[_Piece]:
-    """The chunks in pieces, numbered from 0. Where a chunk that starts a file is empty, the next one does."""
+def _segments(chunks: Iterable[Chunk]) -> Iterator[_Segment]:
+    """Cut chunks into numbered segments. If the chunk that starts a file is empty, the next one starts it."""
     number, starts_file = 0, False
     for chunk in chunks:
         starts_file |= chunk.starts_file
         start = 0
         while start < len(chunk.text):
-            end = cut(chunk.text, start, min(PIECE, FIRST_PIECE + GROWTH * number))
-            yield _Piece(number, chunk.text[start:end], starts_file)
+            end = cut(chunk.text, start, min(MAX_SEGMENT, FIRST_SEGMENT + SEGMENT_GROWTH * number))
+            yield _Segment(number, chunk.text[start:end], starts_file)
             start, number, starts_file = end, number + 1, False
 
 
-def _gather(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
-    """Lists of pieces of about AT_ONCE characters together."""
-    gathered: list[_Piece] = []
+def _batch(segments: Iterable[_Segment]) -> Iterator[list[_Segment]]:
+    """Group segments into lists of about ENCODED_AT_ONCE characters."""
+    batch: list[_Segment] = []
     size = 0
-    for piece in pieces:
-        gathered.append(piece)
-        size += len(piece.text)
-        if size >= AT_ONCE:
-            yield gathered
-            gathered, size = [], 0
-    if gathered:
-        yield gathered
+    for segment in segments:
+        batch.append(segment)
+        size += len(segment.text)
+        if size >= ENCODED_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
-class _Writer:
-    """Ids to a file, counted and hashed on their way."""
+class _IdWriter:
+    """Writes ids to a file, counting and hashing them."""
 
     def __init__(self, file: BinaryIO, dtype: np.dtype[Any]) -> None:
         self._file, self._dtype = file, dtype
-        self.count, self.hashed = 0, hashlib.sha256()
+        self.count, self.digest = 0, hashlib.sha256()
 
     def write(self, ids: IdArray) -> None:
         data = ids.astype(self._dtype).tobytes()
         self._file.write(data)
-        self.hashed.update(data)
+        self.digest.update(data)
         self.count += ids.size
 
 
@@ -250,8 +235,8 @@ def _check_range(ids: IdArray, vocab_size: int) -> None:
     if ids.size and (ids.max() >= vocab_size or ids.min() < 0):
         bad = int(ids.max()) if ids.max() >= vocab_size else int(ids.min())
         raise IdRangeError(
-            f"the tokenizer gave id {bad}, outside 0..{vocab_size - 1}: its tokens are numbered with gaps, which a "
-            "table of as many rows as tokens cannot have; train a tokenizer of your own"
+            f"the tokenizer returned id {bad}, outside 0..{vocab_size - 1}: its ids have gaps, but the table has one "
+            "row per token; use another tokenizer, or train one"
         )
 
 
@@ -259,57 +244,55 @@ def _check_range(ids: IdArray, vocab_size: int) -> None:
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
-    """What tokens.json says, every entry of the kind it must be."""
-    kind = what_is_at(path)
-    if kind != "file":
-        raise MissingFileError(f"{wrong_kind(path, kind)}; tokens are a whole folder: write them again")
+    """Read tokens.json and check the type and range of every entry."""
+    _check_is_file(path)
     try:
         facts: Any = json.loads(path.read_bytes())
     except OSError as error:
         raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError):
-        raise CheckpointError(f"{shown(path)} is no valid JSON; is it cut short? Write the tokens again") from None
+        raise CheckpointError(f"{shown(path)} is not valid JSON; {WRITE_AGAIN}") from None
     if not isinstance(facts, dict):
-        raise CheckpointError(f"{shown(path)} holds no JSON object; is it another program's? Write the tokens again")
-    most = {"format": FORMAT, "vocab_size": MAX_VOCAB} | dict.fromkeys(COUNTS, 2**60)
-    right = {name: type(facts.get(name)) is int and 0 <= facts[name] <= limit for name, limit in most.items()}
-    right |= {name: isinstance(facts.get(name), str) for name in ("dtype", "train_sha256", "validation_sha256")}
-    right["format"] &= facts.get("format") == FORMAT
-    right["dtype"] = right["dtype"] and facts["dtype"] in DTYPES
-    for name in (name for name, is_right in right.items() if not is_right):
+        raise CheckpointError(f"{shown(path)} is not a JSON object; {WRITE_AGAIN}")
+    limits = {"format": FORMAT, "vocab_size": MAX_VOCAB, "train_ids": 2**60, "validation_ids": 2**60}
+    valid = {name: type(facts.get(name)) is int and 0 <= facts[name] <= limit for name, limit in limits.items()}
+    valid |= {name: isinstance(facts.get(name), str) for name in ("dtype", "train_sha256", "validation_sha256")}
+    valid["format"] &= facts.get("format") == FORMAT
+    valid["dtype"] = valid["dtype"] and facts["dtype"] in DTYPES
+    for name in (name for name, is_valid in valid.items() if not is_valid):
         found = quoted(facts[name]) if name in facts else "missing"
-        raise CheckpointError(
-            f"{shown(path)}: {name} is {found}, which tokens of format {FORMAT} cannot have; remove the "
-            "folder, and they are written again"
-        )
+        raise CheckpointError(f"{shown(path)}: {name} is {found}, which is not valid in format {FORMAT}; {WRITE_AGAIN}")
     return facts
 
 
 def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
-    """A file of ids as a memory map, once its size, its bytes and the largest id are what they must be."""
-    kind = what_is_at(path)
-    if kind != "file":
-        raise MissingFileError(f"{wrong_kind(path, kind)}; tokens are a whole folder: write them again")
+    """Memory-map a file of ids after checking its size, its checksum and its largest id."""
+    _check_is_file(path)
     dtype, count = DTYPES[facts["dtype"]], facts[f"{path.stem}_ids"]
     size = path.stat().st_size
     if size != count * dtype.itemsize:
         raise CheckpointError(
-            f"{shown(path)} has {size:,} bytes; its {count:,} ids take {count * dtype.itemsize:,}: it was cut short or "
-            "changed; remove the folder, and they are written again"
+            f"{shown(path)} has {size:,} bytes instead of {count * dtype.itemsize:,} for {count:,} ids; {WRITE_AGAIN}"
         )
-    hashed, largest = hashlib.sha256(), -1
+    digest, largest = hashlib.sha256(), -1
     try:
         with path.open("rb") as file:
             while data := file.read(BLOCK * dtype.itemsize):
-                hashed.update(data)
+                digest.update(data)
                 largest = max(largest, int(np.frombuffer(data, dtype).max()))
     except OSError as error:
         raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
-    if hashed.hexdigest() != facts[f"{path.stem}_sha256"]:
-        raise CheckpointError(
-            f"{shown(path)} is damaged: it is not what was written; remove the folder, and they are written again"
-        )
+    if digest.hexdigest() != facts[f"{path.stem}_sha256"]:
+        raise CheckpointError(f"{shown(path)} is damaged: its checksum does not match; {WRITE_AGAIN}")
     if largest >= facts["vocab_size"]:
-        raise CheckpointError(f"{shown(path)} holds id {largest}, outside 0..{facts['vocab_size'] - 1}; write it again")
+        raise CheckpointError(
+            f"{shown(path)} contains id {largest}, outside 0..{facts['vocab_size'] - 1}; {WRITE_AGAIN}"
+        )
     # An empty file cannot be mapped.
     return np.memmap(path, dtype, "r", shape=(count,)) if count else np.frombuffer(b"", dtype)
+
+
+def _check_is_file(path: Path) -> None:
+    kind = what_is_at(path)
+    if kind != "file":
+        raise MissingFileError(f"{wrong_kind(path, kind)}; {WRITE_AGAIN}")

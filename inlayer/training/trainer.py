@@ -1,13 +1,13 @@
-"""The trainer: one step after another, in memory.
+"""Trainer: takes optimizer steps on a decoder, in memory.
 
-text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> loss -> and all the way back
-- a step is a function of weights, moments, its windows and its number: nothing else is kept, so that a run that goes on
-  from a state takes the same steps to the bit. Dropout is seeded by the step's number
-- the loss of a step is the mean over all its tokens, whatever the number of passes and processes it is done in
-- what a measured step tells more: the rows of the table, and which side its gradient comes from (telemetry.py)
-- in a world of many processes (parallel.py) every one calls every method, with the same windows
-- not here: files, and when to stop (run.py)
-Checked against a plain loop with torch's AdamW in tests/training/test_trainer.py.
+text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> loss, and backward
+- a step depends only on weights, moments, its windows and its number, so a resumed run takes bit-equal steps. Dropout
+  is seeded by the step number
+- the loss of a step is the mean over all its tokens, however many passes and processes share the work
+- some steps also measure the table and its gradients (metrics.py)
+- with several processes (parallel.py), all of them call every method with the same windows
+- elsewhere: files, and when to stop (run.py)
+Tested against a plain loop with torch's AdamW in tests/training/test_trainer.py.
 """
 
 from __future__ import annotations
@@ -23,84 +23,88 @@ from torch import Tensor
 
 from inlayer.errors import ConfigError, ShapeError
 from inlayer.tables import Table
-from inlayer.training.config import Settings
+from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder, DecoderConfig
-from inlayer.training.metrics import InputSide, measure_rows
-from inlayer.training.optimizer import make_optimizers, set_rates
+from inlayer.training.metrics import InputGradient, measure_rows
+from inlayer.training.optimizer import make_optimizers, set_learning_rates
 from inlayer.training.parallel import (
-    World,
+    ProcessGroup,
     clip_gradients,
     full_optimizer_state,
     full_state,
+    full_tensor,
     load_full_optimizer_state,
     load_full_state,
+    local_batch,
     shard,
-    take_rows,
-    whole,
 )
 
-__all__ = ["Trainer"]
+__all__ = ["Metrics", "Trainer"]
 
 Metrics = dict[str, int | float]
 
 
 class Trainer:
-    """A decoder on its way: `decoder`, `step` (how many were taken), `take_step`, `validate`, `state`, `load`."""
+    """A decoder in training: `decoder`, `step` (steps taken so far), `take_step`, `validate`, `state`, `load`."""
 
     def __init__(
-        self, config: DecoderConfig, settings: Settings, *, world: World | None = None, how: str = "data"
+        self, decoder_config: DecoderConfig, config: TrainConfig, *, group: ProcessGroup | None = None
     ) -> None:
-        self.settings, self.step, self.world, self.how = settings, 0, world or World(), how
-        self._check_settings(config)
-        self.decoder = Decoder(config, seed=settings.seed).train()
-        self.decoder = shard(self.decoder.to(self.world.device), how, self.world)
-        self.optimizers = make_optimizers(self.decoder, settings)
-        if settings.input_gradient != 1.0:
-            self.table.register_forward_hook(lambda _, __, rows: weaken(rows, settings.input_gradient))
+        self.config, self.step, self.group = config, 0, group or ProcessGroup()
+        self._check_config(decoder_config)
+        decoder = Decoder(decoder_config, seed=config.seed).train()
+        self.decoder = shard(decoder.to(self.group.device), config.parallel, self.group)
+        self.optimizers = make_optimizers(self.decoder, config)
+        if config.input_gradient_scale != 1.0:
+            self.table.register_forward_hook(lambda _, __, rows: scale_gradient(rows, config.input_gradient_scale))
 
     @property
     def table(self) -> Table:
-        """The table that learns."""
+        """The embedding table in training."""
         table = self.decoder.embeddings.token_embedding
         assert isinstance(table, Table)
         return table
 
     def take_step(self, windows: Tensor) -> Metrics:
-        """One step on windows (batch_size, block_size + 1): the loss before it, and what was seen on the way."""
-        self._check(windows)
-        settings, step = self.settings, self.step + 1
-        if settings.untie_at is not None and step == self._last_tied_step + 1:
+        """Take one step on windows (batch_size, block_size + 1); returns the loss before it and other metrics."""
+        expected = (self.config.batch_size, self.decoder.config.block_size + 1)
+        if windows.shape != expected:
+            raise ShapeError(f"windows have shape {tuple(windows.shape)}; expected {expected}")
+        config, step = self.config, self.step + 1
+        measured = step == 1 or config.is_due(config.measure_every, step)
+        if config.untie_at is not None and step == self._last_tied_step + 1:
             self._untie()
-        set_rates(self.optimizers, settings.rate_at(step))
-        side = InputSide(self.decoder) if self._is_measured(step) and self.decoder.head.tied else None
-        with side.watched() if side else nullcontext():
+        learning_rate = config.learning_rate_at(step)
+        set_learning_rates(self.optimizers, learning_rate)
+        input_gradient = InputGradient(self.decoder) if measured and self.decoder.head.tied else None
+        with input_gradient.recorded() if input_gradient else nullcontext():
             loss = self._backward(windows, step)
-        seen = self._measure(windows, side) if self._is_measured(step) else {}
-        norm = clip_gradients(self.decoder.parameters(), settings.clip or None, self.world)
+        measurements = self._measure(windows, input_gradient) if measured else {}
+        norm = clip_gradients(self.decoder.parameters(), config.clip or None, self.group)
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        if settings.center:
-            self._centre()
+        if config.center:
+            self._center()
         self.step = step
         return {
             "step": step,
             "loss": loss,
-            "learning_rate": settings.rate_at(step),
+            "learning_rate": learning_rate,
             "gradient_norm": float(norm),
-            **seen,
+            **measurements,
         }
 
     @torch.no_grad()
     def validate(self, batches: Iterable[Tensor]) -> float:
-        """The mean loss over windows (n, block_size + 1), without what training adds to it. Every process does all."""
+        """Mean loss over windows (n, block_size + 1), without dropout and z-loss. Every process computes all of it."""
         self.decoder.eval()
         total, count = 0.0, 0
         try:
             for windows in batches:
                 with self._autocast():
-                    given = windows.to(self.world.device)
-                    total += float(self.decoder.loss(given[:, :-1], given[:, 1:], reduction="sum"))
+                    moved = windows.to(self.group.device)
+                    total += float(self.decoder.loss(moved[:, :-1], moved[:, 1:], reduction="sum"))
                 count += windows[:, 1:].numel()
         finally:
             self.decoder.train()
@@ -109,16 +113,16 @@ class Trainer:
     # ---- state
 
     def state(self) -> dict[str, Tensor]:
-        """Weights and moments by name, all that the next step needs besides its number; in the first process only."""
-        kept = {f"model.{name}": value for name, value in full_state(self.decoder, self.world).items()}
+        """Weights and moments by name: all that the next step needs besides its number. In the main process only."""
+        tensors = {f"model.{name}": value for name, value in full_state(self.decoder, self.group).items()}
         for optimizer in self.optimizers:
-            for name, moments in full_optimizer_state(self.decoder, optimizer, self.world).items():
-                kept |= {f"optimizer.{name}.{key}": value for key, value in moments.items()}
-        return kept
+            for name, moments in full_optimizer_state(self.decoder, optimizer, self.group).items():
+                tensors |= {f"optimizer.{name}.{key}": value for key, value in moments.items()}
+        return tensors
 
     def load(self, step: int, state: Mapping[str, Tensor]) -> None:
-        """Go on from the state after a step, on any number of processes; each gives all of it."""
-        if self.settings.untie_at is not None and step > self._last_tied_step:
+        """Continue from the state after a step, on any number of processes; each passes all of it."""
+        if self.config.untie_at is not None and step > self._last_tied_step:
             self._untie()
         self.step = step
         model: dict[str, Tensor] = {}
@@ -128,82 +132,77 @@ class Trainer:
             if kind == "model":
                 model[rest] = value
             else:
-                moments.setdefault(rest.rpartition(".")[0], {})[rest.rpartition(".")[2]] = value
+                parameter, _, key = rest.rpartition(".")
+                moments.setdefault(parameter, {})[key] = value
         load_full_state(self.decoder, model)
         names = {id(parameter): name for name, parameter in self.decoder.named_parameters()}
         for optimizer in self.optimizers:
             own = {names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]}
-            kept = {name: values for name, values in moments.items() if name in own}
-            load_full_optimizer_state(self.decoder, optimizer, kept)
-
-    # ---- the parts of a step
-
-    def _check_settings(self, config: DecoderConfig) -> None:
-        settings, size = self.settings, self.world.size
-        if settings.untie_at is not None and not config.tie:
-            raise ConfigError("untie_at is for a tied decoder; this one's head has its own rows from the start")
-        parts = size * settings.accumulate if self.how == "data" else settings.accumulate
-        if settings.batch_size % parts:
-            raise ConfigError(
-                f"batch_size {settings.batch_size} cannot be divided equally among {size} processes in "
-                f"{settings.accumulate} passes"
+            load_full_optimizer_state(
+                self.decoder, optimizer, {name: values for name, values in moments.items() if name in own}
             )
-        alone = {
-            "center": settings.center,
-            "shared_moment": settings.shared_moment,
-            "untie_at": settings.untie_at is not None,
-        }
-        for name in (name for name, wanted in alone.items() if wanted and size > 1):
-            raise ConfigError(f"{name} is for one process; there are {size}")
 
-    def _check(self, windows: Tensor) -> None:
-        expected = (self.settings.batch_size, self.decoder.config.block_size + 1)
-        if windows.shape != expected:
-            raise ShapeError(f"windows have shape {tuple(windows.shape)}; a step takes {expected}")
+    # ---- parts of a step
 
-    def _is_measured(self, step: int) -> bool:
-        return step == 1 or self.settings.is_due(self.settings.measure_every, step)
+    def _check_config(self, decoder_config: DecoderConfig) -> None:
+        config, size = self.config, self.group.size
+        if config.untie_at is not None and not decoder_config.tie:
+            raise ConfigError("untie_at needs a tied decoder; this one is untied")
+        parts = config.accumulate * (size if config.parallel == "data" else 1)
+        if config.batch_size % parts:
+            raise ConfigError(
+                f"batch_size {config.batch_size} cannot be split evenly over {size} processes with accumulate "
+                f"{config.accumulate}"
+            )
+        for name in ("center", "shared_moment", "untie_at"):
+            if size > 1 and getattr(config, name):
+                raise ConfigError(f"{name} works in a single process only; there are {size}")
 
     def _autocast(self) -> torch.autocast:
-        bfloat16 = self.settings.precision == "bfloat16"
-        return torch.autocast(self.world.device.type, torch.bfloat16, enabled=bfloat16)
+        return torch.autocast(self.group.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     def _backward(self, windows: Tensor, step: int) -> float:
-        """Gradients of the mean over all tokens of the step, and that mean."""
+        """Accumulate the gradients of the mean loss over all tokens of the step, and return that mean."""
+        split = self.config.parallel == "data"
         if self.decoder.config.dropout:
-            rank = self.world.rank if self.how == "data" else 0  # processes that see the same tokens drop the same
-            torch.manual_seed(mix(self.settings.seed, step, rank))
-        own = take_rows(windows, self.how, self.world).to(self.world.device)
-        count, divided = windows[:, 1:].numel(), self.how == "data"
-        weight = (self.world.size if divided else 1) / count  # divided among processes, gradients are averaged
+            # Processes with the same tokens drop the same values.
+            torch.manual_seed(derive_seed(self.config.seed, step, self.group.rank if split else 0))
+        own = local_batch(windows, self.config.parallel, self.group).to(self.group.device)
+        count = windows[:, 1:].numel()
+        weight = (self.group.size if split else 1) / count  # FSDP averages gradients over processes
         total = 0.0
-        for part in own.chunk(self.settings.accumulate):
+        for part in own.chunk(self.config.accumulate):
             with self._autocast():
-                summed = self.decoder.loss(part[:, :-1], part[:, 1:], reduction="sum", z_loss=self.settings.z_loss)
-            (summed * weight).backward()  # type: ignore[no-untyped-call]
-            total += float(summed.detach())
-        return (math.fsum(self.world.gather(total)) if divided else total) / count
+                loss = self.decoder.loss(part[:, :-1], part[:, 1:], reduction="sum", z_loss=self.config.z_loss)
+            (loss * weight).backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+        return (math.fsum(self.group.gather(total)) if split else total) / count
 
-    def _measure(self, windows: Tensor, side: InputSide | None) -> Metrics:
-        """Of the table, before the step changes it."""
-        seen = measure_rows(whole(self.table.weight), self.table.padding_idx)
-        total_VD = whole_gradient(self.table.weight)
-        if side is not None:
-            input_VD = side.total(self.world if self.how == "data" else World())
-            into, out = float(input_VD.norm()), float((total_VD - input_VD).norm())
+    def _measure(self, windows: Tensor, input_gradient: InputGradient | None) -> Metrics:
+        """Measure the table and its gradients before the step changes them."""
+        measured: Metrics = {**measure_rows(full_tensor(self.table.weight), self.table.padding_idx)}
+        total_VD = full_gradient(self.table.weight)
+        if input_gradient is not None:
+            input_VD = input_gradient.total(self.group if self.config.parallel == "data" else ProcessGroup())
+            from_input, from_output = float(input_VD.norm()), float((total_VD - input_VD).norm())
         else:
-            into, out = float(total_VD.norm()), float(whole_gradient(self.decoder.head.weight).norm())
-        seen |= {"input_gradient": into, "output_gradient": out, "output_share": out / (into + out or 1.0)}
-        if self.world.size == 1:
+            from_input, from_output = float(total_VD.norm()), float(full_gradient(self.decoder.head.weight).norm())
+        measured |= {
+            "input_gradient": from_input,
+            "output_gradient": from_output,
+            "output_share": from_output / (from_input + from_output or 1.0),
+        }
+        if self.group.size == 1:
             self.decoder.eval()
             with torch.no_grad(), self._autocast():
-                logits = self.decoder.logits(windows[:1, :-1].to(self.world.device))
+                logits = self.decoder.logits(windows[:1, :-1].to(self.group.device))
             self.decoder.train()
-            seen["logit_std"] = float(logits.float().std())
-        return seen
+            measured["logit_std"] = float(logits.float().std())
+        return measured
 
     @torch.no_grad()
-    def _centre(self) -> None:
+    def _center(self) -> None:
+        """Subtract the mean row from the table; the padding row stays zero."""
         weight_VD, padding_idx = self.table.weight, self.table.padding_idx
         rows = len(weight_VD) - (padding_idx is not None)
         weight_VD -= weight_VD.sum(0) / rows
@@ -212,38 +211,37 @@ class Trainer:
 
     @property
     def _last_tied_step(self) -> int:
-        assert self.settings.untie_at is not None
-        return min(round(self.settings.untie_at * self.settings.steps), self.settings.steps - 1)
+        assert self.config.untie_at is not None
+        return min(round(self.config.untie_at * self.config.steps), self.config.steps - 1)
 
     def _untie(self) -> None:
-        """The head gets its own rows, equal to the table's, and moments equal to the table's."""
-        kept = {id(parameter): moments for one in self.optimizers for parameter, moments in one.state.items()}
+        """Give the head its own copy of the table and of the table's moments."""
+        moments = {id(parameter): state for one in self.optimizers for parameter, state in one.state.items()}
         self.decoder.head.untie()
         self.decoder.config = replace(self.decoder.config, tie=False)
-        self.optimizers = make_optimizers(self.decoder, self.settings)
-        of_table = kept.get(id(self.table.weight), {})
-        kept[id(self.decoder.head.weight)] = {
-            # A moment that the table's rows share is one for each row of the head.
+        self.optimizers = make_optimizers(self.decoder, self.config)
+        moments[id(self.decoder.head.weight)] = {
+            # A second moment shared by all rows becomes one per row.
             key: (value.expand_as(self.table.weight) if value.dim() else value).clone()
-            for key, value in of_table.items()
+            for key, value in moments.get(id(self.table.weight), {}).items()
         }
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
-                    if kept.get(id(parameter)):
-                        optimizer.state[parameter] = kept[id(parameter)]
+                    if moments.get(id(parameter)):
+                        optimizer.state[parameter] = moments[id(parameter)]
 
 
-def mix(seed: int, *place: int) -> int:
-    """A seed for a place in a run, as good as never that of another."""
-    return int(np.random.SeedSequence(seed, spawn_key=place).generate_state(1, np.uint64)[0])
+def derive_seed(seed: int, *key: int) -> int:
+    """A seed for one part of a run, practically never that of another part."""
+    return int(np.random.SeedSequence(seed, spawn_key=key).generate_state(1, np.uint64)[0])
 
 
-def whole_gradient(weight: Tensor) -> Tensor:
+def full_gradient(weight: Tensor) -> Tensor:
     assert weight.grad is not None
-    return whole(weight.grad)
+    return full_tensor(weight.grad)
 
 
-def weaken(rows: Tensor, factor: float) -> Tensor:
-    """The same values; on the way back, `factor` times the gradient."""
+def scale_gradient(rows: Tensor, factor: float) -> Tensor:
+    """The same values; backward, the gradient is multiplied by `factor`."""
     return rows * factor + rows.detach() * (1 - factor) if rows.requires_grad else rows

@@ -4,7 +4,7 @@ browser -> [guard -> api -> threads] -> Line -> Trace
 - `serve` runs it until Ctrl-C, `make_app` gives the ASGI application alone
 - `server.py` binds, bounds connections and stops at once; `guard.py` decides who may ask; `asked.py` reads what is
   asked; `api.py` answers; `workers.py` does the work in threads; `openapi.py` describes it all, `places.py` keeps
-  paths out of it; `learn.py` and `desk.py` are the course
+  paths out of it; `learn.py` and `course.py` serve the course
 Checked with a real server on loopback in tests/web/; the rules in words are in docs/web.md.
 """
 

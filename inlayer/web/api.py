@@ -24,7 +24,7 @@ from inlayer.paths import quoted
 from inlayer.trace import Change, Pipeline
 from inlayer.trace.backward import MAX_HEAD_VALUES
 from inlayer.trace.html import content_security_policy, page
-from inlayer.web.course import Desk
+from inlayer.web.course import CoursePages
 from inlayer.web.guard import Guard, error_body, read_body
 from inlayer.web.handlers import encode, until_left
 from inlayer.web.learn import Learn
@@ -72,7 +72,7 @@ class Api:
         self.models = encode({"models": models})
         self.page = page(title=TITLE, data=None, served=True).encode("utf-8")
         self.page_policy = content_security_policy(served=True)
-        self.learn = Learn(Desk(runs=runs_code), limits)
+        self.learn = Learn(CoursePages(runs=runs_code), limits)
         self.description = encode(describe(limits, list(self.lines)))
         self.app = Starlette(
             routes=[

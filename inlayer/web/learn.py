@@ -1,10 +1,10 @@
-"""The course over HTTP: its page, and a question to the desk for everything the page shows or does.
+"""The course over HTTP: its page, and a question to the pages for everything the page shows or does.
 
-page -> guard -> [learn] -> desk -> course, progress, grader
+page -> guard -> [learn] -> pages -> course, progress, grader
 - everything about an address is in `ADDRESSES`: its fields, what answers it, its schema. openapi.py describes the same
 - the disk is read in a thread of its own, and code is graded in others, a few at a time, so that neither waits for the
   other and the event loop for none; a client that goes takes his waiting question along
-- not here: who may ask (guard.py), what is answered (desk.py)
+- not here: who may ask (guard.py), what is answered (course.py)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from inlayer.errors import InputError
 from inlayer.learn.html import learn_page, learn_policy
-from inlayer.web.course import MAX_SEED, Desk
+from inlayer.web.course import MAX_SEED, CoursePages
 from inlayer.web.guard import read_body
 from inlayer.web.handlers import encode, until_left
 from inlayer.web.schemas import Field, Limits, read_fields
@@ -37,7 +37,7 @@ PAGE = "/learn"
 TASK = Field(example="gather")
 CODE = Field(example="def gather(table, ids):\n    return table[ids]\n")
 LOADED = Field(needed=False)  # the sum of the file that was loaded; none: there was none
-SEED = Field(kind="integer", needed=False, default=0, example=1, most=MAX_SEED - 1)
+SEED = Field(kind="integer", needed=False, default=0, example=1, most=MAX_SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Asking:
 
 
 def _answer(
-    desk: Desk,
+    pages: CoursePages,
     *,
     exercise: str | None,
     question: str | None,
@@ -68,56 +68,56 @@ def _answer(
     if (exercise is None) == (question is None):
         raise InputError("give one of the two: an exercise or a question")
     if question is not None:
-        return desk.answer_question(question, seed, answer, again=again)
+        return pages.answer_question(question, seed, answer, again=again)
     assert exercise is not None
     if give_away:
-        return desk.give_away(exercise, seed)
-    return desk.hold(exercise, seed) if held else desk.answer_exercise(exercise, seed, answer)
+        return pages.reveal_answer(exercise, seed)
+    return pages.confirm_answer(exercise, seed) if held else pages.answer_exercise(exercise, seed, answer)
 
 
 ADDRESSES = (
     Asking(
         path="/api/learn", name="course", summary="The course, and what was done of it.", schema="Course", method="GET",
-        fields={}, ask=Desk.overview,
+        fields={}, ask=CoursePages.overview,
     ),
     Asking(
         path="/api/learn/lesson", name="lesson", summary="A lesson: its text, tasks, exercises and questions.",
-        schema="Lesson", method="GET", fields={"id": Field(example="forward")}, ask=lambda desk, id: desk.lesson(id),
+        schema="Lesson", method="GET", fields={"id": Field(example="forward")}, ask=lambda pages, id: pages.lesson(id),
     ),
     Asking(
-        path="/api/learn/errata", name="errata", summary="What the documents that the course grew out of got wrong.",
-        schema="Errata", method="GET", fields={}, ask=Desk.errata,
+        path="/api/learn/misconceptions", name="misconceptions", summary="Common misconceptions, with proofs.",
+        schema="Misconceptions", method="GET", fields={}, ask=CoursePages.misconceptions,
     ),
     Asking(
         path="/api/learn/exercise", name="exercise", summary="An exercise, as a seed draws it.", schema="Exercise",
         method="GET", fields={"id": Field(example="forward/hidden_shape"), "seed": SEED},
-        ask=lambda desk, id, seed: desk.exercise(id, seed),
+        ask=lambda pages, id, seed: pages.exercise(id, seed),
     ),
     Asking(
         path="/api/learn/file", name="file", summary="The learner's file of a task, or what it begins as.",
-        schema="LearnerFile", method="GET", fields={"task": TASK}, ask=lambda desk, task: desk.file(task),
+        schema="LearnerFile", method="GET", fields={"task": TASK}, ask=lambda pages, task: pages.file(task),
     ),
     Asking(
         path="/api/learn/check", name="check", summary="Keep code as the learner's file, and grade it.",
         schema="Verdict", fields={"task": TASK, "code": CODE, "loaded": LOADED}, grades=True,
-        ask=lambda desk, task, code, loaded: desk.check(task, code, loaded),
+        ask=lambda pages, task, code, loaded: pages.check(task, code, loaded),
     ),
     Asking(
         path="/api/learn/save", name="save", summary="Keep code as the learner's file.", schema="Saved",
         fields={"task": TASK, "code": CODE, "loaded": LOADED},
-        ask=lambda desk, task, code, loaded: desk.save(task, code, loaded),
+        ask=lambda pages, task, code, loaded: pages.save(task, code, loaded),
     ),
     Asking(
         path="/api/learn/reset", name="reset", summary="Begin a task's file anew; the old one is kept.", schema="Anew",
-        fields={"task": TASK, "loaded": LOADED}, ask=lambda desk, task, loaded: desk.reset(task, loaded),
+        fields={"task": TASK, "loaded": LOADED}, ask=lambda pages, task, loaded: pages.reset(task, loaded),
     ),
     Asking(
         path="/api/learn/hint", name="hint", summary="The next hint, after those shown.", schema="Hints",
-        fields={"task": TASK}, ask=lambda desk, task: desk.hint(task),
+        fields={"task": TASK}, ask=lambda pages, task: pages.hint(task),
     ),
     Asking(
         path="/api/learn/solution", name="solution", summary="A solution, and why it works.", schema="Solution",
-        fields={"task": TASK}, ask=lambda desk, task: desk.solution(task),
+        fields={"task": TASK}, ask=lambda pages, task: pages.solution(task),
     ),
     Asking(
         path="/api/learn/answer", name="answer", schema="Judged",
@@ -133,11 +133,11 @@ ADDRESSES = (
     ),
     Asking(
         path="/api/learn/read", name="read", summary="Remember that a lesson was read.", schema="Nothing",
-        fields={"lesson": Field(example="forward")}, ask=lambda desk, lesson: desk.read(lesson),
+        fields={"lesson": Field(example="forward")}, ask=lambda pages, lesson: pages.read(lesson),
     ),
     Asking(
         path="/api/learn/skip", name="skip", summary="Leave a part of the course for later.", schema="Nothing",
-        fields={"step": Field(example="task/gather")}, ask=lambda desk, step: desk.skip(step),
+        fields={"step": Field(example="task/gather")}, ask=lambda pages, step: pages.skip(step),
     ),
 )  # fmt: skip
 
@@ -145,8 +145,8 @@ ADDRESSES = (
 class Learn:
     """The routes of the course, and the threads behind them."""
 
-    def __init__(self, desk: Desk, limits: Limits) -> None:
-        self.desk, self.limits = desk, limits
+    def __init__(self, pages: CoursePages, limits: Limits) -> None:
+        self.pages, self.limits = pages, limits
         self.reading, self.grading = Workers(1, READS_WAITING), Workers(CHECKS, CHECKS_WAITING)
         self.routes = [Route(PAGE, self.get_page)]
         self.routes += [Route(one.path, self._answering(one), methods=[one.method]) for one in ADDRESSES]
@@ -165,10 +165,10 @@ class Learn:
                 else await read_body(request.scope, request.receive, self.limits.body)
             )
             fields = read_fields(given, asking.fields, query=query)
-            workers = self.grading if asking.grades and self.desk.runs else self.reading
+            workers = self.grading if asking.grades and self.pages.runs else self.reading
             left = asyncio.ensure_future(until_left(request.receive))
             try:
-                body = await workers.run(lambda: encode(asking.ask(self.desk, **fields)), left)
+                body = await workers.run(lambda: encode(asking.ask(self.pages, **fields)), left)
             finally:
                 left.cancel()
             return Response(body, media_type="application/json")

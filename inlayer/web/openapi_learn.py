@@ -84,7 +84,7 @@ SCHEMAS: dict[str, Any] = {
         exercises=_list(_object(**EXERCISE, done=FLAG)),
         questions=_list(QUESTION),
     ),
-    "Errata": _object(title=TEXT, text=NODES),
+    "Misconceptions": _object(title=TEXT, text=NODES),
     "Exercise": _object(**EXERCISE),
     "LearnerFile": _object(**FILE),
     "Anew": _object(**FILE, kept=TEXT),

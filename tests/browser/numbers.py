@@ -85,7 +85,7 @@ def _gradients(trace: Trace) -> Iterator[tuple[Place, float]]:
     back = trace.backward
     if back is None:
         return
-    yield ("loss", None, None, None, None, None), back.loss_kind
+    yield ("loss", None, None, None, None, None), back.loss
     for row in back.rows:
         yield ("norm", None, None, None, row.id, None), row.norm
         for name in ("lookup", "head", "total"):

@@ -101,7 +101,7 @@ def test_inputs_embeds(pipelines, open_file, tmp_path):
         watched.step(step)
         assert "starts from vectors" in watched.text(".figure")
     watched.step(8)
-    assert "no row of the table was looked up" in watched.text(".figure")
+    assert "No row of the table was looked up" in watched.text(".figure")
     watched.page.click("#predict")
     for step in (7, 6, 5, 4, 1):
         watched.step(step)
@@ -123,5 +123,5 @@ def test_exported_theta_can_be_selected(theta, pipelines, open_file, tmp_path):
 def test_link_to_missing_data_reports_an_error(exported, open_file):
     watched = open_file(exported, "step=5&pad=7")
     assert "not part of this exported page" in watched.text("#error")
-    watched.page.click("#leave-out")
+    watched.page.click("#reset-experiment")
     watched.page.wait_for_selector(".figure[data-step='5']")

@@ -268,9 +268,10 @@ def test_what_the_page_does_not_know_it_does_not_make(open_lesson, school):
         ["a", {"outside": "javascript:window.hacked = 1"}, ["x"]],
         ["img", {"src": "https://example.test/x", "alt": "y"}, []],
     ]
-    body = json.dumps({"title": "Errata", "text": nodes})
-    watched.page.route("**/api/learn/errata", lambda route: route.fulfill(body=body, content_type="application/json"))
-    go(watched, "Errata")
+    body = json.dumps({"title": "Misconceptions", "text": nodes})
+    answer = {"body": body, "content_type": "application/json"}
+    watched.page.route("**/api/learn/misconceptions", lambda route: route.fulfill(**answer))
+    go(watched, "Misconceptions")
     assert watched.page.locator("#stage :is(script, img, a, [onclick])").count() == 0
     assert watched.page.inner_text(".prose").split() == ["window.hacked", "=", "1", "z", "x", "y"]
 

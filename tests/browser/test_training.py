@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_it_opens_from_disk(width: int, scheme: Any, browser: Any, tmp_path: Path) -> None:
+def test_report_opens_from_disk(width: int, scheme: Any, browser: Any, tmp_path: Path) -> None:
     metrics = make_metrics(200)
     text = "".join(HOSTILE[1:15]) + "x" * 300
     document = to_html(make_report(text, metrics=metrics), metrics, draw(metrics, tmp_path / "training.png"))
@@ -31,7 +31,7 @@ def test_it_opens_from_disk(width: int, scheme: Any, browser: Any, tmp_path: Pat
     watched = watch(context, (tmp_path / "report.html").as_uri())
     page = watched.page
     page.goto(watched.address)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width  # nothing scrolls sideways but its own box
+    assert page.evaluate("document.documentElement.scrollWidth") <= width  # wide parts scroll in their own box
     assert page.evaluate("document.images[0].complete && document.images[0].naturalWidth") == 1430
     assert page.evaluate("getComputedStyle(document.querySelector('section')).borderTopWidth") == "1px"  # styled
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -14,7 +14,7 @@ from inlayer.errors import ConfigError
 from inlayer.families import FAMILIES, LayerSpec, describe
 from inlayer.families.gguf import ARCHITECTURES, _rotated_fraction, config_from_gguf
 from inlayer.positions import Llama3, LongRope, RotaryPositions
-from tests.tokenizers.samples import shared
+from tests.shared_data import shared
 
 
 def single(value: float) -> float:

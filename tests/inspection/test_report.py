@@ -28,7 +28,7 @@ from tests.inspection.healthy import (
     TOKENS,
     set_config,
 )
-from tests.tokenizers.samples import counted, llama2, package_files
+from tests.tokenizers.samples import llama2, package_files, real_json
 
 
 @pytest.fixture(scope="module")
@@ -271,7 +271,7 @@ def test_image_token_of_a_larger_sibling_is_a_note(folder: Path, tmp_path: Path)
 
 
 def test_reserved_and_missing_tokens_of_deepseek_v3() -> None:
-    tokens = classify_ids(HuggingFaceTokenizer(counted("deepseek-v3")), 129280, np.arange(128000, 129280))
+    tokens = classify_ids(HuggingFaceTokenizer(real_json("deepseek-v3")), 129280, np.arange(128000, 129280))
     assert int(tokens.are(TokenKind.RESERVED).sum()) > 700
     assert int(tokens.are(TokenKind.MISSING).sum()) == 129280 - 128815
 

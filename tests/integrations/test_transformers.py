@@ -1,4 +1,4 @@
-"""attach: the same model with inlayer's table and head in it, bit by bit and step by step."""
+"""attach: models with inlayer's table and head are bit-equal to the original, also step by step in training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from inlayer.errors import ConfigError, DtypeError, InlayerError, InputError
 from inlayer.integrations.transformers import AttachedHead, ScaledTable
 from inlayer.tables import Table
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of transformers, at building and saving
+pytestmark = pytest.mark.filterwarnings("ignore")  # from transformers
 V, D = 59, 32
 
 SMALL = {
@@ -59,10 +59,10 @@ def _one_thread() -> Iterator[None]:
 
 
 def make(name: str, *, tied: bool, dtype: torch.dtype = torch.float32, **settings: Any) -> Any:
-    """A tiny random model whose every value differs from its birth, but for a padding row."""
+    """A tiny model with all values changed from their initialization, except a padding row."""
     model_class, config_class, sizes = MODELS[name]
     config = getattr(transformers, config_class)(**sizes | settings)
-    config.tie_word_embeddings = tied  # afterwards: a T5's config does not take a no
+    config.tie_word_embeddings = tied  # set afterwards: T5Config ignores False
     torch.manual_seed(0)
     model = getattr(transformers, model_class)(config).to(dtype).eval()
     table = model.get_input_embeddings()
@@ -84,13 +84,13 @@ def is_tied(model: Any) -> bool:
     return bool(head.tied) and head.table is table
 
 
-# The same model
+# Equal models
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "t5"])
-def test_logits_and_loss_are_equal_to_the_bit(name: str, tied: bool, dtype: torch.dtype) -> None:
+def test_logits_and_loss_are_bit_equal(name: str, tied: bool, dtype: torch.dtype) -> None:
     model, ids = make(name, tied=tied, dtype=dtype), make_ids()
     before = model(ids, labels=ids)
     parameters = {key: (value, value.detach().clone()) for key, value in model.named_parameters()}
@@ -104,14 +104,14 @@ def test_logits_and_loss_are_equal_to_the_bit(name: str, tied: bool, dtype: torc
     now = dict(model.named_parameters())
     assert now.keys() == parameters.keys()
     for key, (value, copied) in parameters.items():
-        assert now[key] is value  # an optimizer made before goes on
+        assert now[key] is value  # an existing optimizer keeps working
         assert torch.equal(value, copied)
-    with torch.no_grad():  # control: the new modules are those that work
+    with torch.no_grad():  # control: the new modules are in use
         model.get_output_embeddings().weight[5] += 1
     assert not torch.equal(model(ids).logits, before.logits)
 
 
-def test_an_encoder_decoder_shares_the_table_by_module() -> None:
+def test_encoder_decoder_shares_the_table_by_module() -> None:
     model, ids = make("t5", tied=True), make_ids()
     before = model(ids, labels=ids)
     inlayer.attach(model)
@@ -124,17 +124,17 @@ def test_an_encoder_decoder_shares_the_table_by_module() -> None:
     torch.testing.assert_close(model.lm_head.loss(hidden, ids), before.loss, rtol=1e-6, atol=0)
 
 
-def test_a_second_call_does_nothing() -> None:
+def test_second_call_does_nothing() -> None:
     model = inlayer.attach(make("llama", tied=True))
     table, head = model.get_input_embeddings(), model.get_output_embeddings()
     assert inlayer.attach(model) is model
     assert inlayer.attach(model, padding_idx=None) is model
     assert (model.get_input_embeddings(), model.get_output_embeddings()) == (table, head)
-    with pytest.raises(InputError, match="attached already, with padding_idx None; 3 cannot"):
+    with pytest.raises(InputError, match="attached with padding_idx None; 3 is too late"):
         inlayer.attach(model, padding_idx=3)
 
 
-def test_a_frozen_table_stays_frozen() -> None:
+def test_frozen_table_stays_frozen() -> None:
     model = make("llama", tied=False)
     model.get_input_embeddings().weight.requires_grad_(False)
     inlayer.attach(model.train())
@@ -144,7 +144,7 @@ def test_a_frozen_table_stays_frozen() -> None:
     assert model.get_output_embeddings().weight.grad is not None
 
 
-# The tie
+# Tying
 
 
 CHANGES: dict[str, Callable[[Any], Any]] = {
@@ -157,7 +157,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_tie_holds(change: str) -> None:
+def test_tie_survives(change: str) -> None:
     model = CHANGES[change](inlayer.attach(make("gemma3", tied=True)))
     assert is_tied(model)
     assert isinstance(model.get_input_embeddings(), ScaledTable)
@@ -167,11 +167,11 @@ def test_the_tie_holds(change: str) -> None:
         model.get_input_embeddings().weight[7] += 1
     assert not torch.equal(model(ids).logits[..., 7], before[..., 7])
     model(ids, labels=ids).loss.backward()
-    assert bool((model.get_input_embeddings().weight.grad[0] == 0).all())  # the padding row, also from the head
+    assert bool((model.get_input_embeddings().weight.grad[0] == 0).all())  # the padding row, also in the head
 
 
-def test_loading_still_names_what_is_wrong() -> None:
-    """The head of a tied model takes its weight under both names, and nothing else."""
+def test_loading_reports_wrong_keys() -> None:
+    """The head of a tied model accepts a duplicate weight, and nothing else."""
     model = inlayer.attach(make("gemma3", tied=True))
     state = make("gemma3", tied=True).state_dict()
     with pytest.raises(RuntimeError, match=r"Unexpected key\(s\) in state_dict: \"lm_head.bias\""):
@@ -181,30 +181,30 @@ def test_loading_still_names_what_is_wrong() -> None:
         untied.load_state_dict({key: value for key, value in state.items() if key != "lm_head.weight"})
 
 
-def test_a_config_that_ties_later_ties_by_module() -> None:
+def test_later_tying_is_by_module() -> None:
     model = inlayer.attach(make("llama", tied=False))
     model.tie_weights()
     assert not is_tied(model)
     model.config.tie_word_embeddings = True
     model.tie_weights()
     assert is_tied(model)
-    model.lm_head.weight = nn.Parameter(torch.zeros(V, D))  # and assigning another one unties
+    model.lm_head.weight = nn.Parameter(torch.zeros(V, D))  # assigning another parameter unties
     assert not is_tied(model)
     assert bool((model(make_ids()).logits == 0).all())
 
 
-def test_a_table_put_in_later_can_be_attached_again() -> None:
+def test_new_table_can_be_attached_again() -> None:
     model = inlayer.attach(make("llama", tied=True))
     model.set_input_embeddings(nn.Embedding(V, D))
     model.tie_weights()
-    assert not model.lm_head.tied  # transformers' way: the parameter, not the module
+    assert not model.lm_head.tied  # transformers shares the parameter, not the module
     assert is_tied(inlayer.attach(model))
     assert isinstance(model.get_input_embeddings(), Table)
 
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("name", ["deepseek_v3", "gpt2", "gemma2", "phi"])
-def test_saved_and_loaded_again(name: str, tied: bool, tmp_path: Path) -> None:
+def test_save_pretrained_is_unchanged(name: str, tied: bool, tmp_path: Path) -> None:
     plain, ids = make(name, tied=tied), make_ids()
     plain.save_pretrained(tmp_path / "plain")
     logits = plain(ids).logits
@@ -223,7 +223,7 @@ def test_saved_and_loaded_again(name: str, tied: bool, tmp_path: Path) -> None:
 
 
 def train(model: Any, steps: int, loss_of: Callable[[Any, Tensor], Tensor]) -> list[float]:
-    """The same four texts again and again: a loss that has to fall."""
+    """Losses of training on the same four texts."""
     torch.manual_seed(1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1)
     losses = []
@@ -248,15 +248,15 @@ def by_head(model: Any, ids: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_a_deepseek_v3_trains_step_by_step_as_without(tied: bool) -> None:
-    """Kimi-K2's architecture. With the model's own loss, and with the chunked one of its head."""
+def test_deepseek_v3_trains_like_the_original(tied: bool) -> None:
+    """Kimi-K2's architecture, with the model's own loss and with the chunked loss of the head."""
     plain = train(make("deepseek_v3", tied=tied), 20, by_model)
     assert plain[-1] < plain[0] - 1.5
     for loss_of in (by_model, by_head):
         model = inlayer.attach(make("deepseek_v3", tied=tied))
         torch.testing.assert_close(train(model, 20, loss_of), plain, rtol=0, atol=1e-5)
         assert is_tied(model) == tied
-    apart = inlayer.attach(make("deepseek_v3", tied=tied))  # control: the other way round
+    apart = inlayer.attach(make("deepseek_v3", tied=tied))  # control: tied instead of untied, or vice versa
     if tied:
         apart.lm_head.untie()
     else:
@@ -266,8 +266,8 @@ def test_a_deepseek_v3_trains_step_by_step_as_without(tied: bool) -> None:
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("name", CAUSAL)
-def test_the_heads_loss_is_the_models_own(name: str, tied: bool) -> None:
-    """Soft caps and scales that the forward applies after its head are within the head's loss; so are the gradients."""
+def test_head_loss_matches_the_models_loss(name: str, tied: bool) -> None:
+    """The head's loss includes soft cap and scales that the model applies after its head; gradients match too."""
     model = inlayer.attach(make(name, tied=tied))
     ids, head = make_ids(), model.get_output_embeddings()
     theirs = model(ids, labels=ids).loss
@@ -283,13 +283,13 @@ def test_the_heads_loss_is_the_models_own(name: str, tied: bool) -> None:
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
     assert not torch.allclose(head.loss(hidden, ids), theirs, rtol=1e-4)  # control: not shifted
     if name in {"gemma2", "cohere", "granite"}:
-        head.soft_cap, head.scale, head.divisor = None, 1.0, 1.0  # control: without what the config says
+        head.soft_cap, head.scale, head.divisor = None, 1.0, 1.0  # control: without the config's scales
         assert not torch.allclose(head.loss(hidden[:, :-1], ids[:, 1:]), theirs, rtol=1e-4)
 
 
-def test_a_family_that_is_not_known_keeps_its_own_loss() -> None:
+def test_unknown_families_have_no_head_loss() -> None:
     model = inlayer.attach(make("mamba", tied=True))
-    with pytest.raises(ConfigError, match=r"not known, use its own loss: unknown model type 'mamba'$"):
+    with pytest.raises(ConfigError, match=r"use the model's own loss: .*'mamba'"):
         model.lm_head.loss(torch.zeros(2, 3, D), torch.ones(2, 3, dtype=torch.int64))
     config = transformers.ElectraConfig(vocab_size=V, embedding_size=D, hidden_size=D, num_hidden_layers=1,
                                         num_attention_heads=2, intermediate_size=32)  # fmt: skip
@@ -312,21 +312,21 @@ def steps_with_padding(model: Any, after_backward: Callable[[Any], None] = lambd
         optimizer.step()
 
 
-def test_a_tied_padding_row_stays_zero() -> None:
+def test_tied_padding_row_stays_zero() -> None:
     model, reference, free = (make("llama padded", tied=True) for _ in range(3))
     steps_with_padding(inlayer.attach(model))
     assert model.get_input_embeddings().padding_idx == 3
     rows = model.get_input_embeddings().weight.detach()
     assert torch.equal(rows[3], torch.zeros(D))
-    # Nothing else is different: the plain model, with that row's gradient taken away by hand.
+    # Everything else equals the original with that row's gradient set to zero.
     steps_with_padding(reference, lambda plain: plain.get_input_embeddings().weight.grad[3].zero_())
     torch.testing.assert_close(rows, reference.get_input_embeddings().weight.detach(), rtol=0, atol=1e-6)
-    steps_with_padding(free)  # control: the plain model moves it
+    steps_with_padding(free)  # control: the original changes it
     assert bool((free.get_input_embeddings().weight[3] != 0).any())
 
 
-def test_a_padding_row_that_was_trained_goes_on_learning() -> None:
-    """Many models pad with the token that ends a text: their heads must not forget it."""
+def test_trained_padding_row_keeps_learning() -> None:
+    """Many models pad with the token that ends texts; their heads have to keep it."""
     plain = make("llama padded", tied=True)
     with torch.no_grad():
         plain.get_input_embeddings().weight[3] = 0.1
@@ -342,9 +342,9 @@ def test_a_padding_row_that_was_trained_goes_on_learning() -> None:
     torch.testing.assert_close(model.lm_head.loss(hidden, ids[:, 1:]), by_model(plain, ids), rtol=1e-6, atol=0)
 
 
-def test_a_padding_row_of_ones_own() -> None:
+def test_explicit_padding_idx() -> None:
     model = make("gpt2", tied=True)
-    with pytest.raises(InputError, match=r"row 58 is to be the padding row, and is not zero.*no value is changed"):
+    with pytest.raises(InputError, match=r"padding_idx is 58, but that row is not zero.*attach does not change values"):
         inlayer.attach(model, padding_idx=-1)
     assert type(model.lm_head) is nn.Linear
     with torch.no_grad():
@@ -362,7 +362,7 @@ def test_a_padding_row_of_ones_own() -> None:
         inlayer.attach(make("gpt2", tied=True), padding_idx=V)
 
 
-# Refusals: all leave the model as it was
+# Errors, which leave the model unchanged
 
 
 class Doubled(nn.Embedding):
@@ -405,33 +405,37 @@ def shared_elsewhere(model: Any) -> None:
     model.extra.weight = model.get_input_embeddings().weight
 
 
-def deaf(model: Any) -> None:
+def ignoring(model: Any) -> None:
     model.set_output_embeddings = lambda _: None
 
 
-def mute(model: Any) -> None:
-    def refuse(head: object) -> None:
+def failing(model: Any) -> None:
+    def fail(head: object) -> None:
         raise NotImplementedError("not here")
 
-    model.set_output_embeddings = refuse
+    model.set_output_embeddings = fail
 
 
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (quantized, InputError, r"head is a torch\.ao\.nn\.quantized\.dynamic\..*Linear, not an nn\.Linear: quantized"),
+        (
+            quantized,
+            InputError,
+            r"head is a torch\.ao\.nn\.quantized\.dynamic\..*Linear, not an nn\.Linear; is it quantized",
+        ),
         (sequence, InputError, r"head is a torch\.nn\.modules\.container\.Sequential"),
-        (in_bytes, DtypeError, r"head's rows are torch\.float8_e4m3fn"),
-        (on_meta, InputError, r"table's rows have no values yet"),
+        (in_bytes, DtypeError, r"head has dtype torch\.float8_e4m3fn"),
+        (on_meta, InputError, r"table has no values"),
         (hooked, InputError, "table has hooks, which would be lost"),
         (normed, InputError, r"table has max_norm = 1\.0"),
         (doubled, InputError, "Doubled, which does more than look up and scale rows"),
-        (shared_elsewhere, InputError, "does not take another table and head; 'extra' goes on with the old one"),
-        (deaf, InputError, "LlamaForCausalLM does not take another table and head$"),
-        (mute, InputError, "does not take another table and head: not here"),
+        (shared_elsewhere, InputError, "does not accept another table and head; 'extra' still uses the old table"),
+        (ignoring, InputError, "LlamaForCausalLM does not accept another table and head$"),
+        (failing, InputError, "does not accept another table and head: not here"),
     ],
 )
-def test_what_cannot_be_attached_is_refused(
+def test_unsupported_models_are_unchanged(
     change: Callable[[Any], None], error: type[InlayerError], message: str
 ) -> None:
     model = make("llama", tied=False)
@@ -442,20 +446,20 @@ def test_what_cannot_be_attached_is_refused(
     assert dict(model.named_modules(remove_duplicate=False)) == before
 
 
-def test_models_of_other_kinds_are_refused() -> None:
+def test_other_kinds_of_models() -> None:
     small = {"vocab_size": V, "hidden_size": D, "num_hidden_layers": 1, "num_attention_heads": 2}
     with pytest.raises(InputError, match=r"LlamaModel has no head.*ForCausalLM"):
         inlayer.attach(make("llama", tied=False).model)
-    with pytest.raises(InputError, match="head of BertLMHeadModel belongs to a part of it"):
+    with pytest.raises(InputError, match="head of BertLMHeadModel is inside a submodule"):
         inlayer.attach(transformers.BertLMHeadModel(transformers.BertConfig(**small, is_decoder=True)))
-    with pytest.raises(InputError, match=r"Linear is no model of transformers.*no get_input_embeddings"):
+    with pytest.raises(InputError, match=r"Linear is not a transformers model.*no get_input_embeddings"):
         inlayer.attach(nn.Linear(2, 2))
-    with pytest.raises(InputError, match="NoneType is no model"):
+    with pytest.raises(InputError, match="NoneType is not a transformers model"):
         inlayer.attach(None)
 
 
-def test_a_model_with_several_tables_is_refused_and_kept() -> None:
-    """A T5 that ties nothing has a table for each side; its setter would put one in place of both."""
+def test_model_with_several_tables() -> None:
+    """An untied T5 has two tables; its setter would replace both with one."""
     model, ids = make("t5", tied=False), make_ids()
     before, modules = model(ids, labels=ids).logits, dict(model.named_modules(remove_duplicate=False))
     with pytest.raises(InputError, match="has several tables"):

@@ -15,13 +15,15 @@ import pytest
 
 from inlayer.errors import InputError, MissingFileError
 from inlayer.learn import grader, submission
-from inlayer.learn.batch import Report, Row, grade_folder, harmless
+from inlayer.learn.batch import BatchReport, BatchRow, escape_formula, grade_folder
 from inlayer.learn.course import open_course
 from inlayer.learn.notebook import file_name, write_notebooks
-from inlayer.learn.session import Limits
-from inlayer.learn.submission import MAX_COPIES, MAX_STRANGE
+from inlayer.learn.session import GradingLimits
+from inlayer.learn.submission import MAX_COPIES, MAX_UNKNOWN
 
-QUICK = Limits(seconds=5.0, memory=512 << 20, output=100_000)
+pytestmark = pytest.mark.slow
+
+QUICK = GradingLimits(seconds=5.0, memory=512 << 20, output=100_000)
 GATHER = open_course().task("gather")
 MEAN = open_course().task("mean_pool")
 
@@ -40,7 +42,7 @@ def put(folder: Path, files: dict[str, str | bytes]) -> Path:
     return folder
 
 
-def graded(folder: Path, **further: object) -> dict[tuple[str, str], Row]:
+def graded(folder: Path, **further: object) -> dict[tuple[str, str], BatchRow]:
     """The rows by learner and file."""
     report = grade_folder(folder, limits=QUICK, **further)  # type: ignore[arg-type]
     made = {(row.learner, row.file): row for row in report.rows}
@@ -250,7 +252,7 @@ def test_ctrl_c_reaches_the_grading_and_not_the_learner(tmp_path: Path) -> None:
     def noted(done: int, of: int) -> None:
         timer.start()  # after the first
 
-    report = grade_folder(tmp_path, progress=noted, limits=Limits(seconds=60.0))
+    report = grade_folder(tmp_path, progress=noted, limits=GradingLimits(seconds=60.0))
     assert [(row.learner, row.passed, row.rule) for row in report.rows] == [
         ("a", True, ""), ("b", None, "not-graded"), ("c", None, "not-graded")
     ]  # fmt: skip
@@ -272,7 +274,7 @@ def test_a_folder_full_of_copies_is_not_graded_for_hours(tmp_path: Path, monkeyp
     assert len(asked) == MAX_COPIES
     assert sum(row.rule == "too-many-files" for row in rows) == 50 - MAX_COPIES
     strange = [row.message for row in rows if row.rule == "unknown-file"]
-    assert len(strange) == MAX_STRANGE + 1
+    assert len(strange) == MAX_UNKNOWN + 1
     assert "30 more" in strange[0]
 
 
@@ -308,9 +310,9 @@ def test_a_folder_without_learners_is_refused(tmp_path: Path, folder: str) -> No
 # ---- what comes out
 
 
-def row(learner: str = "Ann", message: str = "", **further: object) -> Row:
+def row(learner: str = "Ann", message: str = "", **further: object) -> BatchRow:
     facts = {"task": "gather", "passed": False, "checks": 3, "of": 7, "rule": "values", "seed": 7, "file": "a.py"}
-    return Row(learner=learner, message=message, **(facts | further))  # type: ignore[arg-type]
+    return BatchRow(learner=learner, message=message, **(facts | further))  # type: ignore[arg-type]
 
 
 def test_csv_has_the_facts_and_no_formulas() -> None:
@@ -319,7 +321,7 @@ def test_csv_has_the_facts_and_no_formulas() -> None:
         row("+Ann", "@SUM(A1)", passed=True, rule="", checks=7),
         row('Ann, "B"', " =1+1\n", passed=None),
     )
-    read = list(csv.DictReader(io.StringIO(Report(rows=rows, seed=7).to_csv())))
+    read = list(csv.DictReader(io.StringIO(BatchReport(rows=rows, seed=7).to_csv())))
     assert list(read[0]) == ["learner", "task", "passed", "checks", "of", "rule", "message", "seed", "file"]
     assert [one["learner"] for one in read] == ["'=cmd|' /C calc'!A0", "'+Ann", 'Ann, "B"']
     assert [one["message"] for one in read] == ["'-1 is no id", "'@SUM(A1)", "' =1+1\n"]
@@ -329,20 +331,20 @@ def test_csv_has_the_facts_and_no_formulas() -> None:
 
 @pytest.mark.parametrize("cell", ["=1", "+1", "-1", "@a", "\t=1", "\r=1", " =1", "＝1"])
 def test_no_cell_is_a_formula(cell: str) -> None:
-    assert harmless(cell) == "'" + cell
-    assert harmless("a" + cell) == "a" + cell
+    assert escape_formula(cell) == "'" + cell
+    assert escape_formula("a" + cell) == "a" + cell
 
 
 def test_json_has_the_same_facts_and_totals() -> None:
     rows = (row(passed=True), row(passed=False), row(task="mean_pool"), row("Bob", task="", passed=None, file=""))
-    told = json.loads(Report(rows=rows, seed=7).to_json())
+    told = json.loads(BatchReport(rows=rows, seed=7).to_json())
     assert told["seed"] == 7
     assert told["learners"] == [
         {"learner": "Ann", "passed": 1, "tasks": 2, "files": 1},
         {"learner": "Bob", "passed": 0, "tasks": 0, "files": 0},
     ]
     assert [one["passed"] for one in told["rows"]] == [True, False, False, None]
-    assert set(told["rows"][0]) == set(Row.__annotations__)
+    assert set(told["rows"][0]) == set(BatchRow.__annotations__)
 
 
 def test_names_that_are_no_text_are_shown_as_what_they_are(tmp_path: Path) -> None:

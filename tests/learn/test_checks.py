@@ -70,5 +70,5 @@ def test_types_count() -> None:
 
 def test_where_lists_differ() -> None:
     assert "item 1" in failure(check_equal, [1, 3], [1, 2]).message
-    assert "must have 2 items and has 3" in failure(check_equal, [1, 2, 3], [1, 2]).message
-    assert "'b' is missing or too much" in failure(check_equal, {"a": 1}, {"a": 1, "b": 2}).message
+    assert "must have 2 items, but it has 3" in failure(check_equal, [1, 2, 3], [1, 2]).message
+    assert "the key 'b' is missing" in failure(check_equal, {"a": 1}, {"a": 1, "b": 2}).message

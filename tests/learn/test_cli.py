@@ -17,16 +17,16 @@ import pytest
 
 from inlayer.cli import main
 from inlayer.cli.learn.commands import learn
-from inlayer.cli.learn.page import INSTEAD, Translated, command_of, pieces
-from inlayer.learn.batch import Report, Row
+from inlayer.learn.batch import BatchReport, BatchRow
 from inlayer.learn.course import Course, Lesson
 from inlayer.learn.progress import Progress
 from inlayer.learn.questions import NumberQuestion
+from inlayer.learn.terminal import REPLACEMENTS, EncodedOutput
 from tests.learn.small import SOLUTION, START, WRONG, make_course
 
 VERBS = [
     "list", "read", "next", "check", "watch", "hint", "solution", "skip", "reset", "exercise", "quiz", "progress",
-    "errata", "notebook", "grade", "dev-check",
+    "misconceptions", "notebook", "grade", "dev-check",
 ]  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def test_list_as_json(run: Run) -> None:
     assert told == json.loads(run("list", "--json").out)
     assert [lesson["id"] for lesson in told["lessons"]] == ["first", "second"]
     assert told["next"] == {"kind": "read", "id": "first", "command": "inlayer learn read first"}
-    assert [one["judged"] for one in told["lessons"][0]["exercises"]] == [True, True, False]
+    assert [one["graded"] for one in told["lessons"][0]["exercises"]] == [True, True, False]
     assert [lesson["id"] for lesson in json.loads(run("list", "2", "--json").out)["lessons"]] == ["second"]
 
 
@@ -106,12 +106,12 @@ def test_a_lessons_parts_by_name(run: Run) -> None:
     run("skip", "add_again")
     run("skip", "first/which")
     out = run("list", "first").out
-    assert "· add: Add the rows (3 of 6 checks; shape failed, 2 were not run)" in out
+    assert "· add: Add the rows (3 of 6 checks passed; shape failed, 2 were not run)" in out
     assert "· add_again: Add the rows (skipped)" in out
-    assert "first/sum_of: a sum (judged)" in out
-    assert "first/which: a choice (judged, skipped)" in out
+    assert "first/sum_of: a sum (graded)" in out
+    assert "first/which: a choice (graded, skipped)" in out
     assert "first/words: in words (self-checked)" in out
-    assert "0 of 2 questions right" in out
+    assert "0 of 2 questions correct" in out
 
 
 def test_read_shows_a_lesson_and_remembers_it(run: Run) -> None:
@@ -119,7 +119,7 @@ def test_read_shows_a_lesson_and_remembers_it(run: Run) -> None:
     assert out.startswith("1. The first lesson\n")
     assert "step 5 (inlayer walk Hi --step 5)" in out.replace("\n", " ")
     assert "the task (inlayer learn next add)" in out.replace("\n", " ")
-    assert "(inlayer learn errata index_select)" in out.replace("\n", " ")
+    assert "(inlayer learn misconceptions index_select)" in out.replace("\n", " ")
     assert "(inlayer learn read second)" in out.replace("\n", " ")
     assert "pictures/rows.svg" not in out
     assert re.search(r"picture .*\n│ A table of rows and an arrow to one of them\. +│\n", out)
@@ -132,33 +132,13 @@ def test_read_shows_a_lesson_and_remembers_it(run: Run) -> None:
     assert list(Progress().read().read) == ["first", "second"]
 
 
-def test_links_are_commands() -> None:
-    assert command_of("walk", "5") == "inlayer walk --step 5"
-    assert command_of("walk", "3?text=I%20love%20dogs&text=it's") == (
-        "inlayer walk 'I love dogs' 'it'\"'\"'s' --step 3"
-    )
-    assert command_of("task", "gather") == "inlayer learn next gather"
-    assert command_of("lesson", "position") == "inlayer learn read position"
-    assert command_of("misconceptions", "init_std") == "inlayer learn errata init_std"
-
-
-def test_a_link_inside_a_fence_stays() -> None:
-    text = "before [a](walk:1)\n\n```python\nx = '[a](walk:1)'  # ![p](q)\n```\n\n![one\ntwo](pictures/x.svg)\n\nafter"
-    assert list(pieces(text)) == [
-        ("text", "before a (`inlayer walk --step 1`)"),
-        ("python", "x = '[a](walk:1)'  # ![p](q)"),
-        ("picture", "one two"),
-        ("text", "after"),
-    ]
-
-
-def test_the_errata_are_read_by_name(run: Run) -> None:
-    whole = run("errata").out
+def test_misconceptions_are_shown_by_name(run: Run) -> None:
+    whole = run("misconceptions").out
     assert whole.startswith("Common misconceptions\n")
-    entry = run("errata", "index_select").out
+    entry = run("misconceptions", "index_select").out
     assert entry.startswith("index_select\n")
     assert len(entry) < len(whole) / 4
-    assert "index_select" in run("errata", "nope").err
+    assert "index_select" in run("misconceptions", "nope").err
 
 
 # ---- a task
@@ -168,7 +148,7 @@ def test_next_lays_out_a_task_and_never_writes_over_it(run: Run) -> None:
     run("next")
     done = run("next")
     file = Path("inlayer-course/add.py")
-    assert f"Written for you to fill in: {file.absolute()}" in done.out
+    assert f"Created for you to edit: {file.absolute()}" in done.out
     assert file.read_text() == START
     file.write_text("mine")
     assert "Your file: " in run("next").out
@@ -185,7 +165,7 @@ def test_the_folder_is_chosen_once(run: Run, tmp_path: Path, monkeypatch: pytest
     assert (mine / "add_again.py").exists()
     assert Progress().read().folder == str(mine)
     (tmp_path / "file").write_text("x")
-    assert "no folder" in run("next", "add", "--folder", "file").err
+    assert "is not a folder" in run("next", "add", "--folder", "file").err
 
 
 def test_a_wrong_file_then_a_right_one(run: Run) -> None:
@@ -194,30 +174,32 @@ def test_a_wrong_file_then_a_right_one(run: Run) -> None:
     file.write_text(WRONG)
     done = run("check")
     assert (done.code, done.err) == (1, "")
-    assert done.out.startswith("add: 4 of 6 checks; values failed, 1 was not run\n  ✓ syntax ")
+    assert done.out.startswith("add: 4 of 6 checks passed; values failed, 1 was not run\n  ✓ syntax ")
     assert "\n  ✗ values    the sum of the rows\n  · gradient  repeated ids add up (not run)\n" in done.out
     assert "\n  this is the mean" in done.out
     assert "\n  rule: mean\n" in done.out
     assert "\n  your code printed:\n    here\n" in done.out
     assert done.out.endswith("inlayer learn hint add\n")
-    assert "all" not in re.findall(r"\w+", done.out)
+    assert "    your output  a float32 tensor of shape (3,)\n" in done.out
+    assert "    expected     a float32 tensor of shape (3,)\n" in done.out
+    assert "Another input, with the output it should give:" in done.out
     file.write_text(SOLUTION)
     done = run("check")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("add: 6 of 6 checks\n")
+    assert done.out.startswith("add: 6 of 6 checks passed\n")
     assert "Why it works\nBecause rows add up.\n" in done.out
     assert "5  rows gathered" in done.out
-    assert "Yours: (3,), float32\n    1.0000       0  1.0000\n" in done.out
+    assert "   Your result\n   a float32 tensor of shape (3,)\n" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
     record = Progress().read().tasks["add"]
-    assert (record.tries, record.summary, bool(record.passed)) == (2, "6 of 6 checks", True)
+    assert (record.tries, record.summary, bool(record.passed)) == (2, "6 of 6 checks passed", True)
     assert run("check", "add", "--seed", "5").code == 0
 
 
 def test_check_the_first_time_writes_the_file(run: Run) -> None:
     done = run("check", "add")
     assert done.code == 1
-    assert "is new: write your answer there" in done.out.replace("\n", " ")
+    assert "is new. Write your answer there" in done.out.replace("\n", " ")
     assert "of 6 checks" not in done.out  # nobody has written anything: not a try
     assert Path("inlayer-course/add.py").read_text() == START
     assert Progress().read().tasks == {}
@@ -238,7 +220,7 @@ def test_check_as_json_and_by_file(run: Run) -> None:
     Path("sub").mkdir()
     Path("sub/add.py").write_bytes(b"\xef\xbb\xbf" + SOLUTION.encode())  # with the mark of a Windows editor
     done = run("check", "sub/add.py", "--json")
-    assert (done.code, json.loads(done.out)["own"]) == (0, {"shape": [3], "dtype": "torch.float32"})
+    assert (done.code, json.loads(done.out)["walk_output"]) == (0, {"shape": [3], "dtype": "torch.float32"})
     assert not Path("inlayer-course").exists()
     run("next", "add")
     assert run("check", "add.py").code == 1  # the learner's own, from anywhere
@@ -260,22 +242,22 @@ def test_what_the_learner_prints_cannot_act_on_the_terminal(run: Run) -> None:
     [
         (["nope"], "nope"),
         (["check", "nope"], "no task 'nope'"),
-        (["check", "nope.py"], "nope.py is not there"),
+        (["check", "nope.py"], "nope.py"),
         (["check", "ad.py"], "did you mean add?"),
         (["check", "add_agian"], "did you mean add_again?"),
-        (["check", "first"], "that is a lesson, and its tasks are add, add_again"),
-        (["check", "sub/add.py"], "not there"),
+        (["check", "first"], "it is a lesson with the tasks add, add_again"),
+        (["check", "sub/add.py"], "sub/add.py"),
         (["check", "."], ". is a folder"),
-        (["watch", "nope.py"], "nope.py is not there"),
+        (["watch", "nope.py"], "nope.py"),
         (["check", "x.py", "--task", "nope"], "no task 'nope'"),
         (["check", "--seed", "-1"], "--seed"),
         (["read", "nope"], "1 first, 2 second"),
         (["list", "nope"], "1 first, 2 second"),
         (["list", "frist"], "did you mean first?"),
         (["read", "ad"], "no lesson"),
-        (["quiz", "add"], "that is a task of first"),
-        (["hint"], "you have begun no task"),
-        (["solution"], "you have begun no task"),
+        (["quiz", "add"], "it is a task of lesson first"),
+        (["hint"], "no task is in progress"),
+        (["solution"], "no task is in progress"),
         (["next", "nope"], "no task"),
         (["next", "add", "--folder", ""], "empty"),
         (["hint", "nope"], "no task"),
@@ -286,16 +268,16 @@ def test_what_the_learner_prints_cannot_act_on_the_terminal(run: Run) -> None:
         (["exercise", "first/sum_off"], "did you mean first/sum_of?"),
         (["exercise", "sum_off"], "did you mean sum_of?"),
         (["exercise", "add"], "inlayer learn next add"),
-        (["errata", "index_selct"], "did you mean index_select?"),
-        (["reset", "add", "--all"], "leave the task out"),
+        (["misconceptions", "index_selct"], "did you mean index_select?"),
+        (["reset", "add", "--all"], "leave out the task"),
         (["reset", "--all"], "nothing was reset"),
         (["reset"], "nothing was reset"),
-        (["exercise", "nope"], "no exercise and no lesson"),
+        (["exercise", "nope"], "no exercise or lesson"),
         (["exercise", "first/nope"], "first/sum_of"),
-        (["exercise", "nope/nope"], "no lesson"),
+        (["exercise", "nope/nope"], "no exercise or lesson"),
         (["exercise", "which"], "several lessons"),
         (["exercise", "first", "--json"], "name one"),
-        (["exercise", "first/sum_of", "--seed", "1", "--answer", "many"], "neither a number"),
+        (["exercise", "first/sum_of", "--seed", "1", "--answer", "many"], "not a number"),
         (["exercise", "first/sum_of", "--done"], "--answer"),
         (["quiz", "nope"], "no lesson"),
         (["quiz", "--question", "nope"], "no question"),
@@ -303,9 +285,9 @@ def test_what_the_learner_prints_cannot_act_on_the_terminal(run: Run) -> None:
         (["quiz", "--answer", "a"], "--question and --seed"),
         (["quiz", "--answer", "a", "--seed", "3"], "--question and --seed"),
         (["quiz", "--answer", "a", "--question", "first_one"], "--question and --seed"),
-        (["quiz", "--answer", "z", "--question", "first_one", "--seed", "3"], "none of the options"),
+        (["quiz", "--answer", "z", "--question", "first_one", "--seed", "3"], "not one of the options"),
         (["progress", "--json", "--reset"], "one after the other"),
-        (["progress", "--import", "nope"], "not there"),
+        (["progress", "--import", "nope"], "nope"),
         (["progress", "--import", "."], "folder"),
         (["progress", "--export", "."], "folder"),
         (["progress", "--export", "no/such/file"], "cannot be written"),
@@ -331,7 +313,10 @@ def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], s
 
 
 def test_files_that_are_no_answer(run: Run) -> None:
-    for data, says in [(b"\xff\xfe", "is no UTF-8: byte 0xff at 0; save it as UTF-8"), (b"#" * 2**21, "more than")]:
+    for data, says in [
+        (b"\xff\xfe", "is not valid UTF-8: byte 0xff at 0; save it as UTF-8"),
+        (b"#" * 2**21, "more than"),
+    ]:
         Path("add.py").write_bytes(data)
         done = run("check", "add.py")
         assert (done.code, done.err.count("\n")) == (2, 1)
@@ -365,7 +350,7 @@ def test_a_solution_is_kept_back_until_it_is_asked_for(run: Run) -> None:
     run("check", "add_again.py")
     done = run("solution")
     assert done.out.startswith("add_again: a solution")
-    assert "Remembered" not in done.out
+    assert "Recorded" not in done.out
     assert Progress().read().tasks["add_again"].solution_seen == ""
 
 
@@ -395,7 +380,7 @@ def test_all_progress_is_reset_once_that_is_confirmed(run: Run, data: Path) -> N
     assert (done.code, Progress().read().tasks) == (0, {})
     assert (data / "progress.before-reset-1.json").exists()
     assert "Next: read lesson 1" in done.out
-    assert run("reset", "--all", "--yes").out.startswith("There was no progress.\n")
+    assert run("reset", "--all", "--yes").out.startswith("There was no progress to reset.\n")
 
 
 def test_skipping_comes_again_at_the_end(run: Run) -> None:
@@ -409,7 +394,7 @@ def test_skipping_comes_again_at_the_end(run: Run) -> None:
         "Skipped: the task add, Add the rows",
         "Skipped: the task add_again, Add the rows",
     ]
-    assert "all that is left has been skipped" in run("skip").err
+    assert "everything that is left was skipped before" in run("skip").err
     assert "Next: read lesson 1, The first lesson (skipped before)" in run().out
 
 
@@ -427,17 +412,17 @@ def answer_of(course: Course, name: str) -> str:
 def test_an_exercise_waits_for_its_answer(run: Run, course: Course) -> None:
     left = run("exercise", "first/sum_of")
     assert (left.code, left.err) == (0, "")
-    assert left.out.startswith("first/sum_of: a sum (judged)\n")
-    assert "Left here; what you did is kept. Go on with:\n  inlayer learn exercise first/sum_of\n" in left.out
+    assert left.out.startswith("first/sum_of: a sum (graded)\n")
+    assert "Stopped here; your progress is saved. To continue:\n  inlayer learn exercise first/sum_of\n" in left.out
     asked = re.findall(r"What is .*\?", left.out)
     answer = answer_of(course, "first/sum_of")
     done = run("exercise", "sum_of", typed=f"many\n1\n\n{answer}\n")  # no number, wrong, then he leaves
     assert re.findall(r"What is .*\?", done.out) == asked
-    assert "is neither a number" in done.out
-    assert "✗ Not right.\nThat is not it." in done.out
+    assert "is not a number" in done.out
+    assert "✗ Not correct.\nNot quite." in done.out
     assert Progress().read().exercises["first/sum_of"].done == ""
     done = run("exercise", typed=f"{answer}\n")
-    assert "✓ Right.\nAdded." in done.out
+    assert "✓ Correct.\nAdded." in done.out
     record = Progress().read().exercises["first/sum_of"]
     assert (record.tries, record.seed, bool(record.done)) == (2, None, True)
 
@@ -456,8 +441,8 @@ def test_words_are_checked_by_the_learner_himself(run: Run) -> None:
     assert "(self-checked)" in run("exercise", "first/words").out
     assert Progress().read().exercises["first/words"].tries == 0
     done = run("exercise", "first/words", typed="Because.\nmaybe\n\ny\nn\n")
-    assert "A model answer\nBecause.\n" in done.out
-    assert "1 of 2 points, by your own judgment." in done.out
+    assert "Model answer\nBecause.\n" in done.out
+    assert "1 of 2 points, by your own assessment." in done.out
     assert done.out.count("y or n: ") == 4  # asked again where it is neither
     assert Progress().read().exercises["first/words"].done == ""
     assert "2 of 2 points" in run("exercise", "first/words", typed="\ny\nyes\n").out
@@ -480,25 +465,25 @@ def test_all_open_exercises_of_a_lesson(run: Run, course: Course) -> None:
 
 def test_exercises_without_a_question(run: Run) -> None:
     told = json.loads(run("exercise", "first/sum_of", "--seed", "4", "--json").out)
-    assert (told["kind"], told["judged"], told["seed"]) == ("number", True, 4)
+    assert (told["kind"], told["graded"], told["seed"]) == ("number", True, 4)
     assert "answer" not in told
     one, two = map(int, re.findall(r"\d+", told["text"]))
     said = ("exercise", "first/sum_of", "--seed", "4", "--answer")
     wrong = run(*said, str(one * two), "--json")
-    assert (wrong.code, json.loads(wrong.out)["right"]) == (1, False)
+    assert (wrong.code, json.loads(wrong.out)["correct"]) == (1, False)
     assert json.loads(wrong.out)["message"] == "That is the product."
     assert (run(*said, str(one + two)).code, run(*said, "0").code) == (0, 1)
     free = run("exercise", "first/words", "--seed", "4", "--answer", "mine", "--json")
-    assert (free.code, json.loads(free.out)["right"]) == (0, None)
+    assert (free.code, json.loads(free.out)["correct"]) == (0, None)
     assert json.loads(free.out)["points"] == ["it says because", "it is short"]
     assert "[ ] it is short" in run("exercise", "first/words", "--done").out
     assert Progress().read().exercises["first/words"].done
 
 
 def right_letters(course: Course, names: list[str], seed: int) -> dict[str, str]:
-    from inlayer.learn.quiz import ask
+    from inlayer.learn.quiz import shuffle_options
 
-    choices = {name: ask(course.questions[name], seed) for name in names}
+    choices = {name: shuffle_options(course.questions[name], seed) for name in names}
     return {name: "abc"[[option.correct for option in choice.options].index(True)] for name, choice in choices.items()}
 
 
@@ -509,27 +494,27 @@ def test_a_quiz_brings_the_missed_back(run: Run, course: Course) -> None:
     again = right_letters(course, ["first_one"], 2)["first_one"]
     done = run("quiz", "first", "--seed", "0", typed=f"x\n{wrong}\n{two}\n{again}\n")
     assert (done.code, done.err) == (0, "")
-    assert "'x' is none of the options a, b" in done.out
+    assert "'x' is not one of the options a, b" in done.out
     assert done.out.count("\nHow many rows?\n") == 2
     first_part = done.out.split("How wide?")[0]
     assert "Four is one too many." in first_part
     assert "Because three." not in first_part  # it comes back, so it is not given away
     assert done.out.count("Because three.") == 1
-    assert "Right at once: 1 of 2." in done.out
-    assert "they are gone:\n  How many rows? (first)\n" in done.out
-    assert "✓ Right; it was missed, so it comes back in another sitting.\n" in done.out
+    assert "Correct at the first try: 1 of 2." in done.out
+    assert "quizzes:\n  How many rows? (first)\n" in done.out
+    assert "✓ Correct; because you missed it before, it returns in another quiz.\n" in done.out
     assert done.out.endswith("  inlayer learn next\n")
     due = json.loads(run("quiz", "second", "--json").out)["questions"]
     assert [question["id"] for question in due] == ["first_one", "second_one", "second_two"]
     out = run("progress").out
-    assert "questions right    1 of 4\n" in out  # each is counted once
-    assert "questions missed   1, to come back:\n  How many rows? (first)\n" in out
-    assert json.loads(run("progress", "--json").out)["totals"]["questions"] == {"done": 2, "of": 4, "due": 1}
-    assert "1 of 2 questions right; 1 missed, to come back" in run("list", "first").out
-    for says in ("once more in another sitting and it is gone", "it was missed before and is gone now"):
+    assert re.search(r"questions correct +1 of 4\n", out)  # each is counted once
+    assert "questions to repeat  1:\n  How many rows? (first)\n" in out
+    assert json.loads(run("progress", "--json").out)["totals"]["questions"] == {"done": 2, "total": 4, "due": 1}
+    assert "1 of 2 questions correct; 1 missed, to repeat" in run("list", "first").out
+    for says in ("it returns in one more quiz", "it will not return"):
         letter = right_letters(course, ["first_one"], 0)["first_one"]
-        assert f"✓ Right; {says}.\n" in run("quiz", "first", "--seed", "0", typed=f"{letter}\n").out
-    assert "2 of 2 questions right\n" in run("list", "first").out
+        assert f"✓ Correct; {says}.\n" in run("quiz", "first", "--seed", "0", typed=f"{letter}\n").out
+    assert "2 of 2 questions correct\n" in run("list", "first").out
 
 
 def test_leaving_a_quiz_keeps_what_was_answered(run: Run, course: Course) -> None:
@@ -537,7 +522,7 @@ def test_leaving_a_quiz_keeps_what_was_answered(run: Run, course: Course) -> Non
     for typed in (f"{one}\n", "\n"):  # the end of the input, an empty line
         done = run("quiz", "first", "--seed", "0", typed=typed)
         assert (done.code, done.err) == (0, "")
-        assert "Left here; what you did is kept. Go on with:\n  inlayer learn quiz first\n" in done.out
+        assert "Stopped here; your progress is saved. To continue:\n  inlayer learn quiz first\n" in done.out
     assert Progress().read().questions["first_one"].right
     assert "How wide?" in done.out  # it went on
     assert "How many rows?" not in done.out
@@ -549,7 +534,7 @@ def test_a_quiz_without_a_question(run: Run, course: Course) -> None:
     letters = right_letters(course, ["first_one", "first_two"], 5)
     assert run("quiz", "--question", "first_one", "--answer", letters["first_one"], "--seed", "5").code == 0
     done = run("quiz", "--question", "first_two", "--answer", letters["first_two"], "--seed", "5", "--json")
-    assert (done.code, json.loads(done.out)["right"]) == (0, True)
+    assert (done.code, json.loads(done.out)["correct"]) == (0, True)
     assert len(json.loads(done.out)["reasons"]) == 3
     wrong = "ab".replace(letters["first_one"], "")
     done = run("quiz", "--question", "first_one", "--answer", wrong, "--seed", "5", "--json")
@@ -564,9 +549,9 @@ def test_progress_is_moved_to_another_machine(run: Run, tmp_path: Path, monkeypa
     Path("inlayer-course/add.py").write_text(SOLUTION)
     run("check")
     run("read", "first")
-    assert "tasks passed       1 of 3\n" in run("progress").out
+    assert re.search(r"tasks passed +1 of 3\n", run("progress").out)
     told = json.loads(run("progress", "--json").out)
-    assert told["totals"]["tasks"] == {"done": 1, "of": 3}
+    assert told["totals"]["tasks"] == {"done": 1, "total": 3}
     assert run("progress", "--export", "moved.json").code == 0
     assert run("progress", "--export", "-").out == Path("moved.json").read_text()
     refused = run("progress", "--export", "moved.json")
@@ -582,11 +567,9 @@ def test_progress_is_moved_to_another_machine(run: Run, tmp_path: Path, monkeypa
     assert there.folder == ""
     Path("bad.json").write_text("{}")
     done = run("progress", "--import", "bad.json")
-    assert (done.code, done.err) == (2, "inlayer: bad.json is no progress of inlayer\n")
+    assert (done.code, done.err) == (2, "inlayer: bad.json is not a progress file of inlayer\n")
     Path("new.json").write_text('{"format": "inlayer progress", "version": 99}')
-    assert run("progress", "--import", "new.json").err.startswith(
-        "inlayer: new.json: the progress was written by a newer"
-    )
+    assert run("progress", "--import", "new.json").err.startswith("inlayer: new.json: the progress file has version 99")
     assert Progress().read() == there
 
 
@@ -594,13 +577,13 @@ def test_damaged_progress_is_one_line_and_the_course_goes_on(run: Run, data: Pat
     (data / "progress.json").write_text("}{")
     done = run("list")
     assert done.code == 0
-    assert done.err.startswith("inlayer: progress begins anew: ")
+    assert done.err.startswith("inlayer: progress starts over: ")
     assert done.err.count("\n") == 1
     assert (data / "progress.damaged-1.json").read_text() == "}{"
     assert run("list").err == ""
     (data / "progress.json").write_text('{"format": "inlayer progress", "version": 99}')
     done = run("list")
-    assert (done.code, "newer inlayer" in done.err) == (2, True)
+    assert (done.code, "update inlayer" in done.err) == (2, True)
 
 
 @pytest.fixture
@@ -612,7 +595,7 @@ def unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_where_nothing_can_be_recorded_a_check_still_grades(run: Run, unwritable: Path) -> None:
-    says = f"inlayer: nothing is recorded: progress cannot be kept in {unwritable}: "
+    says = f"inlayer: progress is not saved: progress cannot be saved in {unwritable}: "
     for source, code in ((WRONG, 1), (SOLUTION, 0)):
         Path("add.py").write_text(source)
         done = run("check", "add.py")
@@ -632,16 +615,16 @@ def test_where_nothing_can_be_recorded_a_check_still_grades(run: Run, unwritable
 def test_where_nothing_can_be_recorded_that_is_said_before_asking(run: Run, unwritable: Path, verb: list[str]) -> None:
     del unwritable
     done = run(*verb, typed="\n")
-    assert (done.code, done.err.count("nothing is recorded")) == (0, 1)
-    assert "is kept" not in done.out
-    assert "Left here; nothing is recorded." in done.out
+    assert (done.code, done.err.count("progress is not saved")) == (0, 1)
+    assert "is saved" not in done.out
+    assert "Stopped here; progress is not saved." in done.out
 
 
 def test_a_whole_quiz_where_nothing_can_be_recorded(run: Run, course: Course, unwritable: Path) -> None:
     del unwritable
     letters = [right_letters(course, [name], seed)[name] for seed, name in enumerate(("first_one", "first_two"))]
     done = run("quiz", "first", "--seed", "0", typed="\n".join(letters) + "\n")
-    assert (done.code, "Right at once: 2 of 2." in done.out) == (0, True)
+    assert (done.code, "Correct at the first try: 2 of 2." in done.out) == (0, True)
 
 
 @pytest.mark.parametrize("verb", [["quiz"], ["exercise"], ["next"], ["check", "add"]])
@@ -651,26 +634,30 @@ def test_ctrl_c_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, verb: lis
 
     for lesson in ("read first", "next add", "skip add", "skip add_again"):
         run(*lesson.split())
-    monkeypatch.setattr("inlayer.cli.learn.questions.type_line", interrupted)
+    monkeypatch.setattr("inlayer.cli.learn.questions.prompt", interrupted)
     monkeypatch.setattr("inlayer.learn.grader.grade", interrupted)
     done = run(*verb)
-    assert (done.code, done.err) == (130, "\nstopped; what you did is kept\n")
+    assert (done.code, done.err) == (130, "\nstopped; your progress is saved\n")
 
 
 def test_the_task_at_hand_is_said_where_it_is_not_what_is_next(run: Run) -> None:
-    assert "You are at" not in run().out
+    assert "In progress" not in run().out
     run("next", "add_more")
     for verb in ("list", "progress"):
-        assert "You are at add_more, Add the rows\n  inlayer learn check\nNext: read lesson 1" in run(verb).out
+        assert "In progress: add_more, Add the rows\n  inlayer learn check\nNext: read lesson 1" in run(verb).out
     Path("inlayer-course/add_more.py").write_text(SOLUTION)
     run("check")
-    assert "You are at" not in run().out
+    assert "In progress" not in run().out
     done = run("hint")  # not of a task that was never opened
-    assert (done.code, done.err.startswith("inlayer: add_more has passed and no other task is begun")) == (2, True)
+    assert (done.code, done.err.startswith("inlayer: add_more has passed and no other task is in progress")) == (
+        2,
+        True,
+    )
     assert set(Progress().read().tasks) == {"add_more"}
     Path("inlayer-course/add_more.py").write_text(WRONG)
     run("check", "add_more")
-    assert "✓ add_more: Add the rows (passed; last check: 4 of 6 checks; values failed" in run("list", "second").out
+    listed = " ".join(run("list", "second").out.split())
+    assert "✓ add_more: Add the rows (passed before; last check: 4 of 6 checks passed; values failed" in listed
 
 
 # ---- the doors to other rooms
@@ -695,17 +682,19 @@ def test_notebooks_of_the_lessons_that_are_named(run: Run, monkeypatch: pytest.M
 def test_a_class_is_graded_to_csv_and_json(
     run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    row = Row(learner="Ada", task="add", passed=True, checks=6, of=6, rule="", message="", seed=3, file="Ada/add.py")
+    row = BatchRow(
+        learner="Ada", task="add", passed=True, checks=6, of=6, rule="", message="", seed=3, file="Ada/add.py"
+    )
     asked: list[tuple[str, dict[str, Any]]] = []
 
-    def graded(folder: Path, **options: Any) -> Report:
+    def graded(folder: Path, **options: Any) -> BatchReport:
         asked.append((str(folder), options))
-        return Report(rows=(row,), seed=3, left=len(asked) // 4)
+        return BatchReport(rows=(row,), seed=3, left=len(asked) // 4)
 
     monkeypatch.setattr("inlayer.learn.batch.grade_folder", graded)
     done = run("grade", "class", "--task", "add", "--seed", "3")
     assert (done.code, done.err) == (0, "")
-    assert done.out == Report(rows=(row,), seed=3).to_csv()
+    assert done.out == BatchReport(rows=(row,), seed=3).to_csv()
     assert asked == [("class", {"tasks": ["add"], "seed": 3, "progress": None})]
     assert json.loads(run("grade", "class", "--json").out)["rows"][0]["learner"] == "Ada"
     run("grade", "class", "--out", "marks.v1")
@@ -715,7 +704,7 @@ def test_a_class_is_graded_to_csv_and_json(
         count(number, 40)
     said = capfd.readouterr().err.splitlines()
     assert (len(said), said[0], said[-1]) == (10, "4 of 40 files", "40 of 40 files")
-    assert Path("marks.v1.csv").read_text() == Report(rows=(row,), seed=3).to_csv()
+    assert Path("marks.v1.csv").read_text() == BatchReport(rows=(row,), seed=3).to_csv()
     assert json.loads(Path("marks.v1.json").read_text())["seed"] == 3
     stopped = run("grade", "class")
     assert (stopped.code, stopped.err) == (130, "stopped: 1 files were not graded\n")
@@ -723,14 +712,14 @@ def test_a_class_is_graded_to_csv_and_json(
 
 def test_dev_check_says_what_does_not_hold(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = {"add_again": ["add_again: the start passes"]}
-    monkeypatch.setattr("inlayer.learn.dev_check.find_faults", lambda task: iter(faults.get(task.id, [])))
+    monkeypatch.setattr("inlayer.learn.dev_check.find_problems", lambda task: iter(faults.get(task.id, [])))
     done = run("dev-check")
     assert (done.code, done.err) == (1, "")
     assert done.out.splitlines() == [
-        "add: 1 solution, 1 start, 0 wrong; 0 faults",
+        "add: 1 solution, 1 start file, 0 wrong solutions; 0 problems",
         "add_again: the start passes",
-        "add_again: 1 solution, 1 start, 0 wrong; 1 faults",
-        "add_more: 1 solution, 1 start, 0 wrong; 0 faults",
+        "add_again: 1 solution, 1 start file, 0 wrong solutions; 1 problem",
+        "add_more: 1 solution, 1 start file, 0 wrong solutions; 0 problems",
     ]
     assert run("dev-check", "add", "add_more").code == 0
 
@@ -740,12 +729,12 @@ def test_dev_check_says_what_does_not_hold(run: Run, monkeypatch: pytest.MonkeyP
 
 def test_a_terminal_of_ascii(course: Course, capfd: pytest.CaptureFixture[str]) -> None:
     kept = BytesIO()
-    stream = Translated(TextIOWrapper(kept, encoding="ascii", write_through=True))
-    assert stream.write("".join(INSTEAD)) > 0
-    assert kept.getvalue() == "".join(INSTEAD.values()).encode()
+    stream = EncodedOutput(TextIOWrapper(kept, encoding="ascii", write_through=True))
+    assert stream.write("".join(REPLACEMENTS)) > 0
+    assert kept.getvalue() == "".join(REPLACEMENTS.values()).encode()
     assert stream.encoding == "ascii"
     latin = BytesIO()
-    other = Translated(TextIOWrapper(latin, encoding="latin-1", write_through=True))
+    other = EncodedOutput(TextIOWrapper(latin, encoding="latin-1", write_through=True))
     other.write("✓ 2 × 3 · é  \nx")
     assert latin.getvalue().decode("latin-1") == "ok 2 × 3 · é\nx"
 
@@ -766,7 +755,18 @@ for verb in sys.stdin.read().splitlines():
 
 def test_what_grades_nothing_needs_no_heavy_library() -> None:
     """With the real course, in a process of its own, in a terminal that has ASCII alone and no keyboard."""
-    verbs = ["", "read 1", "hint utf8_bytes", "quiz", "exercise", "progress", "errata", "skip", "next", "list 1"]
+    verbs = [
+        "",
+        "read 1",
+        "hint utf8_bytes",
+        "quiz",
+        "exercise",
+        "progress",
+        "misconceptions",
+        "skip",
+        "next",
+        "list 1",
+    ]
     env = os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
     done = subprocess.run(
         [sys.executable, "-c", LIGHT], capture_output=True, text=True, env=env, input="\n".join(verbs), check=False

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 from xml.etree import ElementTree
 
 import pytest
@@ -16,7 +15,8 @@ from markdown_it import MarkdownIt
 from inlayer.errors import InputError
 from inlayer.learn.content import LESSONS
 from inlayer.learn.course import CONTENT, Lesson, Task, open_course, read_document, read_quiz
-from inlayer.learn.questions import Asked, ChoiceQuestion, FreeTextQuestion, NumberQuestion, Value
+from inlayer.learn.links import parse_link, picture_data
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion, Value
 
 EACH_LESSON = pytest.mark.parametrize("name", LESSONS)
 STEPS = range(1, 9)
@@ -131,7 +131,7 @@ def test_an_exercise_can_be_drawn_and_judges_its_own_answer(name: str) -> None:
             assert len({repr(asked) for asked in drawn}) > 1, f"{exercise.id} always asks the same"
 
 
-def faults(asked: Asked) -> list[str]:
+def faults(asked: TheoryQuestion) -> list[str]:
     """What does not hold of a question as it was drawn."""
     if isinstance(asked, NumberQuestion):
         return list(number_faults(asked))
@@ -143,9 +143,9 @@ def faults(asked: Asked) -> list[str]:
 
 def number_faults(asked: NumberQuestion) -> list[str]:
     found = [] if asked.text.strip() and asked.explanation.strip() else ["a part is missing"]
-    found += [f"{said} is judged wrong" for said in said_as(asked.answer) if not asked.judge(said).correct]
+    found += [f"{said} is judged wrong" for said in said_as(asked.answer) if not asked.grade(said).correct]
     for value, why in asked.common_mistakes.items():
-        judged = asked.judge(said_as(value)[0])
+        judged = asked.grade(said_as(value)[0])
         if judged.correct:
             found.append(f"near {value} is judged right: the answer is {asked.answer}")
         elif judged.message != why or not why.strip():
@@ -162,7 +162,7 @@ def choice_faults(asked: ChoiceQuestion) -> list[str]:
     for number, option in enumerate(asked.options):
         if not option.reason.strip():
             found.append(f"{option.text!r} has no reason")
-        if asked.judge(chr(ord("a") + number)).correct != option.correct:
+        if asked.grade(chr(ord("a") + number)).correct != option.correct:
             found.append(f"{option.text!r} is judged the other way")
     return found
 
@@ -203,7 +203,7 @@ def test_a_question_has_one_right_option_and_a_reason_for_each(name: str) -> Non
 def test_a_bad_quiz_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "quiz.md"
     path.write_text("# Quiz\n\n## one\nWhich?\n- [ ] a\n  Why not: b\n- [x] b\nnot indented\n", encoding="utf-8")
-    with pytest.raises(InputError, match="neither an option nor its indented reason"):
+    with pytest.raises(InputError, match="neither an option nor an indented reason"):
         read_quiz(path, "forward")
     path.write_text("no title\n", encoding="utf-8")
     with pytest.raises(InputError, match="has no title"):
@@ -224,19 +224,15 @@ def addresses(text: str) -> list[str]:
     return [str(token.attrs.get("href") or token.attrs.get("src")) for token in inside if token.attrs]
 
 
-def leads_nowhere(address: str, course_tasks: set[str], misconceptions: set[str]) -> bool:
-    if address.startswith("misconceptions.md#"):
-        return address.partition("#")[2] not in misconceptions
-    kind, _, name = address.partition(":")
-    if kind == "walk":
-        parts = urlsplit(address)
-        return parts.path not in map(str, STEPS) or not set(parse_qs(parts.query)) <= {"text"}
-    known = {"task": course_tasks, "lesson": set(LESSONS)}
-    if kind in known:
-        return name not in known[kind]
-    if address.startswith("pictures/"):
-        return not re.fullmatch(r"pictures/[a-z0-9_]+\.svg", address) or not (CONTENT / address).is_file()
-    return kind != "https"
+def leads_nowhere(address: str) -> bool:
+    course = open_course()
+    link = parse_link(address)
+    if link is None:
+        return picture_data(address) is None
+    known = {"task": course.tasks, "misconception": course.misconceptions.sections}
+    if link.kind == "lesson":
+        return link.target not in LESSONS
+    return link.kind in known and link.target not in known[link.kind]
 
 
 def prose(text: str) -> str:
@@ -246,16 +242,14 @@ def prose(text: str) -> str:
 
 @EACH_TEXT
 def test_links_lead_somewhere(text: str) -> None:
-    course = open_course()
-    misconceptions = set(read_document(CONTENT / "misconceptions.md").sections)
     found = addresses((CONTENT / text).read_text(encoding="utf-8"))
-    assert [address for address in found if leads_nowhere(address, set(course.tasks), misconceptions)] == []
+    assert [address for address in found if leads_nowhere(address)] == []
 
 
 def test_a_link_to_nowhere_is_found() -> None:
     text = "[a](walk:9) [b](task:none) ![c](pictures/none.svg) [d](walk:5?text=Hi) [e](lesson:forward)"
     text += " [f](misconceptions.md#g)"
-    found = [address for address in addresses(text) if leads_nowhere(address, {"gather"}, {"h"})]
+    found = [address for address in addresses(text) if leads_nowhere(address)]
     assert found == ["walk:9", "task:none", "pictures/none.svg", "misconceptions.md#g"]
 
 

@@ -16,9 +16,12 @@ import pytest
 
 from inlayer.cli import main
 from inlayer.learn.course import open_course
-from inlayer.learn.progress import Progress, steps, what_next
-from inlayer.learn.questions import Asked, ChoiceQuestion, FreeTextQuestion
-from inlayer.learn.quiz import Sitting, to_ask
+from inlayer.learn.progress import Progress
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, TheoryQuestion
+from inlayer.learn.quiz import QuizRun, quiz_questions
+from inlayer.learn.steps import find_next_step, lesson_steps
+
+pytestmark = pytest.mark.slow
 
 Learn = Callable[..., tuple[int, str]]
 
@@ -47,7 +50,7 @@ def letters(choice: ChoiceQuestion) -> tuple[str, str]:
     return "abcdefgh"[rights.index(False)], "abcdefgh"[rights.index(True)]
 
 
-def answers(asked: Asked) -> str:
+def answers(asked: TheoryQuestion) -> str:
     """What is typed for an exercise: nonsense and something wrong, then what is right."""
     if isinstance(asked, FreeTextQuestion):
         return "in my own words\n" + "y\n" * len(asked.points)
@@ -59,7 +62,7 @@ def answers(asked: Asked) -> str:
     return f"what\n{asked.answer * 2 + 77_777}\n{asked.answer!r}\n"
 
 
-def quizzed(sitting: Sitting) -> str:
+def quizzed(sitting: QuizRun) -> str:
     """What is typed for a quiz: the first question is missed, then all are right."""
     typed: list[str] = []
     while sitting.question is not None:
@@ -72,7 +75,7 @@ def test_the_whole_course_from_the_terminal(learn: Learn, tmp_path: Path, monkey
     course = open_course()
     monkeypatch.setattr("inlayer.cli.learn.questions.fresh_seed", lambda: 11)
     taken = []
-    while (step := what_next(course, Progress().read())) is not None:
+    while (step := find_next_step(course, Progress().read())) is not None:
         taken.append(step.key)
         assert len(taken) == len(set(taken)), f"{step.key} was done and is not done"
         if step.kind == "task":
@@ -87,14 +90,14 @@ def test_the_whole_course_from_the_terminal(learn: Learn, tmp_path: Path, monkey
             typed = answers(asked)
             says = "by your own judgment" if isinstance(asked, FreeTextQuestion) else "✓ Right."
         else:
-            questions = to_ask(course, Progress().read(), step.lesson)
-            typed, says = quizzed(Sitting(questions, 11)), f"Right at once: {len(questions) - 1} of {len(questions)}."
+            questions = quiz_questions(course, Progress().read(), step.lesson)
+            typed, says = quizzed(QuizRun(questions, 11)), f"Right at once: {len(questions) - 1} of {len(questions)}."
         code, out = learn("next", typed=typed)
         assert (code, says in out) == (0, True), (step.key, typed, out)
         if step.kind == "exercise" and "✓" in says:
             assert "✗ Not right." in out, (step.key, typed, out)
         assert not re.search(r"(walk|task|lesson):\w|misconceptions\.md", out), step.key  # every link became a command
-    assert taken == [step.key for lesson in course.lessons for step in steps(lesson)]
+    assert taken == [step.key for lesson in course.lessons for step in lesson_steps(lesson)]
     code, out = learn()
     assert "The course is done: every lesson, task, exercise and quiz." in out
     totals = json.loads(learn("progress", "--json")[1])["totals"]

@@ -9,14 +9,16 @@ from shutil import copytree
 import pytest
 
 from inlayer.learn.course import Task, open_course
-from inlayer.learn.dev_check import find_faults
+from inlayer.learn.dev_check import find_problems
+
+pytestmark = pytest.mark.slow
 
 TASKS = open_course().tasks
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_holds(name: str) -> None:
-    assert list(find_faults(TASKS[name])) == []
+    assert list(find_problems(TASKS[name])) == []
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def test_what_does_not_hold_is_found(copy: Task) -> None:
     (wrong / "sorted.py").write_text((wrong / "off-by-one.py").read_text())
     (copy.folder / "start.py").write_text(copy.solution)
     (copy.folder / "solution.py").write_text((wrong / "off-by-one.py").read_text())
-    faults = "\n".join(find_faults(copy))
+    faults = "\n".join(find_problems(copy))
     assert "gather: the solution fails" in faults
     assert "gather: the start passes" in faults
     assert "wrong/flat.py passes" in faults
@@ -41,4 +43,4 @@ def test_what_does_not_hold_is_found(copy: Task) -> None:
 def test_too_few_wrong_solutions_are_found(copy: Task) -> None:
     for path in list((copy.folder / "wrong").iterdir())[4:]:
         path.unlink()
-    assert "gather: it has 4 wrong solutions, fewer than 5" in list(find_faults(copy))
+    assert "gather: it has 4 wrong solutions, fewer than 5" in list(find_problems(copy))

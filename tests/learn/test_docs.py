@@ -1,4 +1,4 @@
-"""docs/learn.md keeps its word: verbs, limits, rules, and what the grader does not stop."""
+"""docs/learn.md matches the code: commands, limits, rules, and what the grader does not prevent."""
 
 from __future__ import annotations
 
@@ -21,50 +21,51 @@ SECTIONS = dict(re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", DOC, flags=re.MULT
 GRADER = SECTIONS["How the grader works, and what it is not"]
 
 
-def test_every_verb_is_told_and_is_one() -> None:
-    verbs = {command.name for command in learn.registered_commands}
-    told = set(re.findall(r"inlayer learn ([a-z-]+)", DOC)) - {"teaches"}
-    assert told <= verbs
-    assert verbs - told == set()
+def test_every_command_is_documented_and_exists() -> None:
+    commands = {command.name for command in learn.registered_commands}
+    documented = set(re.findall(r"inlayer learn ([a-z-]+)", DOC)) - {"teaches"}
+    assert documented <= commands
+    assert commands - documented == set()
 
 
-def test_the_limits_are_those_of_the_code() -> None:
+def test_documented_limits_match_the_code() -> None:
     limits = dict(re.findall(r"^\| ([^|]+) \| (\d[^|]*) \|", GRADER, flags=re.MULTILINE))
     assert limits == {
-        "time, for all checks of a file": f"{session.Limits().seconds:g} s",
-        "memory, beyond Python and torch (Linux)": f"{session.Limits().memory >> 30} GiB",
-        "printed output": f"{session.Limits().output >> 20} MiB",
-        "one file": "64 MiB",
+        "CPU time for all checks of a file": f"{session.GradingLimits().seconds:g} s",
+        "wall-clock time, as a backstop": f"{session.GradingLimits().wall_seconds:g} s",
+        "memory on top of Python and torch (Linux)": f"{session.GradingLimits().memory >> 30} GiB",
+        "printed output": f"{session.GradingLimits().output >> 20} MiB",
+        "size of a file": "64 MiB",
         "open files": "256",
         "threads": str(runner.MAX_THREADS),
     }
     source = Path(runner.__file__).read_text(encoding="utf-8")
     assert "RLIMIT_FSIZE, (64 << 20," in source
     assert "RLIMIT_NOFILE, (256," in source
-    assert (submission.MAX_CODE, submission.MAX_NOTEBOOK) == (1 << 20, 32 << 20)
+    assert (submission.MAX_SOURCE_BYTES, submission.MAX_NOTEBOOK_BYTES) == (1 << 20, 32 << 20)
     assert f"more than {submission.MAX_COPIES} files of one task, or {submission.MAX_ENTRIES:,} files" in DOC
 
 
-def test_every_rule_of_a_class_is_told() -> None:
-    rooms = [Path(room.__file__ or "").read_text(encoding="utf-8") for room in (submission, batch)]
-    raised = set(re.findall(r'"([a-z]+(?:-[a-z0-9]+)+|link|unreadable)"', "\n".join(rooms)))
+def test_every_submission_rule_is_documented() -> None:
+    sources = [Path(module.__file__ or "").read_text(encoding="utf-8") for module in (submission, batch)]
+    raised = set(re.findall(r'"([a-z]+(?:-[a-z0-9]+)+|link|unreadable)"', "\n".join(sources)))
     rows = re.findall(r"^\| ((?:`[a-z0-9-]+`(?:, )?)+) \| ", SECTIONS["For teachers: a class"], flags=re.MULTILINE)
-    told = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row)}
-    assert raised - {"utf-8-sig", "site-packages"} == told
+    documented = {name for row in rows for name in re.findall(r"`([a-z0-9-]+)`", row)}
+    assert raised - {"utf-8-sig", "site-packages"} == documented
 
 
-def test_every_rule_of_the_grader_is_told() -> None:
-    room = Path(session.__file__).parent
-    texts = [(room / name).read_text(encoding="utf-8") for name in ("session.py", "grader.py", "checks.py")]
-    raised = set(re.findall(r'(?:Failed\(\s*|rule = "failed", |rule: str = )"([a-z-]+)"', "\n".join(texts)))
+def test_every_grader_rule_is_documented() -> None:
+    folder = Path(session.__file__).parent
+    texts = [(folder / name).read_text(encoding="utf-8") for name in ("session.py", "grader.py", "checks.py")]
+    raised = set(re.findall(r'(?:CheckFailed\(\s*|rule: str = )"([a-z-]+)"', "\n".join(texts)))
     assert len(raised) > 8
     assert {rule for rule in raised if f"`{rule}`" not in GRADER} == set()
 
 
-def test_its_columns_are_those_of_the_report() -> None:
-    first = batch.Report(rows=(), seed=0).to_csv().strip().split(",")
-    said = SECTIONS["For teachers: a class"].split("CSV has the columns")[1]
-    assert re.findall(r"`([a-z]+)`", said)[: len(first)] == first
+def test_documented_columns_match_the_report() -> None:
+    first = batch.BatchReport(rows=(), seed=0).to_csv().strip().split(",")
+    documented = SECTIONS["For teachers: a class"].split("CSV has the columns")[1]
+    assert re.findall(r"`([a-z]+)`", documented)[: len(first)] == first
 
 
 NOT_STOPPED = {
@@ -73,20 +74,20 @@ NOT_STOPPED = {
 
 
 @pytest.mark.parametrize("what", NOT_STOPPED)
-def test_what_it_does_not_stop_is_not_stopped(what: str) -> None:
-    """If it were one day, the page would have to say so."""
+def test_documented_gaps_of_the_sandbox_exist(what: str) -> None:
+    """If one of them is closed, the docs must change."""
     verdict = grade(toy(), NOT_STOPPED[what] + SOLUTION)
     assert verdict.passed
     assert verdict.printed
 
 
-def test_the_example_of_a_check_checks(tmp_path: Path) -> None:
+def test_documented_example_of_a_check_works(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", DOC, flags=re.DOTALL)
     module = ModuleType("inlayer.learn.content.toys.example.check")
     exec(compile(code, "learn.md", "exec"), module.__dict__)
     sys.modules[module.__name__] = module
     task = Task(id="example", lesson="toys", folder=tmp_path)
     good = "def gather(table, ids):\n    return table[ids]\n"
-    assert grade(task, good).summary == "5 of 5 checks"
+    assert grade(task, good).summary == "5 of 5 checks passed"
     failures = [grade(task, good.replace("[ids]", wrong)).failure for wrong in ("[(ids + 1) % len(table)]", "[ids].mT")]
     assert [failure.rule for failure in failures if failure] == ["off-by-one", "shape"]

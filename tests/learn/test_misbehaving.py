@@ -7,20 +7,23 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from inlayer.learn.grader import Verdict, grade
 from inlayer.learn.sandbox.fork_server import fork_server
-from inlayer.learn.session import GradingSession, Limits
+from inlayer.learn.session import GradingLimits, GradingSession
 from tests.learn.toy import SOLUTION, toy, values
 
-QUICK = Limits(seconds=2.0, memory=512 << 20, output=100_000)
+pytestmark = pytest.mark.slow
+
+QUICK = GradingLimits(seconds=2.0, wall_seconds=60.0, memory=512 << 20, output=100_000)
 BODY = "def add(table, ids):\n    "
 
 
-def run(source: str, limits: Limits = QUICK) -> Verdict:
+def run(source: str, limits: GradingLimits = QUICK) -> Verdict:
     return grade(toy(), source, seed=3, limits=limits)
 
 
@@ -34,7 +37,7 @@ CASES = {  # source, rule, words of the message
     "sys.exit": ("import sys\nsys.exit(0)\n", "ended", "SystemExit"),
     "sys.exit in the call": (BODY + "raise SystemExit('all 6 of 6 checks')\n", "ended", "SystemExit"),
     "os._exit": ("import os\nos._exit(0)\n", "refused", "end its process"),
-    "os.abort": ("import os\nos.abort()\n", "ended", "ended in the middle"),
+    "os.abort": ("import os\nos.abort()\n", "ended", "ended unexpectedly"),
     "giant output": (BODY + "while True: print('x' * 1000)\n", "output", "more than 100,000 bytes"),
     "giant output to stderr": ("import sys\nwhile True: sys.stderr.write('x' * 1000)\n", "output", "printed more"),
     "giant output past Python": ("import os\nwhile True: os.write(1, b'x' * 1000)\n", "output", "printed more"),
@@ -70,7 +73,7 @@ CASES = {  # source, rule, words of the message
         "refused", "the",
     ),
     "the grader patched": (
-        "import sys\nfor module in list(sys.modules.values()):\n    for name in ('same_values', 'same_shape', 'grade'):\n"
+        "import sys\nfor module in list(sys.modules.values()):\n    for name in ('check_values', 'check_shape', 'grade'):\n"
         "        if type(module) is type(sys): vars(module)[name] = lambda *a, **k: None\ndef add(table, ids):\n    return table[0]\n",
         "values", "differ",
     ),
@@ -81,12 +84,12 @@ CASES = {  # source, rule, words of the message
     ),
     "solutions read": (
         "import inlayer, pathlib\nfor p in (pathlib.Path(inlayer.__file__).parent / 'learn').rglob('solution.py'):\n"
-        "    exec(p.read_text())\n(pathlib.Path(inlayer.__file__).parent / 'learn' / 'exam.py').read_text()\n",
+        "    exec(p.read_text())\n(pathlib.Path(inlayer.__file__).parent / 'learn' / 'session.py').read_text()\n",
         "refused", "read files of the course",
     ),
     "solutions read past Python": (
         "import inlayer, torch\nprint(torch.from_file(inlayer.__file__.replace('__init__', 'learn/session'), size=9, dtype=torch.uint8))\n",
-        "refused", "past Python",
+        "refused", "without Python's file API",
     ),
     "expected values searched in memory": (
         "import gc\ndef add(table, ids):\n    return [o for o in gc.get_objects() if getattr(o, 'shape', 0) == 3][0]\n",
@@ -115,7 +118,7 @@ CASES = {  # source, rule, words of the message
         "    except OSError: pass\n",
         "refused", "channel",
     ),
-    "the channel closed": ("import os\nos.closerange(0, 256)\n" + SOLUTION, "ended", "ended in the middle"),
+    "the channel closed": ("import os\nos.closerange(0, 256)\n" + SOLUTION, "ended", "ended unexpectedly"),
     "a crash": ("import ctypes\nctypes.string_at(0)\n", "ended", "crash"),
     "endless recursion": (BODY + "return add(table, ids)\n", "raises", "RecursionError"),
     "an error that cannot be told": (
@@ -148,7 +151,8 @@ CASES = {  # source, rule, words of the message
 @pytest.mark.parametrize("name", CASES)
 def test_it_fails_with_its_reason_and_the_next_check_works(name: str) -> None:
     source, rule, words = CASES[name]
-    verdict = run(source)
+    limits = replace(QUICK, wall_seconds=3.0) if "sleep(" in source else QUICK
+    verdict = run(source, limits)
     assert verdict.failure is not None, verdict
     assert not rule or verdict.failure.rule == rule, verdict.failure
     assert words in verdict.failure.message
@@ -193,9 +197,9 @@ def test_a_killed_grader_takes_the_code_along(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     script = (
         "from tests.learn.toy import toy\nfrom inlayer.learn.grader import grade\nimport inlayer.learn.session as e, pathlib\n"
-        "init = e.Exam.__init__\ndef telling(self, *a, **k):\n    init(self, *a, **k)\n"
-        f"    pathlib.Path({str(mark)!r}).write_text(str(self.pid))\ne.Exam.__init__ = telling\n"
-        "grade(toy(), 'import time\\ntime.sleep(1000)\\n', limits=e.Limits(seconds=900))\n"
+        "init = e.GradingSession.__init__\ndef telling(self, *a, **k):\n    init(self, *a, **k)\n"
+        f"    pathlib.Path({str(mark)!r}).write_text(str(self.pid))\ne.GradingSession.__init__ = telling\n"
+        "grade(toy(), 'import time\\ntime.sleep(1000)\\n', limits=e.GradingLimits(seconds=900, wall_seconds=900))\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2]) as process:
         for _ in range(600):
@@ -238,11 +242,11 @@ def test_our_own_time_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = sys.modules["inlayer.learn.content.toys.add.check"].__dict__
 
     def slow(session: GradingSession) -> None:
-        time.sleep(1.0)
+        time.sleep(3.5)
         values(session)
 
     monkeypatch.setitem(checks, "CHECKS", (slow, slow, slow))
-    assert grade(task, SOLUTION, limits=Limits(seconds=2.0)).passed
+    assert grade(task, SOLUTION, limits=GradingLimits(wall_seconds=10.0)).passed
 
 
 def test_what_it_prints_is_told() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from inlayer.learn.content import LESSONS
 from scripts.make_misconceptions import CONTENT, PAGE, boxes, page
-from tests.tokenizers.samples import shared
+from tests.shared_data import shared
 
 TEXT = PAGE.read_text(encoding="utf-8")
 REQUIRED = {"init_std", "padding_row", "sizes", "tied_kimi", "index_select", "mean_pooling", "unstable_tying"}

@@ -15,26 +15,15 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from inlayer.cli.learn.page import page
-from inlayer.cli.learn.tasks import show_verdict
 from inlayer.errors import InputError
-from inlayer.learn import quiz
 from inlayer.learn.content import LESSONS
 from inlayer.learn.course import CONTENT, Lesson, open_course
-from inlayer.learn.grader import grade
-from inlayer.learn.messages import asked_words, verdict_words
-from inlayer.learn.notebook import (
-    answer,
-    ask,
-    cut_lesson,
-    file_name,
-    load_ipython_extension,
-    task_cells,
-    walk_command,
-    write_notebooks,
-)
+from inlayer.learn.notebook import _printed, answer, ask, file_name, load_ipython_extension, write_notebooks
 from inlayer.learn.progress import Progress
-from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion
+from inlayer.learn.quiz import shuffle_options
+from inlayer.learn.submission import task_cells
+from inlayer.render.markdown import to_notebook
 from tests.learn.test_lessons import fences
 
 SEED = 5
@@ -50,6 +39,10 @@ def written(lesson: Lesson, folder: Path) -> dict[str, Any]:
     (path,) = write_notebooks(folder, [lesson], seed=SEED)
     read: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return read
+
+
+def question_text(question: TheoryQuestion) -> str:
+    return _printed(lambda out: out.question(question))
 
 
 def source(cell: dict[str, Any]) -> str:
@@ -91,8 +84,8 @@ def test_a_notebook_holds_the_whole_lesson(name: str, tmp_path: Path) -> None:
     for one in (*lesson.exercises, *lesson.questions):
         assert f'ask("{one.id}", seed={SEED})' in code
         assert f'answer("{one.id}", "")' in code
-        asked = one.ask(SEED) if one in lesson.exercises else quiz.ask(one, SEED)
-        assert stored[f'ask("{one.id}", seed={SEED})'] == asked_words(asked) + "\n"
+        asked = one.ask(SEED) if one in lesson.exercises else shuffle_options(one, SEED)
+        assert stored[f'ask("{one.id}", seed={SEED})'] == question_text(asked)
 
 
 @EACH_LESSON
@@ -110,19 +103,17 @@ def test_nothing_in_a_notebook_leads_out_of_it(name: str, tmp_path: Path) -> Non
     assert "```formula" not in texts
 
 
-def test_links_become_what_can_be_done_in_a_notebook() -> None:
-    assert walk_command("walk:5") == "inlayer walk --step 5"
-    assert walk_command("walk:5?text=I%20love%20dogs&text=Hi") == 'inlayer walk "I love dogs" "Hi" --step 5'
-    assert walk_command("walk:1?text=%22%24HOME%22") == 'inlayer walk "\\"\\$HOME\\"" --step 1'
+def split(text: str) -> list[Any]:
+    return list(to_notebook(text, lambda _, words, address: f"{words} -> {address}"))
 
 
-def test_a_lesson_is_cut_at_its_python_alone() -> None:
+def test_a_lesson_is_split_at_its_python_fences_only() -> None:
     fenced = "```python\nx = 1\n\nprint(x)\n```\n\n```text\n1\n```\n"
-    first, code, last = cut_lesson(f"One\n\n```formula\n# no code\n```\n{fenced}Two\n\n```text\nalone\n```")
+    first, code, last = split(f"One\n\n```formula\n# no code\n```\n{fenced}Two\n\n```text\nalone\n```")
     assert (first.kind, first.text) == ("text", "One\n\n```formula\n# no code\n```")
     assert (code.kind, code.text, code.output) == ("python", "x = 1\n\nprint(x)", "1\n")
     assert last.text == "Two\n\n```text\nalone\n```"
-    (open_ended,) = cut_lesson("```text\n```python in a line\nnever closed")
+    (open_ended,) = split("```text\n```python in a line\nnever closed")
     assert open_ended.kind == "text"
 
 
@@ -130,7 +121,7 @@ def test_work_is_not_overwritten(tmp_path: Path) -> None:
     lessons = list(open_course().lessons[:2])
     (first,) = write_notebooks(tmp_path, lessons[:1])
     first.write_text("my answers", encoding="utf-8")
-    with pytest.raises(InputError, match=r"01-text.ipynb: already there, perhaps with your answers"):
+    with pytest.raises(InputError, match=r"01-text.ipynb: already exists and may contain your answers"):
         write_notebooks(tmp_path, lessons)
     assert [path.name for path in tmp_path.glob("*.ipynb")] == ["01-text.ipynb"]
     assert first.read_text(encoding="utf-8") == "my answers"
@@ -166,32 +157,32 @@ def test_answers_are_judged_and_remembered(capsys: pytest.CaptureFixture[str]) -
         return capsys.readouterr().out
 
     assert said(answer, number.id, "1").startswith(f'Run ask("{number.id}") first')
-    assert said(ask, number.id, SEED) == asked_words(number.ask(SEED)) + "\n"
+    assert said(ask, number.id, SEED) == question_text(number.ask(SEED))
     assert said(answer, number.id, "") == "Write your answer between the quotes, and run this cell again.\n"
-    assert "neither a number nor a shape" in said(answer, number.id, "many")
+    assert "is not a" in said(answer, number.id, "many")
     assert not Progress().read().exercises
     drawn = number.ask(SEED)
     assert isinstance(drawn, NumberQuestion)
     wrong = "(1, 1, 1, 1, 1)" if isinstance(drawn.answer, tuple) else "-1"
-    assert said(answer, number.id, wrong).startswith("✗ Not right.")
+    assert said(answer, number.id, wrong).startswith("✗ Not correct.")
     assert not Progress().read().exercises[number.id].done
-    assert said(answer, number.id, right_answer(drawn)) == f"✓ Right.\n{drawn.explanation}\n"
+    assert said(answer, number.id, right_answer(drawn)).startswith("✓ Correct.\n")
     assert Progress().read().exercises[number.id].done
 
     said(ask, free.id)
     model = free.ask(SEED)
     assert isinstance(model, FreeTextQuestion)
     told = said(answer, free.id, "because")
-    assert model.model_answer in told
+    assert " ".join(model.model_answer.split())[:60] in " ".join(told.split())
     assert told.count("[ ]") == len(model.points)
 
     said(ask, question.id, SEED)
-    choice = quiz.ask(question, SEED)
+    choice = shuffle_options(question, SEED)
     told = said(answer, question.id, right_answer(choice))
-    assert told.startswith("✓ Right.")
-    assert all(option.reason in told for option in question.options)
+    assert told.startswith("✓ Correct.")
+    assert told.count("✓") + told.count("✗") == 1 + len(question.options)
     assert Progress().read().questions[question.id].right
-    assert "there is no exercise and no question 'none'" in said(ask, "none")
+    assert "there is no exercise or question 'none'" in said(ask, "none")
 
 
 def test_a_place_that_cannot_be_written_does_not_stop_a_notebook(
@@ -202,7 +193,7 @@ def test_a_place_that_cannot_be_written_does_not_stop_a_notebook(
     question = next(iter(open_course().questions.values()))
     ask(question.id, SEED)
     answer(question.id, "a")
-    assert "(progress was not kept: " in capsys.readouterr().out
+    assert "(progress is not saved: " in capsys.readouterr().out
 
 
 def test_the_tasks_of_a_notebook_can_be_read_again(tmp_path: Path) -> None:
@@ -214,7 +205,7 @@ def test_the_tasks_of_a_notebook_can_be_read_again(tmp_path: Path) -> None:
     cells += [{"cell_type": "code", "source": "%%task c"}, {"cell_type": "markdown", "source": "%%task d\n"}]
     assert task_cells(json.dumps({"cells": cells})) == [("a", "x\n"), ("c", "")]
     for bad in ("", "[]", "{}", '{"cells": 1}', '{"cells": [1]}', '{"cells": [{"cell_type": "code", "source": 1}]}'):
-        with pytest.raises(InputError, match="this is no notebook"):
+        with pytest.raises(InputError, match="it is not a notebook"):
             task_cells(bad)
 
 
@@ -252,12 +243,13 @@ def solved(lesson: Lesson, cell: Any) -> Any:
             cell.source = f"%%task {task.id}\n{task.solution}"
     if found := re.fullmatch(r'answer\("(.*)", ""\)', cell.source):
         one = open_course().exercises.get(found[1])
-        asked = one.ask(SEED) if one else quiz.ask(open_course().questions[found[1]], SEED)
+        asked = one.ask(SEED) if one else shuffle_options(open_course().questions[found[1]], SEED)
         said = "in my own words" if isinstance(asked, FreeTextQuestion) else right_answer(asked)
         cell.source = f'answer("{found[1]}", "{said}")'
     return cell
 
 
+@pytest.mark.slow
 def test_a_notebook_runs_unsolved_solved_and_wrong(tmp_path: Path) -> None:
     """One kernel for all three: a notebook as it is written, the same with everything filled in, and one wrong cell."""
     lesson = open_course().lesson("forward")
@@ -277,13 +269,13 @@ def test_a_notebook_runs_unsolved_solved_and_wrong(tmp_path: Path) -> None:
         text, before, after = book.cells[number].source, printed[number], printed[count + number]
         if text.startswith("%%task "):
             name = text.split()[1]
-            assert re.match(rf"{name}: \d+ of \d+ checks; .+ failed", before), before
-            assert re.match(rf"{name}: (\d+) of \1 checks\n", after), after
+            assert re.match(rf"{name}: \d+ of \d+ checks passed; .+ failed", before), before
+            assert re.match(rf"{name}: (\d+) of \1 checks passed\n", after), after
             assert "Why it works" in after
             assert "Why it works" not in before
         elif text.startswith("answer("):
             assert before.startswith("Write your answer between the quotes")
-            assert after.startswith(("✓ Right.", "A model answer")), after
+            assert after.startswith(("✓ Correct.", "Model answer")), after
         elif book.cells[number].cell_type == "code":
             assert shown[number] == ([before] if before else []), text  # what is stored is what is printed
     assert printed[-3] == f"{task_name(task.id)}\n"  # what a %%task cell defines is there
@@ -298,22 +290,3 @@ def task_name(task: str) -> str:
 
     name: str = import_module(f"inlayer.learn.content.forward.{task}.check").NAME
     return name
-
-
-def test_the_words_are_those_of_the_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    task = open_course().task("gather")
-    wrong = "print('seen')\n" + next(iter(task.wrong.values()))
-    verdict = grade(task, wrong, seed=SEED)
-    show_verdict(page(), task, verdict, tmp_path / "gather.py")
-    told = " ".join(capsys.readouterr().out.split())
-    lines = verdict_words(verdict).splitlines()
-    assert len(lines) > 8
-    for line in lines:
-        assert " ".join(line.split()) in told, line
-    for asked in (one.ask(SEED) for one in open_course().lesson("forward").exercises):
-        page().asked(asked)
-        last = asked_words(asked).splitlines()[-1]
-        assert isinstance(asked, ChoiceQuestion) or last in capsys.readouterr().out

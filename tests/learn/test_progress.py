@@ -18,33 +18,32 @@ import pytest
 from inlayer.errors import InputError
 from inlayer.learn import progress as room
 from inlayer.learn.progress import (
-    Exercised,
+    ExerciseRecord,
     Progress,
-    Questioned,
-    State,
-    Tasked,
+    ProgressState,
+    QuestionRecord,
+    TaskRecord,
     data_folder,
-    merged,
-    read_state,
-    steps,
-    what_next,
-    written,
+    dump_state,
+    load_state,
+    merge_states,
 )
+from inlayer.learn.steps import find_next_step, lesson_steps
 from inlayer.saving import locked
 from tests.learn.small import make_course
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 
 
-def full() -> State:
-    return State(
+def full() -> ProgressState:
+    return ProgressState(
         folder="/home/x/köln",
         current="gather",
         read={"text": "2026-01-01T00:00:00+00:00"},
         skipped={"task/init_table": "2026-01-02T00:00:00+00:00"},
-        tasks={"gather": Tasked(tries=2, passed="2026-01-01T00:00:00+00:00", summary="7 of 7 checks", hints=3)},
-        exercises={"table/bytes": Exercised(tries=1, seed=7)},
-        questions={"one": Questioned(asked=2, missed=1, due=2)},
+        tasks={"gather": TaskRecord(tries=2, passed="2026-01-01T00:00:00+00:00", summary="7 of 7 checks", hints=3)},
+        exercises={"table/bytes": ExerciseRecord(tries=1, seed=7)},
+        questions={"one": QuestionRecord(asked=2, missed=1, due=2)},
     )
 
 
@@ -61,18 +60,18 @@ def test_where_it_is_kept(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_reading_makes_nothing(data: Path) -> None:
-    assert Progress(data / "below").read() == State()
+    assert Progress(data / "below").read() == ProgressState()
     assert list(data.iterdir()) == []
 
 
 def test_what_is_written_is_read() -> None:
-    assert read_state(written(full())) == full()
-    assert read_state(written(State())) == State()
+    assert load_state(dump_state(full())) == full()
+    assert load_state(dump_state(ProgressState())) == ProgressState()
 
 
 def test_changes_are_kept_and_times_are_utc(data: Path) -> None:
     progress = Progress()
-    with progress.changing() as state:
+    with progress.edit() as state:
         state.note_check("gather", passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
         assert (state.note_hint("gather"), state.note_hint("gather"), state.note_hint("gather", 1)) == (1, 2, 1)
         state.note_solution("gather")
@@ -80,12 +79,12 @@ def test_changes_are_kept_and_times_are_utc(data: Path) -> None:
     seen = Progress().read().tasks["gather"]
     assert (seen.tries, seen.passed, seen.hints) == (1, "", 2)
     assert re.fullmatch(TIME, seen.solution_seen)
-    with progress.changing() as state:
+    with progress.edit() as state:
         state.note_check("gather", passed=True, summary="7 of 7 checks")
     first = Progress().read().tasks["gather"].passed
     assert re.fullmatch(TIME, first)
     assert Progress().read().skipped == {}
-    with progress.changing() as state:
+    with progress.edit() as state:
         state.note_check("gather", passed=False, summary="0 of 7 checks")
         assert [state.note_hint("gather") for _ in range(3)] == [3, 3, 3]
     assert Progress().read().tasks["gather"].passed == first  # once passed stays passed
@@ -93,12 +92,12 @@ def test_changes_are_kept_and_times_are_utc(data: Path) -> None:
 
 
 def test_a_change_that_fails_changes_nothing(data: Path) -> None:
-    with Progress().changing() as state:
+    with Progress().edit() as state:
         state.current = "one"
     before = (data / "progress.json").read_bytes()
 
     def fail() -> None:
-        with Progress().changing() as state:
+        with Progress().edit() as state:
             state.current = "two"
             raise RuntimeError("no luck")
 
@@ -108,7 +107,7 @@ def test_a_change_that_fails_changes_nothing(data: Path) -> None:
 
 
 def test_a_solution_seen_after_passing_is_nothing_to_remember() -> None:
-    state = State()
+    state = ProgressState()
     state.note_check("gather", passed=True, summary="7 of 7 checks")
     state.note_solution("gather")
     assert state.tasks["gather"].solution_seen == ""
@@ -121,7 +120,7 @@ def test_a_solution_seen_after_passing_is_nothing_to_remember() -> None:
     "data",
     [
         b"", b"\0" * 100, b"{", b"[]", b"{}", b'"x"', b"\xff", b"[" * 100_000, b'{"format": "inlayer progress"}',
-        b'{"format": "another", "version": 1}', written(full())[:-20],
+        b'{"format": "another", "version": 1}', dump_state(full())[:-20],
         *(json.dumps({"format": "inlayer progress", "version": 1} | wrong).encode() for wrong in [
             {"tasks": []}, {"tasks": {"a": 1}}, {"tasks": {"a": {"tries": -1}}}, {"tasks": {"a": {"tries": True}}},
             {"tasks": {"a": {"passed": 1}}}, {"exercises": {"a": {"seed": "x"}}}, {"read": {"a": 1}}, {"folder": 1},
@@ -133,39 +132,39 @@ def test_what_is_damaged_or_foreign_is_set_aside(data: bytes, tmp_path: Path) ->
     (tmp_path / "progress.json").write_bytes(data)
     (tmp_path / "progress.damaged-1.json").write_text("an earlier one")
     said: list[str] = []
-    assert Progress(tmp_path, tell=said.append).read() == State()
+    assert Progress(tmp_path, on_notice=said.append).read() == ProgressState()
     assert (tmp_path / "progress.damaged-2.json").read_bytes() == data
     assert (tmp_path / "progress.damaged-1.json").read_text() == "an earlier one"
     assert len(said) == 1
-    assert said[0].startswith("progress begins anew: ")
+    assert said[0].startswith("progress starts over: ")
     assert said[0].endswith("progress.damaged-2.json")
-    with Progress(tmp_path, tell=said.append).changing() as state:
+    with Progress(tmp_path, on_notice=said.append).edit() as state:
         state.current = "x"
-    assert Progress(tmp_path, tell=said.append).read().current == "x"
+    assert Progress(tmp_path, on_notice=said.append).read().current == "x"
     assert len(said) == 1
 
 
 def test_a_newer_one_is_refused_and_left_alone(data: Path) -> None:
     newer = json.dumps({"format": "inlayer progress", "version": 2, "tasks": "of another kind"}).encode()
     (data / "progress.json").write_bytes(newer)
-    with pytest.raises(InputError, match="written by a newer inlayer"):
+    with pytest.raises(InputError, match="update inlayer"):
         Progress().read()
-    with pytest.raises(InputError, match="update inlayer"), Progress().changing():
+    with pytest.raises(InputError, match="update inlayer"), Progress().edit():
         pass
     assert (data / "progress.json").read_bytes() == newer
 
 
 def test_what_a_later_inlayer_adds_to_a_record_is_no_fault() -> None:
-    told = json.loads(written(full()))
+    told = json.loads(dump_state(full()))
     told["tasks"]["gather"]["mood"] = "good"
-    assert read_state(json.dumps(told).encode()) == full()
+    assert load_state(json.dumps(told).encode()) == full()
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("here")
     with (
-        pytest.raises(InputError, match=r"progress cannot be kept in .*INLAYER_DATA"),
-        Progress(tmp_path / "file" / "below").changing(),
+        pytest.raises(InputError, match=r"progress cannot be saved in .*INLAYER_DATA"),
+        Progress(tmp_path / "file" / "below").edit(),
     ):
         pass
 
@@ -173,28 +172,30 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_reset_keeps_the_old_one(data: Path) -> None:
     assert Progress().reset() is None
     for number in (1, 2):
-        with Progress().changing() as state:
+        with Progress().edit() as state:
             state.current = f"task{number}"
         before = (data / "progress.json").read_bytes()
         kept = Progress().reset()
         assert kept == data / f"progress.before-reset-{number}.json"
         assert kept.read_bytes() == before
-        assert Progress().read() == State()
+        assert Progress().read() == ProgressState()
 
 
 # ---- two machines
 
 
 def test_two_machines_are_joined_and_joining_again_changes_nothing() -> None:
-    mine, other = full(), State(folder="/elsewhere", current="init_table")
-    other.tasks["gather"] = Tasked(tries=5, summary="2 of 7 checks", hints=1, solution_seen="2026-01-03T00:00:00+00:00")
-    other.tasks["init_table"] = Tasked(tries=1, passed="2026-01-04T00:00:00+00:00")
-    other.exercises["table/bytes"] = Exercised(tries=3, done="2026-01-05T00:00:00+00:00")
-    other.questions["one"] = Questioned(asked=5, missed=1, right="2026-01-06T00:00:00+00:00", due=0)
+    mine, other = full(), ProgressState(folder="/elsewhere", current="init_table")
+    other.tasks["gather"] = TaskRecord(
+        tries=5, summary="2 of 7 checks", hints=1, solution_seen="2026-01-03T00:00:00+00:00"
+    )
+    other.tasks["init_table"] = TaskRecord(tries=1, passed="2026-01-04T00:00:00+00:00")
+    other.exercises["table/bytes"] = ExerciseRecord(tries=3, done="2026-01-05T00:00:00+00:00")
+    other.questions["one"] = QuestionRecord(asked=5, missed=1, right="2026-01-06T00:00:00+00:00", due=0)
     other.read["text"] = "2025-01-01T00:00:00+00:00"
-    both = merged(mine, other)
+    both = merge_states(mine, other)
     assert (both.folder, both.current) == (mine.folder, mine.current)
-    assert both.tasks["gather"] == Tasked(
+    assert both.tasks["gather"] == TaskRecord(
         tries=5,
         passed="2026-01-01T00:00:00+00:00",
         summary="2 of 7 checks",
@@ -203,34 +204,34 @@ def test_two_machines_are_joined_and_joining_again_changes_nothing() -> None:
     )
     assert both.tasks["init_table"].passed
     assert both.skipped == {}  # init_table was skipped here, and passed there
-    assert both.exercises["table/bytes"] == Exercised(tries=3, done="2026-01-05T00:00:00+00:00")
+    assert both.exercises["table/bytes"] == ExerciseRecord(tries=3, done="2026-01-05T00:00:00+00:00")
     assert both.questions["one"].due == 0
     assert both.read == {"text": "2025-01-01T00:00:00+00:00"}
-    assert merged(both, other) == both
+    assert merge_states(both, other) == both
     assert mine == full()
-    assert merged(State(), full()) == State(**{**vars(full()), "folder": "", "current": ""})
+    assert merge_states(ProgressState(), full()) == ProgressState(**{**vars(full()), "folder": "", "current": ""})
 
 
 # ---- the way through the course
 
 
 def test_the_way_through(tmp_path: Path) -> None:
-    course, state = make_course(tmp_path), State()
-    keys = [step.key for lesson in course.lessons for step in steps(lesson)]
+    course, state = make_course(tmp_path), ProgressState()
+    keys = [step.key for lesson in course.lessons for step in lesson_steps(lesson)]
     assert keys == [
         "read/first", "task/add", "task/add_again", "exercise/first/sum_of", "exercise/first/which",
         "exercise/first/words", "quiz/first", "read/second", "task/add_more", "exercise/second/which", "quiz/second",
     ]  # fmt: skip
     state.skipped = {"task/add": "x", "quiz/first": "x"}
     walked = []
-    while (step := what_next(course, state)) is not None:
+    while (step := find_next_step(course, state)) is not None:
         walked.append(step.key)
         if step.kind == "read":
             state.read[step.id] = "x"
         elif step.kind == "task":
             state.note_check(step.id, passed=True, summary="")
         elif step.kind == "exercise":
-            state.note_exercise(step.id, right=True)
+            state.note_exercise(step.id, correct=True)
         else:
             for question in step.lesson.questions:
                 state.question(question.id).right = "x"
@@ -244,7 +245,7 @@ import sys
 from inlayer.learn.progress import Progress
 sys.stdout.write("ready\\n"); sys.stdout.flush(); sys.stdin.readline()
 for number in range(int(sys.argv[1])):
-    with Progress().changing() as state:
+    with Progress().edit() as state:
         state.task(sys.argv[2]).tries += 1
         state.task("both").tries += 1
 """
@@ -252,7 +253,7 @@ ENDLESS = """
 from inlayer.learn.progress import Progress
 number = 0
 while True:
-    with Progress().changing() as state:
+    with Progress().edit() as state:
         number = state.task("a").tries + 1
         state.task("a").tries = state.task("b").tries = number
     print(number, flush=True)
@@ -273,7 +274,7 @@ def test_processes_and_threads_lose_nothing(data: Path) -> None:
 
     def count(name: str) -> None:
         for _ in range(15):
-            with Progress().changing() as state:
+            with Progress().edit() as state:
                 state.task(name).tries += 1
                 state.task("both").tries += 1
 
@@ -297,34 +298,34 @@ def test_a_killed_writer_leaves_it_whole(data: Path) -> None:
             time.sleep(moments.uniform(0, 0.05))
             writer.kill()
             told = [int(line) for line in writer.stdout.read().splitlines()]
-        state = Progress(tell=pytest.fail).read()
+        state = Progress(on_notice=pytest.fail).read()
         assert state.task("a").tries == state.task("b").tries
         assert state.task("a").tries >= max([last + 1, *told])  # what was said to be done is done
         last = state.task("a").tries
-        with Progress(tell=pytest.fail).changing() as state:  # the lock went with the process
+        with Progress(on_notice=pytest.fail).edit() as state:  # the lock went with the process
             assert state.task("a").tries == last
     assert not [path.name for path in data.iterdir() if "damaged" in path.name]
 
 
 def test_one_who_holds_it_too_long_is_named(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "WAIT", 0.05)
+    monkeypatch.setattr(room, "LOCK_TIMEOUT", 0.05)
     with (
         locked(data / "progress.lock", "in a test"),
         pytest.raises(InputError, match=r"is in use: .* try again"),
-        Progress().changing(),
+        Progress().edit(),
     ):
         pass
 
 
 def test_a_full_disk_leaves_what_was_there(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Progress().changing() as state:
+    with Progress().edit() as state:
         state.current = "one"
 
     def full_disk(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(room, "put", full_disk)
-    with pytest.raises(InputError, match="No space left"), Progress().changing() as state:
+    with pytest.raises(InputError, match="No space left"), Progress().edit() as state:
         state.current = "two"
     assert Progress().read().current == "one"
 
@@ -332,39 +333,39 @@ def test_a_full_disk_leaves_what_was_there(data: Path, monkeypatch: pytest.Monke
 def test_where_it_cannot_be_kept_a_loose_one_goes_on(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     folder = tmp_path / "file" / "data"
-    with pytest.raises(InputError, match="cannot be kept in"), Progress(folder).changing():
+    with pytest.raises(InputError, match="cannot be saved in"), Progress(folder).edit():
         pass
-    loose = Progress(folder, loose=True)
-    assert (loose.read(), loose.unkept) == (State(), "")
-    with loose.changing() as state:
+    loose = Progress(folder, allow_unsaved=True)
+    assert (loose.read(), loose.unsaved_reason) == (ProgressState(), "")
+    with loose.edit() as state:
         state.note_check("gather", passed=True, summary="7 of 7 checks")
-    assert "cannot be kept in" in loose.unkept
-    with loose.changing() as state:
+    assert "cannot be saved in" in loose.unsaved_reason
+    with loose.edit() as state:
         assert state.task("gather").passed
     assert loose.read().task("gather").tries == 1
-    assert Progress(folder).read() == State()
+    assert Progress(folder).read() == ProgressState()
 
 
 def test_a_loose_one_goes_on_from_what_is_there(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Progress().changing() as state:
+    with Progress().edit() as state:
         state.current = "one"
 
     def full_disk(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(room, "put", full_disk)
-    loose = Progress(loose=True)
-    with loose.changing() as state:
+    loose = Progress(allow_unsaved=True)
+    with loose.edit() as state:
         state.note_hint("two")
-    assert "No space left" in loose.unkept
+    assert "No space left" in loose.unsaved_reason
     assert (loose.read().current, Progress().read().current) == ("two", "one")
 
 
 def test_passed_and_broken_later() -> None:
-    state = State()
+    state = ProgressState()
     state.note_check("gather", passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
-    assert not state.task("gather").broken
+    assert not state.task("gather").fails_again
     state.note_check("gather", passed=True, summary="7 of 7 checks")
-    assert not state.task("gather").broken
+    assert not state.task("gather").fails_again
     state.note_check("gather", passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
-    assert state.task("gather").broken
+    assert state.task("gather").fails_again

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save
 
 from inlayer.learn.checks import is_identical
-from inlayer.learn.sandbox.protocol import DTYPES, Handle, Other, WireError, decode, encode
+from inlayer.learn.sandbox.protocol import DTYPES, ProtocolError, RemoteHandle, Unsendable, decode, encode
 
 VALUES: list[Any] = [
     None, True, 0, -1, 2**200, -(2**64), 0.1, -0.0, math.inf, "", "naïve 🙂 \ud800 \0", b"\0\xff", [], (), {},
@@ -58,19 +58,19 @@ def test_whether_a_gradient_is_wanted_is_kept() -> None:
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_has_no_place_is_told_by_its_type(value: Any) -> None:
-    assert isinstance(decode(encode(value)), Other)
+    assert isinstance(decode(encode(value)), Unsendable)
 
 
 def test_handles() -> None:
     kept: list[Any] = []
 
-    def keep(value: Any) -> Handle:
+    def keep(value: Any) -> RemoteHandle:
         kept.append(value)
-        return Handle(len(kept) - 1, type(value).__name__)
+        return RemoteHandle(len(kept) - 1, type(value).__name__)
 
     module = torch.nn.Linear(2, 2)
     message = encode({"made": module}, keep)
-    assert decode(message) == {"made": Handle(0, "Linear")}
+    assert decode(message) == {"made": RemoteHandle(0, "Linear")}
     assert decode(message, lambda handle: kept[handle.number])["made"] is module
 
 
@@ -108,7 +108,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_message_that_lies_is_an_error(name: str) -> None:
-    with pytest.raises(WireError):
+    with pytest.raises(ProtocolError):
         decode(BAD[name])
 
 
@@ -119,4 +119,4 @@ def test_what_is_nested_too_deep_is_told_by_its_type() -> None:
     decoded = decode(encode(value))
     while isinstance(decoded, list):
         decoded = decoded[0]
-    assert decoded == Other("list")
+    assert decoded == Unsendable("list")

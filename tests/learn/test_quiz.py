@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from inlayer.errors import InputError
 from inlayer.learn.course import Question
-from inlayer.learn.progress import State
+from inlayer.learn.progress import ProgressState
 from inlayer.learn.questions import Option
-from inlayer.learn.quiz import Sitting, ask, due, lesson_for_quiz, note_answer, to_ask
+from inlayer.learn.quiz import QuizRun, due_questions, note_answer, quiz_questions, shuffle_options, unfinished_lesson
 from tests.learn.small import make_course
 
 
@@ -23,7 +23,7 @@ def make(name: str, options: int = 3) -> Question:
     return Question(id=name, lesson="x", text=name, options=made)
 
 
-def letter(sitting: Sitting, *, correct: bool) -> str:
+def letter(sitting: QuizRun, *, correct: bool) -> str:
     return next(
         chr(ord("a") + number) for number, option in enumerate(sitting.choice.options) if option.correct is correct
     )
@@ -31,18 +31,18 @@ def letter(sitting: Sitting, *, correct: bool) -> str:
 
 def test_the_order_is_drawn_and_the_same_for_a_seed() -> None:
     question = make("q", 5)
-    orders = {tuple(option.text for option in ask(question, seed).options) for seed in range(30)}
+    orders = {tuple(option.text for option in shuffle_options(question, seed).options) for seed in range(30)}
     assert len(orders) > 10
-    assert ask(question, 7) == ask(question, 7)
-    assert set(ask(question, 7).options) == set(question.options)
+    assert shuffle_options(question, 7) == shuffle_options(question, 7)
+    assert set(shuffle_options(question, 7).options) == set(question.options)
 
 
 def test_a_missed_one_comes_back_behind_the_next_two() -> None:
-    sitting, asked = Sitting([make(name) for name in "abcd"], seed=1), []
+    sitting, asked = QuizRun([make(name) for name in "abcd"], seed=1), []
     while (question := sitting.question) is not None:
         asked.append(question.id)
         first = asked.count(question.id) == 1
-        assert sitting.again is not first
+        assert sitting.repeated is not first
         judged = sitting.answer(letter(sitting, correct=not (first and question.id in "ad")))
         assert judged.message.startswith("why")
     assert asked == ["a", "b", "c", "a", "d", "d"]
@@ -50,52 +50,56 @@ def test_a_missed_one_comes_back_behind_the_next_two() -> None:
 
 
 def test_what_is_no_option_changes_nothing() -> None:
-    sitting = Sitting([make("a")], seed=0)
+    sitting = QuizRun([make("a")], seed=0)
     for said in ("", "d", "1", "ab", "é"):
-        with pytest.raises(InputError, match="none of the options"):
+        with pytest.raises(InputError, match="not one of the options"):
             sitting.answer(said)
     assert (sitting.asked, sitting.missed) == (0, [])
     assert sitting.answer(f" ({letter(sitting, correct=True).upper()}) ").correct
     assert sitting.question is None
-    assert not sitting.again
+    assert not sitting.repeated
 
 
 def test_a_missed_one_is_due_in_two_later_sittings(tmp_path: Path) -> None:
-    course, state = make_course(tmp_path), State()
+    course, state = make_course(tmp_path), ProgressState()
     first, second = course.lessons
-    assert lesson_for_quiz(course, state) is first
+    assert unfinished_lesson(course, state) is first
     note_answer(state, "first_one", correct=False)
-    note_answer(state, "first_one", correct=True, again=True)
+    note_answer(state, "first_one", correct=True, repeated=True)
     note_answer(state, "first_two", correct=True)
-    assert lesson_for_quiz(course, state) is second
-    assert [question.id for question in due(course, state)] == ["first_one"]
-    assert [question.id for question in to_ask(course, state, second)] == ["first_one", "second_one", "second_two"]
-    assert [question.id for question in to_ask(course, state, first)] == ["first_one", "first_two"]
+    assert unfinished_lesson(course, state) is second
+    assert [question.id for question in due_questions(course, state)] == ["first_one"]
+    assert [question.id for question in quiz_questions(course, state, second)] == [
+        "first_one",
+        "second_one",
+        "second_two",
+    ]
+    assert [question.id for question in quiz_questions(course, state, first)] == ["first_one", "first_two"]
     note_answer(state, "first_one", correct=True)
-    assert [question.id for question in due(course, state)] == ["first_one"]
+    assert [question.id for question in due_questions(course, state)] == ["first_one"]
     note_answer(state, "first_one", correct=True)
-    assert due(course, state) == []
+    assert due_questions(course, state) == []
     del state.questions["first_two"]  # never asked: before what was right
-    assert [question.id for question in to_ask(course, state, first)] == ["first_two", "first_one"]
+    assert [question.id for question in quiz_questions(course, state, first)] == ["first_two", "first_one"]
     note_answer(state, "first_two", correct=True)
     for name in ("second_one", "second_two"):
         note_answer(state, name, correct=True)
-    assert lesson_for_quiz(course, state) is None
-    assert to_ask(course, state, None) == []
+    assert unfinished_lesson(course, state) is None
+    assert quiz_questions(course, state, None) == []
     assert (state.questions["first_one"].asked, state.questions["first_one"].missed) == (4, 1)
 
 
 @given(st.integers(0, 6), st.lists(st.booleans(), max_size=12), st.integers(0, 2**31))
 def test_whatever_is_answered_all_are_right_in_the_end(n: int, answers: list[bool], seed: int) -> None:
     """With finitely many wrong answers a sitting ends, and every question was right once."""
-    sitting, state = Sitting([make(f"q{number}") for number in range(n)], seed), State()
+    sitting, state = QuizRun([make(f"q{number}") for number in range(n)], seed), ProgressState()
     wishes = iter(answers)
     for _ in range(n + len(answers)):
         if (question := sitting.question) is None:
             break
-        again, right = sitting.again, next(wishes, True)
+        again, right = sitting.repeated, next(wishes, True)
         assert sitting.answer(letter(sitting, correct=right)).correct is right
-        note_answer(state, question.id, correct=right, again=again)
+        note_answer(state, question.id, correct=right, repeated=again)
     assert sitting.question is None
     assert all(record.right for record in state.questions.values())
     assert len(state.questions) == n

@@ -11,18 +11,20 @@ import pytest
 
 import inlayer
 from inlayer.learn.grader import grade
-from inlayer.learn.sandbox.restrict import CREATE_RULESET, MACHINES
-from inlayer.learn.session import Limits
+from inlayer.learn.sandbox.restrict import ARCHITECTURES, CREATE_RULESET
+from inlayer.learn.session import GradingLimits
 from tests.learn.toy import SOLUTION, toy
 
+pytestmark = pytest.mark.slow
+
 LANDLOCK = sys.platform == "linux" and ctypes.CDLL(None).syscall(CREATE_RULESET, None, 0, 1) >= 6
-if not (LANDLOCK and platform.machine() in MACHINES):
+if not (LANDLOCK and platform.machine() in ARCHITECTURES):
     pytest.skip("this kernel has no Landlock of version 6, or no seccomp for this machine", allow_module_level=True)
 
 # The hook's own object, found on the stack and silenced: from here on Python refuses nothing.
 SILENCED = (
     "import os, sys, time, signal\nframe = sys._getframe()\nwhile frame:\n    pupil = frame.f_locals.get('self')\n"
-    "    if type(pupil).__name__ == 'Pupil':\n        pupil.tell = lambda what: None\n        break\n    frame = frame.f_back\n"
+    "    if type(pupil).__name__ == 'Runner':\n        pupil.on_refusal = lambda what: None\n        break\n    frame = frame.f_back\n"
     "assert frame\n"
 )
 LEARN = Path(inlayer.__file__).parent / "learn"
@@ -60,7 +62,7 @@ REFUSED = {
 def test_the_kernel_refuses(name: str, tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("all of it")
     source = f"{SILENCED}LEARN, PLACE = {str(LEARN)!r}, {str(tmp_path)!r}\n{REFUSED[name]}\nprint('done')\n"
-    verdict = grade(toy(), source + SOLUTION, limits=Limits(seconds=10.0))
+    verdict = grade(toy(), source + SOLUTION, limits=GradingLimits(seconds=10.0))
     assert verdict.failure is not None, verdict.printed
     assert verdict.failure.rule == "raises", verdict.failure
     assert "done" not in verdict.printed

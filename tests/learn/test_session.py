@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from inlayer.learn.grader import grade
-from inlayer.learn.session import CheckFailed, GradingSession, Other, RemoteObject
+from inlayer.learn.sandbox.protocol import Unsendable
+from inlayer.learn.session import CheckFailed, GradingSession, RemoteObject
 from tests.learn.toy import SOLUTION, toy
 
 SOURCE = """
@@ -119,28 +120,28 @@ def test_another_function_and_what_cannot_be_told(session: GradingSession) -> No
     assert isinstance(session.call_other("edit", torch.ones(1), []), type(None))
     with pytest.raises(CheckFailed):
         session.call_other("not_there")
-    assert Other("x") == Other("x")
+    assert Unsendable("x") == Unsendable("x")
 
 
 def test_a_function_where_a_class_was_asked_for() -> None:
     with GradingSession("Made", seed=0) as session:
         session.load("def Made(rows): return 3\n", "made.py")
-        with pytest.raises(CheckFailed, match="no object"):
+        with pytest.raises(CheckFailed, match="must return an object"):
             session.construct(3)
 
 
 def test_verdicts_count_what_ran() -> None:
     verdict = grade(toy(), SOLUTION, seed=5)
     assert verdict.passed
-    assert verdict.summary == "6 of 6 checks"
-    assert verdict.own is not None
-    assert verdict.own.tolist() == [1.0, 0.0, 1.0]
+    assert verdict.summary == "6 of 6 checks passed"
+    assert verdict.walk_output is not None
+    assert verdict.walk_output.tolist() == [1.0, 0.0, 1.0]
     failed = grade(toy(), "def add(table, ids):\n    return table[ids].mean(0)\n", seed=5)
     assert not failed.passed
-    assert failed.summary == "4 of 6 checks; values failed, 1 was not run"
+    assert failed.summary == "4 of 6 checks passed; values failed, 1 was not run"
     assert [result.state for result in failed.results] == ["passed"] * 4 + ["failed", "not run"]
     assert (failed.failure.rule, failed.failure.message) == ("mean", "this is the mean")  # type: ignore[union-attr]
-    assert failed.own is None
+    assert failed.walk_output is None
 
 
 @pytest.mark.parametrize(

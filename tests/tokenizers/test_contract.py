@@ -1,4 +1,4 @@
-"""What every tokenizer promises, for one of each kind."""
+"""The contract of every tokenizer, checked for one of each kind."""
 
 import base64
 import copy
@@ -34,7 +34,7 @@ def small_sentencepiece(kind: str) -> bytes:
     return model.getvalue()
 
 
-@pytest.fixture(scope="module", params=["bytes", "words", "json", "ranks", "sentencepiece"])
+@pytest.fixture(scope="module", params=["bytes", "words", "json", "tiktoken", "sentencepiece"])
 def tokenizer(request, small_json, tmp_path_factory) -> Tokenizer:
     folder = tmp_path_factory.mktemp("contract")
     match request.param:
@@ -44,7 +44,7 @@ def tokenizer(request, small_json, tmp_path_factory) -> Tokenizer:
             return WordTokenizer.from_text("a b c", unk="?")
         case "json":
             (folder / "tokenizer.json").write_bytes(small_json)
-        case "ranks":
+        case "tiktoken":
             (folder / "x.tiktoken").write_bytes(small_ranks())
             return open_tokenizer(folder, pat_str=r"\w+| ?\S+|\s+", special_tokens={"<s>": 261, "<|end|>": 263})
         case "sentencepiece":
@@ -53,7 +53,7 @@ def tokenizer(request, small_json, tmp_path_factory) -> Tokenizer:
 
 
 @pytest.mark.parametrize("options", [{}, {"add_special_tokens": False}, {"parse_special": False}])
-def test_a_batch_is_its_texts(tokenizer, options):
+def test_encode_batch_equals_encode(tokenizer, options):
     texts = hostile_texts(200, 1, ["<s>", "<|end|>"])
     ours, theirs = tokenizer.encode_batch(texts, **options), [tokenizer.encode(text, **options) for text in texts]
     assert [row.tolist() for row in ours] == theirs
@@ -62,55 +62,55 @@ def test_a_batch_is_its_texts(tokenizer, options):
 
 
 def count_lists(monkeypatch) -> list[int]:
-    """Grows with every list of ids that tokenizers or sentencepiece hands out; tiktoken is only asked for arrays."""
+    """Record every list of ids that tokenizers or sentencepiece returns; tiktoken must return arrays only."""
     made: list[int] = []
     ids, encode = tokenizers.Encoding.ids, sentencepiece.SentencePieceProcessor.encode
 
-    def noted(result):
+    def record(result):
         rows = result if isinstance(result, list) and result and not isinstance(result[0], int) else [result]
         made.extend(len(row) for row in rows if isinstance(row, list))
         return result
 
-    monkeypatch.setattr(tokenizers.Encoding, "ids", property(lambda self: noted(ids.__get__(self))))
+    monkeypatch.setattr(tokenizers.Encoding, "ids", property(lambda self: record(ids.__get__(self))))
     monkeypatch.setattr(
         sentencepiece.SentencePieceProcessor,
         "encode",
-        lambda self, *texts, **options: noted(encode(self, *texts, **options)),
+        lambda self, *texts, **options: record(encode(self, *texts, **options)),
     )
     for name in ("encode", "encode_ordinary", "encode_batch"):
         monkeypatch.delattr(tiktoken.Encoding, name)
     return made
 
 
-def test_a_batch_makes_no_list_per_text(tokenizer, monkeypatch):
-    """U+329EE is in no Unicode version yet: the exact libraries do the work, not gigatoken."""
+def test_encode_batch_makes_no_list_per_text(tokenizer, monkeypatch):
+    """U+329EE is not assigned in any Unicode version, so the exact libraries are used, not gigatoken."""
     texts = [f"a b \U000329ee {index}" for index in range(2_500)]
     expected = [tokenizer.encode(text) for text in texts]
     made = count_lists(monkeypatch)
     assert [row.tolist() for row in tokenizer.encode_batch(texts)] == expected
-    assert len(made) <= 3  # tokenizers: one for each block of 1,024 texts; the others none
+    assert len(made) <= 3  # tokenizers: one per block of 1,024 texts; the others: none
     assert sum(made) == (sum(map(len, expected)) if made else 0)
     if type(tokenizer).__name__ in {"HuggingFaceTokenizer", "SentencePieceTokenizer"}:
         before = len(made)
-        assert tokenizer.encode("a b"), "nothing to count"
-        assert len(made) == before + 1, "the count sees no lists"
+        assert tokenizer.encode("a b"), "nothing was recorded"
+        assert len(made) == before + 1, "lists are not recorded"
 
 
-def test_pieces_are_the_ids_in_order(tokenizer):
+def test_tokens_have_the_ids_and_ordered_spans(tokenizer):
     for text in hostile_texts(150, 2, ["<s>", "<|end|>"]):
-        pieces = tokenizer.tokens(text)
-        assert [piece.id for piece in pieces] == tokenizer.encode(text)
-        source, place = text.encode(), 0
-        for piece in pieces:
-            assert place <= piece.span[0] <= piece.span[1] <= len(source)
-            assert piece.bytes == source[slice(*piece.span)]
-            place = piece.span[1]
+        tokens = tokenizer.tokens(text)
+        assert [token.id for token in tokens] == tokenizer.encode(text)
+        source, end = text.encode(), 0
+        for token in tokens:
+            assert end <= token.span[0] <= token.span[1] <= len(source)
+            assert token.bytes == source[slice(*token.span)]
+            end = token.span[1]
 
 
 @pytest.mark.parametrize("text", ["ab\ud800c", "\udfff", "é\udc80"])
-def test_a_lone_surrogate_is_named_with_its_place(tokenizer, text):
-    place = next(i for i, character in enumerate(text) if 0xD800 <= ord(character) < 0xE000)
-    match = rf"U\+{ord(text[place]):04X} at position {place}.*command line in bytes that are no UTF-8"
+def test_lone_surrogate_is_reported_with_its_position(tokenizer, text):
+    position = next(i for i, character in enumerate(text) if 0xD800 <= ord(character) < 0xE000)
+    match = rf"U\+{ord(text[position]):04X} at position {position}.*command line as invalid UTF-8"
     for call in (tokenizer.encode, tokenizer.tokens, lambda text: tokenizer.encode_batch(["a", text])):
         with pytest.raises(TextError, match=match):
             call(text)
@@ -119,20 +119,20 @@ def test_a_lone_surrogate_is_named_with_its_place(tokenizer, text):
 
 
 @pytest.mark.parametrize("bad", [-1, 10**6, 2**70])
-def test_an_id_out_of_range_is_named_with_its_place(tokenizer, bad):
+def test_id_out_of_range_is_reported_with_its_position(tokenizer, bad):
     with pytest.raises(IdRangeError, match=f"id {bad} at position 1"):
         tokenizer.decode([0, bad])
     with pytest.raises(IdRangeError, match=str(bad)):
         tokenizer.token_bytes(bad)
 
 
-def test_ids_may_come_as_arrays(tokenizer):
+def test_decode_accepts_arrays(tokenizer):
     ids = tokenizer.encode("a b")
     assert tokenizer.decode(np.array(ids, np.int32)) == tokenizer.decode(ids)
     assert tokenizer.decode([]) == ""
 
 
-def test_threads(tokenizer):
+def test_threads_get_the_same_ids(tokenizer):
     texts = hostile_texts(60, 3, ["<s>"])
     expected = [tokenizer.encode(text) for text in texts]
     plain = [tokenizer.encode(text, parse_special=False) for text in texts]
@@ -146,21 +146,21 @@ def test_threads(tokenizer):
         assert all(pool.map(work, range(8)))
 
 
-def test_special_ids(tokenizer):
+def test_special_ids_are_those_of_special_tokens(tokenizer):
     assert tokenizer.special_ids == set(tokenizer.special_tokens.values())
     assert all(0 <= value < 10**6 for value in tokenizer.special_ids)
     assert tokenizer.pad_id is None
 
 
-def test_not_text(training_file):
-    """In a process of its own: under pytest every call's types are checked before ours."""
+def test_wrong_argument_types_raise_one_line_errors(training_file):
+    """In a separate process, because under pytest beartype checks all argument types first."""
     code = """
 import sys
 from inlayer.errors import DtypeError, InputError
 from inlayer.ragged import Ragged
 from inlayer.tokenizers import ByteTokenizer, WordTokenizer, open_tokenizer, train_bpe
 t = ByteTokenizer()
-calls = [lambda: t.encode(None), lambda: t.encode(b"a"), lambda: t.encode(5), lambda: t.pieces(1.5),
+calls = [lambda: t.encode(None), lambda: t.encode(b"a"), lambda: t.encode(5), lambda: t.tokens(1.5),
          lambda: t.encode_batch("ab"), lambda: t.encode_batch([b"a"]), lambda: t.encode_batch(None),
          lambda: t.decode("ab"), lambda: t.decode([1.5]), lambda: t.decode(None), lambda: open_tokenizer(None),
          lambda: WordTokenizer.from_text(None), lambda: train_bpe(None, 300), lambda: train_bpe([1], 300),
@@ -185,8 +185,8 @@ for number, call in enumerate(calls):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_it_can_be_pickled_and_copied(tokenizer):
-    for twin in (pickle.loads(pickle.dumps(tokenizer)), copy.deepcopy(tokenizer)):
-        assert twin.encode("a b") == tokenizer.encode("a b")
-        assert dict(twin.special_tokens) == dict(tokenizer.special_tokens)
-        assert (repr(twin), twin.pad_id) == (repr(tokenizer), tokenizer.pad_id)
+def test_pickle_and_deepcopy(tokenizer):
+    for copied in (pickle.loads(pickle.dumps(tokenizer)), copy.deepcopy(tokenizer)):
+        assert copied.encode("a b") == tokenizer.encode("a b")
+        assert dict(copied.special_tokens) == dict(tokenizer.special_tokens)
+        assert (repr(copied), copied.pad_id) == (repr(tokenizer), tokenizer.pad_id)

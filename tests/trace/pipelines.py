@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import pytest
 import torch
 
 import inlayer
@@ -14,7 +15,13 @@ from inlayer.trace import Pipeline
 from tests.families.references import CASES
 
 SAMPLES = ("default", "minilm", "wordllama", "smollm2")
-FAMILIES = tuple(case.name for case in CASES)
+# One family per trait: learned, token types and norm, projection, position offset, skipped padding, tied bias, rotary,
+# scaled angles, length-dependent angles, scale, layer types, interleaved layout, multiplier.
+TRAITS = {
+    "gpt2", "bert", "electra", "opt-projected", "roberta", "t5", "llama", "llama-3.1", "llama-dynamic-short", "gemma",
+    "gemma3_text-new", "deepseek_v3", "granite",
+}  # fmt: skip
+FAMILIES = [case.name if case.name in TRAITS else pytest.param(case.name, marks=pytest.mark.slow) for case in CASES]
 WORDS = "I love dogs and cats but not the rain in May"
 
 

@@ -59,7 +59,7 @@ def check_numbers(pipeline: Pipeline, texts: list[str]) -> Trace:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 def test_walk_matches_the_layer_for_every_family(name: str, dtype: torch.dtype) -> None:
     texts = ["I love dogs", "I love dogs and the rain"]
     pipeline = family(name, dtype)
@@ -307,16 +307,16 @@ def test_walk_function_equals_pipeline_walk() -> None:
     assert isinstance(long, inlayer.Trace)
 
 
-@pytest.mark.parametrize("text", ["", " ", "\0", "🙂", "e\u0301", "<|endoftext|>", "a" * 3000, "\u202eabc\x1b[31m"])
 @pytest.mark.parametrize("name", SAMPLES)
-def test_unusual_texts(name: str, text: str) -> None:
-    try:
-        trace = sample(name).walk([text])
-    except PositionRangeError:
-        assert name == "minilm"  # 512 positions
-        return
-    assert trace.texts[0].n_bytes == len(text.encode())
-    assert "\ufffd" not in trace.to_json()
+def test_unusual_texts(name: str) -> None:
+    for text in ("", " ", "\0", "🙂", "e\u0301", "<|endoftext|>", "a" * 3000, "\u202eabc\x1b[31m"):
+        try:
+            trace = sample(name).walk([text], tokens=64)
+        except PositionRangeError:
+            assert name == "minilm"  # 512 positions
+            continue
+        assert trace.texts[0].n_bytes == len(text.encode())
+        assert "\ufffd" not in trace.to_json()
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.float64])
@@ -362,6 +362,7 @@ def test_pre_tokens_refer_to_the_tokens_shown() -> None:
     assert [one.tokens for one in truncated.texts[0].pre_tokens] == [(0, 2)]
 
 
+@pytest.mark.slow
 def test_texts_of_other_types_are_rejected() -> None:
     # In a process without beartype, which would raise first.
     code = """

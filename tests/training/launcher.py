@@ -1,8 +1,8 @@
-"""`inlayer train` as processes of their own, without the seconds that each would need to import torch.
+"""Runs `inlayer train` in separate processes without importing torch each time.
 
-One process imports everything and waits; every command is a fork of it, with the arguments, the exit code and the
-standard error that `python -m inlayer` would have. It can be told to kill itself, by SIGKILL, right before the n-th
-change of something on disk below a folder.
+A server process imports everything and forks for each command, with the arguments, exit code and standard error of
+`python -m inlayer`. To be independent of machine load, a command can kill itself right before the n-th change on disk
+in a folder, or send itself a signal after a training step.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "os.tru
 
 
 class Launcher:
-    """Call it with the arguments of a command: exit code (negative: killed by that signal) and standard error."""
+    """Call it with the arguments of a command; returns exit code (negative: killed by that signal) and stderr."""
 
     def __init__(self) -> None:
         env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "1"}
@@ -38,23 +37,24 @@ class Launcher:
         kill_at: int | None = None,
         below: Path | None = None,
         file_limit: int | None = None,
-        meanwhile: Callable[[int], None] | None = None,
+        signal_at: tuple[int, int] | None = None,
     ) -> tuple[int, str]:
-        """`meanwhile` is called with the process's id while it runs."""
+        """Run a command; `signal_at` is a step (0: before the first one) and the signal to send after it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        told = {"arguments": [str(one) for one in arguments], "report": report, "kill_at": kill_at}
-        told |= {"below": None if below is None else os.fspath(below), "file_limit": file_limit}
-        self._process.stdin.write(json.dumps(told) + "\n")
+        request = {"arguments": [str(one) for one in arguments], "report": report, "kill_at": kill_at}
+        request |= {
+            "below": None if below is None else os.fspath(below),
+            "file_limit": file_limit,
+            "signal_at": signal_at,
+        }
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        process_id = int(self._process.stdout.readline())
-        if meanwhile is not None:
-            meanwhile(process_id)
         done = json.loads(self._process.stdout.readline())
         return done["code"], done["err"]
 
     def close(self) -> None:
-        """The end of the one that waits."""
+        """Stop the server process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -63,7 +63,7 @@ class Launcher:
 
 
 def kill_before_change(number: int, below: str) -> None:
-    """Count what is about to change something below a folder; at the n-th, end as by kill -9."""
+    """Count changes in a folder, and kill this process right before the n-th."""
     seen = 0
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -77,34 +77,55 @@ def kill_before_change(number: int, below: str) -> None:
     sys.addaudithook(hook)
 
 
-def run(told: dict[str, Any]) -> None:
-    """In the fork: the command, as the real one."""
+def signal_after_step(step: int, number: int) -> None:
+    """Send this process a signal after a training step, or before the first one if `step` is 0."""
+    from inlayer.training.run import Run
+    from inlayer.training.trainer import Trainer
+
+    prepare, take_step = Run.prepare, Trainer.take_step
+
+    def prepare_then_signal(self: Any, group: Any) -> Any:
+        os.kill(os.getpid(), number)
+        return prepare(self, group)
+
+    def step_then_signal(self: Any, windows: Any) -> Any:
+        line = take_step(self, windows)
+        if line["step"] == step:
+            os.kill(os.getpid(), number)
+        return line
+
+    if step == 0:
+        Run.prepare = prepare_then_signal  # type: ignore[method-assign]
+    else:
+        Trainer.take_step = step_then_signal  # type: ignore[method-assign]
+
+
+def run(request: dict[str, Any]) -> None:
+    """Run the command, in the fork."""
     import resource
 
-    from inlayer.cli import train
+    from inlayer.training import train
 
-    if told["kill_at"] is not None:
-        kill_before_change(told["kill_at"], told["below"])
-    if told["file_limit"] is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (told["file_limit"], told["file_limit"]))
-    if not told["report"]:  # which takes longer than all steps of a test
-        train.finish = lambda *_, **__: None
-    sys.argv = ["inlayer", *told["arguments"]]
+    if request["kill_at"] is not None:
+        kill_before_change(request["kill_at"], request["below"])
+    if request["signal_at"] is not None:
+        signal_after_step(*request["signal_at"])
+    if request["file_limit"] is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_limit"], request["file_limit"]))
+    if not request["report"]:  # it takes longer than the steps of a test
+        train.make_report = lambda _: None  # type: ignore[assignment,return-value]
+    sys.argv = ["inlayer", *request["arguments"]]
     from inlayer.__main__ import main
 
     main()
 
 
 def wait_for_commands() -> None:
-    """Fork for every line on standard input; its process id, and then how it ended, on standard output."""
-    for name in (
-        "inlayer.cli",
-        "inlayer.training.run",
-        "torch._dynamo",
-    ):  # the last: slow, an optimizer needs it
-        import_module(name)
+    """Fork for every line of stdin, and write its result to stdout."""
+    for name in ("inlayer.cli", "inlayer.cli.progress", "inlayer.training.train", "torch._dynamo"):
+        import_module(name)  # the last one is slow, and needed by optimizers
 
-    answers = os.fdopen(os.dup(1), "w")
+    results = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
         read, write = os.pipe()
@@ -123,15 +144,13 @@ def wait_for_commands() -> None:
                 traceback.print_exc()
                 code = 1
             sys.stderr.flush()
-            os._exit(code if isinstance(code, int) else 0)  # at once: taking torch apart takes a second
+            os._exit(code if isinstance(code, int) else 0)  # without cleaning up torch, which takes a second
         os.close(write)
-        answers.write(f"{process_id}\n")
-        answers.flush()
-        with os.fdopen(read, errors="replace") as said:
-            err = said.read()
+        with os.fdopen(read, errors="replace") as output:
+            err = output.read()
         _, status = os.waitpid(process_id, 0)
-        answers.write(json.dumps({"code": os.waitstatus_to_exitcode(status), "err": err}) + "\n")
-        answers.flush()
+        results.write(json.dumps({"code": os.waitstatus_to_exitcode(status), "err": err}) + "\n")
+        results.flush()
 
 
 if __name__ == "__main__":

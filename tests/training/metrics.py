@@ -1,4 +1,4 @@
-"""Metrics as a run writes them: a loss that falls, a table that grows."""
+"""Metrics like those of a run: a falling loss, a growing table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def make_metrics(steps: int, *, every: int = 20, validate: int = 100) -> list[dict[str, Any]]:
-    """One dict a step; every so many steps the table is measured, or the validation loss."""
+    """One dict per step; some steps also measure the table or the validation loss."""
     random, metrics = np.random.default_rng(0), []
     for step in range(1, steps + 1):
         done = step / steps
@@ -22,7 +22,7 @@ def make_metrics(steps: int, *, every: int = 20, validate: int = 100) -> list[di
         if step % every == 0 or step == steps:
             line |= {
                 "row_norm_mean": 0.2 + done, "row_norm_min": 0.1 + 0.1 * done, "row_norm_max": 0.3 + 2 * done,
-                "mean_row_ratio": 0.02 + 0.3 * done, "input_gradient": 0.1, "output_gradient": 0.4,
+                "mean_vector_ratio": 0.02 + 0.3 * done, "input_gradient": 0.1, "output_gradient": 0.4,
                 "output_share": 0.9 - 0.3 * done, "logit_std": 0.3,
             }  # fmt: skip
         metrics.append(line)

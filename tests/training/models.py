@@ -1,4 +1,4 @@
-"""Small decoders whose every value differs from its birth, and ids for them."""
+"""Small decoders with all values changed from their initialization, and ids for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make_config(architecture: str, **settings: Any) -> DecoderConfig:
 
 
 def make_decoder(architecture: str, *, seed: int = 0, **settings: Any) -> Decoder:
-    """As if it had been trained: biases are not zero, norms not one, and attention not even."""
+    """A decoder as if trained: biases are not zero, norms not one, attention not uniform."""
     decoder = Decoder(make_config(architecture, **settings), seed=seed).eval()
     random = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():

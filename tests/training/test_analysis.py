@@ -1,4 +1,4 @@
-"""What was learned, against plain loops; and that a table of any kind can be told about."""
+"""Comparison of tables before and after training, checked against plain loops; any table can be compared."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from torch import Tensor
 import inlayer
 from inlayer.errors import InputError, ShapeError
 from inlayer.tokenizers import Tokenizer, WordTokenizer
-from inlayer.training import learned as module
-from inlayer.training.analysis import Drift, Learned, what_was_learned
+from inlayer.training import analysis as module
+from inlayer.training.analysis import RowChange, TableComparison, compare_tables
 
 ROWS, WIDTH, PADDING, ZERO = 40, 6, 7, 11
 
 
 def random_tables(seed: int = 0) -> tuple[Tensor, Tensor, np.ndarray]:
-    """A table, the same later, and counts: with ties, and ten ids that were never seen."""
+    """A table before and after, and counts with ties and ten unseen ids."""
     random = torch.Generator().manual_seed(seed)
     before, moved = torch.randn(2, ROWS, WIDTH, generator=random)
     after = 1.5 * before + moved
@@ -52,10 +52,10 @@ def id_of(tokenizer: Tokenizer, text: str) -> int:
     return found
 
 
-# ---- drift
+# ---- rows
 
 
-def length(row: list[float]) -> float:
+def norm(row: list[float]) -> float:
     return math.sqrt(sum(value * value for value in row))
 
 
@@ -64,110 +64,110 @@ def mean(values: list[float]) -> float | None:
     return sum(kept) / len(kept) if kept else None
 
 
-def slow_drift(before: Tensor, after: Tensor, ids: list[int]) -> dict[str, float | None]:
-    """One row after the other."""
-    cosines, movements, olds, news = [], [], [], []
+def slow_change(before: Tensor, after: Tensor, ids: list[int]) -> dict[str, float | None]:
+    """Means over rows, one row at a time."""
+    cosines, distances, olds, news = [], [], [], []
     for token_id in ids:
         old, new = before[token_id].tolist(), after[token_id].tolist()
-        a, b = length(old), length(new)
+        a, b = norm(old), norm(new)
         olds.append(a)
         news.append(b)
         if a and math.isfinite(b):
-            movements.append(length([y - x for x, y in zip(old, new, strict=True)]) / a)
+            distances.append(norm([y - x for x, y in zip(old, new, strict=True)]) / a)
             if b:
                 cosines.append(sum(x * y for x, y in zip(old, new, strict=True)) / (a * b))
-    return {"cosine": mean(cosines), "movement": mean(movements), "norm_before": mean(olds), "norm_after": mean(news)}
+    return {"cosine": mean(cosines), "distance": mean(distances), "norm_before": mean(olds), "norm_after": mean(news)}
 
 
 def slow_groups(counts: np.ndarray, padding: int | None) -> dict[str, list[int]]:
     order = sorted((i for i in range(len(counts)) if i != padding), key=lambda i: (-counts[i], i))
     seen = [i for i in order if counts[i]]
     groups, rest = {"all rows": order}, list(seen)
-    for place, name in enumerate(module.QUARTERS):
-        size = len(seen) // 4 + (place < len(seen) % 4)
+    for number, name in enumerate(module.QUARTERS):
+        size = len(seen) // 4 + (number < len(seen) % 4)
         groups[name], rest = rest[:size], rest[size:]
     groups["never seen"] = [i for i in order if not counts[i]]
     return {name: ids for name, ids in groups.items() if ids}
 
 
-def numbers(drift: Drift) -> dict[str, float | None]:
-    return {name: getattr(drift, name) for name in ("cosine", "movement", "norm_before", "norm_after")}
+def numbers(change: RowChange) -> dict[str, float | None]:
+    return {name: getattr(change, name) for name in ("cosine", "distance", "norm_before", "norm_after")}
 
 
 @pytest.mark.parametrize("broken", [None, math.nan, math.inf])
 @pytest.mark.parametrize("padding", [None, PADDING])
-def test_drift_against_a_plain_loop(padding: int | None, broken: float | None) -> None:
+def test_change_matches_a_plain_loop(padding: int | None, broken: float | None) -> None:
     before, after, counts = random_tables()
     if broken is not None:
         after[3, 2] = broken
-    ours = what_was_learned(before, after, counts, inlayer.ByteTokenizer(), padding_idx=padding)
+    ours = compare_tables(before, after, counts, inlayer.ByteTokenizer(), padding_idx=padding)
     theirs = slow_groups(counts, padding)
-    assert [one.name for one in ours.drift] == list(theirs)
-    for one, ids in zip(ours.drift, theirs.values(), strict=True):
-        assert numbers(one) == pytest.approx(slow_drift(before, after, ids), rel=1e-6)
-        assert (one.rows, one.least, one.most) == (len(ids), counts[ids].min(), counts[ids].max())
+    assert [one.name for one in ours.groups] == list(theirs)
+    for one, ids in zip(ours.groups, theirs.values(), strict=True):
+        assert numbers(one) == pytest.approx(slow_change(before, after, ids), rel=1e-6)
+        assert one.rows == len(ids)
         assert one.share == pytest.approx(counts[ids].sum() / counts.sum())
-    assert ours.broken == (broken is not None)
+    assert ours.nonfinite_rows == (broken is not None)
 
 
-def test_the_comparison_can_fail() -> None:
+def test_comparison_detects_a_changed_row() -> None:
     before, after, counts = random_tables()
-    told = what_was_learned(before, after, counts, inlayer.ByteTokenizer()).drift
+    result = compare_tables(before, after, counts, inlayer.ByteTokenizer()).groups
     after[5] += 0.1
-    for one, ids in zip(told, slow_groups(counts, None).values(), strict=True):
-        theirs = slow_drift(before, after, ids)
+    for one, ids in zip(result, slow_groups(counts, None).values(), strict=True):
+        theirs = slow_change(before, after, ids)
         assert (numbers(one) == pytest.approx(theirs, rel=1e-6)) == (5 not in ids)
 
 
 @pytest.mark.parametrize("padding", [None, PADDING])
-def test_mean_row_ratio(padding: int | None) -> None:
+def test_mean_vector_ratio(padding: int | None) -> None:
     before, after, counts = random_tables()
-    ours = what_was_learned(before, after + 3, counts, inlayer.ByteTokenizer(), padding_idx=padding)
-    for table, ratio in ((before, ours.mean_row_ratio_before), (after + 3, ours.mean_row_ratio_after)):
+    ours = compare_tables(before, after + 3, counts, inlayer.ByteTokenizer(), padding_idx=padding)
+    for table, ratio in ((before, ours.mean_vector_ratio_before), (after + 3, ours.mean_vector_ratio_after)):
         kept = torch.stack([row for token_id, row in enumerate(table) if token_id != padding])
         assert ratio == pytest.approx(float(kept.mean(0).norm() / kept.norm(dim=1).mean()), rel=1e-5)
-    assert ours.mean_row_ratio_before < 0.5 < ours.mean_row_ratio_after  # type: ignore[operator]
-    same = what_was_learned(torch.ones(5, 3), torch.ones(5, 3), np.ones(5), inlayer.ByteTokenizer())
-    assert same.mean_row_ratio_after == pytest.approx(1)
-    assert numbers(same.drift[0]) == pytest.approx(
-        {"cosine": 1, "movement": 0, "norm_before": 3**0.5, "norm_after": 3**0.5}
+    assert ours.mean_vector_ratio_before < 0.5 < ours.mean_vector_ratio_after  # type: ignore[operator]
+    same = compare_tables(torch.ones(5, 3), torch.ones(5, 3), np.ones(5), inlayer.ByteTokenizer())
+    assert same.mean_vector_ratio_after == pytest.approx(1)
+    assert numbers(same.groups[0]) == pytest.approx(
+        {"cosine": 1, "distance": 0, "norm_before": 3**0.5, "norm_after": 3**0.5}
     )
 
 
-def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_size_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     before, after, counts = random_tables()
-    whole = what_was_learned(before, after, counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
+    whole = compare_tables(before, after, counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
     monkeypatch.setattr(module, "BLOCK_VALUES", 3 * WIDTH)
-    parts = what_was_learned(before, after, counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
-    assert [numbers(one) for one in parts.drift] == [pytest.approx(numbers(one)) for one in whole.drift]
-    assert parts.mean_row_ratio_after == pytest.approx(whole.mean_row_ratio_after)
-    assert [[near.id for near in word.after] for word in parts.words] == [
-        [near.id for near in word.after] for word in whole.words
+    parts = compare_tables(before, after, counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
+    assert [numbers(one) for one in parts.groups] == [pytest.approx(numbers(one)) for one in whole.groups]
+    assert parts.mean_vector_ratio_after == pytest.approx(whole.mean_vector_ratio_after)
+    assert [[near.id for near in word.after] for word in parts.tokens] == [
+        [near.id for near in word.after] for word in whole.tokens
     ]
 
 
-# ---- words and their neighbors
+# ---- tokens and their neighbors
 
 
 def test_neighbors_before_and_after() -> None:
     tokenizer = words("cat", "dog", "sea", "sky", "<pad>")
     before = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0.9, 0, 0.1], [0, 0.9, 0.1], [0, 0, 0]])
     after = torch.tensor([[1.0, 0, 0], [0.9, 0.1, 0], [0, 1, 0], [0, 0.9, 0.1], [0, 0, 0]])
-    told = what_was_learned(before, after, np.array([9, 8, 7, 6, 5]), tokenizer, padding_idx=4, k=1)
-    assert [(one.label, one.count) for one in told.words] == [("cat", 9), ("dog", 8), ("sea", 7), ("sky", 6)]
-    assert [one.before[0].label for one in told.words] == ["sea", "sky", "cat", "dog"]
-    assert [one.after[0].label for one in told.words] == ["dog", "cat", "sky", "sea"]
-    assert told.words[0].after[0].cosine == pytest.approx(0.9 / math.sqrt(0.82))
-    assert told.words[0].after[0].id == 1
+    result = compare_tables(before, after, np.array([9, 8, 7, 6, 5]), tokenizer, padding_idx=4, k=1)
+    assert [(one.token, one.count) for one in result.tokens] == [("cat", 9), ("dog", 8), ("sea", 7), ("sky", 6)]
+    assert [one.before[0].token for one in result.tokens] == ["sea", "sky", "cat", "dog"]
+    assert [one.after[0].token for one in result.tokens] == ["dog", "cat", "sky", "sea"]
+    assert result.tokens[0].after[0].cosine == pytest.approx(0.9 / math.sqrt(0.82))
+    assert result.tokens[0].after[0].id == 1
 
 
-def test_a_row_that_points_nowhere_has_no_neighbors() -> None:
+def test_zero_row_has_no_neighbors() -> None:
     before, after, counts = random_tables()
-    told = what_was_learned(before, after, counts, inlayer.ByteTokenizer(), words=ROWS, k=3)
-    by_id = {one.id: one for one in told.words}
+    result = compare_tables(before, after, counts, inlayer.ByteTokenizer(), tokens=ROWS, k=3)
+    by_id = {one.id: one for one in result.tokens}
     assert by_id[ZERO].before == ()
     assert len(by_id[ZERO].after) == 3
-    assert all(near.id not in (one.id, ZERO, PADDING) for one in told.words for near in one.before)
+    assert all(near.id not in (one.id, ZERO, PADDING) for one in result.tokens for near in one.before)
 
 
 def counts_of(tokenizer: Tokenizer, texts: dict[str, int]) -> np.ndarray:
@@ -179,55 +179,58 @@ def counts_of(tokenizer: Tokenizer, texts: dict[str, int]) -> np.ndarray:
 
 def chosen(counts: np.ndarray, tokenizer: Tokenizer, **settings: Any) -> list[str]:
     table = torch.randn(len(counts), 4, generator=torch.Generator().manual_seed(0))
-    return [one.label for one in what_was_learned(table, table, counts, tokenizer, **settings).words]
+    return [one.token for one in compare_tables(table, table, counts, tokenizer, **settings).tokens]
 
 
-def test_whole_words_first(bpe: Tokenizer) -> None:
+def test_whole_words_come_first(bpe: Tokenizer) -> None:
     counts = counts_of(
         bpe, {" the": 50, ",": 900, " of": 800, "and": 700, " dogs": 3, "\n": 600, "q": 500, " love": 20}
     )
-    assert chosen(counts, bpe, words=3) == [" the", " love", " dogs"]
-    assert chosen(counts, bpe, words=4) == ["and", " the", " love", " dogs"]
-    assert set(chosen(counts, bpe, words=6)) == {"and", " the", " love", " dogs", " of", "q"}
+    assert chosen(counts, bpe, tokens=3) == [" the", " love", " dogs"]
+    assert chosen(counts, bpe, tokens=4) == ["and", " the", " love", " dogs"]
+    assert set(chosen(counts, bpe, tokens=6)) == {"and", " the", " love", " dogs", " of", "q"}
     assert len(chosen(counts, bpe)) == 8
-    assert chosen(counts, bpe, words=0) == []
-    assert chosen(counts, bpe, words=3, padding_idx=id_of(bpe, " the")) == ["and", " love", " dogs"]
+    assert chosen(counts, bpe, tokens=0) == []
+    assert chosen(counts, bpe, tokens=3, padding_idx=id_of(bpe, " the")) == ["and", " love", " dogs"]
     for special in bpe.special_ids:
         counts[special] = 10**6
-    assert chosen(counts, bpe, words=4) == ["and", " the", " love", " dogs"]  # "stop" is special, though a word
-    assert set(chosen(counts, bpe, words=99)).isdisjoint(bpe.special_tokens)
+    assert chosen(counts, bpe, tokens=4) == ["and", " the", " love", " dogs"]  # "stop" is a word, but special
+    assert set(chosen(counts, bpe, tokens=99)).isdisjoint(bpe.special_tokens)
 
 
-def test_bytes_are_letters_first() -> None:
+def test_letters_come_first_among_bytes() -> None:
     counts = np.zeros(256, np.int64)
     counts[list(b"eta \n,.")] = [50, 40, 30, 99, 98, 97, 96]
-    counts[0xAB] = 95  # no character by itself, though its digits are letters
-    assert chosen(counts, inlayer.ByteTokenizer(), words=3) == ["e", "t", "a"]
-    assert chosen(counts, inlayer.ByteTokenizer(), words=4) == [" ", "e", "t", "a"]
+    counts[0xAB] = 95  # not a character by itself, but its hex digits are letters
+    assert chosen(counts, inlayer.ByteTokenizer(), tokens=3) == ["e", "t", "a"]
+    assert chosen(counts, inlayer.ByteTokenizer(), tokens=4) == [" ", "e", "t", "a"]
     assert "ab" in chosen(counts, inlayer.ByteTokenizer())
 
 
-def test_a_space_may_be_written_otherwise() -> None:
+def test_sentencepiece_space() -> None:
     tokenizer = words("▁the", "▁of", "and", "▁", "##ing", "▁sea")
-    assert chosen(np.array([1, 9, 8, 7, 6, 2]), tokenizer, words=2) == ["▁sea", "▁the"]
-    assert chosen(np.array([1, 9, 8, 7, 6, 2]), tokenizer, words=3) == ["and", "▁sea", "▁the"]
+    assert chosen(np.array([1, 9, 8, 7, 6, 2]), tokenizer, tokens=2) == ["▁sea", "▁the"]
+    assert chosen(np.array([1, 9, 8, 7, 6, 2]), tokenizer, tokens=3) == ["and", "▁sea", "▁the"]
 
 
-def test_nothing_was_seen() -> None:
+def test_text_without_tokens() -> None:
     before, after, counts = random_tables()
-    told = what_was_learned(before, after, 0 * counts, inlayer.ByteTokenizer())
-    assert told.words == ()
-    assert [(one.name, one.rows, one.share) for one in told.drift] == [("all rows", ROWS, 0), ("never seen", ROWS, 0)]
+    result = compare_tables(before, after, 0 * counts, inlayer.ByteTokenizer())
+    assert result.tokens == ()
+    assert [(one.name, one.rows, one.share) for one in result.groups] == [
+        ("all rows", ROWS, 0),
+        ("never seen", ROWS, 0),
+    ]
 
 
-def test_rows_past_the_vocabulary_have_a_number() -> None:
+def test_rows_without_a_token_show_their_id() -> None:
     table = torch.eye(4)
-    told = what_was_learned(table, table, np.array([1]), words("one"), k=3)
-    assert sorted(near.label for near in told.words[0].after) == ["#1", "#2", "#3"]
+    result = compare_tables(table, table, np.array([1]), words("one"), k=3)
+    assert sorted(near.token for near in result.tokens[0].after) == ["#1", "#2", "#3"]
 
 
 @given(st.integers(0, 100), st.integers(0, 20))
-def test_words_are_spread_over_the_frequent_ones(size: int, wanted: int) -> None:
+def test_tokens_are_spread_over_frequencies(size: int, wanted: int) -> None:
     ranks = module._spread(list(range(size)), wanted)
     assert len(ranks) == min(size, wanted)
     assert ranks == sorted(set(ranks))
@@ -237,34 +240,34 @@ def test_words_are_spread_over_the_frequent_ones(size: int, wanted: int) -> None
         assert ranks[-1] == size - 1
 
 
-# ---- whatever comes
+# ---- special values and errors
 
 
-def strict(told: Learned) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(json.dumps(asdict(told), allow_nan=False))
-    return made
+def strict(result: TableComparison) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(json.dumps(asdict(result), allow_nan=False))
+    return parsed
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 3e38, 0.0])
-def test_a_diverged_table_can_be_told_about(value: float) -> None:
+def test_diverged_table(value: float) -> None:
     before, after, counts = random_tables()
-    told = what_was_learned(before, torch.full_like(after, value), counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
-    made = strict(told)
-    assert told.broken == (0 if math.isfinite(value) else ROWS - 1)
-    assert made["drift"][0]["norm_before"] > 0
-    assert (made["drift"][0]["cosine"] is None) == (value != 3e38)
-    assert (made["mean_row_ratio_after"] is None) == (value != 3e38)
+    result = compare_tables(before, torch.full_like(after, value), counts, inlayer.ByteTokenizer(), padding_idx=PADDING)
+    values = strict(result)
+    assert result.nonfinite_rows == (0 if math.isfinite(value) else ROWS - 1)
+    assert values["groups"][0]["norm_before"] > 0
+    assert (values["groups"][0]["cosine"] is None) == (value != 3e38)
+    assert (values["mean_vector_ratio_after"] is None) == (value != 3e38)
 
 
-def test_other_kinds_of_numbers() -> None:
+def test_other_dtypes_and_short_counts() -> None:
     before, after, counts = random_tables()
-    whole = what_was_learned(before.bfloat16(), after.bfloat16(), counts, inlayer.ByteTokenizer())
+    whole = compare_tables(before.bfloat16(), after.bfloat16(), counts, inlayer.ByteTokenizer())
     parameter = torch.nn.Parameter(after.bfloat16())
-    again = what_was_learned(before.bfloat16(), parameter, torch.from_numpy(counts), inlayer.ByteTokenizer())
+    again = compare_tables(before.bfloat16(), parameter, torch.from_numpy(counts), inlayer.ByteTokenizer())
     assert strict(again) == strict(whole)
-    shorter = what_was_learned(before, after, counts[:20], inlayer.ByteTokenizer())
+    shorter = compare_tables(before, after, counts[:20], inlayer.ByteTokenizer())
     filled = np.where(np.arange(ROWS) < 20, counts, 0)
-    assert shorter == what_was_learned(before, after, filled, inlayer.ByteTokenizer())
+    assert shorter == compare_tables(before, after, filled, inlayer.ByteTokenizer())
 
 
 @pytest.mark.parametrize(
@@ -272,14 +275,14 @@ def test_other_kinds_of_numbers() -> None:
     [
         ({"counts_V": np.zeros(41)}, ShapeError, r"counts has shape \(41,\).* 40 rows"),
         ({"counts_V": np.zeros((40, 1))}, ShapeError, r"counts has shape \(40, 1\)"),
-        ({"padding_idx": 40}, InputError, r"padding_idx is 40; the table has the rows 0\.\.39"),
+        ({"padding_idx": 40}, InputError, r"padding_idx is 40; the table has rows 0\.\.39"),
         ({"padding_idx": -1}, InputError, "padding_idx is -1"),
-        ({"words": -1}, InputError, "words is -1"),
+        ({"tokens": -1}, InputError, "tokens is -1"),
         ({"k": -2}, InputError, "k is -2"),
     ],
 )
-def test_refusals(changed: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_bad_arguments(changed: dict[str, Any], error: type[Exception], message: str) -> None:
     before, after, counts = random_tables()
     given = {"before_VD": before, "after_VD": after, "counts_V": counts, "tokenizer": inlayer.ByteTokenizer()}
     with pytest.raises(error, match=message):
-        what_was_learned(**{**given, **changed})
+        compare_tables(**{**given, **changed})

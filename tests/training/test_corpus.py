@@ -1,4 +1,4 @@
-"""A corpus comes back character by character, whatever its lines are like; Python's own text is found as data."""
+"""Corpus files are read exactly, whatever their lines look like; Python's own text is found without importing it."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ def write(path: Path, data: str | bytes) -> Path:
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
-def test_chunks_are_the_text(text: str, tmp_path: Path) -> None:
+def test_chunks_join_to_the_text(text: str, tmp_path: Path) -> None:
     file = write(tmp_path / "a.txt", text)
     chunks = list(read_chunks([file]))
     assert "".join(chunk.text for chunk in chunks) == file.read_bytes().decode("utf-8-sig")
     assert [chunk.starts_file for chunk in chunks] == [True] + [False] * (len(chunks) - 1)
     assert all(0 < len(chunk.text) <= CHUNK for chunk in chunks)
-    for chunk in chunks[:-1]:  # a line end where there is one
+    for chunk in chunks[:-1]:  # ends at a line break if there is one
         assert chunk.text.endswith("\n") or ("\n" not in chunk.text and len(chunk.text) == CHUNK)
 
 
 @given(texts=st.lists(st.text(st.sampled_from("a\n\r🙂é\ufeff\x00"), max_size=40), min_size=1, max_size=4))
-def test_chunks_are_those_of_a_plain_loop(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """With chunks and blocks so small that every edge falls everywhere."""
+def test_chunks_match_a_plain_loop(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """With tiny chunks and blocks, so that boundaries fall everywhere."""
     folder = tmp_path_factory.mktemp("files")
-    files = [write(folder / f"{place}.txt", text) for place, text in enumerate(texts)]
+    files = [write(folder / f"{number}.txt", text) for number, text in enumerate(texts)]
     theirs: list[Chunk] = []
     for text in texts:
         rest, starts = text.removeprefix("\ufeff"), True
@@ -81,15 +81,15 @@ def test_chunks_are_those_of_a_plain_loop(texts: list[str], tmp_path_factory: py
         if theirs:
             assert list(read_chunks(files)) == theirs
         else:
-            with pytest.raises(InputError, match="no text to learn from"):
+            with pytest.raises(InputError, match="no text to train on"):
                 list(read_chunks(files))
 
 
-def test_a_mark_at_the_start_is_dropped(tmp_path: Path) -> None:
+def test_byte_order_mark_is_dropped(tmp_path: Path) -> None:
     assert list(read_chunks([write(tmp_path / "a", "\ufeffHi")])) == [Chunk("Hi", True)]
 
 
-def test_files_keep_their_order_and_empty_ones_give_nothing(tmp_path: Path) -> None:
+def test_file_order_and_empty_files(tmp_path: Path) -> None:
     names = {"b": "second", "empty": "", "mark": "\ufeff", "a": "first"}
     files = [write(tmp_path / name, text) for name, text in names.items()]
     assert list(read_chunks([*files, files[0]])) == [Chunk(text, True) for text in ("second", "first", "second")]
@@ -114,19 +114,19 @@ def test_files_keep_their_order_and_empty_ones_give_nothing(tmp_path: Path) -> N
     ],
     ids=range(12),
 )
-def test_what_is_not_utf8_is_named_with_its_byte(data: bytes, tmp_path: Path) -> None:
+def test_invalid_utf8_is_reported_with_its_position(data: bytes, tmp_path: Path) -> None:
     with pytest.raises(UnicodeDecodeError) as theirs:
         data.decode()
     place = theirs.value.start
-    message = rf"bad\.txt is not UTF-8 text: byte 0x{data[place]:02X} at {place:,} is out of place"
+    message = rf"bad\.txt is not valid UTF-8: unexpected byte 0x{data[place]:02X} at {place:,}"
     with pytest.raises(TextError, match=message):
         list(read_chunks([write(tmp_path / "good.txt", "x"), write(tmp_path / "bad.txt", data)]))
 
 
-def test_what_cannot_be_a_corpus_is_told_at_once(tmp_path: Path) -> None:
+def test_bad_files_are_reported_immediately(tmp_path: Path) -> None:
     good = write(tmp_path / "good", "x")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(MissingFileError, match=r"missing is not there; a corpus is made of text files"):
+    with pytest.raises(MissingFileError, match=r"missing: not found; a corpus consists of text files"):
         read_chunks([good, tmp_path / "missing"])
     with pytest.raises(MissingFileError, match="is a folder, not a file"):
         read_chunks([good, tmp_path])
@@ -146,15 +146,15 @@ class Named(os.PathLike[Any]):
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"), [([""], "0 holds no text"), (["", "\ufeff"], "0 and 1 more hold no text")]
+    ("texts", "message"), [([""], "no text to train on: .*0 empty"), (["", "\ufeff"], "0 and 1 more empty")]
 )
-def test_files_without_text_are_no_corpus(texts: list[str], message: str, tmp_path: Path) -> None:
-    files = [write(tmp_path / str(place), text) for place, text in enumerate(texts)]
+def test_files_without_text(texts: list[str], message: str, tmp_path: Path) -> None:
+    files = [write(tmp_path / str(number), text) for number, text in enumerate(texts)]
     with pytest.raises(InputError, match=message):
         list(read_chunks(files))
 
 
-def test_a_file_that_goes_in_between_is_named(tmp_path: Path) -> None:
+def test_file_removed_while_reading(tmp_path: Path) -> None:
     files = [write(tmp_path / name, "x") for name in "ab"]
     chunks = read_chunks(files)
     next(chunks)
@@ -169,12 +169,12 @@ def test_cut_worked_values() -> None:
     assert [cut(text, 4, size) for size in (2, 3, 4, 8, 9)] == [6, 7, 8, 8, 13]
 
 
-# ---- the text that every Python carries
+# ---- text from Python's standard library
 
 
 @pytest.fixture(scope="module")
 def own() -> tuple[list[Chunk], set[str]]:
-    """Python's text, and the modules that were imported on the way."""
+    """Python's text, and the modules that were imported to get it."""
     before = set(sys.modules)
     return list(python_chunks()), set(sys.modules) - before
 
@@ -189,41 +189,46 @@ def files_of(chunks: list[Chunk]) -> Iterator[str]:
     yield text
 
 
-def test_python_brings_a_few_megabytes_of_english(own: tuple[list[Chunk], set[str]]) -> None:
+@pytest.mark.slow
+def test_python_text_is_a_few_megabytes_of_english(own: tuple[list[Chunk], set[str]]) -> None:
     text = "".join(chunk.text for chunk in own[0])
     assert 1_000_000 < len(text) < 10_000_000
     assert sum(character.isascii() for character in text) > 0.999 * len(text)
     words = text.lower().split()
-    assert words.count("the") > 0.03 * len(words)  # as English has it
+    assert words.count("the") > 0.03 * len(words)  # as in English
     assert 3 < statistics.mean(map(len, words)) < 9
     assert all(0 < len(chunk.text) <= CHUNK for chunk in own[0])
 
 
-def test_python_text_is_what_python_says_itself(own: tuple[list[Chunk], set[str]]) -> None:
+@pytest.mark.slow
+def test_python_text_contains_docstrings_and_topics(own: tuple[list[Chunk], set[str]]) -> None:
     files = list(files_of(own[0]))
     for thing in (textwrap.TextWrapper, json, json.dump, json.JSONDecoder, statistics.NormalDist.overlap):
-        said = inspect.getdoc(thing)
-        assert said is not None
-        assert any(said in file for file in files), thing
+        docstring = inspect.getdoc(thing)
+        assert docstring is not None
+        assert any(docstring in file for file in files), thing
     assert any(file.startswith('The "assert" statement\n') for file in files)
 
 
-def test_nothing_was_imported_for_it(own: tuple[list[Chunk], set[str]]) -> None:
+@pytest.mark.slow
+def test_python_text_imports_no_modules(own: tuple[list[Chunk], set[str]]) -> None:
     assert {name for name in own[1] if not name.startswith(("pydoc_data", "encodings."))} == set()
 
 
-def test_nothing_of_the_machine_is_in_it(own: tuple[list[Chunk], set[str]]) -> None:
+@pytest.mark.slow
+def test_python_text_contains_no_paths(own: tuple[list[Chunk], set[str]]) -> None:
     text = "".join(chunk.text for chunk in own[0])
     for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), str(Path(__file__).parent)):
         assert path not in text
 
 
-def test_no_longer_paragraph_comes_twice(own: tuple[list[Chunk], set[str]]) -> None:
+@pytest.mark.slow
+def test_long_paragraphs_do_not_repeat(own: tuple[list[Chunk], set[str]]) -> None:
     paragraphs = [part.strip() for file in files_of(own[0]) for part in file.split("\n\n")]
-    longer = [part for part in paragraphs if len(part) >= corpus.REPEATED]
+    longer = [part for part in paragraphs if len(part) >= corpus.MIN_QUOTE]
     assert len(longer) > 5_000
     assert len(set(longer)) == len(longer)
-    assert len(set(paragraphs)) < len(paragraphs)  # shorter ones may
+    assert len(set(paragraphs)) < len(paragraphs)  # short ones may
 
 
 SOURCES = {
@@ -259,7 +264,7 @@ SOURCES = {
 
 @pytest.fixture
 def small_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A standard library of a few files, in folders that the system lists backwards; no topics."""
+    """A standard library of a few files, in folders listed in reverse order, without topics."""
     for name, data in SOURCES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         write(tmp_path / name, data)
@@ -276,7 +281,7 @@ def small_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_docstrings_are_found_in_the_source(small_library: Path) -> None:
+def test_docstrings_of_a_small_library(small_library: Path) -> None:
     quoted = ("Quoted " * 20 + ".").strip()
     assert list(python_chunks()) == [
         Chunk("Old escapes: \\d.", True),
@@ -289,11 +294,11 @@ def test_docstrings_are_found_in_the_source(small_library: Path) -> None:
     ]
 
 
-def test_a_python_without_sources_has_its_topics(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_python_without_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "python.zip"))
     files = list(files_of(list(python_chunks())))
     assert len(files) > 50
     assert sum(map(len, files)) > 200_000
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
-    with pytest.raises(MissingFileError, match=r"neither its documentation topics .* give text files of your own"):
+    with pytest.raises(MissingFileError, match=r"neither documentation topics .* pass your own text files"):
         list(python_chunks())

@@ -1,4 +1,4 @@
-"""The decoder's own rules; that it equals transformers' models is in tests/training/test_save.py."""
+"""Rules of the decoder. The comparison with transformers is in tests/training/test_save.py."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("llama", {"tie": True, "padding_idx": 0, "input_norm": True, "soft_cap": 20.0}),
 ]
 every_variant = pytest.mark.parametrize(("architecture", "settings"), VARIANTS)
+two_variants = pytest.mark.parametrize(("architecture", "settings"), [VARIANTS[1], VARIANTS[2]])
 
 
 # ---- forward
 
 
 @every_variant
-def test_no_token_sees_a_later_one(architecture: str, settings: dict[str, Any]) -> None:
+def test_attention_is_causal(architecture: str, settings: dict[str, Any]) -> None:
     decoder, ids = make_decoder(architecture, **settings), make_ids()
     changed = ids.clone()
     changed[:, 12:] = (changed[:, 12:] + 1) % VOCABULARY
     before, after = decoder.logits(ids), decoder.logits(changed)
     assert torch.equal(before[:, :12], after[:, :12])
-    assert not torch.isclose(before[:, 12:], after[:, 12:]).all(-1).any()  # control: every token from there on differs
+    assert not torch.isclose(before[:, 12:], after[:, 12:]).all(-1).any()  # control: all later tokens differ
 
 
 @every_variant
@@ -44,26 +45,26 @@ def test_order_matters(architecture: str, settings: dict[str, Any]) -> None:
 
 
 @every_variant
-def test_texts_of_a_batch_do_not_meet(architecture: str, settings: dict[str, Any]) -> None:
+def test_sequences_of_a_batch_are_independent(architecture: str, settings: dict[str, Any]) -> None:
     decoder, ids = make_decoder(architecture, **settings), make_ids()
     alone = torch.cat([decoder.logits(one[None]) for one in ids])
     torch.testing.assert_close(decoder.logits(ids), alone, rtol=0, atol=1e-5)
 
 
-def test_groups_of_queries_share_keys_and_values() -> None:
+def test_grouped_query_attention() -> None:
     grouped, full = make_decoder("llama", n_kv_head=2), make_decoder("llama", n_kv_head=4)
     width = grouped.config.head_dim
     state = grouped.state_dict()
     for name, rows in state.items():
         if name.endswith("qkv.weight"):
             q, k, v = rows.split((4 * width, 2 * width, 2 * width))
-            spread = [part.view(2, width, -1).repeat_interleave(2, 0).flatten(0, 1) for part in (k, v)]
-            state[name] = torch.cat((q, *spread))
+            repeated = [part.view(2, width, -1).repeat_interleave(2, 0).flatten(0, 1) for part in (k, v)]
+            state[name] = torch.cat((q, *repeated))
     full.load_state_dict(state)
     torch.testing.assert_close(grouped(make_ids()), full(make_ids()), rtol=0, atol=1e-5)
 
 
-def test_rotary_and_waves_go_on_past_the_block_and_learned_positions_do_not() -> None:
+def test_only_learned_positions_are_limited_to_block_size() -> None:
     longer = make_ids(tokens=30)
     assert make_decoder("llama")(longer).shape == (3, 30, 32)
     assert make_decoder("gpt", positions="sinusoidal")(longer).shape == (3, 30, 32)
@@ -71,7 +72,7 @@ def test_rotary_and_waves_go_on_past_the_block_and_learned_positions_do_not() ->
         make_decoder("gpt")(longer)
 
 
-def test_what_is_no_batch_of_ids_is_refused() -> None:
+def test_bad_ids() -> None:
     decoder = make_decoder("gpt")
     with pytest.raises(IdRangeError, match="96"):
         decoder(torch.tensor([[1, VOCABULARY]]))
@@ -79,7 +80,7 @@ def test_what_is_no_batch_of_ids_is_refused() -> None:
         decoder(torch.tensor([1, 2]))
 
 
-def test_dropout_is_at_work_in_training_only() -> None:
+def test_dropout_only_in_training() -> None:
     for architecture in ("gpt", "llama"):
         decoder, ids = make_decoder(architecture, dropout=0.5), make_ids()
         assert torch.equal(decoder(ids), decoder(ids))
@@ -104,7 +105,7 @@ def test_loss_is_cross_entropy_of_the_logits(architecture: str, settings: dict[s
 
 
 @every_variant
-def test_every_parameter_learns(architecture: str, settings: dict[str, Any]) -> None:
+def test_every_parameter_has_a_gradient(architecture: str, settings: dict[str, Any]) -> None:
     decoder, ids = make_decoder(architecture, **settings), make_ids()
     decoder.loss(ids, make_ids(seed=1)).backward()
     for name, parameter in decoder.named_parameters():
@@ -113,15 +114,15 @@ def test_every_parameter_learns(architecture: str, settings: dict[str, Any]) -> 
         assert parameter.grad.abs().max() > 0, name
 
 
-def test_gradient_reaches_all_rows_of_a_tied_table_but_the_padding_row() -> None:
+def test_gradient_of_a_tied_table_skips_only_padding() -> None:
     decoder = make_decoder("llama", tie=True, padding_idx=3)
     decoder.loss(make_ids(), make_ids(seed=1)).backward()
     grad = decoder.embeddings.token_embedding.weight.grad
     assert (grad.abs().amax(-1) > 0).tolist() == [row != 3 for row in range(VOCABULARY)]
 
 
-@every_variant
-def test_it_learns_a_text_by_heart(architecture: str, settings: dict[str, Any]) -> None:
+@two_variants
+def test_decoder_can_memorize_a_text(architecture: str, settings: dict[str, Any]) -> None:
     decoder, ids = Decoder(make_config(architecture, n_layer=1, **settings), seed=0), 1 + make_ids(1, 17) % 90
     optimizer = torch.optim.AdamW(decoder.parameters(), lr=1e-2)
     losses = []
@@ -135,11 +136,11 @@ def test_it_learns_a_text_by_heart(architecture: str, settings: dict[str, Any]) 
     assert losses[-1] < 0.2
 
 
-# ---- birth
+# ---- initialization
 
 
 @every_variant
-def test_a_seed_gives_the_same_decoder_and_leaves_the_global_state(architecture: str, settings: dict[str, Any]) -> None:
+def test_seed_is_deterministic_and_local(architecture: str, settings: dict[str, Any]) -> None:
     config = make_config(architecture, **settings)
     state = torch.get_rng_state()
     one, same, other = (Decoder(config, seed=seed).state_dict() for seed in (5, 5, 6))
@@ -148,7 +149,7 @@ def test_a_seed_gives_the_same_decoder_and_leaves_the_global_state(architecture:
     assert not any(torch.equal(one[name], other[name]) for name in one if "norm" not in name and "bias" not in name)
 
 
-def test_without_a_seed_the_global_generator_is_drawn_from() -> None:
+def test_without_seed_uses_the_global_generator() -> None:
     config = make_config("llama")
     torch.manual_seed(3)
     one, two = Decoder(config).state_dict(), Decoder(config).state_dict()
@@ -159,7 +160,7 @@ def test_without_a_seed_the_global_generator_is_drawn_from() -> None:
 
 
 @pytest.mark.parametrize("architecture", ["gpt", "llama"])
-def test_weights_are_born_as_the_family_has_them(architecture: str) -> None:
+def test_initial_weights_follow_the_architecture(architecture: str) -> None:
     decoder = Decoder(make_config(architecture, n_embd=128, n_layer=8, padding_idx=1), seed=0)
     back = 0.02 / math.sqrt(16) if architecture == "gpt" else 0.02
     for name, parameter in decoder.named_parameters():
@@ -174,12 +175,12 @@ def test_weights_are_born_as_the_family_has_them(architecture: str) -> None:
     assert not decoder.embeddings.token_embedding.weight[1].any()
 
 
-def test_the_table_may_be_born_by_another_rule() -> None:
+def test_other_initialization_of_the_table() -> None:
     rows = Decoder(make_config("llama", init="scaled", n_embd=64, tie=True), seed=0).head.weight
     assert rows.std().item() == pytest.approx(1 / 8, rel=0.05)
 
 
-def test_scales_sit_at_both_ends() -> None:
+def test_input_and_output_scale() -> None:
     plain, scaled = make_decoder("llama", tie=True), make_decoder("llama", tie=True, input_scale=4.0, output_scale=0.5)
     scaled.load_state_dict(plain.state_dict())
     ids = make_ids()
@@ -188,7 +189,7 @@ def test_scales_sit_at_both_ends() -> None:
 
 
 @pytest.mark.parametrize("tie", [True, False])
-def test_a_tie_is_one_tensor_and_survives_a_copy(tie: bool) -> None:
+def test_tie_survives_a_copy(tie: bool) -> None:
     decoder = copy.deepcopy(make_decoder("gpt", tie=tie)).double()
     assert (decoder.head.weight is decoder.embeddings.token_embedding.weight) == tie
     assert ("head.weight" in decoder.state_dict()) != tie
@@ -202,22 +203,22 @@ def test_a_tie_is_one_tensor_and_survives_a_copy(tie: bool) -> None:
         ("gpt", {"n_layer": 0}, "n_layer is 0"),
         ("gpt", {"vocab_size": True}, "vocab_size is True"),
         ("gpt", {"n_head": 5}, "n_embd 32 is not divisible by n_head 5"),
-        ("llama", {"n_kv_head": 3}, "n_kv_head 3 does not divide n_head 4"),
-        ("gpt", {"n_kv_head": 2}, "only llama groups"),
-        ("gpt", {"positions": "rotary"}, "gpt, which has learned or sinusoidal ones"),
-        ("llama", {"positions": "learned"}, "llama, which has rotary ones"),
+        ("llama", {"n_kv_head": 3}, "n_head 4 is not divisible by n_kv_head 3"),
+        ("gpt", {"n_kv_head": 2}, "only llama has grouped-query attention"),
+        ("gpt", {"positions": "rotary"}, "do not work with gpt; use learned or sinusoidal"),
+        ("llama", {"positions": "learned"}, "do not work with llama; use rotary"),
         ("llama", {"dropout": 1.0}, "dropout is 1.0"),
         ("llama", {"norm_eps": 0.0}, "norm_eps is 0.0"),
         ("llama", {"output_scale": 0.0}, "output_scale is 0.0"),
         ("llama", {"input_scale": math.inf}, "input_scale is inf"),
     ],
 )
-def test_a_config_that_cannot_be_is_refused(architecture: str, settings: dict[str, Any], message: str) -> None:
+def test_invalid_config(architecture: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_config(architecture, **settings)
 
 
-def test_sizes_that_are_not_said_follow_from_others() -> None:
+def test_derived_sizes() -> None:
     gpt, llama = make_config("gpt"), make_config("llama", n_embd=768, n_head=12)
     assert (gpt.hidden_width, gpt.kv_heads, gpt.head_dim, gpt.position_scheme) == (128, 4, 8, "learned")
     assert (llama.hidden_width, llama.kv_heads, llama.head_dim, llama.position_scheme) == (2048, 12, 64, "rotary")
@@ -227,10 +228,8 @@ def test_sizes_that_are_not_said_follow_from_others() -> None:
 # ---- generate
 
 
-@every_variant
-def test_generating_is_the_same_for_a_seed_and_keeps_to_the_vocabulary(
-    architecture: str, settings: dict[str, Any]
-) -> None:
+@two_variants
+def test_generate_is_deterministic_and_within_the_vocabulary(architecture: str, settings: dict[str, Any]) -> None:
     decoder, ids = make_decoder(architecture, dropout=0.3, **settings).train(), make_ids(2, 4)
     one, same, other = (
         decoder.generate(ids, 25, top_k=20, generator=torch.Generator().manual_seed(seed)) for seed in (1, 1, 2)
@@ -240,13 +239,13 @@ def test_generating_is_the_same_for_a_seed_and_keeps_to_the_vocabulary(
     assert one.shape == (2, 29)
     assert torch.equal(one[:, :4], ids)
     assert 0 <= int(one.min()) <= int(one.max()) < VOCABULARY
-    assert decoder.training  # as it was before
+    assert decoder.training  # restored
 
 
-def test_the_likeliest_is_taken_at_temperature_0_among_one_and_where_it_is_near_0() -> None:
+def test_greedy_generation() -> None:
     decoder, ids = make_decoder("llama"), make_ids(2, 3)
     expected = ids
-    for _ in range(30):  # past block_size: only the last tokens count
+    for _ in range(30):  # beyond block_size only the last tokens count
         expected = torch.cat((expected, decoder.logits(expected[:, -24:])[:, -1].argmax(-1, keepdim=True)), dim=1)
     assert torch.equal(decoder.generate(ids, 30, temperature=0.0), expected)
     assert torch.equal(decoder.generate(ids, 30, top_k=1), expected)
@@ -256,12 +255,12 @@ def test_the_likeliest_is_taken_at_temperature_0_among_one_and_where_it_is_near_
 def test_padding_is_never_generated() -> None:
     decoder, ids = make_decoder("gpt", padding_idx=7), make_ids(4, 3)
     with torch.no_grad():
-        decoder.head.weight[7] = 100 * decoder(ids)[0, -1]  # it would be the likeliest
+        decoder.head.weight[7] = 100 * decoder(ids)[0, -1]  # the most likely id
     assert int(decoder.logits(ids)[0, -1].argmax()) == 7
     assert not (decoder.generate(ids, 30)[:, 3:] == 7).any()
 
 
-def test_drawing_follows_the_probabilities() -> None:
+def test_sampling_follows_the_probabilities() -> None:
     decoder, ids = make_decoder("llama"), make_ids(1, 5)
     drawn = decoder.generate(ids.expand(4000, -1), 1, top_k=3, generator=torch.Generator().manual_seed(0))[:, -1]
     best = decoder.logits(ids)[0, -1].topk(3)
@@ -271,11 +270,11 @@ def test_drawing_follows_the_probabilities() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"n": -1}, {"temperature": -0.1}, {"temperature": math.nan}, {"top_k": 0}])
-def test_what_cannot_be_generated_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="none is negative"):
+def test_bad_arguments_of_generate(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="must not be negative"):
         make_decoder("gpt").generate(make_ids(), **{"n": 1, **wrong})
 
 
-def test_generating_needs_a_first_token() -> None:
-    with pytest.raises(ShapeError, match="one token at least"):
+def test_generate_needs_a_token() -> None:
+    with pytest.raises(ShapeError, match="at least one token"):
         make_decoder("gpt").generate(make_ids(tokens=0), 1)

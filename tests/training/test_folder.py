@@ -1,4 +1,4 @@
-"""A folder is replaced whole or not at all: whatever fails, and whenever the writer is killed."""
+"""Folders are replaced atomically, whatever fails and whenever the writer is killed."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ import pytest
 import torch
 
 from inlayer.errors import InputError
-from inlayer.training import folder as rooms
-from inlayer.training import load_decoder, save_decoder
-from inlayer.training.folder import replacing
+from inlayer.training import folder as module
+from inlayer.training.folder import replace_folder
+from inlayer.training.save import load_decoder, save_decoder
 from tests.training.models import make_decoder, make_ids
 
 
-def write(place: Path, text: str) -> None:
-    with replacing(place) as fresh:
-        (fresh / "a.txt").write_text(text)
+def write(target: Path, text: str) -> None:
+    with replace_folder(target) as new:
+        (new / "a.txt").write_text(text)
 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.fixture(params=["exchange", "two steps"])
-def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "two steps":
-        monkeypatch.setattr(rooms, "_exchange", lambda *_: False)
+@pytest.fixture(params=["exchange", "two renames"])
+def with_and_without_exchange(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "two renames":
+        monkeypatch.setattr(module, "_exchange", lambda *_: False)
 
 
 # ---- replacing
 
 
-def test_a_folder_is_made_and_replaced(tmp_path: Path, either_way: None) -> None:
+def test_folder_is_created_and_replaced(tmp_path: Path, with_and_without_exchange: None) -> None:
     for text in ("one", "two"):
         write(tmp_path / "new" / "folder", text)
         assert (tmp_path / "new" / "folder" / "a.txt").read_text() == text
         assert names(tmp_path / "new") == ["folder"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux is known to swap folders")
-def test_linux_swaps_in_one_step(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux swaps folders")
+def test_linux_swaps_folders(tmp_path: Path) -> None:
     for name in ("one", "other"):
         write(tmp_path / name, name)
-    assert rooms._exchange(tmp_path / "one", tmp_path / "other")
+    assert module._exchange(tmp_path / "one", tmp_path / "other")
     assert (tmp_path / "one" / "a.txt").read_text() == "other"
-    assert not rooms._exchange(tmp_path / "one", tmp_path / "missing")
+    assert not module._exchange(tmp_path / "one", tmp_path / "missing")
 
 
-def test_a_link_keeps_leading_to_the_folder(tmp_path: Path, either_way: None) -> None:
+def test_link_still_points_to_the_folder(tmp_path: Path, with_and_without_exchange: None) -> None:
     write(tmp_path / "real", "one")
     (tmp_path / "link").symlink_to("real")
     write(tmp_path / "link", "two")
@@ -62,24 +62,24 @@ def test_a_link_keeps_leading_to_the_folder(tmp_path: Path, either_way: None) ->
     assert (tmp_path / "real" / "a.txt").read_text() == "two"
 
 
-def test_nothing_is_lost_that_is_not_written_again(tmp_path: Path) -> None:
+def test_other_files_are_not_lost(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match=r"holds thesis.tex, which would be lost"):
+    with pytest.raises(InputError, match=r"contains thesis.tex, which would be lost"):
         write(tmp_path, "one")
     assert names(tmp_path) == ["thesis.tex"]
     assert names(tmp_path.parent).count(f".{tmp_path.name}.saving") == 0
 
 
-def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
+def test_target_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("here")
-    with pytest.raises(InputError, match="it is no folder"):
+    with pytest.raises(InputError, match="it is not a folder"):
         write(tmp_path / "file", "one")
-    with pytest.raises(InputError, match=r"cannot be written: .*what was there before is untouched"):
+    with pytest.raises(InputError, match=r"cannot be written: .*the previous contents are unchanged"):
         write(tmp_path / "file" / "below", "one")
     assert names(tmp_path) == ["file"]
 
 
-def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".folder.saving").mkdir()
     (tmp_path / ".folder.saving" / "half.txt").write_text("ha")
     write(tmp_path / "folder", "one")
@@ -87,16 +87,16 @@ def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
     assert names(tmp_path / "folder") == ["a.txt"]
 
 
-def test_a_writer_killed_between_two_steps_has_lost_nothing(tmp_path: Path) -> None:
+def test_writer_killed_between_two_renames(tmp_path: Path) -> None:
     write(tmp_path / "folder", "one")
     (tmp_path / "folder").rename(tmp_path / ".folder.old")
-    with pytest.raises(RuntimeError, match="no luck"), replacing(tmp_path / "folder"):
+    with pytest.raises(RuntimeError, match="no luck"), replace_folder(tmp_path / "folder"):
         raise RuntimeError("no luck")
     assert names(tmp_path) == ["folder"]
     assert (tmp_path / "folder" / "a.txt").read_text() == "one"
 
 
-# ---- a failure at every stage of saving a decoder
+# ---- failures at every stage of saving a decoder
 
 
 class FullError(OSError):
@@ -109,7 +109,7 @@ def fail_writing_files(patch: pytest.MonkeyPatch, error: BaseException) -> None:
 
 
 def fail_before_weights(patch: pytest.MonkeyPatch, error: BaseException) -> None:
-    patch.setattr(rooms, "save_file", raiser(error))
+    patch.setattr(module, "save_file", raiser(error))
 
 
 def fail_within_weights(patch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -118,18 +118,18 @@ def fail_within_weights(patch: pytest.MonkeyPatch, error: BaseException) -> None
             file.write(b"\x40\0\0\0\0\0\0\0{")
         raise error
 
-    patch.setattr(rooms, "save_file", half)
+    patch.setattr(module, "save_file", half)
 
 
-def fail_reaching_the_disk(patch: pytest.MonkeyPatch, error: BaseException) -> None:
-    patch.setattr(rooms, "_to_disk", raiser(error))
+def fail_syncing(patch: pytest.MonkeyPatch, error: BaseException) -> None:
+    patch.setattr(module, "_sync_all", raiser(error))
 
 
-def fail_before_the_step(patch: pytest.MonkeyPatch, error: BaseException) -> None:
-    patch.setattr(rooms, "_put", raiser(error))
+def fail_before_swapping(patch: pytest.MonkeyPatch, error: BaseException) -> None:
+    patch.setattr(module, "_swap_in", raiser(error))
 
 
-def fail_within_two_steps(patch: pytest.MonkeyPatch, error: BaseException) -> None:
+def fail_between_renames(patch: pytest.MonkeyPatch, error: BaseException) -> None:
     rename = Path.rename
 
     def rename_or_fail(self: Path, target: Path) -> Path:
@@ -137,7 +137,7 @@ def fail_within_two_steps(patch: pytest.MonkeyPatch, error: BaseException) -> No
             raise error
         return rename(self, target)
 
-    patch.setattr(rooms, "_exchange", lambda *_: False)
+    patch.setattr(module, "_exchange", lambda *_: False)
     patch.setattr(Path, "rename", rename_or_fail)
 
 
@@ -152,39 +152,46 @@ STAGES = [
     fail_writing_files,
     fail_before_weights,
     fail_within_weights,
-    fail_reaching_the_disk,
-    fail_before_the_step,
-    fail_within_two_steps,
+    fail_syncing,
+    fail_before_swapping,
+    fail_between_renames,
 ]
 
 
-@pytest.mark.parametrize("there", [True, False], ids=["there", "not there"])
-@pytest.mark.parametrize("error", [FullError(), KeyboardInterrupt()], ids=["full", "interrupted"])
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_failure_leaves_what_was_there(
-    stage: Any, error: BaseException, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_failure_keeps_the_previous_folder(stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without a previous folder, on a full disk and on Ctrl-C, in alternation."""
+    number = STAGES.index(stage)
+    for error, exists in ((FullError(), number % 2 == 0), (KeyboardInterrupt(), number % 2 == 1)):
+        check_failure(stage, error, exists, tmp_path / type(error).__name__, monkeypatch)
+
+
+def check_failure(
+    stage: Any, error: BaseException, exists: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, before, after = tmp_path / "saved", make_decoder("gpt"), make_decoder("llama", seed=4)
-    if there:
-        save_decoder(before, place)
+    folder.mkdir()
+    target, before, after = folder / "saved", make_decoder("gpt"), make_decoder("llama", seed=4)
+    if exists:
+        save_decoder(before, target)
     with monkeypatch.context() as patch:
         stage(patch, error)
-        refusal = "No space left on device; what was there before" if isinstance(error, OSError) else None
-        with pytest.raises(InputError if refusal else KeyboardInterrupt, match=refusal):
-            save_decoder(after, place)
-    assert names(tmp_path) == (["saved"] if there else [])
-    if there:
-        assert torch.equal(load_decoder(place).eval().logits(make_ids()), before.logits(make_ids()))
-    save_decoder(after, place)
-    assert torch.equal(load_decoder(place).eval().logits(make_ids()), after.logits(make_ids()))
+        message = "No space left on device; the previous contents" if isinstance(error, OSError) else None
+        with pytest.raises(InputError if message else KeyboardInterrupt, match=message):
+            save_decoder(after, target)
+    assert names(folder) == (["saved"] if exists else [])
+    if exists:
+        assert torch.equal(load_decoder(target).eval().logits(make_ids()), before.logits(make_ids()))
+    save_decoder(after, target)
+    assert torch.equal(load_decoder(target).eval().logits(make_ids()), after.logits(make_ids()))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of a file, as Linux has it")
-def test_a_disk_that_is_really_full_is_an_error_of_one_line(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the file size the way Linux does")
+@pytest.mark.slow
+def test_full_disk_is_reported_in_one_line(tmp_path: Path) -> None:
     code = f"""
 import resource, signal
 from inlayer.errors import InputError
-from inlayer.training import save_decoder
+from inlayer.training.save import save_decoder
 from tests.training.models import make_decoder
 save_decoder(make_decoder("gpt"), {os.fspath(tmp_path / "saved")!r})
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -192,10 +199,10 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 try:
     save_decoder(make_decoder("gpt", seed=1), {os.fspath(tmp_path / "saved")!r})
 except InputError as error:
-    print("refused:", error)
+    print("error:", error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("refused: ")
+    assert done.stdout.startswith("error: ")
     assert "File too large" in done.stdout
     assert done.stdout.count("\n") == 1
     assert names(tmp_path) == ["saved"]
@@ -204,10 +211,10 @@ except InputError as error:
 
 # ---- kill -9
 
-SAVING_FOR_EVER = """
+SAVE_FOREVER = """
 import sys, torch
 torch.set_num_threads(1)
-from inlayer.training import save_decoder
+from inlayer.training.save import save_decoder
 from tests.training.models import make_decoder
 decoders = [make_decoder("llama", seed=seed) for seed in (0, 1)]
 save_decoder(decoders[1], sys.argv[1])
@@ -218,17 +225,18 @@ while True:
 """
 
 
-def test_a_killed_writer_leaves_a_whole_folder(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_killed_writer_leaves_an_intact_folder(tmp_path: Path) -> None:
     expected = [make_decoder("llama", seed=seed).logits(make_ids()) for seed in (0, 1)]
-    moments = random.Random(0)
+    chance = random.Random(0)
     for _ in range(3):
         writer = subprocess.Popen(
-            [sys.executable, "-c", SAVING_FOR_EVER, os.fspath(tmp_path / "saved")], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", SAVE_FOREVER, os.fspath(tmp_path / "saved")], stdout=subprocess.PIPE, text=True
         )
         assert writer.stdout is not None
-        with writer, writer.stdout as said:
-            assert said.readline() == "saved\n"
-            time.sleep(moments.uniform(0, 0.2))
+        with writer, writer.stdout as output:
+            assert output.readline() == "saved\n"
+            time.sleep(chance.uniform(0, 0.2))
             writer.kill()
         found = load_decoder(tmp_path / "saved").eval().logits(make_ids())
         assert any(torch.equal(found, one) for one in expected)

@@ -1,4 +1,4 @@
-"""Groups, rates, and both kinds of AdamW against a few plain lines and against torch's own."""
+"""Parameter groups, learning rates, and both kinds of AdamW compared with plain code and with torch."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from inlayer.training.config import Settings
+from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
-from inlayer.training.optimizer import CoupledAdamW, make_groups, make_optimizers, set_rates
+from inlayer.training.optimizer import CoupledAdamW, make_groups, make_optimizers, set_learning_rates
 from tests.training.models import make_config
 
 BETAS, EPS = (0.9, 0.95), 1e-8
 
 
 def groups_of(decoder: Decoder, **settings: Any) -> dict[str, dict[str, Any]]:
-    return {group["name"]: group for group in make_groups(decoder, Settings(**settings))}
+    return {group["name"]: group for group in make_groups(decoder, TrainConfig(tie=decoder.config.tie, **settings))}
 
 
 def names_in(decoder: Decoder, group: dict[str, Any]) -> set[str]:
@@ -33,7 +33,7 @@ def names_in(decoder: Decoder, group: dict[str, Any]) -> set[str]:
 @pytest.mark.parametrize(
     ("architecture", "positions"), [("gpt", "learned"), ("gpt", "sinusoidal"), ("llama", "rotary")]
 )
-def test_every_parameter_is_in_the_one_group_it_belongs_to(architecture: str, positions: str, tie: bool) -> None:
+def test_every_parameter_is_in_its_group(architecture: str, positions: str, tie: bool) -> None:
     decoder = Decoder(make_config(architecture, positions=positions, tie=tie), seed=0)
     groups = groups_of(decoder)
     expected = {"table", "matrices", "vectors"}
@@ -50,7 +50,7 @@ def test_every_parameter_is_in_the_one_group_it_belongs_to(architecture: str, po
     assert names_in(decoder, groups["matrices"]) == matrices
     assert names_in(decoder, groups["vectors"]) == body - matrices
     everything = [id(parameter) for group in groups.values() for parameter in group["params"]]
-    assert sorted(everything) == sorted(map(id, decoder.parameters()))  # each once
+    assert sorted(everything) == sorted(map(id, decoder.parameters()))  # each exactly once
 
 
 def test_only_matrices_decay_by_default() -> None:
@@ -64,32 +64,32 @@ def test_only_matrices_decay_by_default() -> None:
     }  # fmt: skip
 
 
-def test_a_norm_at_the_input_does_not_decay_either() -> None:
+def test_input_norm_does_not_decay() -> None:
     decoder = Decoder(make_config("llama", input_norm=True), seed=0)
     assert "input_norm.weight" in names_in(decoder, groups_of(decoder)["vectors"])
 
 
-def test_each_group_gets_its_rate_before_each_step() -> None:
+def test_learning_rate_of_each_group() -> None:
     decoder = Decoder(make_config("gpt"), seed=0)
-    settings = Settings(table_rate=0.5, head_rate=3.0, learning_rate=9.0, shared_moment=True)
+    settings = TrainConfig(tie=False, table_rate=0.5, head_rate=3.0, learning_rate=9.0, shared_moment=True)
     optimizers = make_optimizers(decoder, settings)
     for rate in (1e-3, 2e-4):
-        set_rates(optimizers, rate)
+        set_learning_rates(optimizers, rate)
         found = {group["name"]: group["lr"] for optimizer in optimizers for group in optimizer.param_groups}
         expected = {"table": 0.5, "positions": 0.5, "head": 3.0, "matrices": 1.0, "vectors": 1.0}
         assert found == pytest.approx({name: factor * rate for name, factor in expected.items()})
 
 
-def test_a_shared_moment_takes_the_table_and_nothing_else() -> None:
+def test_shared_moment_applies_to_the_table_only() -> None:
     decoder = Decoder(make_config("llama"), seed=0)
-    plain, coupled = make_optimizers(decoder, Settings(shared_moment=True, beta1=0.8, beta2=0.9, epsilon=1e-6))
+    plain, coupled = make_optimizers(decoder, TrainConfig(shared_moment=True, beta1=0.8, beta2=0.9, epsilon=1e-6))
     assert isinstance(plain, torch.optim.AdamW)
     assert isinstance(coupled, CoupledAdamW)
     assert [group["name"] for group in coupled.param_groups] == ["table"]
     assert [group["name"] for group in plain.param_groups] == ["head", "matrices", "vectors"]
     for group in (*plain.param_groups, *coupled.param_groups):
         assert (group["betas"], group["eps"]) == ((0.8, 0.9), 1e-6)
-    assert len(make_optimizers(decoder, Settings())) == 1
+    assert len(make_optimizers(decoder, TrainConfig())) == 1
 
 
 # ---- steps
@@ -100,13 +100,13 @@ def draw(*shape: int, seed: int) -> Tensor:
 
 
 def gradients(rows: int, steps: int = 6) -> list[Tensor]:
-    """Of rows that differ by a factor of thousands, as frequent and rare tokens do."""
+    """Gradients of rows that differ by a factor of 1,000, like those of frequent and rare tokens."""
     size_V1 = torch.logspace(0, -3, rows, dtype=torch.float64)[:, None]
     return [size_V1 * draw(rows, 4, seed=10 + step) for step in range(steps)]
 
 
 def plain_adamw(start: Tensor, grads: list[Tensor], rates: list[float], decay: float, *, shared: bool) -> Tensor:
-    """The formula of the paper, and with one second moment for all rows."""
+    """AdamW as in the paper, optionally with one second moment for all rows."""
     weight, m, v = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
     for step, (grad, rate) in enumerate(zip(grads, rates, strict=True), 1):
         square = (grad**2).mean(0, keepdim=True).repeat(len(grad), 1) if shared else grad**2
@@ -119,7 +119,7 @@ def plain_adamw(start: Tensor, grads: list[Tensor], rates: list[float], decay: f
 
 def run(optimizer: torch.optim.Optimizer, parameter: nn.Parameter, grads: list[Tensor], rates: list[float]) -> Tensor:
     for grad, rate in zip(grads, rates, strict=True):
-        set_rates([optimizer], rate)
+        set_learning_rates([optimizer], rate)
         parameter.grad = grad.clone()
         optimizer.step()
         optimizer.zero_grad()
@@ -144,7 +144,7 @@ def test_coupled_adamw_is_adamw_with_the_mean_of_squares(decay: float) -> None:
     assert float((ours - control).abs().max()) > 1e-2
 
 
-def test_coupled_adamw_of_one_row_is_torchs() -> None:
+def test_coupled_adamw_of_one_row_matches_torch() -> None:
     ours, theirs = (nn.Parameter(draw(1, 4, seed=0)) for _ in range(2))
     grads = gradients(1)
     group = {"rate": 1.0, "weight_decay": 0.1}
@@ -153,7 +153,7 @@ def test_coupled_adamw_of_one_row_is_torchs() -> None:
     torch.testing.assert_close(run(coupled, ours, grads, RATES), run(plain, theirs, grads, RATES), rtol=1e-12, atol=0)
 
 
-def test_coupled_adamw_leaves_what_has_no_gradient() -> None:
+def test_coupled_adamw_skips_parameters_without_gradient() -> None:
     still, moved = nn.Parameter(draw(3, 4, seed=0)), nn.Parameter(draw(3, 4, seed=1))
     optimizer = CoupledAdamW([{"params": [still, moved], "rate": 1.0}], lr=1e-2, betas=BETAS, eps=EPS)
     before = still.detach().clone()
@@ -162,8 +162,8 @@ def test_coupled_adamw_leaves_what_has_no_gradient() -> None:
     assert still not in optimizer.state
 
 
-def test_rare_rows_keep_their_share_of_a_shared_moment() -> None:
-    """What it is for: a row with a tiny gradient takes a tiny step, where AdamW gives all rows steps of one length."""
+def test_shared_moment_keeps_the_scale_of_rare_rows() -> None:
+    """A row with a tiny gradient takes a tiny step, while AdamW gives all rows steps of equal size."""
     parameter = nn.Parameter(torch.zeros(2, 4, dtype=torch.float64))
     grad = torch.tensor([[1.0] * 4, [1e-3] * 4], dtype=torch.float64)
     optimizer = CoupledAdamW([{"params": [parameter], "rate": 1.0}], lr=0.0, betas=BETAS, eps=EPS)
@@ -172,10 +172,10 @@ def test_rare_rows_keep_their_share_of_a_shared_moment() -> None:
     assert float(ours[0, 0]) == pytest.approx(-math.sqrt(2), rel=1e-5)
 
 
-def test_the_optimizer_of_a_decoder_takes_plain_adamws_steps() -> None:
-    """Fused as it is, and in every group: elementwise in float64."""
+def test_optimizer_of_a_decoder_matches_plain_adamw() -> None:
+    """The fused optimizer in every group, elementwise in float64."""
     decoder = Decoder(make_config("gpt"), seed=0).double()
-    settings = Settings(weight_decay=0.1, table_decay=0.05, table_rate=0.5, head_rate=2.0)
+    settings = TrainConfig(tie=False, weight_decay=0.1, table_decay=0.05, table_rate=0.5, head_rate=2.0)
     (optimizer,) = make_optimizers(decoder, settings)
     start = {name: parameter.detach().clone() for name, parameter in decoder.named_parameters()}
     grads = {
@@ -183,13 +183,13 @@ def test_the_optimizer_of_a_decoder_takes_plain_adamws_steps() -> None:
         for name, parameter in decoder.named_parameters()
     }
     for step, rate in enumerate(RATES):
-        set_rates([optimizer], rate)
+        set_learning_rates([optimizer], rate)
         for name, parameter in decoder.named_parameters():
             parameter.grad = grads[name][step].clone()
         optimizer.step()
     for name, parameter in decoder.named_parameters():
-        of_layer = name.startswith("embeddings.")
-        factor = 0.5 if of_layer else 2.0 if name == "head.weight" else 1.0
-        decay = 0.05 if of_layer or name == "head.weight" else 0.1 if parameter.dim() == 2 else 0.0
+        in_layer = name.startswith("embeddings.")
+        factor = 0.5 if in_layer else 2.0 if name == "head.weight" else 1.0
+        decay = 0.05 if in_layer or name == "head.weight" else 0.1 if parameter.dim() == 2 else 0.0
         theirs = plain_adamw(start[name], grads[name], [factor * rate for rate in RATES], decay, shared=False)
         torch.testing.assert_close(parameter.detach(), theirs, rtol=1e-10, atol=1e-12)

@@ -1,5 +1,6 @@
-"""The report tells what the run was, fits where it is shown, and lets no stranger's text act. In Chromium:
-tests/browser/test_training.py.
+"""The report is complete, fits its width, and untrusted text cannot act in it.
+
+In Chromium: tests/browser/test_training.py.
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from inlayer.render.glyphs import LEFT_TO_RIGHT
-from inlayer.training.analysis import Drift, Learned, Neighbor, Word
+from inlayer.training.analysis import RowChange, TableComparison, TokenComparison, TokenNeighbor
 from inlayer.training.plot import smooth_loss
-from inlayer.training.report import Continuation, Report, show, to_html, to_json
+from inlayer.training.report import TextSample, TrainingReport, show, to_html, to_json
 from tests.training.metrics import make_metrics
 
-PACKAGE = Path(__file__).parents[2] / "inlayer"
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = [
     "", " ", "<script>alert(1)</script>", "</style><script>x</script>", "</title>", '"><img src=x onerror=alert(1)>',
@@ -39,25 +39,30 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def make_learned(*labels: str, broken: int = 0) -> Learned:
-    near = tuple(Neighbor(id=n, label=label, cosine=0.9 - 0.1 * n) for n, label in enumerate((*labels, " cat", "ing")))
-    told = [
-        Word(id=n, label=label, count=5 - n, before=near[::-1], after=near) for n, label in enumerate((*labels, " dog"))
+def make_table(*labels: str, nonfinite: int = 0) -> TableComparison:
+    near = tuple(
+        TokenNeighbor(id=n, token=label, cosine=0.9 - 0.1 * n) for n, label in enumerate((*labels, " cat", "ing"))
+    )
+    tokens = [
+        TokenComparison(id=n, token=label, count=5 - n, before=near[::-1], after=near)
+        for n, label in enumerate((*labels, " dog"))
     ]
-    drift = {"cosine": 0.31, "movement": 4.5, "norm_before": 0.16, "norm_after": 1.25}
+    change = {"cosine": 0.31, "distance": 4.5, "norm_before": 0.16, "norm_after": 1.25}
     groups = [("all rows", 4000, 1.0), ("most frequent quarter", 12345, 0.905), ("never seen", 17, 0.0)]
-    return Learned(
-        words=tuple(told),
-        drift=tuple(Drift(name=n, rows=r, least=0, most=9, share=share, **drift) for n, r, share in groups),
-        mean_row_ratio_before=0.0125,
-        mean_row_ratio_after=0.625,
-        broken=broken,
+    return TableComparison(
+        tokens=tuple(tokens),
+        groups=tuple(RowChange(name=n, rows=r, share=share, **change) for n, r, share in groups),
+        mean_vector_ratio_before=0.0125,
+        mean_vector_ratio_after=0.625,
+        nonfinite_rows=nonfinite,
     )
 
 
-def make_report(text: str = " plain", *, steps: int = 300, metrics: list[dict[str, Any]] | None = None) -> Report:
-    """A report in which a text stands everywhere a stranger could put one."""
-    return Report.of(
+def make_report(
+    text: str = " plain", *, steps: int = 300, metrics: list[dict[str, Any]] | None = None
+) -> TrainingReport:
+    """A report with a text in every field that can contain untrusted text."""
+    return TrainingReport.from_metrics(
         make_metrics(steps) if metrics is None else metrics,
         name=f"run {text}",
         model={
@@ -69,13 +74,13 @@ def make_report(text: str = " plain", *, steps: int = 300, metrics: list[dict[st
             "parameters": 362_496,
         },
         settings={"learning_rate": 3e-3, "files": [text], text: text, "seed": 0, "untie_at": None, "center": True},
-        learned=make_learned(text),
-        continuation=Continuation(prompt=f"Once {text}", text=f"upon\na time {text}"),
-        warnings=[f"the mean row is long: {text}"],
+        table=make_table(text),
+        sample=TextSample(prompt=f"Once {text}", text=f"upon\na time {text}"),
+        warnings=(f"the mean row is long: {text}",),
     )
 
 
-def printed(report: Report, columns: int = 80, *, encoding: str = "utf-8", color: bool = False) -> str:
+def printed(report: TrainingReport, columns: int = 80, *, encoding: str = "utf-8", color: bool = False) -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding, newline="")
     show(report, Console(file=file, width=columns, color_system="truecolor" if color else None, force_terminal=color))
@@ -83,10 +88,10 @@ def printed(report: Report, columns: int = 80, *, encoding: str = "utf-8", color
     return raw.getvalue().decode(encoding)
 
 
-# ---- facts
+# ---- data
 
 
-def test_the_numbers_of_a_run() -> None:
+def test_report_summarizes_metrics() -> None:
     metrics = make_metrics(300)
     report = make_report(metrics=metrics)
     smoothed = smooth_loss([line["loss"] for line in metrics])
@@ -96,39 +101,43 @@ def test_the_numbers_of_a_run() -> None:
     assert report.tokens_per_second == 8192
     assert (report.training.first, report.training.last) == (metrics[0]["loss"], smoothed[-1])
     assert report.training.best == min(smoothed) == smoothed[report.training.best_step - 1]
-    told = [line["validation_loss"] for line in metrics if "validation_loss" in line]
-    assert (report.validation.first, report.validation.last, report.validation.best) == (told[0], told[-1], min(told))
+    losses = [line["validation_loss"] for line in metrics if "validation_loss" in line]
+    assert (report.validation.first, report.validation.last, report.validation.best) == (
+        losses[0],
+        losses[-1],
+        min(losses),
+    )
     assert report.validation.best_step == 300
 
 
-def test_a_diverged_run() -> None:
+def test_diverged_run() -> None:
     metrics = make_metrics(50)
     metrics[-1]["loss"] = None
     report = make_report(metrics=metrics)
     assert report.training is not None
     assert report.training.last is None
     assert report.validation is None
-    assert f"{metrics[0]['loss']:.3f} → no number; best" in printed(report)
+    assert f"{metrics[0]['loss']:.3f} → not finite; best" in printed(report)
     lost = make_report(metrics=[{**line, "loss": math.nan} for line in metrics])
     assert lost.training is None
-    assert "no step gave a number" in printed(lost)
+    assert "never finite" in printed(lost)
     nothing = make_report(metrics=[])
     assert (nothing.steps, nothing.tokens, nothing.tokens_per_second) == (0, 0, None)
     assert "0 steps, 0 tokens in 0.0 s" in printed(nothing)
 
 
-def test_json_is_plain() -> None:
+def test_json_is_strict() -> None:
     report = make_report()
     made = json.loads(to_json(report))
     assert made["training"]["last"] == report.training.last  # type: ignore[union-attr]
-    assert made["learned"]["words"][0]["after"][0] == {"id": 0, "label": " plain", "cosine": 0.9}
+    assert made["table"]["tokens"][0]["after"][0] == {"id": 0, "token": " plain", "cosine": 0.9}
     assert made["settings"]["files"] == [" plain"]
-    assert made["continuation"] == {"prompt": "Once  plain", "text": "upon\na time  plain"}
+    assert made["sample"] == {"prompt": "Once  plain", "text": "upon\na time  plain"}
     odd = replace(report, seconds=math.inf, model={"a": math.nan, "b": (1, -math.inf), "c": Path("x")})
     assert "NaN" not in to_json(odd)
     made = json.loads(to_json(odd), parse_constant=pytest.fail)
     assert (made["seconds"], made["model"]) == (None, {"a": None, "b": [1, None], "c": "x"})
-    assert to_json(make_report("\udc80 日本")).isascii()  # a lone surrogate can be written, too
+    assert to_json(make_report("\udc80 日本")).isascii()  # lone surrogates are escaped
 
 
 # ---- the terminal
@@ -144,65 +153,67 @@ def check_lines(text: str, columns: int) -> None:
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_it_says_everything(columns: int) -> None:
-    said = printed(make_report(), columns)
-    check_lines(said, columns)
-    flat = " ".join(said.split())
+def test_terminal_shows_everything(columns: int) -> None:
+    shown = printed(make_report(), columns)
+    check_lines(shown, columns)
+    flat = " ".join(shown.split())
     for part in (
-        "gpt, 4,096 rows of 64, 2 layers, head tied to the table, 362,496 parameters",
+        "gpt, table of 4,096 rows x 64, 2 layers, tied head, 362,496 parameters",
         "300 steps, 307,200 tokens in 37.5 s, 8,192 tokens/s",
         "warning the mean row is long: plain",
         "␣dog 4 times in the text before ing 0.70 ␣cat 0.80 ␣plain 0.90 after ␣plain 0.90 ␣cat 0.80 ing 0.70",
-        "1.2% → 62.5% of a row's length",
-        "given Once plain goes on upon a time plain",
+        "1.2% → 62.5% of the mean row norm",
+        "prompt Once plain output upon a time plain",
     ):
         assert part in flat
     cells = ["12,345", "0.31", "4.50×", "0.16 → 1.25"]
     if columns >= 72:
         cells.insert(1, "90.5%")
-    (row,) = [line for line in said.split("\n") if "most frequent quarter" in line]
+    (row,) = [line for line in shown.split("\n") if "most frequent quarter" in line]
     assert row.split("quarter")[1].split(None, len(cells) - 1) == cells
-    assert "broken" not in said
-    assert "17 rows hold NaN" in printed(replace(make_report(), learned=make_learned(broken=17)), columns)
+    assert "NaN" not in shown
+    assert "17 rows contain NaN" in printed(replace(make_report(), table=make_table(nonfinite=17)), columns)
 
 
-def test_color_changes_nothing_but_color() -> None:
+def test_color_changes_only_colors() -> None:
     plain, colored = printed(make_report()), printed(make_report(), color=True)
     assert plain != colored
     assert ESCAPE.sub("", colored) == plain
 
 
-def test_ascii_is_enough() -> None:
-    said = printed(make_report("naïve 日本"), encoding="ascii")
-    check_lines(said, 80)
-    assert "0.16 -> 1.25" in said
-    assert "\\sdog" in said
+def test_ascii_terminal() -> None:
+    shown = printed(make_report("naïve 日本"), encoding="ascii")
+    check_lines(shown, 80)
+    assert "0.16 -> 1.25" in shown
+    assert "\\sdog" in shown
 
 
-def test_what_is_long_is_counted() -> None:
-    report = replace(make_report(), continuation=Continuation(prompt="a", text="line\n" * 40))
+def test_long_text_is_cut_and_counted() -> None:
+    report = replace(make_report(), sample=TextSample(prompt="a", text="line\n" * 40))
     assert "… and 29 more lines" in printed(report)
     assert printed(report).count("line\n") == 12
 
 
-def test_little_to_say() -> None:
-    empty = Learned(words=(), drift=(), mean_row_ratio_before=None, mean_row_ratio_after=None, broken=0)
-    report = Report.of([], name="x", model={}, settings={}, learned=empty)
-    said = printed(report)
-    check_lines(said, 80)
-    assert "nearest rows" not in said
-    assert "continuation" not in said
-    assert "no number → no number" in said
+def test_minimal_report() -> None:
+    empty = TableComparison(
+        tokens=(), groups=(), mean_vector_ratio_before=None, mean_vector_ratio_after=None, nonfinite_rows=0
+    )
+    report = TrainingReport.from_metrics([], name="x", model={}, settings={}, table=empty)
+    shown = printed(report)
+    check_lines(shown, 80)
+    assert "nearest neighbors" not in shown
+    assert "generated text" not in shown
+    assert "not finite → not finite" in shown
     assert "<details>" not in to_html(report, [], None)
-    nowhere = Word(id=0, label="a", count=1, before=(), after=())
-    alone = replace(report, learned=replace(empty, words=(nowhere,)))
+    isolated = TokenComparison(id=0, token="a", count=1, before=(), after=())
+    alone = replace(report, table=replace(empty, tokens=(isolated,)))
     assert "a  1 time in the text" in printed(alone)
-    assert printed(alone).count("the row points nowhere") == 2
-    assert to_html(alone, [], None).count("nowhere") == 2
+    assert printed(alone).count("none (zero row)") == 2
+    assert to_html(alone, [], None).count("none (zero row)") == 2
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_no_text_breaks_the_terminal(text: str) -> None:
+def test_hostile_text_on_the_terminal(text: str) -> None:
     for columns, encoding in ((30, "utf-8"), (60, "utf-8"), (120, "ascii")):
         check_lines(printed(make_report(text, steps=3), columns, encoding=encoding), columns)
 
@@ -211,7 +222,7 @@ def test_no_text_breaks_the_terminal(text: str) -> None:
 
 
 class Tags(HTMLParser):
-    """What a browser would make of it, as far as acting goes."""
+    """Tags, attributes and text of a document, as a browser parses them."""
 
     def __init__(self, document: str) -> None:
         super().__init__()
@@ -228,12 +239,12 @@ class Tags(HTMLParser):
 
 
 def skeleton(document: str) -> list[tuple[str, dict[str, str | None]]]:
-    """Every tag with its attributes, but for how wide bars are."""
+    """Every tag with its attributes, except the width of bars."""
     return [(tag, {k: v for k, v in attributes.items() if k != "width"}) for tag, attributes in Tags(document).tags]
 
 
 def check_page(document: str, like: str) -> None:
-    """A text adds no tag and no attribute: the tree is that of the page with a plain one."""
+    """Untrusted text adds no tag or attribute: the tree equals that of a page with plain text."""
     assert skeleton(document) == skeleton(like)
     document.encode()
     for _, attributes in Tags(document).tags:
@@ -243,7 +254,7 @@ def check_page(document: str, like: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_no_text_breaks_the_page(text: str) -> None:
+def test_hostile_text_in_the_page(text: str) -> None:
     metrics = make_metrics(3)
     check_page(
         to_html(make_report(text, steps=3), metrics, b"png"),
@@ -253,7 +264,7 @@ def test_no_text_breaks_the_page(text: str) -> None:
 
 @settings(max_examples=15)
 @given(st.text(st.characters(codec=None), max_size=60))
-def test_no_random_text_does_either(text: str) -> None:
+def test_random_text(text: str) -> None:
     metrics = make_metrics(2)
     check_page(
         to_html(make_report(text, steps=2), metrics, None), like=to_html(make_report("a", steps=2), metrics, None)
@@ -261,36 +272,36 @@ def test_no_random_text_does_either(text: str) -> None:
     check_lines(printed(make_report(text, steps=2), 60), 60)
 
 
-def test_the_check_of_the_page_can_fail() -> None:
+def test_page_check_detects_changes() -> None:
     good = to_html(make_report(), make_metrics(3), None)
     for bad in ("<b>", "<p onclick=x>", '<p style="x">'):
         with pytest.raises(AssertionError):
             check_page(good.replace("<main>", f"<main>{bad}"), like=good)
 
 
-def test_the_page_says_everything() -> None:
+def test_page_shows_everything() -> None:
     metrics = make_metrics(300)
     document = to_html(make_report(metrics=metrics), metrics, b"the picture")
-    said = " ".join(" ".join(Tags(document).words).split())
+    shown = " ".join(" ".join(Tags(document).words).split())
     for part in (
-        "gpt, 4,096 rows of 64", "300 steps, 307,200 tokens", "warning the mean row is long: plain", "␣dog 4 times",
-        "0.16 → 1.25", "1.2% → 62.5%", "Once plain upon a time plain", "learning_rate 0.003", "files plain",
-        "untie_at -", "center yes", "validation", f"{metrics[-1]['mean_row_ratio']:.2f}",
+        "gpt, table of 4,096 rows x 64", "300 steps, 307,200 tokens", "warning the mean row is long: plain",
+        "␣dog 4 times", "0.16 → 1.25", "1.2% → 62.5%", "Once plain upon a time plain", "learning_rate 0.003",
+        "files plain", "untie_at -", "center yes", "validation", f"{metrics[-1]['mean_vector_ratio']:.2f}",
     ):  # fmt: skip
-        assert part in said, part
+        assert part in shown, part
     picture = base64.b64encode(b"the picture").decode()
     assert ("img", f"data:image/png;base64,{picture}") in [(tag, one.get("src")) for tag, one in Tags(document).tags]
     assert "pip install 'inlayer[train]'" in " ".join(Tags(to_html(make_report(), metrics, None)).words)
 
 
-def test_the_numbers_are_few_and_end_with_the_last() -> None:
+def test_page_shows_few_metrics_including_the_last() -> None:
     document = to_html(make_report(), make_metrics(1000), None)
-    table = document.split("Metrics of some steps")[1].split("</table>")[0]
+    table = document.split("Metrics of selected steps")[1].split("</table>")[0]
     assert re.findall(r'<th scope="row">([\d,]+)', table)[-1] == "1,000"
     assert len(re.findall(r'<th scope="row">', table)) == 12
 
 
-def test_the_policy_names_the_style() -> None:
+def test_policy_allows_the_style_only() -> None:
     document = to_html(make_report(), [], None)
     style = document.split("<style>")[1].split("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -299,14 +310,3 @@ def test_the_policy_names_the_style() -> None:
         policy == f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     )
     assert document.index("http-equiv") < document.index("<style>")
-
-
-def test_the_colors_are_those_of_the_walk() -> None:
-    def palettes(path: str) -> list[dict[str, str]]:
-        text = (PACKAGE / path).read_text(encoding="utf-8")
-        light, dark = text.split("@media (prefers-color-scheme: dark)", 1)
-        return [dict(re.findall(r"--([a-z-]+): (#\w+);", part.split("\n}\n")[0])) for part in (light, dark)]
-
-    for ours, theirs in zip(palettes("training/report/report.css"), palettes("trace/page/base.css"), strict=True):
-        assert len(ours) > 10
-        assert ours.items() <= theirs.items()

@@ -1,4 +1,4 @@
-"""A saved tokenizer gives the same ids everywhere: here, in inlayer.load, in transformers."""
+"""A saved tokenizer gives the same ids in inlayer.load and in transformers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from transformers import AutoTokenizer
 
 import inlayer
 from inlayer.errors import MissingFileError, TokenizerError
-from inlayer.training import save_decoder
+from inlayer.training.save import save_decoder
 from inlayer.training.tokenizer_files import tokenizer_files
 from tests.training.models import make_decoder
 
 TEXTS = ["Hi", "", " two  spaces\n\tand a tab", "naïve 日本語 🙂", "\x00\x7f don't 123", "<s>", "<|endoftext|>"]
-architectures = pytest.mark.parametrize("architecture", ["gpt", "llama"])
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +25,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@architectures
-def test_bytes_are_bytes_everywhere(architecture: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("architecture", ["gpt", "llama"])
+def test_byte_tokenizer(architecture: str, tmp_path: Path) -> None:
     save_decoder(make_decoder(architecture, vocab_size=256), tmp_path, tokenizer=inlayer.ByteTokenizer())
     ours, theirs = inlayer.load(tmp_path).tokenizer, AutoTokenizer.from_pretrained(tmp_path)
     assert ours is not None
@@ -39,9 +38,8 @@ def test_bytes_are_bytes_everywhere(architecture: str, tmp_path: Path) -> None:
         assert ours.tokens(text) == inlayer.ByteTokenizer().tokens(text)
 
 
-@architectures
-@pytest.mark.parametrize("name", [".", "tokenizer.json", "mine.json"])
-def test_a_trained_one_is_copied(architecture: str, name: str, trained: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("architecture", "name"), [("gpt", "."), ("llama", "tokenizer.json"), ("gpt", "mine.json")])
+def test_trained_tokenizer_is_copied(architecture: str, name: str, trained: Path, tmp_path: Path) -> None:
     save_decoder(make_decoder(architecture, vocab_size=272), tmp_path, tokenizer=trained / name)
     assert (tmp_path / "tokenizer.json").read_bytes() == (trained / "tokenizer.json").read_bytes()
     original, theirs = inlayer.open_tokenizer(trained), AutoTokenizer.from_pretrained(tmp_path)
@@ -51,22 +49,22 @@ def test_a_trained_one_is_copied(architecture: str, name: str, trained: Path, tm
         assert ours.encode(text) == original.encode(text) == theirs(text)["input_ids"]
 
 
-def test_without_its_config_transformers_gives_an_id_past_the_table(trained: Path, tmp_path: Path) -> None:
+def test_tokenizer_config_prevents_an_id_outside_the_table(trained: Path, tmp_path: Path) -> None:
     save_decoder(make_decoder("gpt", vocab_size=272), tmp_path, tokenizer=trained)
     assert len(AutoTokenizer.from_pretrained(tmp_path)) == 272
     (tmp_path / "tokenizer_config.json").unlink()
     assert AutoTokenizer.from_pretrained(tmp_path)("<|endoftext|>")["input_ids"] == [272]
 
 
-def test_a_config_that_is_there_is_kept(trained: Path, tmp_path: Path) -> None:
+def test_existing_tokenizer_config_is_kept(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes((trained / "tokenizer.json").read_bytes())
     (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "<pad>"}')
     for given in (tmp_path, tmp_path / "tokenizer.json"):
         assert tokenizer_files(given)["tokenizer_config.json"] == b'{"pad_token": "<pad>"}'
 
 
-def test_one_that_is_damaged_or_missing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match="holds no tokenizer"):
+def test_damaged_or_missing_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match="without a tokenizer"):
         tokenizer_files(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(TokenizerError):

@@ -1,4 +1,4 @@
-"""Tokens on disk are the ids of the text; a batch depends on seed and step alone; damage is told, never trained on."""
+"""Encoded corpora equal encoding in memory, batches depend on seed and step only, and damage is detected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import inlayer
 from inlayer import ByteTokenizer
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError, TextError
 from inlayer.tokenizers import Tokenizer
-from inlayer.training import tokens as room
+from inlayer.training import tokens as module
 from inlayer.training.corpus import Chunk, read_chunks
 from inlayer.training.tokens import Tokens, draw_batch, open_tokens, validation_batches, write_tokens
 
@@ -34,13 +34,13 @@ FILES = [Chunk(TEXT[:40_000], True), Chunk(TEXT[40_000:60_000], False), Chunk(""
 
 
 class Wide(inlayer.ByteTokenizer):
-    """Bytes, and a special token far above them."""
+    """Bytes, and a special token with a much larger id."""
 
     special_tokens: Mapping[str, int] = {END: 70_000}
 
 
-class Liar(inlayer.ByteTokenizer):
-    """It gives ids beyond what it says."""
+class Inconsistent(inlayer.ByteTokenizer):
+    """Returns ids beyond its vocabulary size."""
 
     def get_vocab_size(self) -> int:
         return 100
@@ -62,7 +62,7 @@ def written(tmp_path: Path) -> Path:
 def encode_in_memory(
     chunks: list[Chunk], tokenizer: Tokenizer, every: int, separator: int | None
 ) -> tuple[list[int], list[int]]:
-    """The rule as the module's docstring has it, one piece after another."""
+    """Encode segment by segment, as the module's docstring describes."""
     sides: tuple[list[int], list[int]] = ([], [])
     number, starts = 0, False
     for text, starts_file in chunks:
@@ -92,7 +92,7 @@ def encode_in_memory(
         ("wide", 0.3, 3),
     ],
 )
-def test_ids_are_those_of_encoding_in_memory(
+def test_ids_match_encoding_in_memory(
     name: str, validation: float, every: int, learned: Tokenizer, tmp_path: Path
 ) -> None:
     tokenizer = {"bytes": BYTES, "wide": Wide(), "learned": learned}[name]
@@ -104,39 +104,38 @@ def test_ids_are_those_of_encoding_in_memory(
     assert bool(validating) == (0 < every < 100)
     assert ours.vocab_size == {"bytes": 256, "learned": 300, "wide": 70_001}[name]
     assert ours.train.dtype == (np.uint32 if ours.vocab_size == 70_001 else np.uint16)
-    assert (ours.characters, ours.text_bytes) == (len(TEXT), len(TEXT.encode()))
     again = open_tokens(tmp_path / "tokens")
     assert np.array_equal(again.train, ours.train)
     assert np.array_equal(again.validation, ours.validation)
-    # controls: another rule, another separator
+    # control: another split, another separator
     assert encode_in_memory(FILES, tokenizer, 7, separator) != (train, validating)
     assert encode_in_memory(FILES, tokenizer, every, None) != (train, validating)
 
 
-def test_one_chunk_may_be_the_whole_corpus(tmp_path: Path) -> None:
+def test_corpus_of_one_chunk(tmp_path: Path) -> None:
     text = "a line\n" * 600_000
     ours = write_tokens(tmp_path / "tokens", [Chunk(text, True)], BYTES, separator=None, validation=0.0)
     assert bytes(ours.train.astype(np.uint8)) == text.encode()
 
 
-def test_a_folder_at_home_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     write_tokens("~/tokens", [Chunk("Hi", True)], BYTES, separator=None)
     assert open_tokens(tmp_path / "tokens").train.tolist() == open_tokens("~/tokens").train.tolist() == [72, 105]
 
 
-def test_a_special_token_in_the_text_is_plain_text(learned: Tokenizer, tmp_path: Path) -> None:
+def test_special_tokens_in_the_text_are_plain_text(learned: Tokenizer, tmp_path: Path) -> None:
     end = learned.special_tokens[END]
     assert end in learned.encode(TEXT)
     ours = write_tokens(tmp_path / "tokens", FILES, learned, separator=end, validation=0.0)
-    assert np.flatnonzero(ours.train == end).size == 1  # between the two files; the empty chunk is no third
+    assert np.flatnonzero(ours.train == end).size == 1  # between the two files; an empty chunk does not start a third
     assert learned.decode(ours.train).replace(END, "", 1) != learned.decode(ours.train)
     without = write_tokens(tmp_path / "tokens", FILES, learned, separator=None, validation=0.0)
     assert learned.decode(without.train) == TEXT
 
 
-def test_nothing_is_put_around_a_piece(learned: Tokenizer, tmp_path: Path) -> None:
-    """Many a model's tokenizer puts a begin-of-text before each text; a piece is none."""
+def test_segments_get_no_special_tokens(learned: Tokenizer, tmp_path: Path) -> None:
+    """Some tokenizers add a begin-of-text token to every text."""
     file = tmp_path / "a.txt"
     file.write_text(TEXT)
     inlayer.train_bpe(file, 300, tmp_path / "tokenizer.json", special_tokens=[END])
@@ -155,14 +154,14 @@ def test_nothing_is_put_around_a_piece(learned: Tokenizer, tmp_path: Path) -> No
     assert (ours.train.tolist(), ours.validation.tolist()) == encode_in_memory(FILES, learned, 20, None)
 
 
-def test_ids_past_two_bytes_come_back(tmp_path: Path) -> None:
+def test_ids_of_more_than_two_bytes(tmp_path: Path) -> None:
     words = inlayer.WordTokenizer(map(str, range(70_000)), unk="<unk>")
     ours = write_tokens(tmp_path / "tokens", [Chunk("1 65535 65536 69999 many", True)], words, separator=None)
     assert ours.train.tolist() == [1, 65_535, 65_536, 69_999, 70_000]
     assert ours.vocab_size == 70_001
 
 
-def test_files_hold_the_low_byte_first(tmp_path: Path) -> None:
+def test_files_are_little_endian(tmp_path: Path) -> None:
     write_tokens(tmp_path / "two", [Chunk("Hi", True)], BYTES, separator=None)
     write_tokens(tmp_path / "four", [Chunk("Hi", True), Chunk("!", True)], Wide(), separator=70_000)
     assert (tmp_path / "two" / "train.bin").read_bytes() == b"H\0i\0"
@@ -171,8 +170,8 @@ def test_files_hold_the_low_byte_first(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["tokens.json", "train.bin", "validation.bin"]
 
 
-def test_validation_is_a_share_of_the_text_from_everywhere(tmp_path: Path) -> None:
-    """Every letter has its own part of the text, so that an id says where it comes from."""
+def test_validation_text_is_spread_over_the_corpus(tmp_path: Path) -> None:
+    """Every part of the text has its own letter, so that an id tells its position."""
     letters = range(40, 120)
     text = "".join((chr(letter) * 79 + "\n") * 300 for letter in letters)
     ours = write_tokens(tmp_path / "tokens", [Chunk(text, True)], BYTES, separator=None)
@@ -182,44 +181,44 @@ def test_validation_is_a_share_of_the_text_from_everywhere(tmp_path: Path) -> No
     assert ours.train.size + ours.validation.size == len(text)
 
 
-def test_a_small_text_has_something_to_validate_with(tmp_path: Path) -> None:
+def test_small_text_has_validation_ids(tmp_path: Path) -> None:
     ours = write_tokens(tmp_path / "tokens", [Chunk(TEXT[:25_000], True)], BYTES, separator=None)
     assert ours.validation.size > 1_000
     ours = write_tokens(tmp_path / "tokens", [Chunk("x", True)], BYTES, separator=None)
     assert (ours.train.tolist(), ours.validation.tolist()) == ([120], [])
 
 
-def test_progress_counts_bytes_to_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "AT_ONCE", 20_000)
+def test_progress_counts_all_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ENCODED_AT_ONCE", 20_000)
     seen: list[int] = []
-    ours = write_tokens(tmp_path / "tokens", FILES, BYTES, separator=None, progress=seen.append)
+    write_tokens(tmp_path / "tokens", FILES, BYTES, separator=None, progress=seen.append)
     assert len(seen) > 3
     assert seen == sorted(seen)
-    assert seen[-1] == ours.text_bytes == len(TEXT.encode())
+    assert seen[-1] == len(TEXT.encode())
 
 
-def test_arguments_are_checked_before_the_work(tmp_path: Path) -> None:
+def test_arguments_are_checked_before_reading(tmp_path: Path) -> None:
     def never() -> Iterator[Chunk]:
         raise AssertionError("the corpus was read")
         yield
 
     for share in (-0.1, 0.6, float("nan"), float("inf")):
-        with pytest.raises(InputError, match=r"validation is .* in 0\.\.0\.5"):
+        with pytest.raises(InputError, match=r"validation is .* from 0 to 0\.5"):
             write_tokens(tmp_path / "tokens", never(), BYTES, separator=None, validation=share)
     for separator in (-1, 256):
         with pytest.raises(IdRangeError, match=rf"separator is {separator}; .* 0\.\.255"):
             write_tokens(tmp_path / "tokens", never(), BYTES, separator=separator)
-    with pytest.raises(IdRangeError, match=r"gave id 116, outside 0\.\.99"):
-        write_tokens(tmp_path / "tokens", [Chunk("too", True)], Liar(), separator=None)
+    with pytest.raises(IdRangeError, match=r"returned id 116, outside 0\.\.99"):
+        write_tokens(tmp_path / "tokens", [Chunk("too", True)], Inconsistent(), separator=None)
     far = type("Far", (inlayer.ByteTokenizer,), {"special_tokens": {END: 2**40}})()
     with pytest.raises(InputError, match="at most 16,777,216 rows"):
         write_tokens(tmp_path / "tokens", never(), far, separator=None)
-    with pytest.raises(InputError, match="holds no text"):
+    with pytest.raises(InputError, match="contains no text"):
         write_tokens(tmp_path / "tokens", [Chunk("", True)], BYTES, separator=None)
     assert list(tmp_path.iterdir()) == []
 
 
-# ---- whole or not at all
+# ---- atomic writes
 
 
 def failing(error: BaseException) -> Iterator[Chunk]:
@@ -230,7 +229,7 @@ def failing(error: BaseException) -> Iterator[Chunk]:
 @pytest.mark.parametrize(
     "error", [MissingFileError("x.txt is not there"), TextError("x.txt is no text"), KeyboardInterrupt(), MemoryError()]
 )
-def test_a_failure_of_the_text_leaves_what_was_there(error: BaseException, written: Path) -> None:
+def test_failure_while_reading_keeps_the_previous_tokens(error: BaseException, written: Path) -> None:
     before = {path.name: path.read_bytes() for path in written.iterdir()}
     with pytest.raises(type(error)) as raised:
         write_tokens(written, failing(error), BYTES, separator=None)
@@ -241,7 +240,7 @@ def test_a_failure_of_the_text_leaves_what_was_there(error: BaseException, writt
     assert list(written.parent.iterdir()) == [written]
 
 
-def test_a_missing_file_is_named_as_a_text(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     chunks = read_chunks([tmp_path / "a.txt"])
     (tmp_path / "a.txt").unlink()
@@ -249,12 +248,12 @@ def test_a_missing_file_is_named_as_a_text(tmp_path: Path) -> None:
         write_tokens(tmp_path / "tokens", chunks, BYTES, separator=None)
 
 
-def test_a_disk_that_takes_no_more_is_a_clear_error(written: Path) -> None:
+def test_full_disk(written: Path) -> None:
     before = open_tokens(written).train.tolist()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
-        with pytest.raises(InputError, match="cannot be written: File too large; what was there before is untouched"):
+        with pytest.raises(InputError, match="cannot be written: File too large; the previous contents are unchanged"):
             write_tokens(written, FILES, BYTES, separator=None)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -262,14 +261,14 @@ def test_a_disk_that_takes_no_more_is_a_clear_error(written: Path) -> None:
     assert list(written.parent.iterdir()) == [written]
 
 
-def test_a_folder_with_something_else_is_not_replaced(written: Path) -> None:
+def test_folder_with_other_files_is_not_replaced(written: Path) -> None:
     (written / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"holds notes\.txt, which would be lost"):
+    with pytest.raises(InputError, match=r"contains notes\.txt, which would be lost"):
         write_tokens(written, FILES, BYTES, separator=None)
     assert (written / "notes.txt").read_text() == "mine"
 
 
-# One process for both, since importing torch is most of its time. It forks for each kill.
+# One process for both tests, since importing torch takes most of its time. It forks for each kill.
 ALONE = r"""
 import json, os, signal, sys, tracemalloc
 from pathlib import Path
@@ -279,7 +278,7 @@ from inlayer.training.tokens import open_tokens, write_tokens
 
 folder, tokenizer = Path(sys.argv[1]), ByteTokenizer()
 
-def corpus(size):  # one endless line that takes no place on the disk
+def corpus(size):  # one endless line in a sparse file
     with open(folder / "line.txt", "wb") as file:
         file.truncate(size << 20)
     return read_chunks([folder / "line.txt"])
@@ -300,23 +299,23 @@ killed = []
 for name in ("first", "second"):
     if name == "second":
         write(name, [Chunk("before", True)])
-    for moment in (0, 90, 200):
+    for last in (0, 90, 200):
         child = os.fork()
         if not child:
             def dying():
                 for number in range(200):
-                    if number == moment:
+                    if number == last:
                         os.kill(os.getpid(), signal.SIGKILL)
                     yield Chunk("after " * 2000, number == 0)
                 os.kill(os.getpid(), signal.SIGKILL)
             write(name, dying())
-        signalled = os.waitpid(child, 0)[1]
+        status = os.waitpid(child, 0)[1]
         try:
             found = bytes(open_tokens(folder / name).train.tolist()).decode()
         except Exception as error:
             found = type(error).__name__
         left = sorted(path.name for path in folder.iterdir() if name in path.name)
-        killed.append([signalled, found, left])
+        killed.append([status, found, left])
     again = write(name, [Chunk("again", True)])
     left = sorted(path.name for path in folder.iterdir() if name in path.name)
     killed.append([0, bytes(again.train.tolist()).decode(), left])
@@ -339,22 +338,24 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(alone: dict[str, Any]) -> None:
     small, large, held = alone["peaks"]  # MB; 3 MB streamed, 24 MB streamed, 24 MB in a list
     assert alone["ids"] == 24 << 20
     assert 0.9 * alone["ids"] < alone["zeros"] < alone["ids"]
     assert small < 40
     assert large < small + 2
-    assert held > large + 20  # control: a corpus that is held is seen
+    assert held > large + 20  # control: a corpus in memory is measured
 
 
-def test_after_a_kill_the_old_tokens_are_there_or_none(alone: dict[str, Any]) -> None:
+@pytest.mark.slow
+def test_kill_keeps_the_previous_tokens(alone: dict[str, Any]) -> None:
     first, second = alone["killed"][:4], alone["killed"][4:]
-    for signalled, found, left in first[:3]:
-        assert (signalled, found) == (9, "MissingFileError")
-        assert left == [".first.saving"]  # the kill came while writing
-    for signalled, found, left in second[:3]:
-        assert (signalled, found) == (9, "before")
+    for status, found, left in first[:3]:
+        assert (status, found) == (9, "MissingFileError")
+        assert left == [".first.saving"]  # killed while writing
+    for status, found, left in second[:3]:
+        assert (status, found) == (9, "before")
         assert left == [".second.saving", "second"]
     assert [first[3], second[3]] == [[0, "again", ["first"]], [0, "again", ["second"]]]
 
@@ -381,7 +382,7 @@ def emptied(folder: Path) -> None:
 
 
 def forged(folder: Path) -> None:
-    """Damage that somebody took care to hide: ids past the vocabulary, and the right hash."""
+    """Hidden damage: ids outside the vocabulary, with a matching checksum."""
     data = (folder / "train.bin").read_bytes()[:-2] + b"\0\1"
     (folder / "train.bin").write_bytes(data)
     changed(train_sha256=hashlib.sha256(data).hexdigest())(folder)
@@ -401,18 +402,18 @@ def replaced(data: bytes) -> Callable[[Path], None]:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "cut short": (cut_short, r"train\.bin has [\d,]+ bytes; its [\d,]+ ids take [\d,]+: it was cut short"),
+    "cut short": (cut_short, r"train\.bin has [\d,]+ bytes instead of [\d,]+ for [\d,]+ ids"),
     "grown": (grown, r"validation\.bin has"),
     "one bit": (flipped, r"train\.bin is damaged"),
     "emptied": (emptied, r"validation\.bin has 0 bytes"),
-    "forged": (forged, r"train\.bin holds id 256, outside 0\.\.255"),
+    "forged": (forged, r"train\.bin contains id 256, outside 0\.\.255"),
     "no count": (changed(train_ids=...), "train_ids is missing"),
-    "another count": (changed(train_ids=7), "its 7 ids take 14"),
+    "another count": (changed(train_ids=7), "instead of 14 for 7 ids"),
     "a count below zero": (changed(train_ids=-1), "train_ids is -1"),
     "an absurd count": (changed(validation_ids=10**30), "validation_ids is 10000"),
-    "a count of another kind": (changed(characters=True), "characters is True"),
-    "a broken count": (changed(text_bytes=1.5), r"text_bytes is 1\.5"),
-    "another format": (changed(format=2), "format is 2, which tokens of format 1 cannot have"),
+    "a count of another type": (changed(train_ids=True), "train_ids is True"),
+    "a fractional count": (changed(validation_ids=1.5), r"validation_ids is 1\.5"),
+    "another format": (changed(format=1), "format is 1, which is not valid in format 2"),
     "no format": (changed(format=...), "format is missing"),
     "another dtype": (changed(dtype="uint32"), "has [\\d,]+ bytes"),
     "no dtype": (changed(dtype="float64"), "dtype is 'float64'"),
@@ -420,17 +421,17 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a list for a hash": (changed(train_sha256=[]), "train_sha256 is \\[\\]"),
     "another hash": (changed(train_sha256="00"), "is damaged"),
     "a table beyond memory": (changed(vocab_size=2**50), "vocab_size is 1125"),
-    "a smaller table": (changed(vocab_size=10), "holds id 2.., outside"),
-    "half the JSON": (replaced(b'{"format": 1, '), "is no valid JSON"),
-    "no UTF-8": (replaced(b"\xff"), "is no valid JSON"),
-    "a list": (replaced(b"[]"), "holds no JSON object"),
-    "a deep list": (replaced(b"[" * 100_000), "is no valid JSON"),
-    "a long number": (replaced(b'{"format": ' + b"9" * 10_000 + b"}"), "is no valid JSON"),
+    "a smaller table": (changed(vocab_size=10), "contains id 2.., outside"),
+    "half the JSON": (replaced(b'{"format": 2, '), "is not valid JSON"),
+    "no UTF-8": (replaced(b"\xff"), "is not valid JSON"),
+    "a list": (replaced(b"[]"), "is not a JSON object"),
+    "a deep list": (replaced(b"[" * 100_000), "is not valid JSON"),
+    "a long number": (replaced(b'{"format": ' + b"9" * 10_000 + b"}"), "is not valid JSON"),
 }
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGES.values(), ids=DAMAGES.keys())
-def test_damage_is_told(damage: Callable[[Path], None], message: str, written: Path) -> None:
+def test_damage_is_reported(damage: Callable[[Path], None], message: str, written: Path) -> None:
     open_tokens(written)
     damage(written)
     with pytest.raises(CheckpointError, match=message):
@@ -438,23 +439,23 @@ def test_damage_is_told(damage: Callable[[Path], None], message: str, written: P
 
 
 @pytest.mark.parametrize("name", ["tokens.json", "train.bin", "validation.bin"])
-def test_a_missing_part_is_told(name: str, written: Path) -> None:
+def test_missing_file_of_the_folder(name: str, written: Path) -> None:
     (written / name).unlink()
-    with pytest.raises(MissingFileError, match=rf"{name} is not there; .* write them again"):
+    with pytest.raises(MissingFileError, match=rf"{name}.*; remove the folder, and resume the run"):
         open_tokens(written)
 
 
-def test_what_is_no_folder_of_tokens_is_told(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match="holds no tokens: it is not there"):
+def test_path_without_tokens(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match="missing: not found"):
         open_tokens(tmp_path / "missing")
     (tmp_path / "file").write_text("")
-    with pytest.raises(MissingFileError, match="holds no tokens: it is no folder"):
+    with pytest.raises(MissingFileError, match="file: not a folder"):
         open_tokens(tmp_path / "file")
-    with pytest.raises(MissingFileError, match=r"tokens\.json is not there"):
+    with pytest.raises(MissingFileError, match=r"tokens\.json"):
         open_tokens(tmp_path)
 
 
-def test_ids_cannot_be_written_to(written: Path) -> None:
+def test_ids_are_read_only(written: Path) -> None:
     ours = open_tokens(written)
     for ids in (ours.train, ours.validation):
         assert isinstance(ids, np.memmap)
@@ -465,24 +466,24 @@ def test_ids_cannot_be_written_to(written: Path) -> None:
     assert np.array_equal(open_tokens(written).train, ours.train)
 
 
-def test_ids_are_counted(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "BLOCK", 1_000)
+def test_count_ids(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK", 1_000)
     ours = open_tokens(written)
     counts = ours.count_ids()
     assert counts.shape == (256,)
     assert counts.dtype == np.int64
     assert all(counts[token] == np.count_nonzero(ours.train == token) for token in range(256))
     nothing = np.empty(0, np.uint16)
-    empty = Tokens(train=nothing, validation=nothing, vocab_size=3, characters=0, text_bytes=0)
+    empty = Tokens(train=nothing, validation=nothing, vocab_size=3)
     assert empty.count_ids().tolist() == [0, 0, 0]
 
 
 # ---- batches
 
-COUNTING = np.arange(1_000, dtype=np.uint16)  # an id says its place
+COUNTING = np.arange(1_000, dtype=np.uint16)  # an id is its own position
 
 
-def test_a_batch_holds_windows_of_the_ids() -> None:
+def test_batch_consists_of_windows() -> None:
     batch = draw_batch(COUNTING, rows=500, width=7, seed=3, step=4)
     assert batch.dtype == torch.int64
     assert batch.shape == (500, 7)
@@ -491,7 +492,7 @@ def test_a_batch_holds_windows_of_the_ids() -> None:
     assert batch.max() < 1_000
 
 
-def test_a_batch_depends_on_its_arguments_alone() -> None:
+def test_batch_depends_on_its_arguments_only() -> None:
     def draw(seed: int, step: int) -> list[int]:
         return draw_batch(COUNTING, rows=8, width=3, seed=seed, step=step)[:, 0].tolist()
 
@@ -500,36 +501,36 @@ def test_a_batch_depends_on_its_arguments_alone() -> None:
     torch.manual_seed(1)
     draw(5, 5)
     assert draw(0, 0) == first
-    # Twins of a careless mixing of seed and step: sums, swaps, words of 32 bits one after another.
+    # Keys that collide if seed and step are mixed carelessly: sums, swaps, 32-bit words.
     keys = [(0, 0), (0, 1), (1, 0), (1, 2), (2, 1), (1 << 32, 0), (5, 1), (5 + (1 << 32), 0), (2**63 - 1, 2**40)]
     assert len({tuple(draw(*key)) for key in keys}) == len(keys)
 
 
-def test_a_batch_is_the_same_tomorrow() -> None:
-    """Values that were drawn once: a run that goes on under another numpy must see the same text."""
+def test_batch_is_stable_across_versions() -> None:
+    """Recorded values: a run resumed with another numpy must see the same text."""
     first = draw_batch(COUNTING, rows=4, width=1, seed=7, step=11)[:, 0]
     assert first.tolist() == [587, 231, 919, 494]
 
 
-def test_every_place_is_drawn_evenly() -> None:
+def test_positions_are_drawn_uniformly() -> None:
     starts = torch.cat([draw_batch(COUNTING[:12], rows=100, width=3, seed=0, step=step)[:, 0] for step in range(100)])
     counts = torch.bincount(starts, minlength=10)
     assert counts.shape == (10,)  # the last window that fits is 9, 10, 11
     assert 850 < counts.min() <= counts.max() < 1_150  # 1,000 each, 30 the standard deviation
 
 
-def test_the_only_window_is_drawn_and_none_is_an_error() -> None:
+def test_text_of_one_window_or_less() -> None:
     assert draw_batch(COUNTING[:5], rows=2, width=5, seed=0, step=0).tolist() == [[0, 1, 2, 3, 4]] * 2
     for ids in (COUNTING[:4], COUNTING[:0]):
-        message = f"there are {ids.size} ids, fewer than the 5 of a window; give more text"
+        message = f"the text has {ids.size} training tokens, fewer than the 5 of one window; add more text"
         with pytest.raises(InputError, match=message):
             draw_batch(ids, rows=2, width=5, seed=0, step=0)
         with pytest.raises(InputError, match=message):
-            validation_batches(ids, rows=2, width=5, most=3)  # at once, not when it is asked
+            validation_batches(ids, rows=2, width=5, max_windows=3)  # immediately, not when iterated
 
 
 @pytest.mark.parametrize("wrong", [{"rows": 0}, {"width": 0}, {"step": -1}, {"seed": -1}, {"seed": 2**63}])
-def test_what_no_batch_can_be_is_an_error(wrong: dict[str, int]) -> None:
+def test_bad_arguments_of_a_batch(wrong: dict[str, int]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(wrong))} is {next(iter(wrong.values()))}"):
         draw_batch(COUNTING, **{"rows": 2, "width": 5, "seed": 0, "step": 0, **wrong})
 
@@ -538,7 +539,7 @@ def test_what_no_batch_can_be_is_an_error(wrong: dict[str, int]) -> None:
 def test_validation_windows_are_spread_and_do_not_overlap(size: int, width: int, rows: int, most: int) -> None:
     if size < width:
         return
-    batches = list(validation_batches(COUNTING[:size], rows=rows, width=width, most=most))
+    batches = list(validation_batches(COUNTING[:size], rows=rows, width=width, max_windows=most))
     assert all(batch.shape == (rows, width) for batch in batches[:-1])
     windows = torch.cat(batches)
     assert windows.dtype == torch.int64
@@ -552,13 +553,13 @@ def test_validation_windows_are_spread_and_do_not_overlap(size: int, width: int,
         assert gaps.max() - gaps.min() <= 1
 
 
-def test_validation_needs_a_window() -> None:
-    with pytest.raises(InputError, match="most is 0"):
-        validation_batches(COUNTING, rows=2, width=5, most=0)
+def test_bad_arguments_of_validation() -> None:
+    with pytest.raises(InputError, match="max_windows is 0"):
+        validation_batches(COUNTING, rows=2, width=5, max_windows=0)
     with pytest.raises(InputError, match="rows is 0"):
-        validation_batches(COUNTING, rows=0, width=5, most=1)
+        validation_batches(COUNTING, rows=0, width=5, max_windows=1)
 
 
-def test_what_frequencies_alone_give(tmp_path: Path) -> None:
+def test_unigram_loss(tmp_path: Path) -> None:
     tokens = write_tokens(tmp_path / "t", [Chunk("aaab" * 30, True)], ByteTokenizer(), validation=0.0, separator=None)
     assert tokens.unigram_loss() == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))

@@ -1,13 +1,12 @@
-"""The trainer against a plain loop: full logits, torch's cross entropy, clipping and AdamW, elementwise in float64.
+"""The trainer compared with a plain loop: full logits, torch's cross entropy, clipping and AdamW, in float64.
 
-In float64 both ways agree to many digits, so that a difference is a mistake and not the order of a sum.
+In float64 both agree to many digits, so that a difference is a mistake and not the order of a sum.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.utils import clip_grad_norm_
 
-from inlayer.errors import ConfigError, InputError, ShapeError
-from inlayer.training.config import Settings
+from inlayer.errors import ConfigError, ShapeError
+from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder, DecoderConfig
 from inlayer.training.metrics import measure_rows
 from inlayer.training.trainer import Trainer
@@ -26,18 +25,18 @@ ROWS, BLOCK, VOCABULARY = 4, 10, 31
 TABLE, HEAD = "embeddings.token_embedding.weight", "head.weight"
 
 
-def make_config(architecture: str = "llama", **settings: Any) -> DecoderConfig:
+def make_decoder_config(architecture: str = "llama", **settings: Any) -> DecoderConfig:
     sizes = {"vocab_size": VOCABULARY, "n_embd": 16, "n_layer": 2, "n_head": 4, "block_size": BLOCK, "init_std": 0.2}
     return DecoderConfig(**{"architecture": architecture, **sizes, **settings})
 
 
-def make_settings(**settings: Any) -> Settings:
+def make_config(**settings: Any) -> TrainConfig:
     usual = {"steps": 8, "batch_size": ROWS, "warmup": 3, "learning_rate": 1e-2, "measure_every": 0}
-    return Settings(**{**usual, **settings})
+    return TrainConfig(**{**usual, **settings})
 
 
-def make_trainer(config: DecoderConfig, settings: Settings, dtype: torch.dtype = torch.float64) -> Trainer:
-    trainer = Trainer(config, settings)
+def make_trainer(decoder_config: DecoderConfig, config: TrainConfig, dtype: torch.dtype = torch.float64) -> Trainer:
+    trainer = Trainer(decoder_config, config)
     trainer.decoder.to(dtype)
     return trainer
 
@@ -64,33 +63,33 @@ def assert_same_state(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> Non
 # ---- the plain loop
 
 
-def plain_groups(decoder: Decoder, settings: Settings) -> list[dict[str, Any]]:
-    """One group a parameter, by its name."""
+def plain_groups(decoder: Decoder, config: TrainConfig) -> list[dict[str, Any]]:
+    """One group per parameter."""
     groups = []
     for name, parameter in decoder.named_parameters():
-        factor, decay = 1.0, settings.weight_decay if parameter.dim() == 2 else 0.0
+        factor, decay = 1.0, config.weight_decay if parameter.dim() == 2 else 0.0
         if name.startswith("embeddings."):
-            factor, decay = settings.table_rate, settings.table_decay
+            factor, decay = config.table_rate, config.table_decay
         elif name == HEAD:
-            factor, decay = settings.head_rate, settings.table_decay
+            factor, decay = config.head_rate, config.table_decay
         groups.append({"params": [parameter], "weight_decay": decay, "factor": factor, "name": name})
     return groups
 
 
-def plain_rate(settings: Settings, step: int) -> float:
-    if step <= settings.warmup:
-        return settings.learning_rate * step / settings.warmup
-    done = (step - settings.warmup) / (settings.steps - settings.warmup)
-    low, high = settings.final_rate * settings.learning_rate, settings.learning_rate
-    if settings.schedule == "constant":
+def plain_rate(config: TrainConfig, step: int) -> float:
+    if step <= config.warmup:
+        return config.learning_rate * step / config.warmup
+    done = (step - config.warmup) / (config.steps - config.warmup)
+    low, high = config.final_rate * config.learning_rate, config.learning_rate
+    if config.schedule == "constant":
         return high
-    if settings.schedule == "linear":
+    if config.schedule == "linear":
         return high + (low - high) * done
     return low + (high - low) * 0.5 * (1 + math.cos(math.pi * done))
 
 
 def plain_loss(decoder: Decoder, windows: Tensor, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
-    """What is trained on, and what of it is the cross entropy; the padding id is no target."""
+    """The training loss, and its terms; targets equal to the padding id are ignored."""
     logits = decoder.logits(windows[:, :-1]).flatten(0, 1)
     targets = windows[:, 1:].flatten()
     losses = functional.cross_entropy(logits, targets, reduction="none") + z_loss * logits.logsumexp(-1) ** 2
@@ -100,15 +99,15 @@ def plain_loss(decoder: Decoder, windows: Tensor, z_loss: float = 0.0) -> tuple[
 
 
 class PlainLoop:
-    def __init__(self, config: DecoderConfig, settings: Settings) -> None:
-        self.settings = settings
-        self.decoder = Decoder(config, seed=settings.seed).double().train()
+    def __init__(self, decoder_config: DecoderConfig, config: TrainConfig) -> None:
+        self.config = config
+        self.decoder = Decoder(decoder_config, seed=config.seed).double().train()
         self._start(None)
 
     def _start(self, state: dict[str, Any] | None) -> None:
-        settings = self.settings
-        options = {"betas": (settings.beta1, settings.beta2), "eps": settings.epsilon}
-        groups = plain_groups(self.decoder, settings)
+        config = self.config
+        options = {"betas": (config.beta1, config.beta2), "eps": config.epsilon}
+        groups = plain_groups(self.decoder, config)
         self.optimizer = torch.optim.AdamW(groups, lr=1.0, foreach=False, fused=False, **options)
         for group in self.optimizer.param_groups if state else ():
             assert state is not None
@@ -120,12 +119,12 @@ class PlainLoop:
         self._start({**state, HEAD: state[TABLE]})
 
     def take_step(self, step: int, windows: Tensor) -> tuple[float, float]:
-        loss, _ = plain_loss(self.decoder, windows, self.settings.z_loss)
+        loss, _ = plain_loss(self.decoder, windows, self.config.z_loss)
         self.optimizer.zero_grad()
         loss.backward()
-        norm = clip_grad_norm_(self.decoder.parameters(), self.settings.clip or math.inf)
+        norm = clip_grad_norm_(self.decoder.parameters(), self.config.clip or math.inf)
         for group in self.optimizer.param_groups:
-            group["lr"] = plain_rate(self.settings, step) * group["factor"]
+            group["lr"] = plain_rate(self.config, step) * group["factor"]
         self.optimizer.step()
         return float(loss.detach()), float(norm)
 
@@ -145,28 +144,28 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_step_is_that_of_a_plain_loop(case: str) -> None:
+def test_steps_match_a_plain_loop(case: str) -> None:
     model, options = CASES[case]
-    config, settings = make_config(**model), make_settings(**options)
-    trainer, plain = make_trainer(config, settings), PlainLoop(config, settings)
+    decoder_config = make_decoder_config(**model)
+    config = make_config(tie=decoder_config.tie, **options)
+    trainer, plain = make_trainer(decoder_config, config), PlainLoop(decoder_config, config)
     assert_equal_weights(weights_of(trainer.decoder), weights_of(plain.decoder), rtol=0, atol=0)
-    for step in range(1, settings.steps + 1):
+    for step in range(1, config.steps + 1):
         line = trainer.take_step(draw_windows(step))
         loss, norm = plain.take_step(step, draw_windows(step))
         assert line["step"] == step == trainer.step
         assert line["loss"] == pytest.approx(loss, rel=1e-10)
         assert line["gradient_norm"] == pytest.approx(norm, rel=1e-9)
-        assert line["learning_rate"] == pytest.approx(plain_rate(settings, step), rel=1e-12)
-    # With a clip, what is added to the norm before dividing (1e-6) is torch's, too.
+        assert line["learning_rate"] == pytest.approx(plain_rate(config, step), rel=1e-12)
     assert_equal_weights(weights_of(trainer.decoder), weights_of(plain.decoder))
 
 
 @pytest.mark.parametrize(
     "other", [{"table_decay": 0.01}, {"weight_decay": 0.11}, {"table_rate": 1.01}, {"clip": 0.9}, {"seed": 1}]
 )
-def test_the_comparison_can_fail(other: dict[str, Any]) -> None:
-    config = make_config(tie=True)
-    trainer, plain = make_trainer(config, make_settings()), PlainLoop(config, make_settings(**other))
+def test_comparison_detects_other_settings(other: dict[str, Any]) -> None:
+    config = make_decoder_config(tie=True)
+    trainer, plain = make_trainer(config, make_config()), PlainLoop(config, make_config(**other))
     for step in (1, 2):
         trainer.take_step(draw_windows(step))
         plain.take_step(step, draw_windows(step))
@@ -174,60 +173,30 @@ def test_the_comparison_can_fail(other: dict[str, Any]) -> None:
         assert_equal_weights(weights_of(trainer.decoder), weights_of(plain.decoder))
 
 
-def test_in_float32_the_passes_change_little() -> None:
-    """The losses a user sees, whether a step is done at once or in four passes."""
-    config = make_config(tie=True)
-    trainers = [make_trainer(config, make_settings(accumulate=n), torch.float32) for n in (1, 4)]
+def test_accumulation_in_float32() -> None:
+    config = make_decoder_config(tie=True)
+    trainers = [make_trainer(config, make_config(accumulate=n), torch.float32) for n in (1, 4)]
     for step in range(1, 9):
-        once, passes = (trainer.take_step(draw_windows(step)) for trainer in trainers)
-        assert once["loss"] == pytest.approx(passes["loss"], rel=1e-5)
-        assert once["gradient_norm"] == pytest.approx(passes["gradient_norm"], rel=1e-4)
-
-
-# ---- rates
-
-
-def test_rates_at_the_points_that_matter() -> None:
-    cosine = Settings(steps=110, warmup=10, learning_rate=1.0, final_rate=0.1)
-    assert [cosine.rate_at(step) for step in (1, 5, 10)] == pytest.approx([0.1, 0.5, 1.0])
-    assert [cosine.rate_at(step) for step in (35, 60, 110)] == pytest.approx(
-        [0.1 + 0.9 * (1 + math.sqrt(0.5)) / 2, 0.55, 0.1]
-    )
-    linear = replace(cosine, schedule="linear")
-    assert [linear.rate_at(step) for step in (1, 10, 60, 110)] == pytest.approx([0.1, 1.0, 0.55, 0.1])
-    constant = replace(cosine, schedule="constant")
-    assert [constant.rate_at(step) for step in (1, 10, 11, 110)] == pytest.approx([0.1, 1.0, 1.0, 1.0])
-
-
-def test_rates_at_the_edges() -> None:
-    assert Settings(steps=1, warmup=0, learning_rate=1.0, final_rate=0.0, schedule="linear").rate_at(1) == 0.0
-    assert Settings(steps=4, warmup=0, learning_rate=1.0).rate_at(1) < 1.0
-    longer = Settings(steps=4, warmup=8, learning_rate=1.0)
-    assert [longer.rate_at(step) for step in (1, 4)] == [0.125, 0.5]
-    assert Settings(steps=4, warmup=4, learning_rate=1.0).rate_at(4) == 1.0
-
-
-def test_what_is_due() -> None:
-    settings = Settings(steps=10)
-    assert [step for step in range(1, 11) if settings.is_due(4, step)] == [4, 8, 10]
-    assert [step for step in range(1, 11) if settings.is_due(0, step)] == [10]
+        whole, split = (trainer.take_step(draw_windows(step)) for trainer in trainers)
+        assert whole["loss"] == pytest.approx(split["loss"], rel=1e-5)
+        assert whole["gradient_norm"] == pytest.approx(split["gradient_norm"], rel=1e-4)
 
 
 # ---- bfloat16
 
 
-def test_bfloat16_rounds_the_products_and_not_the_loss() -> None:
-    config = make_config(tie=True)
+def test_bfloat16_rounds_products_but_not_the_loss() -> None:
+    config = make_decoder_config(tie=True)
     full, half = (
-        make_trainer(config, make_settings(precision=precision), torch.float32) for precision in ("float32", "bfloat16")
+        make_trainer(config, make_config(precision=precision), torch.float32) for precision in ("float32", "bfloat16")
     )
-    fine = 0
+    unrounded = 0
     for step in range(1, 9):
         theirs, ours = (trainer.take_step(draw_windows(step)) for trainer in (full, half))
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=0.02)
         assert ours["loss"] != theirs["loss"]
-        fine += ours["loss"] != float(torch.tensor(ours["loss"]).bfloat16())
-    assert fine >= 7  # one of 65,536 is one by chance
+        unrounded += ours["loss"] != float(torch.tensor(ours["loss"]).bfloat16())
+    assert unrounded >= 7  # one of 65,536 floats is a bfloat16 by chance
     assert all(value.dtype == torch.float32 for value in half.state().values())
     validated = half.validate([draw_windows(100)])
     assert validated == pytest.approx(half.validate([draw_windows(100)[:2], draw_windows(100)[2:]]), rel=1e-6)
@@ -238,63 +207,63 @@ def test_bfloat16_rounds_the_products_and_not_the_loss() -> None:
 
 
 @pytest.mark.parametrize("architecture", ["gpt", "llama"])
-def test_dropout_is_decided_by_seed_and_step(architecture: str) -> None:
-    config = make_config(architecture, dropout=0.3)
+def test_dropout_depends_on_seed_and_step(architecture: str) -> None:
+    config = make_decoder_config(architecture, dropout=0.3)
 
     def losses(**options: Any) -> list[float]:
-        """At a standstill: only what is dropped changes."""
-        trainer = make_trainer(config, make_settings(learning_rate=0.0, **options))
+        """Losses at a learning rate of 0: only dropout changes them."""
+        trainer = make_trainer(config, make_config(learning_rate=0.0, **options))
         found = []
         for _ in range(4):
-            torch.rand(7)  # somebody else draws in between
+            torch.rand(7)  # other uses of the global generator
             found.append(trainer.take_step(draw_windows(1))["loss"])
         return found
 
     ours = losses()
     assert ours == losses()
     assert len(set(ours)) == 4
-    trainer = make_trainer(config, make_settings(learning_rate=0.0))
+    trainer = make_trainer(config, make_config(learning_rate=0.0))
     trainer.step = 2
     assert trainer.take_step(draw_windows(1))["loss"] == ours[2]
 
 
-def test_dropout_takes_every_seed_that_a_decoder_takes() -> None:
-    config = make_config("gpt", dropout=0.3)
+def test_dropout_accepts_large_seeds() -> None:
+    config = make_decoder_config("gpt", dropout=0.3)
     weights = weights_of(Decoder(config, seed=0))
     found = set()
     for seed in (0, 1, 2**32, 2**63 - 1):
-        trainer = make_trainer(config, make_settings(seed=seed))
+        trainer = make_trainer(config, make_config(seed=seed))
         trainer.decoder.load_state_dict(weights)
         found.add(trainer.take_step(draw_windows(1))["loss"])
     assert len(found) == 4
 
 
-def test_validation_drops_nothing_and_training_goes_on() -> None:
-    config = make_config("gpt", dropout=0.5)
-    trainer = make_trainer(config, make_settings())
+def test_validation_has_no_dropout() -> None:
+    config = make_decoder_config("gpt", dropout=0.5)
+    trainer = make_trainer(config, make_config())
     plain = Decoder(config, seed=0).double().eval()
     _, losses = plain_loss(plain, torch.cat((draw_windows(1), draw_windows(2)[:1])))
-    # Batches of unequal size: every token weighs the same.
+    # Batches of unequal size: every token has the same weight.
     ours = trainer.validate([draw_windows(1), draw_windows(2)[:1]])
     assert ours == pytest.approx(float(losses.mean().detach()), rel=1e-12)
     assert trainer.decoder.training
     assert trainer.step == 0
 
 
-def test_validation_is_without_what_training_adds() -> None:
-    config = make_config(tie=True)
-    trainers = [make_trainer(config, make_settings(z_loss=z_loss)) for z_loss in (0.0, 0.5)]
+def test_validation_has_no_z_loss() -> None:
+    config = make_decoder_config(tie=True)
+    trainers = [make_trainer(config, make_config(z_loss=z_loss)) for z_loss in (0.0, 0.5)]
     plain, added = (trainer.validate([draw_windows(1)]) for trainer in trainers)
     assert plain == added
 
 
-# ---- cures
+# ---- experiments on tied tables
 
 
-def test_centring_takes_off_the_mean_row() -> None:
+def test_centering_subtracts_the_mean_row() -> None:
     for padding_idx in (None, 0, 5):
-        config = make_config(tie=True, padding_idx=padding_idx)
-        ours, theirs = (make_trainer(config, make_settings(center=center)) for center in (True, False))
+        config = make_decoder_config(tie=True, padding_idx=padding_idx)
+        ours, theirs = (make_trainer(config, make_config(center=center)) for center in (True, False))
         for trainer in (ours, theirs):
             trainer.take_step(draw_windows(1))
         expected = weights_of(theirs.decoder)
@@ -306,9 +275,9 @@ def test_centring_takes_off_the_mean_row() -> None:
 
 
 @pytest.mark.parametrize("tie", [True, False])
-def test_a_shared_moment_is_the_mean_over_the_vocabulary(tie: bool) -> None:
-    config, settings = make_config(tie=tie), make_settings(shared_moment=True, table_rate=0.5)
-    trainer, plain = make_trainer(config, settings), PlainLoop(config, settings)
+def test_shared_moment_is_the_mean_over_the_vocabulary(tie: bool) -> None:
+    decoder_config, config = make_decoder_config(tie=tie), make_config(shared_moment=True, table_rate=0.5)
+    trainer, plain = make_trainer(decoder_config, config), PlainLoop(decoder_config, config)
     moment = torch.zeros(16, dtype=torch.float64)
     average = torch.zeros(VOCABULARY, 16, dtype=torch.float64)
     table = plain.decoder.embeddings.token_embedding.weight
@@ -317,17 +286,17 @@ def test_a_shared_moment_is_the_mean_over_the_vocabulary(tie: bool) -> None:
         before = table.detach().clone()
         plain.take_step(step, draw_windows(step))
         assert table.grad is not None
-        average = settings.beta1 * average + (1 - settings.beta1) * table.grad
-        moment = settings.beta2 * moment + (1 - settings.beta2) * (table.grad**2).mean(0)
-        right = average / (1 - settings.beta1**step), moment / (1 - settings.beta2**step)
-        rate = 0.5 * plain_rate(settings, step)
-        with torch.no_grad():  # in place of the step that AdamW took
-            table.copy_(before - rate * right[0] / (right[1].sqrt() + settings.epsilon))
+        average = config.beta1 * average + (1 - config.beta1) * table.grad
+        moment = config.beta2 * moment + (1 - config.beta2) * (table.grad**2).mean(0)
+        right = average / (1 - config.beta1**step), moment / (1 - config.beta2**step)
+        rate = 0.5 * plain_rate(config, step)
+        with torch.no_grad():  # replaces AdamW's step
+            table.copy_(before - rate * right[0] / (right[1].sqrt() + config.epsilon))
         assert_equal_weights(weights_of(trainer.decoder), weights_of(plain.decoder))
 
 
 def sides(decoder: Decoder, windows: Tensor, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
-    """The gradients of a tied table's two uses, by autograd on a copy that has them apart."""
+    """Gradients of the two uses of a tied table, from autograd on an untied copy."""
     apart = copy.deepcopy(decoder)
     apart.head.untie()
     plain_loss(apart, windows, z_loss)[0].backward()
@@ -339,10 +308,10 @@ def sides(decoder: Decoder, windows: Tensor, z_loss: float = 0.0) -> tuple[Tenso
 
 @pytest.mark.parametrize("factor", [0.0, 0.25])
 @pytest.mark.parametrize("padding_idx", [None, 2])
-def test_the_input_sides_gradient_is_weakened(factor: float, padding_idx: int | None) -> None:
-    config = make_config(tie=True, padding_idx=padding_idx)
-    settings = make_settings(input_gradient=factor, accumulate=2)
-    trainer, plain = make_trainer(config, settings), PlainLoop(config, settings)
+def test_input_gradient_is_scaled(factor: float, padding_idx: int | None) -> None:
+    decoder_config = make_decoder_config(tie=True, padding_idx=padding_idx)
+    config = make_config(input_gradient_scale=factor, accumulate=2)
+    trainer, plain = make_trainer(decoder_config, config), PlainLoop(decoder_config, config)
     for step in range(1, 4):
         into, out = sides(plain.decoder, draw_windows(step))
         if padding_idx is not None:
@@ -351,14 +320,14 @@ def test_the_input_sides_gradient_is_weakened(factor: float, padding_idx: int | 
         plain.optimizer.zero_grad()
         loss.backward()
         table = plain.decoder.embeddings.token_embedding.weight
-        torch.testing.assert_close(table.grad, into + out)  # what autograd gives is their sum
+        torch.testing.assert_close(table.grad, into + out)  # autograd returns their sum
         table.grad = factor * into + out
-        norm = clip_grad_norm_(plain.decoder.parameters(), settings.clip)
+        norm = clip_grad_norm_(plain.decoder.parameters(), config.clip)
         for group in plain.optimizer.param_groups:
-            group["lr"] = plain_rate(settings, step)
+            group["lr"] = plain_rate(config, step)
         plain.optimizer.step()
         line = trainer.take_step(draw_windows(step))
-        assert line["loss"] == pytest.approx(float(loss.detach()), rel=1e-10)  # values stay what they are
+        assert line["loss"] == pytest.approx(float(loss.detach()), rel=1e-10)  # values do not change
         assert line["gradient_norm"] == pytest.approx(float(norm), rel=1e-9)
         if step == 1:  # measured
             assert line["input_gradient"] == pytest.approx(float((factor * into).norm()), rel=1e-5, abs=1e-7)
@@ -367,9 +336,9 @@ def test_the_input_sides_gradient_is_weakened(factor: float, padding_idx: int | 
 
 
 def test_untying_copies_rows_and_moments() -> None:
-    config, settings = make_config(tie=True), make_settings(untie_at=0.5, head_rate=0.5)
-    trainer, plain = make_trainer(config, settings), PlainLoop(config, settings)
-    for step in range(1, settings.steps + 1):
+    decoder_config, config = make_decoder_config(tie=True), make_config(untie_at=0.5, head_rate=0.5)
+    trainer, plain = make_trainer(decoder_config, config), PlainLoop(decoder_config, config)
+    for step in range(1, config.steps + 1):
         if step == 5:
             assert trainer.decoder.head.tied
             plain.untie()
@@ -383,10 +352,10 @@ def test_untying_copies_rows_and_moments() -> None:
     assert not torch.equal(trainer.decoder.head.weight, trainer.table.weight)
 
 
-def test_untying_shares_out_a_shared_moment() -> None:
-    """The head is AdamW's, which wants a moment for every value: each row gets the table's."""
-    config, settings = make_config(tie=True), make_settings(untie_at=0.5, shared_moment=True)
-    trainer = make_trainer(config, settings)
+def test_untying_expands_a_shared_moment() -> None:
+    """AdamW needs a second moment for every value of the head: each row gets a copy."""
+    decoder_config, config = make_decoder_config(tie=True), make_config(untie_at=0.5, shared_moment=True)
+    trainer = make_trainer(decoder_config, config)
     for step in range(1, 5):
         trainer.take_step(draw_windows(step))
     moment = trainer.state()[f"optimizer.{TABLE}.exp_avg_sq"].clone()
@@ -396,21 +365,21 @@ def test_untying_shares_out_a_shared_moment() -> None:
     apart = copy.deepcopy(trainer.decoder)
     apart.head.untie()
     plain_loss(apart, draw_windows(5))[0].backward()
-    norm = clip_grad_norm_(apart.parameters(), settings.clip)
+    norm = clip_grad_norm_(apart.parameters(), config.clip)
     line = trainer.take_step(draw_windows(5))
     assert line["gradient_norm"] == pytest.approx(float(norm), rel=1e-9)
     grad = apart.head.weight.grad
     assert grad is not None
-    average = settings.beta1 * average + (1 - settings.beta1) * grad
-    moments = settings.beta2 * moment + (1 - settings.beta2) * grad**2
-    right = average / (1 - settings.beta1**5), moments / (1 - settings.beta2**5)
-    expected = before - plain_rate(settings, 5) * right[0] / (right[1].sqrt() + settings.epsilon)
+    average = config.beta1 * average + (1 - config.beta1) * grad
+    moments = config.beta2 * moment + (1 - config.beta2) * grad**2
+    right = average / (1 - config.beta1**5), moments / (1 - config.beta2**5)
+    expected = before - plain_rate(config, 5) * right[0] / (right[1].sqrt() + config.epsilon)
     torch.testing.assert_close(trainer.decoder.head.weight.detach(), expected, rtol=1e-9, atol=1e-11)
 
 
-def test_at_what_step_it_unties() -> None:
+def test_step_of_untying() -> None:
     for share, steps, last_tied in ((2 / 3, 9, 6), (0.01, 8, 0), (0.99, 8, 7)):
-        trainer = make_trainer(make_config(tie=True), make_settings(untie_at=share, steps=steps))
+        trainer = make_trainer(make_decoder_config(tie=True), make_config(untie_at=share, steps=steps))
         tied = []
         for step in range(1, steps + 1):
             trainer.take_step(draw_windows(step))
@@ -422,59 +391,62 @@ def test_at_what_step_it_unties() -> None:
 
 
 @pytest.mark.parametrize("architecture", ["gpt", "llama"])
-def test_the_padding_row_is_zero_after_hundreds_of_steps(architecture: str) -> None:
-    """Exactly, though it is looked up, decays, is centered, and the tied head sees it in every softmax."""
-    config = make_config(architecture, tie=True, padding_idx=0)
-    settings = make_settings(steps=200, table_decay=0.1, center=True, shared_moment=architecture == "gpt", z_loss=0.01)
-    trainer = make_trainer(config, settings, torch.float32)
-    born = trainer.table.weight.detach().clone()
-    for step in range(1, 201):
+def test_padding_row_stays_zero(architecture: str) -> None:
+    """It is exactly zero, although it is looked up, decays, is centered, and is in every softmax of the tied head."""
+    decoder_config = make_decoder_config(architecture, tie=True, padding_idx=0)
+    config = make_config(steps=30, table_decay=0.1, center=True, shared_moment=architecture == "gpt", z_loss=0.01)
+    trainer = make_trainer(decoder_config, config, torch.float32)
+    before = trainer.table.weight.detach().clone()
+    for step in range(1, 31):
         windows = draw_windows(step)
         assert step > 1 or bool((windows == 0).any())
         trainer.take_step(windows)
     assert torch.equal(trainer.table.weight[0], torch.zeros(16))
     assert trainer.decoder.head.weight is trainer.table.weight
-    assert float((trainer.table.weight - born)[1:].abs().sum(1).min().detach()) > 0  # all others have moved
+    assert float((trainer.table.weight - before)[1:].abs().sum(1).min().detach()) > 0  # all other rows have changed
 
 
 # ---- state
 
 
-def continued(config: DecoderConfig, settings: Settings, at: int) -> None:
-    """A run that goes on from a state in another trainer is to the bit the run that never stopped."""
-    whole = make_trainer(config, settings, torch.float32)
+def check_resumed(decoder_config: DecoderConfig, config: TrainConfig, at: int) -> None:
+    """Steps after loading a state into another trainer are bit-equal to those of an uninterrupted one."""
+    whole = make_trainer(decoder_config, config, torch.float32)
     expected = []
-    for step in range(1, settings.steps + 1):
+    for step in range(1, config.steps + 1):
         expected.append(whole.take_step(draw_windows(step)))
         if step == at:
             kept = {name: value.clone() for name, value in whole.state().items()}
-    torch.manual_seed(at)  # another process has another state of the global generator
-    other = make_trainer(config, settings, torch.float32)
+    torch.manual_seed(at)  # the global generator does not matter
+    other = make_trainer(decoder_config, config, torch.float32)
     other.load(at, kept)
     assert other.step == at
     assert_same_state(other.state(), kept)
-    found = [other.take_step(draw_windows(step)) for step in range(at + 1, settings.steps + 1)]
+    found = [other.take_step(draw_windows(step)) for step in range(at + 1, config.steps + 1)]
     assert found == expected[at:]
     assert_same_state(other.state(), whole.state())
     assert other.decoder.head.tied == whole.decoder.head.tied
 
 
-@pytest.mark.parametrize("at", [1, 4, 5, 7])
+EXPERIMENTS = {"untie_at": 0.5, "shared_moment": True, "center": True, "input_gradient_scale": 0.5}
+
+
 @pytest.mark.parametrize(
-    ("model", "options"),
+    ("model", "options", "at"),
     [
-        ({"tie": True, "padding_idx": 0}, {"measure_every": 1}),
-        ({"architecture": "gpt", "dropout": 0.2}, {"accumulate": 2, "precision": "bfloat16"}),
-        ({"tie": True}, {"untie_at": 0.5, "shared_moment": True, "center": True, "input_gradient": 0.5}),
+        ({"tie": True, "padding_idx": 0}, {"measure_every": 1}, 4),
+        ({"architecture": "gpt", "dropout": 0.2}, {"accumulate": 2, "precision": "bfloat16"}, 1),
+        ({"tie": True}, EXPERIMENTS, 4),
+        ({"tie": True}, EXPERIMENTS, 5),
     ],
-    ids=["tied", "dropout", "cures"],
+    ids=["tied", "dropout", "experiments before untying", "experiments after untying"],
 )
-def test_it_goes_on_to_the_bit(model: dict[str, Any], options: dict[str, Any], at: int) -> None:
-    continued(make_config(**model), make_settings(**options), at)
+def test_resumed_steps_are_bit_equal(model: dict[str, Any], options: dict[str, Any], at: int) -> None:
+    check_resumed(make_decoder_config(**model), make_config(**options), at)
 
 
-def test_a_state_is_all_that_is_needed_and_no_more() -> None:
-    trainer = make_trainer(make_config(tie=True), make_settings(), torch.float32)
+def test_state_has_weights_and_moments() -> None:
+    trainer = make_trainer(make_decoder_config(tie=True), make_config(), torch.float32)
     assert all(name.startswith("model.") for name in trainer.state())
     trainer.take_step(draw_windows(1))
     parameters = set(weights_of(trainer.decoder))
@@ -483,54 +455,31 @@ def test_a_state_is_all_that_is_needed_and_no_more() -> None:
     assert f"model.{HEAD}" not in trainer.state()  # tied: one copy
 
 
-# ---- what it refuses
+# ---- measurements and errors
 
 
-def test_measured_steps_tell_more() -> None:
-    trainer = make_trainer(make_config(), make_settings(measure_every=3))
+def test_measured_steps_have_more_metrics() -> None:
+    trainer = make_trainer(make_decoder_config(), make_config(measure_every=3))
     before = trainer.table.weight.detach().clone()
     lines = [trainer.take_step(draw_windows(step)) for step in range(1, 9)]
     assert [line["step"] for line in lines if "row_norm_mean" in line] == [1, 3, 6, 8]
-    expected = {"row_norm_min", "row_norm_mean", "row_norm_max", "mean_row_ratio", "input_gradient"}
+    expected = {"row_norm_min", "row_norm_mean", "row_norm_max", "mean_vector_ratio", "input_gradient"}
     assert expected | {"output_gradient", "output_share", "logit_std"} <= set(lines[0])
-    assert measure_rows(before).items() <= lines[0].items()  # before the step changes it
-    logits = Decoder(make_config(), seed=0).double().logits(draw_windows(1)[:1, :-1])
+    assert measure_rows(before).items() <= lines[0].items()  # measured before the step
+    logits = Decoder(make_decoder_config(), seed=0).double().logits(draw_windows(1)[:1, :-1])
     assert lines[0]["logit_std"] == pytest.approx(float(logits.std().detach()), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("steps", 0), ("steps", True), ("batch_size", 0), ("accumulate", -1), ("warmup", -1),
-        ("validate_every", -1), ("validation_windows", 0), ("save_every", -1), ("measure_every", -1),
-        ("learning_rate", -1e-3), ("learning_rate", math.nan), ("learning_rate", math.inf),
-        ("table_rate", -1.0), ("head_rate", -1.0), ("weight_decay", -0.1), ("table_decay", math.nan), ("clip", -1.0),
-        ("z_loss", -1e-4), ("beta1", 1.0), ("beta2", 1.5), ("epsilon", 0.0), ("final_rate", 2.0),
-        ("input_gradient", 1.5), ("accumulate", 3), ("schedule", "cosin"), ("precision", "float16"), ("untie_at", 0.0),
-        ("untie_at", 1.0), ("untie_at", math.nan),
-    ],
-)  # fmt: skip
-def test_bad_settings_name_the_field(name: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=name):
-        Settings(**{name: value})  # type: ignore[arg-type]
-
-
-def test_bad_seeds_are_refused() -> None:
-    for seed in (-1, 2**63):
-        with pytest.raises(InputError, match="seed is"):
-            Settings(seed=seed)
-
-
-def test_settings_that_a_decoder_cannot_have() -> None:
-    with pytest.raises(ConfigError, match=r"untie_at is for a tied decoder"):
-        Trainer(make_config(), make_settings(untie_at=0.5))
+def test_untying_needs_a_tied_decoder() -> None:
+    with pytest.raises(ConfigError, match="untie_at needs a tied decoder"):
+        Trainer(make_decoder_config(), make_config(untie_at=0.5))
 
 
 @pytest.mark.parametrize("shape", [(ROWS, BLOCK), (ROWS + 1, BLOCK + 1), (ROWS * (BLOCK + 1),)])
-def test_windows_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
-    trainer = make_trainer(make_config(), make_settings())
+def test_windows_of_the_wrong_shape(shape: tuple[int, ...]) -> None:
+    trainer = make_trainer(make_decoder_config(), make_config())
     before = weights_of(trainer.decoder)
-    with pytest.raises(ShapeError, match=r"a step takes \(4, 11\)"):
+    with pytest.raises(ShapeError, match=r"expected \(4, 11\)"):
         trainer.take_step(torch.zeros(shape, dtype=torch.int64))
     assert_equal_weights(weights_of(trainer.decoder), before, rtol=0, atol=0)
     assert trainer.step == 0

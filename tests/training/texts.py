@@ -1,4 +1,4 @@
-"""A small text to train on: sentences of few words, the same every time."""
+"""A small deterministic text to train on."""
 
 from __future__ import annotations
 

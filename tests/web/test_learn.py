@@ -18,10 +18,10 @@ from inlayer.learn.course import open_course
 from inlayer.learn.html import learn_policy
 from inlayer.learn.progress import Progress
 from inlayer.learn.questions import NumberQuestion
-from inlayer.learn.quiz import ask as draw
+from inlayer.learn.quiz import shuffle_options as draw
 from inlayer.trace import Pipeline
 from inlayer.web.api import Api
-from inlayer.web.course import MAX_CODE, Desk
+from inlayer.web.course import MAX_CODE, CoursePages
 from inlayer.web.learn import ADDRESSES
 from inlayer.web.schemas import Limits
 from inlayer.web.server import serve
@@ -83,7 +83,7 @@ def test_answers_are_as_described(desk: Place) -> None:
     lesson = valid("lesson", desk.ask("/api/learn/lesson?id=forward"))
     assert "hidden states" in words(lesson["text"])
     assert [one["id"] for one in lesson["tasks"]] == [one.id for one in open_course().lesson("forward").tasks]
-    valid("errata", desk.ask("/api/learn/errata"))
+    valid("misconceptions", desk.ask("/api/learn/misconceptions"))
     valid("exercise", desk.ask("/api/learn/exercise?id=forward/hidden_shape&seed=3"))
     assert valid("file", desk.ask("/api/learn/file?task=gather"))["saved"] is False
     assert valid("check", post(desk, "check", task="gather", code=SOLUTION))["passed"] is True
@@ -324,7 +324,7 @@ def test_others_may_read_but_nothing_is_run_or_written(abroad: Place, home: Path
 
 
 def test_others_are_judged_without_a_trace_and_see_nobodys_progress(abroad: Place) -> None:
-    with Progress().changing() as state:
+    with Progress().edit() as state:
         state.note_check("gather", passed=True, summary="")
     before = Progress().path.read_bytes()
     course = abroad.ask("/api/learn").json
@@ -365,12 +365,12 @@ def test_checks_wait_for_one_another_and_not_without_end(
     """Two are graded, so many wait, the next is told; a client that goes leaves the line; reading goes on."""
     hold, seen = threading.Event(), []
 
-    def check(_: Desk, name: str, code: str, loaded: str | None) -> dict[str, Any]:
+    def check(_: CoursePages, name: str, code: str, loaded: str | None) -> dict[str, Any]:
         seen.append(code)
         hold.wait(PATIENCE)
         return {}
 
-    monkeypatch.setattr(Desk, "check", check)
+    monkeypatch.setattr(CoursePages, "check", check)
     monkeypatch.setattr("inlayer.web.learn.CHECKS_WAITING", 2)
     with running({"default": line}, runs_code=True) as (place, api):
         sockets = [begin(place, f"x = {number}") for number in range(2)]

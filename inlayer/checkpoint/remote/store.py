@@ -38,7 +38,7 @@ from inlayer.formats.safetensors import LENGTH_BYTES, TensorInfo, header_length,
 from inlayer.saving import put
 from inlayer.tables.stored import RowSource
 from inlayer.tokenizers import Tokenizer, open_tokenizer
-from inlayer.tokenizers.open import NAMES, OTHERS
+from inlayer.tokenizers.open import FILE_NAMES, FILE_PATTERNS
 
 __all__ = ["RemoteGgufStore", "RemoteStore", "open_remote"]
 
@@ -109,8 +109,8 @@ class RemoteStore(FolderStore):
 
     def open_tokenizer(self) -> Tokenizer | None:
         """The tokenizer in the folder, or None; only its files are downloaded."""
-        found = [name for name in NAMES if self._remote.has(name)] or [
-            file for pattern in OTHERS for file in self._remote.files or () if fnmatchcase(file, pattern)
+        found = [name for name in FILE_NAMES if self._remote.has(name)] or [
+            file for pattern in FILE_PATTERNS for file in self._remote.files or () if fnmatchcase(file, pattern)
         ]
         if not found:
             return None

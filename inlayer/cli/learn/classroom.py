@@ -1,4 +1,4 @@
-"""`inlayer learn`: for a class and for those who write the course: notebook, grade, dev-check."""
+"""`inlayer learn notebook, grade, dev-check`: for teachers and course authors."""
 
 from __future__ import annotations
 
@@ -9,40 +9,27 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.learn.tasks import AS_JSON
+from inlayer.cli.learn.common import AS_JSON, SEED, examples
 from inlayer.paths import check_path, shown
 from inlayer.saving import write_whole
 
 __all__ = ["dev_check", "grade", "notebook"]
 
-NOTEBOOK_EXAMPLES = """Examples:
-
-inlayer learn notebook
-
-inlayer learn notebook forward padding --folder notebooks
-"""
-GRADE_EXAMPLES = """Examples:
-
-inlayer learn grade class/
-
-inlayer learn grade class/ --out marks
-
-inlayer learn grade class/ --task gather --seed 7 --json
-"""
-DEV_CHECK_EXAMPLES = """Examples:
-
-inlayer learn dev-check
-
-inlayer learn dev-check gather
-"""
+NOTEBOOK_EXAMPLES = examples("inlayer learn notebook", "inlayer learn notebook forward padding --folder notebooks")
+GRADE_EXAMPLES = examples(
+    "inlayer learn grade class/",
+    "inlayer learn grade class/ --out marks",
+    "inlayer learn grade class/ --task gather --seed 7 --json",
+)
+DEV_CHECK_EXAMPLES = examples("inlayer learn dev-check", "inlayer learn dev-check gather")
 
 
 def notebook(
-    lessons: Annotated[list[str] | None, typer.Argument(help="Lessons. Without, all of them.")] = None,
-    folder: Annotated[str, typer.Option(help="Where to write.")] = "inlayer-notebooks",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace notebooks that are there.")] = False,
+    lessons: Annotated[list[str] | None, typer.Argument(help="Lessons. \\[default: all]")] = None,
+    folder: Annotated[str, typer.Option(help="Folder to write to.")] = "inlayer-notebooks",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Overwrite existing notebooks.")] = False,
 ) -> None:
-    """Write the lessons as notebooks, with the same grader."""
+    """Write the lessons as Jupyter notebooks, with the same grader."""
     from inlayer.learn.course import open_course
     from inlayer.learn.notebook import write_notebooks
 
@@ -54,26 +41,26 @@ def notebook(
 
 
 def grade(
-    folder: Annotated[str, typer.Argument(help="One folder a learner, with their files.")],
-    task: Annotated[list[str] | None, typer.Option(help="Only this task; can be given several times.")] = None,
+    folder: Annotated[str, typer.Argument(help="Folder with one folder per learner.")],
+    task: Annotated[list[str] | None, typer.Option(help="Grade only this task; can be repeated.")] = None,
     out: Annotated[
         str | None, typer.Option(metavar="NAME", help="Write NAME.csv and NAME.json. \\[default: print the CSV]")
     ] = None,
     as_json: AS_JSON = False,
-    seed: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, help="The same values for everybody.")] = None,
+    seed: SEED = None,
 ) -> None:
-    """For a class: grade many learners' files. One that misbehaves spoils nothing for the rest."""
+    """Grade the submissions of a class; a misbehaving file does not affect the others."""
     from inlayer.learn.batch import grade_folder
     from inlayer.learn.course import open_course
 
     course = open_course()
     for name in task or []:
         course.task(name)
-    report = grade_folder(check_path(folder, "FOLDER"), tasks=task or None, seed=seed, progress=_counter(out))
+    report = grade_folder(check_path(folder, "FOLDER"), tasks=task or None, seed=seed, progress=_reporter(out))
     if out is not None:
-        place = check_path(out, "--out").absolute()
+        target = check_path(out, "--out").absolute()
         for ending, text in ((".csv", report.to_csv()), (".json", report.to_json())):
-            path = place.with_name(place.name + ending)
+            path = target.with_name(target.name + ending)
             write_whole(path, text.encode())
             sys.stdout.write(f"{shown(path)} ({len(report.rows):,} rows)\n")
     else:
@@ -83,36 +70,33 @@ def grade(
         raise typer.Exit(130)
 
 
-def _counter(out: str | None) -> Callable[[int, int], None] | None:
-    """How far it is, on stderr: one line that changes in a terminal; elsewhere a line for each tenth, with --out."""
-    if sys.stderr.isatty():
-        return _counting
-    return None if out is None else _counting_tenths
+def _reporter(out: str | None) -> Callable[[int, int], None] | None:
+    """Progress on stderr: one changing line on a terminal; elsewhere a line per tenth, with --out."""
+    on_terminal = sys.stderr.isatty()
 
-
-def _counting(done: int, of: int) -> None:
-    sys.stderr.write(f"\r{done:,} of {of:,} files" + ("\n" if done == of else ""))
-    sys.stderr.flush()
-
-
-def _counting_tenths(done: int, of: int) -> None:
-    if done * 10 // of > (done - 1) * 10 // of:
-        sys.stderr.write(f"{done:,} of {of:,} files\n")
+    def report(done: int, total: int) -> None:
+        if on_terminal:
+            sys.stderr.write(f"\r{done:,} of {total:,} files" + ("\n" if done == total else ""))
+        elif done * 10 // total > (done - 1) * 10 // total:
+            sys.stderr.write(f"{done:,} of {total:,} files\n")
         sys.stderr.flush()
+
+    return report if on_terminal or out is not None else None
 
 
 def dev_check(
-    tasks: Annotated[list[str] | None, typer.Argument(help="Tasks. Without, all of them.")] = None,
+    tasks: Annotated[list[str] | None, typer.Argument(help="Tasks. \\[default: all]")] = None,
 ) -> None:
-    """For those who write the course: each solution passes, each start fails, each wrong one by its own rule."""
+    """Check tasks for authors: solutions pass, start files fail, wrong solutions fail by their own rule."""
     from inlayer.learn.course import open_course
-    from inlayer.learn.dev_check import find_faults
+    from inlayer.learn.dev_check import find_problems
 
-    course, faults = open_course(), 0
+    course, total = open_course(), 0
     for task in [course.task(name) for name in tasks or course.tasks]:
-        found = list(find_faults(task))
-        faults += len(found)
-        sys.stdout.write("".join(f"{fault}\n" for fault in found))
-        sys.stdout.write(f"{task.id}: 1 solution, 1 start, {len(task.wrong)} wrong; {len(found)} faults\n")
+        problems = list(find_problems(task))
+        total += len(problems)
+        sys.stdout.write("".join(f"{problem}\n" for problem in problems))
+        counted = f"1 solution, 1 start file, {len(task.wrong)} wrong solutions"
+        sys.stdout.write(f"{task.id}: {counted}; {len(problems)} problem{'' if len(problems) == 1 else 's'}\n")
         sys.stdout.flush()
-    raise typer.Exit(1 if faults else 0)
+    raise typer.Exit(1 if total else 0)

@@ -1,17 +1,15 @@
-"""`inlayer learn watch`: checks the learner's file whenever it is saved, until it passes.
+"""`inlayer learn watch`: grades the learner's file whenever it is saved, until it passes.
 
-- the file is looked at a few times a second and read each time: no file system has to report changes, network ones
-  show what is read, and an editor may write by renaming. It is checked once it has stayed the same for two looks
-- with a terminal one key is a command; more than one character at once is a pasted line, not a command, and what
-  follows a key that means nothing is typing: both are swallowed
-- at green nothing is watched any longer: without a terminal it ends, with one a key says how to go on
-- however it ends, the terminal is as it was before
-Checked in a terminal of its own in tests/learn/test_watch.py.
+- the file is read several times a second, which works on every file system and with editors that save by renaming;
+  it is graded once it is unchanged between two reads
+- on a terminal, single keys are commands; pasted text and typing after an unknown key are ignored
+- after passing, without a terminal the command ends; on a terminal a key decides how to continue
+- the terminal settings are restored however the command ends
+Tested on a pseudo-terminal in tests/learn/test_watch.py.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import sys
@@ -20,204 +18,188 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from inlayer.cli.learn.files import file_of, find_work, open_progress, read_source, task_at_hand
-from inlayer.cli.learn.next_step import say_next, say_unkept, stopping
-from inlayer.cli.learn.tasks import FOLDER, begin_task, judge, show_hint, show_solution, show_task, show_verdict
+from inlayer.cli.learn.common import (
+    FOLDER,
+    TASK_OR_FILE,
+    examples,
+    interruptible,
+    open_printer,
+    open_service,
+    report_unsaved,
+)
+from inlayer.cli.learn.tasks import show_task_file, show_verdict
 from inlayer.errors import InlayerError
+from inlayer.learn.files import read_file
 from inlayer.paths import shown
 
 if TYPE_CHECKING:
-    from inlayer.cli.learn.page import Page
-    from inlayer.learn.course import Task
-    from inlayer.learn.progress import Progress
+    from inlayer.learn.files import TaskFile
+    from inlayer.learn.service import CourseService
+    from inlayer.learn.terminal import CoursePrinter
 
 __all__ = ["watch"]
 
-PAUSE = 0.2  # seconds between two looks
-QUIET = 0.7  # seconds without a key after which typing has ended
-END = "\x04"  # Ctrl-D, and a terminal that is gone
+INTERVAL = 0.2  # seconds between two reads
+TYPING_PAUSE = 0.7  # seconds without a key after which typing has ended
+END = "\x04"  # Ctrl-D, or a closed terminal
 KEYS = "h hint   c check again   n next task   s solution   q quit"
 PASSED_KEYS = "passed: n next task   s solution   q quit"
 
-WATCH_EXAMPLES = """Examples:
-
-inlayer learn watch
-
-inlayer learn watch gather
-
-Keys, in a terminal: h hint, c check again, n next task, s solution, q quit; when it has passed n, s, q or Enter.
-
-Exit code: 0 when the last check passed, 1 when not.
-"""
+WATCH_EXAMPLES = examples(
+    "inlayer learn watch",
+    "inlayer learn watch gather",
+    note="Keys on a terminal: h hint, c check again, n next task, s solution, q quit; after passing n, s, q, Enter.\n\n"
+    "Exit code: 0 if the last check passed, 1 if not.",
+)
 
 
-def watch(
-    what: Annotated[
-        str | None,
-        typer.Argument(metavar="TASK|FILE", help="A task, or a file named after one. Without, the task you are at."),
-    ] = None,
-    folder: FOLDER = None,
-) -> None:
-    """Check your file whenever you save it, until it passes."""
-    from inlayer.cli.learn.page import page
-    from inlayer.learn.course import open_course
-
-    course, progress = open_course(), open_progress()
-    with progress.changing() as state:
-        task, path, fresh = find_work(course, state, what, None, folder)
-        state.current = task.id
-    out = page()
-    watching = Watching(out, progress, task, path)
-    with stopping(progress), keyboard() as key:
-        watching.begin(fresh=fresh)
-        say_unkept(progress)
-        watching.run(key)
-    if watching.passed:
+def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
+    """Grade your file whenever you save it, until it passes."""
+    service, out = open_service(), open_printer()
+    file = service.find_work(what, None, folder)
+    with service.edit() as state:
+        state.current = file.task.id
+    watcher = FileWatcher(out, service, file)
+    with interruptible(service), keyboard() as key:
+        watcher.start()
+        report_unsaved(service)
+        watcher.run(key)
+    if watcher.passed:
         out.line()
-        say_next(out, course, progress.read())
-    say_unkept(progress)
-    raise typer.Exit(0 if watching.passed else 1)
+        out.next_step(service.overview())
+    report_unsaved(service)
+    raise typer.Exit(0 if watcher.passed else 1)
 
 
-def look_at(path: Path) -> str | None:
-    """What tells one saving from the next: when, how large, and the content itself; None where no file is."""
+def fingerprint(path: Path) -> str | None:
+    """Identifies one version of a file by time, size and content; None if it does not exist or cannot be read."""
     try:
-        with path.open("rb") as file:
-            data, facts = file.read(2**20 + 1), os.fstat(file.fileno())
+        found = path.stat()
+        return f"{found.st_mtime_ns} {found.st_size} {read_file(path).digest}"
+    except InlayerError as error:
+        return f"{found.st_mtime_ns} {found.st_size} {error}"
     except OSError:
         return None
-    return f"{facts.st_mtime_ns} {facts.st_size} {hashlib.sha256(data).hexdigest()}"
 
 
-class Watching:
-    """A file that is watched; `passed` is how its last check came out."""
+class FileWatcher:
+    """A watched file; `passed` is the result of its last check."""
 
-    def __init__(self, out: Page, progress: Progress, task: Task, path: Path) -> None:
-        self.out, self.progress, self.task, self.path = out, progress, task, path
+    def __init__(self, out: CoursePrinter, service: CourseService, file: TaskFile) -> None:
+        self.out, self.service, self.file = out, service, file
         self.passed = False
-        self._checked: str | None = None  # the look that was checked last
-        self._before: str | None = None
-        self._gone = False  # and that was said
+        self._graded: str | None = None  # fingerprint of the version that was graded last
+        self._previous: str | None = None
+        self._missing = False  # and the learner knows
 
-    def begin(self, *, fresh: bool) -> None:
-        """Say what to write and where; a file that is just the start waits for the first saving."""
-        seen = look_at(self.path)  # before it is read: what is saved in between is checked
-        self._checked = self._before = seen if self._is_start() else None
-        show_task(self.out, self.task, self.path.parent, fresh=fresh, watched=True)
-        self.out.line(f"Watching {shown(self.path)}. Ctrl-C ends it.", style="bold", whole=True)
-        self._gone = seen is None
-        if self._gone:
-            self.out.line("There is no such file yet; it is checked once it is there.", style="yellow")
+    def start(self) -> None:
+        """Show the task; an unchanged start file is not graded until it is saved."""
+        path = self.file.path
+        seen = fingerprint(path)  # before reading: a save in between is graded
+        self._graded = self._previous = seen if self._is_start_file() else None
+        show_task_file(self.out, self.file, watching=True)
+        self.out.line(f"Watching {shown(path)}. Press Ctrl-C to stop.", style="bold", wrap=False)
+        self._missing = seen is None
+        if self._missing:
+            self.out.line("The file does not exist yet; it is graded once it does.", style="yellow")
 
-    def _is_start(self) -> bool:
+    def _is_start_file(self) -> bool:
         try:
-            return read_source(self.path) == self.task.start
+            return read_file(self.file.path).text == self.file.task.start
         except InlayerError:
             return False
 
     def run(self, key: Callable[[float], str] | None) -> None:
-        """Until it is green or the learner leaves; with keys, the next task may follow from there."""
+        """Grade saved versions until one passes or the learner quits; keys may continue with other tasks."""
         if key is not None:
-            self._say_keys()
+            self._show_keys()
         while True:
-            before = self._checked
-            if not self.passed and self._look() and key is None:
+            before = self._graded
+            if not self.passed and self._poll() and key is None:
                 return
             if key is None:
-                time.sleep(PAUSE)
+                time.sleep(INTERVAL)
                 continue
-            if self._checked != before:
-                self._say_keys()
-            if (pressed := key(PAUSE)) and not self._obey(pressed, key):
+            if self._graded != before:
+                self._show_keys()
+            if (pressed := key(INTERVAL)) and not self._handle_key(pressed, key):
                 return
 
-    def _say_keys(self) -> None:
+    def _show_keys(self) -> None:
         self.out.line(PASSED_KEYS if self.passed else KEYS, style="bold green" if self.passed else "dim")
 
-    def _look(self) -> bool:
-        """Check the file where it was saved; whether it passes."""
-        seen = look_at(self.path)
-        if seen is not None and seen == self._before and seen != self._checked:
-            self._checked = seen
+    def _poll(self) -> bool:
+        """Grade the file if a new version was saved; returns whether it passes."""
+        seen = fingerprint(self.file.path)
+        if seen is not None and seen == self._previous and seen != self._graded:
+            self._graded = seen
             self.check()
-        if seen is None and self._before is None and not self._gone:  # for two looks: an editor may be at it
-            self.out.line(f"{self.path.name} is gone; it is checked once it is back.", style="yellow")
-        self._gone = seen is None and self._before is None
-        self._before = seen
+        if seen is None and self._previous is None and not self._missing:  # twice: an editor may be saving
+            self.out.line(f"{self.file.path.name} is gone; it is graded once it is back.", style="yellow")
+        self._missing = seen is None and self._previous is None
+        self._previous = seen
         return self.passed
 
     def check(self) -> None:
-        """Check it now, and show how it came out."""
-        out = self.out
+        """Grade the file now and show the verdict."""
+        out, path = self.out, self.file.path
         out.line()
-        out.line(f"{time.strftime('%H:%M:%S')}  checking {self.path.name}", style="dim")
+        out.line(f"{time.strftime('%H:%M:%S')}  checking {path.name}", style="dim")
         try:
-            verdict = judge(self.progress, self.task, read_source(self.path))
-        except InlayerError as error:  # no UTF-8, gone, far too large: the next saving may be better
+            verdict = self.service.check(self.file.task, read_file(path).text)
+        except InlayerError as error:  # not UTF-8, gone, or too large; the next version may be better
             out.line(str(error), style="yellow")
             return
         self.passed = verdict.passed
-        show_verdict(out, self.task, verdict, self.path, watched=True)
+        show_verdict(out, self.service, self.file.task, verdict, path, watching=True)
         sys.stdout.flush()
 
-    def _obey(self, pressed: str, key: Callable[[float], str]) -> bool:
-        """What a key asks for; False for quit."""
+    def _handle_key(self, pressed: str, key: Callable[[float], str]) -> bool:
+        """Do what a key asks for; False to quit."""
         if pressed in {"q", END} or (self.passed and pressed in {"\n", "\r"}):
             return False
         if pressed == "n":
-            return self._next()
+            return self._next_task()
         if pressed == "s":
             self._solution()
         elif pressed == "c" and not self.passed:
-            self._checked = look_at(self.path)
+            self._graded = fingerprint(self.file.path)
             self.check()
         elif pressed == "h" and not self.passed:
-            with self.progress.changing() as state:
-                level = state.note_hint(self.task.id)
-            show_hint(self.out, self.task, level, watched=True)
+            hint = self.service.hint(self.file.task)
+            self.out.hint(hint)
+            if hint.is_last:
+                self.out.line("This is the last hint; s shows the solution.")
         elif pressed not in {"\n", "\r"}:
-            while key(QUIET) not in {"", "\n", "\r", END}:
+            while key(TYPING_PAUSE) not in {"", "\n", "\r", END}:
                 pass
-            what = f"{pressed} is none of the keys" if pressed.isalnum() and len(pressed) == 1 else "That is no key"
-            self.out.line(f"{what}; commands are typed after q.", style="yellow")
-        self._say_keys()
+            name = pressed if pressed.isalnum() and len(pressed) == 1 else "That"
+            self.out.line(f"{name} is not one of the keys; to type commands, quit with q first.", style="yellow")
+        self._show_keys()
         return True
 
     def _solution(self) -> None:
-        with self.progress.changing() as state:
-            record = state.task(self.task.id)
-            allowed = record.passed or record.solution_seen or record.hints == len(self.task.hints)
-            if allowed:
-                state.note_solution(self.task.id)
-        if allowed:
-            show_solution(self.out, self.task, passed=bool(record.passed))
+        task, record = self.file.task, self.service.state().task(self.file.task.id)
+        if self.service.may_see_solution(task) or record.hints == len(task.hints):
+            self.out.solution(task, passed=self.service.record_solution(task))
         else:
-            self.out.line("Not passed yet. See the hints first (h), or leave and type:")
-            self.out.command(f"inlayer learn solution {self.task.id} --show")
+            self.out.line("Not passed yet. See the hints first (h), or quit and run:")
+            self.out.command(f"inlayer learn solution {task.id} --show")
 
-    def _next(self) -> bool:
-        """On to the next task that is open; the one at hand is left as it is."""
-        from inlayer.learn.course import open_course
-
-        course = open_course()
-        with self.progress.changing() as state:
-            names = [name for name in course.tasks if not state.task(name).passed and name != self.task.id]
-            if not names:
-                self.out.line("No other task is open.")
-                return not self.passed
-            ids = list(course.tasks)
-            later = [name for name in names if ids.index(name) > ids.index(self.task.id)]
-            state.current = (later or names)[0]
-            self.task = task_at_hand(course, state, state.current)
-        where, fresh = begin_task(self.progress, self.task, None)
-        self.path, self.passed = file_of(self.task, where), False
+    def _next_task(self) -> bool:
+        """Continue with the next open task; False if there is none and this one has passed."""
+        task = self.service.next_open_task(self.file.task)
+        if task is None:
+            self.out.line("No other task is open.")
+            return not self.passed
+        self.file, self.passed = self.service.start_task(task.id), False
         self.out.line()
-        self.begin(fresh=fresh)
-        self._say_keys()
+        self.start()
+        self._show_keys()
         return True
 
 
@@ -226,7 +208,7 @@ class Watching:
 
 @contextmanager
 def keyboard() -> Iterator[Callable[[float], str] | None]:
-    """A function that waits so long for a key, or for all that comes at once; None where nobody sits at a terminal."""
+    """Yield a function that waits for a key for some seconds; None if standard input is not a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         yield None
         return
@@ -236,32 +218,32 @@ def keyboard() -> Iterator[Callable[[float], str] | None]:
     except ImportError:
         yield _windows_key
         return
-    place = sys.stdin.fileno()
-    before = termios.tcgetattr(place)
-    ends = [signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)]
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    handlers = [signal.signal(number, _exit_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)]
     try:
-        tty.setcbreak(place, termios.TCSADRAIN)  # a key at a time, not shown; Ctrl-C still is Ctrl-C
-        yield lambda seconds: _unix_key(place, seconds)
+        tty.setcbreak(descriptor, termios.TCSADRAIN)  # one key at a time, without echo; Ctrl-C still works
+        yield lambda seconds: _unix_key(descriptor, seconds)
     finally:
-        termios.tcsetattr(place, termios.TCSADRAIN, before)
-        for number, end in zip((signal.SIGTERM, signal.SIGHUP), ends, strict=True):
-            signal.signal(number, end)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        for number, handler in zip((signal.SIGTERM, signal.SIGHUP), handlers, strict=True):
+            signal.signal(number, handler)
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    """A signal that ends the process ends it by the way that puts the terminal right."""
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
+    """Exit through the cleanup that restores the terminal."""
     del frame
     raise SystemExit(128 + number)
 
 
-def _unix_key(place: int, seconds: float) -> str:
+def _unix_key(descriptor: int, seconds: float) -> str:
     import select
 
-    if not select.select([place], [], [], seconds)[0]:
+    if not select.select([descriptor], [], [], seconds)[0]:
         return ""
     try:
-        pressed = os.read(place, 4096)
-    except OSError:  # the terminal is gone
+        pressed = os.read(descriptor, 4096)
+    except OSError:  # the terminal was closed
         return END
     return pressed.decode("utf-8", "replace").lower() if pressed else END
 

@@ -1,4 +1,4 @@
-// The course at the side, the page of a lesson's text, the overview and the errata.
+// The course at the side, the page of a lesson's text, the overview and the misconception.
 
 const DONE = "\u2713";
 const SKIPPED = "\u2013";
@@ -52,12 +52,12 @@ function mark(state) {
 
 function renderLessons() {
   byId("lessons-list").replaceChildren(
-    make("p", { class: "course-link" }, current(linkTo({}, "The course"), view.lesson === null && view.errata === null)),
+    make("p", { class: "course-link" }, current(linkTo({}, "The course"), view.lesson === null && view.misconception === null)),
     make("ol", {}, course.lessons.map((lesson) => make("li", { class: lesson.id === view.lesson ? "open" : null },
       current(linkTo({ lesson: lesson.id }, span("step-number", String(lesson.number)), lesson.title,
         mark(isWhole(lesson))), lesson.id === view.lesson && !view.task && !view.part),
       lesson.id === view.lesson && lessonParts(lesson)))),
-    make("p", { class: "course-link" }, current(linkTo({ errata: "" }, "Errata"), view.errata !== null)));
+    make("p", { class: "course-link" }, current(linkTo({ misconception: "" }, "Misconceptions"), view.misconception !== null)));
 }
 
 function isWhole({ read, tasks, exercises, quiz }) {
@@ -131,14 +131,14 @@ function overviewLine(lesson) {
       make("div", { class: "tally", "aria-hidden": "true" }, parts.map((one) => make("i", { class: one ? "full" : null })))));
 }
 
-async function errataView(signal) {
-  const { text } = await server.errata(signal);
-  const elements = [make("div", { class: "lesson-head" }, make("h1", { id: "stage-title" }, "Errata")), prose(text)];
+async function misconceptionsView(signal) {
+  const { text } = await server.misconceptions(signal);
+  const elements = [make("div", { class: "lesson-head" }, make("h1", { id: "stage-title" }, "Misconceptions")), prose(text)];
   const there = () => {
-    if (!view.errata) return;
-    const entry = byId("section-" + view.errata);
+    if (!view.misconception) return;
+    const entry = byId("section-" + view.misconception);
     if (entry) entry.scrollIntoView({ block: "start" });
-    else showError(`There is no erratum ${cut(visible(view.errata), 60)}; here are all of them.`);
+    else showError(`There is no misconception ${cut(visible(view.misconception), 60)}; here are all of them.`);
   };
   return [elements, there];
 }

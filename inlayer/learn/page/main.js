@@ -91,7 +91,7 @@ async function show({ moved = false } = {}) {
     document.title = `${byId("stage-title").textContent}: inlayer learn`;
     if (isWalkOpen() && view.lesson !== null) openWalk(walkStep(), null, { quiet: true });
     if (moved) {
-      if (!view.errata) window.scrollTo(0, 0);
+      if (!view.misconception) window.scrollTo(0, 0);
       byId("stage").focus({ preventScroll: true });
       announce(byId("stage-title").textContent);
     }
@@ -126,7 +126,7 @@ function settleView() {
 }
 
 async function pageOf(task) {
-  if (view.errata !== null) return errataView();
+  if (view.misconception !== null) return misconceptionsView();
   const lesson = lessons.get(view.lesson);
   if (!lesson) return overviewView();
   if (task) return taskView(lesson, task);

@@ -32,7 +32,7 @@ const asking = (path, query) => `${path}?${new URLSearchParams(query)}`;
 const server = {
   course: (signal) => ask("/api/learn", undefined, { signal }),
   lesson: (id, signal) => ask(asking("/api/learn/lesson", { id }), undefined, { signal }),
-  errata: (signal) => ask("/api/learn/errata", undefined, { signal }),
+  misconceptions: (signal) => ask("/api/learn/misconceptions", undefined, { signal }),
   file: (task) => ask(asking("/api/learn/file", { task })),
   exercise: (id, seed) => ask(asking("/api/learn/exercise", { id, seed })),
   check: (task, code, sum, signal) => ask("/api/learn/check", { task, code, loaded: sum }, { signal }),

@@ -1,15 +1,15 @@
 // What the page shows, and its writing in the URL fragment: #lesson=forward, #lesson=forward&task=gather,
-// #lesson=forward&part=quiz, #errata=index_select; #step=5 is the lesson about that step of the walk.
+// #lesson=forward&part=quiz, #misconception=index_select; #step=5 is the lesson about that step of the walk.
 
 const PARTS = ["exercises", "quiz"];
-const NOWHERE = Object.freeze({ lesson: null, task: null, part: null, errata: null, step: null });
+const NOWHERE = Object.freeze({ lesson: null, task: null, part: null, misconception: null, step: null });
 
 let view = { ...NOWHERE };
 
 function readView(fragment) {
   const read = new URLSearchParams(fragment.replace(/^#/, ""));
-  const [lesson, task, part, errata, step] = ["lesson", "task", "part", "errata", "step"].map((name) => read.get(name));
-  return { lesson, task, part, errata, step }; // whether there is such a thing, the course says
+  const [lesson, task, part, misconception, step] = ["lesson", "task", "part", "misconception", "step"].map((name) => read.get(name));
+  return { lesson, task, part, misconception, step }; // whether there is such a thing, the course says
 }
 
 function writeView(wanted) {

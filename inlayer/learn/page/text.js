@@ -2,7 +2,7 @@
 
 const TAGS = new Set([
   "p", "ul", "ol", "li", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "hr", "br", "code",
-  "h2", "h3", "h4", "pre", "a", "img", "span",
+  "h2", "h3", "h4", "pre", "a", "img", "span", "aside",
 ]);
 const CODE_WORDS = { keyword: "code-keyword", string: "code-string", number: "code-number", comment: "code-comment" };
 
@@ -29,11 +29,11 @@ function toElement(node) {
   return make(tag, { id, class: attributes.align === "right" ? "to-right" : null }, inside);
 }
 
-function toLink({ walk, texts, task, lesson, errata, outside }, inside) {
+function toLink({ walk, texts, task, lesson, misconception, outside }, inside) {
   if (walk !== undefined) return walkLink(walk, texts, inside);
   if (task !== undefined) return linkTo({ lesson: lessonOf(task), task }, inside);
   if (lesson !== undefined) return linkTo({ lesson }, inside);
-  if (errata !== undefined) return linkTo({ errata }, inside);
+  if (misconception !== undefined) return linkTo({ misconception }, inside);
   if (/^https:\/\//.test(outside ?? "")) {
     return make("a", { href: outside, rel: "noreferrer noopener", target: "_blank" }, inside);
   }

@@ -1,1 +1,1 @@
-"""The learner's process: it runs his code and says what it gave. What is right is known in ours alone."""
+"""The sandbox: a separate process that runs a learner's code and returns results; it knows no expected values."""

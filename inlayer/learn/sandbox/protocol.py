@@ -1,11 +1,11 @@
-"""Values between the two processes: plain Python as JSON, tensors as safetensors. Nothing that is read can run.
+"""The protocol between grader and runner: plain values as JSON, tensors as safetensors.
 
-grader -> [wire] -> learner's process -> [wire] -> grader
-- a message is the length of its JSON, the JSON, and a safetensors file of the tensors it names
-- what has no place here (a generator, an open file, a complex tensor) is told by the name of its type: `Other`
-- an object that stays where it is, such as a module, is a `Handle`
-- what arrives is checked: it comes from a process that runs a stranger's code
-Checked, with messages that lie, in tests/learn/test_protocol.py.
+session -> [protocol] -> runner -> [protocol] -> session
+- a message is the length of its JSON, the JSON, and a safetensors file with the tensors it refers to
+- a value that cannot be sent (a generator, an open file, a complex tensor) becomes an `Unsendable` with its type name
+- an object that stays in the runner, such as a module, becomes a `RemoteHandle`
+- messages from the runner are untrusted: they are validated, and decoding never runs code
+Tested, with forged messages, in tests/learn/test_protocol.py.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-__all__ = ["Handle", "Other", "WireError", "decode", "encode", "receive", "send"]
+__all__ = ["ProtocolError", "RemoteHandle", "Unsendable", "decode", "encode", "receive", "send"]
 
-DEPTH = 24
+MAX_DEPTH = 24
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
@@ -37,45 +37,45 @@ FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 LENGTH = struct.Struct("<Q")
 
 
-class WireError(Exception):
-    """A message that is none."""
+class ProtocolError(Exception):
+    """An invalid message."""
 
 
 @dataclass(frozen=True)
-class Handle:
-    """An object of the learner's process, by its number."""
+class RemoteHandle:
+    """A reference to an object in the runner."""
 
     number: int
     kind: str
 
 
 @dataclass(frozen=True)
-class Other:
-    """A value that cannot be sent, by its type."""
+class Unsendable:
+    """The type name of a value that cannot be sent."""
 
     kind: str
 
 
-def encode(value: Any, keep: Callable[[Any], Handle | None] | None = None) -> bytes:
-    """A message; `keep` gives a handle for what is better left where it is."""
+def encode(value: Any, keep: Callable[[Any], RemoteHandle | None] | None = None) -> bytes:
+    """Encode a value; `keep` returns a handle for an object that stays in this process."""
     tensors: dict[str, Tensor] = {}
     tree = json.dumps(_pack(value, tensors, keep, 0)).encode()
     return LENGTH.pack(len(tree)) + tree + save(tensors)
 
 
-def decode(message: bytes, find: Callable[[Handle], Any] | None = None) -> Any:
-    """The value of a message; `find` gives the object of a handle."""
+def decode(message: bytes, find: Callable[[RemoteHandle], Any] | None = None) -> Any:
+    """Decode a message; `find` returns the object of a handle."""
     try:
         (size,) = LENGTH.unpack_from(message)
         tree = json.loads(message[8 : 8 + size])
         tensors = load(bytes(message[8 + size :]))
         return _unpack(tree, tensors, find or (lambda handle: handle), 0)
     except (struct.error, ValueError, SafetensorError, KeyError, TypeError, RecursionError, OverflowError) as error:
-        raise WireError(f"{type(error).__name__}: {error}") from None
+        raise ProtocolError(f"{type(error).__name__}: {error}") from None
 
 
 def send(channel: socket.socket, message: bytes, wait: Callable[[], None] | None = None) -> None:
-    """Send a message; with a timeout on the channel, `wait` is called whenever it passes, and may raise."""
+    """Send a message; `wait` is called after each part or channel timeout, and may raise."""
     left = memoryview(LENGTH.pack(len(message)) + message)
     while left:
         with suppress(TimeoutError):
@@ -84,32 +84,32 @@ def send(channel: socket.socket, message: bytes, wait: Callable[[], None] | None
             wait()
 
 
-def receive(channel: socket.socket, most: int, wait: Callable[[], None] | None = None) -> bytes:
-    """The next message, however slowly it comes: `wait` is called with every piece of it, and may raise."""
+def receive(channel: socket.socket, max_bytes: int, wait: Callable[[], None] | None = None) -> bytes:
+    """Receive the next message; `wait` is called after each part or channel timeout, and may raise."""
     (size,) = LENGTH.unpack(_receive(channel, LENGTH.size, wait))
-    if size > most:
-        raise WireError(f"a message of {size:,} bytes")
+    if size > max_bytes:
+        raise ProtocolError(f"a message of {size:,} bytes; the limit is {max_bytes:,}")
     return _receive(channel, size, wait)
 
 
 def _receive(channel: socket.socket, size: int, wait: Callable[[], None] | None) -> bytes:
     got = bytearray()
     while len(got) < size:
-        piece = None
+        part = None
         with suppress(TimeoutError):
-            piece = channel.recv(min(size - len(got), 1 << 20))
+            part = channel.recv(min(size - len(got), 1 << 20))
         if wait is not None:
             wait()
-        if piece == b"":
+        if part == b"":
             raise EOFError
-        got += piece or b""
+        got += part or b""
     return bytes(got)
 
 
-def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], Handle | None] | None, depth: int) -> Any:
-    if depth > DEPTH:
+def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], RemoteHandle | None] | None, depth: int) -> Any:
+    if depth > MAX_DEPTH:
         return {"other": type(value).__name__}
-    kind = type(value)  # not isinstance: a subclass may lie about itself
+    kind = type(value)  # not isinstance: a subclass could misbehave
     if value is None or kind in {bool, str}:
         return value if kind is not str else {"str": value.encode("utf-8", "surrogatepass").hex()}
     if kind is int:
@@ -126,8 +126,10 @@ def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], Handle |
         return {"dict": pairs}
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
-    if isinstance(value, (Handle, Other)):
-        return {"handle": value.number, "kind": value.kind} if isinstance(value, Handle) else {"other": value.kind}
+    if isinstance(value, (RemoteHandle, Unsendable)):
+        return (
+            {"handle": value.number, "kind": value.kind} if isinstance(value, RemoteHandle) else {"other": value.kind}
+        )
     if isinstance(value, Tensor):
         if value.dtype not in DTYPES.values() or value.layout != torch.strided or value.device.type != "cpu":
             return {"other": f"Tensor of {value.dtype}, {value.layout}, on {value.device.type}"}
@@ -139,14 +141,14 @@ def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], Handle |
 
 
 def _unpack(  # noqa: PLR0912  # one branch for each kind of value
-    tree: Any, tensors: dict[str, Tensor], find: Callable[[Handle], Any], depth: int
+    tree: Any, tensors: dict[str, Tensor], find: Callable[[RemoteHandle], Any], depth: int
 ) -> Any:
-    if depth > DEPTH + 1:
-        raise WireError("nested too deep")
+    if depth > MAX_DEPTH + 1:
+        raise ProtocolError("nested too deeply")
     if tree is None or isinstance(tree, (bool, float, int)):
         return tree
     if not isinstance(tree, dict):
-        raise WireError("no such value")
+        raise ProtocolError("unknown kind of value")
     match tree:
         case {"str": str(text)}:
             return bytes.fromhex(text).decode("utf-8", "surrogatepass")
@@ -165,12 +167,12 @@ def _unpack(  # noqa: PLR0912  # one branch for each kind of value
                 _unpack(key, tensors, find, depth + 1): _unpack(value, tensors, find, depth + 1) for key, value in pairs
             }
         case {"dtype": str(name)}:
-            return DTYPES.get(name, Other(f"dtype {name[:40]}"))
+            return DTYPES.get(name, Unsendable(f"dtype {name[:40]}"))
         case {"tensor": str(name), "grad": bool(grad)}:
             found = tensors[name]
             return found.requires_grad_(grad) if grad and found.is_floating_point() else found
         case {"handle": int(number), "kind": str(kind)}:
-            return find(Handle(number, kind[:80]))
+            return find(RemoteHandle(number, kind[:80]))
         case {"other": str(kind)}:
-            return Other(kind[:80])
-    raise WireError("no such value")
+            return Unsendable(kind[:80])
+    raise ProtocolError("unknown kind of value")

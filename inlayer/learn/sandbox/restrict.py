@@ -1,12 +1,13 @@
-"""The fence: what the kernel itself refuses the learner's process from here on, whatever its code does to Python.
+"""Kernel restrictions of the runner, which hold even if its code disables the audit hook.
 
-nursery -> run -> [fence] -> the learner's file
-- Landlock (Linux 5.13 and later): it reads everything but the course, writes in its scratch folder alone, and where the
-  kernel can, uses no network and sends no signal to others
-- seccomp (Linux on x86-64 and ARM): no new process or program, no signal, no leaving of its group
-- neither needs any right, and nothing takes them off again; where the kernel lacks them, the hook of run.py is left
-- not here: memory, time and output (run.py, exam.py)
-Checked by going around the hook in tests/learn/test_restrict.py.
+fork server -> runner -> [restrict] -> the learner's file
+- Landlock (Linux 5.13 and later): read everything except the course, write only in the scratch folder, and with newer
+  kernels no network and no signals to other processes
+- seccomp (Linux on x86-64 and ARM): no new process and no new session. Only this stops a process that outlives the
+  grading; tests/learn/test_restrict.py ("a fork", "a session") fails without it
+- both work without privileges and cannot be undone; on other systems only the audit hook of runner.py applies
+- elsewhere: limits on memory, time and output (runner.py, session.py)
+Tested by disabling the hook in tests/learn/test_restrict.py.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["fence"]
+__all__ = ["restrict"]
 
-NO_NEW_PRIVILEGES, SECCOMP, FILTER = 38, 22, 2  # of prctl
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on every machine
+NO_NEW_PRIVILEGES, SECCOMP, FILTER = 38, 22, 2  # for prctl
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, the same on every architecture
 
-# Rights of Landlock's first version, by bit: 0 execute, 1 write a file, 2 read a file, 3 list a folder, 4 and 5 remove,
-# 6 to 12 make. 13 to link or move across folders and 14 to truncate came later.
+# Landlock rights by bit: 0 execute, 1 write, 2 read, 3 list a folder, 4 and 5 remove, 6 to 12 create; later versions
+# added 13 (link or rename across folders) and 14 (truncate).
 EXECUTE, WRITE, READ, LIST = (1 << bit for bit in range(4))
 CHANGES = WRITE | sum(1 << bit for bit in range(4, 15))
 NETWORK, SCOPES = 0b11, 0b11  # bind and connect; abstract sockets and signals
 
-THREAD = 0x10000  # the flag of clone that makes a thread, not a process
-MACHINES = {  # the number of the architecture, of clone, and of the calls that no task needs
+THREAD = 0x10000  # the clone flag for a thread instead of a process
+ARCHITECTURES = {  # audit number, number of clone, and numbers of the calls that are denied
     "x86_64": (0xC000003E, 56, (
         57, 58, 59, 322,  # fork, vfork, execve, execveat
         62, 200, 234, 129, 297, 424,  # kill, tkill, tgkill, rt_sigqueueinfo, rt_tgsigqueueinfo, pidfd_send_signal
@@ -40,23 +41,23 @@ MACHINES = {  # the number of the architecture, of clone, and of the calls that 
     )),
     "aarch64": (0xC00000B7, 220, (221, 281, 129, 130, 131, 138, 240, 424, 154, 157, 117, 270, 271, 438, 425)),
 }  # fmt: skip
-CLONE3 = 435  # its flags lie in memory, where a filter cannot look: without it, threads are made by clone
+CLONE3 = 435  # a filter cannot read its flags; if it is missing, libc creates threads with clone
 
 
-def fence(scratch: str, private: str) -> None:
-    """Fence this process in: it writes in `scratch` only, and reads nothing under `private`."""
+def restrict(scratch: str, private: str) -> None:
+    """Restrict this process: write only in `scratch`, read nothing under `private`."""
     if sys.platform != "linux":
         return
     library = ctypes.CDLL(None, use_errno=True)
     library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     restrict_files(library.syscall, scratch, private)
-    if platform.machine() in MACHINES:
-        restrict_calls(library.prctl, *MACHINES[platform.machine()])
+    if platform.machine() in ARCHITECTURES:
+        restrict_calls(library.prctl, *ARCHITECTURES[platform.machine()])
 
 
 def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> None:
     version = syscall(CREATE_RULESET, None, 0, 1)
-    if version < 1:  # a kernel without it
+    if version < 1:  # not supported by this kernel
         return
     changes = CHANGES & ((1 << (13 if version < 2 else 14 if version < 3 else 15)) - 1)
     handled = EXECUTE | READ | LIST | changes
@@ -70,7 +71,7 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
     def allow(path: str, rights: int) -> None:
         try:
             handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        except OSError:  # gone, or not for us anyway
+        except OSError:  # deleted, or not readable anyway
             return
         if not os.path.isdir(path):  # noqa: PTH112
             rights &= EXECUTE | WRITE | READ | 1 << 14
@@ -80,15 +81,15 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
     allow("/", LIST)
     allow(scratch, handled)
     allow(os.devnull, READ | WRITE)
-    for path in beside(private):
+    for path in siblings(private):
         allow(path, READ | EXECUTE)
     if syscall(RESTRICT_SELF, rules, 0) != 0:
         raise OSError(ctypes.get_errno(), "Landlock refused its rules")
     os.close(rules)
 
 
-def beside(private: str) -> list[str]:
-    """Everything but a folder: what lies beside it, beside its parent, and so on up; no links, which lead to these."""
+def siblings(private: str) -> list[str]:
+    """Everything except a folder: its siblings, its parent's siblings, and so on up; without links."""
     found = []
     inner = Path(private).resolve()
     for outer in inner.parents:
@@ -98,17 +99,17 @@ def beside(private: str) -> list[str]:
     return found
 
 
-def restrict_calls(prctl: Callable[..., int], machine: int, clone: int, refused: tuple[int, ...]) -> None:
-    """A filter in the kernel's own small language: (code, jump if so, jump if not, value)."""
-    load, equal, some, give = 0x20, 0x15, 0x45, 0x06
+def restrict_calls(prctl: Callable[..., int], architecture: int, clone: int, denied: tuple[int, ...]) -> None:
+    """Install a BPF filter; an instruction is (code, jump if true, jump if false, value)."""
+    load, equal, any_bit, finish = 0x20, 0x15, 0x45, 0x06
     deny, unknown, allow = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS, 0x7FFF0000
-    steps = [(load, 0, 0, 4), (equal, 1, 0, machine), (give, 0, 0, deny), (load, 0, 0, 0)]
-    steps += [(equal, 0, 1, CLONE3), (give, 0, 0, unknown)]
-    for number in refused:
-        steps += [(equal, 0, 1, number), (give, 0, 0, deny)]
-    steps += [(equal, 0, 4, clone), (load, 0, 0, 16), (some, 1, 0, THREAD), (give, 0, 0, deny), (give, 0, 0, allow)]
-    steps += [(give, 0, 0, allow)]
-    program = b"".join(struct.pack("<HBBI", *step) for step in steps)
-    held = ctypes.create_string_buffer(program, len(program))
-    header = struct.pack("<HxxxxxxQ", len(steps), ctypes.addressof(held))
-    prctl(SECCOMP, FILTER, header, 0, 0)  # a kernel without it says so, and nothing is lost
+    instructions = [(load, 0, 0, 4), (equal, 1, 0, architecture), (finish, 0, 0, deny), (load, 0, 0, 0)]
+    instructions += [(equal, 0, 1, CLONE3), (finish, 0, 0, unknown)]
+    for number in denied:
+        instructions += [(equal, 0, 1, number), (finish, 0, 0, deny)]
+    instructions += [(equal, 0, 4, clone), (load, 0, 0, 16), (any_bit, 1, 0, THREAD), (finish, 0, 0, deny)]
+    instructions += [(finish, 0, 0, allow), (finish, 0, 0, allow)]
+    program = b"".join(struct.pack("<HBBI", *instruction) for instruction in instructions)
+    buffer = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("<HxxxxxxQ", len(instructions), ctypes.addressof(buffer))
+    prctl(SECCOMP, FILTER, header, 0, 0)  # fails without effect if the kernel does not support it

@@ -1,12 +1,12 @@
-"""The learner's process: limits, then his file, then calls of what it defines, one message each.
+"""The runner: the process that loads a learner's file and calls what it defines, one message at a time.
 
-nursery -> [run] <-> exam
-- it knows no expected value and judges nothing: whatever the code changes in here, it can only change its own answers
-- limits of the system: memory, size of files, open files, no core; a group of its own, so that all of it can be ended
-- an audit hook, which Python cannot take off again, refuses what no task needs, by name: other processes, signals, the
-  network, changing files outside the scratch folder, reading the course's own files. The first refusal ends the exam
-- code that gets around the hook meets the kernel, where it can (fence.py). Still no sandbox: docs/learn.md
-Checked with misbehaving code in tests/learn/test_misbehaving.py.
+fork server -> [runner] <-> session
+- it knows no expected values and grades nothing, so code that changes this process only changes its own results
+- resource limits: CPU time, memory, file size, open files; its own process group, so that all of it can be killed
+- an audit hook, which Python code cannot remove, refuses what no task needs: processes, signals, the network, changing
+  files outside the scratch folder, reading the course's files. The first refusal ends the session
+- code that gets around the hook is stopped by the kernel (restrict.py). It is not a security boundary: docs/learn.md
+Tested with misbehaving code in tests/learn/test_misbehaving.py.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from inlayer.learn.sandbox.protocol import Handle, decode, encode, receive, send
-from inlayer.learn.sandbox.restrict import fence
+from inlayer.learn.sandbox.protocol import RemoteHandle, decode, encode, receive, send
+from inlayer.learn.sandbox.restrict import restrict
 
 __all__ = ["run"]
 
 PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
 MAX_THREADS = 16
-MAX_WORDS = 2000
+MAX_MESSAGE = 2_000  # characters of an error message
 
-# What no task needs, by the name of Python's audit event, and how it is told.
+# Audit events that no task needs, and how a refusal describes them: "your code tried to ...".
 REFUSED = {
     "os.fork": "start another process",
     "os.forkpty": "start another process",
@@ -63,13 +63,13 @@ REFUSED = {
     "ctypes.dlopen": "leave Python (ctypes)",
     "ctypes.dlsym": "leave Python (ctypes)",
     "ctypes.call_function": "leave Python (ctypes)",
-    "sys.addaudithook": "watch the process",
+    "sys.addaudithook": "add an audit hook",
     "gc.get_objects": "search the process's memory",
     "gc.get_referrers": "search the process's memory",
     "gc.get_referents": "search the process's memory",
     "sys._current_frames": "search the process's memory",
 }
-CHANGES = {  # events that change what lies at a path, and which of their arguments are paths
+CHANGES = {  # events that change files, and which of their arguments are paths
     "os.remove": (0,), "os.rename": (0, 1), "os.rmdir": (0,), "os.mkdir": (0,), "os.link": (0, 1), "os.symlink": (1,),
     "os.truncate": (0,), "os.chmod": (0,), "os.chown": (0,), "os.utime": (0,), "shutil.rmtree": (0,),
     "sqlite3.connect": (0,),
@@ -77,45 +77,45 @@ CHANGES = {  # events that change what lies at a path, and which of their argume
 
 
 def run(channel: socket.socket, scratch: str, memory: int, seconds: float) -> NoReturn:
-    """Answer until the channel closes. Called in the process that is the learner's from here on."""
+    """Answer requests until the channel closes; called in the forked process."""
     os.chdir(scratch)
     os.environ.update(HOME=scratch, TMPDIR=scratch)
-    pupil = Pupil(channel, scratch)
+    runner = Runner(channel, scratch)
     set_limits(memory, seconds)
-    # A traceback may show this file, which cannot be read afterwards.
+    # A traceback may show this file, which cannot be read after restrict().
     linecache.cache[__file__] = (0, None, linecache.getlines(__file__), __file__)
     builtin_exit = os._exit
     for name in [name for name in sys.modules if name.split(".")[:2] == ["inlayer", "learn"]]:
         del sys.modules[name]
     sys.path[0:0] = [scratch]
-    shutil._use_fd_functions = False  # type: ignore[attr-defined]  # it would open folders, which the hook refuses
-    fence(scratch, PRIVATE)
-    sys.addaudithook(pupil.watch)
-    os._exit = pupil.ended  # type: ignore[assignment]
-    # These open files without Python, and so without the hook.
-    torch.from_file = torch.UntypedStorage.from_file = pupil.unheard  # type: ignore[method-assign]
+    shutil._use_fd_functions = False  # type: ignore[attr-defined]  # rmtree would open folders, which the hook refuses
+    restrict(scratch, PRIVATE)
+    sys.addaudithook(runner.audit)
+    os._exit = runner.refuse_exit  # type: ignore[assignment]
+    # These open files without an audit event.
+    torch.from_file = torch.UntypedStorage.from_file = runner.refuse_from_file  # type: ignore[method-assign]
     try:
         while True:
-            pupil.answer(receive(channel, sys.maxsize))
-    finally:  # the channel is closed, or the code has left nothing of Python that works
+            runner.answer(receive(channel, sys.maxsize))
+    finally:  # the channel is closed, or the code broke Python itself
         builtin_exit(0)
 
 
 def set_limits(memory: int, seconds: float) -> None:
     import resource
 
-    most = 1 + math.ceil(seconds)  # a loop whose grader is gone ends too
+    most = 1 + math.ceil(seconds)  # ends an endless loop even if the grader is gone
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, 64 << 20))
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-    if sys.platform == "linux":  # beyond what the process has mapped before any of the learner's code
+    if sys.platform == "linux":  # on top of what is mapped before the learner's code runs
         mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (mapped + memory, mapped + memory))
 
 
 def names_of(node: ast.AST) -> list[str]:
-    """The names that a piece of syntax uses, fetches or imports."""
+    """The names that a syntax node reads or imports."""
     if isinstance(node, ast.Name):
         return [node.id]
     if isinstance(node, ast.Attribute):
@@ -127,7 +127,7 @@ def names_of(node: ast.AST) -> list[str]:
 
 
 def names_bound(node: ast.AST) -> list[str]:
-    """The names that a piece of syntax gives a meaning of its own; what is imported under its own name keeps its."""
+    """The names that a syntax node defines; an import counts only if it renames."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         return [node.id]
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -139,8 +139,8 @@ def names_bound(node: ast.AST) -> list[str]:
     return []
 
 
-class Pupil:
-    """What the learner's file defined, and the objects it made, answering one message at a time."""
+class Runner:
+    """The learner's module and the objects it created, answering one request at a time."""
 
     def __init__(self, channel: socket.socket, scratch: str) -> None:
         self.send: Callable[[bytes], None] = partial(send, channel)
@@ -148,23 +148,23 @@ class Pupil:
         self.module = ModuleType("learner")
         self.objects: list[Any] = []
         self.threads = 0
-        self.streams = (sys.stdout, sys.stderr)  # the code may put others in their place
-        self.encode, self.decode = encode, decode  # held here: the module is no longer to be found
-        self.tell, self.path, self.is_folder = self.refuse, os.path.realpath, os.path.isdir
-        self.number = str(os.getpid())
+        self.streams = (sys.stdout, sys.stderr)  # the code may replace them in sys
+        self.encode, self.decode = encode, decode  # the module is removed from sys.modules
+        self.on_refusal, self.realpath, self.is_folder = self.refuse, os.path.realpath, os.path.isdir
+        self.pid = str(os.getpid())
 
-    # ---- what is asked
+    # ---- requests
 
     def answer(self, message: bytes) -> None:
-        asked = self.decode(message, self.find)
-        act: Callable[..., dict[str, Any]] = getattr(self, "do_" + asked.pop("do"))
+        request = self.decode(message, self.find)
+        handler: Callable[..., dict[str, Any]] = getattr(self, "do_" + request.pop("do"))
         try:
-            answer = act(**asked)
+            answer = handler(**request)
         except MemoryError:
             answer = {"memory": True}
         except RuntimeError as error:
             answer = {"memory": True} if "allocate memory" in str(error) else self.raised(error)
-        except BaseException as error:  # SystemExit and KeyboardInterrupt too: they are the learner's
+        except BaseException as error:  # also SystemExit and KeyboardInterrupt, which the code may raise
             answer = self.raised(error)
         for stream in self.streams:
             with suppress(OSError, ValueError):
@@ -175,20 +175,20 @@ class Pupil:
             self.send(self.encode({"memory": True}))
 
     def do_read(self, source: str) -> dict[str, Any]:
-        """Is it Python, and which names does it use, in which line? Nothing of it runs."""
+        """Parse the source without running it: the names it uses with their lines, or the syntax error."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 tree = ast.parse(source)
         except SyntaxError as error:
-            return {"wrong": f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)}
-        except (ValueError, RecursionError, MemoryError) as error:  # a NUL, a lone surrogate, brackets without end
-            return {"wrong": f"this cannot be read as Python: {error or type(error).__name__}"}
+            return {"error": f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)}
+        except (ValueError, RecursionError, MemoryError) as error:  # a NUL, a lone surrogate, endless brackets
+            return {"error": f"the file cannot be parsed as Python: {error or type(error).__name__}"}
         bound = {name for node in ast.walk(tree) for name in names_bound(node)}
         used: dict[str, int] = {}
         for node in ast.walk(tree):
             for name in names_of(node):
-                if not (isinstance(node, ast.Name) and name in bound):  # a variable of his own
+                if not (isinstance(node, ast.Name) and name in bound):  # a variable of their own
                     used.setdefault(name, getattr(node, "lineno", 0))
         return {"names": used}
 
@@ -219,18 +219,19 @@ class Pupil:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         return_arguments: bool = False,
-        of: int | str | None = None,
+        argument: int | str | None = None,
         item: int | None = None,
         weight: Tensor | None = None,
         parameters: bool = False,
     ) -> dict[str, Any]:
-        """Call what `target` or its attribute `path` is; on request with gradients of an argument or of parameters."""
+        """Call `target` or its attribute `path`; with `weight`, also compute gradients of sum(result * weight)."""
         found = self.module.__dict__[target] if isinstance(target, str) else target
         for part in filter(None, path.split(".")):
             found = getattr(found, part)
-        wanted: Tensor | None = kwargs[of] if isinstance(of, str) else None if of is None else args[of]
-        if wanted is not None:
-            wanted.requires_grad_()
+        leaf: Tensor | None = None
+        if argument is not None:
+            leaf = kwargs[argument] if isinstance(argument, str) else args[argument]
+            leaf.requires_grad_()
         if parameters:
             target.zero_grad(set_to_none=True)
         value = found(*args, **kwargs)
@@ -240,10 +241,10 @@ class Pupil:
                 return {"value": value, "gradient": None, "gradients": {}}
             (value * weight.to(value.dtype)).sum().backward()  # type: ignore[no-untyped-call]
             gradients = {name: one.grad for name, one in target.named_parameters()} if parameters else {}
-            return {"value": value, "gradient": None if wanted is None else wanted.grad, "gradients": gradients}
+            return {"value": value, "gradient": None if leaf is None else leaf.grad, "gradients": gradients}
         return {"value": value, "arguments": (*args, *kwargs.values()) if return_arguments else ()}
 
-    def do_look(self, target: Any, path: str) -> dict[str, Any]:
+    def do_attribute(self, target: Any, path: str) -> dict[str, Any]:
         found = target
         for part in path.split("."):
             if not hasattr(found, part):
@@ -259,32 +260,32 @@ class Pupil:
 
     # ---- objects and errors
 
-    def keep(self, value: Any) -> Handle:
+    def keep(self, value: Any) -> RemoteHandle:
         self.objects.append(value)
-        return Handle(len(self.objects) - 1, type(value).__name__)
+        return RemoteHandle(len(self.objects) - 1, type(value).__name__)
 
-    def find(self, handle: Handle) -> Any:
+    def find(self, handle: RemoteHandle) -> Any:
         return self.objects[handle.number]
 
     def raised(self, error: BaseException) -> dict[str, Any]:
-        frames = traceback.walk_tb(error.__traceback__)  # not extract_tb, which reads the files of all
+        frames = traceback.walk_tb(error.__traceback__)  # not extract_tb, which reads every file
         own = [line for frame, line in frames if frame.f_code.co_filename == self.module.__file__]
         line = own[-1] if own else None
         try:
-            words = str(error)[:MAX_WORDS]
-        except BaseException:  # an error whose text is an error
-            words = "(its message cannot be shown)"
+            message = str(error)[:MAX_MESSAGE]
+        except BaseException:  # __str__ itself may raise
+            message = "(its message cannot be shown)"
         bases = tuple(str(one.__name__) for one in type(error).__mro__)
-        return {"raised": {"type": bases[0], "bases": bases, "message": words, "line": line}}
+        return {"raised": {"type": bases[0], "bases": bases, "message": message, "line": line}}
 
-    # ---- what is refused
+    # ---- refusals
 
-    def watch(self, event: str, args: tuple[Any, ...]) -> None:
+    def audit(self, event: str, args: tuple[Any, ...]) -> None:
         """The audit hook."""
         if event in REFUSED:
-            self.tell(REFUSED[event])
+            self.on_refusal(REFUSED[event])
         elif event == "import" and str(args[0]).startswith("inlayer.learn"):
-            self.tell("import the grader")
+            self.on_refusal("import the grader")
         elif event == "open" and isinstance(args[0], (str, bytes, os.PathLike)):
             path, mode, flags = (*args, 0, 0)[:3]
             writes = (isinstance(mode, str) and set(mode) & set("wax+")) or (
@@ -297,30 +298,30 @@ class Pupil:
         elif event == "_thread.start_new_thread":
             self.threads += 1
             if self.threads > MAX_THREADS:
-                self.tell(f"start more than {MAX_THREADS} threads")
+                self.on_refusal(f"start more than {MAX_THREADS} threads")
 
     def check_path(self, path: Any, writes: bool, opens: bool = False) -> None:
-        if not isinstance(path, (str, bytes, os.PathLike)):  # an open file's number
+        if not isinstance(path, (str, bytes, os.PathLike)):  # a file descriptor
             return
-        place = self.path(os.fsdecode(path))
+        place = self.realpath(os.fsdecode(path))
         if writes and place != os.devnull and not (place + os.sep).startswith(self.scratch + os.sep):
-            self.tell(f"change a file outside its scratch folder ({os.fsdecode(path)[:120]})")
+            self.on_refusal(f"change a file outside its scratch folder ({os.fsdecode(path)[:120]})")
         if place == PRIVATE or place.startswith(PRIVATE + os.sep):
-            self.tell("read files of the course")
-        if place.startswith("/proc/") and place.split("/")[2].isdigit() and place.split("/")[2] != self.number:
-            self.tell("look into other processes")
+            self.on_refusal("read files of the course")
+        if place.startswith("/proc/") and place.split("/")[2].isdigit() and place.split("/")[2] != self.pid:
+            self.on_refusal("look into other processes")
         if opens and self.is_folder(place):
-            self.tell("open a folder as a file")
+            self.on_refusal("open a folder as a file")
 
     def refuse(self, what: str) -> NoReturn:
-        """Say it before anything else: the code may catch the error."""
+        """Report the refusal first, because the code may catch the error."""
         self.send(self.encode({"refused": what}))
-        raise PermissionError(f"not in a task: {what}")
+        raise PermissionError(f"not allowed in a task: {what}")
 
-    def unheard(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def refuse_from_file(self, *args: Any, **kwargs: Any) -> NoReturn:
         del args, kwargs
-        self.refuse("open a file past Python")
+        self.refuse("open a file without Python's file API")
 
-    def ended(self, code: int = 0) -> NoReturn:
+    def refuse_exit(self, code: int = 0) -> NoReturn:
         self.send(self.encode({"refused": f"end its process (os._exit({code!r:.20}))"}))
         raise SystemExit

@@ -15,7 +15,7 @@ function entry(token, d) {
 }
 
 function exactly(value) {
-  return ["Exact value", digits(exact(value))];
+  return ["Exact", digits(exact(value))];
 }
 
 // Where a value of a row is stored.
@@ -43,7 +43,7 @@ function rowFacts(table, id, d, offset) {
 
 function byteFact({ itemsize }, offset, d) {
   if (isNothing(offset)) return ["Byte offset", null];
-  const label = itemsize === null || d === null ? "Offset of the row" : "Byte offset";
+  const label = itemsize === null || d === null ? "Row offset" : "Byte offset";
   return [label, make("span", { class: "number", id: "byte-offset" }, grouped(offset + (d ?? 0) * (itemsize ?? 0)))];
 }
 

@@ -19,7 +19,7 @@ function initializationView(trace) {
   const initialization = shownInitialization;
   const size = `${grouped(initialization.vocab_size)} ${TIMES} ${grouped(initialization.width)}`;
   return [
-    make("h1", { id: "step-title" }, "Initialized once, looked up in every pass"),
+    make("h1", { id: "stage-title" }, "Initialized once, looked up in every pass"),
     make("p", { class: "lead" }, "Initialization fills the table with random numbers before training. ",
       "A forward pass draws nothing; it only reads rows."),
     make("div", { class: "two-columns" },

@@ -110,7 +110,7 @@ Object.assign(EXPLANATIONS, {
   cosine({ id }) {
     const { cosine, label } = shownToken.neighbors.find((one) => one.id === id);
     return {
-      title: `cosine similarity of rows ${shownToken.id} and ${id}`,
+      title: `cosine of rows ${shownToken.id} and ${id}`,
       formula: ["a \u00b7 b / (|a| |b|)", `= ${brief(cosine)}`],
       facts: [exactly(cosine), ["Token", code(cut(visible(label), 60))], ...rowOrigin(id, null)],
       code: `F.cosine_similarity(E[${shownToken.id}], E[${id}], dim=0)`,

@@ -17,7 +17,7 @@ def test_report_equals_that_of_the_local_folder(hub: Hub, tmp_path: Path) -> Non
     hub.add("org/name", tmp_path / "repo")
     ours, theirs = inspect("org/name"), inspect(tmp_path / "repo")
     assert (ours.kind, ours.source) == ("hub", "org/name")
-    table = replace(theirs.table, model_parameters=None, parameter_share=None)  # the sizes of all shards are not fetched
+    table = replace(theirs.table, model_parameters=None, parameter_share=None)  # not all shards are read
     assert ours == replace(theirs, kind="hub", source="org/name", table=table)
 
 

@@ -247,7 +247,7 @@ def test_unsuitable_folder_is_one_line(
     message: str,
 ) -> None:
     monkeypatch.setattr(store, "MAX_SHARDS", 2)
-    monkeypatch.setattr(index, "LARGEST_INDEX", 1000)
+    monkeypatch.setattr(index, "MAX_INDEX", 1000)
     monkeypatch.setattr(store, "MAX_SMALL_FILE", 1500)
     add(hub, tmp_path / "other", files)
     with pytest.raises(error, match=message) as caught:
@@ -326,7 +326,7 @@ def test_truncated_shard_is_an_error(hub: Hub, folder: Path) -> None:
 def test_long_header_is_read_to_its_end(hub: Hub, tmp_path: Path) -> None:
     many = {f"tensor {number}": ("F32", np.full(1, number, np.float32)) for number in range(3000)}
     add(hub, tmp_path / "long", {"model.safetensors": many})
-    assert float(open_remote(REPO).read("tensor 2999")) == 2999
+    assert open_remote(REPO).read("tensor 2999").tolist() == [2999]
     assert len(hub.ranges("model.safetensors")) == 3
 
 

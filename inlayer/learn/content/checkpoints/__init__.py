@@ -1,1 +1,1 @@
-"""Lesson 9: real checkpoints."""
+"""Lesson 9: Real checkpoints."""

@@ -1,1 +1,1 @@
-"""Lesson 3: the forward pass."""
+"""Lesson 3: The forward pass."""

@@ -1,4 +1,4 @@
-"""The rows and ids that a learner's own tensor is shown with: the default sample's walk of "I love dogs"."""
+"""The table and ids used to show a learner's own tensor: "I love dogs" in the default sample."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["sample"]
 
 
 def sample() -> tuple[Tensor, Tensor]:
-    """The table (V, D) in float32, and the ids (1, T)."""
+    """Return the table (V, D) in float32, and the ids (1, T)."""
     model = inlayer.load("default")
     assert model.tokenizer is not None
     table = model.embeddings(torch.arange(model.embeddings.vocab_size)).detach().float()

@@ -1,1 +1,1 @@
-"""Lesson 8: very large vocabularies."""
+"""Lesson 8: Very large vocabularies."""

@@ -1,1 +1,1 @@
-"""Lesson 6: how rows learn."""
+"""Lesson 6: How embeddings are trained."""

@@ -1,4 +1,4 @@
-"""Theory of "How rows learn"."""
+"""Exercises for lesson 6: how embeddings are trained."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ def rows_changed(draw: random.Random) -> NumberQuestion:
     draw.shuffle(ids)
     ids += [pad] * draw.randint(1, 3)
     return NumberQuestion(
-        text=f"A table has {rows:,} rows and padding_idx 0. A batch looks up the ids {ids}. The head is not tied. "
-        "How many rows does one step of plain SGD without weight decay change, if no gradient happens to be zero?",
+        text=(
+            f"A table has {rows:,} rows and padding_idx 0. A batch looks up the ids {ids}. The head is not "
+            "tied. How many rows does one step of plain SGD without weight decay change, assuming no "
+            "gradient happens to be zero?"
+        ),
         answer=len(different),
-        explanation=f"The different ids other than padding: {sorted(different)}. An id that stands there twice is one "
-        "row, the padding row gets no gradient, and all other rows keep every bit.",
+        explanation=(
+            f"The distinct ids other than padding: {sorted(different)}. An id that occurs twice is one row, "
+            "the padding row gets no gradient, and all other rows keep every bit."
+        ),
         common_mistakes={
-            len(different) + 1: "The padding row is among them. Lookups send it no gradient.",
-            len(ids): "That is the number of places. Places with the same id share a row.",
+            len(different) + 1: "That includes the padding row. Lookups send it no gradient.",
+            len(ids): "That is the number of positions. Positions with the same id share a row.",
             rows: "Plain SGD moves a row by its gradient, and most rows have none.",
         },
     )
@@ -37,16 +42,20 @@ def repeated_sum(draw: random.Random) -> NumberQuestion:
     ids, upstream = [row, row, other, row], [parts[0], parts[1], draw.choice([50, 70, 90]), parts[2]]
     total = sum(parts)
     return NumberQuestion(
-        text=f"The ids are {ids}; the gradients of the first channel of their hidden states are {upstream}. What is "
-        f"the gradient of the first channel of row {row}?",
+        text=(
+            f"The ids are {ids}, and the gradients of the first channel of their hidden states are "
+            f"{upstream}. What is the gradient of the first channel of row {row}?"
+        ),
         answer=total,
-        explanation=f"Row {row} was copied to three places, so it receives what all three send back: {parts[0]} + "
-        f"{parts[1]} + {parts[2]}.",
+        explanation=(
+            f"Row {row} was copied to three positions, so it receives all three gradients: {parts[0]} + "
+            f"{parts[1]} + {parts[2]}."
+        ),
         common_mistakes={
-            parts[2]: "That is what the last place sends. The others count as well: gradients add up.",
-            parts[0]: "That is what the first place sends. The others count as well: gradients add up.",
-            total / 3: "That is the mean of the three. A copy hands back all of its gradient.",
-            sum(upstream): f"That is the sum over all places; one of them belongs to row {other}.",
+            parts[2]: "That is the gradient of the last position. The others count too: gradients add up.",
+            parts[0]: "That is the gradient of the first position. The others count too: gradients add up.",
+            total / 3: "That is the mean of the three. A copy passes on its whole gradient.",
+            sum(upstream): f"That is the sum over all positions, but one of them belongs to row {other}.",
         },
     )
 
@@ -57,34 +66,40 @@ def dense_gradient(draw: random.Random) -> NumberQuestion:
     tokens = draw.choice([512, 1_024, 2_048])
     batch = tokens * width * 4
     return NumberQuestion(
-        text=f"A batch of {tokens:,} tokens goes through a table of {rows:,} x {width:,} in float32. How many bytes "
-        "does the dense gradient of the table take?",
+        text=(
+            f"A batch of {tokens:,} tokens is looked up in a table of {rows:,} x {width:,} in float32. How "
+            "many bytes does the dense gradient of the table take?"
+        ),
         answer=rows * width * 4,
         unit="bytes",
         tolerance=0.005,
-        explanation=f"As many as the table: {rows:,} x {width:,} x 4. Only {tokens:,} rows of it, at most, are "
-        "not zero.",
+        explanation=f"As many as the table: {rows:,} x {width:,} x 4. At most {tokens:,} of its rows are nonzero.",
         common_mistakes={
-            batch: "That is what the rows of the batch need; a dense gradient has a row for every row of the table.",
-            rows * width: "That is how many numbers it has. A float32 takes 4 bytes.",
+            batch: "That is what the rows of the batch need. A dense gradient has a row for every row of the table.",
+            rows * width: "That is the number of values. A float32 takes 4 bytes.",
         },
     )
 
 
 def decayed_row(draw: random.Random) -> NumberQuestion:
-    """a row that nobody looks up"""
+    """a row that is never looked up"""
     steps, rate, decay = draw.choice([1_000, 5_000, 10_000]), draw.choice([0.001, 0.003]), draw.choice([0.01, 0.1])
     left = (1 - rate * decay) ** steps
     return NumberQuestion(
-        text=f"AdamW with learning rate {rate} and weight decay {decay} trains a table for {steps:,} steps. One "
-        "token never occurs. Its row began with length 1. How long is it at the end?",
+        text=(
+            f"AdamW with learning rate {rate} and weight decay {decay} trains a table for {steps:,} steps. "
+            "One token never occurs. Its row starts with norm 1. What is its norm at the end?"
+        ),
         answer=left,
         tolerance=0.002,
-        explanation=f"Its gradient is always zero, so its moments are, and only the decay acts: (1 - {rate} x {decay}) "
-        f"to the power of {steps:,}.",
+        explanation=(
+            f"Its gradient is always zero, and so are its moments. Only the decay acts: (1 - {rate} x "
+            f"{decay}) to the power of {steps:,}."
+        ),
         common_mistakes={
-            1.0: "Without a gradient Adam's part of the step is zero, but AdamW's decay comes at every step all the "
-            "same.",
+            1.0: (
+                "Without a gradient, Adam's part of the step is zero, but AdamW still applies the decay in every step."
+            ),
             (1 - decay) ** steps: "The decay is multiplied by the learning rate before it shrinks a value.",
         },
     )
@@ -94,30 +109,36 @@ def which_row_moves(draw: random.Random) -> ChoiceQuestion:
     """a row that was looked up once"""
     steps = draw.choice([10, 20, 50])
     return ChoiceQuestion(
-        text=f"A row is looked up in step 1 and then not for {steps} steps. Which of these moves it in step 2? There "
-        "is no weight decay.",
+        text=(
+            f"A row is looked up in step 1 and then not for {steps} steps. Which of these optimizers moves it "
+            "in step 2? There is no weight decay."
+        ),
         options=(
             Option(
                 text="Adam",
                 correct=True,
-                reason="Right: its first moment, a running mean of past gradients, is not zero yet, and it steps along "
-                "that.",
+                reason=(
+                    "Right: its first moment, a running mean of past gradients, is not zero yet, and Adam "
+                    "steps along it."
+                ),
             ),
             Option(
-                text="plain SGD", correct=False, reason="Its step is rate times gradient, and the gradient is zero."
+                text="plain SGD",
+                correct=False,
+                reason="Its step is the learning rate times the gradient, and the gradient is zero.",
             ),
             Option(
                 text="SparseAdam with sparse gradients",
                 correct=False,
-                reason="It updates moments and rows only for the ids of the batch; that is how it differs from Adam.",
+                reason="It updates moments and rows only for the ids of the batch. That is how it differs from Adam.",
             ),
             Option(
                 text="none of them",
                 correct=False,
-                reason="A zero gradient is not the same as a zero step: one of them remembers.",
+                reason="A zero gradient does not always mean a zero step: one of them keeps a memory.",
             ),
         ),
-        explanation="After many steps the moment has faded and the row stands nearly still.",
+        explanation="After many steps the moment has faded, and the row hardly moves.",
     )
 
 
@@ -125,19 +146,22 @@ def analogy(draw: random.Random) -> FreeTextQuestion:
     """what an analogy shows"""
     one, two, three, four = draw.choice([("king", "man", "woman", "queen"), ("Paris", "France", "Italy", "Rome")])
     return FreeTextQuestion(
-        text=f'"In a trained table, {one} - {two} + {three} ≈ {four}." What does that claim, how would you test it '
+        text=f'"In a trained table, {one} - {two} + {three} ≈ {four}." What does this claim, how would you test it '
         "honestly, and what would a success not show?",
-        model_answer=f"It claims that the row nearest to the sum of three rows is that of {four}. An honest test "
-        "fixes the measure (cosine, say), leaves no word out, uses many analogies that were not chosen for working, "
-        f"and compares with the plain neighbors of {one}, among which {four} often is already. A success shows that "
-        "some differences between rows are roughly parallel in this table. It does not show that training asks for "
-        "it, that single channels have a meaning, or that other tables behave alike.",
+        model_answer=(
+            f"It claims that the row closest to the sum of three rows is that of {four}. An honest test fixes "
+            "the measure (cosine similarity, for example), excludes no words, uses many analogies that were "
+            f"not chosen because they work, and compares with the plain neighbors of {one}, which often "
+            f"include {four} already. A success shows that some differences between rows are roughly parallel "
+            "in this table. It does not show that training asks for it, that single channels have a meaning, "
+            "or that other tables behave the same way."
+        ),
         points=(
-            "nearest by a stated measure, among all rows",
-            "the words of the question are not left out, or it is said that they are",
-            "a comparison without arithmetic: the neighbors of the first word",
+            "closest by a stated measure, among all rows",
+            "the input words are not excluded, or the exclusion is stated",
+            "a baseline without arithmetic: the neighbors of the first word",
             "many analogies, not one",
-            "it is a property of some trained tables, not of embeddings as such",
+            "it is a property of some trained tables, not of embeddings in general",
         ),
     )
 

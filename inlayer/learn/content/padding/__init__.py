@@ -1,1 +1,1 @@
-"""Lesson 5: texts of different lengths in one batch, and one vector a text."""
+"""Lesson 5: Padding, masks and pooling."""

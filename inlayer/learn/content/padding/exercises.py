@@ -1,4 +1,4 @@
-"""Theory exercises of the lesson on padding, masks and pooling."""
+"""Exercises for lesson 5: padding, masks and pooling."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ def padding_count(draw: random.Random) -> NumberQuestion:
     lengths.insert(draw.randint(0, 3), longest)
     real = sum(lengths)
     return NumberQuestion(
-        text=f"Four texts of {', '.join(map(str, lengths))} tokens become a batch. How many places of it are padding?",
+        text=(
+            f"Four texts with {', '.join(map(str, lengths))} tokens become one batch. How many positions in "
+            "it are padding?"
+        ),
         answer=4 * longest - real,
-        explanation=f"The rectangle has 4 x {longest} = {4 * longest} places, and {real} tokens are real.",
+        explanation=f"The batch has 4 x {longest} = {4 * longest} positions, and {real} tokens are real.",
         unit="places",
         common_mistakes={
-            real: "So many are real. Padding is what the rectangle has beyond them.",
-            4 * longest: "That is the whole rectangle.",
+            real: "That is the number of real tokens. Padding is the rest of the batch.",
+            4 * longest: "That is the whole batch.",
             longest - min(lengths): "That is the padding of the shortest text alone.",
         },
     )
@@ -35,15 +38,17 @@ def hidden_shape(draw: random.Random) -> NumberQuestion:
     longest = max(lengths)
     return NumberQuestion(
         text=(
-            f"Texts of {', '.join(map(str, lengths))} tokens are padded and looked up in a table of width {width:,}. "
-            "Which shape have the hidden states?"
+            f"Texts with {', '.join(map(str, lengths))} tokens are padded and looked up in a table of "
+            f"width {width:,}. What is the shape of the hidden states?"
         ),
         answer=(4, longest, width),
-        explanation="B texts, T places as the longest text has tokens, D channels. Padded places have vectors, too.",
+        explanation=(
+            "B texts, T positions (the length of the longest text), D channels. Padded positions have vectors too."
+        ),
         common_mistakes={
             (4, width, longest): "The channels come last: (B, T, D).",
-            (sum(lengths), width): "That would be the tokens without padding, one after the other.",
-            (4, min(lengths), width): "Nothing is cut off: the longest text decides.",
+            (sum(lengths), width): "That would be all tokens without padding, one after the other.",
+            (4, min(lengths), width): "Nothing is truncated: the longest text determines T.",
         },
     )
 
@@ -55,18 +60,18 @@ def mean_of_real_tokens(draw: random.Random) -> NumberQuestion:
     kept = [value for value, real in zip(values, mask, strict=True) if real]
     answer = sum(kept) / 2
     near = {
-        float(sum(kept)): "That is the sum. A mean is also divided, by the number of real tokens.",
-        sum(kept) / 4: "Divided by the number of places. Padding must not be counted either.",
-        sum(values) / 4: "That is the mean over all places: the mask was not used.",
-        sum(values[:2]) / 2: "Two tokens are real, but not the first two: the mask says where.",
+        float(sum(kept)): "That is the sum. For a mean, divide by the number of real tokens.",
+        sum(kept) / 4: "You divided by the number of positions. Padding must not be counted either.",
+        sum(values) / 4: "That is the mean over all positions: the mask was not used.",
+        sum(values[:2]) / 2: "Two tokens are real, but not the first two: the mask says where they are.",
     }
     return NumberQuestion(
         text=(
-            f"One channel of a text's hidden states is {values}, its mask is {list(mask)}. "
-            "What does mean pooling give in this channel?"
+            f"One channel of a text's hidden states is {values}, and its mask is {list(mask)}. What does "
+            "mean pooling give for this channel?"
         ),
         answer=answer,
-        explanation=f"The real tokens hold {kept[0]} and {kept[1]}: ({kept[0]} + {kept[1]}) / 2.",
+        explanation=f"The values of the real tokens are {kept[0]} and {kept[1]}: ({kept[0]} + {kept[1]}) / 2.",
         common_mistakes={wrong: why for wrong, why in near.items() if wrong != answer},
     )
 
@@ -78,42 +83,42 @@ def left_padded_position(draw: random.Random) -> NumberQuestion:
     place = longest - length + token - 1
     return NumberQuestion(
         text=(
-            f"A text of {length} tokens is padded on the left to {longest} places. Its token number {token}, counted "
-            "from 1, is looked up with learned positions, as if the text stood alone. Which position id does it "
-            "need?"
+            f"A text of {length} tokens is padded on the left to length {longest}. Its token number "
+            f"{token}, counted from 1, is looked up with learned positions and should get the same vector "
+            "as without padding. Which position id does it need?"
         ),
         answer=token - 1,
-        explanation=f"Positions count real tokens from 0. The {longest - length} places of padding are not counted.",
+        explanation=f"Positions count real tokens from 0. The {longest - length} padding tokens are not counted.",
         common_mistakes={
-            place: "That is its place in the rectangle. Beside a longer text it would be another one.",
-            token: "Positions count from 0.",
-            place + 1: "That is its place in the rectangle, counted from 1.",
+            place: "That is its index in the padded batch. Next to a longer text it would be different.",
+            token: "Positions start at 0.",
+            place + 1: "That is its index in the padded batch, counted from 1.",
         },
     )
 
 
 def padding_vector(_: random.Random) -> ChoiceQuestion:
-    """what stands in a padded place"""
+    """the vector at a padded position"""
     return ChoiceQuestion(
         text=(
-            "The padding row of a table is zero. The layer adds learned positions. "
-            "What does the hidden state of a padded place hold?"
+            "The padding row of a table is zero. The layer adds learned positions. What is the hidden "
+            "state at a padded position?"
         ),
         options=(
             Option(
                 text="zeros",
                 correct=False,
-                reason="The row is zero, but the position is added to it like to any other.",
+                reason="The row is zero, but the position is added to it as to any other.",
             ),
             Option(
                 text="the row of its position",
                 correct=True,
-                reason="Zero plus the position's row. So only the mask can tell that the place is padding.",
+                reason="Zero plus the position's row. So only the mask can tell you that the position is padding.",
             ),
             Option(
-                text="nothing: padded places have no hidden state",
+                text="nothing: padded positions have no hidden state",
                 correct=False,
-                reason="A tensor has no holes: each of the B x T places holds D numbers.",
+                reason="A tensor has no holes: each of the B x T positions has D values.",
             ),
             Option(
                 text="NaN",
@@ -127,13 +132,16 @@ def padding_vector(_: random.Random) -> ChoiceQuestion:
 def which_tool(draw: random.Random) -> ChoiceQuestion:
     """which tool keeps padding out"""
     tools = {
-        "the attention": ("the mask: scores of padded places become −∞", "Softmax gives −∞ no share, and 0 its share."),
-        "the loss": ("targets of −100 (ignore_index)", "The loss leaves such targets out, and counts the others."),
+        "attention": (
+            "the mask: scores of padded positions become −∞",
+            "Softmax gives −∞ no weight, but it does give 0 some.",
+        ),
+        "the loss": ("targets of −100 (ignore_index)", "The loss skips such targets and averages over the others."),
         "the gradient of an untied table": ("padding_idx", "A lookup with padding_idx sends no gradient to that row."),
     }
     asked = draw.choice(list(tools))
     return ChoiceQuestion(
-        text=f"Padding must stay out of {asked}. What sees to that?",
+        text=f"Padding must stay out of {asked}. Which tool does that?",
         options=tuple(
             Option(
                 text=tool,
@@ -142,29 +150,30 @@ def which_tool(draw: random.Random) -> ChoiceQuestion:
             )
             for where, (tool, reason) in tools.items()
         ),
-        explanation="Three jobs, three tools: none of them does another's work.",
+        explanation="Three jobs, three tools: each does only its own job.",
     )
 
 
 def why_a_mask(_: random.Random) -> FreeTextQuestion:
-    """why there is a mask beside the ids"""
+    """why a batch needs a mask in addition to the ids"""
     return FreeTextQuestion(
         text=(
-            "The padding id is known, so every function could compare the ids with it. Why does a batch carry a mask "
-            "all the same?"
+            "The padding id is known, so every function could compare the ids with it. Why does a batch "
+            "have a mask anyway?"
         ),
         model_answer=(
-            "Because an id does not always tell. Many tokenizers have no padding token and borrow another one, "
-            "mostly end-of-text, which then also occurs as a real token; with bytes every id from 0 to 255 is a real "
-            "one. Further on there are no ids at all: attention and pooling see hidden states, and with "
-            "inputs_embeds there never were any. And a padded place is not zero any more once positions are added. "
-            "Whoever pads knows the lengths, so the mask is made there, once, and handed on."
+            "Because the id is not always enough. Many tokenizers have no padding token and reuse "
+            "another one, usually end-of-text, which then also occurs as a real token. With bytes, every "
+            "id from 0 to 255 is real. Later in the model there are no ids at all: attention and pooling "
+            "see hidden states, and with inputs_embeds there never were any ids. And padded positions "
+            "are no longer zero once positions are added. The code that pads knows the lengths, so it "
+            "creates the mask once and passes it on."
         ),
         points=(
             "The padding id may also occur as a real token.",
             "Attention and pooling get hidden states, not ids; with inputs_embeds there are none.",
-            "Zeros are no sign either: positions are added to padded places, too.",
-            "The mask is made where the padding is done, from the lengths.",
+            "Zeros are not a reliable sign either: positions are added to padded positions too.",
+            "The mask is created where the padding is done, from the lengths.",
         ),
     )
 

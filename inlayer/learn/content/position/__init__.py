@@ -1,1 +1,1 @@
-"""Lesson 4: how the order of the tokens enters, or does not."""
+"""Lesson 4: Positions: encoding the order of tokens."""

@@ -1,1 +1,1 @@
-"""Lesson 2: what a table is and how it is born."""
+"""Lesson 2: The embedding table and its initialization."""

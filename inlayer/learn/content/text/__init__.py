@@ -1,1 +1,1 @@
-"""Lesson 1: from text to ids."""
+"""Lesson 1: From text to ids."""

@@ -1,1 +1,1 @@
-"""Lesson 7: tying."""
+"""Lesson 7: Weight tying."""

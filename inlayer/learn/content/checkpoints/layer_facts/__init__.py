@@ -1,1 +1,1 @@
-"""Task: what a config says of the input layer."""
+"""Task "Read the input layer's config"."""

@@ -1,4 +1,4 @@
-"""Checks of "What a config says of the input layer"."""
+"""Checks for the task "Read the input layer's config"."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ def facts(rows: int, width: int, tied: bool, positions: str) -> dict[str, Any]:
 
 
 def expect(session: GradingSession, config: dict[str, Any], want: dict[str, Any], rule: str, message: str) -> None:
-    """The facts of a config that tries one rule: whatever goes wrong here goes wrong by that rule."""
+    """Check a config that tests one rule, so that any mistake here is about that rule."""
     answer = session.try_call(config)
     if answer.raised is not None:
-        raise CheckFailed(rule, f"{message}: it raised {answer.raised}")
+        raise CheckFailed(rule, f"{message}; your code raised {answer.raised}")
     if not is_identical(answer.value, want):
         mistakes = [
             key
             for key in KEYS
             if not isinstance(answer.value, dict) or not is_identical(answer.value.get(key), want[key])
         ]
-        raise CheckFailed(rule, f"{message}: {', '.join(mistakes) or 'its keys'} differs")
+        raise CheckFailed(rule, f"{message}; {', '.join(mistakes) or 'the set of keys'} is wrong")
 
 
 def keys(session: GradingSession) -> None:
-    """a dict with four keys"""
+    """returns a dict with four keys"""
     rows, width = sizes(session)
     config = {"model_type": "kimi_k2", "vocab_size": rows, "hidden_size": width, "tie_word_embeddings": False}
     got = session.call(config)
     if not isinstance(got, dict):
-        raise CheckFailed("not-a-dict", f"the result must be a dict; it is {describe_value(got)}")
+        raise CheckFailed("not-a-dict", f"return a dict; your function returned {describe_value(got)}")
     if got.keys() != set(KEYS):
-        raise CheckFailed("keys", f"the keys must be {', '.join(KEYS)}; they are {', '.join(map(str, got)) or 'none'}")
+        raise CheckFailed("keys", f"the keys must be {', '.join(KEYS)}; yours are {', '.join(map(str, got)) or 'none'}")
 
 
 def values(session: GradingSession) -> None:
-    """a config that says everything"""
+    """reads a complete config"""
     rows, width = sizes(session)
     config = {
         "model_type": "kimi_k2",
@@ -73,20 +73,21 @@ def values(session: GradingSession) -> None:
         mistakes={
             "positions-by-length": (
                 want | {"positions": "learned"},
-                "max_position_embeddings is taken for a table of positions; rotary models have a longest text, too",
+                "you took max_position_embeddings for the size of a position table; rotary models have a "
+                "maximum length too",
             ),
             "tied-by-class": (
                 want | {"tied": True},
-                "Kimi-K2 is taken for tied; the config says false, whatever the class names as what could be tied",
+                "you returned Kimi-K2 as tied; the config says false, whatever the class lists as tieable",
             ),
             "swapped-sizes": (facts(width, rows, False, "rotary"), "rows and width are swapped"),
         },
-        message="the facts of a config that says everything differ",
+        message="the facts of a complete config are wrong",
     )
 
 
 def families(session: GradingSession) -> None:
-    """each family under its own names and positions"""
+    """knows each family's field names and positions"""
     for family, width_name in (
         ("llama", "hidden_size"),
         ("gpt2", "n_embd"),
@@ -100,17 +101,18 @@ def families(session: GradingSession) -> None:
         answer = session.try_call(config)
         if answer.raised is not None and answer.raised.type == "KeyError":
             raise CheckFailed(
-                "width-name", f"a {family} config, which calls its width {width_name}: it raised {answer.raised}"
+                "width-name", f"a {family} config, which calls its width {width_name}, raised {answer.raised}"
             )
         if isinstance(answer.value, dict) and answer.value.get("n_embd") != width:
             raise CheckFailed(
-                "width-name", f"a {family} config calls its width {width_name}; it is not found under that name"
+                "width-name",
+                f"a {family} config calls its width {width_name}; your code does not find it under that name",
             )
-        expect(session, config, want, "families", f"the facts of a {family} config differ")
+        expect(session, config, want, "families", f"the facts of a {family} config are wrong")
 
 
 def tie_said(session: GradingSession) -> None:
-    """what the config says of the tie goes before what is usual"""
+    """prefers the config's tie_word_embeddings to the family's default"""
     for family in ("gpt2", "llama", "bloom", "deepseek_v3"):
         rows, width = sizes(session)
         usual, positions = FAMILIES[family]
@@ -121,24 +123,25 @@ def tie_said(session: GradingSession) -> None:
             mistakes={
                 "tie-ignored": (
                     facts(rows, width, usual, positions),
-                    f"a {family} config whose tie is not the usual one: the field is not heard. False is a word, too",
+                    f"in a {family} config whose tie_word_embeddings is not the default, your code "
+                    "ignores the field; False is a value too",
                 )
             },
-            message=f"a {family} config whose tie is not the usual one: the facts differ",
+            message=f"in a {family} config whose tie_word_embeddings is not the default, the facts are wrong",
         )
 
 
 def tie_unsaid(session: GradingSession) -> None:
-    """where the config says nothing of the tie, the family's custom holds"""
+    """uses the family's default if tie_word_embeddings is missing"""
     for family, (usual, positions) in FAMILIES.items():
         rows, width = sizes(session)
         config = {"model_type": family, "vocab_size": rows, "hidden_size": width}
-        message = f"a {family} config without tie_word_embeddings: what is usual in the family holds"
+        message = f"in a {family} config without tie_word_embeddings, use the family's default"
         expect(session, config, facts(rows, width, usual, positions), "tie-default", message)
 
 
 def nulls(session: GradingSession) -> None:
-    """null says nothing"""
+    """treats null as missing"""
     rows, width = sizes(session)
     for family in ("gpt2", "llama"):
         usual, positions = FAMILIES[family]
@@ -150,40 +153,38 @@ def nulls(session: GradingSession) -> None:
             "tie_word_embeddings": None,
             "text_config": None,
         }
-        message = "fields that are null count as if they were not there"
+        message = "treat fields that are null as if they were missing"
         expect(session, config, facts(rows, width, usual, positions), "null-field", message)
 
 
 def nested(session: GradingSession) -> None:
-    """the text part of a model with pictures"""
+    """reads the text settings of a multimodal model"""
     rows, width = sizes(session)
     text = {"model_type": "deepseek_v3", "vocab_size": rows, "hidden_size": width, "tie_word_embeddings": False}
     config: dict[str, Any] = {"model_type": "kimi_k25", "text_config": text, "vision_config": {"hidden_size": 1152}}
-    message = "a model with pictures: its text part is in text_config"
+    message = "in a multimodal model, the text settings are in text_config"
     expect(session, config, facts(rows, width, False, "rotary"), "nested", message)
     outer = {"model_type": "llava", "hidden_size": 1152, "vocab_size": 7, "text_config": text}
-    message = "a model with pictures has a width and a vocabulary of its own; those of text_config are the table's"
+    message = "a multimodal model may have its own width and vocabulary; the table's are those in text_config"
     expect(session, outer, facts(rows, width, False, "rotary"), "outer-sizes", message)
-    message = "a model with pictures says of the tie at the outer level; that goes before text_config"
+    message = "a multimodal model may set tie_word_embeddings at the outer level; it takes precedence over text_config"
     expect(session, {**config, "tie_word_embeddings": True}, facts(rows, width, True, "rotary"), "outer-tie", message)
 
 
 def unknown(session: GradingSession) -> None:
-    """what is not known is an error"""
+    """raises ValueError for anything unknown"""
     rows, width = sizes(session)
     strange = {"model_type": "mamba", "vocab_size": rows, "hidden_size": width, "tie_word_embeddings": False}
-    session.must_raise("guessed", strange, message="a family that is not in the table must be refused by a ValueError")
+    session.must_raise("guessed", strange, message="raise a ValueError for a family that is not in the table")
     session.must_raise(
         "guessed",
         {**strange, "model_type": None},
-        message="a config without a model_type must be refused by a ValueError",
+        message="raise a ValueError for a config without a model_type",
     )
     for missing in ("vocab_size", "hidden_size"):
         config = {"model_type": "llama", "vocab_size": rows, "hidden_size": width}
         del config[missing]
-        session.must_raise(
-            "size-missing", config, message=f"a config without {missing} must be refused by a ValueError"
-        )
+        session.must_raise("size-missing", config, message=f"raise a ValueError for a config without {missing}")
 
 
 CHECKS = (keys, values, families, tie_said, tie_unsaid, nulls, nested, unknown)

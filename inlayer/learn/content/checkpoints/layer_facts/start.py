@@ -1,8 +1,8 @@
-"""What a config says of the input layer."""
+"""Task layer_facts: read the input layer's config."""
 
 from typing import Any
 
-# What is usual in a family: is the head tied to the table, and what positions does it have?
+# Defaults of each family: is the head tied to the table, and which positions are used?
 FAMILIES = {
     "bloom": {"tied": True, "positions": "none"},
     "deepseek_v3": {"tied": False, "positions": "rotary"},
@@ -15,6 +15,6 @@ FAMILIES = {
 
 
 def layer_facts(config: dict[str, Any]) -> dict[str, Any]:
-    """vocab_size, n_embd, tied and positions of a model, from its config.json."""
-    # your code
+    """Return vocab_size, n_embd, tied and positions of a model from its config.json."""
+    # write your code here
     return {}

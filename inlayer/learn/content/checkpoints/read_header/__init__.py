@@ -1,1 +1,1 @@
-"""Task: read the header of a safetensors file."""
+"""Task "Read the header of a safetensors file"."""

@@ -1,4 +1,4 @@
-"""Checks of "Read the header of a safetensors file"."""
+"""Checks for the task "Read the header of a safetensors file"."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def entry(dtype: str, shape: list[int], begin: int) -> dict[str, Any]:
 
 
 def draw(session: GradingSession) -> Entries:
-    """A header of two to four tensors without gaps."""
+    """Return a header of two to four tensors without gaps."""
     entries: Entries = {}
     at = 0
     for number in range(session.random_int(2, 4)):
@@ -38,7 +38,7 @@ def draw(session: GradingSession) -> Entries:
 
 
 def pack(header: Any, size: int | None = None, *, length: int | None = None, order: str = "little") -> bytes:
-    """A file: `size` bytes of tensors, as many as the header needs unless said, none of which is 0 to 127."""
+    """Build a file with `size` bytes of tensor data (by default what the header needs), none of them 0 to 127."""
     text = json.dumps(header).encode() if not isinstance(header, bytes) else header
     text += b" " * (-len(text) % 8)
     spans = (
@@ -50,7 +50,7 @@ def pack(header: Any, size: int | None = None, *, length: int | None = None, ord
 
 
 def tensors(entries: Entries, data: bytes) -> dict[str, Any]:
-    """What the task's function gives for a good file."""
+    """Return the result of the learner's function for a valid file."""
     after = 8 + int.from_bytes(data[:8], "little")
     return {
         name: (one["dtype"], tuple(one["shape"]), after + one["data_offsets"][0], after + one["data_offsets"][1])
@@ -60,16 +60,16 @@ def tensors(entries: Entries, data: bytes) -> dict[str, Any]:
 
 
 def refuse(session: GradingSession, rule: str, data: bytes, message: str) -> None:
-    """A file that must be refused by a ValueError."""
+    """Check that a file is rejected with a ValueError."""
     answer: CallResult = session.try_call(data)
     if answer.raised is None:
-        raise CheckFailed(rule, f"{message}: it was believed")
+        raise CheckFailed(rule, f"{message}: your code accepted it")
     if "ValueError" not in answer.raised.bases:
-        raise CheckFailed(rule, f"{message}: that must be a ValueError; it raised {answer.raised}")
+        raise CheckFailed(rule, f"{message}: raise a ValueError; your code raised {answer.raised}")
 
 
 def reads(session: GradingSession) -> None:
-    """a good file gives a dict"""
+    """returns a dict for a valid file"""
     entries = draw(session)
     answer = session.try_call(pack(entries))
     if answer.raised is not None:
@@ -77,15 +77,15 @@ def reads(session: GradingSession) -> None:
         if turned.raised is None and turned.value:
             raise CheckFailed(
                 "big-endian",
-                f"the length is read with its largest byte first; the smallest comes first (it raised {answer.raised})",
+                f"you read the length as big-endian; it is little-endian (your code raised {answer.raised})",
             )
     got = value_of(answer)
     if not isinstance(got, dict):
-        raise CheckFailed("not-a-dict", f"the result must be a dict; it is {describe_value(got)}")
+        raise CheckFailed("not-a-dict", f"return a dict; your function returned {describe_value(got)}")
 
 
 def values(session: GradingSession) -> None:
-    """names, dtypes, shapes and places"""
+    """returns names, dtypes, shapes and offsets"""
     entries = draw(session)
     data = pack(entries)
     want = tensors(entries, data)
@@ -100,71 +100,78 @@ def values(session: GradingSession) -> None:
         mistakes={
             "relative-offsets": (
                 relative,
-                "the places are those of the header, counted from its end; count from the file's start",
+                "the offsets are those of the header, counted from its end; count from the start of the file",
             ),
-            "length-forgotten": (without_8, "all places are 8 bytes too early: the length itself takes room, too"),
-            "lengths-as-ends": (sizes, "the last number is how many bytes there are, not where they end"),
-            "shape-is-a-list": (lists, "the shapes are lists, as JSON has them; tuples are asked for"),
+            "length-forgotten": (without_8, "all offsets are 8 bytes too small: the length field takes space too"),
+            "lengths-as-ends": (sizes, "the last number is the number of bytes; return where they end"),
+            "shape-is-a-list": (lists, "the shapes are lists, as in JSON; return tuples"),
         },
-        message="the tensors of a good file differ",
+        message="the tensors of a valid file are wrong",
     )
 
 
 def metadata(session: GradingSession) -> None:
-    """__metadata__ is no tensor"""
+    """skips __metadata__, and nothing else"""
     entries = {"__metadata__": {"format": "pt"}, **draw(session)}
     data = pack(entries)
     answer = session.try_call(data)
     if answer.raised is not None or (isinstance(answer.value, dict) and "__metadata__" in answer.value):
-        raised = "" if answer.raised is None else f": it raised {answer.raised}"
-        raise CheckFailed("metadata", f"__metadata__ is taken for a tensor{raised}")
-    check_equal(answer.value, tensors(entries, data), message="with __metadata__ in the header the tensors differ")
+        raised = "" if answer.raised is None else f": your code raised {answer.raised}"
+        raise CheckFailed("metadata", f"you treated __metadata__ as a tensor{raised}")
+    check_equal(answer.value, tensors(entries, data), message="the tensors are wrong if the header has __metadata__")
     hidden = {"__metadata__": {"format": "pt"}, "__head__.weight": entry("U8", [session.random_int(2, 9)], 0)}
     data = pack(hidden)
     check_equal(
         session.call(data),
         tensors(hidden, data),
         mistakes={
-            "underscores": ({}, "a tensor whose name begins with two underscores is lost; only __metadata__ is none")
+            "underscores": ({}, "a tensor whose name starts with two underscores is missing; skip only __metadata__")
         },
-        message="a tensor whose name begins with two underscores is one like any other",
+        message="a tensor whose name starts with two underscores is a tensor like any other",
     )
-    check_equal(session.call(pack({})), {}, rule="no-tensors", message="a file without tensors gives an empty dict")
+    check_equal(
+        session.call(pack({})), {}, rule="no-tensors", message="return an empty dict for a file without tensors"
+    )
     empty = {"none": {"dtype": "F32", "shape": [0, 4], "data_offsets": [0, 0]}, "one": entry("F32", [], 0)}
     check_equal(
         session.call(pack(empty)),
         tensors(empty, pack(empty)),
         rule="empty-tensor",
-        message="a tensor without numbers, or without axes, is a tensor",
+        message="a tensor without values, or without axes, is still a tensor",
     )
 
 
 def lengths(session: GradingSession) -> None:
-    """a length that lies is not believed"""
+    """does not trust a wrong length"""
     for size in (0, session.random_int(1, 7)):
         refuse(session, "too-short", pack({})[:size], "a file of fewer than 8 bytes")
     text = json.dumps({"__metadata__": {"format": "pt"}}).encode()
     text += b" " * (-len(text) % 8)
     more = len(text) + session.random_int(1, 5)
-    refuse(session, "trusts-length", pack(text, 0, length=more), "a header that is said to be longer than the file")
+    refuse(session, "trusts-length", pack(text, 0, length=more), "a header that claims to be longer than the file")
     high = len(text) + (session.random_int(1, 200) << 32)
     refuse(session, "four-bytes", pack(text, 0, length=high), "a length whose upper four bytes are not zero")
 
 
 def no_header(session: GradingSession) -> None:
-    """what is no JSON object is refused"""
-    refuse(session, "invalid-json", pack(b'{"table": {"dtype": "F32", ', 8), "a header that breaks off")
-    refuse(session, "invalid-json", pack(b"\xff\xfe\xff\xfe", 8), "a header that is no text")
+    """rejects anything that is not a JSON object"""
+    refuse(session, "invalid-json", pack(b'{"table": {"dtype": "F32", ', 8), "a truncated header")
+    refuse(session, "invalid-json", pack(b"\xff\xfe\xff\xfe", 8), "a header that is not text")
     for other in ([], [1, 2], "text", 7, None):
-        refuse(session, "not-an-object", pack(json.dumps(other).encode(), 8), "a header that is JSON and no object")
+        refuse(
+            session,
+            "not-an-object",
+            pack(json.dumps(other).encode(), 8),
+            "a header that is valid JSON but not an object",
+        )
 
 
 def places(session: GradingSession) -> None:
-    """a tensor that does not lie in the file is refused"""
+    """rejects a tensor that is not inside the file"""
     entries = draw(session)
     size = max(one["data_offsets"][1] for one in entries.values())
     cut = pack(entries, size - session.random_int(1, size))
-    refuse(session, "past-the-end", cut, "a file that is cut off: a tensor ends past it")
+    refuse(session, "past-the-end", cut, "a truncated file: a tensor ends past it")
     before = {"table": {"dtype": "U8", "shape": [4], "data_offsets": [-4, 0]}}
     refuse(session, "before-the-data", pack(before, 8), "a tensor whose bytes begin inside the header")
     backwards = {"table": {"dtype": "U8", "shape": [-4], "data_offsets": [8, 4]}}
@@ -172,7 +179,7 @@ def places(session: GradingSession) -> None:
 
 
 def fits(session: GradingSession) -> None:
-    """a tensor whose bytes do not fit its shape is refused"""
+    """rejects a tensor whose bytes do not fit its shape"""
     entries = draw(session)
     table = entries["model.embed_tokens.weight"]
     larger = {**entries, "model.embed_tokens.weight": {**table, "shape": [*table["shape"], session.random_int(2, 9)]}}

@@ -1,10 +1,12 @@
-"""Task gather: a lookup by hand."""
+"""Task gather: a lookup without nn.Embedding."""
 
 import torch
 from torch import Tensor
 
 
 def gather(table: Tensor, ids: Tensor) -> Tensor:
-    """The row of every id: the shape of the ids, and the width of the table as one axis more."""
-    rows = torch.index_select(table, 0, ids.reshape(-1))  # an id outside the table is an IndexError, also below 0
+    """Return the row of every id: the shape of the ids plus one axis for the width of the table."""
+    rows = torch.index_select(
+        table, 0, ids.reshape(-1)
+    )  # raises IndexError for ids outside the table, including negative ones
     return rows.reshape(*ids.shape, table.shape[1])

@@ -1,1 +1,1 @@
-"""Task "A lookup is a product"."""
+"""Task "A lookup as a matrix product"."""

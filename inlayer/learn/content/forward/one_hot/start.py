@@ -5,10 +5,10 @@ from torch import Tensor
 
 
 def one_hot(ids: Tensor, vocab_size: int, dtype: torch.dtype) -> Tensor:
-    """For every id a vector of vocab_size numbers: 1 at the place of the id, 0 elsewhere."""
-    return torch.zeros(1)  # write it here
+    """Return a vector of vocab_size values per id: 1 at the index of the id, 0 everywhere else."""
+    return torch.zeros(1)  # write your code here
 
 
 def look_up(table: Tensor, ids: Tensor) -> Tensor:
-    """The rows of the ids, as the product of their one-hot vectors with the table."""
-    return torch.zeros(1)  # write it here
+    """Return the rows of the ids as the product of their one-hot vectors with the table."""
+    return torch.zeros(1)  # write your code here

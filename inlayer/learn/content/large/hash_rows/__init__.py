@@ -1,1 +1,1 @@
-"""Task: words without a vocabulary."""
+"""Task "Embeddings without a vocabulary"."""

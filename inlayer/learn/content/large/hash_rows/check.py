@@ -1,4 +1,4 @@
-"""Checks of "Words without a vocabulary"."""
+"""Checks for the task "Embeddings without a vocabulary"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORBIDDEN_NAMES = ("hash",)
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 OTHERS = "äßéøñ犬猫爱"
-ONCE = "a row that several hashes choose is added once only"
+ONCE = "a row selected by several hashes is added only once"
 
 
 def a_word(session: GradingSession, letters: str = LETTERS) -> str:
@@ -24,7 +24,7 @@ def a_word(session: GradingSession, letters: str = LETTERS) -> str:
 
 
 def draw(session: GradingSession, *, hashes: int, rows: int, words: int) -> tuple[list[str], Tensor, list[int]]:
-    """Different words of ASCII letters, a table, and odd multipliers."""
+    """Return distinct words of ASCII letters, a table, and odd multipliers."""
     drawn = list(dict.fromkeys(a_word(session) for _ in range(4 * words)))[:words]
     return (
         drawn,
@@ -34,7 +34,7 @@ def draw(session: GradingSession, *, hashes: int, rows: int, words: int) -> tupl
 
 
 def rows_of(keys: list[int], rows: int, multipliers: list[int]) -> Tensor:
-    """The rows (N, H) of N keys, by the formula of the task."""
+    """Return the rows (N, H) of N keys, by the formula of the task."""
     return torch.tensor([[rows * (key * one % 2**32) >> 32 for one in multipliers] for key in keys])
 
 
@@ -43,12 +43,12 @@ def keys_of(words: list[str]) -> list[int]:
 
 
 def once_each(table: Tensor, chosen: Tensor) -> Tensor:
-    """The sums over the different rows of each word: a row that two hashes choose is added once."""
+    """Sum only the distinct rows of each word, so that a row selected by two hashes counts once."""
     return torch.stack([table[torch.tensor(sorted(set(one.tolist())))].sum(0) for one in chosen])
 
 
 def shape(session: GradingSession) -> None:
-    """a vector for every word"""
+    """returns one vector per word"""
     count, hashes = session.random_int(8, 10), session.random_int(2, 3)
     words, table, multipliers = draw(session, hashes=hashes, rows=session.random_int(20, 30), words=count)
     width = table.shape[1]
@@ -58,16 +58,16 @@ def shape(session: GradingSession) -> None:
         (count, width),
         "N D",
         mistakes={
-            "side-by-side": ((count, hashes * width), "the rows of a word stand side by side; they are to be added up"),
-            "not-summed": ((count, hashes, width), "the rows of a word's hashes are not yet added up"),
-            "hash-by-hash": ((hashes, count, width), "the rows are sorted by hash and not added up"),
-            "all-words-one": ((width,), "there is one vector for all words; each word has its own"),
+            "side-by-side": ((count, hashes * width), "the rows of a word are concatenated; add them up"),
+            "not-summed": ((count, hashes, width), "the rows of a word's hashes are not added up yet"),
+            "hash-by-hash": ((hashes, count, width), "the rows are grouped by hash and not added up"),
+            "all-words-one": ((width,), "there is one vector for all words; return one per word"),
         },
     )
 
 
 def values(session: GradingSession) -> None:
-    """each hash chooses a row, and the rows add up"""
+    """selects one row per hash and adds the rows up"""
     hashes, rows = session.random_int(3, 4), session.random_int(40, 60)
     words, table, multipliers = draw(session, hashes=hashes, rows=rows, words=10)
     keys = keys_of(words)
@@ -88,25 +88,25 @@ def values(session: GradingSession) -> None:
             "last-hash": (table[rows_of(keys, rows, multipliers[-1:])[:, 0]], "only the last multiplier is used"),
             "low-bits": (
                 table[low].sum(1),
-                "the row is the rest of a division: the low bits of h. The high bits choose it",
+                "you selected the row by a remainder, which uses the low bits of h; use the high bits",
             ),
             "multipliers-ignored": (
                 table[plain] * hashes,
-                "every hash chooses the same row: the key alone decides, whatever the multiplier",
+                "every hash selects the same row: the key alone decides, and the multiplier has no effect",
             ),
-            "averaged": (want / hashes, "the rows of a word are averaged, not added up"),
+            "averaged": (want / hashes, "you averaged the rows of a word; add them up"),
             "chained": (
                 table[torch.tensor(chained).view(len(keys), hashes)].sum(1),
-                "a hash starts from the hash before it; each starts from the key",
+                "each hash starts from the previous hash; start each one from the key",
             ),
         },
-        message="the vectors are not the sums of the rows that the formula chooses",
+        message="the vectors are not the sums of the rows that the formula selects",
         atol=1e-5,
     )
 
 
 def any_text(session: GradingSession) -> None:
-    """a word is its UTF-8 bytes, whatever its letters"""
+    """hashes the UTF-8 bytes of a word, whatever its letters"""
     words = ["", *(a_word(session, OTHERS) for _ in range(6))]
     table, multipliers = session.random_normal(session.random_int(40, 60), 4), [2654435761, 2246822519]
     answer = session.try_call(words, table, multipliers)
@@ -114,19 +114,19 @@ def any_text(session: GradingSession) -> None:
     want = table[chosen].sum(1)
     if answer.raised is not None or not isinstance(answer.value, Tensor) or answer.value.shape != want.shape:
         raised = "" if answer.raised is None else f": it raised {answer.raised}"
-        raise CheckFailed("only-ascii", f"letters beyond ASCII, or a word without letters, are not taken{raised}")
+        raise CheckFailed("only-ascii", f"letters outside ASCII, or an empty word, are not accepted{raised}")
     check_values(
         answer.value,
         want,
         mistakes={"counted-once": (once_each(table, chosen), ONCE)},
         rule="not-utf8",
-        message="words with letters beyond ASCII are sent elsewhere: their bytes are not those of UTF-8",
+        message="words with letters outside ASCII get the wrong rows: use their UTF-8 bytes",
         atol=1e-5,
     )
 
 
 def meeting(session: GradingSession) -> None:
-    """a row that two hashes choose counts twice"""
+    """counts a row twice if two hashes select it"""
     rows = session.random_int(2, 3)
     words, table, multipliers = draw(session, hashes=4, rows=rows, words=10)
     chosen = rows_of(keys_of(words), rows, multipliers)
@@ -134,18 +134,18 @@ def meeting(session: GradingSession) -> None:
         session.call(words, table, multipliers),
         table[chosen].sum(1),
         mistakes={"counted-once": (once_each(table, chosen), ONCE)},
-        message="in a very small table the vectors differ",
+        message="the vectors are wrong in a very small table",
         atol=1e-5,
     )
 
 
 def gradient(session: GradingSession) -> None:
-    """the rows learn from every word that uses them"""
+    """trains the rows with every word that uses them"""
     words, table, multipliers = draw(session, hashes=2, rows=session.random_int(5, 8), words=9)
     weight = session.random_normal(len(words), table.shape[1])
     got = session.gradient(words, table, multipliers, of=1, weight=weight)
     if got is None:
-        raise CheckFailed("no-gradient", "no gradient reaches the rows; they were copied as bare numbers")
+        raise CheckFailed("no-gradient", "no gradient reaches the rows; they were copied as plain numbers")
     want = torch.zeros_like(table)
     for one in rows_of(keys_of(words), len(table), multipliers).T:
         want.index_add_(0, one, weight)
@@ -155,7 +155,7 @@ def gradient(session: GradingSession) -> None:
 
 
 def exact(session: GradingSession) -> None:
-    """in a table of a million rows every word finds its own"""
+    """finds the exact rows in a table of a million rows"""
     rows = session.random_int(900_000, 1_000_000)
     words, _, multipliers = draw(session, hashes=2, rows=1, words=400)
     table = session.random_normal(rows, 1)
@@ -163,8 +163,10 @@ def exact(session: GradingSession) -> None:
         session.call(words, table, multipliers),
         table[rows_of(keys_of(words), rows, multipliers)].sum(1),
         rule="rounded",
-        message="in a large table some words are sent to a neighbor of their row: h has 32 bits, a float32 keeps 24 "
-        "of them; count in whole numbers",
+        message=(
+            "in a large table some words get the row next to theirs: h has 32 bits and float32 keeps 24 of "
+            "them; use integers"
+        ),
         atol=1e-5,
     )
 

@@ -1,1 +1,1 @@
-"""Task: a table cut by rows over processes."""
+"""Task "A table sharded by rows"."""

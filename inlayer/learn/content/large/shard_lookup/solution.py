@@ -1,11 +1,11 @@
-"""A table cut by rows."""
+"""Task shard_lookup: a table sharded by rows."""
 
 import torch
 from torch import Tensor
 
 
 def shard_lookup(table: Tensor, ids: Tensor, rank: int, processes: int) -> Tensor:
-    """What process `rank` finds of the rows of `ids` (B, T) among its own: (B, T, D), zeros for ids of others."""
+    """Return the rows of `ids` (B, T) that process `rank` holds: (B, T, D), with zeros for all other ids."""
     each = -(-len(table) // processes)  # rounded up
     first, last = rank * each, (rank + 1) * each
     own = table[first:last]

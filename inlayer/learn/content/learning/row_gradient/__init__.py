@@ -1,1 +1,1 @@
-"""Task: the gradient of a table, by hand."""
+"""Task "Compute the gradient of a table yourself"."""

@@ -1,4 +1,4 @@
-"""Checks of "The gradient of a table, by hand"."""
+"""Checks for the task "Compute the gradient of a table yourself"."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ FORBIDDEN_NAMES = (
 
 
 def add_up(ids: Tensor, upstream: Tensor, rows: int) -> Tensor:
-    """The sum over all places, as a product with one-hot rows."""
+    """Sum over all positions, as a product with one-hot rows."""
     return torch.nn.functional.one_hot(ids.flatten(), rows).to(upstream.dtype).T @ upstream.flatten(0, 1)
 
 
 def repeated(session: GradingSession, rows: int, batch: int, tokens: int) -> Tensor:
-    """Ids (B, T) of which one stands in every text, at least twice, and one nowhere: the last."""
+    """Return ids (B, T): one id is in every text and occurs at least twice; the last id never occurs."""
     ids = session.random_ids(rows - 1, (batch, tokens), low=1)
     ids[:, [0, -1]] = session.random_int(1, rows - 2)
     return ids
 
 
 def shape(session: GradingSession) -> None:
-    """one row for every row of the table"""
+    """returns one row for every row of the table"""
     rows, batch, tokens, width = (
         session.random_int(12, 15),
         session.random_int(2, 3),
@@ -39,7 +39,7 @@ def shape(session: GradingSession) -> None:
     ids = repeated(session, rows, batch, tokens)
     upstream = session.random_normal(batch, tokens, width, dtype=torch.float64)
     got = session.call(ids, upstream, rows, None)
-    rows_only = "only the rows that were looked up are there; the gradient has a row for every row of the table"
+    rows_only = "you returned only the rows that were looked up; the gradient has a row for every row of the table"
     check_shape(
         got,
         (rows, width),
@@ -53,7 +53,7 @@ def shape(session: GradingSession) -> None:
 
 
 def values(session: GradingSession) -> None:
-    """a row's gradient is made of the places where its id stands"""
+    """adds up the gradients of all positions of an id"""
     rows, batch, tokens, width = (
         session.random_int(9, 12),
         session.random_int(2, 3),
@@ -73,29 +73,29 @@ def values(session: GradingSession) -> None:
         got,
         want,
         mistakes={
-            "last-one-wins": (last, "an id that stands at several places gets the gradient of the last one only"),
-            "first-one-wins": (first, "an id that stands at several places gets the gradient of the first one only"),
+            "last-one-wins": (last, "an id at several positions gets only the gradient of the last one"),
+            "first-one-wins": (first, "an id at several positions gets only the gradient of the first one"),
             "averaged": (
                 want / counts.clamp(min=1)[:, None],
-                "the gradients of an id's places are averaged; a copy hands back all of its gradient",
+                "you averaged the gradients of an id's positions; a copy passes on its whole gradient",
             ),
-            "first-text-only": (add_up(ids[:1], upstream[:1], rows), "only the first text of the batch is counted"),
+            "first-text-only": (add_up(ids[:1], upstream[:1], rows), "you counted only the first text of the batch"),
             "divided-by-positions": (
                 want / ids.numel(),
                 "you divided by the number of positions; upstream already did",
             ),
             "counted": (
                 counts[:, None].expand_as(want).to(want.dtype),
-                "the rows hold how often an id stands there, not the gradients that came to its places",
+                "the rows contain how often an id occurs, not the gradients of its positions",
             ),
         },
-        message="a row's gradient is not made of the gradients of its places",
+        message="the gradient of a row is not the sum of the gradients of its positions",
         atol=1e-5,
     )
 
 
 def other_rows(session: GradingSession) -> None:
-    """rows that were not looked up get exactly zero"""
+    """gives rows that were not looked up exactly zero"""
     rows, width = session.random_int(30, 40), session.random_int(3, 5)
     ids, upstream = repeated(session, 6, 2, 4), session.random_normal(2, 4, width)
     got = session.call(ids, upstream, rows, None)
@@ -103,11 +103,11 @@ def other_rows(session: GradingSession) -> None:
     untouched = torch.ones(rows, dtype=torch.bool)
     untouched[ids.flatten()] = False
     if bool(got[untouched].any()):
-        raise CheckFailed("other-rows", "a row that no id names has a gradient; it must be exactly zero")
+        raise CheckFailed("other-rows", "a row that was not looked up has a gradient; it must be exactly zero")
 
 
 def padding(session: GradingSession) -> None:
-    """the padding row gets none"""
+    """gives the padding row no gradient"""
     rows, width = session.random_int(9, 12), session.random_int(3, 5)
     ids, upstream = repeated(session, rows, 2, 5), session.random_normal(2, 5, width)
     pad = int(ids[0, 0])
@@ -121,10 +121,10 @@ def padding(session: GradingSession) -> None:
         session.call(ids, upstream, rows, pad),
         want,
         mistakes={
-            "padding-learns": (whole, "the padding row has a gradient; lookups must send it none"),
-            "row-zero": (row_zero, "row 0 is taken for the padding row, whatever padding_idx says"),
+            "padding-learns": (whole, "the padding row has a gradient; lookups must not send it one"),
+            "row-zero": (row_zero, "you treated row 0 as the padding row; use padding_idx"),
         },
-        message="with a padding row, all other rows keep what they had without one",
+        message="with a padding row, all other rows must be the same as without one",
         atol=1e-5,
     )
     pad_zero = whole.clone()
@@ -132,25 +132,25 @@ def padding(session: GradingSession) -> None:
     check_values(
         session.call(ids, upstream, rows, 0),
         pad_zero,
-        mistakes={"zero-is-none": (whole, "padding_idx 0 is taken for none; 0 is a row like any other")},
-        message="with the padding row 0, the other rows keep what they had",
+        mistakes={"zero-is-none": (whole, "you treated padding_idx 0 as None; 0 is a valid row")},
+        message="with padding row 0, the other rows must be the same as without one",
         atol=1e-5,
     )
 
 
 def upstream_stays(session: GradingSession) -> None:
-    """upstream is not changed"""
+    """does not modify upstream"""
     ids, upstream = repeated(session, 8, 2, 4), session.random_normal(2, 4, 3)
     answer = session.try_call(ids, upstream, 8, int(ids[0, 0]), return_arguments=True)
     if answer.raised is None and not torch.equal(answer.tensor_arguments[1], upstream):
-        raise CheckFailed("upstream-edited", "upstream was changed in place; it belongs to the caller")
+        raise CheckFailed("upstream-edited", "you modified upstream in place; it belongs to the caller")
 
 
 CHECKS = (shape, values, other_rows, padding, upstream_stays)
 
 
 def walk_output(session: GradingSession) -> Tensor:
-    """What the learner's code sends to the rows of "I love dogs": the walk's step 8, the part of the lookup."""
+    """Return what the learner's code sends to the rows of "I love dogs": the lookup part of step 8 of the walk."""
     import inlayer
 
     model = inlayer.load("default")

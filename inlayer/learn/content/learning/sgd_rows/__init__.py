@@ -1,1 +1,1 @@
-"""Task: teach only the rows that were looked up."""
+"""Task "Update only the rows that were looked up"."""

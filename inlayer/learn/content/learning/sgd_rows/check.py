@@ -1,4 +1,4 @@
-"""Checks of "Teach only the rows that were looked up"."""
+"""Checks for the task "Update only the rows that were looked up"."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PARAMETERS = ("table", "ids", "upstream", "rate", "decay")
 
 
 def add_up(ids: Tensor, upstream: Tensor, rows: int) -> Tensor:
-    """The sum over all places, as a product with one-hot rows."""
+    """Sum over all positions, as a product with one-hot rows."""
     return torch.nn.functional.one_hot(ids.flatten(), rows).to(upstream.dtype).T @ upstream.flatten(0, 1)
 
 
 def draw(session: GradingSession) -> tuple[Tensor, Tensor, Tensor]:
-    """A table, ids of which one stands twice in every text and the first is not the smallest, and gradients."""
+    """Return a table, ids (one occurs twice in every text, and the first is not the smallest) and gradients."""
     rows, batch, tokens, width = (
         session.random_int(10, 14),
         session.random_int(2, 3),
@@ -34,19 +34,19 @@ def draw(session: GradingSession) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def step(session: GradingSession, *arguments: Any) -> tuple[Tensor, Any]:
-    """The table after the call, and what the call returned."""
+    """Return the table after the call, and what the call returned."""
     answer = session.try_call(*arguments, return_arguments=True)
     value = value_of(answer)
     return answer.tensor_arguments[0], value
 
 
 def returned(session: GradingSession) -> None:
-    """the ids of the changed rows are returned, each once, in rising order"""
+    """returns the ids of the changed rows, each once, in ascending order"""
     table, ids, upstream = draw(session)
     _, got = step(session, table, ids, upstream, 0.5, 0.0)
     want = torch.tensor(sorted(set(ids.flatten().tolist())))
     first_seen = torch.tensor(list(dict.fromkeys(ids.flatten().tolist())))
-    repeated = "an id is returned for every place; each row is to be named once"
+    repeated = "you returned an id for every position; return each row once"
     check_shape(
         got,
         tuple(want.shape),
@@ -55,30 +55,30 @@ def returned(session: GradingSession) -> None:
             "rows-repeated": ((ids.numel(),), repeated),
             "whole-table": (
                 tuple(table.shape),
-                "the whole table is returned; the ids of the changed rows are asked for",
+                "you returned the whole table; return the ids of the changed rows",
             ),
         },
     )
     check_values(
         got,
         want,
-        mistakes={"not-sorted": (first_seen, "the ids are in the order of their first place, not in rising order")},
+        mistakes={
+            "not-sorted": (first_seen, "the ids are in order of first appearance; return them in ascending order")
+        },
         message="the returned ids are not those of the rows that were looked up",
     )
 
 
 def in_place(session: GradingSession) -> None:
-    """the caller's table changes"""
+    """updates the caller's table"""
     table, ids, upstream = draw(session)
     after, _ = step(session, table, ids, upstream, 0.5, 0.0)
     if torch.equal(after, table):
-        raise CheckFailed(
-            "not-in-place", "the table that was handed over is as it was before; change it, not a copy of it"
-        )
+        raise CheckFailed("not-in-place", "the table is unchanged after the call; update it in place, not a copy of it")
 
 
 def values(session: GradingSession) -> None:
-    """a row goes down along the sum of its gradients"""
+    """moves a row down along the sum of its gradients"""
     table, ids, upstream = draw(session)
     rate = session.random_int(2, 9) / 10
     gradient = add_up(ids, upstream, len(table))
@@ -91,16 +91,16 @@ def values(session: GradingSession) -> None:
         after,
         table - rate * gradient,
         mistakes={
-            "last-one-wins": (table - rate * last, "a row that stands at several places learns from the last one only"),
+            "last-one-wins": (table - rate * last, "a row at several positions is updated only with the last gradient"),
             "averaged": (
                 table - rate * gradient / counts,
-                "the gradients of a row's places are averaged, not added up",
+                "you averaged the gradients of a row's positions; add them up",
             ),
-            "uphill": (table + rate * gradient, "the rows go up along the gradient: the loss would grow"),
-            "rate-ignored": (table - gradient, "the rows move by the whole gradient, whatever the learning rate"),
+            "uphill": (table + rate * gradient, "the rows move up along the gradient, so the loss would grow"),
+            "rate-ignored": (table - gradient, "the rows move by the whole gradient; multiply it by the learning rate"),
             "replaced": (
                 torch.where(gradient.any(1, keepdim=True), -rate * gradient, table),
-                "the rows are replaced by the step; what they held is lost",
+                "you replaced the rows with the step; subtract the step from them",
             ),
         },
         message="with decay 0, the rows are not where the step leads",
@@ -109,7 +109,7 @@ def values(session: GradingSession) -> None:
 
 
 def decaying(session: GradingSession) -> None:
-    """weight decay reaches the rows that were looked up, once each"""
+    """applies weight decay once to each row that was looked up"""
     table, ids, upstream = draw(session)
     rate, decay = session.random_int(3, 6) / 10, session.random_int(3, 6) / 10
     gradient = add_up(ids, upstream, len(table))
@@ -126,20 +126,23 @@ def decaying(session: GradingSession) -> None:
         mistakes={
             "whole-table-decays": (
                 plain - rate * decay * table,
-                "rows that no id names have shrunk; only the rows of the batch may change",
+                "rows that were not looked up have shrunk; only the rows of the batch may change",
             ),
-            "decays-each-time": (each_time, "a row that stands at several places decays once for each of them"),
+            "decays-each-time": (
+                each_time,
+                "a row at several positions decays once per position; apply the decay once",
+            ),
             "decays-each-position": (
                 plain - rate * decay * counts * table,
-                "the decay of a row is added up over its places; it is to come once",
+                "you added up the decay of a row over its positions; apply it once",
             ),
             "decays-after": (
                 plain - rate * decay * seen * plain,
-                "the decay is taken of the row after its step, not before",
+                "you applied the decay to the row after its step; use the row before the step",
             ),
             "decay-without-rate": (plain - decay * seen * table, "the decay is not multiplied by the learning rate"),
             "decay-ignored": (plain, "the rows do not decay at all"),
-            "decay-grows": (plain + rate * decay * seen * table, "the rows grow by the decay; they are to shrink"),
+            "decay-grows": (plain + rate * decay * seen * table, "the rows grow by the decay; they must shrink"),
         },
         message="with weight decay, the rows are not where the step leads",
         atol=1e-5,
@@ -147,7 +150,7 @@ def decaying(session: GradingSession) -> None:
 
 
 def others_stay(session: GradingSession) -> None:
-    """all other rows keep every bit, whatever they hold"""
+    """keeps every bit of all other rows, whatever they contain"""
     table, ids, upstream = draw(session)
     table[0] = float("nan")
     table[-1] = 3e38
@@ -155,25 +158,23 @@ def others_stay(session: GradingSession) -> None:
     untouched = torch.ones(len(table), dtype=torch.bool)
     untouched[ids.flatten()] = False
     if not torch.equal(after[untouched].view(torch.int32), table[untouched].view(torch.int32)):
-        raise CheckFailed("others-change", "a row that no id names is no longer the same, to the bit")
+        raise CheckFailed("others-change", "a row that was not looked up changed; it must keep every bit")
     if not bool(after[~untouched].isfinite().all()):
         raise CheckFailed(
-            "others-leak", "a row of the batch holds what is no number: it came from a row that no id names"
+            "others-leak", "a row of the batch contains NaN, which came from a row that was not looked up"
         )
 
 
 def zero_gradients(session: GradingSession) -> None:
-    """a row that was looked up counts, even if its gradient is zero"""
+    """updates a row that was looked up even if its gradient is zero"""
     table, ids, upstream = draw(session)
     ids[1, 1:3] = 0
-    upstream[1, 2] = -upstream[1, 1]  # row 0 stands at these two places
+    upstream[1, 2] = -upstream[1, 1]  # row 0 is at these two positions
     upstream[0, 1] = 0  # row 1 at this one
     rate, decay = session.random_int(3, 6) / 10, session.random_int(3, 6) / 10
     after, got = step(session, table, ids, upstream, rate, decay)
     rows = torch.tensor(sorted(set(ids.flatten().tolist())))
-    message = (
-        "a row that was looked up was passed over because its gradient is zero; the ids say which rows were looked up"
-    )
+    message = "you skipped a row that was looked up because its gradient is zero; the ids say which rows were looked up"
     if isinstance(got, Tensor) and len(got.flatten()) < len(rows):
         raise CheckFailed("rows-from-gradient", message)
     want = table.clone()
@@ -185,7 +186,7 @@ def zero_gradients(session: GradingSession) -> None:
         want,
         mistakes={"rows-from-gradient": (no_decay, message)},
         rule="zero-gradient",
-        message="a row whose gradient is zero still decays",
+        message="a row with zero gradient still decays",
         atol=1e-5,
     )
     check_values(got, rows, rule="zero-gradient", message="the returned ids are not those that were looked up")

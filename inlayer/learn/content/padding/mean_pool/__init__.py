@@ -1,1 +1,1 @@
-"""The task `mean_pool`."""
+"""Task "Mean pooling"."""

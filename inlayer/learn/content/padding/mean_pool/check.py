@@ -1,4 +1,4 @@
-"""Checks of "One vector a text"."""
+"""Checks for the task "Mean pooling"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLOSE = 1e-5
 
 
 def shape(session: GradingSession) -> None:
-    """one vector a text"""
+    """returns one vector per text"""
     hidden, mask = draw(session)
     batch, length, width = hidden.shape
     check_shape(
@@ -29,7 +29,7 @@ def shape(session: GradingSession) -> None:
 
 
 def values(session: GradingSession) -> None:
-    """the mean of the real tokens, wherever padding stands"""
+    """averages the real tokens, wherever the padding is"""
     hidden, mask = draw(session)
     kept = hidden.where(mask[..., None], 0)
     count = mask.sum(1, keepdim=True)
@@ -38,89 +38,88 @@ def values(session: GradingSession) -> None:
         session.call(hidden, mask),
         kept.sum(1) / count,
         mistakes={
-            "sum-not-mean": (kept.sum(1), "this is the sum of the real tokens; a mean is also divided"),
-            "divides-by-all": (kept.mean(1), "the sum is divided by the number of places, padding included"),
-            "mask-ignored": (hidden.mean(1), "padded places enter the sum and the count: the mask is not used"),
+            "sum-not-mean": (kept.sum(1), "this is the sum of the real tokens; divide it to get a mean"),
+            "divides-by-all": (kept.mean(1), "the sum is divided by the number of positions, including padding"),
+            "mask-ignored": (hidden.mean(1), "padding is part of the sum and the count: you did not use the mask"),
             "first-positions": (
                 first,
-                "the right number of tokens is taken, but from the beginning of each text; the mask also says where",
+                "you took the right number of tokens, but from the start of each text; the mask also "
+                "says where they are",
             ),
         },
-        message="the values are not the mean over the places the mask calls real",
+        message="the values are not the mean over the real positions",
         atol=CLOSE,
     )
 
 
 def gradient(session: GradingSession) -> None:
-    """the gradient reaches each real token, and no padding"""
+    """lets the gradient reach every real token and no padding"""
     hidden, mask = draw(session)
     weight = session.random_normal(hidden.shape[0], hidden.shape[2])
     got = session.gradient(hidden, mask, of=0, weight=weight)
     if got is None:
-        raise CheckFailed("no-gradient", "no gradient reaches the hidden states: the result is cut off from them")
+        raise CheckFailed("no-gradient", "no gradient reaches the hidden states: the result is detached from them")
     share = weight / mask.sum(1, keepdim=True)
     check_values(
         got,
         share[:, None].where(mask[..., None], 0),
         rule="gradient",
-        message="the gradient is not shared out evenly among the real tokens, with none for padding",
+        message="the gradient must be distributed evenly among the real tokens, with none for padding",
         atol=CLOSE,
     )
 
 
 def kinds(session: GradingSession) -> None:
-    """the mask may be bool, int64 or float32"""
+    """accepts a bool, int64 or float32 mask"""
     hidden, mask = draw(session)
     want = hidden.where(mask[..., None], 0).sum(1) / mask.sum(1, keepdim=True)
     for dtype in (torch.int64, torch.float32):
         answer = session.try_call(hidden, mask.to(dtype))
         if answer.raised is not None:
             raise CheckFailed(
-                "mask-kind", f"with a mask of {dtype} it raised {answer.raised.type}: {answer.raised.message}"
+                "mask-kind", f"with a mask of {dtype} your code raised {answer.raised.type}: {answer.raised.message}"
             )
         check_values(
             answer.value,
             want,
             rule="mask-kind",
-            message=f"a mask of {dtype} with the same 1 and 0 gives another result than one of bool",
+            message=f"a mask of {dtype} with the same values gives a different result from a bool mask",
             atol=CLOSE,
         )
 
 
 def all_padding(session: GradingSession) -> None:
-    """a text without tokens gives zeros"""
+    """returns zeros for a text without tokens"""
     hidden, mask = draw(session)
     row = session.random_int(0, len(mask) - 1)
     mask[row] = False
     got = session.call(hidden, mask)
     check_shape(got, (len(hidden), hidden.shape[2]), "B D")
     if bool(got[row].isnan().any()) or bool(got[row].isinf().any()):
-        raise CheckFailed(
-            "divides-by-zero", f"text {row} has no real token, and its vector is not a number: 0 was divided by 0"
-        )
+        raise CheckFailed("divides-by-zero", f"text {row} has no real token, and its vector is NaN: 0 was divided by 0")
     if bool(got[row].any()):
         raise CheckFailed("not-zeros", f"text {row} has no real token, but its vector is not all zeros")
     want = hidden.where(mask[..., None], 0).sum(1) / mask.sum(1, keepdim=True).clamp(min=1)
-    check_values(got, want, message="beside a text without tokens, the other texts have other means", atol=CLOSE)
+    check_values(got, want, message="a text without tokens changes the means of the other texts", atol=CLOSE)
 
 
 def leaks(session: GradingSession) -> None:
-    """what stands in a padded place does not matter, not even NaN"""
+    """ignores the values at padded positions, even NaN"""
     hidden, mask = draw(session)
     want = hidden.where(mask[..., None], 0).sum(1) / mask.sum(1, keepdim=True)
     for junk in (float("nan"), float("inf")):
         got = session.call(hidden.where(mask[..., None], junk), mask)
         check_shape(got, tuple(want.shape), "B D")
         if bool(got.isnan().any()) or bool(got.isinf().any()):
-            raise CheckFailed("nan-leaks", f"padded places held {junk}, and it came through into the mean")
-        check_values(got, want, message="the means depend on what stands in padded places", atol=CLOSE)
+            raise CheckFailed("nan-leaks", f"padded positions contained {junk}, and it leaked into the mean")
+        check_values(got, want, message="the means depend on the values at padded positions", atol=CLOSE)
 
 
 CHECKS = (shape, values, gradient, kinds, all_padding, leaks)
 
 
 def walk_output(session: GradingSession) -> Tensor:
-    """The mean of the walk's own hidden states, with two places of padding behind them."""
+    """Return the mean of the walk's own hidden states, followed by two positions of padding."""
     table, ids = sample()
     hidden = torch.cat((table[ids], torch.zeros(1, 2, table.shape[1])), dim=1)
     got: Tensor = session.call(hidden, torch.tensor([[True, True, True, True, False, False]]))
@@ -128,10 +127,10 @@ def walk_output(session: GradingSession) -> Tensor:
 
 
 def draw(session: GradingSession) -> tuple[Tensor, Tensor]:
-    """Hidden states that are not zero where padding is, and a mask; the last text has padding in its middle."""
+    """Return nonzero hidden states and a mask; the last text has padding in the middle."""
     batch, length, width = session.random_int(2, 4), session.random_int(5, 7), session.random_int(8, 10)
     mask = torch.rand(batch, length, generator=session.generator) < 0.5
-    mask[:, 0] = False  # so that every text has padding, and the first places are not the real ones
+    mask[:, 0] = False  # so that every text has padding, and the first positions are not the real ones
     mask[torch.arange(batch), session.random_ids(length, (batch,), low=1)] = True
     mask[-1] = torch.ones(length, dtype=torch.bool)
     mask[-1, session.random_int(1, length - 3)] = False

@@ -1,1 +1,1 @@
-"""The task `pad_batch`."""
+"""Task "Pad a batch"."""

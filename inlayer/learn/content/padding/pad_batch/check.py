@@ -1,4 +1,4 @@
-"""Checks of "Pad a batch"."""
+"""Checks for the task "Pad a batch"."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ NAME = "pad_batch"
 PARAMETERS = ("texts", "pad_id", "side")
 FORBIDDEN_NAMES = ("inlayer",)
 
-PAD = 300  # the texts that are drawn stay below it
+PAD = 300  # random ids stay below it
 
 
 def shape(session: GradingSession) -> None:
-    """as many rows as texts, as wide as the longest"""
+    """returns one row per text, as wide as the longest"""
     texts = draw(session)
     longest, shortest = max(map(len, texts)), min(map(len, texts))
     for got in both(session.call(texts, PAD)):
         if isinstance(got, Tensor) and got.shape == (len(texts), shortest):
             raise CheckFailed(
-                "cut-to-shortest", f"the rectangle is {shortest} wide, as the shortest text: ids of the others are lost"
+                "cut-to-shortest", f"the result is only {shortest} wide, like the shortest text: the others lose ids"
             )
         check_shape(got, (len(texts), longest), "B T")
 
 
 def types(session: GradingSession) -> None:
-    """ids are int64, the mask is bool"""
+    """returns int64 ids and a bool mask"""
     ids, mask = both(session.call(draw(session), PAD))
     check_dtype(ids, torch.int64)
     if mask.dtype != torch.bool:
         raise CheckFailed(
-            "mask-not-bool", f"the mask is {mask.dtype}: it says yes or no for every place, so it is bool"
+            "mask-not-bool", f"the mask is {mask.dtype}; it answers yes or no for every position, so make it bool"
         )
 
 
 def values(session: GradingSession) -> None:
-    """the ids, and padding after them"""
+    """puts padding after the ids"""
     texts, pad_id = draw(session), session.random_int(PAD, 900)
     want, mask = Ragged.from_lists(texts).padded(pad_id)
     ids, _ = both(session.call(texts, pad_id))
@@ -50,18 +50,18 @@ def values(session: GradingSession) -> None:
         ids,
         want,
         mistakes={
-            "fills-with-zero": (want.where(mask, 0), f"places without a token hold 0; pad_id is {pad_id} here"),
+            "fills-with-zero": (want.where(mask, 0), f"positions without a token contain 0; pad_id is {pad_id} here"),
             "other-side": (
                 Ragged.from_lists(texts).padded(pad_id, "left")[0],
-                'side "right" puts padding after a text',
+                'side "right" puts the padding after the text',
             ),
         },
-        message="the ids are not each text's own followed by pad_id",
+        message="each row must contain the ids of its text followed by pad_id",
     )
 
 
 def marked(session: GradingSession) -> None:
-    """the mask is True where a token is real"""
+    """marks real tokens with True in the mask"""
     texts = draw(session)
     _, want = Ragged.from_lists(texts).padded(PAD)
     _, mask = both(session.call(texts, PAD))
@@ -69,10 +69,10 @@ def marked(session: GradingSession) -> None:
         mask,
         want,
         mistakes={
-            "mask-inverted": (~want, "the mask marks the padding; True means that a token is real"),
-            "mask-all-true": (torch.ones_like(want), "the mask calls every place real, the padding too"),
+            "mask-inverted": (~want, "the mask marks the padding; True must mean a real token"),
+            "mask-all-true": (torch.ones_like(want), "the mask marks every position as real, including padding"),
         },
-        message="the mask is not True exactly where a text has a token",
+        message="the mask must be True exactly where a text has a token",
     )
 
 
@@ -82,42 +82,42 @@ def left(session: GradingSession) -> None:
     want_ids, want_mask = Ragged.from_lists(texts).padded(PAD, "left")
     right_ids, right_mask = Ragged.from_lists(texts).padded(PAD)
     ids, mask = both(session.call(texts, PAD, side="left"))
-    ignored = 'side="left" was asked for, and padding still stands after the text'
+    ignored = 'the side was "left", but the padding is still after the text'
     check_values(
-        ids, want_ids, mistakes={"side-ignored": (right_ids, ignored)}, message='the ids with side="left" differ'
+        ids, want_ids, mistakes={"side-ignored": (right_ids, ignored)}, message='the ids are wrong with side="left"'
     )
     check_values(
         mask,
         want_mask,
-        mistakes={"mask-not-moved": (right_mask, "the ids moved to the right end, the mask did not")},
-        message='the mask with side="left" differs',
+        mistakes={"mask-not-moved": (right_mask, "the ids moved to the right end, but the mask did not")},
+        message='the mask is wrong with side="left"',
     )
 
 
 def real_padding_id(session: GradingSession) -> None:
-    """a real token may have the padding's id"""
+    """treats a real token with the padding id as real"""
     texts = draw(session)
     for text in texts:
         text[session.random_int(0, len(text) - 1)] = PAD
     want_ids, want_mask = Ragged.from_lists(texts).padded(PAD)
     ids, mask = both(session.call(texts, PAD))
-    check_values(ids, want_ids, message="the ids differ where a text holds pad_id itself")
+    check_values(ids, want_ids, message="the ids are wrong where a text contains pad_id itself")
     check_values(
         mask,
         want_mask,
         mistakes={
             "mask-from-ids": (
                 want_ids != PAD,
-                "a text held the number pad_id itself, and the mask calls that token padding; "
-                "the mask says where you put padding, not where an id has a certain value",
+                "a text contained pad_id itself, and the mask marks that token as padding; the mask must "
+                "record where you added padding, not where an id has a certain value",
             )
         },
-        message="the mask differs where a text holds pad_id itself",
+        message="the mask is wrong where a text contains pad_id itself",
     )
 
 
 def empty(session: GradingSession) -> None:
-    """a text without tokens keeps its row"""
+    """keeps the row of a text without tokens"""
     texts = draw(session)
     texts.insert(session.random_int(0, len(texts)), [])
     nothing: list[list[int]] = [[], []]
@@ -132,37 +132,35 @@ def empty(session: GradingSession) -> None:
         if isinstance(ids, Tensor) and len(ids) != len(batch):
             raise CheckFailed(
                 "empty-text",
-                f"{len(batch)} texts, one without tokens, became {len(ids)} rows; every text keeps its row",
+                f"{len(batch)} texts, one of them empty, became {len(ids)} rows; every text keeps its row",
             )
         check_shape(ids, tuple(want_ids.shape), "B T")
         check_shape(mask, tuple(want_ids.shape), "B T")
-        check_values(ids, want_ids, message="the row of a text without tokens is not nothing but padding")
-        check_values(mask, want_mask, message="the mask of a text without tokens is not False everywhere")
+        check_values(ids, want_ids, message="the row of an empty text must be all padding")
+        check_values(mask, want_mask, message="the mask of an empty text must be False everywhere")
 
 
 def untouched(session: GradingSession) -> None:
-    """the caller's lists stay as they are"""
+    """does not modify the input lists"""
     texts = draw(session)
     for side in ("right", "left"):
         answer = session.try_call(texts, PAD, side=side, return_arguments=True)
         if answer.raised is None and answer.arguments[0] != texts:
-            raise CheckFailed(
-                "texts-edited", f'after a call with side="{side}" the lists that were given are others: make new ones'
-            )
+            raise CheckFailed("texts-edited", f'a call with side="{side}" modified the input lists; create new ones')
 
 
 CHECKS = (shape, types, values, marked, left, real_padding_id, empty, untouched)
 
 
 def walk_output(session: GradingSession) -> Tensor:
-    """The ids of the walk's sentence, beside those of a shorter text."""
+    """Return the ids of the walk's sentence together with those of a shorter text."""
     _, walked = sample()
     ids, _ = both(session.call([walked[0].tolist(), [72, 105]], 6_142))
     return ids
 
 
 def draw(session: GradingSession) -> list[list[int]]:
-    """Three to five texts, of different lengths."""
+    """Return three to five texts of different lengths."""
     longest = session.random_int(4, 7)
     lengths = [
         longest,
@@ -174,10 +172,10 @@ def draw(session: GradingSession) -> list[list[int]]:
 
 
 def both(value: Any) -> tuple[Tensor, Tensor]:
-    """The two tensors that are asked for."""
+    """Check that two tensors were returned."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise CheckFailed("two-tensors", "two tensors are to be returned, ids and mask, in this order")
+        raise CheckFailed("two-tensors", "return two tensors, ids and mask, in this order")
     for one in value:
         if not isinstance(one, Tensor):
-            raise CheckFailed("not-a-tensor", f"ids and mask are tensors; one of them is a {type(one).__name__}")
+            raise CheckFailed("not-a-tensor", f"ids and mask must be tensors; one of them is a {type(one).__name__}")
     return value[0], value[1]

@@ -1,11 +1,11 @@
-"""Pad a batch: lists of ids of different lengths become one rectangle, with a mask that says what is real."""
+"""Pad a batch: lists of ids with different lengths become one tensor, with a mask of the real tokens."""
 
 import torch
 from torch import Tensor
 
 
 def pad_batch(texts: list[list[int]], pad_id: int, side: str = "right") -> tuple[Tensor, Tensor]:
-    """Ids (B, T) int64 and mask (B, T) bool; T is the length of the longest text."""
+    """Return ids (B, T) int64 and mask (B, T) bool; T is the length of the longest text."""
     longest = max((len(text) for text in texts), default=0)
     ids = torch.full((len(texts), longest), pad_id, dtype=torch.int64)
     mask = torch.zeros((len(texts), longest), dtype=torch.bool)

@@ -1,1 +1,1 @@
-"""The task `position_ids`."""
+"""Task "Position ids for padded batches"."""

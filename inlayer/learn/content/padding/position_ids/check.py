@@ -1,4 +1,4 @@
-"""Checks of "Which token is the first"."""
+"""Checks for the task "Position ids for padded batches"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PARAMETERS = ("mask",)
 
 
 def shape(session: GradingSession) -> None:
-    """one whole number for every place"""
+    """returns one integer per position"""
     mask = padded_left(session)
     got = session.call(mask)
     check_shape(got, tuple(mask.shape), "B T")
@@ -21,7 +21,7 @@ def shape(session: GradingSession) -> None:
 
 
 def left(session: GradingSession) -> None:
-    """padding on the left: each text starts at 0"""
+    """starts each left-padded text at 0"""
     mask = padded_left(session)
     want = counted(mask)
     check_values(
@@ -30,28 +30,28 @@ def left(session: GradingSession) -> None:
         mistakes={
             "counts-padding": (
                 torch.arange(mask.shape[1]).expand(mask.shape),
-                "the places of the rectangle are numbered; a text with padding in front starts late",
+                "you numbered all columns, including padding; a text with padding in front starts too late",
             ),
             "counts-padding-as-zero": (
                 torch.arange(mask.shape[1]).expand(mask.shape).where(mask, 0),
-                "padding gets 0, but the tokens are still numbered by their place in the rectangle",
+                "padding gets 0, but the tokens are still numbered by column",
             ),
-            "starts-at-one": ((want + 1).where(mask, 0), "the first real token has number 1; positions start at 0"),
+            "starts-at-one": ((want + 1).where(mask, 0), "the first real token has position 1; positions start at 0"),
             "negative-padding": (
                 mask.cumsum(1) - 1,
-                "padding in front of a text has number -1; no table of positions has a row for it",
+                "padding in front of a text has position -1; no position table has such a row",
             ),
             "wrong-axis": (
                 (mask.cumsum(0) - 1).where(mask, 0),
-                "the numbers count the texts of the batch, not the tokens of a text",
+                "you counted the texts of the batch, not the tokens of a text",
             ),
         },
-        message="the real tokens of a left-padded text are not numbered 0, 1, 2, ...",
+        message="the real tokens of a left-padded text must be numbered 0, 1, 2, ...",
     )
 
 
 def right(session: GradingSession) -> None:
-    """padding on the right gets 0"""
+    """gives padding on the right position 0"""
     mask = padded_left(session).flip(1)
     want = counted(mask)
     check_values(
@@ -60,19 +60,19 @@ def right(session: GradingSession) -> None:
         mistakes={
             "padding-keeps-last": (
                 mask.cumsum(1) - 1,
-                "padding after a text repeats the number of its last token; padding gets 0, wherever it stands",
+                "padding after a text repeats the position of the last token; padding gets 0 everywhere",
             ),
             "padding-counts-on": (
                 torch.arange(mask.shape[1]).expand(mask.shape),
-                "padding after a text is numbered on; padding gets 0, wherever it stands",
+                "padding after a text is counted; padding gets 0 everywhere",
             ),
         },
-        message="the numbers of a right-padded text are not 0, 1, 2, ... and 0 for padding",
+        message="a right-padded text must be numbered 0, 1, 2, ..., with 0 for padding",
     )
 
 
 def anywhere(session: GradingSession) -> None:
-    """padding in the middle is not counted"""
+    """does not count padding in the middle"""
     mask = torch.rand(session.random_int(3, 5), session.random_int(7, 9), generator=session.generator) < 0.6
     mask[0, :4] = torch.tensor([False, True, False, True])
     first = mask.int().argmax(1, keepdim=True)
@@ -82,24 +82,22 @@ def anywhere(session: GradingSession) -> None:
         mistakes={
             "gap-counts": (
                 (torch.arange(mask.shape[1]) - first).where(mask, 0),
-                "padding in front is left out, padding between two real tokens is counted",
+                "you skip padding in front, but count padding between two real tokens",
             )
         },
-        message="the real tokens are not numbered in their order when padding stands between them",
+        message="the real tokens must be numbered in order, even with padding between them",
     )
 
 
 def no_tokens(session: GradingSession) -> None:
-    """a text without tokens gets zeros"""
+    """gives zeros to a text without tokens"""
     mask = padded_left(session)
     mask[session.random_int(0, len(mask) - 1)] = False
-    check_values(
-        session.call(mask), counted(mask), message="a text of nothing but padding is not numbered 0 throughout"
-    )
+    check_values(session.call(mask), counted(mask), message="a text that is all padding must be all 0")
 
 
 def more_padding(session: GradingSession) -> None:
-    """more padding on the left changes no real token's number"""
+    """gives the same positions with more padding on the left"""
     mask, extra = padded_left(session), session.random_int(1, 5)
     wider = torch.cat((torch.zeros(len(mask), extra, dtype=torch.bool), mask), dim=1)
     got = session.call(wider)
@@ -108,7 +106,7 @@ def more_padding(session: GradingSession) -> None:
         got[:, extra:],
         counted(mask),
         rule="depends-on-padding",
-        message="with more padding on the left, the tokens of the same texts get other numbers",
+        message="with more padding on the left, the tokens of the same texts get different positions",
     )
 
 
@@ -116,13 +114,13 @@ CHECKS = (shape, left, right, anywhere, no_tokens, more_padding)
 
 
 def walk_output(session: GradingSession) -> Tensor:
-    """The walk's sentence of four tokens, beside one of two, padded on the left."""
+    """Return a mask for the walk's sentence of four tokens and one of two, padded on the left."""
     got: Tensor = session.call(torch.tensor([[True, True, True, True], [False, False, True, True]]))
     return got
 
 
 def counted(mask: Tensor) -> Tensor:
-    """The numbers, by a plain loop."""
+    """Compute the positions with a plain loop."""
     numbers = torch.zeros(mask.shape, dtype=torch.int64)
     for b, row in enumerate(mask.tolist()):
         position = 0
@@ -134,7 +132,7 @@ def counted(mask: Tensor) -> Tensor:
 
 
 def padded_left(session: GradingSession) -> Tensor:
-    """A mask of texts of different lengths, at least one of them padded and none empty."""
+    """Return a mask for texts of different lengths, at least one of them padded and none empty."""
     length = session.random_int(5, 8)
     counts = torch.tensor(
         [

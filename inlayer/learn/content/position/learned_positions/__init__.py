@@ -1,1 +1,1 @@
-"""The task `learned_positions`."""
+"""Task "Add learned positions"."""

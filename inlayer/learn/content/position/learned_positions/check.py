@@ -1,4 +1,4 @@
-"""Checks of "A row for the token, a row for the place"."""
+"""Checks for the task "Add learned positions"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLOSE = 1e-5
 
 
 def shape(session: GradingSession) -> None:
-    """one vector a token, as wide as a row"""
+    """returns one vector per token, as wide as a row"""
     tokens, places, ids = draw(session)
     batch, length = ids.shape
     width = tokens.shape[1]
@@ -24,25 +24,23 @@ def shape(session: GradingSession) -> None:
         session.call(tokens, places, ids),
         (batch, length, width),
         "B T D",
-        mistakes={"joined": ((batch, length, 2 * width), "the two rows stand side by side; they are to be added")},
+        mistakes={"joined": ((batch, length, 2 * width), "the two rows are concatenated; add them")},
     )
 
 
 def untouched(session: GradingSession) -> None:
-    """the tables stay as they are"""
+    """does not modify the tables"""
     tokens, places, ids = draw(session)
     answer = session.try_call(tokens, places, ids, return_arguments=True)
     if answer.raised is not None:
         raise CheckFailed("raises", f"your code raised {answer.raised}")
     for name, before, after in zip(("token", "position"), (tokens, places), answer.tensor_arguments, strict=False):
         if not torch.equal(before, after):
-            raise CheckFailed(
-                "table-edited", f"the {name} table is another one after the call: its rows were written to"
-            )
+            raise CheckFailed("table-edited", f"the {name} table changed during the call: your code wrote to its rows")
 
 
 def values(session: GradingSession) -> None:
-    """the token's row plus the place's row"""
+    """adds the position's row to the token's row"""
     tokens, places, ids = draw(session)
     batch, length = ids.shape
     rows, added = tokens[ids], places[:length]
@@ -52,68 +50,72 @@ def values(session: GradingSession) -> None:
         session.call(tokens, places, ids),
         rows + added,
         mistakes={
-            "no-positions": (rows, "these are the token rows alone: the place of a token changes nothing"),
-            "starts-at-one": (rows + places[1 : length + 1], "the first token gets row 1; places count from 0"),
+            "no-positions": (rows, "these are the token rows alone: the position of a token has no effect"),
+            "starts-at-one": (rows + places[1 : length + 1], "the first token gets row 1; positions start at 0"),
             "wrong-axis": (
                 rows + places[:batch, None],
-                "all tokens of a text get the same row of places: the texts of the batch were counted, not the tokens",
+                "all tokens of a text get the same position row: you counted the texts of the batch, not the tokens",
             ),
             "first-text-only": (first, "only the first text of the batch got its positions"),
-            "multiplied": (rows * added, "the two rows are multiplied; they are to be added"),
+            "multiplied": (rows * added, "you multiplied the two rows; add them"),
             "positions-by-id": (
                 rows + places[ids % len(places)],
-                "the row of places is chosen by the token's id; it is chosen by where the token stands",
+                "you selected the position row by the token's id; select it by the token's position",
             ),
         },
-        message="the values are not token row plus row of the place",
+        message="the values are not the token row plus the position row",
         atol=CLOSE,
     )
 
 
 def worked(session: GradingSession) -> None:
-    """the worked example of the lesson, "Hi", comes out"""
+    """reproduces the worked example of the lesson ("Hi")"""
     tokens, places = session.random_normal(256, 4), session.random_normal(8, 4)
     tokens[72], tokens[105] = torch.tensor([[0.89, -0.45, 0.23, 0.34], [0.33, 0.77, -0.11, 0.22]])
     places[0], places[1] = torch.tensor([[0.22, -0.11, 0.44, -0.66], [0.77, 0.33, -0.88, 0.12]])
     want = torch.tensor([[[1.11, -0.56, 0.67, -0.32], [1.10, 1.10, -0.99, 0.34]]])
     got = session.call(tokens, places, torch.tensor([[72, 105]]))
-    check_values(got, want, rule="worked-example", message='"Hi" does not become what the lesson shows', atol=CLOSE)
+    check_values(
+        got, want, rule="worked-example", message='the result for "Hi" is not what the lesson shows', atol=CLOSE
+    )
 
 
 def gradient(session: GradingSession) -> None:
-    """the gradient reaches both tables"""
+    """lets the gradient reach both tables"""
     tokens, places, ids = draw(session)
     weight = session.random_normal(*ids.shape, tokens.shape[1])
     for of, name in enumerate(("token", "position")):
         got = session.gradient(tokens, places, ids, of=of, weight=weight)
         if got is None:
-            raise CheckFailed("no-gradient", f"no gradient reaches the {name} table: it could not be learned")
+            raise CheckFailed("no-gradient", f"no gradient reaches the {name} table, so it could not be trained")
         want = torch.zeros_like(tokens if of == 0 else places)
         if of == 0:
             want.index_add_(0, ids.flatten(), weight.flatten(0, 1))
         else:
             want[: ids.shape[1]] = weight.sum(0)
-        message = f"the gradient of the {name} table is not what its rows contributed"
+        message = f"the gradient of the {name} table does not match what its rows contributed"
         check_values(got, want, rule="gradient", message=message, atol=1e-4)
 
 
 def full_length(session: GradingSession) -> None:
-    """a text of exactly block_size tokens is fine"""
+    """accepts a text of exactly block_size tokens"""
     tokens, places, ids = draw(session, full=True)
     answer = session.try_call(tokens, places, ids)
     if answer.raised is not None:
         raise CheckFailed(
             "full-length-refused",
-            f"{len(places)} tokens were given and there are {len(places)} positions, 0 to {len(places) - 1}: "
-            f"that fits, but it raised {answer.raised}",
+            f"the text has {len(places)} tokens and there are {len(places)} positions, 0 to "
+            f"{len(places) - 1}; that fits, but your code raised {answer.raised}",
         )
-    check_values(answer.value, tokens[ids] + places, message="a text of full length has other values", atol=CLOSE)
+    check_values(
+        answer.value, tokens[ids] + places, message="the values are wrong for a text of full length", atol=CLOSE
+    )
 
 
 def past_the_end(session: GradingSession) -> None:
-    """a longer text is a ValueError that names both numbers"""
+    """raises a ValueError that names both numbers for a longer text"""
     tokens, width = session.random_normal(20, 3), 3
-    for block_size in (session.random_int(11, 15), 1):  # one row would broadcast over any length
+    for block_size in (session.random_int(11, 15), 1):  # a single row would broadcast over any length
         length = block_size + session.random_int(16, 40)
         places, ids = session.random_normal(block_size, width), session.random_ids(20, (2, length))
         answer = session.try_call(tokens, places, ids)
@@ -121,19 +123,17 @@ def past_the_end(session: GradingSession) -> None:
         if answer.raised is None:
             got = answer.value
             if isinstance(got, Tensor) and got.shape == (2, block_size, width):
-                raise CheckFailed("cut-short", f"{said}: the tokens without a position are gone, and nobody is told")
+                raise CheckFailed("cut-short", f"{said}, and your code silently dropped the tokens without a position")
             around = tokens[ids] + places[torch.arange(length) % block_size]
             if isinstance(got, Tensor) and got.shape == around.shape and torch.allclose(got, around, atol=CLOSE):
-                raise CheckFailed("wraps-around", f"{said}: it begins again at position 0, and nobody is told")
-            raise CheckFailed("past-block-size", f"{said}: that must raise a ValueError, and a result came back")
+                raise CheckFailed("wraps-around", f"{said}, and your code silently starts again at position 0")
+            raise CheckFailed("past-block-size", f"{said}; raise a ValueError instead of returning a result")
         if "ValueError" not in answer.raised.bases:
-            raise CheckFailed(
-                "past-block-size", f"{said}: that must raise a ValueError; it raised {answer.raised.type}"
-            )
+            raise CheckFailed("past-block-size", f"{said}; raise a ValueError, not {answer.raised.type}")
         if not all(str(number) in answer.raised.message for number in (length, block_size)):
             raise CheckFailed(
                 "sizes-not-named",
-                f"{said}: the message of the ValueError must name both numbers: its reader needs them",
+                f"{said}; the message of the ValueError must contain both numbers, because its reader needs them",
             )
 
 
@@ -141,14 +141,14 @@ CHECKS = (shape, untouched, values, worked, gradient, full_length, past_the_end)
 
 
 def walk_output(session: GradingSession) -> Tensor:
-    """The hidden states of the walk's sentence: the sample adds no positions, so its position table is zeros here."""
+    """Return hidden states for the walk's sentence; the sample adds no positions, so the position table is zero."""
     table, ids = sample()
     got: Tensor = session.call(table, torch.zeros(8, table.shape[1]), ids)
     return got
 
 
 def draw(session: GradingSession, *, full: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """A token table, a position table, and ids; every id stands once in the batch, so that an edit is clean."""
+    """Return a token table, a position table and ids; every id occurs once in the batch, so that any edit shows."""
     batch, length, width = session.random_int(2, 4), session.random_int(5, 7), session.random_int(8, 10)
     block_size = length if full else session.random_int(length + 1, length + 4)
     ids = torch.randperm(50, generator=session.generator)[: batch * length].reshape(batch, length)

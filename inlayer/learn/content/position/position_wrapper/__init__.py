@@ -1,1 +1,1 @@
-"""The task `position_wrapper`."""
+"""Task "A wrapper with optional positions"."""

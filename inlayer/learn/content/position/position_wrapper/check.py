@@ -1,4 +1,4 @@
-"""Checks of "A wrapper with optional positions"."""
+"""Checks for the task "A wrapper with optional positions"."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NAME = "PositionWrapper"
 PARAMETERS = ("vocab_size", "n_embd", "block_size", "positions", "dtype")
 FORBIDDEN_NAMES = ("inlayer",)
 
-CLOSE = 2e-3  # float32 angles of the learner's against ours
-CLOSER = 2e-5  # the same, at the first few dozen positions
+CLOSE = 2e-3  # tolerance between the learner's float32 angles and ours
+CLOSER = 2e-5  # the same for the first few dozen positions
 TABLE = "token_embedding.weight"
 
 
 def table(session: GradingSession) -> None:
-    """an embedding of vocab_size rows of width n_embd"""
+    """has an embedding with vocab_size rows of width n_embd"""
     rows, width = session.random_int(20, 30), 2 * session.random_int(2, 5)
     wrapper = session.construct(rows, width, 8)
     weight = table_of(wrapper)
@@ -30,47 +30,46 @@ def table(session: GradingSession) -> None:
         weight,
         (rows, width),
         "V D",
-        mistakes={"swapped-sizes": ((width, rows), "the table's sizes are swapped: it has a row for every id")},
+        mistakes={"swapped-sizes": ((width, rows), "the table's sizes are swapped: it has one row per id")},
     )
     ids = session.random_ids(rows, (2, 3))
     answer = ask(wrapper, "token_embedding", ids)
     if answer.raised is not None:
         raise CheckFailed(
-            "not-an-embedding", f"token_embedding is no nn.Embedding: called with ids, it raised {answer.raised}"
+            "not-an-embedding", f"token_embedding is not an nn.Embedding: called with ids, it raised {answer.raised}"
         )
     check_values(
         answer.value,
         weight[ids],
         rule="not-an-embedding",
-        message="token_embedding is no nn.Embedding: called with ids, it does not give the rows of its weight",
+        message="token_embedding is not an nn.Embedding: called with ids, it does not return the rows of its weight",
     )
 
 
 def shape(session: GradingSession) -> None:
-    """one vector a token"""
+    """returns one vector per token"""
     wrapper, ids, width = draw(session)
     check_shape(wrapper.call(input_ids=ids), (*ids.shape, width), "B T D")
 
 
 def untouched(session: GradingSession) -> None:
-    """neither the table nor the caller's vectors change"""
+    """modifies neither the table nor the caller's vectors"""
     wrapper, ids, width = draw(session)
     before = table_of(wrapper)
     wrapper.call(input_ids=ids)
     if not torch.equal(before, table_of(wrapper)):
-        raise CheckFailed(
-            "table-edited", "after a call the table holds other numbers: positions were written into its rows"
-        )
+        raise CheckFailed("table-edited", "the table changed during a call: your code wrote positions into its rows")
     vectors = session.random_normal(*ids.shape, width)
     answer = wrapper.try_call(inputs_embeds=vectors, return_arguments=True)
     if answer.raised is None and any(not torch.equal(vectors, after) for after in answer.tensor_arguments):
         raise CheckFailed(
-            "input-edited", "after a call the vectors given as inputs_embeds are others: they were added to in place"
+            "input-edited",
+            "the vectors passed as inputs_embeds changed during a call: your code added to them in place",
         )
 
 
 def values(session: GradingSession) -> None:
-    """rows plus encoding, for every text of the batch"""
+    """adds the encoding to the rows of every text in the batch"""
     wrapper, ids, width = draw(session)
     batch, length = ids.shape
     rows, encoding = table_of(wrapper)[ids], sinusoidal_encoding(torch.arange(length), width)
@@ -81,32 +80,32 @@ def values(session: GradingSession) -> None:
         wrapper.call(input_ids=ids),
         rows + encoding,
         mistakes={
-            "no-positions": (rows, "these are the rows alone: positions are on, and nothing was added"),
+            "no-positions": (rows, "these are the rows alone: positions are on, but nothing was added"),
             "concatenated": (
                 rows + halves,
-                "the encoding have all sines first, then all cosines; this task wants the two of a pair side by side",
+                "the encoding has all sines first, then all cosines; place the two of a pair next to each other",
             ),
             "off-by-one": (
                 rows + sinusoidal_encoding(torch.arange(1, length + 1), width),
-                "every token has the wave of the next place: positions count from 0",
+                "every token has the encoding of the next position: positions start at 0",
             ),
             "missing-broadcast": (
                 first,
-                "only the first text of the batch got positions; all texts have the same ones",
+                "only the first text of the batch got positions; all texts get the same ones",
             ),
             "wrong-axis": (
                 rows + sinusoidal_encoding(torch.arange(batch), width)[:, None],
-                "all tokens of a text got the same wave: the encoding lie along the batch, not along the text",
+                "all tokens of a text got the same encoding: you applied it along the batch, not along the text",
             ),
-            "multiplied": (rows * encoding, "rows and encoding are multiplied; they are to be added"),
+            "multiplied": (rows * encoding, "you multiplied rows and encoding; add them"),
         },
-        message="the values are not rows plus interleaved encoding",
+        message="the values are not the rows plus the interleaved encoding",
         atol=CLOSE,
     )
 
 
 def ready_vectors(session: GradingSession) -> None:
-    """inputs_embeds get positions, too"""
+    """adds positions to inputs_embeds too"""
     wrapper, ids, width = draw(session)
     vectors = session.random_normal(*ids.shape, width)
     check_values(
@@ -115,25 +114,25 @@ def ready_vectors(session: GradingSession) -> None:
         mistakes={
             "embeds-without-positions": (
                 vectors,
-                "vectors given as inputs_embeds come back without positions; they stand in places as rows do",
+                "vectors passed as inputs_embeds come back without positions; add positions to them like to rows",
             )
         },
-        message="inputs_embeds plus encoding is not what came back",
+        message="the result is not inputs_embeds plus the encoding",
         atol=CLOSE,
     )
 
 
 def one_input(session: GradingSession) -> None:
-    """both inputs, or neither, is a ValueError"""
+    """raises ValueError for both inputs or neither"""
     wrapper, ids, width = draw(session)
     vectors = session.random_normal(*ids.shape, width)
-    message = "input_ids and inputs_embeds together are an error, as nobody can tell which is meant"
+    message = "input_ids and inputs_embeds together are an error, because it is unclear which one is meant"
     wrapper.must_raise("both-inputs", input_ids=ids, inputs_embeds=vectors, message=message)
     wrapper.must_raise("neither-input", message="a call without input_ids and without inputs_embeds is an error")
 
 
 def switch(session: GradingSession) -> None:
-    """positions=False adds nothing and knows no limit"""
+    """adds nothing and has no length limit if positions=False"""
     width, block_size = 2 * session.random_int(2, 5), session.random_int(4, 6)
     wrapper = session.construct(20, width, block_size, positions=False)
     off = "with positions=False"
@@ -146,19 +145,19 @@ def switch(session: GradingSession) -> None:
             rows,
             rule="limit-without-positions" if long else "switch-ignored",
             raised=f"{off} a text of {tokens}",
-            message="positions=False must give the rows as they are",
+            message="with positions=False, return the rows unchanged",
         )
         as_they_are(
             wrapper.try_call(inputs_embeds=vectors),
             vectors,
             rule="embeds-limit-when-off" if long else "embeds-when-off",
             raised=f"{off} inputs_embeds of {tokens}",
-            message=f"{off} inputs_embeds must come back as they are",
+            message=f"{off} inputs_embeds must come back unchanged",
         )
 
 
 def shown(session: GradingSession) -> None:
-    """before_and_after gives the rows, and the rows with positions"""
+    """before_and_after returns the rows, and the rows with positions"""
     wrapper, ids, width = draw(session)
     before, after = two_tensors(wrapper.method("before_and_after", ids))
     rows, encoding = table_of(wrapper)[ids], sinusoidal_encoding(torch.arange(ids.shape[1]), width)
@@ -168,13 +167,15 @@ def shown(session: GradingSession) -> None:
         mistakes={
             "before-changed": (
                 rows + encoding,
-                "what is shown as before already has its positions: both names are one tensor, written to in place",
+                "the 'before' tensor already has positions: both results are one tensor that was modified in place",
             )
         },
-        message="before is not the rows of the table",
+        message="the 'before' tensor is not the rows of the table",
         atol=CLOSE,
     )
-    check_values(after, rows + encoding, rule="after", message="after is not rows plus encoding", atol=CLOSE)
+    check_values(
+        after, rows + encoding, rule="after", message="the 'after' tensor is not the rows plus the encoding", atol=CLOSE
+    )
     length, off = ids.shape[1], "with positions=False"
     for block_size in (length + 1, length - 1):
         without = session.construct(40, width, block_size, positions=False)
@@ -182,56 +183,61 @@ def shown(session: GradingSession) -> None:
         if answer.raised is not None:
             raise CheckFailed(
                 "shown-when-off",
-                f"{off} before_and_after of {length} tokens (block_size {block_size}) raised {answer.raised}",
+                f"{off} before_and_after with {length} tokens (block_size {block_size}) raised {answer.raised}",
             )
         for one in two_tensors(answer.value):
-            message = f"{off} both tensors of before_and_after are the rows"
+            message = f"{off} both results of before_and_after must be the rows"
             check_values(one, table_of(without)[ids], rule="shown-when-off", message=message)
 
 
 def gradient(session: GradingSession) -> None:
-    """the gradient reaches the rows that were looked up, and ready vectors"""
+    """lets the gradient reach the rows that were looked up and the input vectors"""
     wrapper, _, width = draw(session)
     ids = session.random_ids(6, (2, 5))  # some of them several times
     weight = session.random_normal(2, 5, width)
     got = wrapper.gradients(input_ids=ids, weight=weight).get(TABLE)
     if got is None:
-        raise CheckFailed("no-gradient", "no gradient reaches the table: it could not learn")
+        raise CheckFailed("no-gradient", "no gradient reaches the table, so it could not be trained")
     want = torch.zeros_like(got)
     want.index_add_(0, ids.flatten(), weight.flatten(0, 1))
-    check_values(got, want, rule="gradient", message="the rows do not get the gradients of their places", atol=1e-4)
+    check_values(got, want, rule="gradient", message="the rows do not get the gradients of their positions", atol=1e-4)
     back = ask(wrapper, "", None, session.random_normal(2, 5, width), of=1, weight=weight)
     if back.raised is not None:
-        raise CheckFailed("embeds-detached", f"with inputs_embeds that want a gradient it raised {back.raised}")
+        raise CheckFailed(
+            "embeds-detached", f"your code raised {back.raised} for inputs_embeds that require a gradient"
+        )
     if back.gradient is None:
-        raise CheckFailed("embeds-detached", "no gradient reaches inputs_embeds: what made them could not learn")
+        raise CheckFailed(
+            "embeds-detached", "no gradient reaches inputs_embeds, so whatever produced them could not be trained"
+        )
     check_values(
         back.gradient,
         weight,
         rule="embeds-gradient",
-        message="positions are only added, so inputs_embeds get the gradient of the result as it is",
+        message="positions are only added, so inputs_embeds must get the gradient of the result unchanged",
         atol=1e-4,
     )
 
 
 def registered(session: GradingSession) -> None:
-    """the table is the only parameter, the encoding are a buffer"""
+    """has the table as its only parameter and the encoding as a buffer"""
     width, block_size = 2 * session.random_int(4, 6), session.random_int(30, 60)
     wrapper, ids = session.construct(20, width, block_size), session.random_ids(20, (2, 6))
     more = sorted(set(wrapper.parameters()) - {TABLE})
     if more:
         raise CheckFailed(
-            "parameter-not-buffer", f"{more[0]} is a parameter: an optimizer would find it; encoding are not learned"
+            "parameter-not-buffer",
+            f"{more[0]} is a parameter, so an optimizer would train it; the encoding is not trained",
         )
     encoding = wrapper.buffers().get("encoding")
     if encoding is None:
         raise CheckFailed(
-            "not-a-buffer", "there is no buffer named encoding: a plain attribute stays behind when the module is moved"
+            "not-a-buffer", "there is no buffer named 'encoding'; a plain attribute does not move with the module"
         )
     if encoding.shape != (block_size, width):
         raise CheckFailed(
             "placeholder-buffer",
-            f"the buffer encoding has shape {tuple(encoding.shape)}; it must hold the encoding, (block_size, n_embd) = "
+            f"the buffer 'encoding' has shape {tuple(encoding.shape)}; it must be (block_size, n_embd) = "
             f"({block_size}, {width})",
         )
     check_dtype(encoding, torch.float32, rule="buffer-dtype")
@@ -239,26 +245,26 @@ def registered(session: GradingSession) -> None:
         encoding,
         sinusoidal_encoding(torch.arange(block_size), width),
         rule="buffer-values",
-        message="the buffer encoding does not hold the encoding of the formula",
+        message="the buffer 'encoding' does not contain the values of the formula",
         atol=CLOSER,
     )
-    if ask(wrapper, "encoding.zero_").raised is None:  # whatever is added now does not come from the buffer
+    if ask(wrapper, "encoding.zero_").raised is None:  # from now on, the buffer contributes nothing
         check_values(
             wrapper.call(input_ids=ids),
             table_of(wrapper)[ids],
             rule="buffer-unused",
-            message="the encoding that are added are not those of the buffer: they would stay behind when it is moved",
+            message="the encoding that is added does not come from the buffer, so it would not move with the module",
             atol=CLOSE,
         )
 
 
 def saved(session: GradingSession) -> None:
-    """the state_dict is the table alone, and fits a fresh one"""
+    """has only the table in its state_dict, which loads into a new module"""
     wrapper, ids, width = draw(session)
     state = wrapper.state_dict()
     if set(state) != {TABLE}:
         raise CheckFailed(
-            "state-dict-keys", f"the state_dict holds {', '.join(sorted(state))}; only {TABLE} belongs into it"
+            "state-dict-keys", f"the state_dict contains {', '.join(sorted(state))}; it must contain only {TABLE}"
         )
     rows = state[TABLE].shape[0]
     fresh = session.construct(rows, width, ids.shape[1] + 1)
@@ -268,19 +274,19 @@ def saved(session: GradingSession) -> None:
         fresh.call(input_ids=ids),
         wrapper.call(input_ids=ids),
         rule="round-trip",
-        message="a fresh module that loaded the state_dict gives other hidden states than the one it came from",
+        message="a new module that loaded the state_dict gives different hidden states from the original",
     )
 
 
 def limit(session: GradingSession) -> None:
-    """block_size tokens are fine, one more is a ValueError"""
+    """accepts block_size tokens and raises ValueError for one more"""
     width, block_size = 2 * session.random_int(2, 5), session.random_int(4, 8)
     wrapper = session.construct(20, width, block_size)
     ids = session.random_ids(20, (2, block_size))
     fits = f"{block_size} tokens fit block_size {block_size}, but"
     answer = wrapper.try_call(input_ids=ids)
     if answer.raised is not None:
-        raise CheckFailed("full-length-refused", f"{fits} it raised {answer.raised}")
+        raise CheckFailed("full-length-refused", f"{fits} your code raised {answer.raised}")
     answer = wrapper.try_call(inputs_embeds=session.random_normal(2, block_size, width))
     if answer.raised is not None:
         raise CheckFailed("embeds-full-length-refused", f"{fits} as inputs_embeds they raised {answer.raised}")
@@ -288,10 +294,10 @@ def limit(session: GradingSession) -> None:
     if answer.raised is not None:
         raise CheckFailed("shown-full-length-refused", f"{fits} before_and_after raised {answer.raised}")
     longer = block_size + 1
-    message = f"{longer} tokens do not fit block_size {block_size}: that is an error"
+    message = f"{longer} tokens do not fit block_size {block_size}; that is an error"
     wrapper.must_raise("past-the-maximum", input_ids=session.random_ids(20, (2, longer)), message=message)
     wrapper.must_raise("past-the-maximum", inputs_embeds=session.random_normal(2, longer, width), message=message)
-    message = f"{longer} tokens do not fit block_size {block_size}: that is an error of before_and_after, too"
+    message = f"{longer} tokens do not fit block_size {block_size}; that is an error in before_and_after too"
     check_raised(
         ask(wrapper, "before_and_after", session.random_ids(20, (2, longer))),
         "shown-past-the-maximum",
@@ -301,7 +307,7 @@ def limit(session: GradingSession) -> None:
 
 
 def odd(session: GradingSession) -> None:
-    """an odd width: the last sine stands alone"""
+    """handles odd widths, where the last sine has no cosine"""
     width = 2 * session.random_int(2, 6) + 1
     try:
         wrapper = session.construct(20, width, 7)
@@ -312,21 +318,19 @@ def odd(session: GradingSession) -> None:
         wrapper.call(input_ids=ids),
         table_of(wrapper)[ids] + sinusoidal_encoding(torch.arange(5), width),
         rule="odd-width",
-        message=f"with n_embd = {width} the encoding are not those of the formula",
+        message=f"with n_embd = {width} the encoding does not match the formula",
         atol=CLOSE,
     )
 
 
 def precision(session: GradingSession) -> None:
-    """in bfloat16 the table and the encoding are of bfloat16, the angles still of float32"""
+    """keeps table and encoding in bfloat16 but computes angles in float32"""
     width, length = 2 * session.random_int(3, 6), session.random_int(500, 700)
     wrapper = session.construct(20, width, length, dtype=torch.bfloat16)
     for name, one in (("table", table_of(wrapper)), ("buffer", wrapper.buffers().get("encoding"))):
         if one is None or one.dtype != torch.bfloat16:
-            found = "not there" if one is None else f"of {one.dtype}"
-            raise CheckFailed(
-                f"{name}-dtype", f"with dtype bfloat16 the {name} is {found}; it is kept in the dtype given"
-            )
+            found = "missing" if one is None else f"{one.dtype}"
+            raise CheckFailed(f"{name}-dtype", f"with dtype bfloat16 the {name} is {found}; keep it in the given dtype")
     ids = session.random_ids(20, (1, length))
     got = wrapper.call(input_ids=ids)
     check_dtype(got, torch.bfloat16)
@@ -358,7 +362,7 @@ CHECKS = (
 
 
 def walk_output(session: GradingSession) -> Tensor:
-    """The hidden states of the walk's sentence in the learner's module, positions off: the sample adds none here."""
+    """Return hidden states for the walk's sentence from the learner's module, positions off, as in the sample."""
     weight, ids = sample()
     wrapper = session.construct(*weight.shape, 8, positions=False)
     wrapper.method("load_state_dict", {TABLE: weight})
@@ -367,7 +371,7 @@ def walk_output(session: GradingSession) -> Tensor:
 
 
 def draw(session: GradingSession) -> tuple[RemoteObject, Tensor, int]:
-    """A module with room for a few more tokens than the ids have; every id stands once."""
+    """Create a module with room for a few more tokens than the ids have; every id occurs once."""
     batch, length, width = session.random_int(2, 4), session.random_int(5, 7), 2 * session.random_int(4, 6)
     wrapper = session.construct(40, width, length + session.random_int(1, 3))
     ids = torch.randperm(40, generator=session.generator)[: batch * length].reshape(batch, length)
@@ -375,27 +379,29 @@ def draw(session: GradingSession) -> tuple[RemoteObject, Tensor, int]:
 
 
 def ask(wrapper: RemoteObject, path: str, *args: Any, **further: Any) -> CallResult:
-    """Call a part of the module, or itself where the path is empty, and judge nothing."""
+    """Call a part of the module, or the module itself if the path is empty, without judging the result."""
     return wrapper.session._call(wrapper.handle, path, args, {}, **further)
 
 
 def as_they_are(answer: CallResult, want: Tensor, *, rule: str, raised: str, message: str) -> None:
-    """Vectors to which nothing was to be added."""
+    """Check vectors to which nothing should have been added."""
     if answer.raised is not None:
         raise CheckFailed(rule, f"{raised} raised {answer.raised}")
     check_values(answer.value, want, rule=rule, message=message)
 
 
 def two_tensors(value: Any) -> tuple[Any, Any]:
-    """What before_and_after is to give."""
+    """Return the two results of before_and_after."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise CheckFailed("two-tensors", "before_and_after gives two tensors, the rows and the rows with positions")
+        raise CheckFailed(
+            "two-tensors", "before_and_after must return two tensors, the rows and the rows with positions"
+        )
     return value[0], value[1]
 
 
 def table_of(wrapper: RemoteObject) -> Tensor:
-    """The table as it is now."""
+    """Return the current table."""
     weight = wrapper.attribute(TABLE)
     if not isinstance(weight, Tensor):
-        raise CheckFailed("missing", f"{TABLE} is not a tensor; token_embedding is to be an nn.Embedding")
+        raise CheckFailed("missing", f"{TABLE} is not a tensor; token_embedding must be an nn.Embedding")
     return weight.detach()

@@ -1,1 +1,1 @@
-"""The task `rotate_pairs`."""
+"""Task "Rotate channel pairs"."""

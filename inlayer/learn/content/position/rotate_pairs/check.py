@@ -1,4 +1,4 @@
-"""Checks of "Turn the pairs"."""
+"""Checks for the task "Rotate channel pairs"."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ NAME = "rotate_pairs"
 PARAMETERS = ("x", "positions", "theta")
 FORBIDDEN_NAMES = ("inlayer",)
 
-CLOSE = 2e-3  # float32 angles of the learner's against float64 ones of ours
-ROUNDED = 1.01 * 2**-8  # how far a number moves when it is rounded to bfloat16, as a share of it
+CLOSE = 2e-3  # tolerance between the learner's float32 angles and our float64 ones
+ROUNDED = 1.01 * 2**-8  # relative rounding error of bfloat16
 
 
 def shape(session: GradingSession) -> None:
-    """the shape and the dtype of x"""
+    """returns the shape and dtype of x"""
     x = draw(session)
     got = session.call(x, torch.arange(x.shape[1]))
     check_shape(got, tuple(x.shape), "B T K")
@@ -25,7 +25,7 @@ def shape(session: GradingSession) -> None:
 
 
 def values(session: GradingSession) -> None:
-    """every pair turned by its angle"""
+    """rotates every pair by its angle"""
     x = draw(session)
     positions = torch.arange(x.shape[1])
     width = x.shape[2]
@@ -36,46 +36,46 @@ def values(session: GradingSession) -> None:
         session.call(x, positions),
         turn(x, angles),
         mistakes={
-            "not-rotated": (x.double(), "this is x as it was: nothing was turned"),
+            "not-rotated": (x.double(), "x came back unchanged: nothing was rotated"),
             "interleaved-pairs": (
                 turn(x, angles, interleaved=True),
-                "channel 0 was turned with channel 1, 2 with 3; here channel i belongs with channel i + K / 2",
+                "you paired channel 0 with 1 and 2 with 3; pair channel i with channel i + K / 2",
             ),
-            "wrong-direction": (turn(x, -angles), "the pairs are turned clockwise; look at the signs of the sines"),
+            "wrong-direction": (turn(x, -angles), "the pairs are rotated clockwise; check the signs of the sines"),
             "no-minus-sign": (
                 turn(x, angles, minus=1),
-                "one of the two sines has the wrong sign: the pairs change their length, so this is no turn",
+                "one of the two sines has the wrong sign: the norm of the pairs changes, so this is not a rotation",
             ),
             "exponent-not-doubled": (
                 turn(x, positions[:, None] * 10_000 ** -(pair / width)),
-                "neighboring pairs differ too little in speed: look at the exponent again, for the last i",
+                "the frequencies of neighboring pairs are too close; check the exponent for the last i",
             ),
-            "adds-encoding": (x + waves, "sines and cosines are added to x; a turn multiplies by them"),
+            "adds-encoding": (x + waves, "you added sines and cosines to x; a rotation multiplies by them"),
             "starts-at-one": (
                 turn(x, angles + 10_000 ** -(2 * pair / width)),
-                "every token is turned as if it stood one place further: positions count from 0",
+                "every token is rotated as if it were one position further; positions start at 0",
             ),
         },
-        message="the pairs are not turned as the formula says",
+        message="the pairs are not rotated as in the formula",
         atol=CLOSE,
     )
 
 
 def gradient(session: GradingSession) -> None:
-    """the gradient goes back through the turn"""
+    """lets the gradient flow through the rotation"""
     x = draw(session)
     positions = torch.arange(x.shape[1])
     weight = session.random_normal(*x.shape)
     got = session.gradient(x, positions, of=0, weight=weight)
     if got is None:
-        raise CheckFailed("no-gradient", "no gradient reaches x: the result is cut off from it")
+        raise CheckFailed("no-gradient", "no gradient reaches x: the result is detached from it")
     want = turn(weight, -angles_of(positions, x.shape[2]))
-    message = "the gradient is not the upstream gradient turned back"
+    message = "the gradient is not the upstream gradient rotated back"
     check_values(got, want, rule="gradient", message=message, atol=CLOSE)
 
 
 def any_positions(session: GradingSession) -> None:
-    """the positions that are given, not the places in x"""
+    """uses the given positions, not the indices in x"""
     x = draw(session)
     positions = session.random_ids(400, (x.shape[1],), low=20)
     check_values(
@@ -84,16 +84,16 @@ def any_positions(session: GradingSession) -> None:
         mistakes={
             "ignores-positions": (
                 turn(x, angles_of(torch.arange(x.shape[1]), x.shape[2])),
-                "the tokens are turned as if they stood at 0, 1, 2, ...; other positions were given",
+                "the tokens are rotated as if they were at 0, 1, 2, ...; use the given positions",
             )
         },
-        message="at positions that are not 0, 1, 2, ... the turns differ",
+        message="the rotation is wrong for positions other than 0, 1, 2, ...",
         atol=CLOSE,
     )
 
 
 def base(session: GradingSession) -> None:
-    """another theta, other speeds"""
+    """uses theta"""
     x, theta = draw(session), float(session.random_int(20_000, 1_000_000))
     positions = torch.arange(x.shape[1]) + session.random_int(5, 30)
     check_values(
@@ -102,30 +102,30 @@ def base(session: GradingSession) -> None:
         mistakes={
             "theta-ignored": (
                 turn(x, angles_of(positions, x.shape[2])),
-                f"theta was {theta:,.0f}, and the pairs turn as with 10,000",
+                f"theta was {theta:,.0f}, but the pairs rotate as with 10,000",
             )
         },
-        message="with another theta the turns differ",
+        message="the rotation is wrong for another theta",
         atol=CLOSE,
     )
 
 
 def half_types(session: GradingSession) -> None:
-    """bfloat16 is turned in float32, and rounded once"""
+    """rotates bfloat16 in float32 and rounds once"""
     x = draw(session).bfloat16()
     positions = session.random_ids(3000, (x.shape[1],), low=1000)
-    positions[0] = 2 * session.random_int(600, 1400) + 1  # odd: no whole number of bfloat16 up there
+    positions[0] = 2 * session.random_int(600, 1400) + 1  # odd, because bfloat16 has no odd integers up there
     answer = session.try_call(x, positions)
     if answer.raised is not None:
-        raise CheckFailed("half-raises", f"with x of bfloat16 it raised {answer.raised}")
+        raise CheckFailed("half-raises", f"your code raised {answer.raised} for x in bfloat16")
     check_dtype(answer.value, torch.bfloat16)
     check_values(
         answer.value,
         turn(x, angles_of(positions, x.shape[2])),
         rule="low-precision-angles",
         message=(
-            f"x of bfloat16 at positions such as {int(positions[0]):,} is turned by wrong angles; "
-            "bfloat16 cannot hold them, only the result is cast"
+            f"x in bfloat16 at positions such as {int(positions[0]):,} is rotated by wrong angles; "
+            "bfloat16 cannot represent them, so cast only the result"
         ),
         atol=0.06,
         rtol=0.02,
@@ -137,8 +137,8 @@ def half_types(session: GradingSession) -> None:
         turn(x, angles_of(positions, x.shape[2])),
         rule="cast-too-early",
         message=(
-            "x of bfloat16 is off by more than rounding the result explains: cosines, sines or products were cast to "
-            "bfloat16 on the way"
+            "the bfloat16 result is off by more than its own rounding: cosines, sines or products were "
+            "cast to bfloat16 too early"
         ),
         atol=5e-4,
         rtol=ROUNDED,
@@ -146,7 +146,7 @@ def half_types(session: GradingSession) -> None:
 
 
 def distance(session: GradingSession) -> None:
-    """lengths stay, and a score depends on the distance alone"""
+    """keeps norms, and scores depend only on the distance"""
     width, shift = 2 * session.random_int(3, 8), session.random_int(1, 200)
     pair = session.random_normal(1, 2, width)  # a query and a key
     near = torch.tensor([session.random_int(5, 9), session.random_int(0, 4)])
@@ -154,11 +154,11 @@ def distance(session: GradingSession) -> None:
     check_shape(here, (1, 2, width), "B T K")
     check_shape(there, (1, 2, width), "B T K")
     lengths = pair.norm(dim=-1)
-    message = "a token is longer or shorter after the turn"
+    message = "the norm of a token changed during the rotation"
     check_values(here.norm(dim=-1), lengths, rule="length-changed", message=message, atol=1e-2)
     if abs(float(here[0, 0] @ here[0, 1] - there[0, 0] @ there[0, 1])) > 0.02:
         raise CheckFailed(
-            "distance", f"the score of a query and a key changed when both were moved by {shift}: it must not"
+            "distance", f"the score of a query and a key changed when both were shifted by {shift}; it must not"
         )
 
 
@@ -166,14 +166,14 @@ CHECKS = (shape, values, gradient, any_positions, base, half_types, distance)
 
 
 def walk_output(session: GradingSession) -> Tensor:
-    """Hands that point to (1, 0), turned as the heads of the sample turn: they are the cosines of the walk."""
+    """Rotate vectors (1, 0) like the sample's heads do: the results are the cosines shown in the walk."""
     hands = torch.tensor([1.0, 0.0]).repeat_interleave(16).expand(1, 4, 32).bfloat16()
     got: Tensor = session.call(hands, torch.arange(4))
     return got[0, :, :16]
 
 
 def draw(session: GradingSession) -> Tensor:
-    """Queries of one head."""
+    """Return random queries of one head."""
     return session.random_normal(session.random_int(2, 3), session.random_int(5, 8), 2 * session.random_int(5, 9))
 
 
@@ -182,7 +182,7 @@ def angles_of(positions: Tensor, width: int, theta: float = 10_000.0) -> Tensor:
 
 
 def turn(x: Tensor, angles: Tensor, *, interleaved: bool = False, minus: int = -1) -> Tensor:
-    """In float64, one pair at a time."""
+    """Rotate in float64, one pair at a time."""
     wide, width = x.double(), x.shape[-1]
     turned = torch.empty_like(wide)
     for pair in range(width // 2):

@@ -1,1 +1,1 @@
-"""The task `sinusoidal_encoding`."""
+"""Task "Compute a sinusoidal encoding"."""

@@ -1,4 +1,4 @@
-"""Checks of "Waves for places"."""
+"""Checks for the task "Compute a sinusoidal encoding"."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NAME = "sinusoidal_encoding"
 PARAMETERS = ("positions", "n_embd")
 FORBIDDEN_NAMES = ("inlayer",)
 
-CLOSE = 2e-3  # float32 angles of the learner's against ours, at positions of a few hundred
+CLOSE = 2e-3  # tolerance between the learner's float32 angles and ours at positions of a few hundred
 
 
 def shape(session: GradingSession) -> None:
-    """n_embd channels for every position"""
+    """returns n_embd channels per position"""
     length, width = session.random_int(3, 6), 2 * session.random_int(4, 8)
     got = session.call(torch.arange(length), width)
     check_shape(got, (length, width), "T D", mistakes={"swapped-sizes": ((width, length), "the two axes are swapped")})
@@ -27,7 +27,7 @@ def shape(session: GradingSession) -> None:
 
 
 def values(session: GradingSession) -> None:
-    """sine and cosine of every pair, side by side"""
+    """interleaves the sine and cosine of every pair"""
     length, width = session.random_int(20, 30), 2 * session.random_int(4, 8)
     positions = torch.arange(length)
     got, want = session.call(positions, width), waves_of(positions, width)
@@ -41,33 +41,33 @@ def values(session: GradingSession) -> None:
         mistakes={
             "concatenated": (
                 waves_of(positions, width, layout="half"),
-                "all sines come first, then all cosines; here the two of a pair stand side by side",
+                "all sines come first, then all cosines; place the two of a pair next to each other",
             ),
             "cosine-first": (
                 torch.stack((want[:, 1::2], want[:, 0::2]), dim=-1).flatten(1),
-                "even channels hold cosines and odd ones sines; it is the other way round",
+                "even channels contain cosines and odd ones sines; it must be the other way around",
             ),
             "exponent-not-doubled": (
                 interleave(positions[:, None] / 10_000 ** (pair / width)),
-                "neighboring pairs differ too little in speed: look at the exponent again, for i = 1",
+                "the frequencies of neighboring pairs are too close; check the exponent for i = 1",
             ),
             "one-frequency-per-channel": (
                 mixed,
-                "the sine and the cosine beside it turn at different speeds; the two of a pair share one angle",
+                "a sine and the cosine next to it have different frequencies; the two of a pair share one angle",
             ),
             "multiplied": (
                 interleave(positions[:, None] * 10_000 ** (2 * pair / width)),
-                "the encoding get faster from pair to pair; the position is divided by the power",
+                "the frequency grows from pair to pair; divide the position by the power",
             ),
-            "off-by-one": (waves_of(positions + 1, width), "these are the encoding of the positions one further"),
+            "off-by-one": (waves_of(positions + 1, width), "this is the encoding of the next positions"),
         },
-        message="the encoding are not those of the formula",
+        message="the encoding does not match the formula",
         atol=CLOSE,
     )
 
 
 def any_positions(session: GradingSession) -> None:
-    """positions in any order, and far out"""
+    """handles positions in any order, including large ones"""
     positions, width = session.random_ids(700, (session.random_int(5, 9),), low=10), 2 * session.random_int(4, 8)
     positions[1] = positions[0]
     counted = torch.arange(len(positions))
@@ -77,22 +77,22 @@ def any_positions(session: GradingSession) -> None:
         mistakes={
             "ignores-positions": (
                 waves_of(counted, width),
-                "the encoding are those of 0, 1, 2, ...; the positions given were others, and not in order",
+                "this is the encoding of 0, 1, 2, ...; use the given positions, which are in a different order",
             )
         },
-        message="the encoding at positions that are not 0, 1, 2, ... differ",
+        message="the encoding is wrong for positions other than 0, 1, 2, ...",
         atol=CLOSE,
     )
 
 
 def odd(session: GradingSession) -> None:
-    """an odd width: the last sine stands alone"""
+    """handles odd widths, where the last sine has no cosine"""
     positions, width = torch.arange(session.random_int(4, 9)), 2 * session.random_int(2, 7) + 1
     answer = session.try_call(positions, width)
     if answer.raised is not None:
-        raise CheckFailed("odd-width", f"with n_embd = {width} it raised {answer.raised}")
+        raise CheckFailed("odd-width", f"with n_embd = {width} your code raised {answer.raised}")
     if isinstance(answer.value, Tensor) and answer.value.shape != (len(positions), width):
-        raise CheckFailed("odd-width", f"n_embd = {width} gave a shape of {tuple(answer.value.shape)}")
+        raise CheckFailed("odd-width", f"n_embd = {width} gave the shape {tuple(answer.value.shape)}")
     even = torch.arange(0, width, 2)
     rounded = positions[:, None] / 10_000 ** (even / (width + 1))
     check_values(
@@ -101,16 +101,16 @@ def odd(session: GradingSession) -> None:
         mistakes={
             "width-rounded-up": (
                 interleave(rounded)[:, :width],
-                "the exponent divides by the next even number; D is the width that was asked for, odd or not",
+                "the exponent divides by the next even number; D is the given width, odd or not",
             )
         },
-        message=f"with the odd width {width} the encoding are not those of the formula",
+        message=f"with the odd width {width} the encoding does not match the formula",
         atol=CLOSE,
     )
 
 
 def a_step_is_a_turn(session: GradingSession) -> None:
-    """a step of k tokens turns every pair by the same angle, wherever it starts"""
+    """rotates every pair by the same angle for a step of k tokens, wherever it starts"""
     width, step = 2 * session.random_int(3, 6), session.random_int(1, 9)
     start = session.random_ids(300, (2,))
     got = session.call(torch.cat((start, start + step)), width)
@@ -118,18 +118,18 @@ def a_step_is_a_turn(session: GradingSession) -> None:
     hands = torch.complex(got[:, 1::2].double(), got[:, 0::2].double())
     turned = hands[2:] / hands[:2]
     if float((turned[0] - turned[1]).abs().max()) > math.sqrt(CLOSE):
-        raise CheckFailed("not-a-turn", f"from p to p + {step} the pairs turn by different angles, depending on p")
+        raise CheckFailed("not-a-turn", f"from p to p + {step} the pairs rotate by different angles, depending on p")
 
 
 CHECKS = (shape, values, any_positions, odd, a_step_is_a_turn)
 
 
 def walk_output(session: GradingSession) -> Tensor:
-    """The encoding of the four tokens of the walk's sentence, as wide as one of the sample's heads."""
+    """Return the encoding of the four tokens of the walk's sentence, as wide as one of the sample's heads."""
     got: Tensor = session.call(torch.arange(4), 32)
     return got
 
 
 def interleave(angles: Tensor) -> Tensor:
-    """Sine and cosine of each angle, side by side."""
+    """Interleave the sine and cosine of each angle."""
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)

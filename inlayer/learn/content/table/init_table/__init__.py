@@ -1,1 +1,1 @@
-"""Task "A table is init_table"."""
+"""Task "Initialize a table"."""

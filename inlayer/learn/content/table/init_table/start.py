@@ -1,9 +1,9 @@
-"""Task init_table: a new table of token rows."""
+"""Task init_table: initialize an embedding table."""
 
 import torch
 from torch import Tensor
 
 
 def init_table(vocab_size: int, n_embd: int, std: float, padding_idx: int | None) -> Tensor:
-    """A table with one row for each id, drawn from N(0, std); the row padding_idx, if there is one, is zero."""
-    return torch.zeros(1)  # write it here
+    """Return a table with one row per id, drawn from N(0, std); row padding_idx, if given, is zero."""
+    return torch.zeros(1)  # write your code here

@@ -1,1 +1,1 @@
-"""Task "Draw again"."""
+"""Task "Reinitialize a table"."""

@@ -1,4 +1,4 @@
-"""Checks of "Draw again"."""
+"""Checks for the task "Reinitialize a table"."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ PARAMETERS = ("weight", "std", "padding_idx")
 
 
 def in_place(session: GradingSession) -> None:
-    """the given table is changed, and nothing is returned"""
+    """changes the given table and returns nothing"""
     table, std = drawn(session)
     answer = session.try_call(table, std, 1, return_arguments=True)
     after = table_after(session, table, std, 1)
     if torch.equal(after, table):
         raise CheckFailed(
-            "not-in-place", "the given table is as it was; a new tensor under the same name does not change it"
+            "not-in-place", "the given table is unchanged; assigning a new tensor to the same name does not change it"
         )
     if answer.value is not None:
-        raise CheckFailed("returns", "the function returns something; it changes the table and returns None")
+        raise CheckFailed("returns", "the function returns something; change the table in place and return None")
 
 
 def spread(session: GradingSession) -> None:
-    """every number is drawn anew from N(0, std)"""
+    """draws every value from N(0, std)"""
     table, std = drawn(session)
     padding = session.random_int(1, 30)
     after = table_after(session, table, std, padding)
@@ -34,50 +34,50 @@ def spread(session: GradingSession) -> None:
     if not bool(new.any()):
         raise CheckFailed("all-zero", "the whole table is zero; only the padding row may be")
     if torch.equal(old, new):
-        raise CheckFailed("only-padding", "only the padding row was changed; every number must be drawn anew")
+        raise CheckFailed("only-padding", "only the padding row changed; draw every value again")
     if bool((new[1:] == new[:1]).all()):
-        raise CheckFailed("same-rows", "all rows are the same: one row was drawn and written everywhere")
+        raise CheckFailed("same-rows", "all rows are the same: you drew one row and wrote it everywhere")
     if has_copies(new):
-        raise CheckFailed("rows-copied", "some rows are copies of others; each number must be drawn by itself")
+        raise CheckFailed("rows-copied", "some rows are copies of others; draw each value separately")
     likeness = float((old * new).mean() / (old.std() * new.std()))
     factor = (old * new).sum() / (old * old).sum()
     if torch.allclose(new, factor * old, rtol=1e-4, atol=1e-6):
-        raise CheckFailed("scaled", "the old numbers were multiplied by a factor; new ones must be drawn")
+        raise CheckFailed("scaled", "you multiplied the old values by a factor; draw new ones")
     if abs(likeness) > 0.5:
         raise CheckFailed(
-            "added", "the old numbers are still in the new ones: something was added to them, not drawn in their place"
+            "added", "the new values still contain the old ones: you added to them instead of replacing them"
         )
     found = float(new.std())
     for rule, value, message in (
-        ("std-one", 1.0, "the standard deviation is 1; it must be the one that is given"),
-        ("variance", std**2, "the standard deviation is std * std; the given number is no variance, do not square it"),
+        ("std-one", 1.0, "the standard deviation is 1; use the given std"),
+        ("variance", std**2, "the standard deviation is std * std; std is not a variance, so do not square it"),
     ):
         if abs(found - value) < 0.1 * value:
             raise CheckFailed(rule, message)
     if flatness(new) < 2.4:
         raise CheckFailed(
-            "uniform", "the numbers are spread evenly between two limits; a normal distribution has no limits"
+            "uniform", "the values are spread evenly between two limits; a normal distribution has no limits"
         )
     if abs(found - std) > 0.1 * std or abs(float(new.mean())) > 0.2 * std:
-        raise CheckFailed("std", "the numbers are not spread around 0 with the standard deviation that is given")
+        raise CheckFailed("std", "the values are not normally distributed around 0 with the given standard deviation")
 
 
 def nothing_left(session: GradingSession) -> None:
-    """nothing of what the table held counts"""
+    """does not depend on the old values"""
     table, std = drawn(session)
-    signs = table.sign()  # two different numbers in all
+    signs = table.sign()  # two different values in total
     after = table_after(session, signs, std, None)
     if len(set(after.flatten().tolist())) < after.numel() // 2:
-        raise CheckFailed("shuffled", "the old numbers are there in another order, or scaled; new ones must be drawn")
+        raise CheckFailed("shuffled", "the old values are still there, reordered or scaled; draw new ones")
     table[session.random_int(1, 30)] = torch.nan
     if not bool(table_after(session, table, std, 0).isfinite().all()):
         raise CheckFailed(
-            "old-values", "the table held NaN, and holds it still: the new numbers are computed from the old ones"
+            "old-values", "the table contained NaN and still does: the new values are computed from the old ones"
         )
 
 
 def padding_row(session: GradingSession) -> None:
-    """the padding row is zero afterwards, whatever it held"""
+    """leaves the padding row at zero, whatever it was before"""
     table, std = drawn(session)
     for padding in (session.random_int(1, 30), 0):
         before = table.clone()
@@ -89,28 +89,29 @@ def padding_row(session: GradingSession) -> None:
                     "zero-is-false", "with padding_idx=0 the row is not zero; in Python, 0 counts as false in an `if`"
                 )
             if not bool(after[:, padding].any()):
-                raise CheckFailed("padding-column", "a column was zeroed; the padding id selects a row")
+                raise CheckFailed("padding-column", "you zeroed a column; the padding id selects a row")
             raise CheckFailed(
-                "padding-overwritten", "the padding row was zero and holds drawn numbers now; drawing fills it too"
+                "padding-overwritten", "the padding row was zero and now contains random values; drawing fills it too"
             )
         if not bool(after[torch.arange(len(table)) != padding].any(1).all()):
-            raise CheckFailed("more-than-padding", "a row is zero that is not the padding row")
-        after = table_after(session, table, std, padding)  # a row that somebody wrote into
+            raise CheckFailed("more-than-padding", "a row other than the padding row is zero")
+        after = table_after(session, table, std, padding)  # a padding row with nonzero values
         if torch.equal(after[padding], table[padding]):
             raise CheckFailed(
-                "padding-kept", "the padding row holds what it held before; it must be zero, even if it was not"
+                "padding-kept",
+                "the padding row still has its old values; set it to zero even if it was not zero before",
             )
         if bool(after[padding].any()):
-            raise CheckFailed("padding-not-zero", "the padding row was not zero before, and is not zero now")
+            raise CheckFailed("padding-not-zero", "the padding row was not zero before and is still not zero")
 
 
 def no_padding(session: GradingSession) -> None:
-    """without a padding row every row is drawn"""
+    """draws every row if there is no padding row"""
     table, std = drawn(session)
     after = table_after(session, table, std, None)
     if not bool(after.any()):
         raise CheckFailed(
-            "none-is-everything", "with padding_idx=None the whole table is zero; indexing with None selects it all"
+            "none-is-everything", "with padding_idx=None the whole table is zero; indexing with None selects everything"
         )
     if not bool(after.any(1).all()):
         raise CheckFailed(
@@ -119,7 +120,7 @@ def no_padding(session: GradingSession) -> None:
 
 
 def parameter(session: GradingSession) -> None:
-    """a table that learns can be drawn again"""
+    """works on a trainable parameter"""
     table, std = drawn(session)
     try:
         session.gradient(table, std, 1, of=0, weight=torch.ones(1))
@@ -127,7 +128,7 @@ def parameter(session: GradingSession) -> None:
         if failed.rule != "raises":
             raise
         raise CheckFailed(
-            "recorded", f"on a parameter that learns, gradients must be off while it is filled; {failed.message}"
+            "recorded", f"turn gradients off while you fill a trainable parameter; {failed.message}"
         ) from None
 
 
@@ -135,30 +136,30 @@ CHECKS = (in_place, spread, padding_row, no_padding, nothing_left, parameter)
 
 
 def drawn(session: GradingSession) -> tuple[Tensor, float]:
-    """A table with values from N(0, 1), and a standard deviation far from 1."""
+    """Return a table with values from N(0, 1), and a standard deviation far from 1."""
     return session.random_normal(session.random_int(70, 99), session.random_int(40, 60)), session.random_int(
         2, 30
     ) / 100
 
 
 def flatness(numbers: Tensor) -> float:
-    """The fourth moment: 3 for a normal distribution, 1.8 for a uniform one."""
+    """Return the kurtosis: 3 for a normal distribution, 1.8 for a uniform one."""
     centered = numbers - numbers.mean()
     return float((centered**4).mean() / (centered**2).mean() ** 2)
 
 
 def has_copies(rows: Tensor) -> bool:
-    """Whether a row is another one, or a multiple of it; drawn by themselves, rows of 40 numbers never are."""
+    """Check whether a row is a copy or a multiple of another; independently drawn rows of 40 values never are."""
     unit = torch.nn.functional.normalize(rows, dim=1)
     return bool((unit @ unit.T).fill_diagonal_(0).abs().max() > 0.99)
 
 
 def table_after(session: GradingSession, table: Tensor, std: float, padding: int | None) -> Tensor:
-    """The learner's copy of the table after the call."""
+    """Return the learner's copy of the table after the call."""
     answer = session.try_call(table, std, padding, return_arguments=True)
     if answer.raised is not None:
         raise CheckFailed("raises", f"your code raised {answer.raised}")
     (after,) = answer.tensor_arguments
     if after.shape != table.shape or after.dtype != table.dtype:
-        raise CheckFailed("shape", "the table has another shape or dtype afterwards; it keeps both")
+        raise CheckFailed("shape", "the table has a different shape or dtype afterwards; keep both")
     return after

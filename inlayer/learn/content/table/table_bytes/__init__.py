@@ -1,1 +1,1 @@
-"""Task "How many bytes"."""
+"""Task "The size of a table in bytes"."""

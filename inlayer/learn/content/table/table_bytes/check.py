@@ -1,4 +1,4 @@
-"""Checks of "How many bytes"."""
+"""Checks for the task "The size of a table in bytes"."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ DTYPES = (torch.float64, torch.float16, torch.bfloat16, torch.int8)
 
 
 def one_table(session: GradingSession) -> None:
-    """a tied table in float32"""
+    """handles a tied table in float32"""
     judge(session, session.random_int(101, 999), session.random_int(11, 99), torch.float32, True)
 
 
 def every_dtype(session: GradingSession) -> None:
-    """a number takes as many bytes as its dtype says"""
+    """uses the number of bytes of the dtype"""
     for dtype in DTYPES:
         judge(session, session.random_int(101, 999), session.random_int(11, 99), dtype, True)
 
 
 def both_ends(session: GradingSession) -> None:
-    """an untied head has rows of its own"""
+    """counts an untied head separately"""
     judge(session, session.random_int(101, 999), session.random_int(11, 99), DTYPES[session.random_int(0, 3)], False)
 
 
 def real_models(session: GradingSession) -> None:
-    """tables of real models, which are not made"""
+    """handles the sizes of real models without creating the tables"""
     for rows, width in ((163_840, 7_168), (129_280, 7_168), (100_352, 4_096)):
         judge(session, rows + 64 * session.random_int(1, 9), width, torch.bfloat16, False)
 
@@ -45,20 +45,26 @@ def judge(session: GradingSession, rows: int, width: int, dtype: torch.dtype, ti
         return
     if not isinstance(got, (int, float)) or isinstance(got, bool):
         raise CheckFailed(
-            "not-a-number", f"the answer is a {type(got).__name__}; it must be a whole number of bytes, an int"
+            "not-a-number", f"your function returned a {type(got).__name__}; return the number of bytes as an int"
         )
     known = (
-        ("in-gigabytes", want / 1e9, "the answer is in gigabytes; it must be in bytes, a whole number"),
-        ("in-gibibytes", want / 2**30, "the answer is in GiB; it must be in bytes, a whole number"),
-        ("in-bits", 8 * want, "these are bits; a byte has eight of them"),
-        ("tied-doubles", numbers * each * (2 if tied else 1), "tied and untied are changed over: tied means one table"),
-        ("float32-only", numbers * 4 * (1 if tied else 2), "4 bytes were taken for a number; other dtypes take others"),
-        ("parameters", numbers * (1 if tied else 2), "this is how many numbers there are; each of them takes bytes"),
-        ("sizes-added", (rows + width) * each, "the sizes were added; every row has all the columns"),
+        ("in-gigabytes", want / 1e9, "the result is in gigabytes; return an integer number of bytes"),
+        ("in-gibibytes", want / 2**30, "the result is in GiB; return an integer number of bytes"),
+        ("in-bits", 8 * want, "the result is in bits; a byte has eight of them"),
+        ("tied-doubles", numbers * each * (2 if tied else 1), "tied and untied are swapped: tied means one table"),
+        (
+            "float32-only",
+            numbers * 4 * (1 if tied else 2),
+            "you assumed 4 bytes per value; other dtypes have other sizes",
+        ),
+        ("parameters", numbers * (1 if tied else 2), "this is the number of values; each of them takes several bytes"),
+        ("sizes-added", (rows + width) * each, "you added the sizes; multiply them, because every row has all columns"),
     )
     if got == want:
-        raise CheckFailed("not-whole", "the number is right, but it is a float; bytes are counted in whole numbers")
+        raise CheckFailed("not-whole", "the value is right, but it is a float; return an int")
     for rule, value, message in known:
         if abs(got - value) <= 1e-9 * value:
             raise CheckFailed(rule, message)
-    raise CheckFailed("values", "that is not how many bytes there are: numbers in a table, bytes of a number, tables")
+    raise CheckFailed(
+        "values", "that is not the number of bytes: multiply values per table, bytes per value and number of tables"
+    )

@@ -1,9 +1,9 @@
-"""Task table_bytes: the memory of a model's rows."""
+"""Task table_bytes: the memory of a model's table and head."""
 
 import torch
 
 
 def table_bytes(vocab_size: int, n_embd: int, dtype: torch.dtype, tied: bool) -> int:
-    """The bytes of the input table and, where it is not tied, of the head."""
+    """Return the bytes of the input table plus, if it is not tied, those of the head."""
     tables = 1 if tied else 2
     return vocab_size * n_embd * dtype.itemsize * tables

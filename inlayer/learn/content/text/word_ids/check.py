@@ -85,9 +85,9 @@ def white_space(session: GradingSession) -> None:
 def unknown_words(session: GradingSession) -> None:
     """an unknown word gets the id of <unk>, and the vocabulary does not change"""
     vocabulary = shuffled_vocabulary(session)
-    unknown, other = UNKNOWN_WORDS[session.random_int(0, 1)], UNKNOWN_WORDS[session.random_int(2, 4)]
+    missing, other = UNKNOWN_WORDS[session.random_int(0, 1)], UNKNOWN_WORDS[session.random_int(2, 4)]
     one, two = draw_words(session, 2)
-    answer = session.try_call(f"{unknown} {one} {other} {two} {unknown}", vocabulary)
+    answer = session.try_call(f"{missing} {one} {other} {two} {missing}", vocabulary)
     if answer.raised is not None:
         raise CheckFailed(
             "unknown-raises", f"an unknown word raised {answer.raised.type}; return the id of {UNKNOWN} instead"

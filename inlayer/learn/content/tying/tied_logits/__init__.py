@@ -1,1 +1,1 @@
-"""Task: a head that reads the table."""
+"""Task "A head that reads the table"."""

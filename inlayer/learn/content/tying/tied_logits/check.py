@@ -1,4 +1,4 @@
-"""Checks of "A head that reads the table"."""
+"""Checks for the task "A head that reads the table"."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def logits_of(table: Tensor, ids: Tensor) -> Tensor:
 
 
 def not_turned(session: GradingSession) -> None:
-    """A product from the wrong side fits only where V = D; looked at there, it can be told from other mistakes."""
+    """Detect a product from the wrong side; it has a valid shape only if V = D, so test it there."""
     size = session.random_int(4, 6)
     model = session.construct(size, size)
     ids = session.random_ids(size, (2, 3))
@@ -36,7 +36,7 @@ def not_turned(session: GradingSession) -> None:
 
 
 def shape(session: GradingSession) -> None:
-    """a logit for every row of the table"""
+    """returns one logit per row of the table"""
     not_turned(session)
     batch, tokens, rows, width = (
         session.random_int(2, 3),
@@ -46,20 +46,20 @@ def shape(session: GradingSession) -> None:
     )
     model = session.construct(rows, width)
     got = model.call(session.random_ids(rows, (batch, tokens)))
-    own_only = "each hidden state meets only some of the rows; there must be a logit for every row of the table"
+    own_only = "each hidden state is compared with only some of the rows; return a logit for every row of the table"
     check_shape(
         got,
         (batch, tokens, rows),
         "B T V",
         mistakes={
-            "no-head": ((batch, tokens, width), "these are hidden states; the product with the rows is missing"),
+            "no-head": ((batch, tokens, width), "these are hidden states; multiply them by the rows"),
             "rows-of-text": ((batch, tokens, tokens), own_only),
         },
     )
 
 
 def values(session: GradingSession) -> None:
-    """the logits are dot products with the rows"""
+    """computes logits as dot products with the rows"""
     rows, width = session.random_int(7, 10), session.random_int(3, 5)
     model = session.construct(rows, width)
     ids, table = session.random_ids(rows, (2, 4)), table_of(model)
@@ -69,43 +69,46 @@ def values(session: GradingSession) -> None:
         model.call(ids),
         want,
         mistakes={
-            "softmax": (want.softmax(-1), "these are probabilities; logits are the products themselves"),
+            "softmax": (want.softmax(-1), "these are probabilities; return the dot products themselves"),
             "log-softmax": (
                 want.log_softmax(-1),
-                "these are logarithms of probabilities; logits are the products themselves",
+                "these are log probabilities; return the dot products themselves",
             ),
-            "scaled": (want / width**0.5, "the products are divided by the root of the width; no scale is asked for"),
+            "scaled": (
+                want / width**0.5,
+                "you divided the products by the square root of the width; do not scale them",
+            ),
             "cosines": (
                 torch.nn.functional.normalize(hidden, dim=-1) @ torch.nn.functional.normalize(table, dim=-1).T,
-                "these are cosines: the lengths of the rows are lost",
+                "these are cosine similarities: the norms of the rows are lost",
             ),
         },
         rule="untied",
-        message="the logits are not products with the rows of self.table: the head reads other numbers",
+        message="the logits are not products with the rows of self.table: the head reads other values",
         atol=1e-4,
     )
 
 
 def one_table(session: GradingSession) -> None:
-    """there is one table, counted and stored once"""
+    """has a single table, counted and stored once"""
     rows, width = session.random_int(7, 10), session.random_int(3, 5)
     model = session.construct(rows, width)
     counted = sum(one.numel() for one in model.parameters().values())
     if counted != rows * width:
         raise CheckFailed(
             "counted-twice",
-            f"the model has {counted} numbers to learn; a tied one has V times D and no more: the head owns a copy",
+            f"the model has {counted} parameters; a tied model has only V times D, so the head owns a copy",
         )
     stored = model.state_dict()
     if sum(one.numel() for one in stored.values()) != rows * width:
         raise CheckFailed(
             "stored-twice",
-            f"the state dict names the rows more than once: {', '.join(stored)}; a file would hold them twice",
+            f"the state dict lists the rows more than once: {', '.join(stored)}; a file would contain them twice",
         )
 
 
 def gradient(session: GradingSession) -> None:
-    """the table learns from both ends"""
+    """trains the table from both ends"""
     rows, width = session.random_int(7, 10), session.random_int(3, 5)
     model = session.construct(rows, width)
     ids, table = session.random_ids(rows, (2, 4)), table_of(model).detach()
@@ -119,18 +122,18 @@ def gradient(session: GradingSession) -> None:
         found[0],
         from_head + from_lookup,
         mistakes={
-            "head-detached": (from_lookup, "the table learns only from the lookup; what the head sends is cut off"),
-            "lookup-detached": (from_head, "the table learns only from the head; what the lookup sends is cut off"),
+            "head-detached": (from_lookup, "only the lookup trains the table; the head's gradient is cut off"),
+            "lookup-detached": (from_head, "only the head trains the table; the lookup's gradient is cut off"),
         },
         rule="gradient",
-        message="the gradient of the table is not the sum of what both ends send",
+        message="the gradient of the table is not the sum of both parts",
         atol=1e-4,
         rtol=1e-4,
     )
 
 
 def loading(session: GradingSession) -> None:
-    """loaded rows are used at both ends"""
+    """uses loaded rows at both ends"""
     rows, width = session.random_int(7, 10), session.random_int(3, 5)
     model = session.construct(rows, width)
     new = session.random_normal(rows, width)
@@ -140,19 +143,19 @@ def loading(session: GradingSession) -> None:
         model.call(ids),
         logits_of(new, ids),
         rule="copied",
-        message="after load_state_dict the head still reads the rows of before: it has a copy of them",
+        message="after load_state_dict the head still reads the old rows: it has a copy of them",
         atol=1e-4,
     )
 
 
 def replacing(session: GradingSession) -> None:
-    """the head follows when the table is replaced"""
+    """follows when the table is replaced"""
     rows, width = session.random_int(7, 10), session.random_int(3, 5)
     model = session.construct(rows, width)
     grown = session.random_normal(rows + session.random_int(2, 4), width)
     model.method("replace_table", grown)
     if not torch.equal(table_of(model), grown):
-        raise CheckFailed("replace-changed", "replace_table no longer puts the given rows into self.table")
+        raise CheckFailed("replace-changed", "replace_table no longer installs the given rows in self.table")
     ids = session.random_ids(len(grown), (2, 4))
     answer = model.try_call(ids)
     want = logits_of(grown, ids)
@@ -171,19 +174,21 @@ def replacing(session: GradingSession) -> None:
 
 
 def assigning(session: GradingSession) -> None:
-    """the head follows when the table's parameter is replaced from outside"""
+    """follows when the table's parameter is replaced from outside"""
     rows, width = session.random_int(7, 10), session.random_int(3, 5)
     model = session.construct(rows, width)
     new, ids = session.random_normal(rows, width), session.random_ids(rows, (2, 4))
     model.method(
         "load_state_dict", dict.fromkeys(model.state_dict(), new), assign=True
-    )  # other parameters, not numbers
+    )  # replaces parameters, not values
     check_values(
         model.call(ids),
         logits_of(new, ids),
         rule="tied-again",
-        message="a load that puts another parameter in place leaves the head with the old one: tying it again in "
-        "replace_table helps only there",
+        message=(
+            "after a load that installs another parameter, the head still reads the old one; tying again in "
+            "replace_table is not enough"
+        ),
         atol=1e-4,
     )
 

@@ -1,4 +1,4 @@
-"""A head that reads the table."""
+"""Task tied_logits: a head that reads the table."""
 
 from torch import Tensor, nn
 
@@ -11,10 +11,10 @@ class TiedModel(nn.Module):
         self.table = nn.Embedding(vocab_size, n_embd)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Logits (B, T, V) of ids (B, T)."""
+        """Return logits (B, T, V) for ids (B, T)."""
         hidden = self.table(ids)
         return nn.functional.linear(hidden, self.table.weight)
 
     def replace_table(self, rows: Tensor) -> None:
-        """Put another table in place. Leave this as it is."""
+        """Install another table. Do not change this method."""
         self.table = nn.Embedding.from_pretrained(rows, freeze=False)

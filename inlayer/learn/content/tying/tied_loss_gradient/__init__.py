@@ -1,1 +1,1 @@
-"""Task: what the head and the lookup teach a tied table."""
+"""Task "The two gradients of a tied table"."""

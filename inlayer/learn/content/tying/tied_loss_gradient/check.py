@@ -1,4 +1,4 @@
-"""Checks of "What the two ends teach a tied table"."""
+"""Checks for the task "The two gradients of a tied table"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORBIDDEN_NAMES = ("backward", "autograd", "func", "functorch", "vjp", "jvp", "o
 
 
 def draw(session: GradingSession) -> tuple[Tensor, Tensor, Tensor]:
-    """A table, ids of which one stands there several times, targets of which one does."""
+    """Return a table, ids with one repeated, and targets with one repeated."""
     rows, width, places = session.random_int(9, 12), session.random_int(6, 8), session.random_int(4, 5)
     ids, targets = session.random_ids(rows, (places,)), session.random_ids(rows, (places,))
     ids[-1] = ids[0]
@@ -26,7 +26,7 @@ def draw(session: GradingSession) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def both(table: Tensor, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """What each end sends, by autograd: the table once alive in the lookup, once in the head."""
+    """Compute both parts with autograd: the table attached once in the lookup, once in the head."""
     ends = table.clone().requires_grad_(), table.clone().requires_grad_()
     loss = functional.cross_entropy(ends[0][ids] @ ends[1].T, targets)
     first, second = torch.autograd.grad(loss, ends)
@@ -35,12 +35,14 @@ def both(table: Tensor, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 def pair(got: Any) -> tuple[Any, Any]:
     if not isinstance(got, (tuple, list)) or len(got) != 2:
-        raise CheckFailed("not-a-pair", f"the result must be (from_lookup, from_head); it is {describe_value(got)}")
+        raise CheckFailed(
+            "not-a-pair", f"return (from_lookup, from_head); your function returned {describe_value(got)}"
+        )
     return got[0], got[1]
 
 
 def shape(session: GradingSession) -> None:
-    """two gradients as large as the table"""
+    """returns two gradients of the size of the table"""
     table, ids, targets = draw(session)
     rows, width = table.shape
     for part in pair(session.call(table, ids, targets)):
@@ -49,14 +51,17 @@ def shape(session: GradingSession) -> None:
             (rows, width),
             "V D",
             mistakes={
-                "only-positions": ((len(ids), width), "this has a row for every place; the table has one for every id"),
+                "only-positions": (
+                    (len(ids), width),
+                    "this has a row for every position; the table has one for every id",
+                ),
                 "turned": ((width, rows), "rows and channels are swapped"),
             },
         )
 
 
 def from_head(session: GradingSession) -> None:
-    """the head teaches every row"""
+    """from_head reaches every row"""
     table, ids, targets = draw(session)
     lookup, want = both(table, ids, targets)
     hidden, places = table[ids], len(ids)
@@ -68,38 +73,41 @@ def from_head(session: GradingSession) -> None:
         and torch.allclose(first, want, atol=1e-5)
         and not torch.allclose(first, lookup, atol=1e-5)
     ):
-        raise CheckFailed("swapped", "the two parts are there in the wrong order: (from_lookup, from_head)")
+        raise CheckFailed("swapped", "the two parts are in the wrong order; return (from_lookup, from_head)")
     check_values(
         second,
         want,
         mistakes={
             "target-not-subtracted": (
                 chances.T @ hidden / places,
-                "every row is pushed away from the hidden states, the target's too: nothing pulls it",
+                "every row is pushed away from the hidden states, even the target's: nothing pulls it closer",
             ),
             "only-targets": (
                 -one_hot.T @ hidden / places,
-                "only the targets' rows are taught; the head compares with all rows",
+                "only the targets' rows get a gradient; the head compares with all rows",
             ),
-            "not-averaged": (want * places, "this is the gradient of the sum over all places; the loss is their mean"),
+            "not-averaged": (
+                want * places,
+                "this is the gradient of the sum over all positions; the loss is their mean",
+            ),
             "uphill": (
                 -want,
-                "the sign is turned: this is the direction in which the loss falls; the gradient is where it grows",
+                "the sign is wrong: this is the direction in which the loss falls; the gradient points where it grows",
             ),
             "inputs-for-targets": (
                 (chances - functional.one_hot(ids, len(table)).float()).T @ hidden / places,
-                "the ids that went in are taken for the targets",
+                "you used the input ids as the targets",
             ),
-            "both-together": (want + lookup, "this is the gradient of the whole; the head's part is asked for"),
+            "both-together": (want + lookup, "this is the total gradient; return only the head's part"),
         },
         rule="from-head",
-        message="what the head sends to the table differs",
+        message="the head's part of the gradient is wrong",
         atol=1e-5,
     )
 
 
 def from_lookup(session: GradingSession) -> None:
-    """the lookup teaches the rows of its ids"""
+    """from_lookup reaches the rows of the ids"""
     table, ids, targets = draw(session)
     want, _ = both(table, ids, targets)
     chances = (table[ids] @ table.T).softmax(-1)
@@ -113,40 +121,38 @@ def from_lookup(session: GradingSession) -> None:
         first,
         want,
         mistakes={
-            "last-one-wins": (last, "an id that stands at several places gets the gradient of the last one only"),
+            "last-one-wins": (last, "an id at several positions gets only the gradient of the last one"),
             "at-the-targets": (
                 at_targets,
-                "the gradient of a hidden state goes to the target's row, not to the row it is a copy of",
+                "the gradient of a hidden state goes to the target's row; send it to the row it is a copy of",
             ),
             "lookup-forgotten": (
                 torch.zeros_like(table),
-                "the lookup sends nothing; the hidden states are rows of the table, too",
+                "the lookup's part is zero; the hidden states are rows of the table too",
             ),
         },
         rule="from-lookup",
-        message="what the lookup sends to the table differs",
+        message="the lookup's part of the gradient is wrong",
         atol=1e-5,
     )
 
 
 def large_logits(session: GradingSession) -> None:
-    """logits of hundreds are no trouble"""
+    """handles logits in the hundreds"""
     table, ids, targets = draw(session)
     table = table * 40
     want = both(table, ids, targets)
     for part, wanted in zip(pair(session.call(table, ids, targets)), want, strict=True):
         if isinstance(part, Tensor) and not bool(part.isfinite().all()):
-            raise CheckFailed(
-                "overflow", "for large logits there are NaN or infinity: exp of a logit overflows by itself"
-            )
-        check_values(part, wanted, message="for large logits the result differs", atol=1e-3, rtol=1e-3)
+            raise CheckFailed("overflow", "large logits give NaN or infinity: exp of a large logit overflows")
+        check_values(part, wanted, message="the result is wrong for large logits", atol=1e-3, rtol=1e-3)
 
 
 CHECKS = (shape, from_head, from_lookup, large_logits)
 
 
 def walk_output(session: GradingSession) -> Tensor:
-    """What the learner's code sends to the rows of "I love dogs", from both ends: the walk's step 8."""
+    """Return both parts of the gradient for "I love dogs" from the learner's code: step 8 of the walk."""
     import inlayer
 
     model = inlayer.load("default")

@@ -1,11 +1,11 @@
-"""What the two ends teach a tied table."""
+"""Task tied_loss_gradient: the two gradients of a tied table."""
 
 import torch
 from torch import Tensor
 
 
 def tied_loss_gradient(table: Tensor, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients (V, D) that the lookup and the head send to the table."""
+    """Return the gradients (V, D) that the lookup and the head contribute to the table."""
     hidden = table[ids]
     by_logits = (hidden @ table.T).softmax(-1)
     by_logits[torch.arange(len(ids)), targets] -= 1

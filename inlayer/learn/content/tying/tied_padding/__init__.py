@@ -1,1 +1,1 @@
-"""Task: a padding row that stays zero when tied."""
+"""Task "Keep a tied padding row at zero"."""

@@ -1,4 +1,4 @@
-"""Checks of "A padding row that stays zero when tied"."""
+"""Checks for the task "Keep a tied padding row at zero"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORBIDDEN_NAMES = ("inlayer",)
 
 
 def draw(session: GradingSession) -> tuple[Tensor, Tensor, int]:
-    """Hidden states, a table whose padding row is not zero, and that row; sizes that cannot be mistaken."""
+    """Return hidden states, a table with a nonzero padding row, and its id; all sizes differ."""
     rows, width = session.random_int(10, 13), session.random_int(6, 8)
     return (
         session.random_normal(2, session.random_int(3, 4), width),
@@ -24,7 +24,7 @@ def draw(session: GradingSession) -> tuple[Tensor, Tensor, int]:
 
 
 def shape(session: GradingSession) -> None:
-    """a logit for every row, the padding row included"""
+    """returns one logit per row, including the padding row"""
     hidden, table, pad = draw(session)
     got = session.call(hidden, table, pad)
     batch, tokens, _ = hidden.shape
@@ -33,13 +33,16 @@ def shape(session: GradingSession) -> None:
         (batch, tokens, len(table)),
         "B T V",
         mistakes={
-            "column-lost": ((batch, tokens, len(table) - 1), "the padding row's column is gone; ids would shift by one")
+            "column-lost": (
+                (batch, tokens, len(table) - 1),
+                "the padding row's column is missing, which would shift the ids by one",
+            )
         },
     )
 
 
 def values(session: GradingSession) -> None:
-    """the values are those of the plain product"""
+    """returns the values of the plain product"""
     hidden, table, pad = draw(session)
     want = hidden @ table.T
     zeroed, masked = want.clone(), want.clone()
@@ -47,12 +50,12 @@ def values(session: GradingSession) -> None:
     masked[..., pad] = float("-inf")
     lowest = want.clone()
     lowest[..., pad] = torch.finfo(want.dtype).min
-    hidden_by_mask = "the padding row's logit is pushed down so that it is never chosen; its value is to stay"
+    hidden_by_mask = "you pushed the padding row's logit down so that it is never chosen; keep its value"
     check_values(
         session.call(hidden, table, pad),
         want,
         mistakes={
-            "column-zeroed": (zeroed, "the padding row's logit is set to 0; only what flows back is to change"),
+            "column-zeroed": (zeroed, "you set the padding row's logit to 0; change only the backward pass"),
             "column-masked": (masked, hidden_by_mask),
             "column-lowest": (lowest, hidden_by_mask),
         },
@@ -62,23 +65,21 @@ def values(session: GradingSession) -> None:
 
 
 def table_stays(session: GradingSession) -> None:
-    """the table is not changed"""
+    """does not modify the table"""
     hidden, table, pad = draw(session)
     answer = session.try_call(hidden, table, pad, return_arguments=True)
     value_of(answer)
     if not torch.equal(answer.tensor_arguments[1], table):
-        raise CheckFailed(
-            "table-edited", "the table that was handed over was changed in place; it belongs to the caller"
-        )
+        raise CheckFailed("table-edited", "you modified the table in place; it belongs to the caller")
 
 
 def gradient(session: GradingSession) -> None:
-    """the table's gradient is the product's, without the padding row"""
+    """gives the table the product's gradient, except for the padding row"""
     hidden, table, pad = draw(session)
     weight = session.random_normal(*hidden.shape[:2], len(table))
     got = session.gradient(hidden, table, pad, of=1, weight=weight)
     if got is None:
-        raise CheckFailed("all-detached", "no gradient reaches the table at all; all rows but one are to learn")
+        raise CheckFailed("all-detached", "no gradient reaches the table at all; all rows but one must be trained")
     whole = weight.flatten(0, 1).T @ hidden.flatten(0, 1)
     want, channel, only_padding = whole.clone(), whole.clone(), torch.zeros_like(whole)
     want[pad] = 0
@@ -91,28 +92,29 @@ def gradient(session: GradingSession) -> None:
         want,
         mistakes={
             "padding-learns": (whole, "the padding row has a gradient: the head still reaches it"),
-            "channel-frozen": (channel, "a channel of all rows is cut off, not a row"),
+            "channel-frozen": (channel, "you cut off one channel of all rows instead of one row"),
             "only-padding-learns": (
                 only_padding,
-                "it is the wrong way round: the padding row learns and no other does",
+                "it is the wrong way around: only the padding row is trained",
             ),
-            "row-zero": (row_zero, "row 0 is taken for the padding row, whatever padding_idx says"),
-            "all-detached": (torch.zeros_like(whole), "no row learns; all but one are to"),
+            "row-zero": (row_zero, "you treated row 0 as the padding row; use padding_idx"),
+            "all-detached": (torch.zeros_like(whole), "no row is trained; all but one must be"),
         },
         rule="gradient",
-        message="the table's gradient is not that of the plain product without the padding row",
+        message="the table's gradient must be that of the plain product, except for the padding row",
         atol=1e-4,
     )
 
 
 def hidden_gradient(session: GradingSession) -> None:
-    """the gradient of the hidden states is the product's"""
+    """gives the hidden states the gradient of the product"""
     hidden, table, pad = draw(session)
     weight = session.random_normal(*hidden.shape[:2], len(table))
     got = session.gradient(hidden, table, pad, of=0, weight=weight)
     if got is None:
         raise CheckFailed(
-            "hidden-detached", "no gradient reaches the hidden states; the blocks before the head would not learn"
+            "hidden-detached",
+            "no gradient reaches the hidden states, so the blocks before the head would not be trained",
         )
     whole = weight @ table
     check_values(
@@ -121,7 +123,7 @@ def hidden_gradient(session: GradingSession) -> None:
         mistakes={
             "column-detached": (
                 whole - weight[..., pad, None] * table[pad],
-                "the padding row's column sends nothing to the hidden states; only the row itself is to be cut off",
+                "the padding row's column sends nothing to the hidden states; cut off only the row itself",
             )
         },
         rule="hidden-gradient",

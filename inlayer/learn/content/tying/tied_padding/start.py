@@ -1,8 +1,8 @@
-"""A padding row that stays zero when tied."""
+"""Task tied_padding: keep a tied padding row at zero."""
 
 from torch import Tensor
 
 
 def tied_padding(hidden: Tensor, table: Tensor, padding_idx: int) -> Tensor:
-    """Logits (B, T, V) of a tied head that sends the padding row no gradient."""
-    return hidden @ table.T  # your code: right in its values, wrong on the way back
+    """Return logits (B, T, V) of a tied head that sends the padding row no gradient."""
+    return hidden @ table.T  # TODO: the values are right, but the backward pass is not

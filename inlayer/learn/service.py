@@ -1,0 +1,442 @@
+"""The course service: every operation a learner can perform, independent of how it is displayed.
+
+course, progress, grader, quiz -> [service] -> terminal (cli/learn), page (web), notebook
+- one progress file and one file per task are shared by all front ends
+- operations return dataclasses; front ends only render them
+- a read-only service (for a server that others can reach) shows and grades answers but records and runs nothing
+- a file is overwritten only if it still has the digest the front end loaded, so no edit made elsewhere is lost
+- nothing here imports torch until code is graded
+Tested in tests/learn/test_service.py.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inlayer.errors import InputError, MissingFileError
+from inlayer.learn import course as course_module
+from inlayer.learn.course import Course, Lesson, Question, Task, suggest
+from inlayer.learn.files import (
+    TaskFile,
+    choose_folder,
+    create_file,
+    keep_old_file,
+    load_file,
+    read_file,
+    require_unchanged,
+    write_file,
+)
+from inlayer.learn.progress import Progress, ProgressState, now
+from inlayer.learn.questions import AnswerResult, ChoiceQuestion, Exercise, FreeTextQuestion, TheoryQuestion
+from inlayer.learn.quiz import (
+    QuizRun,
+    due_questions,
+    note_answer,
+    quiz_questions,
+    shuffle_options,
+    unfinished_lesson,
+)
+from inlayer.learn.steps import CourseOverview, LessonStatus, find_next_step, lesson_steps
+from inlayer.learn.submission import SourceFile
+from inlayer.paths import check_path, quoted, shown, what_is_at, wrong_kind
+
+if TYPE_CHECKING:
+    from inlayer.learn.comparison import Comparison
+    from inlayer.learn.grader import Verdict
+
+__all__ = [
+    "MAX_SEED", "CourseService", "DrawnExercise", "Hint", "ReadOnlyError", "random_seed",
+]  # fmt: skip
+
+MAX_SEED = 2**31 - 1
+
+
+class ReadOnlyError(InputError):
+    """An operation that a read-only service does not perform."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hint:
+    """A hint for a task; levels start at 1."""
+
+    task: Task
+    level: int
+    text: str
+
+    @property
+    def is_last(self) -> bool:
+        return self.level == len(self.task.hints)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnExercise:
+    """An exercise with the question that a seed generated."""
+
+    exercise: Exercise
+    question: TheoryQuestion
+    seed: int
+
+
+def random_seed() -> int:
+    return secrets.randbelow(MAX_SEED + 1)
+
+
+class CourseService:
+    """Operations of the course for one learner."""
+
+    def __init__(self, progress: Progress | None = None, *, course: Course | None = None, read_only: bool = False):
+        self._progress, self._course, self.read_only = progress, course, read_only
+
+    @property
+    def course(self) -> Course:
+        return self._course or course_module.open_course()
+
+    @property
+    def progress(self) -> Progress:
+        if self._progress is None:
+            self._progress = Progress()
+        return self._progress
+
+    def state(self) -> ProgressState:
+        """The learner's progress; empty if the service is read-only."""
+        return ProgressState() if self.read_only else self.progress.read()
+
+    @contextmanager
+    def edit(self) -> Iterator[ProgressState]:
+        """The progress, to be changed; a read-only service discards the changes."""
+        if self.read_only:
+            yield ProgressState()
+            return
+        with self.progress.edit() as state:
+            yield state
+
+    def require_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyError("this course is read-only: code is not run and nothing is saved")
+
+    # ---- the course
+
+    def overview(self, state: ProgressState | None = None) -> CourseOverview:
+        """The lessons with their progress, and what is next."""
+        state = self.state() if state is None else state
+        step = find_next_step(self.course, state)
+        current = self.course.tasks.get(state.current)
+        if current and (state.task(current.id).passed or (step and step.key == f"task/{current.id}")):
+            current = None
+        return CourseOverview(
+            lessons=tuple(self.lesson_status(lesson, state) for lesson in self.course.lessons),
+            next_step=step,
+            next_was_skipped=step is not None and step.key in state.skipped,
+            current_task=current,
+            due=tuple(due_questions(self.course, state)),
+        )
+
+    def lesson_status(self, lesson: Lesson, state: ProgressState | None = None) -> LessonStatus:
+        state = self.state() if state is None else state
+        return LessonStatus(
+            lesson=lesson,
+            read=lesson.id in state.read,
+            tasks=tuple(state.task(one.id) for one in lesson.tasks),
+            exercises=tuple(state.exercise(one.id) for one in lesson.exercises),
+            questions=tuple(state.question(one.id) for one in lesson.questions),
+            skipped=frozenset(state.skipped),
+        )
+
+    def lesson_to_read(self, name: str | None) -> Lesson:
+        """The named lesson, or the first one not read yet."""
+        if name is not None:
+            return self.course.lesson(name)
+        read = self.state().read
+        return next((lesson for lesson in self.course.lessons if lesson.id not in read), self.course.lessons[0])
+
+    def mark_read(self, lesson: Lesson) -> None:
+        with self.edit() as state:
+            state.read.setdefault(lesson.id, now())
+
+    def skip(self, name: str | None) -> str:
+        """Skip a task, an exercise, a step key such as "quiz/forward", or the next step; returns its title."""
+        self.require_writable()
+        steps = {step.key: step for lesson in self.course.lessons for step in lesson_steps(lesson)}
+        with self.progress.edit() as state:
+            if name is None:
+                step = find_next_step(self.course, state)
+                if step is None:
+                    raise InputError("there is nothing to skip: the course is done")
+                if step.key in state.skipped:
+                    raise InputError(f"everything that is left was skipped before; the first of it is {step.title}")
+            elif name in steps:
+                step = steps[name]
+            elif f"exercise/{name}" in steps:
+                step = steps[f"exercise/{name}"]
+            elif "/" in name:
+                near = suggest(name, [*self.course.exercises, *steps], cutoff=0.8)
+                raise InputError(f"there is no exercise {quoted(name)}; {near or 'see inlayer learn list LESSON'}")
+            else:
+                step = steps[f"task/{self.course.task(name).id}"]
+            state.skipped[step.key] = now()
+            if step.key == f"task/{state.current}":
+                state.current = ""
+        return step.title
+
+    def reset_progress(self) -> Path | None:
+        """Start over; returns where the old progress file was kept, if there was one."""
+        return self.progress.reset()
+
+    # ---- tasks
+
+    def choose_task(self, name: str | None, state: ProgressState | None = None) -> Task:
+        """The named task; otherwise the one in progress, or the next one that is open."""
+        if name is not None:
+            return self.course.task(name)
+        state = self.state() if state is None else state
+        current = self.course.tasks.get(state.current)
+        if current is not None and not state.task(current.id).passed:
+            return current
+        steps = [step for lesson in self.course.lessons for step in lesson_steps(lesson) if step.kind == "task"]
+        left = [step for step in steps if not step.is_done(state)]
+        if unskipped := [step for step in left if step.key not in state.skipped]:
+            return self.course.tasks[unskipped[0].id]
+        if current is not None or left:
+            return current or self.course.tasks[left[0].id]
+        raise InputError("every task has passed; name one")
+
+    def started_task(self, name: str | None, *, allow_passed: bool = False) -> Task:
+        """The named task, or the one in progress; never a guess, because hints and solutions are recorded."""
+        if name is not None:
+            return self.course.task(name)
+        state = self.state()
+        current = self.course.tasks.get(state.current)
+        if current is None:
+            raise InputError("no task is in progress; start one with inlayer learn next, or name it")
+        if state.task(current.id).passed and not allow_passed:
+            raise InputError(f"{current.id} has passed and no other task is in progress; run inlayer learn next")
+        return current
+
+    def next_open_task(self, after: Task) -> Task | None:
+        """The next task that has not passed, continuing from the start after the last one."""
+        state, names = self.state(), list(self.course.tasks)
+        position = names.index(after.id)
+        rotated = names[position + 1 :] + names[:position]
+        return next((self.course.tasks[name] for name in rotated if not state.task(name).passed), None)
+
+    def start_task(self, name: str | None, folder: str | None = None) -> TaskFile:
+        """Make a task the current one and create its file if it does not exist."""
+        with self.edit() as state:
+            task = self.choose_task(name, state)
+            file = create_file(task, choose_folder(state, folder))
+            state.current = task.id
+        return file
+
+    def find_work(self, name: str | None, task: str | None = None, folder: str | None = None) -> TaskFile:
+        """The task and file to check; `name` is a task or a file."""
+        with self.edit() as state:
+            if name is not None and (task is not None or self._names_file(name)):
+                path = check_path(name, "FILE").expanduser()
+                found = self.course.task(path.stem if task is None else task)
+                if task is None and what_is_at(path) == "nothing" and path.parent == Path():
+                    path = choose_folder(state, folder) / f"{found.id}.py"  # `check gather.py` works anywhere
+                return TaskFile(task=found, path=path)
+            found = self.choose_task(task if name is None else name, state)
+            file = create_file(found, choose_folder(state, folder))
+            if file.is_new:
+                state.current = found.id
+        return file
+
+    def _names_file(self, name: str) -> bool:
+        if name in self.course.tasks:
+            return False
+        kind = what_is_at(Path(name).expanduser()) if name else "nothing"
+        if name.endswith(".py") or "/" in name or "\\" in name or kind == "folder":
+            known = Path(name).stem in self.course.tasks
+            if kind == "folder" or (kind == "nothing" and not known):
+                near = suggest(Path(name).stem, self.course.tasks) if name.endswith(".py") else ""
+                raise MissingFileError(f"{wrong_kind(Path(name), kind)}{f'; {near}' if near else ''}")
+            if not known:
+                raise InputError(f"{shown(name)} is not named after a task; name the task with --task")
+            return True
+        self.course.task(name)  # raises if there is no such task
+        return False
+
+    def set_folder(self, folder: str) -> None:
+        with self.edit() as state:
+            choose_folder(state, folder)
+
+    def check(self, task: Task, source: str, *, seed: int | None = None) -> Verdict:
+        """Grade code and record the result."""
+        from inlayer.learn.grader import grade
+
+        self.require_writable()
+        verdict = grade(task, source, seed=seed)
+        with self.edit() as state:
+            state.note_check(task.id, passed=verdict.passed, summary=verdict.summary)
+        return verdict
+
+    def compare_with_walk(self, verdict: Verdict) -> Comparison | None:
+        """Compare the learner's tensor with the walk's, if the task has one."""
+        if verdict.walk_output is None or not verdict.passed:
+            return None
+        from inlayer.learn.comparison import compare
+
+        return compare(verdict.walk_output, self.course.task(verdict.task).step)
+
+    def hint(self, task: Task, level: int | None = None) -> Hint:
+        """The next hint, or the one at a level."""
+        with self.edit() as state:
+            level = state.note_hint(task.id, level)
+        return Hint(task=task, level=level, text=task.hints[level - 1])
+
+    def may_see_solution(self, task: Task) -> bool:
+        record = self.state().task(task.id)
+        return bool(record.passed or record.solution_seen)
+
+    def record_solution(self, task: Task) -> bool:
+        """Record that the solution is shown; returns whether the task had passed."""
+        with self.edit() as state:
+            state.note_solution(task.id)
+            return bool(state.task(task.id).passed)
+
+    # ---- the learner's files
+
+    def load_file(self, task: Task) -> tuple[Path, SourceFile | None]:
+        """The path of the learner's file for a task, and its content if it exists."""
+        return load_file(task, self.state())
+
+    def save_file(self, task: Task, source: str, loaded: str | None) -> str:
+        """Write the learner's file if it still has the digest `loaded`; returns the new digest."""
+        self.require_writable()
+        with self.progress.edit() as state:  # its lock also protects the file
+            path, found = load_file(task, state)
+            if found is None or found.text != source:
+                require_unchanged(path, found, loaded)
+                choose_folder(state)
+                write_file(path, source)
+            return read_file(path).digest
+
+    def reset_file(self, task: Task, folder: str | None = None, *, loaded: str | bool | None = False) -> Path | None:
+        """Restore a task's start file; returns where the old file was kept. `loaded` is checked unless False."""
+        self.require_writable()
+        with self.progress.edit() as state:
+            choose_folder(state, folder)
+            path, found = load_file(task, state)
+            if not isinstance(loaded, bool):
+                require_unchanged(path, found, loaded)
+            state.current = task.id
+            if found is not None and found.text == task.start:
+                return None
+            kept = None if found is None else keep_old_file(path)
+            write_file(path, task.start)
+        return kept
+
+    # ---- exercises
+
+    def exercise(self, name: str) -> Exercise:
+        if name not in self.course.exercises:
+            raise InputError(f"there is no exercise {quoted(name)}")
+        return self.course.exercises[name]
+
+    def find_exercises(self, name: str | None) -> list[Exercise]:
+        """The named exercise; the open ones of a lesson (all if none is open); or the next open one."""
+        state, everything = self.state(), list(self.course.exercises.values())
+        if name is None:
+            still_open = [one for one in everything if not state.exercise(one.id).done]
+            if not still_open:
+                raise InputError("every exercise is done; name one to repeat it")
+            return ([one for one in still_open if f"exercise/{one.id}" not in state.skipped] or still_open)[:1]
+        wanted = name.strip()
+        if named := [one for one in everything if wanted in (one.id, one.id.partition("/")[2])]:
+            if len(named) > 1:
+                raise InputError(f"{quoted(name)} is in several lessons: {', '.join(one.id for one in named)}")
+            return named
+        if wanted in {key for lesson in self.course.lessons for key in (lesson.id, str(lesson.number))}:
+            of_lesson = list(self.course.lesson(wanted).exercises)
+            return [one for one in of_lesson if not state.exercise(one.id).done] or of_lesson
+        raise InputError(f"there is no exercise or lesson {quoted(name)}; {self._suggest_exercise(wanted)}")
+
+    def _suggest_exercise(self, wanted: str) -> str:
+        if wanted in self.course.tasks:
+            return f"it is a task: run inlayer learn next {wanted}"
+        lesson, slash, _ = wanted.partition("/")
+        ids = [one.id for one in self.course.exercises.values()]
+        if slash:
+            of_lesson = [one for one in ids if one.startswith(f"{lesson}/")]
+            listed = f"that lesson has {', '.join(of_lesson)}" if of_lesson else ""
+            return suggest(wanted, ids, cutoff=0.8) or listed or "see inlayer learn list"
+        lessons = [one.id for one in self.course.lessons]
+        short = [one.partition("/")[2] for one in ids]
+        return suggest(wanted, lessons + short) or f"the lessons are {', '.join(lessons)}"
+
+    def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> DrawnExercise:
+        """Generate a question: from the given seed, or again the one that was asked and not answered yet."""
+        with self.edit() as state:
+            record = state.exercise(exercise.id)
+            if seed is None:
+                seed = record.seed if record.seed is not None else random_seed()
+            record.seed = seed
+        return DrawnExercise(exercise=exercise, question=exercise.ask(seed), seed=seed)
+
+    def was_asked(self, exercise: Exercise) -> bool:
+        """Whether a question of this exercise is waiting for its answer."""
+        return self.state().exercise(exercise.id).seed is not None
+
+    def answer_exercise(self, drawn: DrawnExercise, answer: str) -> AnswerResult:
+        """Grade an answer and record it; InputError if it cannot be parsed, which counts as no try."""
+        if isinstance(drawn.question, FreeTextQuestion):
+            raise InputError(f"{drawn.exercise.id} is answered in words and not graded; compare with its model answer")
+        result = drawn.question.grade(answer)
+        self.record_exercise(drawn.exercise, correct=result.correct)
+        return result
+
+    def record_exercise(self, exercise: Exercise, *, correct: bool) -> None:
+        """Record a result, such as the learner's own assessment of a free-text answer."""
+        with self.edit() as state:
+            state.note_exercise(exercise.id, correct=correct)
+
+    def reveal_answer(self, drawn: DrawnExercise) -> None:
+        """Record that the answer is shown; the exercise stays open with other numbers."""
+        if isinstance(drawn.question, FreeTextQuestion):
+            raise InputError(f"{drawn.exercise.id} is not graded; its model answer is shown with any answer")
+        with self.edit() as state:
+            state.note_revealed(drawn.exercise.id)
+
+    # ---- quizzes
+
+    def question(self, name: str) -> Question:
+        if name not in self.course.questions:
+            near = suggest(name, self.course.questions) or "inlayer learn quiz --json lists the questions"
+            raise InputError(f"there is no question {quoted(name)}; {near}")
+        return self.course.questions[name]
+
+    def quiz_questions(self, lesson: str | None) -> list[Question]:
+        """The questions of a lesson's quiz, or of the next quiz, in order."""
+        state = self.state()
+        chosen = self.course.lesson(lesson) if lesson is not None else unfinished_lesson(self.course, state)
+        questions = quiz_questions(self.course, state, chosen)
+        if not questions:
+            raise InputError("every quiz is done and no question is due; name a lesson to repeat its quiz")
+        return questions
+
+    def start_quiz(self, questions: list[Question], seed: int | None = None) -> QuizRun:
+        with suppress(ReadOnlyError), self.edit():
+            pass  # finds out early whether progress can be saved
+        return QuizRun(questions, random_seed() if seed is None else seed)
+
+    def answer_question(
+        self, question: Question, seed: int, answer: str, *, repeated: bool = False
+    ) -> tuple[ChoiceQuestion, AnswerResult]:
+        """Grade an answer to a question in the order of a seed, and record it."""
+        choice = shuffle_options(question, seed)
+        result = choice.grade(answer)
+        self.record_answer(question, correct=result.correct, repeated=repeated)
+        return choice, result
+
+    def record_answer(self, question: Question, *, correct: bool, repeated: bool = False) -> tuple[int, int]:
+        """Record an answer; returns how often the question was due before, and how often it still is."""
+        with self.edit() as state:
+            before = state.question(question.id).due
+            note_answer(state, question.id, correct=correct, repeated=repeated)
+            return before, state.question(question.id).due

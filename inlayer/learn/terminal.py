@@ -1,0 +1,253 @@
+"""Terminal output of the course: lessons, checks, questions and results, as a terminal or notebook shows them.
+
+service -> [terminal] -> cli/learn, notebook
+- Markdown through render.markdown; code and commands are never wrapped, so that they can be copied
+- text from learners is printed line by line with control characters escaped
+- characters that the terminal's encoding lacks are replaced: "ok" for ✓, "->" for →
+Tested in tests/learn/test_cli.py and tests/learn/test_notebook.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from inlayer.learn.links import link_command
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion
+from inlayer.render.markdown import MarkdownNode, inline_text, parse, print_fence, print_markdown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from inlayer.learn.comparison import Comparison
+    from inlayer.learn.course import Question, Task
+    from inlayer.learn.grader import Verdict
+    from inlayer.learn.questions import AnswerResult
+    from inlayer.learn.service import Hint
+    from inlayer.learn.steps import CourseOverview
+
+__all__ = ["CoursePrinter", "EncodedOutput"]
+
+MAX_LINES = 20  # of what the learner's code printed
+MAX_QUESTIONS, MAX_QUESTION_TEXT = 5, 66  # of a list of questions
+REPLACEMENTS = {
+    "✓": "ok", "✗": "x", "·": "-", "•": "*", "…": "...", "→": "->", "←": "<-", "×": "x", "≠": "!=", "≤": "<=",
+    "≥": ">=", "≈": "~", "−": "-", "±": "+-", "∙": "*", "⋅": "*", "∑": "sum", "Σ": "sum", "√": "sqrt", "θ": "theta",
+    "π": "pi", "σ": "sigma", "∂": "d", "∈": "in", "½": "1/2", "²": "^2", "³": "^3", "ᵀ": "^T", "₀": "_0", "₁": "_1",
+    "₂": "_2", "ᵢ": "_i", "ⱼ": "_j", "▌": "|", "─": "-", "━": "-", "│": "|", "█": "#", "░": ".", "‘": "'", "’": "'",
+    "“": '"', "”": '"', "–": "-", "␣": "_", "⟨": "<", "⟩": ">",
+}  # fmt: skip
+MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "not run": ("·", "dim")}
+PRAISE = ("Well done!", "Nice work!", "Great, that works!", "Excellent!")
+TRAILING_SPACES = re.compile(r" +$", re.MULTILINE)
+
+
+class EncodedOutput:
+    """A stream that replaces characters its encoding lacks and strips trailing spaces."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.table = str.maketrans({one: other for one, other in REPLACEMENTS.items() if not _can_encode(stream, one)})
+
+    def write(self, text: str) -> int:
+        return int(self.stream.write(TRAILING_SPACES.sub("", text.translate(self.table))))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def _can_encode(stream: Any, character: str) -> bool:
+    try:
+        character.encode(stream.encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+class CoursePrinter:
+    """Prints the parts of the course on a console."""
+
+    def __init__(self, console: Console) -> None:
+        from inlayer.render.glyphs import glyphs_for
+
+        self.console = console
+        self.glyphs = glyphs_for(console.encoding, color=False)
+
+    def line(self, text: str = "", style: str = "", indent: int = 0, *, wrap: bool = True) -> None:
+        """Print a line without markup; it wraps with its indent unless `wrap` is False."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        content = Text(text, style=style)
+        if not wrap:
+            self.console.print(content, soft_wrap=True)
+        else:
+            self.console.print(Padding(content, (0, 0, 0, indent), expand=False) if indent and text else content)
+
+    def command(self, text: str, indent: int = 2) -> None:
+        """Print a command to type; never wrapped."""
+        from rich.text import Text
+
+        self.console.print(Text(" " * indent + text, style="cyan"), soft_wrap=True)
+
+    def heading(self, text: str) -> None:
+        self.line(text, style="bold")
+
+    def untrusted(self, text: str, *, indent: int = 4, max_lines: int = MAX_LINES, style: str = "dim") -> None:
+        """Print the first lines of text that somebody else wrote, with control characters escaped."""
+        lines = text.splitlines()
+        for one in lines[:max_lines]:
+            self.line(self.glyphs.safe(one.expandtabs(4)), style=style, indent=indent)
+        if len(lines) > max_lines:
+            self.line(f"{self.glyphs.more} and {len(lines) - max_lines:,} more lines", style=style, indent=indent)
+
+    def markdown(self, text: str) -> None:
+        print_markdown(self.console, parse(text), link_command)
+
+    def markdown_line(self, text: str, indent: int, style: str = "") -> None:
+        """Print the paragraphs of a short text with an indent."""
+        from rich.padding import Padding
+
+        for node in parse(text):
+            self.console.print(Padding(inline_text(node.children, link_command, style), (0, 0, 0, indent)))
+
+    def code(self, source: str) -> None:
+        print_fence(self.console, MarkdownNode(kind="fence", info="python", text=source))
+
+    # ---- tasks
+
+    def task(self, task: Task) -> None:
+        self.heading(f"Task {task.id}: {task.title}")
+        self.line()
+        self.markdown(task.text)
+
+    def checks(self, verdict: Verdict) -> None:
+        """Print each check, the feedback on the failed one, and what the code printed."""
+        from rich.table import Table
+        from rich.text import Text
+
+        self.line(f"{verdict.task}: {verdict.summary}", style="bold green" if verdict.passed else "bold")
+        table = Table.grid(padding=(0, 1))
+        for result in verdict.results:
+            mark, style = MARKS[result.state]
+            skipped = result.state == "not run"
+            description = f"{result.description} (not run)" if skipped else result.description
+            dim = "dim" if skipped else ""
+            table.add_row(Text(f"  {mark}", style=style), Text(result.name, style=dim), Text(description, style=dim))
+        self.console.print(table)
+        if verdict.failure is not None:
+            from inlayer.learn.feedback import feedback_lines
+
+            self.line()
+            self.untrusted(verdict.failure.message, max_lines=60, style="", indent=2)
+            self.line(f"rule: {verdict.failure.rule}", style="dim", indent=2)
+            if verdict.failure.feedback is not None:
+                self.line()
+                for one in feedback_lines(verdict.failure.feedback):
+                    self.line(f"  {self.glyphs.safe(one)}" if one else "", wrap=False)
+        if verdict.printed.strip():
+            self.line()
+            self.line("your code printed:", style="dim", indent=2)
+            self.untrusted(verdict.printed.rstrip("\n"))
+        self.line()
+
+    def passed(self, task: Task, verdict: Verdict, comparison: Comparison | None) -> None:
+        """Print what a learner sees after passing: praise, why it works, and their tensor in the walk."""
+        self.line(PRAISE[verdict.seed % len(PRAISE)], style="bold green")
+        self.line()
+        self.heading("Why it works")
+        self.markdown(task.why)
+        if comparison is None or verdict.walk_output is None:
+            self.line("See it in the walk:")
+            self.command(f"inlayer walk --step {task.step}")
+            return
+        from inlayer.learn.feedback import format_value
+        from inlayer.trace.terminal import show
+
+        self.heading("In the walk")
+        show(comparison.trace, self.console, step=comparison.step)
+        self.line()
+        self.line("Your result", style="bold", indent=3)
+        self.untrusted(format_value(verdict.walk_output), indent=3, style="")
+        self.line(comparison.message, indent=3)
+
+    def hint(self, hint: Hint) -> None:
+        self.heading(f"{hint.task.id}: hint {hint.level} of {len(hint.task.hints)}")
+        self.markdown(hint.text)
+
+    def solution(self, task: Task, *, passed: bool) -> None:
+        self.heading(f"{task.id}: a solution")
+        self.code(task.solution)
+        self.line()
+        self.heading("Why it works")
+        self.markdown(task.why)
+        if not passed:
+            note = "Recorded: solution seen. Write it yourself and check it; it still counts when it passes."
+            self.line(note, style="dim")
+
+    # ---- questions
+
+    def question(self, question: TheoryQuestion) -> None:
+        """Print a question with its options, or with the form of its answer."""
+        self.markdown(question.text)
+        if isinstance(question, ChoiceQuestion):
+            for number, option in enumerate(question.options):
+                self.option(number, option.text)
+        elif isinstance(question, NumberQuestion):
+            self.line(f"Your answer is {question.form}; it is graded.", style="dim")
+        else:
+            self.line("This answer is not graded: you compare it with a model answer.", style="dim")
+
+    def option(self, number: int, text: str, mark: str = "") -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 1))
+        letter = Text(f"  {chr(ord('a') + number)}{f' {mark}' if mark else ''}", style="bold")
+        table.add_row(letter, *(inline_text(node.children, link_command) for node in parse(text)[:1]))
+        self.console.print(table)
+
+    def reasons(self, choice: ChoiceQuestion) -> None:
+        """Print every option with its reason, once the question is answered."""
+        for number, option in enumerate(choice.options):
+            self.option(number, option.text, "✓" if option.correct else "✗")
+            self.markdown_line(option.reason, 6, "dim")
+
+    def answer_result(self, result: AnswerResult) -> None:
+        style = "bold green" if result.correct else "bold red"
+        self.line("✓ Correct." if result.correct else "✗ Not correct.", style=style)
+        self.markdown(result.message)
+
+    def model_answer(self, question: FreeTextQuestion, *, with_points: bool = False) -> None:
+        self.heading("Model answer")
+        self.markdown(question.model_answer)
+        for point in question.points if with_points else ():
+            self.line(f"[ ] {point}", indent=2)
+
+    def question_list(self, questions: Iterable[Question]) -> None:
+        """Print the first of some questions, one line each."""
+        listed = list(questions)
+        for one in listed[:MAX_QUESTIONS]:
+            text = " ".join(one.text.split())
+            short = text if len(text) <= MAX_QUESTION_TEXT else text[: MAX_QUESTION_TEXT - 1].rstrip() + "…"
+            self.line(f"{short} ({one.lesson})", indent=2)
+        if len(listed) > MAX_QUESTIONS:
+            self.line(f"and {len(listed) - MAX_QUESTIONS} more", indent=2)
+
+    # ---- where the learner is
+
+    def next_step(self, overview: CourseOverview, *, with_current: bool = False) -> None:
+        """Print what is next and the command for it; with `with_current`, also the task in progress."""
+        step = overview.next_step
+        if with_current and overview.current_task is not None:
+            self.line(f"In progress: {overview.current_task.id}, {overview.current_task.title}")
+            self.command("inlayer learn check")
+        if step is not None:
+            self.line(f"Next: {step.title}{' (skipped before)' if overview.next_was_skipped else ''}")
+            self.command("inlayer learn next")
+            return
+        self.line("You have finished the course: every lesson, task, exercise and quiz.", style="bold")
+        if overview.due:
+            self.line(f"Questions you missed and should repeat: {len(overview.due)}")
+            self.command("inlayer learn quiz")

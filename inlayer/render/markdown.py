@@ -1,0 +1,328 @@
+"""Markdown as a small tree, with renderers for the terminal, the web page and notebooks.
+
+Markdown text -> [parse] -> MarkdownNode tree -> elements (page), rich renderables (terminal), cells (notebook)
+- parsed once per text by markdown-it (CommonMark and tables); raw HTML stays text
+- a quote that starts with `**Common misconception: ...**` is a callout: a panel, an <aside>, a quote in a notebook
+- the page gets nested lists, ["p", {}, ["text"]], and creates each element itself, so no text can become a script
+- elsewhere: what a link or picture of the course refers to (learn/links.py), passed in as functions
+Tested with hostile texts in tests/render/test_markdown.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.tree import SyntaxTreeNode
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+__all__ = ["Element", "MarkdownNode", "NotebookPart", "parse", "print_markdown", "to_elements", "to_notebook"]
+
+Element: TypeAlias = Any  # a string, or [tag, attributes, children]
+LinkAttributes: TypeAlias = Callable[[str], "dict[str, Any] | None"]
+
+CALLOUT = re.compile(r"Common misconception: (.*)", re.DOTALL)
+FENCES = {"python": "python", "text": "output", "formula": "formula"}
+TAGS = {
+    "paragraph": "p", "bullet_list": "ul", "ordered_list": "ol", "list_item": "li", "blockquote": "blockquote",
+    "table": "table", "thead": "thead", "tbody": "tbody", "tr": "tr", "th": "th", "td": "td", "em": "em",
+    "strong": "strong", "hr": "hr", "hardbreak": "br",
+}  # fmt: skip
+INLINE_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkdownNode:
+    """One element of a document: a block, or a part of a line."""
+
+    kind: str  # markdown-it's name, or "fence" with `info`, or "callout" with `text` as its title
+    children: tuple[MarkdownNode, ...] = ()
+    text: str = ""
+    info: str = ""  # language of a fence, address of a link or picture, alignment of a table cell
+    level: int = 0  # of a heading
+    lines: tuple[int, int] = (0, 0)  # of the source
+
+    @property
+    def plain(self) -> str:
+        """The text of this node and everything inside it."""
+        if self.kind in {"softbreak", "hardbreak"}:
+            return " "
+        return self.text + "".join(child.plain for child in self.children)
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"[^a-z0-9_]+", "-", self.plain.lower()).strip("-")
+
+
+@lru_cache(maxsize=1_024)
+def parse(text: str) -> tuple[MarkdownNode, ...]:
+    """Parse Markdown into blocks."""
+    from markdown_it.tree import SyntaxTreeNode
+
+    return _convert_children(SyntaxTreeNode(_parser().parse(text)))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False}).enable("table")
+
+
+def _convert_children(node: SyntaxTreeNode) -> tuple[MarkdownNode, ...]:
+    made: list[MarkdownNode] = []
+    for child in node.children:
+        if child.type == "text" and not child.content:
+            continue
+        if child.type == "inline" or (child.type == "paragraph" and child.hidden):  # a tight list hides paragraphs
+            made += _convert_children(child)
+            continue
+        one = _convert(child)
+        after_python = made and (made[-1].kind, made[-1].info) == ("fence", "python")
+        if (one.kind, one.info) == ("fence", "output") and not after_python:
+            one = replace(one, info="plain")  # a text fence that no code printed
+        made.append(one)
+    return tuple(made)
+
+
+def _convert(node: SyntaxTreeNode) -> MarkdownNode:
+    kind, children = node.type, _convert_children(node)
+    lines = (node.map[0], node.map[1]) if node.map else (0, 0)
+    if kind == "blockquote" and children and children[0].kind == "paragraph" and children[0].children:
+        first, *rest = children[0].children
+        if first.kind == "strong" and (found := CALLOUT.fullmatch(first.plain)):
+            while rest and rest[0].kind == "softbreak":
+                del rest[0]
+            intro = (replace(children[0], children=tuple(rest)),) if rest else ()
+            return MarkdownNode(kind="callout", text=found[1], children=(*intro, *children[1:]), lines=lines)
+    if kind in {"fence", "code_block"}:
+        info = FENCES.get(node.info.strip(), "plain") if kind == "fence" else "plain"
+        return MarkdownNode(kind="fence", info=info, text=node.content, lines=lines)
+    attributes = {"link": "href", "image": "src", "th": "style", "td": "style"}
+    info = str(node.attrs.get(attributes.get(kind, ""), ""))
+    return MarkdownNode(
+        kind=kind,
+        children=children,
+        text="" if children else node.content,
+        info=info,
+        level=int(node.tag[1:]) if kind == "heading" else 0,
+        lines=lines,
+    )
+
+
+# ---- for the web page
+
+
+def to_elements(
+    nodes: tuple[MarkdownNode, ...],
+    link: LinkAttributes,
+    picture: Callable[[str], str | None],
+) -> list[Element]:
+    """Convert nodes to elements for the page.
+
+    `link` maps an address to attributes of an <a> (None: plain text), `picture` to a data: address (None: its text).
+    """
+    return [element for node in nodes for element in _elements(node, link, picture)]
+
+
+def _elements(node: MarkdownNode, link: LinkAttributes, picture: Callable[[str], str | None]) -> list[Element]:
+    inside = to_elements(node.children, link, picture)
+    if node.kind == "softbreak":
+        return ["\n"]
+    if node.kind == "heading":  # the page has its own h1
+        return [[f"h{min(4, max(2, node.level))}", {"anchor": node.anchor}, inside]]
+    if node.kind == "code_inline":
+        return [["code", {}, [node.text]]]
+    if node.kind == "fence":
+        return [["pre", {"kind": node.info}, _highlight(node.text) if node.info == "python" else [node.text]]]
+    if node.kind == "callout":
+        return [["aside", {}, [["p", {}, [["strong", {}, [f"Common misconception: {node.text}"]]]], *inside]]]
+    if node.kind == "link":
+        attributes = link(node.info)
+        return [["span", {}, inside] if attributes is None else ["a", attributes, inside]]
+    if node.kind == "image":
+        source = picture(node.info)
+        alt = node.plain
+        return [["span", {"word": "missing"}, [alt]] if source is None else ["img", {"src": source, "alt": alt}, []]]
+    if node.kind in TAGS:
+        return [[TAGS[node.kind], {"align": "right"} if "right" in node.info else {}, inside]]
+    return [node.text] if node.text else inside
+
+
+def _highlight(text: str) -> list[Element]:
+    """Color Python by four kinds of word; everything else stays plain text."""
+    from pygments.lexers.python import PythonLexer
+    from pygments.token import Token
+
+    kinds = {Token.Comment: "comment", Token.String: "string", Token.Number: "number", Token.Keyword: "keyword"}
+    made: list[Element] = []
+    for token, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens(text):
+        word = next((name for kind, name in kinds.items() if token in kind), None)
+        word = "keyword" if token is Token.Operator.Word else word  # and, or, not, in, is
+        if word is not None and made and made[-1][:2] == ["span", {"word": word}]:
+            made[-1][2][0] += value
+        elif word is not None:
+            made.append(["span", {"word": word}, [value]])
+        elif made and isinstance(made[-1], str):
+            made[-1] += value
+        else:
+            made.append(value)
+    return made
+
+
+# ---- for the terminal
+
+
+def print_markdown(
+    console: Console, nodes: tuple[MarkdownNode, ...], command: Callable[[str], str | None], *, style: str = ""
+) -> None:
+    """Print nodes, each followed by an empty line; `command` gives what to type to follow a link."""
+    for node in nodes:
+        if node.kind == "fence":
+            print_fence(console, node)
+        else:
+            console.print(_renderable(node, command, style))
+        console.print()
+
+
+def print_fence(console: Console, node: MarkdownNode) -> None:
+    """Print code without wrapping its lines, so that they can be copied."""
+    from rich.text import Text
+
+    for line in fence_text(node, colored=console.color_system is not None).split("\n", allow_blank=True):
+        console.print(line if not line.plain.strip() else Text("    ").append_text(line), soft_wrap=True)
+
+
+def fence_text(node: MarkdownNode, *, colored: bool) -> Text:
+    """Code as one text, in color if it is Python."""
+    from rich.syntax import Syntax
+    from rich.text import Text
+
+    if node.info != "python":
+        return Text(node.text.rstrip("\n"), style={"formula": "bold"}.get(node.info, "dim"))
+    if not colored:
+        return Text(node.text.rstrip("\n"))
+    highlighted = Syntax("", "python", theme="ansi_dark").highlight(node.text)
+    highlighted.rstrip()
+    return highlighted
+
+
+def inline_text(nodes: tuple[MarkdownNode, ...], command: Callable[[str], str | None], style: str = "") -> Text:
+    """The inline content of a paragraph as one styled text."""
+    from rich.text import Text
+
+    styles = {"strong": "bold", "em": "italic", "code_inline": "bold cyan"}
+    made = Text(style=style)
+    for node in nodes:
+        if node.kind in {"softbreak", "hardbreak"}:
+            made.append(" " if node.kind == "softbreak" else "\n")
+        elif node.kind == "link":
+            typed = command(node.info)
+            made.append_text(inline_text(node.children, command))
+            if typed is not None:
+                made.append(" (").append(typed, style="bold cyan").append(")")
+        elif node.children:
+            made.append_text(inline_text(node.children, command, styles.get(node.kind, "")))
+        else:
+            made.append(node.text, style=styles.get(node.kind, ""))
+    return made
+
+
+def _renderable(node: MarkdownNode, command: Callable[[str], str | None], style: str = "") -> RenderableType:
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    if node.kind == "image" or [child.kind for child in node.children] == ["image"]:
+        return Panel(Text(" ".join(node.plain.split())), title="picture", title_align="left", border_style="dim")
+    if node.kind == "callout":
+        title = Text(f"Common misconception: {' '.join(node.text.split())}", style="bold")
+        inside = [line for child in node.children for line in (Text(), _renderable(child, command))]
+        return Panel(Group(title, *inside), border_style="yellow")
+    if node.kind == "fence":
+        return Padding(fence_text(node, colored=True), (0, 0, 0, 2), expand=False)
+    if node.kind == "blockquote":
+        return Padding(Group(*(_renderable(child, command, "dim") for child in node.children)), (0, 0, 0, 2))
+    if node.kind in {"bullet_list", "ordered_list"}:
+        grid = Table.grid(padding=(0, 1))
+        for number, item in enumerate(node.children, start=1):
+            grid.add_row(" •" if node.kind == "bullet_list" else f" {number}.", _list_item(item, command))
+        return grid
+    if node.kind == "table":
+        return _table(node, command)
+    if node.kind == "hr":
+        return Text("─" * 20, style="dim")
+    return inline_text(node.children, command, "bold" if node.kind == "heading" else style)
+
+
+def _list_item(node: MarkdownNode, command: Callable[[str], str | None]) -> RenderableType:
+    """The content of a list item: lines of text, then nested blocks."""
+    from rich.console import Group
+
+    blocks = {"paragraph", "bullet_list", "ordered_list", "fence", "blockquote", "callout", "table"}
+    line = tuple(child for child in node.children if child.kind not in blocks)
+    nested = [_renderable(child, command) for child in node.children if child.kind in blocks]
+    return Group(*([inline_text(line, command)] if line else []), *nested)
+
+
+def _table(node: MarkdownNode, command: Callable[[str], str | None]) -> RenderableType:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    table = Table(box=SIMPLE, pad_edge=False, header_style="bold", show_edge=False)
+    rows = [row.children for section in node.children for row in section.children]
+    for cell in rows[0]:
+        justify = "right" if "right" in cell.info else "left"
+        table.add_column(inline_text(cell.children, command), justify=justify)  # type: ignore[arg-type]
+    for row in rows[1:]:
+        table.add_row(*(inline_text(cell.children, command) for cell in row))
+    return table
+
+
+# ---- for notebooks
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotebookPart:
+    """Part of a document: Markdown text, or Python code with the output that follows it."""
+
+    kind: str  # "text" or "python"
+    text: str
+    output: str | None = None
+
+
+def to_notebook(text: str, rewrite: Callable[[bool, str, str], str], *, split: bool = True) -> Iterator[NotebookPart]:
+    """Split a document at its Python fences; `rewrite(is_picture, text, address)` replaces each link and picture."""
+    source, held = text.splitlines(), list[str]()
+    nodes = parse(text)
+    end = 0
+    for number, node in enumerate(nodes):
+        before = nodes[number - 1] if number else None
+        if split and node.kind == "fence" and node.info == "python":
+            if held:
+                yield NotebookPart(kind="text", text="\n\n".join(held))
+            following = nodes[number + 1] if number + 1 < len(nodes) else None
+            printed = following is not None and following.info == "output"
+            output = following.text if following is not None and printed else None
+            yield NotebookPart(kind="python", text=node.text.rstrip("\n"), output=output)
+            held = []
+        elif not (split and node.info == "output" and before is not None and before.info == "python"):
+            lines = "\n".join(source[max(end, node.lines[0]) : node.lines[1]]).rstrip("\n")
+            held.append(_rewrite_links(node, lines, rewrite))
+        end = node.lines[1]
+    if held:
+        yield NotebookPart(kind="text", text="\n\n".join(held))
+
+
+def _rewrite_links(node: MarkdownNode, lines: str, rewrite: Callable[[bool, str, str], str]) -> str:
+    if node.kind == "fence":
+        return lines.replace("```formula", "```text", 1)
+    return INLINE_LINK.sub(lambda found: rewrite(found[1] == "!", found[2], found[3]), lines)

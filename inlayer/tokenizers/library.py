@@ -1,0 +1,183 @@
+"""LibraryTokenizer: what the tokenizers backed by a library have in common.
+
+[text] -> ids -> rows -> (+ positions) -> hidden states -> head
+- the exact library defines the ids; gigatoken does the work where it is proven equal (gigatoken.py)
+- the fast path opens on the first batch or long text: it parses the file again, which one short text is not worth
+- library objects may not support pickle, so the constructor's arguments are pickled instead
+- elsewhere: each library (huggingface.py, tiktoken.py, sentencepiece.py)
+Tested in tests/tokenizers/test_contract.py.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from functools import cached_property, partial
+from threading import RLock
+from typing import Any, TypeVar
+
+from inlayer.errors import IdRangeError
+from inlayer.ragged import Ragged
+from inlayer.tokenizers.base import Merge, Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
+from inlayer.tokenizers.gigatoken import EncodeBatch, encode_with_both
+from inlayer.tokenizers.merges import MergeTable
+from inlayer.tokenizers.unicode_versions import texts_with_unstable_characters
+from inlayer.tokenizers.untrusted_files import library_errors
+
+__all__ = ["BLOCK_TEXTS", "LibraryTokenizer", "tokens_from_bytes"]
+
+Self = TypeVar("Self", bound="LibraryTokenizer")
+BLOCK_TEXTS = 1024  # passed to a library at once: limits the memory of its per-text objects
+LONG_TEXT = 4096  # characters; from here on a single text is worth opening the fast path
+
+
+class LibraryTokenizer(Tokenizer):
+    """Base class of tokenizers that wrap a library. Subclasses set the attributes and implement the hooks below."""
+
+    _where: str  # the file, as error messages show it
+    _id_limit: int  # one more than the largest id
+    _pad_id: int | None = None
+    _byte_level = False  # do the bytes of the tokens add up to the text?
+    _around: tuple[Sequence[int], Sequence[int]] = ((), ())  # ids added before and after every text
+
+    _arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    _lock: RLock
+
+    def __new__(cls: type[Self], *args: Any, **kwargs: Any) -> Self:
+        tokenizer = super().__new__(cls)
+        tokenizer._arguments, tokenizer._lock = (args, kwargs), RLock()
+        return tokenizer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        args, kwargs = self._arguments
+        return partial(type(self), **kwargs), args
+
+    # -- hooks --
+
+    @abstractmethod
+    def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
+        """Encode one text with the exact library."""
+
+    @abstractmethod
+    def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
+        """Encode a batch with the exact library, without a Python list per text."""
+
+    @abstractmethod
+    def _bytes_of(self, token_id: int) -> bytes:
+        """Return the bytes of a token that exists."""
+
+    def _has_token(self, token_id: int) -> bool:
+        """Does an id below the limit name a token? Some vocabularies have gaps in their ids."""
+        del token_id
+        return True
+
+    def _open_fast_path(self) -> EncodeBatch | None:
+        return None
+
+    def _read_merges(self) -> MergeTable | None:
+        return None
+
+    @property
+    def _added_around(self) -> tuple[Sequence[int], Sequence[int]] | None:
+        """The ids added before and after every text; None if they depend on the text."""
+        return self._around
+
+    @property
+    def _unmerged_ids(self) -> Iterable[int]:
+        """Ids that are found in a text, not produced by merges."""
+        return self.special_ids
+
+    # -- shared behavior --
+
+    @cached_property
+    def _fast_path(self) -> EncodeBatch | None:  # read it under the lock, so that it opens once
+        return self._open_fast_path()
+
+    @cached_property
+    def _merge_table(self) -> MergeTable | None:  # the same
+        return self._read_merges()
+
+    @cached_property
+    def _special_pattern(self) -> re.Pattern[str]:
+        tokens = sorted((token for token in self.special_tokens if token), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, tokens)) or r"(?!)")  # (?!) never matches
+
+    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
+        check_text(text)
+        if len(text) >= LONG_TEXT:
+            batch = self.encode_batch([text], add_special_tokens=add_special_tokens, parse_special=parse_special)
+            return [int(token_id) for token_id in batch.flat]
+        with library_errors(f"{self._where} cannot encode this text"):
+            return self._encode_one(text, add_special_tokens, parse_special)
+
+    def encode_batch(
+        self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
+    ) -> Ragged:
+        items = check_texts(texts)
+        excluded = set(texts_with_unstable_characters(items).tolist())  # raises for lone surrogates
+        with self._lock:
+            fast, around = self._fast_path, self._added_around
+        with library_errors(f"{self._where} cannot encode these texts"):
+            if fast is None or around is None:
+                return self._encode_exactly(items, add_special_tokens, parse_special)
+            if not parse_special:  # gigatoken always parses special tokens, so texts without any are the same
+                excluded |= {index for index, text in enumerate(items) if self._special_pattern.search(text)}
+            exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=parse_special)
+            batch = encode_with_both(items, fast, exact, sorted(excluded))
+        return batch.wrapped(*around) if add_special_tokens else batch
+
+    def decode_bytes(self, ids: Any) -> bytes:
+        if not self._byte_level:
+            raise not_byte_level(f"the tokenizer of {self._where}")
+        return b"".join(map(self._bytes_of, self._valid_ids(ids)))
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return the exact bytes in a byte-level vocabulary, else the vocabulary's spelling (`##ing`, `▁the`)."""
+        return self._bytes_of(self._valid_ids([token_id])[0])
+
+    def _valid_ids(self, ids: Any) -> list[int]:
+        valid: list[int] = check_ids(ids, self._id_limit).tolist()
+        for position, token_id in enumerate(valid):
+            if not self._has_token(token_id):
+                raise IdRangeError(
+                    f"id {token_id} at position {position} is not a token of {self._where}: its ids have a gap there"
+                )
+        return valid
+
+    def merges(self, ids: Sequence[int]) -> list[Merge] | None:
+        valid = self._valid_ids(ids)
+        with self._lock:
+            table = self._merge_table
+        if table is None or not set(self._unmerged_ids).isdisjoint(valid):
+            return None
+        return table.merges_leading_to(valid, b"".join(map(self._bytes_of, valid)))
+
+    def _with_added(self, tokens: list[Token], end: int) -> list[Token]:
+        """Put the ids added around a text before and after its tokens, with empty spans."""
+        before, after = self._around
+        return [
+            *(Token(token_id, b"", (0, 0), True) for token_id in before),
+            *tokens,
+            *(Token(token_id, b"", (end, end), True) for token_id in after),
+        ]
+
+    @property
+    def pad_id(self) -> int | None:
+        return self._pad_id if self._pad_id is not None else super().pad_id
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._where!r}, {self.get_vocab_size()} tokens)"
+
+
+def tokens_from_bytes(
+    source: bytes, ids: list[int], covered: list[bytes], special_ids: frozenset[int]
+) -> list[Token] | None:
+    """Build tokens whose bytes follow one another, or None if they do not add up to the source."""
+    if b"".join(covered) != source:
+        return None
+    tokens, start = [], 0
+    for token_id, data in zip(ids, covered, strict=True):
+        tokens.append(Token(token_id, data, (start, start + len(data)), token_id in special_ids))
+        start += len(data)
+    return tokens

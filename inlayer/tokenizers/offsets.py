@@ -1,0 +1,117 @@
+"""Library offsets -> token spans that never overlap, for tokenizers that normalize the text first.
+
+[text] -> ids -> rows -> (+ positions) -> hidden states -> head
+- spans are in order and count UTF-8 bytes. Tokens that share a character split it where their own bytes add up to it;
+  otherwise the first token that claims a byte gets it. A `▁` put before the text covers nothing
+- text that a normalizer removed belongs to no token (white space in BERT), unless it was composed into the character
+  before it: combining marks and Hangul vowels belong to that character's token
+- a pre-token extends from its first token to its last
+- elsewhere: byte-level tokenizers without a normalizer, whose bytes simply follow one another (library.py)
+Tested in tests/tokenizers/test_offsets.py and tests/tokenizers/test_pre_tokens.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import unicodedata
+from collections.abc import Callable, Sequence
+
+from inlayer.tokenizers.base import Token
+
+__all__ = ["byte_offsets", "pre_tokens_from_tokens", "tokens_from_offsets"]
+
+Offsets = Sequence[tuple[int, int]]
+SPACE_SYMBOL = "▁".encode()
+
+
+def byte_offsets(text: str, offsets: Offsets) -> Offsets:
+    """Convert character offsets in a text to UTF-8 byte offsets."""
+    if text.isascii():
+        return offsets
+    starts = [0, *itertools.accumulate(len(character.encode()) for character in text)]
+    return [(starts[start], starts[end]) for start, end in offsets]
+
+
+def tokens_from_offsets(
+    source: bytes,
+    ids: Sequence[int],
+    offsets: Offsets,
+    token_bytes: Callable[[int], bytes],
+    special_ids: frozenset[int],
+) -> list[Token]:
+    """Build one token per id; `offsets` are byte offsets in `source`."""
+    spans: list[tuple[int, int]] = []
+    done = 0  # all bytes before this one are assigned
+    for first, last in groups_of_tokens(offsets):
+        begin = max(offsets[first][0], done)
+        if spans and begin > done and is_composed(source[done:begin]):
+            spans[-1] = (spans[-1][0], begin)
+        end = max(begin, *(stop for _, stop in offsets[first:last]))
+        own = [token_bytes(token_id) for token_id in ids[first:last]]
+        lengths = matching_lengths(own, source[begin:end]) or claimed_lengths(begin, offsets[first:last])
+        for length in lengths:
+            spans.append((begin, begin + length))
+            begin += length
+        done = end
+    if spans and is_composed(source[done:]):
+        spans[-1] = (spans[-1][0], len(source))
+    return [
+        Token(token_id, source[start:end], (start, end), token_id in special_ids)
+        for token_id, (start, end) in zip(ids, spans, strict=True)
+    ]
+
+
+def pre_tokens_from_tokens(tokens: Sequence[Token], numbers: Sequence[int | None]) -> list[tuple[int, int]]:
+    """Return the span of each pre-token, given the number of the pre-token that each token belongs to.
+
+    Pre-tokens that cover no text are left out: a space put before the text, or the second part of one character.
+    """
+    spans = []
+    for _, run in itertools.groupby(zip(numbers, tokens, strict=True), key=lambda item: item[0]):
+        covered = [token.span for _, token in run]
+        spans.append((covered[0][0], covered[-1][1]))
+    return [(start, end) for start, end in spans if start < end]
+
+
+def groups_of_tokens(offsets: Offsets) -> list[tuple[int, int]]:
+    """Return runs of tokens that share bytes, as half-open ranges.
+
+    A token with an empty span joins the one after it: sentencepiece assigns a character to the last of its byte tokens.
+    """
+    found: list[tuple[int, int]] = []
+    first, reach = 0, 0
+    for index, (start, end) in enumerate(offsets):
+        if index > first and start >= reach > offsets[first][0]:
+            found.append((first, index))
+            first = index
+        reach = max(reach, end)
+    return [*found, (first, len(offsets))] if offsets else []
+
+
+def matching_lengths(own: list[bytes], shared: bytes) -> list[int] | None:
+    """Return the length of each token if their own bytes add up to those they share; None if they do not.
+
+    `▁` stands for a space. The first one may stand for nothing: it is put before the text.
+    """
+    spaced = [data.replace(SPACE_SYMBOL, b" ") for data in own]
+    for candidate in (own, spaced, [spaced[0].removeprefix(b" "), *spaced[1:]]):
+        if b"".join(candidate) == shared:
+            return [len(data) for data in candidate]
+    return None
+
+
+def claimed_lengths(begin: int, offsets: Offsets) -> list[int]:
+    """Return the number of bytes that each token adds to those before it."""
+    lengths = []
+    for _, end in offsets:
+        lengths.append(max(0, end - begin))
+        begin = max(begin, end)
+    return lengths
+
+
+def is_composed(gap: bytes) -> bool:
+    """Does it contain only characters that combine with the one before: marks, and Hangul vowels and finals?"""
+    return all(
+        unicodedata.category(character).startswith("M") or "\u1161" <= character <= "\u11ff"
+        for character in gap.decode(errors="replace")
+    )

@@ -1,0 +1,121 @@
+"""WordTokenizer: one id per word, for a first lesson.
+
+[text] -> ids -> rows -> (+ positions) -> hidden states -> head
+- words are separated by white space; ids follow the order of first appearance
+- an unknown word is an error that names it, or becomes the `unk` token if there is one
+- decode joins words with single spaces. White space is lost, which is why real models tokenize bytes
+- elsewhere: punctuation rules and subwords (huggingface.py)
+Tested in tests/tokenizers/test_byte_and_word.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from inlayer.errors import DtypeError, InputError, TextError
+from inlayer.ragged import Ragged
+from inlayer.tokenizers.base import Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
+
+__all__ = ["WordTokenizer"]
+
+
+class WordTokenizer(Tokenizer):
+    """Tokenizer with one id per white-space-separated word.
+
+    Args:
+        words: The vocabulary, in the order of the ids.
+        unk: Token for unknown words. It gets the next free id unless it is one of the words.
+
+    Example:
+        >>> words = WordTokenizer.from_text("I love dogs")
+        >>> words.encode("dogs love I")
+        [2, 1, 0]
+    """
+
+    def __init__(self, words: Iterable[str], *, unk: str | None = None) -> None:
+        if isinstance(words, (str, bytes)) or not isinstance(words, Iterable):
+            raise DtypeError(
+                f"words is a {type(words).__name__}, not a list of words; use WordTokenizer.from_text(text) for a text"
+            )
+        self.words = tuple(words)
+        if unk is not None and unk not in self.words:
+            self.words = (*self.words, unk)
+        self._ids: dict[str, int] = {}
+        for token_id, word in enumerate(self.words):
+            if not check_text(word, f"word {token_id}") or word.split() != [word]:
+                raise InputError(f"word {token_id} is {word!r}; a word must not be empty or contain white space")
+            if self._ids.setdefault(word, token_id) != token_id:
+                raise InputError(f"word {word!r} is listed twice, with ids {self._ids[word]} and {token_id}")
+        self.unk = unk
+        self.special_tokens: Mapping[str, int] = MappingProxyType({} if unk is None else {unk: self._ids[unk]})
+
+    @classmethod
+    def from_text(cls, text: str, *, unk: str | None = None) -> WordTokenizer:
+        """Build a tokenizer from the distinct words of a text, in order of first appearance."""
+        return cls(dict.fromkeys(check_text(text).split()), unk=unk)
+
+    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
+        del add_special_tokens, parse_special  # nothing is added, and `unk` is an ordinary word
+        return [token.id for token in self._find_tokens(check_text(text))]
+
+    def encode_batch(
+        self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
+    ) -> Ragged:
+        del add_special_tokens, parse_special
+        named = [(check_text(text, f"text {index}"), f"text {index}") for index, text in enumerate(check_texts(texts))]
+        return Ragged.from_lists([token.id for token in self._find_tokens(*text)] for text in named)
+
+    def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
+        skipped = self.special_ids if skip_special_tokens else frozenset[int]()
+        known = check_ids(ids, len(self.words)).tolist()
+        return " ".join(self.words[token_id] for token_id in known if token_id not in skipped)
+
+    def decode_bytes(self, ids: Any) -> bytes:
+        del ids
+        raise not_byte_level("WordTokenizer")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.words[int(check_ids([token_id], len(self.words))[0])].encode()
+
+    def get_vocab_size(self) -> int:
+        return len(self.words)
+
+    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
+        """Return the words with their spans; no token covers the white space between them."""
+        del add_special_tokens, parse_special
+        return list(self._find_tokens(check_text(text)))
+
+    def _find_tokens(self, text: str, name: str = "the text") -> Iterator[Token]:
+        for index, (word, span) in enumerate(find_words(text)):
+            token_id = self._ids.get(word, None if self.unk is None else self._ids[self.unk])
+            if token_id is None:
+                raise TextError(
+                    f"word {index} of {name}, {word!r}, is not one of the {len(self.words)} words of this tokenizer; "
+                    "build it from a longer text, or with unk='<unk>'"
+                )
+            yield Token(token_id, word.encode(), span, token_id in self.special_ids)
+
+    def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]]:
+        """Return the spans of the words, whether they are known or not."""
+        del parse_special
+        return [span for _, span in find_words(check_text(text))]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(WordTokenizer, unk=self.unk), (self.words,)
+
+    def __repr__(self) -> str:
+        return f"WordTokenizer({len(self.words)} words, unk={self.unk!r})"
+
+
+def find_words(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Find the words of a text and their spans in UTF-8 bytes."""
+    characters, start = 0, 0  # read so far, and the number of bytes they take
+    for match in re.finditer(r"\S+", text):
+        start += len(text[characters : match.start()].encode())
+        end = start + len(match.group().encode())
+        yield match.group(), (start, end)
+        characters, start = match.end(), end

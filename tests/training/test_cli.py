@@ -1,0 +1,143 @@
+"""The `inlayer train` command: flags reach the run, and errors are one line with exit code 2."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from inlayer.training.run import Run
+from inlayer.training.save import load_decoder
+from tests.training.launcher import Launcher
+from tests.training.texts import write_text
+
+SMALL = ("--tokenizer", "bytes", "--preset", "toy", "--n-embd", 32, "--block-size", 24, "--steps", 3)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_text(tmp_path_factory.mktemp("corpus") / "text.txt", 300)
+
+
+@pytest.fixture(scope="module")
+def launch() -> Iterator[Launcher]:
+    if not hasattr(os, "fork"):
+        pytest.skip("processes cannot be forked here")
+    launcher = Launcher()
+    yield launcher
+    launcher.close()
+
+
+def error_line(err: str) -> str:
+    (line,) = [line for line in err.splitlines() if line.startswith("inlayer: ")]
+    assert err.splitlines()[-1] == line
+    assert "Traceback" not in err
+    return line
+
+
+def test_help_does_not_import_torch() -> None:
+    code = "import sys; sys.argv = ['inlayer', 'train', '--help']\nfrom inlayer.cli import main\ntry: main()\n"
+    code += "except SystemExit: print('torch' in sys.modules)"
+    env = {**os.environ, "COLUMNS": "200"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.splitlines()[-1] == "False"
+    assert "Learning-rate multiplier for the embedding table. [default: 1]" in done.stdout
+    assert "--tie" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "no text to train on"),
+        (b"\xef\xbb\xbf", "no text to train on"),
+        ("Grüße".encode("latin-1"), "UTF-8"),
+        (b"too short", "fewer than the 25 of one window; add more text, or use a smaller block_size"),
+        (None, "a corpus consists of text files"),
+        ("folder", "is a folder, not a file; a corpus consists of text files"),
+    ],
+)
+def test_bad_text(content: bytes | str | None, words: str, tmp_path: Path, launch: Launcher) -> None:
+    path, out = tmp_path / "text.txt", tmp_path / "out"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content == "folder":
+        path.mkdir()
+    code, err = launch("train", path, "--out", out, *SMALL)
+    assert code == 2
+    assert words in error_line(err)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("tokenizer", [("bytes",), ("bpe", "--vocab-size", 300)])
+def test_invalid_bytes_later_in_the_text(tokenizer: tuple[object, ...], tmp_path: Path, launch: Launcher) -> None:
+    text, existing = tmp_path / "text.txt", tmp_path / "existing"
+    text.write_bytes(b"a cat and a dog\n" * 20_000 + b"\xff")
+    existing.mkdir()
+    for out in (tmp_path / "a" / "b", existing):
+        code, err = launch("train", text, "--out", out, *SMALL, "--tokenizer", *tokenizer)
+        assert code == 2
+        assert "0xff at 320,000" in error_line(err).lower()
+    assert not (tmp_path / "a").exists()
+    assert list(existing.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--accumulate", 3), "batch_size 16 is not divisible by accumulate 3"),
+        (("--schedule", "cosin"), "'cosine', 'linear', 'constant'"),
+        (("--n-embd", 30), "n_embd 30 is not divisible by n_head 4"),
+        (("--learning-rate", "nan"), "learning_rate is nan"),
+        (("--tokenizer", "/nowhere/at/all"), "/nowhere/at/all"),
+        (("--steps", "many"), "--steps"),
+        (("--unknown",), "unknown"),
+        (("--out", ""), "out is empty"),
+        (("--out", "/proc/nothing/here"), "cannot be written: No such file or directory"),
+        (("--out", __file__), "cannot start a run in"),
+        (("--out", b"/tmp/\xff"), "is not valid UTF-8"),
+    ],
+)
+def test_bad_arguments(arguments: tuple[object, ...], words: str, text: Path, tmp_path: Path, launch: Launcher) -> None:
+    out = tmp_path / "out"
+    decoded = [os.fsdecode(one) if isinstance(one, bytes) else one for one in arguments]
+    code, err = launch("train", text, "--out", out, *SMALL, *decoded)
+    assert code == 2
+    assert words in error_line(err)
+    assert not out.exists()
+
+
+def test_diverging_run(text: Path, tmp_path: Path, launch: Launcher) -> None:
+    code, err = launch("train", text, "--out", tmp_path / "out", *SMALL, "--steps", 60, "--learning-rate", 1e4)
+    assert code == 2
+    assert "the run diverged" in error_line(err)
+    assert "with a learning rate below 10000 or more warm-up" in error_line(err)
+
+
+def test_flags_reach_the_run(text: Path, tmp_path: Path, launch: Launcher) -> None:
+    out = tmp_path / "out"
+    flags = (
+        "--tokenizer", "bytes", "--architecture", "gpt", "--positions", "sinusoidal", "--n-embd", 16, "--n-layer", 1,
+        "--n-head", 2, "--n-hidden", 24, "--block-size", 8, "--dropout", 0.1, "--no-tie", "--steps", 3, "--batch-size",
+        4, "--accumulate", 2, "--learning-rate", 0.003, "--table-rate", 0.5, "--head-rate", 0.25, "--weight-decay", 0.2,
+        "--table-decay", 0.01, "--warmup", 2, "--schedule", "linear", "--clip", 0.7, "--precision", "bfloat16",
+        "--shared-moment", "--validation", 0.2, "--validate-every", 2, "--save-every", 2, "--seed", 11,
+    )  # fmt: skip
+    code, err = launch("train", text, "--out", out, *flags, report=True)
+    assert code == 0, err
+    commands = (("inspect", out), ("walk", "the fox", "--model", out, "--json"))
+    assert [launch(*command)[0] for command in commands] == [0, 0]
+    config = Run.open(str(out)).config
+    expected = {
+        "steps": 3, "batch_size": 4, "accumulate": 2, "learning_rate": 0.003, "table_rate": 0.5, "head_rate": 0.25,
+        "weight_decay": 0.2, "table_decay": 0.01, "warmup": 2, "schedule": "linear", "clip": 0.7, "seed": 11,
+        "precision": "bfloat16", "validate_every": 2, "save_every": 2, "shared_moment": True, "validation": 0.2,
+        "files": (str(text),), "threads": 1, "tie": False,
+    }  # fmt: skip
+    assert {name: getattr(config, name) for name in expected} == expected
+    decoder = load_decoder(out).config
+    assert (decoder.architecture, decoder.positions, decoder.tie, decoder.dropout) == ("gpt", "sinusoidal", False, 0.1)
+    assert (decoder.n_embd, decoder.n_layer, decoder.n_head, decoder.n_hidden, decoder.block_size) == (16, 1, 2, 24, 8)

@@ -1,0 +1,157 @@
+"""Training configuration: validation, derived values, presets, JSON, and the command-line flags made from it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+import torch
+
+import inlayer
+from inlayer.cli.train import parameters
+from inlayer.errors import ConfigError, InputError
+from inlayer.training.config import PRESETS, TrainConfig
+from inlayer.training.decoder import Decoder
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("steps", 0), ("steps", True), ("batch_size", 0), ("accumulate", -1), ("warmup", -1),
+        ("validate_every", -1), ("validation_windows", 0), ("save_every", -1), ("measure_every", -1), ("threads", 0),
+        ("learning_rate", -1e-3), ("learning_rate", math.nan), ("learning_rate", math.inf),
+        ("table_rate", -1.0), ("head_rate", -1.0), ("weight_decay", -0.1), ("table_decay", math.nan), ("clip", -1.0),
+        ("z_loss", -1e-4), ("beta1", 1.0), ("beta2", 1.5), ("epsilon", 0.0), ("final_rate", 2.0),
+        ("input_gradient_scale", 1.5), ("accumulate", 3), ("schedule", "cosin"), ("precision", "float16"),
+        ("untie_at", 0.0), ("untie_at", 1.0), ("untie_at", math.nan), ("seed", -1), ("seed", 2**63),
+        ("validation", 0.6), ("preset", "huge"), ("architecture", "rnn"), ("dropout", 1.0), ("n_embd", 0),
+        ("n_head", 7), ("parallel", "both"), ("init_std", 0.0),
+    ],
+)  # fmt: skip
+def test_bad_value_names_the_field(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=name):
+        TrainConfig(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"tokenizer": "bytes", "vocab_size": 300}, "vocab_size is 300, but the tokenizer 'bytes' determines it"),
+        ({"head_rate": 0.5}, "a tied head has no weights of its own"),
+        ({"tie": False, "untie_at": 0.5}, "untie_at needs a tied model"),
+        ({"architecture": "gpt", "positions": "rotary"}, "do not work with gpt; use learned or sinusoidal"),
+        ({"architecture": "gpt", "n_kv_head": 2}, "only llama has grouped-query attention"),
+    ],
+)
+def test_contradictions_are_reported(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        TrainConfig(**values)
+
+
+def test_vocabulary_too_small_for_bytes() -> None:
+    with pytest.raises(InputError, match="vocab_size"):
+        TrainConfig(vocab_size=10)
+
+
+# ---- derived values
+
+
+def test_defaults_of_a_tied_and_an_untied_model() -> None:
+    tied, untied = TrainConfig(), TrainConfig(tie=False)
+    assert tied.embedding_settings == {"init": "normal", "init_std": 0.02, "input_scale": 50.0, "output_scale": 3.0}
+    assert untied.embedding_settings == {**tied.embedding_settings, "output_scale": 1.0}
+    own = TrainConfig(input_scale=2.0, output_scale=0.5, init_std=0.1).embedding_settings
+    assert (own["input_scale"], own["output_scale"], own["init_std"]) == (2.0, 0.5, 0.1)
+
+
+def test_resolved_values() -> None:
+    values = TrainConfig(architecture="gpt", preset="toy", tokenizer="bytes", steps=100).resolved()
+    assert (values["n_embd"], values["n_kv_head"], values["n_hidden"]) == (64, 4, 256)
+    assert (values["positions"], values["warmup"], values["vocab_size"]) == ("learned", 10, None)
+    assert set(values) == {one.name for one in fields(TrainConfig)}
+    assert TrainConfig().resolved()["vocab_size"] == 4096
+
+
+def test_sizes_override_the_preset() -> None:
+    config = TrainConfig(preset="small", n_layer=1, n_kv_head=1, dropout=0.1).decoder_config(300)
+    assert (config.vocab_size, config.n_layer, config.kv_heads, config.dropout) == (300, 1, 1, 0.1)
+    assert config.n_embd == PRESETS["small"]["n_embd"]
+
+
+def test_learning_rate_schedules() -> None:
+    cosine = TrainConfig(steps=110, warmup=10, learning_rate=1.0, final_rate=0.1)
+    assert [cosine.learning_rate_at(step) for step in (1, 5, 10)] == pytest.approx([0.1, 0.5, 1.0])
+    assert [cosine.learning_rate_at(step) for step in (35, 60, 110)] == pytest.approx(
+        [0.1 + 0.9 * (1 + math.sqrt(0.5)) / 2, 0.55, 0.1]
+    )
+    linear = replace(cosine, schedule="linear")
+    assert [linear.learning_rate_at(step) for step in (1, 10, 60, 110)] == pytest.approx([0.1, 1.0, 0.55, 0.1])
+    constant = replace(cosine, schedule="constant")
+    assert [constant.learning_rate_at(step) for step in (1, 10, 11, 110)] == pytest.approx([0.1, 1.0, 1.0, 1.0])
+
+
+def test_learning_rate_with_very_short_or_long_warmup() -> None:
+    assert TrainConfig(steps=1, warmup=0, learning_rate=1.0, final_rate=0.0, schedule="linear").learning_rate_at(1) == 0
+    assert TrainConfig(steps=4, warmup=0, learning_rate=1.0).learning_rate_at(1) < 1.0
+    longer = TrainConfig(steps=4, warmup=8, learning_rate=1.0)
+    assert [longer.learning_rate_at(step) for step in (1, 4)] == [0.125, 0.5]
+    assert TrainConfig(steps=4, warmup=4, learning_rate=1.0).learning_rate_at(4) == 1.0
+    assert [TrainConfig(steps=steps).warmup_steps for steps in (5, 300, 9000)] == [0, 30, 50]
+
+
+def test_periodic_events_happen_after_the_last_step() -> None:
+    config = TrainConfig(steps=10)
+    assert [step for step in range(1, 11) if config.is_due(4, step)] == [4, 8, 10]
+    assert [step for step in range(1, 11) if config.is_due(0, step)] == [10]
+
+
+# ---- presets
+
+
+def count_parameters(name: str, architecture: str, vocab_size: int, *, tie: bool) -> int:
+    config = TrainConfig(preset=name, architecture=architecture, tie=tie).decoder_config(vocab_size)
+    return sum(parameter.numel() for parameter in Decoder(config, device="meta").parameters())
+
+
+@pytest.mark.parametrize(("name", "published"), [("base-768", 124_439_808), ("large-1024", 354_823_168)])
+def test_large_presets_have_the_sizes_of_gpt2(name: str, published: int) -> None:
+    assert count_parameters(name, "gpt", 50257, tie=True) == published
+    assert count_parameters(name, "gpt", 50257, tie=False) == published + 50257 * PRESETS[name]["n_embd"]
+
+
+@pytest.mark.parametrize("architecture", ["gpt", "llama"])
+def test_presets_grow_and_the_smallest_runs(architecture: str) -> None:
+    counts = [count_parameters(name, architecture, 256, tie=True) for name in PRESETS]
+    assert counts == sorted(counts)
+    assert counts[0] < 2e5
+    config = TrainConfig(preset="toy", architecture=architecture).decoder_config(256)
+    assert Decoder(config, seed=0).logits(torch.zeros(1, 3, dtype=torch.int64)).shape == (1, 3, 256)
+
+
+# ---- JSON and flags
+
+
+def test_config_survives_json() -> None:
+    config = TrainConfig(files=("a", "b"), out="x", learning_rate=1 / 3, untie_at=2 / 3, parallel="vocab")
+    data = config.to_json()
+    assert not {"out", "parallel"} & set(json.loads(data))
+    assert TrainConfig.from_json(data, out="x", parallel="vocab") == config
+    for wrong in (b'{"format": 99}', b"[]", b"{"):
+        with pytest.raises(ValueError, match=r"format|Expecting"):
+            TrainConfig.from_json(wrong)
+
+
+def test_every_field_is_a_flag_with_help() -> None:
+    names = [one.name for one in parameters()]
+    assert names == [*(one.name for one in fields(TrainConfig)), "resume", "as_json"]
+    for one in fields(TrainConfig):
+        if one.name != "files":
+            assert one.metadata["help"].endswith(".")
+            assert one.default is not None or one.metadata["derived"]
+
+
+def test_config_is_public() -> None:
+    assert inlayer.TrainConfig is TrainConfig
