@@ -1,4 +1,4 @@
-"""Pictures of the course: the files match the scripts, every lesson picture exists, and none contains active content."""
+"""Pictures of the course: files match the scripts, lesson pictures exist, and none contains active content."""
 
 from __future__ import annotations
 
