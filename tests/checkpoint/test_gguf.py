@@ -340,6 +340,7 @@ def use(path: Path) -> None:
         tokenizer.encode("ab a <s>")
 
 
+@pytest.mark.slow
 def test_cut_anywhere(small: Path):
     """Truncated in every section: before the last tensor's bytes are whole, nothing opens."""
     data = small.read_bytes()
@@ -379,6 +380,7 @@ def numbered(draw: random.Random, data: bytearray) -> None:
 DAMAGES: tuple[Callable[[random.Random, bytearray], None], ...] = (flipped, swollen, shortened, truncated, numbered)
 
 
+@pytest.mark.slow
 def test_two_thousand_damaged_files(small: Path):
     """Any of them opens, or is an error of inlayer's own; none takes long."""
     whole = small.read_bytes()

@@ -464,6 +464,7 @@ def damage(data, source):
     return bytes(data)
 
 
+@pytest.mark.slow
 def test_damaged_files_open_or_are_refused(tmp_path, saved):
     """Half of the changes go into the pickle and the directory, where the meaning is."""
     whole, path = saved.read_bytes(), tmp_path / "model.bin"

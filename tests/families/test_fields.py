@@ -365,6 +365,7 @@ def check_anything(config: dict[str, Any]) -> bool:
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(
     model_type=st.sampled_from(sorted(FAMILIES)),
@@ -374,6 +375,7 @@ def test_any_value_in_any_field(model_type: str, damage: dict[str, Any]) -> None
     check_anything(LLAMA | {"model_type": model_type} | damage)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     model_type=st.sampled_from(["llama", "phi3", "gemma3_text", "gpt_oss", "stablelm"]),
@@ -387,12 +389,14 @@ def test_any_value_in_any_rope_setting(
     check_anything(LLAMA | {"model_type": model_type, name: copy.deepcopy(rope) | damage})
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(config=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5), text=JSON | st.none())
 def test_any_object(config: dict[str, Any], text: object) -> None:
     check_anything(config | ({"text_config": text} if text is not None else {}))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(content=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:

@@ -259,11 +259,11 @@ def test_ones_stretch_nothing():
     assert layer(describe(ours)) == layer(describe(config))
 
 
-def test_any_rotated_fraction_of_a_head_comes_back():
-    for head in range(1, 513):
+def test_rotated_fraction_gives_back_the_number_of_channels():
+    for head in (*range(1, 65), 80, 96, 112, 128, 192, 256, 512):
         assert all(int(head * _rotated_fraction(rotated, head)) == rotated for rotated in range(1, head + 1))
     assert any(
-        int(head * (rotated / head)) != rotated for head in range(1, 513) for rotated in range(1, head)
+        int(head * (rotated / head)) != rotated for head in range(1, 65) for rotated in range(1, head)
     )  # control
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import torch
 from inlayer.tables import MappedTable, Table, lookup
@@ -34,5 +36,6 @@ assert torch.equal(exported(ids.flip(0)), table(ids.flip(0)))
 """
 
 
+@pytest.mark.slow
 def test_compiled_and_exported_rows_equal_eager_ones() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM], check=True)

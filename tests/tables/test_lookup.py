@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import cycle, product
 
 import pytest
 import torch
@@ -35,9 +36,17 @@ def same(ours: Tensor, theirs: Tensor) -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 3, 4), (0,), (2, 0), (0, 3)])
-@pytest.mark.parametrize("id_dtype", [torch.int64, torch.int32, torch.int16, torch.uint8])
+@pytest.mark.parametrize(
+    ("dtype", "shape", "id_dtype"),
+    [
+        (*case, id_dtype)
+        for case, id_dtype in zip(
+            product(DTYPES, [(), (7,), (3, 5), (2, 3, 4), (0,), (2, 0), (0, 3)]),
+            cycle([torch.int64, torch.int32, torch.int16, torch.uint8]),
+            strict=False,
+        )
+    ],
+)
 def test_bit_equal_to_embedding(path: str, dtype: torch.dtype, shape: tuple[int, ...], id_dtype: torch.dtype) -> None:
     weight = torch.randn(11, 6).to(dtype)
     ids = torch.randint(0, 11, shape)

@@ -171,7 +171,7 @@ def test_resize_to_the_same_size_changes_nothing() -> None:
 def test_resize_never_shrinks_silently() -> None:
     table = Table(7, 4, padding_idx=5)
     old = table.weight.detach().clone()
-    with pytest.raises(InputError, match=r"from 7 to 6 rows would lose 1 of them; pass allow_shrink=True"):
+    with pytest.raises(InputError, match=r"from 7 to 6 rows would drop 1 of them; pass allow_shrink=True"):
         table.resize(6)
     with pytest.raises(InputError, match="cut off the padding row 5"):
         table.resize(3, allow_shrink=True)
