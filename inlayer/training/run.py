@@ -32,8 +32,7 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
-from inlayer.paths import check_path, shown, what_is_at
-from inlayer.saving import locked, put, sync
+from inlayer.files import check_path, locked, path_kind, shown, sync, write_atomic
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
 from inlayer.training.config import TrainConfig
 from inlayer.training.corpus import python_chunks, read_chunks
@@ -83,8 +82,8 @@ class Run:
     def create(cls, config: TrainConfig) -> Run:
         """Start a run in `config.out`, which must be empty or not exist."""
         folder = check_path(config.out, "out")
-        kind = what_is_at(folder)
-        if kind not in {"folder", "nothing"} or (kind == "folder" and not is_free(folder)):
+        kind = path_kind(folder)
+        if kind not in {"folder", "missing"} or (kind == "folder" and not is_free(folder)):
             reason = "not a folder" if kind != "folder" else "not empty"
             if kind == "folder" and is_run(folder):
                 reason = "it already contains a run; use --resume to continue it"
@@ -100,11 +99,11 @@ class Run:
         if config.tokenizer not in {"bytes", "bpe"}:
             open_tokenizer(config.tokenizer)
         run = cls(folder, replace(config, threads=config.threads or torch.get_num_threads()))
-        run._created = tuple(path for path in (folder, *folder.parents) if what_is_at(path) == "nothing")
+        run._created = tuple(path for path in (folder, *folder.parents) if path_kind(path) == "missing")
         try:
             run.inner.mkdir(parents=True, exist_ok=True)
             with run.locked():
-                put(run.inner / CONFIG, run.config.to_json())
+                write_atomic(run.inner / CONFIG, run.config.to_json())
         except OSError as error:
             run._remove()
             raise InputError(f"{shown(folder)} cannot be written: {error.strerror}") from error
@@ -155,7 +154,7 @@ class Run:
 
     def _make_tokens(self) -> None:
         folder, tokenizer, files = self.inner / "tokens", self.open_tokenizer(), self.config.files
-        if what_is_at(folder) == "folder":
+        if path_kind(folder) == "folder":
             return
         chunks = read_chunks(files) if files else python_chunks()
         self.progress.stage("encoding the text", sum(Path(file).stat().st_size for file in files) or None)
@@ -170,7 +169,7 @@ class Run:
 
     def _make_tokenizer(self) -> None:
         folder = self.inner / "tokenizer"
-        if self.config.tokenizer == "bytes" or what_is_at(folder) == "folder":
+        if self.config.tokenizer == "bytes" or path_kind(folder) == "folder":
             return
         for leftover in self.inner.glob(".tokenizer*"):  # of a killed process
             shutil.rmtree(leftover, ignore_errors=True)
@@ -181,7 +180,7 @@ class Run:
                 self._train_tokenizer(new)
             else:
                 for name, data in tokenizer_files(self.config.tokenizer).items():
-                    put(new / name, data)
+                    write_atomic(new / name, data)
             new.rename(folder)
 
     def _train_tokenizer(self, folder: Path) -> None:
@@ -194,7 +193,7 @@ class Run:
                 text.writelines(chunk.text for chunk in python_chunks())
         train_bpe(files, vocab_size, folder, special_tokens=[PADDING, END])
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": PADDING, "eos_token": END}
-        put(folder / "tokenizer_config.json", (json.dumps(config, indent=2) + "\n").encode())
+        write_atomic(folder / "tokenizer_config.json", (json.dumps(config, indent=2) + "\n").encode())
 
     # ---- training
 
@@ -285,7 +284,7 @@ class Run:
         path, data = self.folder / METRICS, b"".join(map(to_line, lines))
         try:
             if new_file:
-                put(path, data)
+                write_atomic(path, data)
             else:
                 with path.open("ab") as file:
                     file.write(data)
@@ -324,7 +323,7 @@ def with_absolute_paths(config: TrainConfig) -> TrainConfig:
 
 def is_run(folder: Path) -> bool:
     """Whether a run was started in this folder."""
-    return what_is_at(folder / "run" / CONFIG) == "file"
+    return path_kind(folder / "run" / CONFIG) == "file"
 
 
 def is_free(folder: Path) -> bool:
@@ -332,9 +331,9 @@ def is_free(folder: Path) -> bool:
     if {path.name for path in folder.iterdir()} - {"run"}:
         return False
     inner = folder / "run"
-    kind = what_is_at(inner)
+    kind = path_kind(inner)
     leftovers = {"lock", f".{CONFIG}.saving"}
-    return kind == "nothing" or (kind == "folder" and {path.name for path in inner.iterdir()} <= leftovers)
+    return kind == "missing" or (kind == "folder" and {path.name for path in inner.iterdir()} <= leftovers)
 
 
 def to_line(line: Metrics) -> bytes:
@@ -346,7 +345,7 @@ def to_line(line: Metrics) -> bytes:
 def read_metrics(path: Path, steps: int) -> list[Metrics]:
     """Metrics of the first steps, up to a line that a kill cut off."""
     found: list[Metrics] = []
-    if what_is_at(path) != "file":
+    if path_kind(path) != "file":
         return found
     with path.open("rb") as file:
         for text in islice(file, steps):

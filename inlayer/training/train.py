@@ -16,8 +16,7 @@ from dataclasses import asdict
 import torch
 
 from inlayer.errors import CheckpointError, ConfigError, MissingExtraError
-from inlayer.paths import check_path, last_part, shown
-from inlayer.saving import put
+from inlayer.files import base_name, check_path, shown, write_atomic
 from inlayer.tokenizers import Tokenizer
 from inlayer.training.analysis import compare_tables
 from inlayer.training.config import NOT_SAVED, TrainConfig
@@ -120,7 +119,7 @@ def make_report(run: Run) -> TrainingReport:
     )
     report = TrainingReport.from_metrics(
         run.metrics,
-        name=last_part(run.folder),
+        name=base_name(run.folder),
         model={**asdict(decoder_config), "parameters": sum(one.numel() for one in untrained.parameters())},
         settings={name: value for name, value in config.resolved().items() if name not in {"files", "out"}},
         table=table,
@@ -131,8 +130,8 @@ def make_report(run: Run) -> TrainingReport:
         plot = draw(run.metrics, run.folder / "training.png")
     except MissingExtraError:
         plot = None
-    put(run.folder / "report.json", to_json(report).encode())
-    put(run.folder / "report.html", to_html(report, run.metrics, plot).encode())
+    write_atomic(run.folder / "report.json", to_json(report).encode())
+    write_atomic(run.folder / "report.html", to_html(report, run.metrics, plot).encode())
     return report
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from inlayer.errors import InputError
+from inlayer.files import locked
 from inlayer.learn import progress as room
 from inlayer.learn.progress import (
     ExerciseRecord,
@@ -29,7 +30,6 @@ from inlayer.learn.progress import (
     merge_states,
 )
 from inlayer.learn.steps import find_next_step, lesson_steps
-from inlayer.saving import locked
 from tests.learn.small import make_course
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
@@ -324,7 +324,7 @@ def test_a_full_disk_leaves_what_was_there(data: Path, monkeypatch: pytest.Monke
     def full_disk(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(room, "put", full_disk)
+    monkeypatch.setattr(room, "write_atomic", full_disk)
     with pytest.raises(InputError, match="No space left"), Progress().edit() as state:
         state.current = "two"
     assert Progress().read().current == "one"
@@ -353,7 +353,7 @@ def test_a_loose_one_goes_on_from_what_is_there(data: Path, monkeypatch: pytest.
     def full_disk(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(room, "put", full_disk)
+    monkeypatch.setattr(room, "write_atomic", full_disk)
     loose = Progress(allow_unsaved=True)
     with loose.edit() as state:
         state.note_hint("two")

@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2LMHeadModel, L
 
 import inlayer
 from inlayer.errors import CheckpointError, ConfigError, InputError
+from inlayer.files import locked
 from inlayer.inspection import inspect
-from inlayer.saving import locked
 from inlayer.training.config import TrainConfig
 from inlayer.training.parallel import ProcessGroup
 from inlayer.training.run import DivergedError, Progress, Run

@@ -24,8 +24,8 @@ from inlayer.checkpoint.remote.cache import digest
 from inlayer.checkpoint.remote.source import RemoteFile
 from inlayer.checkpoint.remote.transfer import Span
 from inlayer.errors import CheckpointError, InlayerError
+from inlayer.files import shown
 from inlayer.formats.row_file import FileRows
-from inlayer.paths import shown
 
 __all__ = ["RemoteRows"]
 

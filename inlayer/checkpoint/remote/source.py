@@ -38,7 +38,7 @@ from inlayer.checkpoint.remote.transfer import (
 )
 from inlayer.checkpoint.shards import INDEX
 from inlayer.errors import CheckpointError, InputError, MissingFileError
-from inlayer.paths import printable, shown
+from inlayer.files import printable, shown
 
 __all__ = ["HubFolder", "RemoteFile", "RemoteFolder", "UrlFolder", "parse_source"]
 

@@ -27,7 +27,7 @@ from inlayer.cli.learn.common import (
     write_json,
 )
 from inlayer.errors import InputError
-from inlayer.paths import shown
+from inlayer.files import shown
 
 if TYPE_CHECKING:
     from inlayer.learn.course import Task

@@ -33,8 +33,8 @@ from inlayer.cli.learn.common import (
 )
 from inlayer.cli.learn.tasks import show_task_file, show_verdict
 from inlayer.errors import InlayerError
+from inlayer.files import shown
 from inlayer.learn.files import read_file
-from inlayer.paths import shown
 
 if TYPE_CHECKING:
     from inlayer.learn.files import TaskFile
