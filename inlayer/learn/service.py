@@ -6,7 +6,7 @@ course, progress, grader, quiz -> [service] -> terminal (cli/learn), page (web),
 - a read-only service (for a server that others can reach) shows and grades answers but records and runs nothing
 - a file is overwritten only if it still has the digest the front end loaded, so no edit made elsewhere is lost
 - nothing here imports torch until code is graded
-Tested in tests/learn/test_service.py.
+Tested in tests/learn/test_cli.py.
 """
 
 from __future__ import annotations
@@ -22,16 +22,7 @@ from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
 from inlayer.learn import course as course_module
 from inlayer.learn.course import Course, Lesson, Question, Task, suggest
-from inlayer.learn.files import (
-    TaskFile,
-    choose_folder,
-    create_file,
-    keep_old_file,
-    load_file,
-    read_file,
-    require_unchanged,
-    write_file,
-)
+from inlayer.learn.course_steps import CourseOverview, LessonStatus, find_next_step, lesson_steps
 from inlayer.learn.progress import Progress, ProgressState, now
 from inlayer.learn.questions import AnswerResult, ChoiceQuestion, Exercise, FreeTextQuestion, TheoryQuestion
 from inlayer.learn.quiz import (
@@ -42,8 +33,17 @@ from inlayer.learn.quiz import (
     shuffle_options,
     unfinished_lesson,
 )
-from inlayer.learn.steps import CourseOverview, LessonStatus, find_next_step, lesson_steps
 from inlayer.learn.submission import SourceFile
+from inlayer.learn.task_files import (
+    TaskFile,
+    choose_folder,
+    create_file,
+    keep_old_file,
+    load_file,
+    read_file,
+    require_unchanged,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from inlayer.learn.comparison import Comparison

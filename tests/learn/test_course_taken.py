@@ -16,10 +16,10 @@ import pytest
 
 from inlayer.cli import main
 from inlayer.learn.course import open_course
+from inlayer.learn.course_steps import find_next_step, lesson_steps
 from inlayer.learn.progress import Progress
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, TheoryQuestion
 from inlayer.learn.quiz import QuizRun, quiz_questions
-from inlayer.learn.steps import find_next_step, lesson_steps
 
 pytestmark = pytest.mark.slow
 

@@ -18,6 +18,7 @@ import pytest
 from inlayer.errors import InputError
 from inlayer.files import locked
 from inlayer.learn import progress as room
+from inlayer.learn.course_steps import find_next_step, lesson_steps
 from inlayer.learn.progress import (
     ExerciseRecord,
     Progress,
@@ -29,7 +30,6 @@ from inlayer.learn.progress import (
     load_state,
     merge_states,
 )
-from inlayer.learn.steps import find_next_step, lesson_steps
 from tests.learn.small import make_course
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
