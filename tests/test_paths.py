@@ -37,7 +37,8 @@ def missing_paths(file: Path) -> list[str]:
 
 
 def test_every_path_in_prose_exists() -> None:
-    files = [
+    files = [file for file in tracked("*.py", "*.md") if "/wrong/" not in str(file)]
+    files = [file for file in files if file.name != "small.py"]  # a made-up course
         file for file in tracked("*.py", "*.md") if "/wrong/" not in str(file) and file.name != "small.py"
     ]  # a made-up course
     assert len(files) > 300
