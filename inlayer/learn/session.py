@@ -182,7 +182,7 @@ class GradingSession:
 
         `of` is the argument's position or name; `item` selects a part of a result that is a tuple.
         """
-        result = self._call(self.name, "", args, kwargs, argument=of, weight=weight, item=item)
+        result = self._call(self.name, "", args, kwargs, of=of, weight=weight, item=item)
         value_of(result)
         return result.gradient
 
@@ -205,7 +205,7 @@ class GradingSession:
     ) -> CallResult:
         result = self._result(do="call", target=target, path=path, args=args, kwargs=kwargs, **options)
         name = ".".join(filter(None, [target.kind if isinstance(target, RemoteHandle) else target, path]))
-        returned = result.gradient if options.get("argument") is not None else result.value
+        returned = result.gradient if options.get("of") is not None else result.value
         output = result.raised if result.raised is not None else returned
         parameters = self.parameters if target == self.name else ()
         self.calls.append(partial(record_call, name, parameters, args, kwargs, output))

@@ -110,7 +110,7 @@ def split(text: str) -> list[Any]:
 def test_a_lesson_is_split_at_its_python_fences_only() -> None:
     fenced = "```python\nx = 1\n\nprint(x)\n```\n\n```text\n1\n```\n"
     first, code, last = split(f"One\n\n```formula\n# no code\n```\n{fenced}Two\n\n```text\nalone\n```")
-    assert (first.kind, first.text) == ("text", "One\n\n```formula\n# no code\n```")
+    assert (first.kind, first.text) == ("text", "One\n\n```text\n# no code\n```")
     assert (code.kind, code.text, code.output) == ("python", "x = 1\n\nprint(x)", "1\n")
     assert last.text == "Two\n\n```text\nalone\n```"
     (open_ended,) = split("```text\n```python in a line\nnever closed")

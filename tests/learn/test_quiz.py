@@ -54,7 +54,7 @@ def test_what_is_no_option_changes_nothing() -> None:
     for said in ("", "d", "1", "ab", "é"):
         with pytest.raises(InputError, match="not one of the options"):
             sitting.answer(said)
-    assert (sitting.asked, sitting.missed) == (0, [])
+    assert (sitting.n_asked, sitting.missed) == (0, [])
     assert sitting.answer(f" ({letter(sitting, correct=True).upper()}) ").correct
     assert sitting.question is None
     assert not sitting.repeated

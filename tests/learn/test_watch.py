@@ -21,30 +21,30 @@ from tests.learn.small import SOLUTION, START, WRONG
 termios = pytest.importorskip("termios", reason="a terminal as Unix has them")
 pty = pytest.importorskip("pty", reason="a terminal as Unix has them")
 
-# In place of the grader, which is slow to start and is checked elsewhere: a file passes that adds rows up.
+# Replaces the grader, which starts slowly and is tested elsewhere: a file passes if it sums rows.
 WATCH = """
 import sys
 from pathlib import Path
-import inlayer.learn.course as room
+import inlayer.learn.course
 from tests.learn.small import make_course
 made = make_course(Path(sys.argv.pop(1)))
-room.open_course = lambda: made
+inlayer.learn.course.open_course = lambda: made
 from types import SimpleNamespace
 from inlayer.cli import main
-import inlayer.cli.learn.watch as door
+from inlayer.learn.service import CourseService
 
-def judge(progress, task, source):
+def check(service, task, source):
     passed = ".sum(" in source
-    told = [("syntax", "passed", "", ""), ("values", "passed" if passed else "failed", "mean", "this is the mean")]
-    results = [SimpleNamespace(name=name, what="", state=state, rule=rule, message=message)
-               for name, state, rule, message in told]
+    outcomes = [("syntax", "passed", "", ""), ("values", "passed" if passed else "failed", "mean", "this is the mean")]
+    results = [SimpleNamespace(name=name, description="", state=state, rule=rule, message=message, feedback=None)
+               for name, state, rule, message in outcomes]
     summary = f"{1 + passed} of 2 checks passed"
-    with progress.edit() as state:
+    with service.edit() as state:
         state.note_check(task.id, passed=passed, summary=summary)
-    return SimpleNamespace(task=task.id, results=results, passed=passed, summary=summary, seed=1, printed="", own=None,
-                           failure=None if passed else results[1])
+    return SimpleNamespace(task=task.id, results=results, passed=passed, summary=summary, seed=1, printed="",
+                           walk_output=None, failure=None if passed else results[1])
 
-door.judge = judge
+CourseService.check = check
 main()
 """
 
@@ -216,7 +216,7 @@ def test_without_a_keyboard_it_ends_at_green(home: Path) -> None:
         terminal.close()
 
 
-def test_a_saving_is_told_from_the_next(tmp_path: Path) -> None:
+def test_fingerprints_distinguish_versions(tmp_path: Path) -> None:
     file = tmp_path / "add.py"
     assert fingerprint(file) is None
     file.write_text("one")

@@ -79,9 +79,10 @@ def fingerprint(path: Path) -> str | None:
     """Identifies one version of a file by time, size and content; None if it does not exist or cannot be read."""
     try:
         found = path.stat()
-        return f"{found.st_mtime_ns} {found.st_size} {read_file(path).digest}"
-    except InlayerError as error:
-        return f"{found.st_mtime_ns} {found.st_size} {error}"
+        version = f"{found.st_mtime_ns} {found.st_size}"
+        return f"{version} {read_file(path).digest}" if path.is_file() else None
+    except InlayerError as error:  # graded, so that the learner sees why it cannot be read
+        return f"{version} {error}"
     except OSError:
         return None
 

@@ -219,7 +219,7 @@ class Runner:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         return_arguments: bool = False,
-        argument: int | str | None = None,
+        of: int | str | None = None,
         item: int | None = None,
         weight: Tensor | None = None,
         parameters: bool = False,
@@ -229,8 +229,8 @@ class Runner:
         for part in filter(None, path.split(".")):
             found = getattr(found, part)
         leaf: Tensor | None = None
-        if argument is not None:
-            leaf = kwargs[argument] if isinstance(argument, str) else args[argument]
+        if of is not None:
+            leaf = kwargs[of] if isinstance(of, str) else args[of]
             leaf.requires_grad_()
         if parameters:
             target.zero_grad(set_to_none=True)
