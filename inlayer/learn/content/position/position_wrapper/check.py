@@ -201,7 +201,7 @@ def gradient(session: GradingSession) -> None:
     want = torch.zeros_like(got)
     want.index_add_(0, ids.flatten(), weight.flatten(0, 1))
     check_values(got, want, rule="gradient", message="the rows do not get the gradients of their positions", atol=1e-4)
-    back = ask(wrapper, "", None, session.random_normal(2, 5, width), argument=1, weight=weight)
+    back = ask(wrapper, "", None, session.random_normal(2, 5, width), of=1, weight=weight)
     if back.raised is not None:
         raise CheckFailed(
             "embeds-detached", f"your code raised {back.raised} for inputs_embeds that require a gradient"
