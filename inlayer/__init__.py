@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test 
     from inlayer.training.config import TrainConfig as TrainConfig
     from inlayer.training.train import train as train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "ByteTokenizer": "inlayer.tokenizers",

@@ -14,13 +14,13 @@ import threading
 from pathlib import Path
 from urllib.parse import urlencode
 
+from inlayer.web.api import Api
 from playwright.sync_api import sync_playwright
 from rich.console import Console
 
 import inlayer
 from inlayer.trace import Pipeline
 from inlayer.trace.terminal import show
-from inlayer.web.api import Api
 from inlayer.web.guard import Guard
 from inlayer.web.schemas import Limits
 from inlayer.web.server import Server, bind

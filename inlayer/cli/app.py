@@ -5,18 +5,13 @@ Each command is a module of this package. It translates its arguments into a lib
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
 import inlayer
 
-__all__ = ["app", "console", "exit_on_interrupt"]
+__all__ = ["app", "console"]
 
 app = typer.Typer(
     help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
@@ -59,18 +54,3 @@ def console(max_width: int | None = None, **settings: Any) -> Any:
     width = max(output.width, MIN_WIDTH)
     width = width if max_width is None else min(width, max_width)
     return output if width == output.width else Output(highlight=False, width=width, **settings)
-
-
-@contextmanager
-def exit_on_interrupt() -> Iterator[None]:
-    """Exit at once on Ctrl-C, even if a thread is waiting for a network or a large table.
-
-    Python's own exit may crash in such a thread.
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        if any(thread.name.startswith("inlayer-walk") for thread in threading.enumerate()):
-            sys.stdout.flush()
-            os._exit(130)
-        raise

@@ -60,13 +60,9 @@ def check_argument(text: str, name: str) -> str:
 
 def check_page_texts(texts: list[str]) -> list[str]:
     """Check texts that a page opens with against the limits of its server."""
-    from inlayer.web.schemas import Limits, RefusedError, check_texts
+    from inlayer.web.schemas import check_texts
 
-    checked = [check_argument(text, f"text {number}") for number, text in enumerate(texts, start=1)]
-    try:
-        return list(check_texts(checked, Limits())) if checked else []
-    except RefusedError as error:
-        raise InputError(str(error)) from None
+    return check_texts([check_argument(text, f"text {number}") for number, text in enumerate(texts, start=1)])
 
 
 def _from_standard_input() -> str:

@@ -10,12 +10,13 @@ import json
 import os
 import sys
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
 import typer
 
-from inlayer.cli.app import app, exit_on_interrupt
+from inlayer.cli.app import app
 from inlayer.cli.inputs import check_page_texts
 
 if TYPE_CHECKING:
@@ -56,8 +57,12 @@ def serve(
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
     """Serve the walk page and the course on this machine. The address contains a random access token."""
+    from inlayer.checkpoint import load
+
+    sources: list[str] | list[None] = model or [None]
+    for source in sources:
+        load(source)  # a source that cannot be opened is reported before the server starts
     from inlayer.web import serve as run
-    from inlayer.web.learn import PAGE
 
     def announce(address: Address) -> None:
         facts = {
@@ -70,7 +75,7 @@ def serve(
         except BrokenPipeError:  # with an errno, Typer would exit with code 1
             raise BrokenPipeError from None
         if not as_json:
-            sys.stderr.write(f"serving {', '.join(address.models)}; course at {PAGE}; press Ctrl-C to stop\n")
+            sys.stderr.write(f"serving {', '.join(address.models)}; course at /learn; press Ctrl-C to stop\n")
         if not address.is_loopback:
             sys.stderr.write(
                 f"{host} is not a loopback address: traffic is not encrypted and can be read on the network\n"
@@ -81,8 +86,7 @@ def serve(
             threading.Thread(target=webbrowser.open, args=[address.url], daemon=True).start()
 
     fragment = "&".join(f"text={quote(one, safe='')}" for one in check_page_texts(text or []))
-    with exit_on_interrupt():
-        run(open_pipelines(model or [None]), host=host, port=port, fragment=fragment, announce=announce)
+    run(partial(open_pipelines, sources), host=host, port=port, fragment=fragment, announce=announce)
 
 
 def open_pipelines(sources: list[str] | list[None]) -> dict[str, Pipeline]:

@@ -11,13 +11,15 @@ Tested in tests/test_cli.py.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 import typer
 
-from inlayer.cli.app import app, console, exit_on_interrupt
+from inlayer.cli.app import app, console
 from inlayer.cli.inputs import check_page_texts, read_pair, read_texts, read_vectors
 from inlayer.errors import InputError, MissingFileError
 from inlayer.paths import check_path, shown, what_is_at, wrong_kind
@@ -154,15 +156,13 @@ def walk(
     if embeds is not None:
         _check_embeds(texts, file, html=html, web=web, is_random=is_random)
     given = [] if embeds is not None else read_texts(texts or [], file or []) or [DEFAULT_TEXT]
-    if is_random and tokenizer is None:
-        tokenizer = "words"
-    chosen = None if tokenizer is None else _tokenizer(tokenizer, given)
     if is_random:
         settings = {"width": width, "positions": positions, "seed": seed}
-        pipeline = _random_pipeline(given, chosen, settings)
+        open_pipeline = partial(_random_pipeline, given, tokenizer, settings)
         positions = None
     else:
-        pipeline = _open_pipeline(model, chosen)
+        open_pipeline = partial(_open_pipeline, model, tokenizer, given)
+    pipeline = open_pipeline()
 
     from inlayer.trace import Change
 
@@ -171,7 +171,7 @@ def walk(
         _write_page(page_path, pipeline, given, dims, step, change)
         return
     if web:
-        _serve(pipeline, given, dims, step, change)
+        _serve(open_pipeline, given, dims, step, change)
         return
     trace = pipeline.walk(
         given if embeds is None else None,
@@ -210,21 +210,24 @@ def _check_embeds(
         raise InputError("--embeds needs a model; --tokenizer, --width and --seed create a random table for texts")
 
 
-def _open_pipeline(source: str | None, tokenizer: Any) -> Pipeline:
+def _open_pipeline(source: str | None, tokenizer: str | None, texts: list[str]) -> Pipeline:
     from inlayer.checkpoint import load
     from inlayer.cli.serve import last_name
 
     model = load(source)  # before torch is imported: a wrong path is reported at once
+    chosen = None if tokenizer is None else _tokenizer(tokenizer, texts)
 
     from inlayer.trace import Pipeline
 
-    return Pipeline(model, name="default" if source is None else last_name(source), tokenizer=tokenizer)
+    return Pipeline(model, name="default" if source is None else last_name(source), tokenizer=chosen)
 
 
-def _random_pipeline(texts: list[str], tokenizer: Any, settings: dict[str, Any]) -> Pipeline:
+def _random_pipeline(texts: list[str], tokenizer: str | None, settings: dict[str, Any]) -> Pipeline:
+    chosen = _tokenizer(tokenizer or "words", texts)
+
     from inlayer.trace import Pipeline
 
-    return Pipeline.random(texts, tokenizer, **{name: value for name, value in settings.items() if value is not None})
+    return Pipeline.random(texts, chosen, **{name: value for name, value in settings.items() if value is not None})
 
 
 def _tokenizer(name: str, texts: list[str]) -> Any:
@@ -269,7 +272,9 @@ def _check_page_path(name: str) -> Path:
     return path
 
 
-def _serve(pipeline: Pipeline, texts: list[str], dims: int, step: int | None, change: Change) -> None:
+def _serve(
+    open_pipeline: Callable[[], Pipeline], texts: list[str], dims: int, step: int | None, change: Change
+) -> None:
     from inlayer.web import serve
 
     fields = {
@@ -282,5 +287,10 @@ def _serve(pipeline: Pipeline, texts: list[str], dims: int, step: int | None, ch
     }
     query = [("text", text) for text in check_page_texts(texts)]
     query += [(name, str(value)) for name, value in fields.items() if value is not None]
-    with exit_on_interrupt():
-        serve({pipeline.title: pipeline}, fragment=urlencode(query))
+    serve(partial(_open_titled, open_pipeline), fragment=urlencode(query))
+
+
+def _open_titled(open_pipeline: Callable[[], Pipeline]) -> dict[str, Pipeline]:
+    """Open the model in a worker process of the server, by its title."""
+    pipeline = open_pipeline()
+    return {pipeline.title: pipeline}

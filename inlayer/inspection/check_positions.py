@@ -43,8 +43,10 @@ def position_facts(model: Model) -> PositionFacts:
         return PositionFacts(kind="unknown")
     rotary = _rotary_facts(spec)
     length = _context_length(spec, rotary)
-    name = choose_part(LEARNED_POSITIONS, model.store.names(), model.table_info.name)
-    if spec.positions != "learned" or name is None:
+    name = None
+    if spec.positions == "learned":  # otherwise all tensor names, which may be remote, are not needed
+        name = choose_part(LEARNED_POSITIONS, model.store.names(), model.table_info.name)
+    if name is None:
         return PositionFacts(kind=spec.positions, context_length=length, rotary=rotary)
     try:
         tensor_rows = next(iter(model.store.find(name).shape), None)

@@ -22,7 +22,8 @@ ROOM = "inlayer.learn"
 STYLES = ("learn.css", "doing.css")
 SHARED_SCRIPTS = ("dom.js", "format.js", "grid.js", "theme.js")
 SCRIPTS = (
-    "state.js", "server.js", "text.js", "beside.js", "results.js", "task.js", "exercises.js", "quiz.js", "lessons.js",
+    "state.js", "server.js", "text.js", "walk_pane.js", "results.js", "task.js", "exercises.js", "quiz.js",
+    "lessons.js",
     "main.js",
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import TokenizerError
-from inlayer.paths import quoted
+from inlayer.files import quoted
 from inlayer.tokenizers.base import Tokenizer
 from inlayer.tokenizers.gguf_pre_tokenizers import BYTE_LEVEL, PRE_TOKENIZERS, Step
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError
-from inlayer.paths import check_path, shown, what_is_at, wrong_kind
+from inlayer.files import check_path, not_a_file, path_kind, shown
 from inlayer.tokenizers.base import Tokenizer, check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -83,27 +83,27 @@ def open_tokenizer(
 
 
 def find_file(path: Path) -> Path:
-    kind = what_is_at(path)
+    kind = path_kind(path)
     if kind == "file":
         return path
-    if kind == "nothing":
+    if kind == "missing":
         raise MissingFileError(f"{shown(path)}: not found; give a model folder or a tokenizer file")
     if kind != "folder":
-        raise wrong_kind(path, kind)
-    kinds = {name: what_is_at(path / name) for name in FILE_NAMES}
+        raise not_a_file(path, kind)
+    kinds = {name: path_kind(path / name) for name in FILE_NAMES}
     for name in FILE_NAMES:
         if kinds[name] == "file":
             return path / name
     for pattern in FILE_PATTERNS:
-        found = sorted(file for file in path.glob(pattern) if file.name not in kinds and what_is_at(file) == "file")
+        found = sorted(file for file in path.glob(pattern) if file.name not in kinds and path_kind(file) == "file")
         if len(found) > 1:
             names = f"{shown(found[0].name)}, {shown(found[1].name)}"
             raise TokenizerError(f"{shown(path)} has several {pattern} files; give the path of one of them: {names}")
         if found:
             return found[0]
     for name in FILE_NAMES:
-        if kinds[name] != "nothing":
-            raise wrong_kind(path / name, kinds[name])
+        if kinds[name] != "missing":
+            raise not_a_file(path / name, kinds[name])
     raise MissingFileError(
         f"{shown(path)} is a folder without a tokenizer; expected {', '.join((*FILE_NAMES, *FILE_PATTERNS))}"
     )
@@ -131,7 +131,7 @@ def detect_format(file: Path, data: bytes, where: str) -> str:
 def read_sibling(file: Path, name: str) -> dict[str, Any]:
     """Read a JSON file next to this one; empty if there is none."""
     path = file.parent / name
-    return parse_json_object(read_file(path), shown(path)) if what_is_at(path) == "file" else {}
+    return parse_json_object(read_file(path), shown(path)) if path_kind(path) == "file" else {}
 
 
 def token_text(value: object) -> str | None:
@@ -156,7 +156,7 @@ def open_tiktoken(
     pattern_file = file.parent / "pat_str.txt"
     if pat_str is None and encoding is not None:
         pat_str = encoding.pat_str
-    elif pat_str is None and what_is_at(pattern_file) == "file":
+    elif pat_str is None and path_kind(pattern_file) == "file":
         try:
             pat_str = read_file(pattern_file).decode().rstrip("\r\n")
         except UnicodeDecodeError:

@@ -2,20 +2,18 @@
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - rejected up front: a missing or empty vocabulary, and ids outside 0..MAX_ID
-- `tokenizers` often reports only that "data did not match any variant of untagged enum". Here each part of the file is
-  tried alone, and the error names the part that fails
+- `tokenizers` often reports only that "data did not match any variant of untagged enum"; the error here names the part
 - elsewhere: encoding (huggingface.py), features that gigatoken lacks (gigatoken.py), panics (untrusted_files.py)
 Tested with modified files in tests/tokenizers/test_malformed_files.py.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from inlayer.errors import TokenizerError
-from inlayer.paths import printable
+from inlayer.files import printable
 from inlayer.tokenizers.untrusted_files import one_line, parse_json_object
 
 __all__ = ["MAX_ID", "parse_tokenizer_json", "steps_of", "unreadable_part"]
@@ -30,14 +28,7 @@ PARTS = {
     "post_processor": ("processors", "processors"),
     "decoder": ("decoders", "decoders"),
 }
-EMPTY_FILE: dict[str, Any] = {
-    "version": "1.0",
-    "truncation": None,
-    "padding": None,
-    "added_tokens": [],
-    **dict.fromkeys(PARTS),
-    "model": {"type": "BPE", "vocab": {}, "merges": []},
-}
+FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
 
 
 def parse_tokenizer_json(data: bytes, where: str) -> dict[str, Any]:
@@ -69,39 +60,23 @@ def steps_of(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
 
 
 def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> TokenizerError:
-    """Find the part that `tokenizers` could not read, by trying each one in an otherwise empty file."""
-    for part in (part for part in EMPTY_FILE if part in config and load_error(part, config[part]) is not None):
-        steps = steps_of(config, part) if part in PARTS else []
-        for step in [*steps, config[part]]:  # prefer the failing step of a Sequence
-            found = load_error(part, step)
-            if found is not None:
-                return TokenizerError(f"{where}: {describe(part, step, found)}")
-    unknown = next((key for key in config if key not in EMPTY_FILE), None)
+    """Explain why `tokenizers` could not read a file: an unknown type, a malformed part, or its own message."""
+    import tokenizers
+
+    for part, (module, _) in PARTS.items():
+        for step in steps_of(config, part):
+            kind = step.get("type")
+            if isinstance(kind, str) and not hasattr(getattr(tokenizers, module), kind):
+                name = printable(kind[:40])
+                return TokenizerError(f"{where}: its {part} type {name!r} is not known to the tokenizers library")
+    unknown = next((key for key in config if key not in FIELDS), None)
     if unknown is not None:
         return TokenizerError(f"{where}: {printable(unknown[:40])!r} is not a field of a tokenizer.json")
-    return TokenizerError(f"{where} cannot be read by tokenizers: {one_line(error)}")
-
-
-def load_error(part: str, value: Any) -> Exception | None:
-    import tokenizers
-
-    try:
-        tokenizers.Tokenizer.from_str(json.dumps(EMPTY_FILE | {part: value}))
-    except Exception as error:  # the library raises nothing more specific
-        return error
-    return None
-
-
-def describe(part: str, step: Any, error: Exception) -> str:
-    import tokenizers
-
-    detail = re.sub(r" at line \d+ column \d+$", "", one_line(error))  # a location in the file made for the trial
-    if "MergeType" in detail:
-        detail = "its merges are not pairs of tokens"
-    detail = "" if "untagged enum" in detail else f": {detail}"
-    kind = step.get("type") if isinstance(step, dict) else None
-    if part not in PARTS or not isinstance(kind, str):
-        return f"its {part} is malformed{detail}"
-    if not hasattr(getattr(tokenizers, PARTS[part][0]), kind):
-        return f"its {part} type {printable(kind[:40])!r} is not known to the tokenizers library"
-    return f"its {part} of type {kind!r} is malformed{detail}"
+    message = one_line(error)
+    enum = re.search(r"untagged enum (?:Py)?(Model|Merge|Normalizer|PreTokenizer|PostProcessor|Decoder)", message)
+    if enum is not None:
+        part = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", enum[1]).lower()
+        return TokenizerError(
+            f"{where}: its {part} is malformed" if part != "merge" else f"{where} has malformed merges"
+        )
+    return TokenizerError(f"{where} cannot be read by the tokenizers library: {message}")

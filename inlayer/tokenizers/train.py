@@ -20,8 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
-from inlayer.paths import check_path, shown, what_is_at, wrong_kind
-from inlayer.saving import write_whole
+from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
 from inlayer.tokenizers.base import check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.untrusted_files import library_errors
@@ -138,9 +137,9 @@ def check_files(files: object, usage: str) -> list[Path]:
     if not paths:
         raise InputError("files is empty; give at least one text file")
     for path in paths:
-        kind = what_is_at(path)
+        kind = path_kind(path)
         if kind != "file":
-            raise MissingFileError(f"{wrong_kind(path, kind)}; {usage}")
+            raise MissingFileError(f"{not_a_file(path, kind)}; {usage}")
     return paths
 
 
@@ -193,20 +192,22 @@ def decode_file(path: Path) -> Iterator[str]:
 
 def find_target(save_to: Path) -> Path:
     """Return the file to write, or raise an error if it cannot be written."""
-    kind = what_is_at(save_to)
+    kind = path_kind(save_to)
     target = save_to
     if not save_to.name.endswith(".json"):
-        if kind != "folder" and (kind != "nothing" or save_to.suffix):
+        if kind != "folder" and (kind != "missing" or save_to.suffix):
             raise InputError(
                 f"save_to is {shown(save_to)}; give a path that ends in .json or a folder (create it first if its "
                 "name has a dot)"
             )
         target = save_to / "tokenizer.json"
-        kind = what_is_at(target)
-    if kind not in {"file", "nothing"}:
-        raise InputError(f"{shown(target)} cannot be written: it is {'a folder' if kind == 'folder' else kind}")
-    existing = next(folder for folder in target.parents if what_is_at(folder) != "nothing" or folder == folder.parent)
-    if what_is_at(existing) != "folder":
+        kind = path_kind(target)
+    if kind not in {"file", "missing"}:
+        raise InputError(
+            f"{shown(target)} cannot be written: it is {'a folder' if kind == 'folder' else 'not a regular file'}"
+        )
+    existing = next(folder for folder in target.parents if path_kind(folder) != "missing" or folder == folder.parent)
+    if path_kind(existing) != "folder":
         raise InputError(f"{shown(target)} cannot be written: {shown(existing)} is not a folder")
     return target
 
@@ -216,7 +217,7 @@ def write_with_folders(target: Path, data: bytes) -> None:
     created = [folder for folder in target.parents if not folder.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(target, data)
+        write_output(target, data)
     except BaseException as error:
         for folder in created:
             with suppress(OSError):  # not created yet

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import InlayerError, MissingFileError, TokenizerError
-from inlayer.paths import printable, shown, what_is_at, wrong_kind
+from inlayer.files import not_a_file, path_kind, printable, shown
 
 __all__ = ["library_errors", "one_line", "parse_json_object", "read_file"]
 
@@ -49,9 +49,9 @@ def library_errors(what: str) -> Iterator[None]:
 
 def read_file(path: Path) -> bytes:
     """Read a regular file of reasonable size."""
-    kind = what_is_at(path)
+    kind = path_kind(path)
     if kind != "file":
-        raise wrong_kind(path, kind)
+        raise not_a_file(path, kind)
     try:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:

@@ -1,233 +1,342 @@
-"""The course as data for the page: the course service, with texts rendered as elements.
+"""Routes of the course: its page, and what the page shows and does.
 
-learn.service -> [course] -> learn -> page
-- code is run and progress is saved only if nobody but this machine can reach the server; others can read and answer
-- the correct answer is sent only after an answer was given
-- elsewhere: what each operation does (inlayer/learn/service.py)
-Tested in tests/web/test_learn.py.
+page -> guard -> [course] -> CourseService
+- everything reads or writes files, so it runs in threads (jobs.py); grading has threads of its own
+- code is run and files are written only if nobody but this machine can reach the server; others may read and answer
+- an answer reaches the page only after the learner has given one, or asked to see it
+Tested in tests/web/test_course.py.
 """
 
 from __future__ import annotations
 
+import re
+import secrets
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import Response
 
 from inlayer.errors import InputError
-from inlayer.learn.course import Course, Question, Task
+from inlayer.learn.course import Lesson, Question, Task
 from inlayer.learn.files import FileConflictError
+from inlayer.learn.html import learn_page, learn_policy
 from inlayer.learn.links import course_elements, course_line
-from inlayer.learn.progress import Progress, ProgressState, TaskRecord
-from inlayer.learn.questions import FreeTextQuestion, NumberQuestion
+from inlayer.learn.progress import Progress
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion
 from inlayer.learn.quiz import quiz_questions, shuffle_options
-from inlayer.learn.service import MAX_SEED, CourseService, DrawnExercise, ReadOnlyError, random_seed
+from inlayer.learn.service import CourseService, DrawnExercise, ReadOnlyError, random_seed
 from inlayer.learn.steps import CourseStep, LessonStatus
 from inlayer.paths import shown
-from inlayer.web.schemas import RefusedError
-from inlayer.web.verdict import verdict_json
+from inlayer.trace.facts import plain, to_json
+from inlayer.web.guard import error_response
+from inlayer.web.jobs import Jobs
+from inlayer.web.schemas import (
+    AnswerRequest,
+    CodeRequest,
+    ExerciseQuery,
+    LessonQuery,
+    ReadRequest,
+    ResetRequest,
+    SkipRequest,
+    TaskRequest,
+)
 
-__all__ = ["MAX_CODE", "MAX_SEED", "REFUSAL", "CoursePages"]
+if TYPE_CHECKING:
+    from torch import Tensor
 
-MAX_CODE = 65_536  # characters of a file
-REFUSAL = (
-    "Code runs only if nobody but this machine can reach the server. This server listens beyond loopback, so you can "
-    "read and answer, but nothing is run or saved. Start `inlayer serve` without --host."
+    from inlayer.learn.grader import Verdict
+
+__all__ = ["GRADING_QUEUE", "GRADING_THREADS", "add_course"]
+
+GRADING_THREADS, GRADING_QUEUE = 2, 16
+READING_THREADS, READING_QUEUE = 1, 256
+MAX_PRINTED = 16_384  # characters of the code's output
+MAX_ROWS, MAX_CHANNELS = 12, 8  # of the learner's tensor
+READ_ONLY = (
+    "This server can be reached from other machines, so it does not run code or save anything. You can read the course "
+    "and answer questions. To work on tasks, start `inlayer serve` without --host."
 )
 
 
-class CoursePages:
-    """What the page may request. Every method reads or writes files, so keep it off the event loop."""
+def add_course(app: FastAPI, *, runs_code: bool) -> None:
+    """Add the course to an application."""
+    view = CourseView(read_only=not runs_code)
+    reading, grading = Jobs(READING_THREADS, READING_QUEUE), Jobs(GRADING_THREADS, GRADING_QUEUE)
 
-    def __init__(self, *, runs: bool, course: Course | None = None, progress: Progress | None = None) -> None:
-        self.runs = runs
-        self.notices: list[str] = []  # about a damaged progress file
-        self._course, self._progress = course, progress
+    async def run(request: Request, call: Callable[[], Any], jobs: Jobs = reading) -> Response:
+        body = await jobs.run(lambda: to_json(call()), request)
+        return Response(body, media_type="application/json")
+
+    @app.get("/learn", include_in_schema=False)
+    async def get_page() -> Response:
+        nonce = secrets.token_urlsafe(18)
+        headers = {"content-security-policy": learn_policy(nonce)}
+        return Response(learn_page(nonce), media_type="text/html", headers=headers)
+
+    @app.get("/api/course")
+    async def get_course(request: Request) -> Response:
+        """List the lessons with the learner's progress."""
+        return await run(request, view.overview)
+
+    @app.get("/api/course/lesson")
+    async def get_lesson(query: Annotated[LessonQuery, Query()], request: Request) -> Response:
+        """Return a lesson: its text, tasks, exercises and quiz questions."""
+        return await run(request, lambda: view.lesson(query.id))
+
+    @app.get("/api/course/misconceptions")
+    async def get_misconceptions(request: Request) -> Response:
+        """Return the page of common misconceptions."""
+        return await run(request, view.misconceptions)
+
+    @app.get("/api/course/exercise")
+    async def get_exercise(query: Annotated[ExerciseQuery, Query()], request: Request) -> Response:
+        """Return an exercise with the numbers of a seed."""
+        return await run(request, lambda: view.exercise(view.draw(query.id, query.seed)))
+
+    @app.get("/api/course/file")
+    async def get_file(query: Annotated[TaskRequest, Query()], request: Request) -> Response:
+        """Return the learner's file for a task, or the start file."""
+        return await run(request, lambda: view.file(query.task))
+
+    @app.post("/api/course/check")
+    async def post_check(body: CodeRequest, request: Request) -> Response:
+        """Save code as the learner's file and grade it."""
+        return await run(request, lambda: view.check(body), grading)
+
+    @app.post("/api/course/save")
+    async def post_save(body: CodeRequest, request: Request) -> Response:
+        """Save code as the learner's file."""
+        return await run(request, lambda: {"digest": view.save(body)})
+
+    @app.post("/api/course/reset")
+    async def post_reset(body: ResetRequest, request: Request) -> Response:
+        """Restore a task's start file; the old file is kept."""
+        return await run(request, lambda: view.reset(body))
+
+    @app.post("/api/course/hint")
+    async def post_hint(body: TaskRequest, request: Request) -> Response:
+        """Return the hints shown so far and the next one."""
+        return await run(request, lambda: view.hints(body.task))
+
+    @app.post("/api/course/solution")
+    async def post_solution(body: TaskRequest, request: Request) -> Response:
+        """Return a solution and why it works."""
+        return await run(request, lambda: view.solution(body.task))
+
+    @app.post("/api/course/answer")
+    async def post_answer(body: AnswerRequest, request: Request) -> Response:
+        """Grade an answer to an exercise or a quiz question."""
+        return await run(request, lambda: view.answer(body))
+
+    @app.post("/api/course/read")
+    async def post_read(body: ReadRequest, request: Request) -> Response:
+        """Record that a lesson was read."""
+        return await run(request, lambda: view.mark_read(body.lesson))
+
+    @app.post("/api/course/skip")
+    async def post_skip(body: SkipRequest, request: Request) -> Response:
+        """Skip a step of the course."""
+        return await run(request, lambda: {"skipped": view.service.skip(body.step)})
+
+    @app.exception_handler(ReadOnlyError)
+    async def read_only(_: Request, error: Exception) -> Response:
+        del error
+        return error_response(403, READ_ONLY)
+
+    @app.exception_handler(FileConflictError)
+    async def conflict(_: Request, error: Exception) -> Response:
+        return error_response(409, str(error))
+
+
+class CourseView:
+    """What the page shows, as plain JSON values. Texts are trees of elements (render/markdown.py)."""
+
+    def __init__(self, *, read_only: bool) -> None:
+        self.notices: list[str] = []  # about a damaged progress file that was replaced
+        self.service = CourseService(Progress(on_notice=self.notices.append), read_only=read_only)
         self._warming: threading.Thread | None = None
-
-    @property
-    def service(self) -> CourseService:
-        """A new service per request: the file on disk is the only state."""
-        progress = self._progress or Progress(on_notice=self.notices.append)
-        return CourseService(progress, course=self._course, read_only=not self.runs)
 
     # ---- reading
 
     def overview(self) -> dict[str, Any]:
         overview = self.service.overview()
         return {
-            "lessons": [_lesson_json(status) for status in overview.lessons],
-            "next": None if overview.next_step is None else _step_json(overview.next_step),
-            "runs": self.runs,
-            "refusal": "" if self.runs else REFUSAL,
+            "lessons": [_lesson_status(one) for one in overview.lessons],
+            "next": None if overview.next_step is None else _location(overview.next_step),
+            "runs_code": not self.service.read_only,
+            "read_only_message": READ_ONLY if self.service.read_only else "",
             "notices": list(self.notices),
         }
 
     def lesson(self, name: str) -> dict[str, Any]:
-        service = self.service
-        lesson, state = service.course.lesson(name), service.state()
+        lesson, state = self.service.course.lesson(name), self.service.state()
+        status = self.service.lesson_status(lesson, state)
         return {
-            "id": lesson.id,
-            "number": lesson.number,
-            "title": lesson.title,
-            "step": lesson.step,
+            **_lesson_head(lesson),
             "text": course_elements(lesson.text),
-            "tasks": [_task_json(task, state) for task in lesson.tasks],
+            "tasks": [
+                {**_task(task, status), "step": task.step, "text": course_elements(task.text),
+                 "hints": [course_elements(text) for text in task.hints[: record.hints]], "n_hints": len(task.hints)}
+                for task, record in zip(lesson.tasks, status.tasks, strict=True)
+            ],
             "exercises": [
-                self.exercise(one.id, random_seed()) | {"done": bool(state.exercise(one.id).done)}
-                for one in lesson.exercises
+                {**self.exercise(self.draw(one.id, random_seed())), "done": bool(record.done)}
+                for one, record in zip(lesson.exercises, status.exercises, strict=True)
             ],
             "questions": [
-                _question_json(one, random_seed(), state.question(one.id).due)
-                for one in quiz_questions(service.course, state, lesson)
+                _question(one, random_seed(), state.question(one.id).due)
+                for one in quiz_questions(self.service.course, state, lesson)
             ],
-        }
+        }  # fmt: skip
 
     def misconceptions(self) -> dict[str, Any]:
-        document = self.service.course.misconceptions
-        return {"title": document.title, "text": course_elements(document.body)}
+        page = self.service.course.misconceptions
+        return {"title": page.title, "text": course_elements(page.body)}
 
-    def exercise(self, name: str, seed: int) -> dict[str, Any]:
-        """An exercise as the seed generates it, without its answer."""
-        exercise = self.service.exercise(name)
-        question = exercise.ask(seed)
-        return {
-            "id": exercise.id,
-            "title": exercise.title,
-            "kind": question.kind,
-            "seed": seed,
-            "text": course_elements(question.text),
-            "unit": question.unit if isinstance(question, NumberQuestion) else "",
-            "shape": isinstance(question, NumberQuestion) and isinstance(question.answer, tuple),
-            "options": [course_line(one.text) for one in question.options] if question.kind == "choice" else [],  # type: ignore[union-attr]
-        }
-
-    # ---- answering
-
-    def _drawn(self, name: str, seed: int) -> DrawnExercise:
+    def draw(self, name: str, seed: int) -> DrawnExercise:
         exercise = self.service.exercise(name)
         return DrawnExercise(exercise=exercise, question=exercise.ask(seed), seed=seed)
 
-    def answer_exercise(self, name: str, seed: int, answer: str) -> dict[str, Any]:
-        drawn = self._drawn(name, seed)
-        if isinstance(drawn.question, FreeTextQuestion):
-            points = [course_line(one) for one in drawn.question.points]
-            return {"right": None, "model_answer": course_elements(drawn.question.model_answer), "points": points}
-        try:
-            result = self.service.answer_exercise(drawn, answer)
-        except InputError as error:  # not readable as an answer, so not a try
-            return {"right": False, "readable": False, "message": [["p", {}, [str(error)]]]}
-        return {"right": result.correct, "readable": True, "message": course_elements(result.message)}
-
-    def reveal_answer(self, name: str, seed: int) -> dict[str, Any]:
-        """Show the answer; the exercise stays open."""
-        drawn = self._drawn(name, seed)
-        self.service.reveal_answer(drawn)
+    def exercise(self, drawn: DrawnExercise) -> dict[str, Any]:
+        """Show an exercise without its answer."""
         question = drawn.question
-        assert not isinstance(question, FreeTextQuestion)
-        message = course_elements(question.explanation)
-        if isinstance(question, NumberQuestion):
-            given = course_line(question.formatted_answer)
-            return {"right": None, "given": given, "message": message, "marks": [], "whys": []}
+        options = question.options if isinstance(question, ChoiceQuestion) else ()
         return {
-            "right": None,
-            "given": next(course_line(option.text) for option in question.options if option.correct),
-            "message": message,
-            "marks": [option.correct for option in question.options],
-            "whys": [course_line(option.reason) for option in question.options],
+            "id": drawn.exercise.id,
+            "title": drawn.exercise.title,
+            "kind": question.kind,
+            "seed": drawn.seed,
+            "text": course_elements(question.text),
+            "unit": question.unit if isinstance(question, NumberQuestion) else "",
+            "is_shape": isinstance(question, NumberQuestion) and isinstance(question.answer, tuple),
+            "options": [course_line(option.text) for option in options],
         }
 
-    def confirm_answer(self, name: str, seed: int) -> dict[str, Any]:
-        """Record the learner's own assessment that a free-text answer is complete."""
-        drawn = self._drawn(name, seed)
-        if not isinstance(drawn.question, FreeTextQuestion):
-            raise InputError(f"{name} is graded; give an answer")
-        self.service.record_exercise(drawn.exercise, correct=True)
-        return {"right": True}
+    def mark_read(self, name: str) -> dict[str, Any]:
+        self.service.require_writable()
+        self.service.mark_read(self.service.course.lesson(name))
+        return {}
 
-    def answer_question(self, name: str, seed: int, answer: str, *, again: bool) -> dict[str, Any]:
-        """Grade an option: a wrong one returns its reason and the question again, the right one every reason."""
-        service = self.service
-        question = service.question(name)
-        choice, result = service.answer_question(question, seed, answer, repeated=again)
-        chosen = ord(answer.strip().strip("().").lower()) - ord("a")
+    # ---- answers
+
+    def answer(self, body: AnswerRequest) -> dict[str, Any]:
+        if body.question is not None:
+            return self._answer_question(body, self.service.question(body.question))
+        drawn = self.draw(body.exercise or "", body.seed)
+        if body.reveal:
+            return self._reveal(drawn)
+        if isinstance(drawn.question, FreeTextQuestion):
+            if body.matches_model:
+                self.service.record_exercise(drawn.exercise, correct=True)
+                return {"correct": True}
+            points = [course_line(one) for one in drawn.question.points]
+            return {"correct": None, "model_answer": course_elements(drawn.question.model_answer), "points": points}
+        if body.matches_model:
+            raise InputError(f"{drawn.exercise.id} is graded; send an answer")
+        try:
+            result = self.service.answer_exercise(drawn, body.answer)
+        except InputError as error:  # a typing error, which does not count as a try
+            return {"correct": False, "is_valid": False, "message": [["p", {}, [str(error)]]]}
+        return {"correct": result.correct, "is_valid": True, "message": course_elements(result.message)}
+
+    def _reveal(self, drawn: DrawnExercise) -> dict[str, Any]:
+        self.service.reveal_answer(drawn)
+        question = drawn.question
+        options = question.options if isinstance(question, ChoiceQuestion) else ()
+        if isinstance(question, NumberQuestion):
+            answer = question.formatted_answer
+        else:
+            answer = next(option.text for option in options if option.correct)
+        assert not isinstance(question, FreeTextQuestion)
+        return {
+            "correct": None,
+            "answer": course_line(answer),
+            "message": course_elements(question.explanation),
+            "option_results": [option.correct for option in options],
+            "reasons": [course_line(option.reason) for option in options],
+        }
+
+    def _answer_question(self, body: AnswerRequest, question: Question) -> dict[str, Any]:
+        """Grade an option. A wrong one gets its reason and the question again; a correct one gets every reason."""
+        choice, result = self.service.answer_question(question, body.seed, body.answer, repeated=body.repeated)
+        chosen = ord(body.answer.strip().lower()[0]) - ord("a")
         shown_options = [
-            one if result.correct or number == chosen else None for number, one in enumerate(choice.options)
+            option if result.correct or number == chosen else None for number, option in enumerate(choice.options)
         ]
         return {
-            "right": result.correct,
-            "marks": [None if option is None else option.correct for option in shown_options],
-            "whys": [None if option is None else course_line(option.reason) for option in shown_options],
-            "again": None if result.correct else _question_json(question, random_seed(), 0),
+            "correct": result.correct,
+            "option_results": [None if option is None else option.correct for option in shown_options],
+            "reasons": [None if option is None else course_line(option.reason) for option in shown_options],
+            "next_try": None if result.correct else _question(question, random_seed(), 0),
         }
 
     # ---- the learner's file
 
     def file(self, name: str) -> dict[str, Any]:
-        service = self.service
-        task = service.course.task(name)
-        if not self.runs:
-            return {"code": task.start, "sum": None, "saved": False, "path": ""}
+        task = self.service.course.task(name)
+        if self.service.read_only:
+            return {"code": task.start, "digest": None, "path": ""}
         self._warm_up()
-        path, found = service.load_file(task)
-        if found is None:
-            return {"code": task.start, "sum": None, "saved": False, "path": shown(path)}
-        if len(found.text) > MAX_CODE:
-            raise InputError(f"{shown(path)} has more than {MAX_CODE:,} characters, which no task needs")
-        return {"code": found.text, "sum": found.digest, "saved": True, "path": shown(path)}
+        path, source = self.service.load_file(task)
+        code, digest = (task.start, None) if source is None else (source.text, source.digest)
+        return {"code": code, "digest": digest, "path": shown(path)}
 
-    def save(self, name: str, code: str, loaded: str | None) -> dict[str, Any]:
-        with _refusals():
-            service = self.service
-            service.require_writable()
-            if len(code) > MAX_CODE:
-                raise RefusedError(413, f"the code has {len(code):,} characters; at most {MAX_CODE:,} are allowed")
-            return {"sum": service.save_file(service.course.task(name), code, loaded)}
+    def save(self, body: CodeRequest) -> str:
+        return self.service.save_file(self.service.course.task(body.task), body.code, body.loaded)
 
-    def reset(self, name: str, loaded: str | None) -> dict[str, Any]:
-        """Restore the task's start file; the old file is kept."""
-        with _refusals():
-            service = self.service
-            kept = service.reset_file(service.course.task(name), loaded=loaded)
-        return {**self.file(name), "kept": kept.name if kept else ""}
+    def reset(self, body: ResetRequest) -> dict[str, Any]:
+        kept = self.service.reset_file(self.service.course.task(body.task), loaded=body.loaded)
+        return {**self.file(body.task), "kept": "" if kept is None else kept.name}
 
-    def check(self, name: str, code: str, loaded: str | None) -> dict[str, Any]:
-        """Save the code as the learner's file, grade it, and record the result."""
-        saved = self.save(name, code, loaded)
-        service = self.service
-        task = service.course.task(name)
-        verdict = service.check(task, code)
-        return {**verdict_json(verdict, task, service.compare_with_walk(verdict)), **saved}
+    def check(self, body: CodeRequest) -> dict[str, Any]:
+        task = self.service.course.task(body.task)
+        digest = self.save(body)
+        verdict = self.service.check(task, body.code)
+        return {**self._verdict(verdict, task), "digest": digest}
+
+    def _verdict(self, verdict: Verdict, task: Task) -> dict[str, Any]:
+        from inlayer.learn.feedback import feedback_lines
+
+        failure, printed = verdict.failure, verdict.printed
+        line = re.search(r"\bline (\d{1,6})\b", failure.message) if failure else None
+        if len(printed) > MAX_PRINTED:
+            printed = f"{printed[:MAX_PRINTED]}\n({len(printed) - MAX_PRINTED:,} more characters)"
+        comparison = self.service.compare_with_walk(verdict)
+        return {
+            "task": task.id,
+            "passed": verdict.passed,
+            "summary": verdict.summary,
+            "results": [
+                {"name": one.name, "description": one.description, "state": one.state, "rule": one.rule,
+                 "message": one.message,
+                 "feedback": [] if one.feedback is None else list(feedback_lines(one.feedback))}
+                for one in verdict.results
+            ],
+            "printed": printed,
+            "line": int(line[1]) if line else None,
+            "step": task.step,
+            "why": course_elements(task.why) if verdict.passed else None,
+            "tensor": None if comparison is None or verdict.walk_output is None
+            else _tensor(verdict.walk_output, comparison.message),
+        }  # fmt: skip
 
     # ---- help
 
-    def hint(self, name: str) -> dict[str, Any]:
-        """All hints up to the next one."""
-        service = self.service
-        task = service.course.task(name)
-        level = service.hint(task).level if self.runs else len(task.hints)
-        return {"hints": [course_elements(text) for text in task.hints[:level]]}
+    def hints(self, name: str) -> dict[str, Any]:
+        task = self.service.course.task(name)
+        shown_hints = task.hints if self.service.read_only else task.hints[: self.service.hint(task).level]
+        return {"hints": [course_elements(text) for text in shown_hints]}
 
     def solution(self, name: str) -> dict[str, Any]:
-        service = self.service
-        task = service.course.task(name)
-        service.record_solution(task)
+        task = self.service.course.task(name)
+        self.service.record_solution(task)
         return {"solution": course_elements(f"```python\n{task.solution}```"), "why": course_elements(task.why)}
 
-    def read(self, name: str) -> dict[str, Any]:
-        """Record that a lesson was opened."""
-        with _refusals():
-            self.service.require_writable()
-            self.service.mark_read(self.service.course.lesson(name))
-        return {}
-
-    def skip(self, key: str) -> dict[str, Any]:
-        with _refusals():
-            self.service.skip(key)
-        return {}
-
     def _warm_up(self) -> None:
-        """Start the fork server while the learner reads, because that takes seconds."""
+        """Start the fork server while the learner is still reading: it takes seconds, once."""
         if self._warming is None:
             self._warming = threading.Thread(target=_start_fork_server, name="inlayer-fork-server", daemon=True)
             self._warming.start()
@@ -240,70 +349,40 @@ def _start_fork_server() -> None:
         fork_server()
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Translate errors of the service into HTTP statuses."""
-    try:
-        yield
-    except ReadOnlyError:
-        raise RefusedError(403, REFUSAL) from None
-    except FileConflictError as error:
-        raise RefusedError(409, str(error)) from None
+def _lesson_head(lesson: Lesson) -> dict[str, Any]:
+    return {"id": lesson.id, "number": lesson.number, "title": lesson.title, "step": lesson.step}
 
 
-def _lesson_json(status: LessonStatus) -> dict[str, Any]:
-    lesson, counts = status.lesson, status.counts
+def _lesson_status(status: LessonStatus) -> dict[str, Any]:
+    counts = {kind: {"done": done, "total": total} for kind, (done, total) in status.counts.items()}
     return {
-        "id": lesson.id,
-        "number": lesson.number,
-        "title": lesson.title,
-        "step": lesson.step,
+        **_lesson_head(status.lesson),
         "read": status.read,
-        "tasks": [
-            {"id": task.id, "title": task.title, "state": _task_state(task, record, status.skipped)}
-            for task, record in zip(lesson.tasks, status.tasks, strict=True)
-        ],
-        "exercises": {"done": counts["exercise"][0], "total": counts["exercise"][1]},
-        "quiz": {
-            "done": sum(bool(one.right) for one in status.questions),
-            "total": counts["quiz"][1],
-            "due": sum(one.due > 0 for one in status.questions),
-        },
+        "tasks": [_task(task, status) for task in status.lesson.tasks],
+        "exercises": counts["exercise"],
+        "quiz": {**counts["quiz"], "due": sum(one.due > 0 for one in status.questions)},
     }
 
 
-def _task_json(task: Task, state: ProgressState) -> dict[str, Any]:
-    record = state.task(task.id)
-    return {
-        "id": task.id,
-        "title": task.title,
-        "step": task.step,
-        "text": course_elements(task.text),
-        "state": _task_state(task, record, frozenset(state.skipped)),
-        "hints": [course_elements(text) for text in task.hints[: record.hints]],
-        "n_hints": len(task.hints),
-    }
+def _task(task: Task, status: LessonStatus) -> dict[str, Any]:
+    record = status.tasks[status.lesson.tasks.index(task)]
+    tried = "tried" if record.tries else "open"
+    state = "passed" if record.passed else "skipped" if f"task/{task.id}" in status.skipped else tried
+    return {"id": task.id, "title": task.title, "state": state}
 
 
-def _task_state(task: Task, record: TaskRecord, skipped: frozenset[str]) -> str:
-    if record.passed:
-        return "passed"
-    if f"task/{task.id}" in skipped:
-        return "skipped"
-    return "tried" if record.tries else "open"
-
-
-def _step_json(step: CourseStep) -> dict[str, Any]:
+def _location(step: CourseStep) -> dict[str, Any]:
+    """Where on the page a step is."""
     lesson = step.lesson
     if step.kind == "task":
         title = next(task.title for task in lesson.tasks if task.id == step.id)
-        return {"lesson": lesson.id, "task": step.id, "part": None, "name": title}
+        return {"lesson": lesson.id, "task": step.id, "part": None, "title": title}
     part = {"read": None, "exercise": "exercises", "quiz": "quiz"}[step.kind]
     title = f"{lesson.number}. {lesson.title}"
-    return {"lesson": lesson.id, "task": None, "part": part, "name": title if part is None else f"{title}: {part}"}
+    return {"lesson": lesson.id, "task": None, "part": part, "title": title if part is None else f"{title}: {part}"}
 
 
-def _question_json(question: Question, seed: int, due: int) -> dict[str, Any]:
+def _question(question: Question, seed: int, due: int) -> dict[str, Any]:
     choice = shuffle_options(question, seed)
     return {
         "id": question.id,
@@ -312,4 +391,28 @@ def _question_json(question: Question, seed: int, due: int) -> dict[str, Any]:
         "text": course_elements(choice.text),
         "options": [course_line(option.text) for option in choice.options],
         "due": due,
+    }
+
+
+def _tensor(tensor: Tensor, message: str) -> dict[str, Any]:
+    """Show the first rows of the learner's tensor, and how it compares with the walk's."""
+    import numpy as np
+    import torch
+
+    tensor = tensor.detach().cpu()
+    width = tensor.shape[-1] if tensor.dim() else 1
+    rows = tensor.reshape(-1, width) if width else tensor.reshape(0, 1)
+    hidden_rows = len(rows) - MAX_ROWS
+    is_integer = not (tensor.is_floating_point() or tensor.is_complex())
+    first = rows[:MAX_ROWS, :MAX_CHANNELS].to(torch.int64 if is_integer else torch.float64)
+    note = [message, f"{hidden_rows:,} more rows are not shown." if hidden_rows > 0 else ""]
+    labels = [",".join(map(str, index)) for index in np.ndindex(*tensor.shape[:-1])][:MAX_ROWS]
+    return {
+        "shape": list(tensor.shape),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "is_integer": is_integer,
+        "rows": plain(first.tolist()),
+        "labels": labels,
+        "more": max(0, rows.shape[1] - MAX_CHANNELS),
+        "note": " ".join(filter(None, note)),
     }

@@ -1,13 +1,13 @@
-"""The guard: who may ask, how much may be sent, and what every answer carries.
+"""The guard: who may send requests, how large they may be, and which headers every response carries.
 
-request -> [guard] -> api
-- every request shows the token, the page's own too; it is compared in constant time
-- other websites: the Host must be an address or a name that is ours (a rebound name is neither), the Origin our own,
-  and Sec-Fetch-Site same-origin or none; only a link to a page itself may come from elsewhere. No CORS header is sent
-- a body is JSON, counted while it arrives and given up when it does not
-- no answer is stored, framed, sniffed or shared; only the walk may stand in a frame of this very server (api.py). None
-  holds a traceback, stderr gets it
-Checked rule by rule, each with the request that passes, in tests/web/test_guard.py.
+request -> [guard] -> app
+- every request presents the token, including those of our own page; it is compared in constant time
+- against other websites: Host must be an IP address or a name of ours (DNS rebinding), Origin must be ours, and
+  Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No CORS header is sent
+- a body is JSON; its size and arrival time are limited while it is read
+- responses are not cached, framed or sniffed. The walk's page may be framed by this server only (app.py)
+- tracebacks go to stderr, never into a response
+Every rule is tested with a request that passes and one that does not in tests/web/test_guard.py.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-import json
 import logging
-from collections.abc import Iterable
-from urllib.parse import parse_qsl
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inlayer.paths import printable, quoted
-from inlayer.web.schemas import TOKEN, RefusedError
 
-__all__ = ["HEADERS", "Guard", "error_body", "read_body"]
+__all__ = ["HEADERS", "INTERNAL_ERROR", "MAX_BODY", "Guard", "error_response"]
 
 HEADERS = {
     "cache-control": "no-store",
@@ -37,14 +37,16 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
+MAX_BODY = 262_144  # bytes
 BODY_SECONDS = 10.0
+INTERNAL_ERROR = "an internal error occurred; the server's stderr has the details"
 PAGES = ("/", "/learn")
 
-log = logging.getLogger("inlayer.web")  # without a handler of its own it reaches stderr
+log = logging.getLogger("inlayer.web")  # without a handler of its own it writes to stderr
 
 
 class Guard:
-    """ASGI around the application. `hosts` are the names, beside localhost and any address, that it answers to."""
+    """ASGI middleware. `hosts` are the names it answers to, besides localhost and any IP address."""
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str] = ()) -> None:
         self.app, self.token = app, token.encode("ascii")
@@ -66,30 +68,30 @@ class Guard:
 
         try:
             try:
-                self._check(scope)
-            except RefusedError as refusal:
-                await answer_error(send_guarded, refusal.status, str(refusal), refusal.headers)
+                self._check_origin(scope)
+                scope = self._without_token(scope)
+                _check_body_headers(scope)
+            except HTTPException as error:
+                await error_response(error.status_code, error.detail, error.headers)(scope, receive, send_guarded)
                 return
-            await self.app(scope, receive, send_guarded)
+            await self.app(scope, _limited(receive), send_guarded)
         except Exception:
             log.exception("%s %s failed", scope["method"], printable(scope["path"])[:200])
             if not started:
-                await answer_error(send_guarded, 500, "something went wrong here; the server's own output says what")
+                await error_response(500, INTERNAL_ERROR)(scope, receive, send_guarded)
 
-    def _check(self, scope: Scope) -> None:
+    def _check_origin(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_ours(host):
-            raise RefusedError(
-                403, f"Host is {quoted(host)}; this server answers to its address, localhost or the name given at start"
-            )
+            message = f"Host is {quoted(host)}; expected an IP address, localhost or the host name given at start"
+            raise HTTPException(403, message)
         for origin in headers.getlist("origin"):
             if origin.lower() != f"http://{host}".lower():
-                raise RefusedError(403, f"Origin is {quoted(origin)}; other websites may not ask here")
+                raise HTTPException(403, f"Origin is {quoted(origin)}; other websites are not allowed")
         sites = set(headers.getlist("sec-fetch-site"))
         if sites - {"same-origin", "none"} and not _is_link_to_page(scope, headers):
-            raise RefusedError(403, "the request comes from another website; it may not ask here")
-        self._check_token(headers, scope["query_string"])
+            raise HTTPException(403, "the request comes from another website, which is not allowed")
 
     def _is_ours(self, host: str) -> bool:
         name, colon, port = host.rpartition(":")
@@ -105,22 +107,24 @@ class Guard:
             return False
         return True
 
-    def _check_token(self, headers: Headers, query: bytes) -> None:
-        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape")
-        shown = [value.encode("utf-8", "surrogateescape") for name, value in pairs if name == TOKEN]
-        for value in headers.getlist("authorization"):
+    def _without_token(self, scope: Scope) -> Scope:
+        """Check the token and remove it from the query, so that no route sees it."""
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, errors="surrogateescape")
+        given = [value.encode("utf-8", "surrogateescape") for name, value in pairs if name == "token"]
+        for value in Headers(scope=scope).getlist("authorization"):
             scheme, _, secret = value.partition(" ")
-            shown.append(secret.strip().encode("utf-8") if scheme.lower() == "bearer" else b"")
-        right = [hmac.compare_digest(value, self.token) for value in shown]  # all of them: no short cut to time
-        if not right or not all(right):
-            what = "wrong" if shown else "missing"
-            raise RefusedError(
-                401, f"the token is {what}; open the whole address that the server printed", WWW_Authenticate="Bearer"
-            )
+            given.append(secret.strip().encode("utf-8") if scheme.lower() == "bearer" else b"")
+        correct = [hmac.compare_digest(value, self.token) for value in given]  # all of them: constant time
+        if not correct or not all(correct):
+            what = "wrong" if given else "missing"
+            message = f"the token is {what}; open the complete address that the server printed"
+            raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
+        rest = urlencode([pair for pair in pairs if pair[0] != "token"], errors="surrogateescape")
+        return {**scope, "query_string": rest.encode("ascii")}
 
 
 def _is_link_to_page(scope: Scope, headers: Headers) -> bool:
-    """A link to a page as a whole, from a mail or a notebook: whoever wrote it learns nothing when it is followed."""
+    """Is it a link to a page, from an email or a notebook? Whoever wrote it learns nothing when it is followed."""
     return (
         scope["method"] == "GET"
         and scope["path"] in PAGES
@@ -129,45 +133,49 @@ def _is_link_to_page(scope: Scope, headers: Headers) -> bool:
     )
 
 
-async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
-    """The JSON that was sent: never more than `most` bytes of it in memory, however it is cut up."""
+def _check_body_headers(scope: Scope) -> None:
     headers = Headers(scope=scope)
+    if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        return
     kind, _, parameters = headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().replace('"', "")
     if kind.strip().lower() != "application/json" or charset not in {"", "charset=utf-8"}:
-        raise RefusedError(415, "the body is sent as Content-Type: application/json")
+        raise HTTPException(415, "send the body as Content-Type: application/json")
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise RefusedError(415, "the body is sent as it is, without Content-Encoding")
-    too_large = RefusedError(413, f"the body is larger than {most:,} bytes")
+        raise HTTPException(415, "send the body without Content-Encoding")
     length = headers.get("content-length", "0")
-    if len(length) > 18 or int(length) > most:  # the server has seen to it that these are digits
-        raise too_large
-    body = bytearray()
+    if len(length) > 18 or int(length) > MAX_BODY:  # h11 has checked that these are digits
+        raise _too_large()
+
+
+def _too_large() -> HTTPException:
+    return HTTPException(413, f"the body is larger than {MAX_BODY:,} bytes")
+
+
+def _limited(receive: Receive) -> Receive:
+    """Limit a body's size and the time until it has arrived."""
+    size, complete = 0, False
     end = asyncio.get_running_loop().time() + BODY_SECONDS
-    more = True
-    while more:
+
+    async def receive_limited() -> Message:
+        nonlocal size, complete
+        if complete:
+            return await receive()  # waits for the client to disconnect
         try:
             message = await asyncio.wait_for(receive(), end - asyncio.get_running_loop().time())
         except asyncio.TimeoutError:
-            raise RefusedError(408, f"the body did not arrive within {BODY_SECONDS:g} s", Connection="close") from None
-        if message["type"] == "http.disconnect":
-            raise RefusedError(400, "the client left before the body was there")
-        body += message["body"]
-        more = message["more_body"]
-        if len(body) > most:
-            raise too_large
-    return bytes(body)
+            message_text = f"the body did not arrive within {BODY_SECONDS:g} s"
+            raise HTTPException(408, message_text, {"Connection": "close"}) from None
+        if message["type"] == "http.request":
+            size += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+        if size > MAX_BODY:
+            raise _too_large()
+        return message
+
+    return receive_limited
 
 
-def error_body(message: str) -> bytes:
-    """One line, whatever it quotes."""
-    return json.dumps({"error": printable(" ".join(message.split()))}).encode()
-
-
-async def answer_error(send: Send, status: int, message: str, headers: dict[str, str] | None = None) -> None:
-    """An error without the application."""
-    body = error_body(message)
-    fields = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
-    raw = [(name.lower().encode(), value.encode()) for name, value in fields.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return an error as one line of JSON, whatever the message quotes."""
+    return JSONResponse({"error": printable(" ".join(message.split()))}, status, headers)

@@ -1,51 +1,54 @@
-"""The server itself: an open port until Ctrl-C.
+"""The server: worker processes on one port until Ctrl-C.
 
-lines -> [serve] -> guard -> api
-- uvicorn with its h11 protocol, made bounded: so many connections, so long for a request's head, so long for an answer
-  to leave. uvicorn alone waits for ever on one that sends a byte now and then, or never reads
-- stopping does not wait: connections are cut, threads are left behind
-- nothing is logged but what went wrong inside: a line per request would write the token down
-Checked as a process of its own, signals and slow clients included, in tests/web/test_server.py.
+models -> [serve] -> guard -> app
+- uvicorn supervises the workers, one per core; each opens the models itself, and all share one listening socket
+- connections are bounded in number and time (BoundedProtocol); uvicorn alone would wait forever for a slow client
+- stopping takes about a second: connections are closed and running jobs are abandoned
+- requests are not logged, because their addresses contain the token
+Tested as a process, including signals and slow clients, in tests/web/test_server.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import multiprocessing
+import multiprocessing.connection
 import os
 import secrets
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import FrameType
 
 import h11
-import torch
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.supervisors import Multiprocess
 
 from inlayer.errors import InputError
 from inlayer.paths import quoted
 from inlayer.trace import Pipeline
-from inlayer.web.api import Api
-from inlayer.web.guard import HEADERS, Guard, error_body
-from inlayer.web.schemas import Limits
-from inlayer.web.twins import twins
+from inlayer.web.app import make_app
+from inlayer.web.guard import HEADERS, Guard, error_response
 
-__all__ = ["Address", "Server", "bind", "serve"]
+__all__ = ["Address", "bind", "make_config", "serve"]
 
-MAX_CONNECTIONS = 512
-HEAD_SECONDS = 10.0  # from the connection to the end of the first request's head
-IDLE_SECONDS = 60.0  # from an answer to the end of the next request's head, the answer's way out included
-REQUEST_SECONDS = 60.0  # from there to the answer
-STOP_SECONDS = 0.5  # for threads to end by themselves
+MAX_WORKERS = 4
+MAX_CONNECTIONS = 512  # per worker
+HEAD_SECONDS = 10.0  # from the connection to the end of the first request's headers
+IDLE_SECONDS = 60.0  # from a response to the end of the next request's headers
+REQUEST_SECONDS = 60.0  # from there to the response
+START_SECONDS = 300.0  # for the first worker to open its models, on a busy machine
+
+OpenPipelines = Callable[[], Mapping[str, Pipeline]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where a server answers, and the token it wants to see."""
+    """Where a server listens, and the token it requires."""
 
     host: str
     port: int
@@ -55,133 +58,173 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Can nobody but this machine reach it?"""
+        """Can only this machine reach it?"""
         return is_loopback(self.host)
 
     @property
     def url(self) -> str:
-        """The page, ready to be opened."""
+        """The address of the page, including the token."""
         fragment = f"#{self.fragment}" if self.fragment else ""
         return f"http://{_in_url(self.host)}:{self.port}/?token={self.token}{fragment}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorkerApp:
+    """Builds the application inside a worker process."""
+
+    open_pipelines: OpenPipelines
+    token: str
+    host: str
+
+    def __call__(self) -> Guard:
+        _exit_with_parent()
+        hosts = () if _is_address(self.host) else (self.host,)
+        return make_app(self.open_pipelines(), token=self.token, hosts=hosts, runs_code=is_loopback(self.host))
+
+
+class Supervisor(Multiprocess):
+    """uvicorn's supervisor, which also opens the models itself, so that an error is reported once and in one line."""
+
+    stopped_by: signal.Signals | None = None
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, ready: Callable[[], None]) -> None:
+        super().__init__(config, [listener])
+        self.ready = ready
+
+    def init_processes(self) -> None:
+        """Start the workers, open the models, and announce the server once a worker answers."""
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers inherit it: no traceback while they start
+        super().init_processes()
+        signal.signal(signal.SIGINT, handler)
+        try:
+            self.ready()
+        except BaseException:
+            self.terminate_all()
+            self.join_all()
+            raise
+
+    def handle_int(self) -> None:
+        self.stopped_by = signal.SIGINT
+        super().handle_int()
+
+    def handle_term(self) -> None:
+        self.stopped_by = signal.SIGTERM
+        super().handle_term()
+
+
 def serve(
-    lines: Mapping[str, Pipeline],
+    open_pipelines: OpenPipelines,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
     fragment: str = "",
     announce: Callable[[Address], None] | None = None,
 ) -> None:
-    """Serve these models by name until Ctrl-C, which is raised as KeyboardInterrupt when all is closed.
+    """Serve models until Ctrl-C, which is raised as KeyboardInterrupt once everything is closed.
 
-    Port 0 is any free one. `announce` is called once the server listens; by default it prints the address, token and
-    fragment included, as one line on stdout.
+    Args:
+        open_pipelines: Returns the models by name. Called in every worker process, so it must be picklable:
+            a function of a module, or a `functools.partial` of one.
+        host: Address to listen on.
+        port: Port to listen on; 0 is any free port.
+        fragment: Part of the address after "#", which the page reads.
+        announce: Called with the address once the server answers. By default it prints the address to stdout.
     """
     token = secrets.token_urlsafe(32)
-    hosts = () if _is_address(host) else (host,)
-    api = Api(lines, Limits(), runs_code=is_loopback(host))
-    app = Guard(api.app, token=token, hosts=hosts)
-    with bind(host, port) as alone:  # an error where somebody listens there; the twins' sockets would share it
-        bound: int = alone.getsockname()[1]
-    listener = bind(host, bound, shared=True)
-    address = Address(host=host, port=bound, token=token, fragment=fragment, models=list(lines))
-    server = Server(app, lambda: (announce or _print)(address))
+    listener = bind(host, port)
+    listener.listen(2_048)
+    config = make_config(WorkerApp(open_pipelines=open_pipelines, token=token, host=host), workers=_workers())
 
-    def serve_too(stop: int) -> None:
-        listener.close()
-        torch.set_num_threads(1)  # the threads torch had are not forked, and it would wait for them
-        # When the first process ends, so does this one, at once: its connections are cut with the others.
-        twin = Server(app, lambda: asyncio.get_running_loop().add_reader(stop, os._exit, 0))
-        twin.run(sockets=[bind(host, bound, shared=True)])
+    def ready() -> None:
+        models = list(open_pipelines())
+        if supervisor.processes[0].wait_until_ready(START_SECONDS, supervisor.should_exit):
+            address = Address(host=host, port=listener.getsockname()[1], token=token, fragment=fragment, models=models)
+            (announce or _print)(address)
 
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    supervisor = Supervisor(config, listener, ready)
     try:
-        with twins(serve_too):
-            server.run(sockets=[listener])
+        supervisor.run()
     finally:
         listener.close()
-        api.close(STOP_SECONDS)
-    if server.stopped_by == signal.SIGINT:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if supervisor.stopped_by == signal.SIGINT:
         raise KeyboardInterrupt
+    if supervisor.stopped_by == signal.SIGTERM:
+        signal.raise_signal(signal.SIGTERM)
+    raise InputError("the server's worker processes stopped; is there enough memory?")
 
 
-def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A socket at that address, not yet listening; `shared` with others that say so too."""
-    if not host:  # to some systems it means every address there is
-        raise InputError("host is empty; this machine alone is 127.0.0.1")
+def make_config(app: Callable[[], Guard], *, workers: int = 1) -> uvicorn.Config:
+    """Configure uvicorn for an application factory."""
+    return uvicorn.Config(
+        app,
+        factory=True,
+        workers=workers,
+        loop="asyncio",
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=1,
+        timeout_worker_healthcheck=int(START_SECONDS),
+    )
+
+
+def _workers() -> int:
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(MAX_WORKERS, cores)
+
+
+def _exit_with_parent() -> None:
+    """End this worker when the supervisor ends, even by SIGKILL."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(0)
+
+    threading.Thread(target=watch, name="inlayer-parent", daemon=True).start()
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Bind a socket to an address."""
+    if not host:  # some systems take it for every address
+        raise InputError("host is empty; use 127.0.0.1 for this machine only")
     if not 0 <= port <= 65_535:  # the system would take it modulo 65,536
-        raise InputError(f"port {port} is outside 0..65535; 0 is any free one")
+        raise InputError(f"port {port} is outside 0..65535; 0 is any free port")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         made = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError, OverflowError):
-        raise InputError(f"host {quoted(host)} is no address of this machine") from None
-    if sys.platform != "win32":  # a port that was in use a moment ago is free; there it would be shared instead
+        raise InputError(f"host {quoted(host)} is not an address of this machine") from None
+    if sys.platform != "win32":  # reuse a port that was in use a moment ago; on Windows this would share it instead
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if shared and hasattr(socket, "SO_REUSEPORT"):
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         made.bind(address)
     except (OSError, OverflowError) as error:
         made.close()
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{host} port {port}: {reason}; give another port, or 0 for any free one") from None
+        raise InputError(f"{host} port {port}: {reason}; use another port, or 0 for any free one") from None
     return made
 
 
-class Server(uvicorn.Server):
-    """uvicorn's, with bounded connections and an end that waits for nobody."""
-
-    def __init__(self, app: Guard, announce: Callable[[], None]) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                loop="asyncio",
-                http=BoundedProtocol,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level="critical",
-                access_log=False,
-                workers=1,
-                proxy_headers=False,
-                server_header=False,
-                date_header=False,
-                timeout_keep_alive=30,
-            )
-        )
-        self.announce = announce
-        self.stopped_by: int | None = None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.announce()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for server in self.servers:
-            server.close()
-        for listener in sockets or []:
-            listener.close()
-        for connection in list(self.server_state.connections):
-            connection.transport.abort()
-        running = list(self.server_state.tasks)
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.wait(running, timeout=STOP_SECONDS)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.stopped_by = sig
-        super().handle_exit(sig, frame)
-
-
 class BoundedProtocol(H11Protocol):
-    """One connection, cut off when it takes longer than anybody needs."""
+    """One connection, closed when it takes longer than any client needs."""
 
-    _end: asyncio.TimerHandle | None = None
-    _timed: object = None  # the request that the clock runs for
+    _timer: asyncio.TimerHandle | None = None
+    _timed: object = None  # the request that the timer runs for
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -191,8 +234,8 @@ class BoundedProtocol(H11Protocol):
             self._allow(HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._end is not None:
-            self._end.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
@@ -206,14 +249,14 @@ class BoundedProtocol(H11Protocol):
         super().on_response_complete()
 
     def _allow(self, seconds: float) -> None:
-        if self._end is not None:
-            self._end.cancel()
-        self._end = self.loop.call_later(seconds, self.transport.abort)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(seconds, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP at all gets an error of our form; the middle of an answer is no place for another."""
+        """Answer what is not HTTP with an error in our format, unless a response has already started."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-            body = error_body(f"{msg} Is this HTTP/1.1, and its head not too large?")
+            body = bytes(error_response(400, f"{msg} Send HTTP/1.1 with smaller headers.").body)
             headers = [
                 ("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close"),
                 *HEADERS.items(),
@@ -229,7 +272,7 @@ def _print(address: Address) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Can nobody but this machine reach a server that listens there?"""
+    """Can only this machine reach a server that listens on this host?"""
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
@@ -242,7 +285,7 @@ def _is_address(host: str) -> bool:
 
 
 def _in_url(host: str) -> str:
-    """A host as an address bar takes it: what listens everywhere is reached here by loopback."""
+    """Format a host for a URL; a server that listens everywhere is reached through loopback."""
     if not _is_address(host):
         return host
     address = ipaddress.ip_address(host)

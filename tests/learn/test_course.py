@@ -1,4 +1,4 @@
-"""The whole course as data: every lesson, task, exercise and question is complete, and every link leads somewhere."""
+"""The course data: lessons, tasks, exercises and questions are complete, and every link has a target."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lesson(name: str) -> Lesson:
 
 
 @EACH_LESSON
-def test_a_lesson_has_its_parts(name: str) -> None:
+def test_lesson_is_complete(name: str) -> None:
     one = lesson(name)
     assert set(one.document.keys) == {"walk", "tasks"}
     assert one.step in STEPS
@@ -41,7 +41,7 @@ def test_a_lesson_has_its_parts(name: str) -> None:
     assert one.exercises
     assert 3 <= len(one.questions) <= 6
     folders = {path.parent.name for path in one.folder.glob("*/task.md")}
-    assert folders == {task.id for task in one.tasks}  # none is left out
+    assert folders == {task.id for task in one.tasks}  # every task folder is listed
     for folder in (one.folder, *(task.folder for task in one.tasks)):
         tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
         assert [type(node) for node in tree.body] == [ast.Expr], folder  # a docstring
@@ -51,7 +51,7 @@ def test_every_folder_is_a_lesson() -> None:
     assert {path.parent.name for path in CONTENT.glob("*/lesson.md")} == set(LESSONS)
 
 
-def test_every_id_is_there_once() -> None:
+def test_ids_are_unique() -> None:
     lessons = open_course().lessons
     tasks = Counter(task.id for one in lessons for task in one.tasks)
     exercises = Counter(exercise.id for one in lessons for exercise in one.exercises)
@@ -66,7 +66,7 @@ def test_every_id_is_there_once() -> None:
 
 
 @EACH_LESSON
-def test_a_task_has_its_parts(name: str) -> None:
+def test_task_is_complete(name: str) -> None:
     for task in lesson(name).tasks:
         assert set(task.document.keys) <= {"walk"}, task.id
         assert task.step in STEPS, task.id
@@ -82,7 +82,7 @@ def test_a_task_has_its_parts(name: str) -> None:
 
 
 @EACH_LESSON
-def test_a_task_says_what_it_checks(name: str) -> None:
+def test_checks_are_described(name: str) -> None:
     for task in lesson(name).tasks:
         module = import_module(f"inlayer.learn.content.{name}.{task.id}.check")
         assert module.CHECKS, task.id
@@ -91,7 +91,9 @@ def test_a_task_says_what_it_checks(name: str) -> None:
         assert len(set(whats)) == len(whats), task.id
         assert "\n" not in "".join(whats), task.id
         names = [check.__name__ for check in module.CHECKS]
-        assert len({*names, "syntax", "runs", "signature"}) == len(names) + 3, task.id  # those come before them
+        assert len({*names, "syntax", "runs", "signature"}) == len(names) + 3, (
+            task.id
+        )  # reserved for the built-in checks
         assert defined(task.start, module.NAME), f"{task.id}: start.py has no {module.NAME}"
         assert defined(task.solution, module.NAME), f"{task.id}: solution.py has no {module.NAME}"
         assert module.NAME in task.text, f"{task.id}: the text does not name {module.NAME}"
@@ -103,7 +105,7 @@ def defined(source: str, name: str) -> bool:
 
 
 @EACH_LESSON
-def test_a_task_does_not_give_itself_away(name: str) -> None:
+def test_task_text_does_not_reveal_the_solution(name: str) -> None:
     for task in lesson(name).tasks:
         for line in body_of(task.solution) - body_of(task.start):
             assert line not in task.text, f"{task.id}: its text holds a line of the solution: {line}"
@@ -111,7 +113,7 @@ def test_a_task_does_not_give_itself_away(name: str) -> None:
 
 
 def body_of(source: str) -> set[str]:
-    """Statements that say something: long enough, no import, no signature, no docstring."""
+    """Return the longer statements, without imports, signatures and docstrings."""
     lines = {line.strip() for line in source.splitlines()}
     return {line for line in lines if len(line) > 25 and not re.match(r'import |from |def |class |#|"""|raise ', line)}
 
@@ -120,11 +122,13 @@ def body_of(source: str) -> set[str]:
 
 
 @EACH_LESSON
-def test_an_exercise_can_be_drawn_and_judges_its_own_answer(name: str) -> None:
+def test_exercise_accepts_its_own_answer(name: str) -> None:
     for exercise in lesson(name).exercises:
         assert exercise.title, exercise.id
         drawn = [exercise.ask(seed) for seed in range(DRAWS)]
-        assert drawn == [exercise.ask(seed) for seed in range(DRAWS)], exercise.id  # a seed asks the same again
+        assert drawn == [exercise.ask(seed) for seed in range(DRAWS)], (
+            exercise.id
+        )  # the same seed gives the same question
         for seed, asked in enumerate(drawn):
             assert faults(asked) == [], f"{exercise.id}, seed {seed}"
         if not isinstance(drawn[0], FreeTextQuestion):
@@ -132,7 +136,7 @@ def test_an_exercise_can_be_drawn_and_judges_its_own_answer(name: str) -> None:
 
 
 def faults(asked: TheoryQuestion) -> list[str]:
-    """What does not hold of a question as it was drawn."""
+    """List the problems of a question."""
     if isinstance(asked, NumberQuestion):
         return list(number_faults(asked))
     if isinstance(asked, ChoiceQuestion):
@@ -168,13 +172,13 @@ def choice_faults(asked: ChoiceQuestion) -> list[str]:
 
 
 def said_as(value: Value) -> list[str]:
-    """A value as learners type it."""
+    """Return the ways a learner might type a value."""
     if isinstance(value, tuple):
         return [str(value), str(list(value))]
     return [f"{value:,}", repr(value)] if isinstance(value, int) else [repr(value)]
 
 
-def test_a_bad_exercise_is_found() -> None:
+def test_faulty_exercises_are_found() -> None:
     assert faults(NumberQuestion(text="How many?", answer=6, explanation="2 x 3", common_mistakes={5: "added"})) == []
     assert faults(NumberQuestion(text="How many?", answer=6, explanation="", common_mistakes={5: "added"}))
     assert faults(
@@ -193,14 +197,14 @@ def test_a_bad_exercise_is_found() -> None:
 
 
 @EACH_LESSON
-def test_a_question_has_one_right_option_and_a_reason_for_each(name: str) -> None:
+def test_question_has_one_correct_option_and_a_reason_for_each(name: str) -> None:
     for question in lesson(name).questions:
         assert choice_faults(ChoiceQuestion(text=question.text, options=question.options)) == [], question.id
         whys = [option.reason for option in question.options]
         assert len(set(whys)) == len(whys), f"{question.id}: two options have the same reason"
 
 
-def test_a_bad_quiz_is_refused(tmp_path: Path) -> None:
+def test_malformed_quiz_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "quiz.md"
     path.write_text("# Quiz\n\n## one\nWhich?\n- [ ] a\n  Why not: b\n- [x] b\nnot indented\n", encoding="utf-8")
     with pytest.raises(InputError, match="neither an option nor an indented reason"):
@@ -219,12 +223,12 @@ MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 
 def addresses(text: str) -> list[str]:
-    """Where its links lead and its pictures lie."""
+    """Return the targets of all links and pictures."""
     inside = [token for block in MARKDOWN.parse(text) for token in block.children or ()]
     return [str(token.attrs.get("href") or token.attrs.get("src")) for token in inside if token.attrs]
 
 
-def leads_nowhere(address: str) -> bool:
+def is_dead(address: str) -> bool:
     course = open_course()
     link = parse_link(address)
     if link is None:
@@ -236,40 +240,42 @@ def leads_nowhere(address: str) -> bool:
 
 
 def prose(text: str) -> str:
-    """Without fences and code."""
+    """Remove code blocks and inline code."""
     return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
 
 
 @EACH_TEXT
-def test_links_lead_somewhere(text: str) -> None:
+def test_links_have_targets(text: str) -> None:
     found = addresses((CONTENT / text).read_text(encoding="utf-8"))
-    assert [address for address in found if leads_nowhere(address)] == []
+    assert [address for address in found if is_dead(address)] == []
 
 
-def test_a_link_to_nowhere_is_found() -> None:
+def test_dead_links_are_found() -> None:
     text = "[a](walk:9) [b](task:none) ![c](pictures/none.svg) [d](walk:5?text=Hi) [e](lesson:forward)"
     text += " [f](misconceptions.md#g)"
-    found = [address for address in addresses(text) if leads_nowhere(address)]
+    found = [address for address in addresses(text) if is_dead(address)]
     assert found == ["walk:9", "task:none", "pictures/none.svg", "misconceptions.md#g"]
 
 
 @EACH_TEXT
-def test_a_text_is_markdown_without_html(text: str) -> None:
+def test_text_contains_no_html(text: str) -> None:
     blocks = MARKDOWN.parse((CONTENT / text).read_text(encoding="utf-8"))
     tokens = [token for block in blocks for token in (block, *(block.children or ()))]
     assert [token.content for token in tokens if token.type in {"html_block", "html_inline"}] == []
     fences = {token.info.strip() for token in tokens if token.type == "fence"}
     assert fences <= {"python", "text", "formula", "console", "json", ""}
-    assert [token for token in tokens if token.type == "image" and len(token.content) < 20] == []  # says it all
+    assert [
+        token for token in tokens if token.type == "image" and len(token.content) < 20
+    ] == []  # alt texts describe the whole picture
 
 
 @EACH_TEXT
-def test_a_text_is_plain(text: str) -> None:
+def test_text_avoids_filler_words(text: str) -> None:
     found = re.findall(r".{0,30}(?:—|\b[Ss]imply\b|\b[Jj]ust\b).{0,30}", prose((CONTENT / text).read_text("utf-8")))
     assert found == []
 
 
-def test_every_picture_is_used_and_whole() -> None:
+def test_pictures_are_used_and_valid() -> None:
     used = {address for text in TEXTS for address in addresses((CONTENT / text).read_text(encoding="utf-8"))}
     pictures = {path.relative_to(CONTENT).as_posix() for path in CONTENT.glob("pictures/*")}
     assert pictures == {address for address in used if address.startswith("pictures/")}
@@ -279,25 +285,25 @@ def test_every_picture_is_used_and_whole() -> None:
         assert root.tag.endswith("}svg"), picture
         assert "viewBox" in root.attrib, picture
         names = {element.tag.rpartition("}")[2] for element in root.iter()}
-        assert not names & {"script", "foreignObject", "image"}, picture  # nothing runs, nothing is loaded
+        assert not names & {"script", "foreignObject", "image"}, picture  # no active or external content
 
 
 # ---- finding
 
 
 @pytest.mark.parametrize("said", ["forward", "3", " Forward "])
-def test_a_lesson_is_found_by_name_and_number(said: str) -> None:
+def test_lesson_is_found_by_name_and_number(said: str) -> None:
     assert open_course().lesson(said).id == "forward"
 
 
-def test_what_is_not_there_is_named() -> None:
+def test_unknown_names_are_reported() -> None:
     with pytest.raises(InputError, match="there is no lesson 'backward'; the lessons are 1 text, 2 table"):
         open_course().lesson("backward")
     with pytest.raises(InputError, match=r"there is no task 'gathered'; did you mean gather\?"):
         open_course().task("gathered")
 
 
-def test_a_task_is_found_by_its_file() -> None:
+def test_task_is_found_by_its_file() -> None:
     found = open_course().task("gather.py")
     assert isinstance(found, Task)
     assert found.id == "gather"

@@ -1,4 +1,4 @@
-"""What 001_1a1b329bdd71743e.txt asks for: the tasks, the quiz and the advanced task of the forward-pass lesson.
+"""Tasks of 001_1a1b329bdd71743e.txt: the tasks, the quiz and the advanced task of the forward-pass lesson.
 
 The exercise's table, 100,352 x 4,096, is made once at its true size, in bfloat16 and with only the rows that are read
 filled: a draw of all 411 million numbers takes seconds and proves nothing more. Values are checked on a narrow one.
@@ -21,7 +21,7 @@ V, D, PAD = 100_352, 4_096, 0
 
 @pytest.fixture(scope="module")
 def embed_tokens() -> Embeddings:
-    """All rows of the exercise, eight channels wide."""
+    """A table with all rows of the exercise, eight channels wide."""
     return Embeddings(V, 8, padding_idx=PAD, seed=0)
 
 
@@ -33,8 +33,8 @@ def test_theory_1_lookup_without_positions(embed_tokens: Embeddings) -> None:
     assert torch.equal(embed_tokens(torch.tensor([[1, 2]])), torch.stack([e1, e2])[None])
 
 
-def test_theory_2_frozen_and_foreign_vectors_enter(embed_tokens: Embeddings) -> None:
-    """An image's patches beside a text's rows: joined outside, let in as vectors."""
+def test_theory_2_other_vectors_as_inputs_embeds(embed_tokens: Embeddings) -> None:
+    """Image patches next to text embeddings: concatenated outside, passed as inputs_embeds."""
     patches, rows = torch.randn(1, 3, 8), embed_tokens(torch.tensor([[1, 2]]))
     mixed = torch.cat([patches, rows], dim=1)
     assert torch.equal(embed_tokens(inputs_embeds=mixed), mixed)
@@ -50,7 +50,7 @@ def test_task_1_basic_forward(embed_tokens: Embeddings) -> None:
     assert torch.equal(hidden[0, 3], torch.zeros(8))
 
 
-def test_task_1_at_its_true_size() -> None:
+def test_task_1_at_full_size() -> None:
     layer = Embeddings(V, D, padding_idx=PAD, init_std=0.0, dtype=torch.bfloat16, device="meta").to_empty(device="cpu")
     with torch.no_grad():
         layer.token_embedding.weight[1:4] = torch.randn(3, D, generator=torch.Generator().manual_seed(0))
@@ -76,7 +76,7 @@ def test_task_3_manual_gather(embed_tokens: Embeddings) -> None:
 
 
 def test_task_3_as_written_raises(embed_tokens: Embeddings) -> None:
-    """index_select wants a 1-D index; the task's has two axes."""
+    """index_select needs a 1-D index, but the task passes two axes."""
     indices = torch.tensor([1, 3])
     with pytest.raises(IndexError, match="supposed to be a vector"):
         torch.index_select(embed_tokens.token_embedding.weight, 0, indices.unsqueeze(0).expand(1, -1))
@@ -91,8 +91,8 @@ def test_task_4_batch_with_padding(embed_tokens: Embeddings) -> None:
     assert torch.equal(mean_pool(embeds, attention_mask), theirs)
 
 
-def test_task_4_a_sum_is_no_mean(embed_tokens: Embeddings) -> None:
-    """The task stops at the masked sum: a mean divides it by the number of real tokens, not by the length."""
+def test_task_4_sum_is_not_the_mean(embed_tokens: Embeddings) -> None:
+    """The task stops at the masked sum; a mean divides it by the number of real tokens, not by the length."""
     input_ids = torch.tensor([[1, 2, 0]])
     embeds, mask = embed_tokens(input_ids), (input_ids != PAD).float()
     summed = (embeds * mask.unsqueeze(-1)).sum(1)
@@ -101,7 +101,7 @@ def test_task_4_a_sum_is_no_mean(embed_tokens: Embeddings) -> None:
     assert not torch.allclose(mean_pool(embeds, mask), embeds.mean(1))
 
 
-def test_task_4_nothing_but_padding_is_not_divided_by_zero(embed_tokens: Embeddings) -> None:
+def test_task_4_all_padding_does_not_divide_by_zero(embed_tokens: Embeddings) -> None:
     input_ids = torch.tensor([[0, 0], [5, 0]])
     embeds, mask = embed_tokens(input_ids), (input_ids != PAD).float()
     naive = (embeds * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
@@ -131,7 +131,7 @@ def test_quiz_3_neither_input(embed_tokens: Embeddings) -> None:
 
 
 class Wrapper(nn.Module):
-    """Ids or vectors, with or without sin/cos positions: two of our layers around one table."""
+    """Take ids or vectors, with or without sinusoidal positions: two layers that share one table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,10 +152,10 @@ def test_advanced_task() -> None:
     waves = [[f(t / 10_000 ** (2 * i / 8)) for i in range(4) for f in (math.sin, math.cos)] for t in range(2)]
     assert torch.equal(after, before + torch.tensor(waves)[None])
     assert torch.equal(torch.tensor(waves), sinusoidal_encoding(torch.arange(2), 8))
-    # vectors in place of the ids: the same, before and after
+    # vectors instead of ids give the same result with and without positions
     assert torch.equal(wrapper(inputs_embeds=before, positions=True), after)
     assert torch.equal(wrapper(inputs_embeds=before, positions=False), before)
-    # order is seen only after
+    # order matters only with positions
     swapped = torch.tensor([[2, 1]])
     assert torch.equal(wrapper(swapped, positions=False), before.flip(1))
     assert not torch.equal(wrapper(swapped, positions=True), after.flip(1))

@@ -1,4 +1,4 @@
-"""What 002_a75f724ed08d4a84.txt states about the birth of the table, and what it gets wrong about real models."""
+"""Statements of 002_a75f724ed08d4a84.txt about initialization, and what it gets wrong about real models."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from inlayer import Embeddings, Head, describe
 V, D = 100_352, 4_096  # an exercise size: no published model has it
 
 
-def test_a_row_for_every_token() -> None:
+def test_every_token_has_a_row() -> None:
     layer = Embeddings(20, 6, padding_idx=3, seed=0)
     assert layer.token_embedding.weight.shape == (20, 6)
     assert layer.token_embedding.weight.requires_grad
     assert (layer.vocab_size, layer.n_embd, layer.padding_idx) == (20, 6, 3)
 
 
-def test_a_text_of_length_t_gives_t_rows() -> None:
+def test_t_tokens_give_t_rows() -> None:
     layer = Embeddings(20, 6, seed=0)
     x = torch.tensor([4, 0, 19])
     assert torch.equal(layer(x), layer.token_embedding.weight[x])
     assert layer(x[None]).shape == (1, 3, 6)
 
 
-def test_initialised_with_a_normal_of_002() -> None:
+def test_initialized_with_std_002() -> None:
     weight = Embeddings(2_000, 256, seed=0).token_embedding.weight.detach()
     assert abs(float(weight.mean())) < 1e-3
     assert abs(float(weight.std()) - 0.02) < 1e-3
-    # normal, not uniform: 68 and 95 of a hundred lie within one and two deviations
+    # normal, not uniform: 68 and 95 of a hundred are within one and two standard deviations
     assert abs(float((weight.abs() < 0.02).float().mean()) - 0.6827) < 0.01
     assert abs(float((weight.abs() < 0.04).float().mean()) - 0.9545) < 0.01
 
 
-def test_nn_embedding_itself_draws_a_standard_normal() -> None:
-    """The document credits the 0.02 to nn.Embedding; that one draws N(0, 1)."""
+def test_nn_embedding_draws_a_standard_normal() -> None:
+    """The document attributes the 0.02 to nn.Embedding, which draws N(0, 1)."""
     torch.manual_seed(0)
     theirs = nn.Embedding(2_000, 64).weight.detach()
     assert abs(float(theirs.std()) - 1.0) < 0.02
@@ -44,8 +44,8 @@ def test_nn_embedding_itself_draws_a_standard_normal() -> None:
     assert abs(float(ours.std()) - 1.0) < 0.02
 
 
-def test_the_models_own_init_must_zero_the_padding_row_again() -> None:
-    """A normal_ over the whole table, where the 0.02 comes from, fills the padding row that nn.Embedding had zeroed."""
+def test_model_init_must_zero_the_padding_row_again() -> None:
+    """The 0.02 comes from normal_ on the whole table, which overwrites the padding row that nn.Embedding zeroed."""
     theirs = nn.Embedding(10, 4, padding_idx=0)
     assert not theirs.weight[0].any()
     nn.init.normal_(theirs.weight, std=0.02)
@@ -65,7 +65,7 @@ def test_transformers_draws_002_and_zeroes_the_padding_row() -> None:
     assert not theirs[3].any()
 
 
-def test_the_padding_row_is_zero_and_learns_nothing() -> None:
+def test_padding_row_is_zero_and_gets_no_gradient() -> None:
     layer = Embeddings(10, 4, padding_idx=0, seed=0)
     assert torch.equal(layer.token_embedding.weight[0], torch.zeros(4))
     layer(torch.tensor([[1, 0, 2, 0]])).sum().backward()
@@ -93,7 +93,7 @@ def train(logits_of: object, weight: Tensor) -> None:
 
 
 def test_padding_idx_alone_does_not_protect_a_tied_table() -> None:
-    """The head's gradient reaches every row: plain torch loses the zero row in a step, ours keeps it."""
+    """The gradient of the head reaches every row: plain torch loses the zero row in one step, ours keeps it."""
     plain = nn.Embedding(6, 4, padding_idx=0)
     plain_head = nn.Linear(4, 6, bias=False)
     plain_head.weight = plain.weight
@@ -102,10 +102,10 @@ def test_padding_idx_alone_does_not_protect_a_tied_table() -> None:
 
     ours, head = Embeddings(6, 4, padding_idx=0), Head(4, 6)
     ours.tie(head)
-    born = ours.token_embedding.weight.detach().clone()
+    initial = ours.token_embedding.weight.detach().clone()
     train(lambda ids: head(ours(ids) + 1), ours.token_embedding.weight)
     assert torch.equal(ours.token_embedding.weight[0], torch.zeros(4))
-    assert not torch.equal(ours.token_embedding.weight, born)
+    assert not torch.equal(ours.token_embedding.weight, initial)
 
 
 def test_memory_of_the_exercise() -> None:
@@ -144,7 +144,7 @@ def test_true_sizes_in_bfloat16(config: dict[str, object], rows: int, gigabytes:
 
 @pytest.mark.parametrize("config", [DEEPSEEK_V3, KIMI_K2])
 def test_both_are_untied(config: dict[str, object]) -> None:
-    """Naming what could be tied is not tying it: the config says no."""
+    """_tied_weights_keys names what could be tied; the config says that it is not."""
     from transformers import DeepseekV3ForCausalLM
 
     assert DeepseekV3ForCausalLM._tied_weights_keys
@@ -162,6 +162,6 @@ def test_no_absolute_positions(config: dict[str, object]) -> None:
     assert list(dict(Embeddings.from_config(config, device="meta").named_parameters())) == ["token_embedding.weight"]
 
 
-def test_the_padding_id_of_the_config_is_the_padding_row() -> None:
+def test_padding_id_of_the_config_is_the_padding_row() -> None:
     small = KIMI_K2 | {"vocab_size": 64, "hidden_size": 16, "pad_token_id": 63}
     assert not Embeddings.from_config(small).token_embedding.weight[63].any()

@@ -1,4 +1,4 @@
-"""What 003_44ac4c2c945f3e5a.txt states about a byte-level GPT; its Python runs as it stands there."""
+"""Statements of 003_44ac4c2c945f3e5a.txt about a byte-level GPT; its Python runs verbatim."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def run(*snippets: str, **names: Any) -> SimpleNamespace:
 
 @pytest.fixture
 def embeddings() -> Embeddings:
-    """The layer with the rows the document shows."""
+    """The layer with the values in the document."""
     layer: Embeddings = run(INITIALizATION).embeddings
     with torch.no_grad():
         for row, values in TOKEN_ROWS.items():
@@ -101,14 +101,14 @@ def close(ours: Tensor, theirs: list[Any]) -> bool:
     return torch.allclose(ours, torch.tensor(theirs), rtol=0, atol=1e-6)
 
 
-def test_initialisation_makes_two_tables() -> None:
+def test_initialization_creates_two_tables() -> None:
     layer = run(INITIALizATION).embeddings
     assert layer.token_embedding.weight.shape == (256, 4)
     assert layer.position_embedding.weight.shape == (8, 4)
     assert sum(p.numel() for p in layer.parameters()) == 256 * 4 + 8 * 4
 
 
-def test_the_tables_are_born_random() -> None:
+def test_tables_are_randomly_initialized() -> None:
     first, second = run(INITIALizATION).embeddings, run(INITIALizATION).embeddings
     assert not torch.equal(first.token_embedding.weight, second.token_embedding.weight)
     assert not torch.equal(first.position_embedding.weight, second.position_embedding.weight)
@@ -122,7 +122,7 @@ def test_forward_snippet(embeddings: Embeddings) -> None:
 
 
 def test_steps(embeddings: Embeddings) -> None:
-    """Token lookup, position lookup, sum: the document's numbers, and forward() is exactly that sum."""
+    """Token lookup, position lookup, sum: the numbers in the document, and forward() equals that sum."""
     out = run(FORWARD, STEP_1, STEP_2, STEP_3, embeddings=embeddings, self=embeddings)
     assert close(out.tok_emb, [[TOKEN_ROWS[72], TOKEN_ROWS[105]]])
     assert close(out.pos_emb, [POSITION_ROWS[0], POSITION_ROWS[1]])
@@ -140,7 +140,7 @@ def test_complete_flow(capsys: pytest.CaptureFixture[str]) -> None:
     assert torch.equal(out.result[0], theirs)
 
 
-def test_tables_are_made_once_and_read_often(embeddings: Embeddings) -> None:
+def test_tables_are_created_once_and_read_often(embeddings: Embeddings) -> None:
     before = [p.detach().clone() for p in embeddings.parameters()]
     first, again = embeddings(torch.tensor([[72, 105]])), embeddings(torch.tensor([[72, 105]]))
     assert torch.equal(first, again)
@@ -155,13 +155,13 @@ def test_every_byte_and_every_position_has_a_row(embeddings: Embeddings) -> None
         embeddings(torch.zeros(1, 9, dtype=torch.int64))
 
 
-def test_the_same_byte_differs_by_place(embeddings: Embeddings) -> None:
+def test_same_byte_differs_by_position(embeddings: Embeddings) -> None:
     hidden = embeddings(torch.tensor([[72, 72]]))
     difference = torch.tensor(POSITION_ROWS[1]) - torch.tensor(POSITION_ROWS[0])
     torch.testing.assert_close(hidden[0, 1] - hidden[0, 0], difference, rtol=0, atol=1e-6)
 
 
-def test_training_moves_both_tables_where_they_were_read(embeddings: Embeddings) -> None:
+def test_training_updates_the_rows_that_were_read(embeddings: Embeddings) -> None:
     token, position = embeddings.token_embedding.weight, embeddings.position_embedding.weight
     before = token.detach().clone(), position.detach().clone()
     optimizer = torch.optim.SGD(embeddings.parameters(), lr=0.1)
@@ -171,13 +171,13 @@ def test_training_moves_both_tables_where_they_were_read(embeddings: Embeddings)
     assert (position != before[1]).any(1).nonzero().flatten().tolist() == [0, 1]
 
 
-def test_the_document_itself_runs_top_to_bottom(embeddings: Embeddings, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every Python block of the document, comments and all, one after the other."""
+def test_document_runs_top_to_bottom(embeddings: Embeddings, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run every Python block of the document, in order."""
     document = shared("seeds", "003_44ac4c2c945f3e5a.txt").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", document, flags=re.DOTALL)
     assert len(blocks) == 6
     made, *rest = blocks
-    run(made)  # the tables it makes are random; the next blocks show the rows of the fixture
+    run(made)  # its tables are random; the next blocks use the rows of the fixture
     out = run(*rest, embeddings=embeddings, self=embeddings)
     assert capsys.readouterr().out == "torch.Size([1, 2, 4])\n"
     assert close(out.final_embeddings, [[H_AT_0, I_AT_1]])

@@ -1,4 +1,4 @@
-"""What 004_382aa1a897313c7c.txt states: the walkthrough of a LLaMA-style model's input layer."""
+"""Statements of 004_382aa1a897313c7c.txt: the walkthrough of a LLaMA-style model's input layer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def layer() -> Embeddings:
 
 @pytest.fixture
 def tokenizer() -> WordTokenizer:
-    """Any word-level tokenizer; this one has the document's ids."""
+    """A word-level tokenizer with the ids of the document."""
     words = [f"word{i}" for i in range(3_000)]
     words[73], words[786], words[2934] = "I", "love", "dogs"
     return WordTokenizer(words)
@@ -41,27 +41,27 @@ def test_one_text_is_seq_len_by_width(layer: Embeddings, tokenizer: WordTokenize
     assert torch.equal(layer(torch.tensor(tokenizer.encode("dogs love I"))), torch.tensor(ROWS[::-1]))
 
 
-def test_with_its_batch_axis_first(layer: Embeddings, tokenizer: WordTokenizer) -> None:
+def test_batch_axis_comes_first(layer: Embeddings, tokenizer: WordTokenizer) -> None:
     hidden = layer(torch.tensor([tokenizer.encode("I love dogs")]))
     assert hidden.shape == (1, 3, 8)
     assert torch.equal(hidden[0], torch.tensor(ROWS))
     assert layer(torch.tensor([IDS, IDS])).shape == (2, 3, 8)
 
 
-def test_the_lookup_selects_rows(layer: Embeddings) -> None:
-    """The same as a one-hot row times the matrix, which nobody computes."""
+def test_lookup_selects_rows(layer: Embeddings) -> None:
+    """Equal to a one-hot vector times the matrix, which is never computed in practice."""
     ids = torch.tensor([IDS])
     one_hot = F.one_hot(ids, layer.vocab_size).float()
     assert torch.equal(layer(ids), one_hot @ layer.token_embedding.weight)
 
 
 @pytest.mark.parametrize("n_embd", [768, 1024, 4096])
-def test_the_tokenizer_sizes_the_table_and_the_width_is_free(n_embd: int) -> None:
+def test_tokenizer_sets_the_rows_and_the_width_is_free(n_embd: int) -> None:
     layer = Embeddings(ByteTokenizer().get_vocab_size(), n_embd, device="meta")
     assert layer.token_embedding.weight.shape == (256, n_embd)
 
 
-def test_tokens_have_unique_vectors_of_one_length() -> None:
+def test_tokens_have_unique_vectors_of_equal_width() -> None:
     layer = Embeddings(1_300, 8, seed=0)
     man, woman = layer(torch.tensor([1098, 1290]))
     assert man.shape == woman.shape == (8,)
@@ -69,10 +69,10 @@ def test_tokens_have_unique_vectors_of_one_length() -> None:
     assert len(layer.token_embedding.weight.unique(dim=0)) == 1_300
 
 
-def test_rows_start_random_and_learn_by_backpropagation() -> None:
+def test_rows_are_random_and_trained_by_backpropagation() -> None:
     assert not torch.equal(Embeddings(9, 4).token_embedding.weight, Embeddings(9, 4).token_embedding.weight)
     layer = Embeddings(9, 4, seed=0)
-    born = layer.token_embedding.weight.detach().clone()
+    initial = layer.token_embedding.weight.detach().clone()
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
     for _ in range(100):
         optimizer.zero_grad()
@@ -80,23 +80,23 @@ def test_rows_start_random_and_learn_by_backpropagation() -> None:
         loss.backward()
         optimizer.step()
     assert loss.item() < 1e-3
-    assert torch.equal(layer.token_embedding.weight[4], born[4])
+    assert torch.equal(layer.token_embedding.weight[4], initial[4])
 
 
 def test_rope_is_the_position_scheme(layer: Embeddings) -> None:
-    """Nothing is added; cos and sin are there for the attention."""
+    """RoPE adds nothing to the embeddings; cos and sin are prepared for attention."""
     assert torch.equal(layer(torch.tensor([73, 73]))[0], layer(torch.tensor([73, 73]))[1])
     cos, sin = layer.rotary(torch.arange(3)[None])
     assert cos.shape == sin.shape == (1, 3, 8)
 
 
-def test_the_byte_of_a_letter() -> None:
-    """The document's token "I" is 73: its byte."""
+def test_byte_of_a_letter() -> None:
+    """The token "I" in the document is 73, its byte."""
     assert ByteTokenizer().encode("I") == [73]
 
 
 def test_tying_starts_at_chance_with_a_small_init() -> None:
-    """The document gave tying up as unstable. It is the scale: with N(0, 1) rows the first loss is far above chance."""
+    """The document calls tying unstable. The cause is scale: with N(0, 1) rows the first loss is far above chance."""
 
     def first_loss(init: str) -> float:
         layer, head = Embeddings(1_000, 64, init=init, seed=0), Head(64, 1_000)
@@ -109,7 +109,7 @@ def test_tying_starts_at_chance_with_a_small_init() -> None:
     assert first_loss("embedding") > 5 * chance
 
 
-def test_a_tied_model_learns() -> None:
+def test_tied_model_learns() -> None:
     layer, head = Embeddings(16, 32, seed=0), Head(32, 16)
     layer.tie(head)
     body = torch.nn.Linear(32, 32)

@@ -109,13 +109,13 @@ def test_merges_equal_the_slow_loop(real):
     ours = open_real(real)
     slow = slow_reference(ours)
     seen = 0
-    for text in [*HARD, *hostile_texts(80, 51, list(ours.special_tokens)[:12])]:
+    for text in [*HARD, *hostile_texts(50, 51, list(ours.special_tokens)[:12])]:
         for ids in pre_token_ids(ours, text):
             theirs, reached = slow.replay(ours.decode_bytes(ids))
             assert reached == ids, ascii(text)  # control: the slow loop is right
             assert ours.merges(ids) == theirs, ascii(text)
             seen += len(theirs)
-    assert seen > 100
+    assert seen > 80
 
 
 def test_long_run(real):
@@ -151,7 +151,7 @@ def test_comparison_can_fail(small_json):
     model = json.loads(small_json)["model"]
     model["merges"][0], model["merges"][1] = model["merges"][1], model["merges"][0]
     wrong, right = Slow(model), slow_reference(ours)
-    groups = [ids for text in hostile_texts(100, 52) for ids in pre_token_ids(ours, text + " the other birds")]
+    groups = [ids for text in hostile_texts(40, 52) for ids in pre_token_ids(ours, text + " the other birds")]
     assert all(ours.merges(ids) == right.replay(ours.decode_bytes(ids))[0] for ids in groups)
     assert any(ours.merges(ids) != wrong.replay(ours.decode_bytes(ids))[0] for ids in groups)
 
@@ -241,7 +241,7 @@ def test_tokenizers_without_byte_merges(small_json):
 def test_gguf_merges_equal_the_original(small_json):
     ours = open_gguf_tokenizer(same(fields_of_json(small_json, "gpt-2")), where="gguf")
     theirs = HuggingFaceTokenizer(small_json)
-    groups = [ids for text in hostile_texts(100, 53, ["<s>"]) for ids in pre_token_ids(theirs, text)]
+    groups = [ids for text in hostile_texts(50, 53, ["<s>"]) for ids in pre_token_ids(theirs, text)]
     assert any(theirs.merges(ids) for ids in groups)
     for ids in groups:
         assert ours.merges(ids) == theirs.merges(ids) is not None

@@ -82,7 +82,7 @@ def test_invalid_input_is_rejected(training_file, tmp_path):
         train_bpe(training_file, 300, special_tokens=["<s>", "<s>"])
     with pytest.raises(InputError, match="empty"):
         train_bpe([], 300)
-    with pytest.raises(MissingFileError, match=r"none\.txt is not there; train_bpe reads"):
+    with pytest.raises(MissingFileError, match=r"none\.txt: not found; train_bpe reads"):
         train_bpe([training_file, tmp_path / "none.txt"], 300)
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9 au lait\n")
     with pytest.raises(TextError, match="0xE9"):

@@ -1,4 +1,4 @@
-"""A server in a thread of its own, a server as a process of its own, and the plainest of clients."""
+"""Test clients: a server in a thread, a server as a process, and a plain HTTP client."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,20 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
 from inlayer.learn.progress import Progress
 from inlayer.trace import Pipeline
-from inlayer.web.api import Api
-from inlayer.web.guard import Guard
-from inlayer.web.schemas import Limits
-from inlayer.web.server import Server, bind
+from inlayer.web.app import make_app
+from inlayer.web.server import bind, make_config
 
 TOKEN = "a-token-for-tests"
-PATIENCE = 60.0  # seconds; a server that hangs fails the test, it does not stop the run
+TIMEOUT = 120.0  # seconds; a server that hangs fails the test, it does not stop the run
 
 
 @dataclass
-class Answer:
+class Response:
     status: int
     headers: http.client.HTTPMessage
     body: bytes
@@ -39,24 +39,24 @@ class Answer:
 
     @property
     def error(self) -> str:
-        """The one line of an error; anything else in its place is a failure."""
-        said = self.json
-        assert list(said) == ["error"]
-        assert said["error"]
-        assert "\n" not in said["error"]
-        assert "Traceback" not in said["error"]
-        return str(said["error"])
+        """The one line of an error; any other body fails the test."""
+        body = self.json
+        assert list(body) == ["error"]
+        assert body["error"]
+        assert "\n" not in body["error"]
+        assert "Traceback" not in body["error"]
+        return str(body["error"])
 
 
 @dataclass
-class Place:
-    """Where a server is, and how to ask it."""
+class Client:
+    """Sends requests to a server."""
 
     port: int
     token: str = TOKEN
     host: str = "127.0.0.1"
 
-    def ask(
+    def send(
         self,
         path: str,
         body: bytes | str | Any = None,
@@ -64,32 +64,32 @@ class Place:
         method: str | None = None,
         headers: Mapping[str, str] | None = None,
         token: bool = True,
-    ) -> Answer:
-        """One request on a connection of its own; a body that is no bytes is sent as JSON."""
+    ) -> Response:
+        """Send one request on its own connection; a body that is not bytes is sent as JSON."""
         sent: dict[str, str] = {"Authorization": f"Bearer {self.token}"} if token else {}
         if body is not None:
             sent["Content-Type"] = "application/json"
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT)
         try:
             connection.request(
                 method or ("GET" if body is None else "POST"), path, body, headers={**sent, **(headers or {})}
             )
-            answer = connection.getresponse()
-            return Answer(answer.status, answer.headers, answer.read())
+            response = connection.getresponse()
+            return Response(response.status, response.headers, response.read())
         finally:
             connection.close()
 
     def raw(self, data: bytes) -> bytes:
-        """Whatever comes back on these bytes until the server closes."""
-        with socket.create_connection((self.host, self.port), timeout=PATIENCE) as connection:
+        """Send bytes and return everything until the server closes the connection."""
+        with socket.create_connection((self.host, self.port), timeout=TIMEOUT) as connection:
             connection.sendall(data)
             return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
 @contextmanager
 def learner(home: Path) -> Iterator[Path]:
-    """Somebody who takes the course: progress of his own in `home`, and a folder of files, which this gives."""
+    """Give a learner their own progress in `home`; yields the folder of their files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("INLAYER_DATA", str(home))
         with Progress().edit() as state:
@@ -99,29 +99,30 @@ def learner(home: Path) -> Iterator[Path]:
 
 @contextmanager
 def running(
-    lines: Mapping[str, Pipeline], limits: Limits | None = None, hosts: tuple[str, ...] = (), *, runs_code: bool = False
-) -> Iterator[tuple[Place, Api]]:
-    """A real server on a free port of loopback."""
-    api = Api(lines, limits or Limits(), runs_code=runs_code)
-    listening = threading.Event()
-    server = Server(Guard(api.app, token=TOKEN, hosts=hosts), listening.set)
+    pipelines: Mapping[str, Pipeline], *, hosts: tuple[str, ...] = (), runs_code: bool = False
+) -> Iterator[Client]:
+    """Run a real server on a free loopback port, in a thread."""
+    app = make_app(pipelines, token=TOKEN, hosts=hosts, runs_code=runs_code)
+    server = uvicorn.Server(make_config(lambda: app))
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
     thread = threading.Thread(target=server.run, args=[[listener]], daemon=True)
     thread.start()
-    assert listening.wait(PATIENCE)
+    end = time.monotonic() + TIMEOUT
+    while not server.started and time.monotonic() < end:
+        time.sleep(0.01)
     try:
-        yield Place(port), api
+        yield Client(port)
     finally:
-        server.should_exit = True
-        thread.join(PATIENCE)
+        server.should_exit = server.force_exit = True
+        thread.join(TIMEOUT)
+        listener.close()
         assert not thread.is_alive()
-        assert api.close(PATIENCE)
 
 
 @contextmanager
-def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Place, dict[str, Any]]]:
-    """`inlayer serve --json` as a user starts it; stopped at the end, if it still runs."""
+def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Client, dict[str, Any]]]:
+    """Run `inlayer serve --json` as a user would; killed at the end if it is still running."""
     program = subprocess.Popen(
         [sys.executable, "-m", "inlayer", "serve", "--json", *arguments],
         stdout=subprocess.PIPE,
@@ -135,7 +136,7 @@ def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Place, dic
             line = program.stdout.readline()
             assert line, program.stderr.read()
             facts = json.loads(line)
-            yield program, Place(facts["port"], facts["token"]), facts
+            yield program, Client(facts["port"], facts["token"]), facts
         finally:
             if program.poll() is None:
                 program.kill()

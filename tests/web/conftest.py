@@ -1,4 +1,4 @@
-"""One server for the tests that only ask."""
+"""One server for the tests that only send requests."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import pytest
 
 import inlayer
 from inlayer.trace import Pipeline
-from tests.web.client import Place, learner, running
+from tests.web.client import Client, learner, running
 
 
 @pytest.fixture(scope="session")
-def line() -> Pipeline:
+def pipeline() -> Pipeline:
     return Pipeline(inlayer.load("default"), name="default")
 
 
 @pytest.fixture(scope="package")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A learner's files; his progress is in the folder above."""
+    """A learner's files; their progress is in the parent folder."""
     with learner(tmp_path_factory.mktemp("learner")) as files:
         yield files
 
 
 @pytest.fixture(scope="package")
-def place(line: Pipeline, folder: Path) -> Iterator[Place]:
-    with running({"default": line}, runs_code=True) as (made, _):
+def client(pipeline: Pipeline, folder: Path) -> Iterator[Client]:
+    with running({"default": pipeline}, runs_code=True) as made:
         yield made

@@ -1,8 +1,9 @@
-"""The server as a process: it says where it is, bounds its clients, stops at once and leaves nothing behind."""
+"""The server as a process: its address, its workers, slow clients, and how it stops."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -10,7 +11,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,43 +22,41 @@ from inlayer.cli.serve import last_name, open_pipelines
 from inlayer.errors import InputError
 from inlayer.trace import Pipeline
 from inlayer.web import Address, make_app, server
-from tests.web.client import PATIENCE, TOKEN, Place, process, running
+from tests.web.client import TIMEOUT, TOKEN, Client, process, running
 
-MOMENT = 5.0  # seconds to stop in; on an idle machine it is a fifth of one
-
-
-# ---- where it is
+# ---- its address
 
 
-def test_the_address_is_one_line_that_opens_the_page() -> None:
+def test_prints_one_line_with_the_address_of_the_page() -> None:
     arguments = [sys.executable, "-m", "inlayer", "serve", "--text", "I love dogs & cats", "--text", "naïve 🙂"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         line = program.stdout.readline()
         found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/\?token=([\w-]{43})#(\S+)\n", line)
         assert found, line
         assert found[3] == "text=I%20love%20dogs%20%26%20cats&text=na%C3%AFve%20%F0%9F%99%82"
-        page = Place(int(found[1])).ask(f"/?token={found[2]}", token=False)
+        page = Client(int(found[1])).send(f"/?token={found[2]}", token=False)
         program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=PATIENCE)
+        out, err = program.communicate(timeout=TIMEOUT)
     assert page.status == 200
     assert page.body.lower().startswith(b"<!doctype html>")
     assert out == ""
-    assert err == "serving default; the course is at /learn, a link of the page; Ctrl-C stops it\n"
+    assert err == "serving default; course at /learn; press Ctrl-C to stop\n"
     assert program.returncode == 130
 
 
-def test_json_tells_the_same_and_it_is_loopback() -> None:
-    with process() as (_, place, facts):
+@pytest.mark.slow
+def test_json_output_and_loopback_only() -> None:
+    with process() as (_, client, facts):
         assert sorted(facts) == ["host", "models", "port", "token", "url"]
-        assert facts["url"] == f"http://127.0.0.1:{place.port}/?token={place.token}"
+        assert facts["url"] == f"http://127.0.0.1:{client.port}/?token={client.token}"
         assert facts["models"] == ["default"]
-        trace = place.ask("/api/walk", {"texts": ["I love dogs"]}).json
+        trace = client.send("/api/walk", {"texts": ["I love dogs"]}).json
         assert trace["texts"][0]["text"] == "I love dogs"
-        assert facts["host"] == "127.0.0.1"  # and no other address of this machine:
+        assert facts["host"] == "127.0.0.1"  # no other address of this machine answers
         others = [info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, family=socket.AF_INET)]
         for other in {*others} - {"127.0.0.1"}:
             with pytest.raises(ConnectionRefusedError):
-                socket.create_connection((other, facts["port"]), timeout=PATIENCE)
+                socket.create_connection((other, facts["port"]), timeout=TIMEOUT)
 
 
 @pytest.mark.parametrize(
@@ -70,57 +71,59 @@ def test_json_tells_the_same_and_it_is_loopback() -> None:
         ("my-box", "http://my-box:80/?token=x#f", False),
     ],
 )
-def test_addresses(host: str, url: str, loopback: bool) -> None:
+def test_urls_of_addresses(host: str, url: str, loopback: bool) -> None:
     address = Address(host=host, port=80, token="x", fragment="f", models=[])
     assert (address.url, address.is_loopback) == (url, loopback)
 
 
-def test_a_word_where_it_is_not_loopback() -> None:
-    with process("--host", "0.0.0.0") as (program, place, facts):
+@pytest.mark.slow
+def test_warns_when_the_address_is_not_loopback() -> None:
+    with process("--host", "0.0.0.0") as (program, client, facts):
         assert facts["url"].startswith("http://127.0.0.1:")
-        assert place.ask("/api/models").status == 200
+        assert client.send("/api/models").status == 200
         program.send_signal(signal.SIGINT)
-        _, err = program.communicate(timeout=PATIENCE)
-    assert err.startswith("0.0.0.0 is no loopback address")
+        _, err = program.communicate(timeout=TIMEOUT)
+    assert err.startswith("0.0.0.0 is not a loopback address")
 
 
 @pytest.mark.parametrize(
-    ("host", "port", "says"),
+    ("host", "port", "error"),
     [
-        ("no.such.host.invalid", 0, "host 'no.such.host.invalid' is no address of this machine"),
-        ("192.0.2.1", 0, "192.0.2.1 port 0: Cannot assign requested address; give another port, or 0 for any free one"),
+        ("no.such.host.invalid", 0, "host 'no.such.host.invalid' is not an address of this machine"),
+        ("192.0.2.1", 0, "192.0.2.1 port 0: Cannot assign requested address; use another port, or 0 for any free one"),
         ("", 0, "host is empty"),
-        ("x" * 300, 0, "is no address of this machine"),
+        ("x" * 300, 0, "is not an address of this machine"),
         ("127.0.0.1", 65_536, "port 65536"),
     ],
 )
-def test_where_nothing_can_be_bound(host: str, port: int, says: str) -> None:
-    with pytest.raises(InputError, match=re.escape(says)):
+def test_invalid_hosts_and_ports(host: str, port: int, error: str) -> None:
+    with pytest.raises(InputError, match=re.escape(error)):
         server.bind(host, port)
 
 
-def test_a_taken_port_is_one_line(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_one_line(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         monkeypatch.setattr(sys, "argv", ["inlayer", "serve", "--port", str(port)])
         with pytest.raises(SystemExit) as stopped:
             main()
     assert stopped.value.code == 2
-    says = f"inlayer: 127.0.0.1 port {port}: Address already in use; give another port, or 0 for any free one\n"
-    assert capfd.readouterr() == ("", says)
+    error = f"inlayer: 127.0.0.1 port {port}: Address already in use; use another port, or 0 for any free one\n"
+    assert capfd.readouterr() == ("", error)
 
 
-def test_without_the_packages_the_install_line_is_said() -> None:
+def test_a_missing_package_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['uvicorn'] = None; sys.argv = ['inlayer', 'serve'];"
         "from inlayer.cli import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=PATIENCE)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=TIMEOUT)
     assert done.returncode == 2
-    assert done.stderr == "inlayer: the server is starlette and uvicorn: pip install 'inlayer[web]'\n"
+    assert done.stderr == "inlayer: the web server needs FastAPI and uvicorn: pip install 'inlayer[torch,web]'\n"
 
 
-def test_a_reader_who_left_is_no_traceback() -> None:
+@pytest.mark.slow
+def test_a_closed_pipe_is_not_a_traceback() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "inlayer", "serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as program:
@@ -129,10 +132,10 @@ def test_a_reader_who_left_is_no_traceback() -> None:
     assert program.returncode == 141
 
 
-# ---- which models
+# ---- its models
 
 
-def test_models_get_the_last_name_of_their_source(tmp_path: Path) -> None:
+def test_models_are_named_after_the_last_part_of_their_source(tmp_path: Path) -> None:
     import inlayer
 
     sample = Path(inlayer.__file__).parent / "samples" / "default"
@@ -140,28 +143,28 @@ def test_models_get_the_last_name_of_their_source(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "model").symlink_to(sample)
     sources = ["default", str(tmp_path / "a" / "model"), f"{tmp_path / 'b' / 'model'}/", "default"]
-    lines = open_pipelines(sources)
-    assert list(lines) == ["default", "model", "model-2", "default-2"]
-    assert [line.facts().name for line in lines.values()] == list(lines)
+    pipelines = open_pipelines(sources)
+    assert list(pipelines) == ["default", "model", "model-2", "default-2"]
+    assert [one.facts().name for one in pipelines.values()] == list(pipelines)
     assert last_name("org/name@revision") == "name@revision"
     assert last_name("/") == "/"
 
 
-def test_no_model_is_no_server() -> None:
+def test_at_least_one_model_is_required() -> None:
     with pytest.raises(InputError, match="no model to serve"):
         make_app({}, token="x")
 
 
-# ---- clients that take their time
+# ---- slow clients
 
 
-def patience(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
+def limit_seconds(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
     for name, value in seconds.items():
         monkeypatch.setattr(server, f"{name.upper()}_SECONDS", value)
 
 
 def closed(connection: socket.socket) -> bytes:
-    """What still comes until the server closes; a timeout here is a failure."""
+    """Read until the server closes the connection; a timeout fails the test."""
     rest = b""
     while True:
         try:
@@ -173,172 +176,239 @@ def closed(connection: socket.socket) -> bytes:
         rest += data
 
 
-def test_a_head_that_trickles_is_cut_off(line: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    patience(monkeypatch, head=0.5)
-    with running({"default": line}) as (place, _):
-        silent = socket.create_connection((place.host, place.port), timeout=PATIENCE)
-        slow = socket.create_connection((place.host, place.port), timeout=PATIENCE)
+def test_slow_headers_are_cut_off(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_seconds(monkeypatch, head=0.5)
+    with running({"default": pipeline}) as client:
+        silent = socket.create_connection((client.host, client.port), timeout=TIMEOUT)
+        slow = socket.create_connection((client.host, client.port), timeout=TIMEOUT)
         with silent, slow:
             start = time.monotonic()
             slow.sendall(b"GET / HTTP/1.1\r\n")
             try:
-                while time.monotonic() - start < PATIENCE:
+                while time.monotonic() - start < TIMEOUT:
                     slow.sendall(b"X")
                     time.sleep(0.05)
             except ConnectionError:
                 pass
-            assert time.monotonic() - start < PATIENCE / 2
+            assert time.monotonic() - start < TIMEOUT / 2
             assert closed(silent) == b""
-        assert place.ask("/api/models").status == 200
+        assert client.send("/api/models").status == 200
 
 
-def test_a_kept_connection_is_not_kept_for_ever(line: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    patience(monkeypatch, idle=0.5)
-    with running({"default": line}) as (place, _):
+def test_an_idle_connection_is_closed(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_seconds(monkeypatch, idle=0.5)
+    with running({"default": pipeline}) as client:
         asked = f"GET /api/models HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
-        with socket.create_connection((place.host, place.port), timeout=PATIENCE) as connection:
+        with socket.create_connection((client.host, client.port), timeout=TIMEOUT) as connection:
             for _ in range(2):
                 connection.sendall(asked)
                 answer = b""
                 while not answer.endswith(b"}]}"):
                     answer += connection.recv(65_536)
                 assert answer.startswith(b"HTTP/1.1 200 ")
-            connection.sendall(b"G")  # not idle, but not asking either
+            connection.sendall(b"G")  # not idle, but no request either
             assert closed(connection) == b""
 
 
-def test_a_body_that_trickles_is_given_up(line: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_body_is_rejected(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inlayer.web.guard.BODY_SECONDS", 0.5)
     head = (
         f"POST /api/walk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         "Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{"
     )
-    with running({"default": line}) as (place, _):
-        answer = place.raw(head.encode())
+    with running({"default": pipeline}) as client:
+        answer = client.raw(head.encode())
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b"did not arrive within 0.5 s" in answer
 
 
-def test_an_answer_that_is_not_read_is_dropped(line: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_a_response_that_is_not_read_is_dropped(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     body = json.dumps({"texts": ["I love dogs " * 300], "tokens": 1_024, "dims": 32}).encode()
     asked = (
         f"POST /api/walk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     ).encode() + body
-    with running({"default": line}) as (place, api):
-        place.ask("/api/walk", body)  # kept from here on: the time below is not the walk's
-        patience(monkeypatch, idle=0.5, request=0.5)
+    with running({"default": pipeline}) as client:
+        whole = client.send("/api/walk", body).body
+        limit_seconds(monkeypatch, idle=0.5, request=0.5)
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        connection.settimeout(PATIENCE)
+        connection.settimeout(TIMEOUT)
         with connection:
-            connection.connect((place.host, place.port))
+            connection.connect((client.host, client.port))
             connection.sendall(asked * 8)
             time.sleep(2)
             got = len(closed(connection))
-        whole = len(api.answers.get(next(iter(api.answers._kept))) or b"")
-        assert 0 < got < 8 * whole
-        assert place.ask("/api/models").status == 200
+        assert got < 8 * len(whole)
+        assert client.send("/api/models").status == 200
 
 
-def test_there_is_an_end_to_connections(line: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_limited(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
-    with running({"default": line}) as (place, _):
-        kept = [socket.create_connection((place.host, place.port), timeout=PATIENCE) for _ in range(3)]
-        with socket.create_connection((place.host, place.port), timeout=PATIENCE) as fourth:
+    with running({"default": pipeline}) as client:
+        kept = [socket.create_connection((client.host, client.port), timeout=TIMEOUT) for _ in range(3)]
+        with socket.create_connection((client.host, client.port), timeout=TIMEOUT) as fourth:
             assert closed(fourth) == b""
         for connection in kept:
             connection.close()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
             try:
-                assert place.ask("/api/models").status == 200
+                assert client.send("/api/models").status == 200
                 break
-            except ConnectionError:  # the server has not yet seen them leave
+            except ConnectionError:  # the server has not noticed yet that they left
                 time.sleep(0.05)
 
 
-def test_damage_in_the_middle_of_a_request_does_no_harm(line: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_request_does_no_harm(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
     head = (
         f"POST /api/walk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
         "Content-Type: {}\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
-    with running({"default": line}) as (place, _):
-        for kind in ("application/json", "text/plain"):  # the second is answered before the damage arrives
-            with socket.create_connection((place.host, place.port), timeout=PATIENCE) as connection:
+    with running({"default": pipeline}) as client:
+        for kind in ("application/json", "text/plain"):  # the second is rejected before the damage arrives
+            with socket.create_connection((client.host, client.port), timeout=TIMEOUT) as connection:
                 connection.sendall(head.format(kind).encode())
                 if kind == "text/plain":
                     assert connection.recv(65_536).startswith(b"HTTP/1.1 415 ")
                 connection.sendall(b"no chunk\r\n")
                 closed(connection)
-        with socket.create_connection((place.host, place.port), timeout=PATIENCE) as connection:
-            connection.sendall(head.format("application/json").encode() + b"5\r\n{")  # and gone
-        assert place.ask("/api/models").status == 200
+        with socket.create_connection((client.host, client.port), timeout=TIMEOUT) as connection:
+            connection.sendall(head.format("application/json").encode() + b"5\r\n{")  # and disconnect
+        assert client.send("/api/models").status == 200
     assert caplog.text == ""
 
 
-# ---- the end
+# ---- stopping
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
-def test_it_stops_at_once_whatever_goes_on(sent: signal.Signals, code: int) -> None:
-    """With a connection that idles, a request half sent, walks under way and more in line."""
-    with process() as (program, place, _):
-        idle = socket.create_connection((place.host, place.port), timeout=PATIENCE)
-        idle.sendall(f"GET /api/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {place.token}\r\n\r\n".encode())
+def test_stops_while_requests_are_running(sent: signal.Signals, code: int) -> None:
+    """With an idle connection, a half-sent request, running walks and more in the queue."""
+    with process() as (program, client, _):
+        idle = socket.create_connection((client.host, client.port), timeout=TIMEOUT)
+        idle.sendall(f"GET /api/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {client.token}\r\n\r\n".encode())
         assert idle.recv(65_536)
-        half = socket.create_connection((place.host, place.port), timeout=PATIENCE)
+        half = socket.create_connection((client.host, client.port), timeout=TIMEOUT)
         half.sendall(
-            f"POST /api/walk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {place.token}\r\n"
+            f"POST /api/walk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {client.token}\r\n"
             "Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{".encode()
         )
-        threads = [threading.Thread(target=ask_much, args=[place, number], daemon=True) for number in range(8)]
+        threads = [threading.Thread(target=send_many, args=[client, number], daemon=True) for number in range(8)]
         for thread in threads:
             thread.start()
         time.sleep(1)
-        start = time.monotonic()
         program.send_signal(sent)
-        out, err = program.communicate(timeout=PATIENCE)
-        assert time.monotonic() - start < MOMENT
+        out, err = program.communicate(timeout=TIMEOUT)
         assert (program.returncode, out, err) == (code, "", "")
         for thread in threads:
-            thread.join(PATIENCE)
+            thread.join(TIMEOUT)
         idle.close()
         half.close()
-        with process("--port", str(place.port)) as (_, again, _):  # the port is free
-            assert again.ask("/api/models").status == 200
-            assert again.token != place.token
+        with process("--port", str(client.port)) as (_, again, _):  # the port is free
+            assert again.send("/api/models").status == 200
+            assert again.token != client.token
 
 
-def ask_much(place: Place, number: int) -> None:
+def send_many(client: Client, number: int) -> None:
     try:
         for turn in range(1_000):
             text = f"{number} {turn} " + "many words in a row " * 700
-            place.ask("/api/walk", {"texts": [text], "tokens": 1_024, "dims": 32})
+            client.send("/api/walk", {"texts": [text], "tokens": 1_024, "dims": 32})
     except OSError:  # the server is gone
         pass
 
 
-def test_ctrl_c_while_it_starts_leaves_no_traceback() -> None:
+@pytest.mark.slow
+def test_ctrl_c_while_starting_leaves_no_traceback() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "inlayer", "serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as program:
         line = program.stdout.readline()
         assert line
         program.send_signal(signal.SIGINT)
-        program.send_signal(signal.SIGINT)  # somebody is in a hurry
-        _, err = program.communicate(timeout=PATIENCE)
+        program.send_signal(signal.SIGINT)  # an impatient user
+        _, err = program.communicate(timeout=TIMEOUT)
     assert program.returncode == 130
     assert "Traceback" not in err
 
 
-def test_the_token_is_in_no_log() -> None:
-    with process() as (program, place, _):
-        place.ask(f"/?token={place.token}", token=False)
-        place.ask(f"/no/such?token={place.token}", token=False)
-        place.ask(f"/api/walk?token={place.token}", b"{", token=False)
-        place.raw(f"GET /?token={place.token} HTTP/1.1\r\n\r\n".encode())
-        place.ask(f"/?token={place.token}", headers={"Upgrade": "websocket", "Connection": "Upgrade"})
+@pytest.mark.slow
+def test_the_token_is_never_logged() -> None:
+    with process() as (program, client, _):
+        client.send(f"/?token={client.token}", token=False)
+        client.send(f"/no/such?token={client.token}", token=False)
+        client.send(f"/api/walk?token={client.token}", b"{", token=False)
+        client.raw(f"GET /?token={client.token} HTTP/1.1\r\n\r\n".encode())
+        client.send(f"/?token={client.token}", headers={"Upgrade": "websocket", "Connection": "Upgrade"})
         program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=PATIENCE)
+        out, err = program.communicate(timeout=TIMEOUT)
     assert (out, err) == ("", "")
+
+
+# ---- worker processes
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_server(sent: signal.Signals) -> None:
+    with process() as (program, client, _):
+        workers = children(program.pid)
+        assert len(workers) >= server._workers()
+        assert client.send("/api/walk", {"texts": ["I love dogs"]}).status == 200
+        program.send_signal(sent)
+        program.wait(TIMEOUT)
+        wait_until(lambda: not any(map(is_alive, workers)))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_that_dies_is_replaced() -> None:
+    with process() as (program, client, _):
+        killed = children(program.pid)[-1]
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: len([pid for pid in children(program.pid) if pid != killed]) >= server._workers())
+        assert {client.send("/api/models").status for _ in range(10)} == {200}
+
+
+@pytest.mark.slow
+def test_every_worker_gives_the_same_response() -> None:
+    requests: list[tuple[str, Any]] = [
+        ("/api/walk", {"texts": ["I love dogs " * 50]}),
+        ("/api/token?id=11&k=8", None),
+        ("/api/initialization?seed=7", None),
+    ]
+    with process() as (_, client, _):
+        for path, body in requests:
+            responses = [client.send(path, body) for _ in range(12)]
+            assert {response.status for response in responses} == {200}
+            assert len({response.body for response in responses}) == 1
+        wrong = Client(client.port, "wrong")
+        assert {wrong.send("/api/models").status for _ in range(12)} == {401}
+
+
+def test_a_model_that_cannot_be_served_is_one_line(tmp_path: Path) -> None:
+    arguments = [sys.executable, "-m", "inlayer", "serve", "--model", str(tmp_path / "nothing")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

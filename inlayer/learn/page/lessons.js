@@ -1,4 +1,4 @@
-// The course at the side, the page of a lesson's text, the overview and the misconception.
+// The lesson list, the page of a lesson, the overview and the misconceptions.
 
 const DONE = "\u2713";
 const SKIPPED = "\u2013";
@@ -7,32 +7,32 @@ function lessonOf(task) {
   return course.lessons.find((lesson) => lesson.tasks.some((one) => one.id === task))?.id ?? null;
 }
 
-// All there is to do, in its order: where "next" leads.
-function stops() {
+// All steps of the course in order.
+function allSteps() {
   return course.lessons.flatMap((lesson) => [
-    { lesson: lesson.id, name: `${lesson.number}. ${lesson.title}` },
-    ...lesson.tasks.map((task) => ({ lesson: lesson.id, task: task.id, name: task.title })),
-    { lesson: lesson.id, part: "exercises", name: "Exercises" },
-    { lesson: lesson.id, part: "quiz", name: "Quiz" },
+    { lesson: lesson.id, title: `${lesson.number}. ${lesson.title}` },
+    ...lesson.tasks.map((task) => ({ lesson: lesson.id, task: task.id, title: task.title })),
+    { lesson: lesson.id, part: "exercises", title: "Exercises" },
+    { lesson: lesson.id, part: "quiz", title: "Quiz" },
   ]);
 }
 
-function isHere(stop) {
+function isCurrent(stop) {
   return stop.lesson === view.lesson && (stop.task ?? null) === view.task && (stop.part ?? null) === view.part;
 }
 
-function following() {
-  const all = stops();
-  return all[all.findIndex(isHere) + 1] ?? null;
+function nextStep() {
+  const all = allSteps();
+  return all[all.findIndex(isCurrent) + 1] ?? null;
 }
 
-function placeOf({ lesson, task = null, part = null }) {
+function viewOf({ lesson, task = null, part = null }) {
   return { lesson, task, part };
 }
 
-function nextLink(next) {
-  if (!next) return make("p", { class: "next" }, linkTo({}, "That was the last of it: back to the course"));
-  const link = linkTo(placeOf(next), span("muted", "Next "), next.name);
+function nextStepLink(next) {
+  if (!next) return make("p", { class: "next" }, linkTo({}, "You reached the end. Back to the course"));
+  const link = linkTo(viewOf(next), span("muted", "Next "), next.title);
   link.className = "next-link";
   return make("p", { class: "next" }, link);
 }
@@ -44,7 +44,7 @@ function stageHead(kind, title, step, lesson) {
     make("p", { class: "kind" }, walkLink(step, null, `Step ${step} of the walk`)));
 }
 
-function mark(state) {
+function doneMark(state) {
   if (state === "passed" || state === true) return span("done-mark", DONE, span("hidden-text", " done"));
   if (state === "skipped") return span("done-mark muted", SKIPPED, span("hidden-text", " skipped"));
   return span("done-mark", "");
@@ -55,12 +55,12 @@ function renderLessons() {
     make("p", { class: "course-link" }, current(linkTo({}, "The course"), view.lesson === null && view.misconception === null)),
     make("ol", {}, course.lessons.map((lesson) => make("li", { class: lesson.id === view.lesson ? "open" : null },
       current(linkTo({ lesson: lesson.id }, span("step-number", String(lesson.number)), lesson.title,
-        mark(isWhole(lesson))), lesson.id === view.lesson && !view.task && !view.part),
+        doneMark(isComplete(lesson))), lesson.id === view.lesson && !view.task && !view.part),
       lesson.id === view.lesson && lessonParts(lesson)))),
-    make("p", { class: "course-link" }, current(linkTo({ misconception: "" }, "Misconceptions"), view.misconception !== null)));
+    make("p", { class: "course-link" }, current(linkTo({ misconception: "" }, "Common misconceptions"), view.misconception !== null)));
 }
 
-function isWhole({ read, tasks, exercises, quiz }) {
+function isComplete({ read, tasks, exercises, quiz }) {
   return read && tasks.every(({ state }) => state === "passed") && exercises.done === exercises.total &&
     quiz.done === quiz.total;
 }
@@ -69,14 +69,14 @@ function lessonParts(lesson) {
   const here = { lesson: lesson.id };
   return make("ul", { class: "parts" },
     lesson.tasks.map((task) => make("li", {},
-      current(linkTo({ ...here, task: task.id }, task.title, mark(task.state)), task.id === view.task))),
+      current(linkTo({ ...here, task: task.id }, task.title, doneMark(task.state)), task.id === view.task))),
     make("li", {}, current(linkTo({ ...here, part: "exercises" }, "Exercises", tally(lesson.exercises)),
       view.part === "exercises")),
     make("li", {}, current(linkTo({ ...here, part: "quiz" }, "Quiz", tally(lesson.quiz)), view.part === "quiz")));
 }
 
 function tally({ done, total }) {
-  return done === total && total > 0 ? mark(true) : span("done-mark muted", `${done}/${total}`);
+  return done === total && total > 0 ? doneMark(true) : span("done-mark muted", `${done}/${total}`);
 }
 
 function current(link, is) {
@@ -90,9 +90,9 @@ function readingView(lesson) {
   const elements = [
     stageHead("Read", lesson.title, lesson.step, lesson),
     prose(lesson.text),
-    make("div", { id: "after" }, nextLink(following())),
+    make("div", { id: "after" }, nextStepLink(nextStep())),
   ];
-  return [elements, () => course.runs && server.read(lesson.id).then(refreshCourse, () => 0)];
+  return [elements, () => course.runs_code && server.read(lesson.id).then(refreshCourse, () => 0)];
 }
 
 function overviewView() {
@@ -102,12 +102,12 @@ function overviewView() {
   const begun = course.lessons.some((lesson) => lesson.read);
   const elements = [
     make("div", { class: "lesson-head" },
-      make("h1", { id: "stage-title" }, "The embedding layer, by hand"),
+      make("h1", { id: "stage-title" }, "The embedding layer, step by step"),
       make("p", { class: "lead" }, `${course.lessons.length} lessons; ${passed} of ${tasks.length} tasks passed.`)),
     course.notices.map((one) => make("p", { class: "note" }, one)),
-    !course.runs && make("p", { class: "note refusal" }, course.refusal),
+    !course.runs_code && make("p", { class: "note read-only" }, course.read_only_message),
     next && make("p", { class: "next" }, Object.assign(
-      linkTo(placeOf(next), span("muted", begun ? "Go on: " : "Begin: "), next.name), { className: "next-link" })),
+      linkTo(viewOf(next), span("muted", begun ? "Continue: " : "Start: "), next.title), { className: "next-link" })),
     make("ol", { class: "overview" }, course.lessons.map(overviewLine)),
   ];
   return [elements, () => 0];
@@ -115,10 +115,10 @@ function overviewView() {
 
 function overviewLine(lesson) {
   const done = lesson.tasks.filter(({ state }) => state === "passed").length;
-  const told = [
+  const counts = [
     `${done} of ${counted(lesson.tasks.length, "task")}`,
     `${lesson.exercises.done} of ${counted(lesson.exercises.total, "exercise")}`,
-    `quiz ${lesson.quiz.done} of ${lesson.quiz.total}` + (lesson.quiz.due ? `, ${lesson.quiz.due} to come back` : ""),
+    `quiz ${lesson.quiz.done} of ${lesson.quiz.total}` + (lesson.quiz.due ? `, ${lesson.quiz.due} to repeat` : ""),
   ];
   const parts = [lesson.read, ...lesson.tasks.map(({ state }) => state === "passed"),
     ...Array.from({ length: lesson.exercises.total }, (_, index) => index < lesson.exercises.done),
@@ -127,18 +127,18 @@ function overviewLine(lesson) {
     span("step-number", String(lesson.number)),
     make("div", {},
       make("h2", {}, linkTo({ lesson: lesson.id }, lesson.title)),
-      make("p", { class: "note" }, told.join(" \u00b7 ")),
+      make("p", { class: "note" }, counts.join(" \u00b7 ")),
       make("div", { class: "tally", "aria-hidden": "true" }, parts.map((one) => make("i", { class: one ? "full" : null })))));
 }
 
 async function misconceptionsView(signal) {
   const { text } = await server.misconceptions(signal);
-  const elements = [make("div", { class: "lesson-head" }, make("h1", { id: "stage-title" }, "Misconceptions")), prose(text)];
+  const elements = [make("div", { class: "lesson-head" }, make("h1", { id: "stage-title" }, "Common misconceptions")), prose(text)];
   const there = () => {
     if (!view.misconception) return;
     const entry = byId("section-" + view.misconception);
     if (entry) entry.scrollIntoView({ block: "start" });
-    else showError(`There is no misconception ${cut(visible(view.misconception), 60)}; here are all of them.`);
+    else showError(`There is no misconception ${cut(visible(view.misconception), 60)}. Here are all of them.`);
   };
   return [elements, there];
 }

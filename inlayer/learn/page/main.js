@@ -1,26 +1,26 @@
-// From the address to the page: read what is asked for, drop answers that come too late, draw.
+// From the address to the page: load what it names, ignore late responses, render.
 
-const LOADING_SHOWS = 150; // milliseconds; faster answers need no sign
+const LOADING_SHOWS = 150; // milliseconds; faster responses need no indicator
 const KEYS = [
   [["Ctrl", "Enter"], "check the code"],
   [["Tab"], "in the editor: indent; Esc, then Tab leaves it"],
   [["Ctrl", "Z"], "in the editor: undo"],
-  [["w"], "the walk beside the lesson, on or off"],
-  [["n"], "on to the next part"],
-  [["\u2190", "\u2192"], "on the divider: the width of the walk"],
-  [["?"], "this list"],
+  [["w"], "show or hide the walk"],
+  [["n"], "go to the next part"],
+  [["\u2190", "\u2192"], "on the divider: change the width of the walk"],
+  [["?"], "show this list"],
 ];
 
 let course = null;
 let ticket = 0;
-const lessons = new Map(); // as they were loaded; what is done here is done to them too
+const lessons = new Map(); // as loaded; updated when the learner completes something
 
 async function refreshCourse() {
   try {
     course = await server.course();
     renderLessons();
   } catch {
-    // The list stays as it was; what failed for the learner's own doing is said where he did it.
+    // Keep the old list; errors of an action are shown next to it.
   }
 }
 
@@ -53,19 +53,19 @@ function isWide() {
   return window.matchMedia("(min-width: 1021px)").matches;
 }
 
-// Wide enough for the list, a whole line of text and the walk: only there it opens without being asked to.
+// Wide enough for the list, a full line of text and the walk: only then the walk opens by itself.
 function isRoomy() {
   return window.matchMedia("(min-width: 1500px)").matches;
 }
 
-// The step of the walk that what is on show is about.
+// The step of the walk that the current view is about.
 function walkStep() {
   const lesson = lessons.get(view.lesson);
   return lesson?.tasks.find((one) => one.id === view.task)?.step ?? lesson?.step ?? 1;
 }
 
 function go(place) {
-  const fragment = writeView({ ...NOWHERE, ...(place ? placeOf(place) : {}) });
+  const fragment = writeView({ ...NO_VIEW, ...(place ? viewOf(place) : {}) });
   if (fragment !== location.hash) history.pushState(null, "", fragment);
   show({ moved: true });
 }
@@ -74,11 +74,11 @@ async function show({ moved = false } = {}) {
   const mine = ++ticket;
   leaveTask();
   view = readView(location.hash);
-  const sign = setTimeout(() => busy(true), LOADING_SHOWS);
+  const indicator = setTimeout(() => busy(true), LOADING_SHOWS);
   hideError();
   try {
     course ??= await server.course();
-    settleView();
+    resolveView();
     if (view.lesson !== null && !lessons.has(view.lesson)) lessons.set(view.lesson, await server.lesson(view.lesson));
     const task = lessons.get(view.lesson)?.tasks.find((one) => one.id === view.task);
     if (task) task.file = await server.file(task.id);
@@ -97,31 +97,31 @@ async function show({ moved = false } = {}) {
     }
   } catch (error) {
     if (mine !== ticket) return;
-    if (!(error instanceof Refused)) console.error(error);
-    showError(error instanceof Refused ? error.message : `This page failed: ${error.message}`);
+    if (!(error instanceof ServerError)) console.error(error);
+    showError(error instanceof ServerError ? error.message : `This page failed: ${error.message}`);
   } finally {
-    clearTimeout(sign);
+    clearTimeout(indicator);
     if (mine === ticket) busy(false);
   }
 }
 
-// What an address leaves open, or asks for in vain.
-function settleView() {
+// Fill in what an address leaves open, and report what does not exist.
+function resolveView() {
   const { lesson, task, part, step } = view;
-  const lost = (kind, name) => {
-    showError(`There is no ${kind} ${cut(visible(name), 60)}; here is the course.`);
-    view = { ...NOWHERE };
+  const notFound = (kind, name) => {
+    showError(`There is no ${kind} ${cut(visible(name), 60)}. Showing the course instead.`);
+    view = { ...NO_VIEW };
   };
   if (task !== null) {
     view.lesson = lessonOf(task);
-    if (view.lesson === null) lost("task", task);
+    if (view.lesson === null) notFound("task", task);
   } else if (lesson !== null) {
-    if (!course.lessons.some(({ id }) => id === lesson)) lost("lesson", lesson);
-    else if (part !== null && !PARTS.includes(part)) lost("part", part);
+    if (!course.lessons.some(({ id }) => id === lesson)) notFound("lesson", lesson);
+    else if (part !== null && !PARTS.includes(part)) notFound("part", part);
   } else if (step !== null) {
     const about = course.lessons.find((one) => String(one.step) === step);
-    if (about) view = { ...NOWHERE, lesson: about.id };
-    else lost("lesson about step", step);
+    if (about) view = { ...NO_VIEW, lesson: about.id };
+    else notFound("lesson for step", step);
   }
 }
 
@@ -135,7 +135,7 @@ async function pageOf(task) {
   return readingView(lesson);
 }
 
-// On a narrow screen the course folds away behind its button.
+// On a narrow screen the lesson list folds behind its button.
 function fold(folded) {
   byId("lessons").classList.toggle("unfolded", !folded);
   byId("lessons-toggle").setAttribute("aria-expanded", String(!folded));
@@ -153,14 +153,14 @@ function listen() {
   listenForWalk();
   byId("help").addEventListener("click", () => byId("keys").showModal());
   byId("skip").addEventListener("click", (event) => {
-    event.preventDefault(); // the fragment is the view's
+    event.preventDefault(); // the fragment holds the view
     byId("stage").focus();
   });
   byId("lessons-toggle").addEventListener("click", () => fold(byId("lessons").classList.contains("unfolded")));
   document.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || byId("keys").open) return;
     if (event.target.closest?.("input:not([type=radio], [type=checkbox]), textarea, select, [contenteditable]")) return;
-    const action = { "?": () => byId("keys").showModal(), w: () => byId("beside").click(), n: () => go(following()) }[event.key];
+    const action = { "?": () => byId("keys").showModal(), w: () => byId("walk-toggle").click(), n: () => go(nextStep()) }[event.key];
     if (!action) return;
     event.preventDefault();
     action();
@@ -174,8 +174,8 @@ function listen() {
   });
   window.addEventListener("popstate", () => show());
   window.addEventListener("focus", () => {
-    lookAgain();
-    if (course) refreshCourse(); // a task may have passed in a terminal meanwhile
+    reloadIfChanged();
+    if (course) refreshCourse(); // a task may have passed in a terminal
   });
   window.addEventListener("pagehide", () => leaveTask({ keepalive: true }));
   byId("walk").href = `/${location.search}`;
@@ -186,7 +186,7 @@ async function start() {
   renderKeys();
   listen();
   await show();
-  if (stored(KEPT_OPEN) === "1" && isWide() && course) openWalk(walkStep(), null, { quiet: true });
+  if (stored(STORED_OPEN) === "1" && isWide() && course) openWalk(walkStep(), null, { quiet: true });
 }
 
 start();

@@ -1,45 +1,45 @@
-// The quiz: one question at a time. A wrong answer says why it is wrong, and the question comes back a little later, with
-// its options in another order; so do those missed in an earlier sitting, first of all.
+// The quiz: one question at a time. A wrong answer shows why, and the question returns later with its options in
+// another order. Questions missed in an earlier quiz come first.
 
-const BEHIND = 2; // questions between a miss and the next try
+const RETRY_AFTER = 2; // questions until a missed one returns
 
-const sitting = { lesson: null, line: [], missed: new Set(), right: 0, total: 0 };
+const quizRun = { lesson: null, line: [], missed: new Set(), correct: 0, total: 0 };
 
 function quizView(lesson) {
-  sit(lesson);
+  startQuiz(lesson);
   return [[
     stageHead("Quiz", `Quiz: ${lesson.title}`, lesson.step, lesson),
     make("div", { id: "question" }),
   ], renderQuestion];
 }
 
-function sit(lesson) {
-  Object.assign(sitting, { lesson, line: [...lesson.questions], missed: new Set(), right: 0, total: lesson.questions.length });
+function startQuiz(lesson) {
+  Object.assign(quizRun, { lesson, line: [...lesson.questions], missed: new Set(), correct: 0, total: lesson.questions.length });
 }
 
 function renderQuestion() {
-  const [question] = sitting.line;
+  const [question] = quizRun.queue;
   byId("question").replaceChildren(...(question ? [questionCard(question)] : [quizEnd()]));
 }
 
-function standing() {
-  const back = sitting.line.filter(({ id }) => sitting.missed.has(id)).length;
-  return `${sitting.right} of ${sitting.total} right` + (back ? `, ${back} to come back` : "");
+function score() {
+  const back = quizRun.queue.filter(({ id }) => quizRun.missed.has(id)).length;
+  return `${quizRun.correct} of ${quizRun.total} correct` + (back ? `, ${back} to repeat` : "");
 }
 
-// A question that returns may be of an earlier lesson: it says of which.
-function whence(question) {
-  if (question.lesson === sitting.lesson.id) return "comes back";
+// A repeated question may come from an earlier lesson.
+function origin(question) {
+  if (question.lesson === quizRun.lesson.id) return "repeated";
   const { number, title } = course.lessons.find(({ id }) => id === question.lesson);
-  return `comes back, from lesson ${number}: ${title}`;
+  return `repeated from lesson ${number}: ${title}`;
 }
 
 function questionCard(question) {
-  const back = sitting.missed.has(question.id);
+  const back = quizRun.missed.has(question.id);
   const form = make("form", { class: "answer", data: { seed: question.seed }, on: { submit: (event) => {
     event.preventDefault();
-    const said = new FormData(form).get("option");
-    if (said !== null) answerQuestion(question, said, form);
+    const answer = new FormData(form).get("option");
+    if (answer !== null) answerQuestion(question, answer, form);
     else form.nextElementSibling.replaceChildren(note("Choose an option first."));
   } } },
   make("fieldset", { class: "picks" },
@@ -48,28 +48,28 @@ function questionCard(question) {
   make("div", { class: "actions" }, make("button", { class: "primary", id: "answer-question" }, "Answer")));
   return make("section", { class: "exercise", "aria-labelledby": "question-title", data: { id: question.id } },
     make("div", { class: "exercise-head" },
-      make("h2", { id: "question-title", tabindex: -1 }, standing()),
-      (back || question.due > 0) && span("tag", whence(question))),
-    prose(question.text), form, make("div", { class: "judged", role: "status" }));
+      make("h2", { id: "question-title", tabindex: -1 }, score()),
+      (back || question.due > 0) && span("tag", origin(question))),
+    prose(question.text), form, make("div", { class: "graded", role: "status" }));
 }
 
-async function answerQuestion(question, said, form) {
+async function answerQuestion(question, answer, form) {
   const place = form.nextElementSibling;
-  const again = sitting.missed.has(question.id);
-  const judged = await attempt(() => server.answer({ question: question.id, seed: question.seed, answer: said, again }));
-  if (!judged) return;
+  const repeated = quizRun.missed.has(question.id);
+  const graded = await attempt(() => server.answer({ question: question.id, seed: question.seed, answer: answer, repeated }));
+  if (!graded) return;
   for (const input of form.querySelectorAll("input")) input.disabled = true;
-  showMarks(form, judged, said.charCodeAt(0) - 97);
-  sitting.line.shift();
-  if (judged.right) sitting.right += 1;
+  showMarks(form, graded, answer.charCodeAt(0) - 97);
+  quizRun.queue.shift();
+  if (graded.correct) quizRun.correct += 1;
   else {
-    sitting.missed.add(question.id);
-    sitting.line.splice(Math.min(BEHIND, sitting.line.length), 0, judged.again);
+    quizRun.missed.add(question.id);
+    quizRun.queue.splice(Math.min(RETRY_AFTER, quizRun.queue.length), 0, graded.next_try);
   }
   byId("answer-question").remove();
-  byId("question-title").textContent = standing();
-  place.replaceChildren(told(judged.right, judged.right ? "Right." : "Not right. This question comes back."));
-  const next = button(sitting.line.length ? "Next question" : "Finish", () => {
+  byId("question-title").textContent = score();
+  place.replaceChildren(feedback(graded.correct, graded.correct ? "Correct!" : "Incorrect. This question will come back."));
+  const next = button(quizRun.queue.length ? "Next question" : "Finish", () => {
     renderQuestion();
     (byId("question-title") ?? byId("quiz-end")).focus();
   }, { class: "primary", id: "next-question" });
@@ -79,20 +79,20 @@ async function answerQuestion(question, said, form) {
 }
 
 function quizEnd() {
-  const { missed, total, lesson } = sitting;
+  const { missed, total, lesson } = quizRun;
   const first = total - missed.size;
   return make("section", { class: "quiz-end" },
-    make("h2", { id: "quiz-end", tabindex: -1 }, `${first} of ${total} right at once`),
+    make("h2", { id: "quiz-end", tabindex: -1 }, `${first} of ${total} correct at the first try`),
     make("p", { class: "lead" }, missed.size
-      ? `${counted(missed.size, "question")} came back until the answer was right; the next sitting begins with what was missed.`
-      : "Nothing to come back to."),
+      ? `${counted(missed.size, "question")} came back until the answer was right; the next quizRun begins with what was missed.`
+      : "Perfect score!"),
     make("div", { class: "actions" },
-      button("Once more", async () => {
+      button("Take it again", async () => {
         const fresh = await attempt(() => server.lesson(lesson.id));
         if (!fresh) return;
         lesson.questions = fresh.questions;
-        sit(lesson);
+        startQuiz(lesson);
         renderQuestion();
       }),
-      nextLink(following())));
+      nextStepLink(nextStep())));
 }

@@ -1,13 +1,13 @@
-// What a check found: every check with its state, the first failure in words, what the code printed, and, where all
-// passed, why it works and the learner's own tensor.
+// The result of a check: every check with its state, the first failure, the output of the code and, if all passed, why
+// it works and the learner's tensor.
 
 const MARKS = { passed: "\u2713", failed: "\u2717", "not run": "\u00b7" };
 
 function resultsView(verdict) {
   return make("section", { class: "results", "aria-labelledby": "results-title" },
     make("h2", { id: "results-title", class: verdict.passed ? "good" : "bad", tabindex: -1 },
-      verdict.passed ? `Passed: ${verdict.summary}` : verdict.summary),
-    make("p", { class: "stale-word" }, "This is of the code before your change; check again."),
+      verdict.passed ? `Well done! ${verdict.summary}` : verdict.summary),
+    make("p", { class: "stale-note-text" }, "You changed the code since this check. Check again."),
     verdict.passed && make("div", { class: "actions" }, button("See it in the walk",
       () => openWalk(verdict.step, null), { id: "see-walk" }), span("note", `step ${verdict.step}`)),
     make("ol", { class: "checks" }, verdict.results.map(checkLine)),
@@ -15,22 +15,23 @@ function resultsView(verdict) {
     verdict.passed && whyView(verdict));
 }
 
-function checkLine({ name, what, state, rule, message }) {
+function checkLine({ name, description, state, rule, message, feedback }) {
   const word = state.replace(" ", "-");
   return make("li", { class: "result result-" + word, data: { state: word } },
     span("result-mark", make("span", { "aria-hidden": "true" }, MARKS[state]), span("hidden-text", state + ": ")),
     make("div", { class: "result-text" },
-      make("p", {}, span("result-name", name), " ", span("muted", what), state === "not run" && span("tag", "not run")),
-      message && failureView(rule, message)));
+      make("p", {}, span("result-name", name), " ", span("muted", description), state === "not run" && span("tag", "not run")),
+      message && failureView(rule, message, feedback)));
 }
 
-// The first line says it; what follows is a drawing, and stays in its columns.
-function failureView(rule, message) {
+// The first line is the message; the lines after it are aligned in columns.
+function failureView(rule, message, feedback) {
   const [first, ...rest] = message.split("\n");
   const drawing = rest.join("\n").replace(/\s+$/, "");
   return make("div", { class: "failure" },
     make("p", {}, first, " ", span("tag rule", rule)),
-    drawing && make("pre", { class: "drawing", tabindex: 0, role: "group", "aria-label": "Expected against yours" }, drawing));
+    [drawing, ...feedback].filter(Boolean).length > 0 && make("pre", { class: "drawing", tabindex: 0, role: "group",
+      "aria-label": "Input, your output, and what was expected" }, [drawing, ...feedback].filter(Boolean).join("\n")));
 }
 
 function printedView(printed) {
@@ -39,33 +40,33 @@ function printedView(printed) {
     make("pre", { tabindex: 0, role: "group", "aria-label": "What your code printed" }, printed));
 }
 
-function whyView({ why, own, step }) {
+function whyView({ why, tensor, step }) {
   return make("div", { class: "why" },
     why && [make("h3", {}, "Why it works"), prose(why)],
-    own && ownView(own, step));
+    tensor && tensorView(tensor, step));
 }
 
-// The learner's tensor as the walk draws its own; ids, places and masks are whole numbers, and no color belongs to them.
-function ownView({ shape, dtype, whole, rows, heads, more, note: remark }, step) {
-  const scale = whole ? { most: 0, decimals: 0, beyond: false } : scaleOf(...rows);
+// The learner's tensor, drawn like those of the walk; integers (ids, positions, masks) are not colored.
+function tensorView({ shape, dtype, is_integer: isInteger, rows, labels, more, note: remark }, step) {
+  const scale = isInteger ? { most: 0, decimals: 0, beyond: false } : scaleOf(...rows);
   const table = matrix({
-    label: "Your own tensor",
-    rows: rows.map((values, t) => ({ head: heads[t], values, place: (d) => ({ field: "own", t, d }) })),
+    label: "Your tensor",
+    rows: rows.map((values, t) => ({ head: labels[t], values, place: (d) => ({ field: "tensor", t, d }) })),
     count: rows[0]?.length ?? 0, scale, more,
   });
-  if (whole) for (const cell of table.querySelectorAll("[data-value]")) cell.textContent = signed(cell.dataset.value);
-  return make("figure", { class: "own" },
+  if (isInteger) for (const cell of table.querySelectorAll("[data-value]")) cell.textContent = signed(cell.dataset.value);
+  return make("figure", { class: "tensor" },
     make("figcaption", { class: "figure-head caption" },
-      make("h3", {}, "Your own tensor"),
-      span("", "from your code, on the text of the walk: ", digits(shapeOf(shape)), " ", dtype)),
+      make("h3", {}, "Your tensor"),
+      span("", "computed by your code from the text of the walk: ", digits(shapeOf(shape)), " ", dtype)),
     table, legend(scale),
     remark && note(remark),
-    make("p", { class: "note" }, "Here it stands in the walk: ", walkLink(step, null, `step ${step}`), "."));
+    make("p", { class: "note" }, "See it in the walk: ", walkLink(step, null, `step ${step}`), "."));
 }
 
-function solutionView({ solution, why, given }) {
+function solutionView({ solution, why, showWhy }) {
   return make("section", { class: "solution", "aria-labelledby": "solution-title" },
     make("h2", { id: "solution-title", tabindex: -1 }, "A solution"),
     prose(solution),
-    given && [make("h3", {}, "Why it works"), prose(why)]);
+    showWhy && [make("h3", {}, "Why it works"), prose(why)]);
 }

@@ -1,6 +1,6 @@
-// Where answers come from: the server this page came from.
+// Requests to the server this page came from.
 
-class Refused extends Error {
+class ServerError extends Error {
   constructor(message, status) {
     super(message);
     this.status = status;
@@ -9,7 +9,7 @@ class Refused extends Error {
 
 const token = new URLSearchParams(location.search).get("token") ?? "";
 
-async function ask(path, body, { signal, keepalive } = {}) {
+async function send(path, body, { signal, keepalive } = {}) {
   const headers = { Authorization: "Bearer " + token };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;
@@ -20,27 +20,27 @@ async function ask(path, body, { signal, keepalive } = {}) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused("The server does not answer. Is it still running? What you typed is kept in this page.", 0);
+    throw new ServerError("The server does not respond. Is it still running? Your text is kept on this page.", 0);
   }
-  const answer = await response.json().catch(() => ({ error: `The server answered ${response.status}.` }));
-  if (answer.error !== undefined) throw new Refused(answer.error, response.status);
-  return answer;
+  const result = await response.json().catch(() => ({ error: `The server responded with status ${response.status}.` }));
+  if (result.error !== undefined) throw new ServerError(result.error, response.status);
+  return result;
 }
 
-const asking = (path, query) => `${path}?${new URLSearchParams(query)}`;
+const withQuery = (path, query) => `${path}?${new URLSearchParams(query)}`;
 
 const server = {
-  course: (signal) => ask("/api/learn", undefined, { signal }),
-  lesson: (id, signal) => ask(asking("/api/learn/lesson", { id }), undefined, { signal }),
-  misconceptions: (signal) => ask("/api/learn/misconceptions", undefined, { signal }),
-  file: (task) => ask(asking("/api/learn/file", { task })),
-  exercise: (id, seed) => ask(asking("/api/learn/exercise", { id, seed })),
-  check: (task, code, sum, signal) => ask("/api/learn/check", { task, code, loaded: sum }, { signal }),
-  save: (task, code, sum, keepalive = false) => ask("/api/learn/save", { task, code, loaded: sum }, { keepalive }),
-  hint: (task) => ask("/api/learn/hint", { task }),
-  solution: (task) => ask("/api/learn/solution", { task }),
-  skip: (step) => ask("/api/learn/skip", { step }),
-  reset: (task, sum) => ask("/api/learn/reset", { task, loaded: sum }),
-  read: (lesson) => ask("/api/learn/read", { lesson }),
-  answer: (said) => ask("/api/learn/answer", said),
+  course: (signal) => send("/api/course", undefined, { signal }),
+  lesson: (id, signal) => send(withQuery("/api/course/lesson", { id }), undefined, { signal }),
+  misconceptions: (signal) => send("/api/course/misconceptions", undefined, { signal }),
+  file: (task) => send(withQuery("/api/course/file", { task })),
+  exercise: (id, seed) => send(withQuery("/api/course/exercise", { id, seed })),
+  check: (task, code, digest, signal) => send("/api/course/check", { task, code, loaded: digest }, { signal }),
+  save: (task, code, digest, keepalive = false) => send("/api/course/save", { task, code, loaded: digest }, { keepalive }),
+  hint: (task) => send("/api/course/hint", { task }),
+  solution: (task) => send("/api/course/solution", { task }),
+  skip: (step) => send("/api/course/skip", { step }),
+  reset: (task, digest) => send("/api/course/reset", { task, loaded: digest }),
+  read: (lesson) => send("/api/course/read", { lesson }),
+  answer: (body) => send("/api/course/answer", body),
 };

@@ -1,15 +1,15 @@
-// What the page shows, and its writing in the URL fragment: #lesson=forward, #lesson=forward&task=gather,
-// #lesson=forward&part=quiz, #misconception=index_select; #step=5 is the lesson about that step of the walk.
+// The current view, stored in the URL fragment: #lesson=forward, #lesson=forward&task=gather,
+// #lesson=forward&part=quiz, #misconception=index_select; #step=5 is the lesson for that step of the walk.
 
 const PARTS = ["exercises", "quiz"];
-const NOWHERE = Object.freeze({ lesson: null, task: null, part: null, misconception: null, step: null });
+const NO_VIEW = Object.freeze({ lesson: null, task: null, part: null, misconception: null, step: null });
 
-let view = { ...NOWHERE };
+let view = { ...NO_VIEW };
 
 function readView(fragment) {
   const read = new URLSearchParams(fragment.replace(/^#/, ""));
   const [lesson, task, part, misconception, step] = ["lesson", "task", "part", "misconception", "step"].map((name) => read.get(name));
-  return { lesson, task, part, misconception, step }; // whether there is such a thing, the course says
+  return { lesson, task, part, misconception, step }; // checked against the course later
 }
 
 function writeView(wanted) {
@@ -19,15 +19,15 @@ function writeView(wanted) {
 }
 
 function linkTo(wanted, ...children) {
-  return make("a", { href: writeView({ ...NOWHERE, ...wanted }) }, children);
+  return make("a", { href: writeView({ ...NO_VIEW, ...wanted }) }, children);
 }
 
-// In matrices nothing is compared with anything before.
+// Matrices on this page are not compared with earlier values.
 function markOf() {
   return "";
 }
 
-// ---- a little that outlives the page, in this browser
+// ---- settings kept in this browser
 
 function stored(name) {
   try {
@@ -41,6 +41,6 @@ function store(name, value) {
   try {
     localStorage.setItem(name, value);
   } catch {
-    // Without storage it lasts as long as the page.
+    // Without storage, settings last until the page is closed.
   }
 }

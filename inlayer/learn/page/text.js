@@ -1,4 +1,4 @@
-// A text of the course: a tree from the server, made into elements one by one. What is not known here is not made.
+// Course texts: a tree from the server, turned into elements one by one. Unknown tags are dropped.
 
 const TAGS = new Set([
   "p", "ul", "ol", "li", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "hr", "br", "code",
@@ -46,7 +46,7 @@ function toPicture({ src, alt }) {
     make("img", { src, alt, class: "picture" }));
 }
 
-const BLOCKS = { python: "Python", output: "It prints", formula: "Formula", plain: "Text" };
+const BLOCKS = { python: "Python", output: "Output", formula: "Formula", plain: "Text" };
 
 function toBlock(kind, inside) {
   return make("figure", { class: "block-figure block-" + kind },

@@ -27,4 +27,4 @@ def test_quick_report_of_a_large_model_moves_few_bytes(hub: Hub, tmp_path: Path)
     hub.add("org/kimi", tmp_path / "repo")
     report = inspect("org/kimi", quick=True)
     assert (report.table.rows, report.table.width) == (163840, 7168)
-    assert sum(hub.sent.values()) < 36e6  # a thousand rows, the tokenizer, the index; the model has a terabyte
+    assert sum(hub.sent.values()) < 24e6  # a thousand rows, the tokenizer, part of the index; the model has a terabyte

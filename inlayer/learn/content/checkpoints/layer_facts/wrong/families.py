@@ -1,4 +1,4 @@
-"""Takes every model for a rotary one."""
+"""Treats every model as a rotary one."""
 
 from typing import Any
 

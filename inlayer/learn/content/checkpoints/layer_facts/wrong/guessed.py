@@ -1,4 +1,4 @@
-"""Takes what it does not know for a LLaMA."""
+"""Treats unknown families as LLaMA."""
 
 from typing import Any
 

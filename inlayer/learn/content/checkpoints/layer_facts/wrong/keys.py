@@ -1,4 +1,4 @@
-"""Returns the config's own names."""
+"""Returns the config's own field names."""
 
 from typing import Any
 

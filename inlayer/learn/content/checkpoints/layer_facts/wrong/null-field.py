@@ -1,4 +1,4 @@
-"""Gives get() a default, which a null keeps away."""
+"""Passes a default to get(), which does not apply to null."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Lays the outer level over the text part."""
+"""Lets the outer level override the text settings."""
 
 from typing import Any
 

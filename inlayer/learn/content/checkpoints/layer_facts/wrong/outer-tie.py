@@ -1,4 +1,4 @@
-"""Goes into the text part and forgets where it came from."""
+"""Reads the text settings and ignores the outer level."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Takes every model with a longest text for one with learned positions."""
+"""Assumes learned positions for every model with a maximum length."""
 
 from typing import Any
 

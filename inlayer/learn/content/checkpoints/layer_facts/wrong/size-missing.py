@@ -1,4 +1,4 @@
-"""Gives None where the config names no width."""
+"""Returns None if the config has no width."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Takes a tie that nobody mentions for none."""
+"""Treats a missing tie_word_embeddings as false."""
 
 from typing import Any
 

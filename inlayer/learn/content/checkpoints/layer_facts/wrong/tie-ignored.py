@@ -1,4 +1,4 @@
-"""Falls back to what is usual where the config says False: `or` does not know the difference."""
+"""Uses the default even if the config says False, because of `or`."""
 
 from typing import Any
 

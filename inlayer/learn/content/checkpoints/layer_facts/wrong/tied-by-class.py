@@ -1,4 +1,4 @@
-"""Believes that what a class could tie is tied."""
+"""Assumes that whatever a class could tie is tied."""
 
 from typing import Any
 

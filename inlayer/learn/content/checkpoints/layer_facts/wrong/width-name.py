@@ -1,4 +1,4 @@
-"""Knows one name for the width."""
+"""Knows only one name for the width."""
 
 from typing import Any
 

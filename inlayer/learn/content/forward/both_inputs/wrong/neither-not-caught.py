@@ -3,7 +3,7 @@ import torch.nn.functional as F
 
 def both_inputs(weight, input_ids=None, inputs_embeds=None):
     if input_ids is not None and inputs_embeds is not None:
-        raise ValueError("give one of input_ids and inputs_embeds, not both")
+        raise ValueError("pass one of input_ids and inputs_embeds, not both")
     if inputs_embeds is None:
         inputs_embeds = F.embedding(input_ids, weight)
     batch_size, seq_length = inputs_embeds.shape[:2]

@@ -3,7 +3,7 @@ import torch.nn.functional as F
 
 def both_inputs(weight, input_ids=None, inputs_embeds=None):
     if (input_ids is None) == (inputs_embeds is None):
-        raise ValueError("give exactly one of input_ids and inputs_embeds")
+        raise ValueError("pass exactly one of input_ids and inputs_embeds")
     hidden = F.embedding(input_ids, weight) if inputs_embeds is None else inputs_embeds
     seq_length, batch_size = hidden.shape[:2]
     return hidden, batch_size, seq_length

@@ -2,4 +2,4 @@ import torch
 
 
 def gather(table, ids):
-    return torch.index_select(table, 0, ids)  # as the task sheet has it: an index of two axes
+    return torch.index_select(table, 0, ids)  # an index with two axes

@@ -1,4 +1,4 @@
-"""Uses Python's hash, which is another one after every start."""
+"""Uses Python's hash, which changes on every start."""
 
 import torch
 from torch import Tensor

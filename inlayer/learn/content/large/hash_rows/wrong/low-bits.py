@@ -1,4 +1,4 @@
-"""Takes the rest of a division, as hash tables do."""
+"""Uses the remainder, as hash tables do."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Looks the same row up once for each hash."""
+"""Looks up the same row for every hash."""
 
 import zlib
 

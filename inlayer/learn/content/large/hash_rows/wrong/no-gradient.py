@@ -1,4 +1,4 @@
-"""Adds up bare numbers."""
+"""Adds up plain numbers."""
 
 import zlib
 

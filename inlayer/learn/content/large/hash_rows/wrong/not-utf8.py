@@ -1,4 +1,4 @@
-"""Takes the bytes of another encoding."""
+"""Uses the bytes of another encoding."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Thinks that one hash is enough."""
+"""Uses only one hash."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Takes the code of each letter for a byte."""
+"""Uses the code point of each letter as a byte."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Forgets the modulus: whole numbers of Python grow, and the row lies far outside of the table."""
+"""Omits the modulus, so the row is far outside the table."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Puts the rows of a word side by side."""
+"""Concatenates the rows of a word."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Leaves out the row at the lower border."""
+"""Excludes the row at the lower boundary."""
 
 import torch
 from torch import Tensor

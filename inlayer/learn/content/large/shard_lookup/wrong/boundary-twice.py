@@ -1,4 +1,4 @@
-"""Includes the row at the upper border."""
+"""Includes the row at the upper boundary."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Needs at least one row to point at."""
+"""Requires at least one row."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Copies bare numbers."""
+"""Copies plain numbers."""
 
 import torch
 from torch import Tensor

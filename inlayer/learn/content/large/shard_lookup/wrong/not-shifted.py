@@ -1,4 +1,4 @@
-"""Uses the table's row numbers in its own part."""
+"""Uses global row numbers in its own part."""
 
 from torch import Tensor
 

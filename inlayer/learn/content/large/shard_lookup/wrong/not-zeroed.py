@@ -1,4 +1,4 @@
-"""Clamps what it does not hold, and leaves it standing."""
+"""Clamps ids it does not hold and keeps the result."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Returns what it has, and forgets where it belongs."""
+"""Returns the rows it holds without their positions."""
 
 from torch import Tensor
 

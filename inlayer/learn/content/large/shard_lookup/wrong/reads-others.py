@@ -1,4 +1,4 @@
-"""Looks everything up and multiplies by zero what is not its own."""
+"""Looks up everything and multiplies other rows by zero."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Deals the rows out like cards."""
+"""Assigns the rows round-robin."""
 
 import torch
 from torch import Tensor

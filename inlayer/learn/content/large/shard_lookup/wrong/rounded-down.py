@@ -1,4 +1,4 @@
-"""Divides without the rest."""
+"""Rounds the number of rows down."""
 
 import torch
 from torch import Tensor

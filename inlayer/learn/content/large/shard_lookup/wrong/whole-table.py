@@ -1,4 +1,4 @@
-"""Looks everything up in every process."""
+"""Looks up everything in every process."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Takes the id modulo the number of rows, so that it never fails."""
+"""Takes the id modulo the number of rows."""
 
 from torch import Tensor
 

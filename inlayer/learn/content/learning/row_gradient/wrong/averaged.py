@@ -1,4 +1,4 @@
-"""Takes the mean of an id's places."""
+"""Averages over an id's positions."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Counts the places of an id; right only where every upstream gradient is one."""
+"""Counts the positions of an id, which is right only if every upstream gradient is one."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Divides by the number of places once more: the mean of the loss has done that already."""
+"""Divides by the number of positions again, which the mean loss already did."""
 
 import torch
 from torch import Tensor

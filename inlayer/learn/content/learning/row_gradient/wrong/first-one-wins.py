@@ -1,4 +1,4 @@
-"""Takes a row for done once its id was seen."""
+"""Uses only the first position of each id."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Forgets that there is a batch."""
+"""Ignores all but the first text."""
 
 import torch
 from torch import Tensor

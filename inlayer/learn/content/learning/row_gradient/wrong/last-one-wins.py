@@ -1,4 +1,4 @@
-"""Adds with an index: where an id stands twice, the later write wins."""
+"""Adds with an index, so that the last write wins for a repeated id."""
 
 import torch
 from torch import Tensor

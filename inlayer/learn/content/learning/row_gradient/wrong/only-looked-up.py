@@ -1,4 +1,4 @@
-"""Gives the rows that were looked up, and no table."""
+"""Returns only the rows that were looked up."""
 
 import torch
 from torch import Tensor

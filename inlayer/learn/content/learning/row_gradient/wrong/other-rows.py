@@ -1,4 +1,4 @@
-"""Gives every row a little, so that none is left behind."""
+"""Gives every row a small gradient."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Takes the padding row to be row 0, as in many examples."""
+"""Assumes that the padding row is row 0, as in many examples."""
 
 import torch
 from torch import Tensor

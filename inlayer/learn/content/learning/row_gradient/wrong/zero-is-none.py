@@ -1,4 +1,4 @@
-"""Asks `if padding_idx`, which is false for row 0."""
+"""Uses `if padding_idx`, which is false for row 0."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Takes the mean of a row's places."""
+"""Averages over a row's positions."""
 
 import torch
 from torch import Tensor

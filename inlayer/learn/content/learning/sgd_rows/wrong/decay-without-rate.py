@@ -1,4 +1,4 @@
-"""Shrinks by the decay alone."""
+"""Applies the decay without the learning rate."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Steps first, then shrinks what came out."""
+"""Applies the decay after the step."""
 
 import torch
 from torch import Tensor

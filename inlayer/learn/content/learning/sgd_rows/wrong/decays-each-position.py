@@ -1,4 +1,4 @@
-"""Adds the decay to the gradient of every place."""
+"""Adds the decay to the gradient of every position."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Takes one step for each place, decay included."""
+"""Takes one step per position, including the decay."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Subtracts with all ids at once: where an id stands twice, the later write wins."""
+"""Subtracts with all ids at once, so that the last write wins for a repeated id."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Changes a copy: an index gives new rows, and nobody writes them back."""
+"""Changes a copy, because indexing with a tensor returns new rows."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Names the rows in the order in which they come."""
+"""Returns the rows in order of appearance."""
 
 import torch
 from torch import Tensor

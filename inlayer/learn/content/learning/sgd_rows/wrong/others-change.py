@@ -1,4 +1,4 @@
-"""Keeps rows from growing too long, and does it to the whole table."""
+"""Limits the norm of every row of the table."""
 
 import torch
 from torch import Tensor

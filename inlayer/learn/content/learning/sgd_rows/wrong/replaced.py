@@ -1,4 +1,4 @@
-"""Writes the step where the row was."""
+"""Replaces the row with the step."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Takes the rows from the gradient, and so misses those whose gradient is zero."""
+"""Finds the rows by their gradient, and so misses those with a zero gradient."""
 
 import torch
 from torch import Tensor

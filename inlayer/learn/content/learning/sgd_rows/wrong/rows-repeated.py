@@ -1,4 +1,4 @@
-"""Returns the ids as they came."""
+"""Returns all ids, with repeats."""
 
 import torch
 from torch import Tensor

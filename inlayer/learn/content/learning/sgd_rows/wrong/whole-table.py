@@ -1,4 +1,4 @@
-"""Returns the table, as functions without side effects do."""
+"""Returns the table."""
 
 import torch
 from torch import Tensor

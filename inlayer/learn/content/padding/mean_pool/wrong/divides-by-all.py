@@ -1,4 +1,4 @@
-"""Takes the padding out of the sum, but not out of the count."""
+"""Excludes padding from the sum, but not from the count."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Divides by the count, also where it is 0."""
+"""Divides by the count even if it is 0."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Counts the real tokens, then takes that many from the beginning: padding may stand elsewhere."""
+"""Counts the real tokens, then takes that many from the start."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The mean over all places: right only if no text is padded."""
+"""Averages over all positions, which is right only without padding."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Uses the mask as an index: that works with True and False, while 1 and 0 choose places 1 and 0."""
+"""Uses the mask as an index, which works for True and False but not for 1 and 0."""
 
 import torch
 from torch import Tensor

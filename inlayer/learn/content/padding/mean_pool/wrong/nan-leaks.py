@@ -1,4 +1,4 @@
-"""Silences the padding by a product with 0: what is not a number survives that."""
+"""Multiplies padding by 0, which keeps NaN."""
 
 from torch import Tensor
 

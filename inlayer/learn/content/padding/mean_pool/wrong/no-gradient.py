@@ -1,4 +1,4 @@
-"""Computes on a detached copy, so that nothing can be learned through the mean."""
+"""Computes on a detached copy."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Stops at the sum, as the seed does."""
+"""Returns the sum."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Makes the rectangle as wide as the shortest text: what is longer is lost."""
+"""Truncates all texts to the length of the shortest."""
 
 import torch
 from torch import Tensor

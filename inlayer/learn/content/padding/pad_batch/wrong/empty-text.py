@@ -1,4 +1,4 @@
-"""Leaves out texts without tokens, so that the rows no longer belong to the texts."""
+"""Skips texts without tokens, so that rows no longer match texts."""
 
 import torch
 from torch import Tensor

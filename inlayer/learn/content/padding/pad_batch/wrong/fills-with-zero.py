@@ -1,4 +1,4 @@
-"""Takes it for granted that padding has the id 0."""
+"""Assumes that the padding id is 0."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Reads the mask off the ids afterwards: a real token with the padding's id is lost."""
+"""Computes the mask from the ids, which loses a real token with the padding id."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""A mask of floats, good for a product and for nothing else."""
+"""Returns a float mask."""
 
 import torch
 from torch import Tensor

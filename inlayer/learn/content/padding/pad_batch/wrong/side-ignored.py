@@ -1,4 +1,4 @@
-"""Pads on the right, whatever side is asked for."""
+"""Pads on the right, whatever the side."""
 
 import torch
 from torch import Tensor

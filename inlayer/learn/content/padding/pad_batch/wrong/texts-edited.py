@@ -1,4 +1,4 @@
-"""Pads the lists it was given, in place: the caller's texts are longer afterwards."""
+"""Pads the input lists in place."""
 
 import torch
 from torch import Tensor

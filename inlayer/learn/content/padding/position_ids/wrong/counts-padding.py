@@ -1,4 +1,4 @@
-"""Numbers the places of the rectangle: a left-padded text begins late."""
+"""Numbers all columns, so that a left-padded text starts late."""
 
 import torch
 from torch import Tensor

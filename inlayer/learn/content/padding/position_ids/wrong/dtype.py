@@ -1,4 +1,4 @@
-"""Counts in floats: no row can be looked up with them."""
+"""Counts in floats, which cannot index rows."""
 
 from torch import Tensor
 

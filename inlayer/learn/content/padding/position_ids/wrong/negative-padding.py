@@ -1,4 +1,4 @@
-"""Leaves -1 where padding stands in front: a learned table would be asked for its row -1."""
+"""Leaves -1 for padding in front, which no position table has."""
 
 from torch import Tensor
 

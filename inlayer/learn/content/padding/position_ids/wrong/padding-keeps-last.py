@@ -1,4 +1,4 @@
-"""Only lifts what is negative: padding after a text keeps the number of its last token."""
+"""Clamps negative values only, so that padding after a text keeps the last position."""
 
 from torch import Tensor
 

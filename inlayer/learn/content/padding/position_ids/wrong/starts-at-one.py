@@ -1,4 +1,4 @@
-"""Forgets that the running count includes the token itself."""
+"""Forgets that the cumulative sum includes the token itself."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Counts down the batch instead of along the text."""
+"""Counts along the batch instead of along the text."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Adds the positions to the first text of the batch and forgets the others."""
+"""Adds positions to the first text of the batch only."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Refuses a text that fills the table exactly."""
+"""Rejects a text of exactly block_size tokens."""
 
 from torch import Tensor
 

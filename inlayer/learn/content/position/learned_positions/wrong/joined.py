@@ -1,4 +1,4 @@
-"""Puts the two rows side by side: the hidden states become twice as wide."""
+"""Concatenates the two rows."""
 
 import torch
 from torch import Tensor

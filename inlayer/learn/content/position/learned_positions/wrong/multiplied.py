@@ -1,4 +1,4 @@
-"""Multiplies where the two rows are to be added."""
+"""Multiplies the two rows."""
 
 from torch import Tensor
 

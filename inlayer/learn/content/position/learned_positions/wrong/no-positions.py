@@ -1,4 +1,4 @@
-"""The token rows alone: "dog bites man" and "man bites dog" become the same set of vectors."""
+"""Returns the token rows alone."""
 
 from torch import Tensor
 

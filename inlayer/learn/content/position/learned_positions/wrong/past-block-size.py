@@ -1,4 +1,4 @@
-"""Leaves the refusal to torch, whose words are about shapes; with a table of one row it would not even refuse."""
+"""Leaves the length check to torch, which reports shapes, or nothing for a table with one row."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Refuses, but does not say what is too long, and for what."""
+"""Raises an error without the two numbers."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Adds the positions into the token table itself: the next text finds other rows."""
+"""Adds the positions to the token table itself."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Begins again at position 0 when the table ends: two places look the same."""
+"""Starts again at position 0 when the table ends."""
 
 import torch
 from torch import Tensor

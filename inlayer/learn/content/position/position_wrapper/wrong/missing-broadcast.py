@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 def sinusoidal_encoding(block_size: int, n_embd: int) -> Tensor:
-    """The encoding (block_size, n_embd) in float32: sine and cosine side by side."""
+    """Return the encoding (block_size, n_embd) in float32, sines and cosines interleaved."""
     even = torch.arange(0, n_embd, 2, dtype=torch.float32)
     angles = torch.arange(block_size, dtype=torch.float32)[:, None] / 10_000 ** (even / n_embd)
     encoding = torch.empty(block_size, n_embd)
@@ -15,7 +15,7 @@ def sinusoidal_encoding(block_size: int, n_embd: int) -> Tensor:
 
 
 class PositionWrapper(nn.Module):
-    """Rows of a table (vocab_size, n_embd) plus, if wanted, fixed encoding for up to block_size positions."""
+    """Rows of a table (vocab_size, n_embd) plus an optional fixed encoding for up to block_size positions."""
 
     def __init__(
         self,
@@ -32,17 +32,17 @@ class PositionWrapper(nn.Module):
         self.register_buffer("encoding", encoding, persistent=False)
 
     def forward(self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None) -> Tensor:
-        """Hidden states (B, T, D), from exactly one of ids (B, T) and vectors (B, T, D)."""
+        """Return hidden states (B, T, D) from exactly one of ids (B, T) and vectors (B, T, D)."""
         if input_ids is not None and inputs_embeds is not None:
-            raise ValueError("input_ids and inputs_embeds were both given; give one of them")
+            raise ValueError("input_ids and inputs_embeds were both given; pass one of them")
         if input_ids is not None:
             return self.add_positions(self.token_embedding(input_ids))
         if inputs_embeds is not None:
             return self.add_positions(inputs_embeds)
-        raise ValueError("neither input_ids nor inputs_embeds was given; give one of them")
+        raise ValueError("neither input_ids nor inputs_embeds was given; pass one of them")
 
     def add_positions(self, rows: Tensor) -> Tensor:
-        """Vectors (B, T, D) plus the encoding of their places; the vectors given stay as they are."""
+        """Add the encoding of their positions to vectors (B, T, D) without modifying them."""
         if self.encoding is None:
             return rows
         length = rows.shape[1]
@@ -53,6 +53,6 @@ class PositionWrapper(nn.Module):
         return after
 
     def before_and_after(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows as they come out of the table, and with their positions."""
+        """Return the rows as they come out of the table, and the rows with positions."""
         rows = self.token_embedding(input_ids)
         return rows, self.add_positions(rows)

@@ -1,4 +1,4 @@
-"""Adds sines and cosines instead of turning by them: that is another scheme."""
+"""Adds sines and cosines instead of rotating."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Computes the angles in float32, but casts cosines and sines to the dtype of x before they are multiplied."""
+"""Computes angles in float32, but casts cosines and sines before multiplying."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Takes i / K for 2i / K: the slow pairs turn far too fast."""
+"""Uses i / K instead of 2i / K, so that slow pairs rotate far too fast."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Ignores the positions it is given: the next token of a generated text would stand at 0 again."""
+"""Ignores the given positions and counts from 0."""
 
 import torch
 from torch import Tensor

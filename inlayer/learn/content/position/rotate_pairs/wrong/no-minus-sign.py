@@ -1,4 +1,4 @@
-"""Forgets the minus: no rotation, the length of a pair changes."""
+"""Omits the minus sign, which changes the norm of a pair."""
 
 import torch
 from torch import Tensor

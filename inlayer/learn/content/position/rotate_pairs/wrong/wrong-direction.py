@@ -1,4 +1,4 @@
-"""Turns clockwise: the sines have the wrong sign."""
+"""Rotates clockwise: the sines have the wrong sign."""
 
 import torch
 from torch import Tensor

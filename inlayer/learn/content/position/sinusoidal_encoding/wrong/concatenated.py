@@ -1,4 +1,4 @@
-"""All sines first, then all cosines: the other layout."""
+"""Puts all sines first, then all cosines: the other layout."""
 
 import torch
 from torch import Tensor

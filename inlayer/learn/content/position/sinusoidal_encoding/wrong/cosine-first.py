@@ -1,4 +1,4 @@
-"""Cosine on the even channels, sine on the odd ones."""
+"""Puts cosines on even channels and sines on odd ones."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Takes i / D for 2i / D: the slowest wave is a hundred times too fast."""
+"""Uses i / D instead of 2i / D, so that the slowest pair is a hundred times too fast."""
 
 import torch
 from torch import Tensor

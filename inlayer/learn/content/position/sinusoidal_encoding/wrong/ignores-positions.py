@@ -1,4 +1,4 @@
-"""Ignores the positions it is given and counts from 0."""
+"""Ignores the given positions and counts from 0."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Multiplies by the power where the formula divides: the encoding get faster, not slower."""
+"""Multiplies by the power instead of dividing, so that frequencies grow."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Puts as many cosines as sines: an odd width has one place too few."""
+"""Writes as many cosines as sines, which fails for odd widths."""
 
 import torch
 from torch import Tensor

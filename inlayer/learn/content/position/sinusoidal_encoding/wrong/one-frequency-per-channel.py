@@ -1,4 +1,4 @@
-"""Gives each channel its own frequency, so that no cosine belongs to a sine."""
+"""Gives each channel its own frequency, so that sines and cosines do not match."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Starts the head with the same numbers, in a parameter of its own."""
+"""Copies the table into a separate head parameter."""
 
 from torch import Tensor, nn
 

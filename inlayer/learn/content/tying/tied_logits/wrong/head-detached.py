@@ -1,4 +1,4 @@
-"""Keeps the head from teaching the table."""
+"""Detaches the table in the head."""
 
 from torch import Tensor, nn
 

@@ -1,4 +1,4 @@
-"""Keeps the lookup from teaching the table."""
+"""Detaches the table in the lookup."""
 
 import torch
 from torch import Tensor, nn

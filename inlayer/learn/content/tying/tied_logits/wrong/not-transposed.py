@@ -1,4 +1,4 @@
-"""Multiplies with the table as it lies there."""
+"""Multiplies by the table without transposing it."""
 
 from torch import Tensor, nn
 

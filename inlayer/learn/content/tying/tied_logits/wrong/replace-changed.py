@@ -1,4 +1,4 @@
-"""Makes the tensor follow by changing what was not to be changed: a table of another size is cut off."""
+"""Changes replace_table, which cuts off tables of another size."""
 
 from torch import Tensor, nn
 

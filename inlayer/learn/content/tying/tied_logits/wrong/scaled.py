@@ -1,4 +1,4 @@
-"""Divides by the root of the width, as attention does."""
+"""Divides by the square root of the width, as attention does."""
 
 from torch import Tensor, nn
 

@@ -1,4 +1,4 @@
-"""Gives probabilities."""
+"""Returns probabilities."""
 
 from torch import Tensor, nn
 

@@ -1,4 +1,4 @@
-"""Shares the parameter with a Linear: learned once, but stored under two names."""
+"""Shares the parameter with a Linear, which stores it under two names."""
 
 from torch import Tensor, nn
 

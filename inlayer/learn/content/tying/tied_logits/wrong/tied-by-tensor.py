@@ -1,4 +1,4 @@
-"""Remembers the tensor, not the module that owns it."""
+"""Stores the tensor, not the module that owns it."""
 
 from torch import Tensor, nn
 

@@ -1,4 +1,4 @@
-"""A head of its own, which has the right shape."""
+"""Has a separate head with the right shape."""
 
 from torch import Tensor, nn
 

@@ -1,4 +1,4 @@
-"""Sends the gradient of a hidden state to the row it should have predicted."""
+"""Sends the gradient of a hidden state to the row of its target."""
 
 import torch
 from torch import Tensor

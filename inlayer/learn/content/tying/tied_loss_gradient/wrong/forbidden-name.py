@@ -1,4 +1,4 @@
-"""Lets PyTorch do it."""
+"""Uses PyTorch's own gradient."""
 
 import functorch
 from torch import Tensor

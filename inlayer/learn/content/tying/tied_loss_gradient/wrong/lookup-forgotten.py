@@ -1,4 +1,4 @@
-"""Computes the head's part, as for a head with rows of its own."""
+"""Computes only the head's part, as for an untied head."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Returns the whole gradient."""
+"""Returns the total gradient."""
 
 import torch
 from torch import Tensor

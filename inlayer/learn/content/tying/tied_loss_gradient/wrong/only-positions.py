@@ -1,4 +1,4 @@
-"""Stops at the hidden states."""
+"""Returns the gradient of the hidden states."""
 
 import torch
 from torch import Tensor

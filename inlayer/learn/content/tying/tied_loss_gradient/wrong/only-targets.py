@@ -1,4 +1,4 @@
-"""Thinks that only the target's row takes part in the loss."""
+"""Assumes that only the target's row affects the loss."""
 
 import torch
 from torch import Tensor

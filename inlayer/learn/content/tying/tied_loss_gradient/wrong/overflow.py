@@ -1,4 +1,4 @@
-"""Writes the softmax down as its formula stands there."""
+"""Computes the softmax naively, which overflows."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Takes the probabilities for the gradient of the logits."""
+"""Uses the probabilities as the gradient of the logits."""
 
 import torch
 from torch import Tensor

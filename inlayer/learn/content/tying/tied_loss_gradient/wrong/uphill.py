@@ -1,4 +1,4 @@
-"""Target minus probability: the direction of descent, not the gradient."""
+"""Computes target minus probability, which is the direction of descent."""
 
 import torch
 from torch import Tensor

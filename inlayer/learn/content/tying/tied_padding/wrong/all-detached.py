@@ -1,4 +1,4 @@
-"""Cuts off the whole table."""
+"""Detaches the whole table."""
 
 from torch import Tensor
 

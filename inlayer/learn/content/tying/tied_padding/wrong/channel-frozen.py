@@ -1,4 +1,4 @@
-"""Takes the first axis for the second."""
+"""Confuses the two axes."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Cuts off the column of the logits: the hidden states lose what it would have sent them."""
+"""Detaches the column of the logits, which also affects the hidden states."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Makes sure that padding is never predicted, which was not the question."""
+"""Makes sure that padding is never predicted, which is a different goal."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Zeroes the row on the way in."""
+"""Zeroes the row before the product."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Lets inlayer do it."""
+"""Uses inlayer's own head."""
 
 import inlayer
 from torch import Tensor

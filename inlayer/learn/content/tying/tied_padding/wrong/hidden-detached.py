@@ -1,4 +1,4 @@
-"""Cuts off the other factor as well."""
+"""Detaches the hidden states as well."""
 
 import torch
 from torch import Tensor

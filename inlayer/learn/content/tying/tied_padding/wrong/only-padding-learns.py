@@ -1,4 +1,4 @@
-"""Swaps the two sides of where."""
+"""Swaps the two branches of where."""
 
 import torch
 from torch import Tensor

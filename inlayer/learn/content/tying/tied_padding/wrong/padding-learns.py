@@ -1,4 +1,4 @@
-"""Trusts that the padding_idx of the lookup protects the row at both ends."""
+"""Assumes that padding_idx protects the row at both ends."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Takes the padding row to be row 0."""
+"""Assumes that the padding row is row 0."""
 
 import torch
 from torch import Tensor

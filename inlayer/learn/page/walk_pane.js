@@ -1,20 +1,20 @@
-// The walk beside the lesson: the real page of the walk in a frame of this very server, wide as the reader wants it.
+// The walk next to the lesson: the page of the walk in a frame with adjustable width.
 
-const NARROWEST = 320;
-const OWN_TEXT = "I love dogs";
-const KEPT_WIDTH = "inlayer-walk-width";
-const KEPT_OPEN = "inlayer-walk-beside";
+const MIN_WIDTH = 320;
+const EXAMPLE_TEXT = "I love dogs";
+const STORED_WIDTH = "inlayer-walk-width";
+const STORED_OPEN = "inlayer-walk-open";
 
 let shownStep = null;
 
 function walkAddress(step, texts) {
   const write = new URLSearchParams();
-  for (const text of texts?.length ? texts : [OWN_TEXT]) write.append("text", text);
+  for (const text of texts?.length ? texts : [EXAMPLE_TEXT]) write.append("text", text);
   write.set("step", step);
   return `/${location.search}#${write}`;
 }
 
-// A link to a step opens it beside the text; with Ctrl or a middle click it is a page of its own, as links are.
+// A link to a step opens it next to the text; with Ctrl or a middle click it opens as its own page.
 function walkLink(step, texts, inside) {
   const open = (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
@@ -39,48 +39,48 @@ function openWalk(step, texts, { quiet = false } = {}) {
       make("div", { class: "panel-head pane-head" },
         make("h2", {}, "The walk"),
         make("div", { class: "pane-actions" },
-          make("a", { id: "pane-whole", class: "bar-link", href: address }, "As a page"),
+          make("a", { id: "pane-whole", class: "bar-link", href: address }, "Open as page"),
           button("Close", closeWalk, { class: "quiet", "aria-label": "Close the walk" }))),
       make("iframe", { src: address, title: "The walk", class: "pane-frame" }));
   } else if (address !== shownStep) {
-    frame().contentWindow.location.replace(address); // no entry of the history: back leads to the page before
+    frame().contentWindow.location.replace(address); // no history entry: Back leads to the previous page
   }
   byId("pane-whole").href = address;
   shownStep = address;
   showPane(true);
-  store(KEPT_OPEN, "1");
-  if (!quiet) announce(`The walk is beside the lesson, at step ${step}.`);
+  store(STORED_OPEN, "1");
+  if (!quiet) announce(`The walk is open next to the lesson, at step ${step}.`);
   if (!quiet && getComputedStyle(byId("divider")).display === "none") byId("pane").scrollIntoView({ block: "start" });
 }
 
 function closeWalk() {
   showPane(false);
-  store(KEPT_OPEN, "0");
-  byId("beside").focus();
+  store(STORED_OPEN, "0");
+  byId("walk-toggle").focus();
 }
 
 function showPane(open) {
   byId("pane").hidden = byId("divider").hidden = !open;
-  byId("beside").setAttribute("aria-pressed", String(open));
+  byId("walk-toggle").setAttribute("aria-pressed", String(open));
   document.body.classList.toggle("with-walk", open);
-  setWidth(Number(stored(KEPT_WIDTH)) || 480);
+  setWidth(Number(stored(STORED_WIDTH)) || 480);
 }
 
 function widest() {
-  return Math.max(NARROWEST, Math.round(window.innerWidth * 0.6));
+  return Math.max(MIN_WIDTH, Math.round(window.innerWidth * 0.6));
 }
 
 function setWidth(width) {
-  const set = Math.min(widest(), Math.max(NARROWEST, Math.round(width)));
+  const set = Math.min(widest(), Math.max(MIN_WIDTH, Math.round(width)));
   byId("course").style.setProperty("--pane", `${set}px`);
-  for (const [name, value] of [["now", set], ["min", NARROWEST], ["max", widest()]]) {
+  for (const [name, value] of [["now", set], ["min", MIN_WIDTH], ["max", widest()]]) {
     byId("divider").setAttribute("aria-value" + name, value);
   }
   return set;
 }
 
 function listenForWalk() {
-  byId("beside").addEventListener("click", () => {
+  byId("walk-toggle").addEventListener("click", () => {
     if (isWalkOpen()) closeWalk();
     else openWalk(walkStep(), null);
   });
@@ -89,17 +89,17 @@ function listenForWalk() {
     const by = { ArrowLeft: 32, ArrowRight: -32, Home: Infinity, End: -Infinity }[event.key];
     if (by === undefined) return;
     event.preventDefault();
-    store(KEPT_WIDTH, setWidth(byId("pane").offsetWidth + by));
+    store(STORED_WIDTH, setWidth(byId("pane").offsetWidth + by));
   });
   divider.addEventListener("pointerdown", (event) => {
     divider.setPointerCapture(event.pointerId);
-    document.body.classList.add("dragging"); // the frame would swallow what the pointer does
+    document.body.classList.add("dragging"); // the frame would capture pointer events
     const move = ({ clientX }) => setWidth(byId("pane").getBoundingClientRect().right - clientX);
     divider.addEventListener("pointermove", move);
     divider.addEventListener("lostpointercapture", () => {
       divider.removeEventListener("pointermove", move);
       document.body.classList.remove("dragging");
-      store(KEPT_WIDTH, byId("pane").offsetWidth);
+      store(STORED_WIDTH, byId("pane").offsetWidth);
     }, { once: true });
   });
   byId("theme").addEventListener("click", () => {

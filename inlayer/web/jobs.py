@@ -1,0 +1,76 @@
+"""Jobs: work that must not block the event loop, in a bounded number of threads.
+
+- threads are daemons: a remote model may block one for minutes, and Ctrl-C does not wait for it
+- a request whose client disconnects leaves the queue; a job that has started runs to its end
+Tested in tests/web/test_jobs.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+__all__ = ["Jobs", "until_disconnect"]
+
+T = TypeVar("T")
+
+
+class Jobs:
+    """Runs calls in at most `threads` threads, with at most `queue` calls waiting."""
+
+    def __init__(self, threads: int, queue: int) -> None:
+        self._free, self._queue, self._waiting = asyncio.Semaphore(threads), queue, 0
+
+    async def run(self, call: Callable[[], T], request: Request) -> T:
+        """Return the result of a call, or raise what it raises. Stops waiting when the client disconnects."""
+        if self._waiting >= self._queue:
+            message = f"{self._waiting} requests are already waiting; try again in a moment"
+            raise HTTPException(503, message, {"Retry-After": "1"})
+        job = asyncio.ensure_future(self._run(call))
+        gone = asyncio.ensure_future(until_disconnect(request))
+        try:
+            await asyncio.wait({job, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not job.done():
+                raise HTTPException(499, "the client disconnected before the response was ready")
+            return job.result()
+        finally:
+            gone.cancel()
+            job.cancel()  # leaves the queue; a thread that has started is not interrupted
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
+
+        def work() -> None:
+            try:
+                outcome: Any = call()
+                report: Callable[[Any], None] = result.set_result
+            except Exception as error:
+                outcome, report = error, result.set_exception
+            with suppress(RuntimeError):  # the event loop is closed: nobody is waiting
+                loop.call_soon_threadsafe(self._finish, result, report, outcome)
+
+        threading.Thread(target=work, name="inlayer-job", daemon=True).start()
+        return await result
+
+    def _finish(self, result: asyncio.Future[T], report: Callable[[Any], None], outcome: Any) -> None:
+        self._free.release()
+        if not result.done():
+            report(outcome)
+
+
+async def until_disconnect(request: Request) -> None:
+    """Wait until the client closes the connection; its body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
