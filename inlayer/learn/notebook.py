@@ -233,7 +233,7 @@ def _printed(show: Callable[[CoursePrinter], None]) -> str:
     from rich.console import Console
 
     stream = io.StringIO()
-    show(CoursePrinter(Console(file=stream, width=WIDTH, highlight=False, color_system=None)))
+    show(CoursePrinter(Console(file=stream, width=WIDTH, highlight=False, color_system=None, force_jupyter=False)))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 

@@ -128,7 +128,7 @@ def test_a_solution_seen_after_passing_is_nothing_to_remember() -> None:
         ]),
     ],
 )  # fmt: skip
-def test_what_is_damaged_or_foreign_is_set_aside(data: bytes, tmp_path: Path) -> None:
+def test_damaged_files_are_renamed(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "progress.json").write_bytes(data)
     (tmp_path / "progress.damaged-1.json").write_text("an earlier one")
     said: list[str] = []
@@ -184,7 +184,7 @@ def test_reset_keeps_the_old_one(data: Path) -> None:
 # ---- two machines
 
 
-def test_two_machines_are_joined_and_joining_again_changes_nothing() -> None:
+def test_merging_two_machines_is_idempotent() -> None:
     mine, other = full(), ProgressState(folder="/elsewhere", current="init_table")
     other.tasks["gather"] = TaskRecord(
         tries=5, summary="2 of 7 checks", hints=1, solution_seen="2026-01-03T00:00:00+00:00"
@@ -361,7 +361,7 @@ def test_a_loose_one_goes_on_from_what_is_there(data: Path, monkeypatch: pytest.
     assert (loose.read().current, Progress().read().current) == ("two", "one")
 
 
-def test_passed_and_broken_later() -> None:
+def test_a_passed_task_can_fail_again() -> None:
     state = ProgressState()
     state.note_check("gather", passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
     assert not state.task("gather").fails_again
