@@ -39,8 +39,6 @@ def missing_paths(file: Path) -> list[str]:
 def test_every_path_in_prose_exists() -> None:
     files = [file for file in tracked("*.py", "*.md") if "/wrong/" not in str(file)]
     files = [file for file in files if file.name != "small.py"]  # a made-up course
-        file for file in tracked("*.py", "*.md") if "/wrong/" not in str(file) and file.name != "small.py"
-    ]  # a made-up course
     assert len(files) > 300
     missing = {str(file.relative_to(ROOT)): paths for file in files if (paths := missing_paths(file))}
     assert not missing
