@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from inlayer.errors import InputError
-from inlayer.learn.task_files import FileConflictError
 from inlayer.learn.progress import Progress
 from inlayer.learn.questions import NumberQuestion
 from inlayer.learn.service import CourseService, ReadOnlyError
+from inlayer.learn.task_files import FileConflictError
 from tests.learn.small import SOLUTION, START, make_course
 
 
