@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from inlayer.learn.course import Lesson, open_course
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from inlayer.learn.quiz import ask
 from tests.browser.test_look import CONTRAST, NAMELESS, keep
 from tests.browser.watched_page import READY, Watched, watch
@@ -167,7 +167,7 @@ def test_a_lesson_from_its_text_to_its_quiz(open_lesson, home, lines):
     assert "right at once" in page.inner_text("#quiz-end")
 
     # All of it is in the file that `inlayer learn` reads.
-    state = Progress().read()
+    state = ProgressFile().read()
     assert state.task("gather").passed
     assert state.task("gather").hints == 1
     assert not state.task("gather").solution_seen
