@@ -510,7 +510,7 @@ def test_a_table_resized_by_itself_leaves_the_bias_behind_and_says_so() -> None:
 
 
 def test_tie_needs_equal_sizes() -> None:
-    with pytest.raises(ShapeError, match="only equal ones can be tied"):
+    with pytest.raises(ShapeError, match="they must have the same size"):
         make().tie(Head(D, V + 1))
 
 

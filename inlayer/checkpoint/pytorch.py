@@ -1,13 +1,13 @@
-"""Old PyTorch files, `pytorch_model.bin` and its shards: tensors found without running the pickle in them.
+"""PytorchStore: old PyTorch files, `pytorch_model.bin` and its shards, without executing the pickle in them.
 
-[checkpoint] -> Embeddings, Head, tokenizer
-- a file is a zip archive of a pickle and one uncompressed record a storage; before torch 1.6, pickles one after the
-  other and then the storages. Either way a tensor is a span of the file, so that its rows are read as safetensors' are
-- checked before anything is believed: records are uncompressed and within the file, as long as their storages, and
-  named once; the archive's directory and the pickle are of a sane size
-- a tensor whose values do not lie row by row (a transposed one) is named, and an error when it is asked for
-- not here: the pickle (formats/torch_pickle.py); what a folder is (checkpoint/folder.py)
-Checked against torch.load, and with hostile and damaged files, in tests/checkpoint/test_pytorch.py.
+source -> [Store] -> Model
+- a file is a zip archive of a pickle and one uncompressed record per storage; before torch 1.6, a sequence of pickles
+  followed by the storages. Either way a tensor is a range of the file, so that its rows are read like safetensors
+- checked first: records are uncompressed, inside the file, as long as their storages, and have unique names; the
+  archive's directory and the pickle have a plausible size
+- a tensor that is not stored row by row (a transposed one) is listed, but reading it is an error
+- elsewhere: the pickle (formats/torch_pickle.py), folders (checkpoint/folder.py)
+Tested against torch.load, and with hostile and damaged files, in tests/checkpoint/test_pytorch.py.
 """
 
 from __future__ import annotations
@@ -29,47 +29,47 @@ __all__ = ["PytorchStore"]
 
 WEIGHTS, INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 ZIP, PICKLE, LFS_POINTER = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
-MAX_DIRECTORY = 4 << 20  # bytes of an archive's list of records; a record takes some 90
-LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, and the lengths of the name and of the extra field after it
+MAX_DIRECTORY = 4 << 20  # bytes of an archive's list of records; a record needs about 90
+LOCAL_HEADER = struct.Struct("<4s22xHH")  # signature, length of the name, length of the extra field
 ENCRYPTED = 1
-MAGIC = 0x1950A86A20F9469CFC6C  # the first value of a file from before torch 1.6
+MAGIC = 0x1950A86A20F9469CFC6C  # the first value of a file written before torch 1.6
 STORAGE_LENGTH = struct.Struct("<q")
 
-Places = dict[str, int]  # where in the file the values of each storage begin, by its key
+Offsets = dict[str, int]  # where the values of each storage start in the file, by its key
 
 
 class PytorchStore(FolderStore):
-    """The tensors of a .bin or .pt file, or of the `pytorch_model.bin` or its shards in a folder."""
+    """The tensors of a .bin or .pt file, or of `pytorch_model.bin` or its shards in a folder."""
 
     index = INDEX
 
     def __init__(self, path: Path) -> None:
-        self._scattered: dict[str, View] = {}
+        self._not_contiguous: dict[str, View] = {}
         super().__init__(path)
         self.kind = "pytorch"
         if self._index is None:
-            self.names()  # an error belongs to the opening
+            self.names()  # so that an error occurs now and not later
 
     def find(self, name: str) -> TensorInfo:
-        """As for any folder; of tensors that share their values each has its own entry, at the same place."""
+        """As for any folder; tensors that share values have entries with the same offset."""
         stored = super().find(name)
-        if name in self._scattered:
-            view = self._scattered[name]
+        if name in self._not_contiguous:
+            view = self._not_contiguous[name]
             raise CheckpointError(
-                f"tensor {quoted(name)} of {stored.file} has shape {view.shape} and strides {view.strides}: its values "
-                "do not lie row by row; save it again from .contiguous()"
+                f"tensor {quoted(name)} of {stored.file} has shape {view.shape} and strides {view.strides}: it is not "
+                "stored row by row; call .contiguous() and save it again"
             )
         return stored
 
     def _read_header(self, path: Path) -> dict[str, TensorInfo]:
         if (kind := path_kind(path)) != "file":
             raise not_a_file(path, kind)
-        views, places = read_file(path)
-        self._scattered |= {name: view for name, view in views.items() if not view.by_rows}
-        return {name: describe_view(name, view, places, path.name) for name, view in views.items()}
+        views, offsets = read_file(path)
+        self._not_contiguous |= {name: view for name, view in views.items() if not view.is_contiguous}
+        return {name: describe_view(name, view, offsets, path.name) for name, view in views.items()}
 
     def _weight_files(self) -> set[str]:
-        """The usual file, or its shards, or the only one there is."""
+        """The usual file, or its shards, or the only .bin file."""
         files = {path.name for path in self.folder.glob("*.bin")}
         shards = {file for file in files if file.startswith("pytorch_model-")}
         if WEIGHTS in files or not (shards or len(files) == 1):
@@ -77,20 +77,20 @@ class PytorchStore(FolderStore):
         return shards or files
 
 
-def describe_view(name: str, view: View, places: Places, file: str) -> TensorInfo:
+def describe_view(name: str, view: View, offsets: Offsets, file: str) -> TensorInfo:
     item = BITS[view.dtype] // 8
     return TensorInfo(
         name=name,
         dtype=view.dtype,
         shape=view.shape,
         file=file,
-        offset=places[view.storage.key] + view.offset * item,
+        offset=offsets[view.storage.key] + view.offset * item,
         nbytes=math.prod(view.shape) * item,
     )
 
 
-def read_file(path: Path) -> tuple[dict[str, View], Places]:
-    """The tensors of a file, and where their storages begin."""
+def read_file(path: Path) -> tuple[dict[str, View], Offsets]:
+    """The tensors of a file, and the offsets of their storages."""
     where = shown(path)
     try:
         with BoundedFile(path) as stream:
@@ -104,29 +104,29 @@ def read_file(path: Path) -> tuple[dict[str, View], Places]:
     except OSError as error:
         raise CheckpointError(f"{where} cannot be read: {error.strerror}") from error
     if start.startswith(LFS_POINTER):
-        raise unreadable(where, "it is a git-lfs pointer; fetch the file with `git lfs pull`")
+        raise unreadable(where, "it is a git-lfs pointer; download the file with `git lfs pull`")
     raise unreadable(where, "it is neither a zip archive nor a pickle" if size else "it is empty", cut=not size)
 
 
 class BoundedFile(io.FileIO):
-    """A file that gives no more at once than a directory or a pickle has; `zipfile` asks for what the file claims."""
+    """A file that limits the size of one read, because `zipfile` reads as much as the archive claims to need."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > max(MAX_DIRECTORY, MAX_PICKLE):
-            raise unreadable(shown(str(self.name)), f"it claims a list of records of {size:,} bytes")
+            raise unreadable(shown(str(self.name)), f"its list of records has {size:,} bytes")
         return super().read(size) or b""
 
 
-def read_archive(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, View], Places]:
+def read_archive(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, View], Offsets]:
     """A zip archive `name/data.pkl`, `name/data/0`, ..."""
     records = list_records(stream, where)
     pickles = [name for name in records if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(pickles) != 1:
-        raise unreadable(where, f"its archive has {len(pickles)} records data.pkl, not one")
+        raise unreadable(where, f"its archive has {len(pickles)} records data.pkl instead of one")
     folder = pickles[0].removesuffix("/data.pkl")
     start, length = locate(stream, records[pickles[0]], size, where)
     if length > MAX_PICKLE:
-        raise unreadable(where, f"its pickle has {length:,} bytes, past the {MAX_PICKLE:,} that are read")
+        raise unreadable(where, f"its pickle has {length:,} bytes; the maximum is {MAX_PICKLE:,}")
     stream.seek(start)
     value, storages = read_pickle(io.BytesIO(stream.read(length)), where)
     views = find_views(value, where)
@@ -135,18 +135,18 @@ def read_archive(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, 
         stream.seek(start)
         if stream.read(min(length, 16)) != b"little":
             raise unreadable(where, "its values are not little-endian")
-    places: Places = {}
+    offsets: Offsets = {}
     for storage in storages.values():
         record = records.get(f"{folder}/data/{storage.key}")
         if record is None:
-            raise unreadable(where, f"its archive lacks the record data/{printable(storage.key[:40])}")
-        places[storage.key], length = locate(stream, record, size, where)
+            raise unreadable(where, f"its archive does not have the record data/{printable(storage.key[:40])}")
+        offsets[storage.key], length = locate(stream, record, size, where)
         if length != storage.nbytes:
             raise unreadable(
                 where,
                 f"record data/{printable(storage.key[:40])} has {length:,} bytes; its storage has {storage.nbytes:,}",
             )
-    return views, places
+    return views, offsets
 
 
 def list_records(stream: BoundedFile, where: str) -> dict[str, zipfile.ZipInfo]:
@@ -156,55 +156,55 @@ def list_records(stream: BoundedFile, where: str) -> dict[str, zipfile.ZipInfo]:
             listed = archive.infolist()
     except InlayerError:
         raise
-    except Exception as error:  # on a damaged directory zipfile raises whatever its parsing runs into
+    except Exception as error:  # zipfile raises all kinds of errors for a damaged directory
         raise unreadable(where, f"its zip directory is damaged ({printable(str(error))[:80]})", cut=True) from None
     records = {record.filename: record for record in listed}
     if len(records) != len(listed):
-        raise unreadable(where, "its archive has two records of one name")
+        raise unreadable(where, "its archive has two records with the same name")
     return records
 
 
 def locate(stream: BoundedFile, record: zipfile.ZipInfo, size: int, where: str) -> tuple[int, int]:
-    """Where a record's bytes begin, and how many there are; an error where they cannot be read as they lie."""
+    """The offset and length of a record's bytes, checked to be stored uncompressed inside the file."""
     name = printable(record.filename[:80])
     if record.compress_type != zipfile.ZIP_STORED or record.flag_bits & ENCRYPTED:
-        raise unreadable(where, f"its record {name} is compressed or encrypted; PyTorch stores values as they are")
-    within = 0 <= record.header_offset <= size  # zipfile adds up what the directory says, and may end anywhere
+        raise unreadable(where, f"its record {name} is compressed or encrypted; PyTorch stores values uncompressed")
+    within = 0 <= record.header_offset <= size  # offsets from the directory may point anywhere
     stream.seek(record.header_offset if within else size)
     header = stream.read(LOCAL_HEADER.size)
     if len(header) < LOCAL_HEADER.size or not header.startswith(ZIP):
-        raise unreadable(where, f"its record {name} is not where its directory says", cut=True)
+        raise unreadable(where, f"its record {name} is not at the offset in its directory", cut=True)
     _, name_length, extra_length = LOCAL_HEADER.unpack(header)
     start = record.header_offset + LOCAL_HEADER.size + name_length + extra_length
     if record.file_size != record.compress_size or start + record.file_size > size:
-        raise unreadable(where, f"its record {name} ends past the file's {size:,} bytes", cut=True)
+        raise unreadable(where, f"its record {name} ends after the end of the file ({size:,} bytes)", cut=True)
     return start, record.file_size
 
 
-def read_pickles(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, View], Places]:
-    """The form before torch 1.6: magic number, version, platform, state dict, keys; then a length and values each."""
+def read_pickles(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, View], Offsets]:
+    """The format before torch 1.6: magic, version, platform, state dict, keys; then each storage with its length."""
     front = io.BytesIO(stream.read(MAX_PICKLE))
     if read_pickle(front, where)[0] != MAGIC:
-        raise unreadable(where, "it is a pickle, but none that torch.save wrote")
-    read_pickle(front, where)  # the version, which never changed
+        raise unreadable(where, "it is a pickle, but not one written by torch.save")
+    read_pickle(front, where)  # the version, which is always the same
     platform, _ = read_pickle(front, where)
     if not isinstance(platform, dict) or platform.get("little_endian") is not True:
         raise unreadable(where, "its values are not little-endian")
     value, storages = read_pickle(front, where)
     keys, _ = read_pickle(front, where)
     views = find_views(value, where)
-    places: Places = {}
+    offsets: Offsets = {}
     at = front.tell()
     for key in keys if isinstance(keys, list) else []:
         storage = storages.get(key) if isinstance(key, str) else None
         stream.seek(at)
-        said = stream.read(STORAGE_LENGTH.size)
-        if storage is None or key in places or len(said) < STORAGE_LENGTH.size:
-            raise unreadable(where, "its list of storages does not fit its tensors", cut=True)
+        prefix = stream.read(STORAGE_LENGTH.size)
+        if storage is None or key in offsets or len(prefix) < STORAGE_LENGTH.size:
+            raise unreadable(where, "its list of storages does not match its tensors", cut=True)
         end = at + STORAGE_LENGTH.size + storage.nbytes
-        if STORAGE_LENGTH.unpack(said)[0] != storage.length or end > size:
-            raise unreadable(where, f"storage {printable(key[:40])} is not whole", cut=True)
-        places[key], at = at + STORAGE_LENGTH.size, end
-    if places.keys() != storages.keys():
-        raise unreadable(where, "its list of storages does not fit its tensors", cut=True)
-    return views, places
+        if STORAGE_LENGTH.unpack(prefix)[0] != storage.length or end > size:
+            raise unreadable(where, f"storage {printable(key[:40])} is incomplete", cut=True)
+        offsets[key], at = at + STORAGE_LENGTH.size, end
+    if offsets.keys() != storages.keys():
+        raise unreadable(where, "its list of storages does not match its tensors", cut=True)
+    return views, offsets

@@ -58,7 +58,7 @@ def merge_headers(headers: Iterable[Mapping[str, TensorInfo]], where: str) -> di
             if name in found:
                 raise CheckpointError(
                     f"{where}: tensor {quoted(name)} is in both {quoted(found[name].file)} and {quoted(tensor.file)}, "
-                    "and there is no index that says which one to use; open one of the files instead"
+                    "without an index that says which one to use; open one of the files instead"
                 )
             found[name] = tensor
     return found

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError, TextError
-from inlayer.paths import check_path, quoted, shown, what_is_at, wrong_kind
+from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,9 +41,9 @@ def read_texts(texts: list[str], files: list[str]) -> list[str]:
 
 def read_start(path: Path, limit: int, *, or_pipe: bool = False) -> bytes:
     """Read a file, at most one byte more than `limit`."""
-    kind = what_is_at(path)
-    if kind in {"nothing", "folder"} or (kind != "file" and not or_pipe):
-        raise wrong_kind(path, kind)
+    kind = path_kind(path)
+    if kind in {"missing", "folder"} or (kind != "file" and not or_pipe):
+        raise not_a_file(path, kind)
     try:
         with path.open("rb") as file:
             return file.read(limit + 1)
@@ -101,9 +101,9 @@ def read_vectors(name: str) -> Tensor:
     import torch
 
     path = check_path(name, "--embeds")
-    kind = what_is_at(path)
+    kind = path_kind(path)
     if kind != "file":
-        raise wrong_kind(path, kind)
+        raise not_a_file(path, kind)
     try:
         mapped = np.lib.format.open_memmap(path, mode="r")
     except OSError as error:

@@ -22,8 +22,7 @@ import typer
 from inlayer.cli.app import app, console
 from inlayer.cli.inputs import check_page_texts, read_pair, read_texts, read_vectors
 from inlayer.errors import InputError, MissingFileError
-from inlayer.paths import check_path, shown, what_is_at, wrong_kind
-from inlayer.saving import write_whole
+from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
 
 if TYPE_CHECKING:
     from inlayer.trace import Change, Pipeline
@@ -256,18 +255,18 @@ def _write_page(
         sys.stdout.flush()
         sys.stdout.buffer.write(page)
         return
-    write_whole(path.resolve(), page)  # follows a link
+    write_output(path.resolve(), page)  # follows a link
     sys.stdout.write(f"{shown(path)} ({len(page):,} bytes)\n")
 
 
 def _check_page_path(name: str) -> Path:
     """Check that a page can be written to this path before the work starts."""
     path = check_path(name, "--html")
-    kind = what_is_at(path)
-    if kind not in ("file", "nothing"):
-        raise wrong_kind(path, kind)
+    kind = path_kind(path)
+    if kind not in ("file", "missing"):
+        raise not_a_file(path, kind)
     folder = path.resolve().parent
-    if what_is_at(folder) != "folder":
+    if path_kind(folder) != "folder":
         raise MissingFileError(f"{shown(name)} cannot be written: {shown(folder)} is not a folder")
     return path
 

@@ -1,12 +1,12 @@
-"""What the tensors of an input layer are called in the files of every family, and which of several is meant.
+"""The names of an input layer's tensors in the files of every family, and how to choose among several.
 
-names of tensors -> [part of the layer] -> Embeddings, Head
-- a table is first looked for under its exact usual names, in order of preference, then by the end of its name
-- what lies inside a block is no input layer: DeepSeek-V3 has a second table at `model.layers.61.embed_tokens.weight`,
-  for its multi-token prediction; nor is what belongs to a vision or audio tower
-- besides this module and the table of families nobody in inlayer knows these names
-Checked on checkpoints that transformers wrote, for every family, in tests/checkpoint/test_parity.py, and on the true
-layouts of large models in tests/families/test_weights.py.
+tensor names -> [parts of the layer] -> Embeddings, Head
+- a table is first searched for under its usual names, in order of preference, then by the end of its name
+- tensors inside a block do not belong to the input layer: DeepSeek-V3 has a second table for multi-token prediction at
+  `model.layers.61.embed_tokens.weight`. Neither do those of a vision or audio tower
+- apart from this module and the table of families, nothing in inlayer knows these names
+Tested for every family on checkpoints that transformers wrote in tests/checkpoint/test_parity.py, and on the layouts of
+large models in tests/families/test_weights.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["HEADS", "PARTS", "TABLES", "choose_head", "choose_part", "table_candidates"]
 
-# Where the text model sits within a larger one; the empty prefix is a checkpoint saved without a head.
+# Prefixes of the text model in a larger model; the empty prefix is a checkpoint saved without a head.
 TEXT_MODELS = (
     "model.", "", "transformer.", "model.language_model.", "language_model.model.", "language_model.", "model.encoder.",
     "encoder.", "model.decoder.", "decoder.", "gpt_neox.", "bert.", "roberta.", "distilbert.", "electra.", "albert.",
@@ -24,7 +24,7 @@ TEXT_MODELS = (
 )  # fmt: skip
 
 _TABLE_ENDS = (
-    "shared.weight",  # T5: before the copies its encoder and decoder may have
+    "shared.weight",  # T5, before the copies in its encoder and decoder
     "embed_tokens.weight",
     "wte.weight",
     "embeddings.word_embeddings.weight",
@@ -45,7 +45,7 @@ _HEAD_ENDS = (
     "predictions.decoder.weight",
     "vocab_projector.weight",
     "generator_lm_head.weight",
-    "output.weight",  # GGUF, and LLaMA's own files
+    "output.weight",  # GGUF, and the original LLaMA files
 )
 
 TABLES: tuple[str, ...] = tuple(prefix + end for end in _TABLE_ENDS for prefix in TEXT_MODELS)
@@ -53,7 +53,7 @@ HEADS: tuple[str, ...] = tuple(
     prefix + end for end in _HEAD_ENDS for prefix in ("", "model.", "language_model.", "model.language_model.")
 )
 
-# The other parts by our own names for them, each under the ends of its names elsewhere.
+# The other parts: name in `Embeddings.state_dict()` -> how their names end in checkpoints.
 PARTS: dict[str, tuple[str, ...]] = {
     "position_embedding.weight": (
         "wpe.weight",
@@ -64,7 +64,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "token_type_embedding.weight": ("token_type_embeddings.weight", "token_types.weight"),
     "norm.weight": (
         "embeddings.LayerNorm.weight",
-        "embeddings.LayerNorm.gamma",  # TensorFlow's words, in old files
+        "embeddings.LayerNorm.gamma",  # the name in TensorFlow, in old files
         "word_embeddings_layernorm.weight",
         "token_embd_norm.weight",
     ),
@@ -77,7 +77,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "projection.weight": ("project_in.weight", "embedding_hidden_mapping_in.weight", "embeddings_project.weight"),
     "projection.bias": ("embedding_hidden_mapping_in.bias", "embeddings_project.bias"),
     "head.bias": (
-        "cls.predictions.decoder.bias",  # where there are two, the decoder's is the one in use
+        "cls.predictions.decoder.bias",  # if there are two, the decoder uses this one
         "lm_head.decoder.bias",
         "predictions.decoder.bias",
         "lm_head.bias",
@@ -89,38 +89,39 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
 }
 
-# A number between dots is a block; towers have input layers of their own.
-_ELSEWHERE = re.compile(r"(^|\.)(\d+|vision\w*|visual\w*|audio\w*|image\w*|mtp\w*)\.")
+# A number between dots is a block; vision and audio towers have input layers of their own.
+_OTHER_MODULES = re.compile(r"(^|\.)(\d+|vision\w*|visual\w*|audio\w*|image\w*|mtp\w*)\.")
 
 
 def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None:
-    """The name of a part among a checkpoint's names: the one that shares most of its beginning with the table's."""
+    """The name of a part in a checkpoint: the one with the longest common prefix with the table's name."""
     ends = PARTS[part]
-    found = [name for name in names if name.endswith(ends) and not _ELSEWHERE.search(name)]
+    found = [name for name in names if name.endswith(ends) and not _OTHER_MODULES.search(name)]
     rank = {end: order for order, end in enumerate(ends)}
 
     def preference(name: str) -> tuple[int, int, str]:
-        shared = len(_common(name, beside))
+        pairs = zip(name, beside, strict=False)
+        shared = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(name), len(beside)))
         return -shared, min(order for end, order in rank.items() if name.endswith(end)), name
 
     return min(found, key=preference, default=None)
 
 
 def choose_head(names: Iterable[str]) -> str | None:
-    """A head under no usual name, such as one whose model was wrapped by another: `module.lm_head.weight`."""
-    found = [name for name in names if name.endswith(_HEAD_ENDS) and not _ELSEWHERE.search(name)]
+    """A head with an unusual name, for example in a wrapped model: `module.lm_head.weight`."""
+    found = [name for name in names if name.endswith(_HEAD_ENDS) and not _OTHER_MODULES.search(name)]
     return min(found, key=lambda name: (len(name), name), default=None)
 
 
 def table_candidates(
     shapes: Mapping[str, Sequence[int]], rows: int | None, width: int | None, *, tied: bool = False
 ) -> list[str]:
-    """Tensors that could be the table, the likeliest first: by name, then by the size the config asks for.
+    """Tensors that could be the table, the most likely first: by name, then by the size that the config requires.
 
-    `shapes` holds the tensors that a header or an index told of; `rows` and `width` are None where no config says.
-    A head has a table's size, but is one only where the two are `tied`.
+    `shapes` has the tensors of headers or an index; `rows` and `width` are None without a config. A head has the size
+    of a table, but only counts as one if they are `tied`.
     """
-    flat = {name: shape for name, shape in shapes.items() if len(shape) == 2 and not _ELSEWHERE.search(name)}
+    flat = {name: shape for name, shape in shapes.items() if len(shape) == 2 and not _OTHER_MODULES.search(name)}
     heads = [name for name in flat if name.endswith(_HEAD_ENDS)]
     others = [name for name in flat if name not in heads]
     likely = [name for name in others if name.endswith(_TABLE_ENDS)]
@@ -139,8 +140,3 @@ def table_candidates(
         )
 
     return sorted(likely, key=preference)
-
-
-def _common(one: str, other: str) -> str:
-    length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return one[:length]

@@ -1,11 +1,11 @@
-"""Rows of a GGUF tensor: how many bytes one takes, and how those bytes become numbers.
+"""Rows of a GGUF tensor: how many bytes a row has, and how these bytes are decoded.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- a row is a whole number of blocks (32 or 256 values with their own scales), so that any row can be decoded alone
+- a row is a whole number of blocks (32 or 256 values with their own scales), so that every row can be decoded alone
 - F64, F32, F16 and BF16 are plain numbers: they keep their dtype and are never converted
-- the others are dequantized to float32 by the `gguf` package (an extra), asked for only when a row of them is read
-- not here: where a row lies (checkpoint/gguf.py), reading it (formats/row_file.py)
-Checked bit for bit against the package's dequantization of the whole tensor in tests/formats/test_ggml.py.
+- the others are dequantized to float32 by the `gguf` package (an extra), which is imported when it is first needed
+- elsewhere: where a row is (checkpoint/gguf.py), reading it (formats/row_file.py)
+Tested to be bit-equal to the package's dequantization of the whole tensor in tests/formats/test_ggml.py.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["GGML_TYPES", "PLAIN", "GgmlType", "decoder", "row_bytes"]
 
 Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.float32]
-AT_ONCE = 1 << 24  # values decoded in one call: the package makes several temporary copies of what it is given
+CHUNK_VALUES = 1 << 24  # values decoded per call: the package makes several temporary copies
 
 
 @dataclass(frozen=True)
 class GgmlType:
-    """How a tensor of this type is stored: its number in a GGUF, values a block, bytes a block."""
+    """A storage type: its number in a GGUF file, values per block, bytes per block."""
 
     number: int
     block: int
@@ -55,34 +55,34 @@ PLAIN = {kind: SAFETENSORS_DTYPES[kind] for kind in ("F64", "F32", "F16", "BF16"
 
 
 def row_bytes(kind: str, width: int) -> int:
-    """The bytes of a row of `width` values; the width is a whole number of blocks."""
+    """The number of bytes of a row of `width` values, a whole number of blocks."""
     ggml_type = GGML_TYPES[kind]
     return width // ggml_type.block * ggml_type.nbytes
 
 
 def decoder(kind: str, width: int) -> Callable[[Bytes], Rows] | None:
-    """What turns rows of bytes (n, row_bytes) into float32 rows (n, width); None where the bytes are the numbers."""
+    """A function from bytes (n, row_bytes) to float32 rows (n, width); None if the bytes are the values."""
     if kind in PLAIN:
         return None
     if importlib.util.find_spec("gguf") is None:
-        raise MissingExtraError(f"rows of type {kind} are decoded by the gguf package: pip install 'inlayer[gguf]'")
+        raise MissingExtraError(f"rows of type {kind} need the gguf package: pip install 'inlayer[gguf]'")
     try:
         _dequantize(kind, width, np.zeros((1, row_bytes(kind, width)), np.uint8))
     except (KeyError, NotImplementedError):
-        raise DtypeError(f"rows of type {kind} are not floating point rows that the gguf package decodes") from None
+        raise DtypeError(f"rows of type {kind} cannot be decoded to floating point by the gguf package") from None
     return partial(_dequantize, kind, width)
 
 
 def _dequantize(kind: str, width: int, raw: Bytes) -> Rows:
-    """A module's function with plain arguments: a table that holds it can be pickled and copied."""
-    from gguf import GGMLQuantizationType, quants  # an extra, and slow to import
+    """Decode rows. A module-level function with plain arguments, so that tables can be pickled and copied."""
+    from gguf import GGMLQuantizationType, quants  # optional, and slow to import
 
     ggml_type = GGMLQuantizationType[kind]
     rows = np.empty((len(raw), width), np.float32)
-    at_once = max(1, AT_ONCE // width)
-    # Stored bytes may be anything: a scale that is infinite or no number is the file's word, not our mistake.
+    chunk = max(1, CHUNK_VALUES // width)
+    # The bytes are untrusted: infinite and NaN scales are possible.
     with np.errstate(all="ignore"):
-        for start in range(0, len(raw), at_once):
-            block = np.ascontiguousarray(raw[start : start + at_once])
-            rows[start : start + at_once] = quants.dequantize(block, ggml_type)
+        for start in range(0, len(raw), chunk):
+            block = np.ascontiguousarray(raw[start : start + chunk])
+            rows[start : start + chunk] = quants.dequantize(block, ggml_type)
     return rows

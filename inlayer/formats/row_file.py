@@ -1,12 +1,12 @@
 """Rows of equal length in a local file, read by position.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- a row is read with `preadv` straight into the result. A memory mapping would do too, but the pages around a touched
-  row become resident with it: 2,048 rows of a 2.35 GB table brought in 1.9 GB (docs/decisions.md)
-- a file that is cut short or rewritten while it is open is an error at the next read, not a killed process; one that
-  is replaced by renaming stays readable, since the old one is still open here
-- not here: what the bytes of a row mean (tables/stored.py)
-Checked in tests/formats/test_row_file.py.
+- a row is read with `preadv` straight into the result. With a memory mapping, the pages around each row would become
+  resident as well: 2,048 rows of a 2.35 GB table brought in 1.9 GB (docs/decisions.md)
+- a file that is truncated or rewritten while it is open is an error at the next read, not a killed process; one that is
+  replaced by renaming stays readable, because the old file is still open
+- elsewhere: the meaning of a row's bytes (tables/stored.py)
+Tested in tests/formats/test_row_file.py.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from inlayer.formats.safetensors import TensorInfo
 __all__ = ["FileRows", "read_bytes"]
 
 Bytes = npt.NDArray[np.uint8]
-MAX_READ = 1 << 30  # the system reads at most 2 GB in one call
+MAX_READ = 1 << 30  # bytes; the system reads at most 2 GB per call
 
 
 def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
-    """So many bytes of a file, from `offset` on."""
+    """Read `nbytes` bytes of a file, starting at `offset`."""
     span = np.empty((1, nbytes), np.uint8)
     FileRows(path, offset, 1, nbytes).read(np.zeros(1, np.int64), span)
     return span.reshape(-1)
 
 
 class FileRows:
-    """`rows` rows of `row_bytes` bytes each, the first one at `offset` of the file."""
+    """`rows` rows of `row_bytes` bytes each, starting at `offset` of a file."""
 
     def __init__(self, path: Path, offset: int, rows: int, row_bytes: int) -> None:
         self.path, self.offset, self.rows, self.row_bytes = path, offset, rows, row_bytes
@@ -50,8 +50,8 @@ class FileRows:
         self._seen = self._state()
         if self._seen[0] < offset + rows * row_bytes:
             raise CheckpointError(
-                f"{shown(path)} has {self._seen[0]:,} bytes; its rows end at {offset + rows * row_bytes:,}: was it cut "
-                "short?"
+                f"{shown(path)} has {self._seen[0]:,} bytes; its rows end at {offset + rows * row_bytes:,}: was the "
+                "download cut short?"
             )
 
     @classmethod
@@ -61,7 +61,7 @@ class FileRows:
         return cls(path, tensor.offset, rows, tensor.nbytes // rows)
 
     def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
-        """Fill `out` (n, row_bytes) with the rows of ids within 0..rows - 1; neighbors in one call."""
+        """Fill `out` (n, row_bytes) with the rows of checked ids; adjacent rows are read in one call."""
         self.check()
         if len(ids) == 0:
             return
@@ -72,19 +72,19 @@ class FileRows:
         flat = out.reshape(-1).data
         for start, end in zip(starts, ends, strict=True):
             self._fill(flat[start * self.row_bytes : end * self.row_bytes], self.offset + first[start] * self.row_bytes)
-        self.check()  # a writer may have come in between
+        self.check()  # it may have been changed while it was read
 
     def map(self) -> Bytes:
-        """All rows (rows, row_bytes), mapped privately: a write into them never reaches the file."""
+        """All rows (rows, row_bytes), mapped privately: writing into them never changes the file."""
         self.check()
         end = self.offset + self.rows * self.row_bytes
         whole = np.frombuffer(mmap.mmap(self._file, end, access=mmap.ACCESS_COPY), np.uint8)
         return whole[self.offset : end].reshape(self.rows, self.row_bytes)
 
     def check(self) -> None:
-        """An error where the file is not the one that was opened."""
+        """Raise an error if the file has changed since it was opened."""
         if self._state() != self._seen:
-            raise CheckpointError(f"{shown(self.path)} was changed while it was open; open it again")
+            raise CheckpointError(f"{shown(self.path)} was modified while it was open; open it again")
 
     def _state(self) -> tuple[int, int]:
         found = os.fstat(self._file)
@@ -97,11 +97,11 @@ class FileRows:
             except OSError as error:
                 raise CheckpointError(f"{shown(self.path)} cannot be read: {error.strerror}") from error
             if count == 0:
-                raise CheckpointError(f"{shown(self.path)} ends at byte {at:,}: it was cut short while it was open")
+                raise CheckpointError(f"{shown(self.path)} ends at byte {at:,}: it was truncated while it was open")
             out, at = out[count:], at + count
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FileRows:
-        return self  # nothing in it changes
+        return self  # it is immutable
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FileRows, (self.path, self.offset, self.rows, self.row_bytes)

@@ -1,12 +1,12 @@
-"""The header of a safetensors file, read as a stranger's: which tensors it holds and where their bytes lie.
+"""The header of a safetensors file: which tensors it contains and where their bytes are. The file is untrusted.
 
-text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- the file: 8 bytes with the header's length, the header (JSON), then the tensors' bytes without gaps
-- everything a header can lie about is compared with the rest before anybody believes it: its own length, the file's
-  length, dtype x shape against the span of bytes, order and overlap of the spans, names said twice
-- it takes bytes, not a file: the header of a remote file is read by the same rules
-- not here: reading tensors (tables/stored.py), choosing one among them (checkpoint/)
-Checked against the safetensors library, and with damaged headers, in tests/formats/test_safetensors.py.
+[file] -> header -> tables, checkpoint
+- the file: 8 bytes with the length of the header, the header (JSON), then the bytes of the tensors without gaps
+- everything in a header is checked against the rest before it is used: its own length, the length of the file, dtype x
+  shape against the number of bytes, order and overlap of the tensors, duplicate names
+- parse_header takes bytes, not a file, so that the header of a remote file is parsed in the same way
+- elsewhere: reading tensors (tables/stored.py), choosing one of them (checkpoint/)
+Tested against the safetensors library, and with damaged headers, in tests/formats/test_safetensors.py.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from inlayer.files import not_a_file, path_kind, printable, quoted, shown
 __all__ = ["LENGTH_BYTES", "TensorInfo", "header_length", "parse_header", "read_header"]
 
 LENGTH_BYTES = 8
-MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors would take half of it in one file
-MAX_TENSORS = 150_000  # in one file; all of Kimi-K2 has 139,644
-MAX_SIZE = 2**48  # of one axis: their products stay exact and small
+MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors in one file would need half of it
+MAX_TENSORS = 150_000  # per file; all of Kimi-K2 has 139,644
+MAX_SIZE = 2**48  # per axis
 
 BITS = {
     "BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
@@ -37,12 +37,12 @@ BITS = {
 
 @dataclass(frozen=True, kw_only=True)
 class TensorInfo:
-    """A tensor in a file: what it is, and where its bytes lie."""
+    """Dtype, shape and location of a tensor in a file."""
 
     name: str
-    dtype: str  # as the file spells it: "BF16", "Q8_0"
+    dtype: str  # as in the file: "BF16", "Q8_0"
     shape: tuple[int, ...]
-    file: str  # the file's name, relative to its checkpoint
+    file: str  # file name, relative to the checkpoint
     offset: int  # of its first byte in that file
     nbytes: int
 
@@ -62,21 +62,21 @@ def read_header(path: Path) -> dict[str, TensorInfo]:
 
 
 def header_length(start: bytes, file_size: int, where: str) -> int:
-    """How long the header is, by the first bytes of a file of `file_size` bytes."""
+    """The length of the header, from the first bytes of a file of `file_size` bytes."""
     if len(start) < LENGTH_BYTES or file_size < LENGTH_BYTES:
         raise _unreadable(where, f"it has only {file_size} bytes", cut=True)
     (length,) = struct.unpack("<Q", start[:LENGTH_BYTES])
     if start.startswith(b"version "):
-        raise _unreadable(where, "it is a git-lfs pointer; fetch the file with `git lfs pull`")
+        raise _unreadable(where, "it is a git-lfs pointer; download the file with `git lfs pull`")
     if length > MAX_HEADER:
-        raise _unreadable(where, f"it claims a header of {length:,} bytes, past the {MAX_HEADER:,} that are read")
+        raise _unreadable(where, f"its header has {length:,} bytes; the maximum is {MAX_HEADER:,}")
     if length > file_size - LENGTH_BYTES:
-        raise _unreadable(where, f"it claims a header of {length:,} bytes and has {file_size:,} in all", cut=True)
+        raise _unreadable(where, f"its header should have {length:,} bytes, but the file has {file_size:,}", cut=True)
     return int(length)
 
 
 def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[str, TensorInfo]:
-    """The tensors a header names, each compared with the file's size and with the others."""
+    """The tensors of a header, each checked against the size of the file and against the others."""
     entries = _load(data, where)
     start = LENGTH_BYTES + len(data)
     metadata = entries.pop("__metadata__", {})
@@ -95,16 +95,16 @@ def parse_header(data: bytes, file_size: int, where: str, *, file: str) -> dict[
 
 
 def _load(data: bytes, where: str) -> dict[str, Any]:
-    # Numbers and names are many times larger in memory than in the file: an honest header has some ten a tensor.
+    # Numbers and names take many times more memory than bytes in the file; a real header has about ten per tensor.
     values, tensors = data.count(b",") + data.count(b"[") + data.count(b"{"), data.count(b"data_offsets")
     if values > 200_000 + 32 * tensors or tensors > MAX_TENSORS:
-        raise _unreadable(where, f"its header names {tensors:,} tensors and holds far more values than it may need")
+        raise _unreadable(where, f"its header has {tensors:,} tensors and too many other values")
     try:
         entries = json.loads(data, object_pairs_hook=_unique)
     except RecursionError:
         raise _unreadable(where, "its header is nested too deeply") from None
-    except ValueError as error:  # bad JSON, bad UTF-8, a number of thousands of digits, a name said twice
-        raise _unreadable(where, f"its header is no valid JSON ({printable(str(error))[:160]})") from None
+    except ValueError as error:  # invalid JSON or UTF-8, a huge number, a duplicate name
+        raise _unreadable(where, f"its header is not valid JSON ({printable(str(error))[:160]})") from None
     if not isinstance(entries, dict):
         raise _unreadable(where, "its header is not an object of named tensors")
     return entries
@@ -114,30 +114,28 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"{quoted(name)} stands there twice")
+            raise ValueError(f"{quoted(name)} occurs twice")
         found[name] = value
     return found
 
 
 def _entry(name: str, entry: object, start: int, where: str, file: str) -> TensorInfo:
     if not isinstance(entry, dict):
-        raise _unreadable(where, f"tensor {quoted(name)} is not described by an object")
+        raise _unreadable(where, f"tensor {quoted(name)} has an entry that is not an object")
     dtype, shape, span = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in BITS:
         raise _unreadable(where, f"tensor {quoted(name)} has the unknown dtype {quoted(dtype)}")
     if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < MAX_SIZE for size in shape):
-        raise _unreadable(where, f"tensor {quoted(name)} has the impossible shape {quoted(shape)}")
+        raise _unreadable(where, f"tensor {quoted(name)} has the invalid shape {quoted(shape)}")
     if not isinstance(span, list) or len(span) != 2 or not all(type(at) is int and 0 <= at < 2**63 for at in span):
-        raise _unreadable(where, f"tensor {quoted(name)} has the impossible data_offsets {quoted(span)}")
+        raise _unreadable(where, f"tensor {quoted(name)} has the invalid data_offsets {quoted(span)}")
     nbytes, bits = span[1] - span[0], math.prod(shape[:16]) * BITS[dtype]
     if len(shape) > 16 or nbytes * 8 != bits:
         raise _unreadable(
             where,
-            f"tensor {quoted(name)} is {dtype} of shape {quoted(shape)}, which does not fill its {nbytes:,} bytes",
+            f"tensor {quoted(name)} is {dtype} of shape {quoted(shape)}, which does not match its {nbytes:,} bytes",
         )
-    return TensorInfo(
-        name=name, dtype=dtype, shape=tuple(shape), file=file, offset=start + span[0], nbytes=nbytes,
-    )  # fmt: skip
+    return TensorInfo(name=name, dtype=dtype, shape=tuple(shape), file=file, offset=start + span[0], nbytes=nbytes)
 
 
 def _unreadable(where: str, why: str, *, cut: bool = False) -> CheckpointError:

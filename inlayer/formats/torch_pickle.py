@@ -1,13 +1,13 @@
-"""The pickle of an old PyTorch file, read as data: which tensors it describes. It is never run.
+"""The pickle of an old PyTorch file, parsed as data: which tensors it describes. It is never executed.
 
-[checkpoint] -> Embeddings, Head, tokenizer
-- a pickle is a program. A state dict needs some thirty of its instructions and a handful of names; they are followed
-  here into plain values, and every other name or instruction is refused before it could mean anything
-- `torch.load(weights_only=True)` refuses strangers' functions too, but believes sizes and keys: a tiny file took it
-  986 MB, another 9 seconds, twice as many with every further byte (docs/decisions.md)
-- a tensor is a view: a storage, an offset into it, a shape and strides. All of them are compared before they count
-- not here: where in the file a storage lies (checkpoint/pytorch.py)
-Checked against torch.load and with hostile pickles in tests/checkpoint/test_pytorch.py.
+[file] -> header -> tables, checkpoint
+- a pickle is a program. A state dict needs about thirty of its opcodes and a handful of names, which are interpreted as
+  plain values; any other name or opcode is an error
+- `torch.load(weights_only=True)` rejects foreign functions too, but trusts sizes and keys: a tiny file made it allocate
+  986 MB, and another took 9 seconds, twice as long with every further byte (docs/decisions.md)
+- a tensor is a view: a storage, an offset, a shape and strides. All of them are checked against each other
+- elsewhere: where a storage is in the file (checkpoint/pytorch.py)
+Tested against torch.load and with hostile pickles in tests/checkpoint/test_pytorch.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from inlayer.formats.safetensors import BITS, MAX_SIZE
 
 __all__ = ["MAX_PICKLE", "Storage", "View", "find_views", "read_pickle"]
 
-MAX_PICKLE = 1 << 20  # bytes; a tensor takes some 200
+MAX_PICKLE = 1 << 20  # bytes; a tensor needs about 200
 MAX_AXES = 16
 
 UNTYPED = "torch.storage UntypedStorage"
@@ -35,7 +35,7 @@ STORAGES = {
     "torch ShortStorage": "I16", "torch CharStorage": "I8", "torch ByteStorage": "U8", "torch BoolStorage": "BOOL",
     "torch ComplexFloatStorage": "C64", UNTYPED: "U8",
 }  # fmt: skip
-# Newer dtypes have no storage class: the storage is of bytes, and the tensor names its dtype.
+# Newer dtypes have no storage class: the storage has bytes, and the tensor gives its dtype.
 DTYPE_NAMES = {f"torch {dtype.name}": name for name, dtype in SAFETENSORS_DTYPES.items()}
 ORDERED_DICT, PARAMETER = "collections OrderedDict", "torch._utils _rebuild_parameter"
 TENSORS = {"torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2"}
@@ -44,24 +44,24 @@ NAMES = {*STORAGES, *DTYPE_NAMES, ORDERED_DICT, PARAMETER, *TENSORS, TENSOR_WITH
 
 VALUES = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "BINSTRING", "SHORT_BINSTRING"}
 CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
-FRESH: dict[str, type] = {"EMPTY_DICT": dict, "EMPTY_LIST": list}
-TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "TUPLE": None}  # of so many values; of those since the last mark
-DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, struct.error)  # what malformed instructions lead to
+EMPTY: dict[str, type] = {"EMPTY_DICT": dict, "EMPTY_LIST": list}
+TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "TUPLE": None}  # number of values; None: all since the last mark
+DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, struct.error)  # raised by malformed opcodes
 
 
 @dataclass(frozen=True)
-class Name:
-    """A function or class the pickle speaks of: one of NAMES, never the thing itself."""
+class GlobalName:
+    """The name of a function or class in a pickle: one of NAMES, never the object itself."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Storage:
-    """A run of values in the file, which tensors are views of."""
+    """A run of values in the file; tensors are views of it."""
 
     key: str
-    dtype: str  # as safetensors spells it
+    dtype: str  # as in safetensors
     length: int  # in values
     typed: bool = True
 
@@ -72,7 +72,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class View:
-    """A tensor: which values of a storage it shows. Strides and offset count values of its dtype."""
+    """A tensor as a view of a storage. Strides and offset count values of its dtype."""
 
     storage: Storage
     dtype: str
@@ -81,8 +81,8 @@ class View:
     strides: tuple[int, ...]
 
     @property
-    def by_rows(self) -> bool:
-        """Do its values lie one after the other, as rows of rows?"""
+    def is_contiguous(self) -> bool:
+        """Whether its values are stored row by row without gaps."""
         step = 1
         for size, stride in reversed(list(zip(self.shape, self.strides, strict=True))):
             if size != 1 and stride != step and 0 not in self.shape:
@@ -92,19 +92,19 @@ class View:
 
 
 def find_views(value: object, where: str) -> dict[str, View]:
-    """The tensors of a state dict, by name: of the whole, or of the part that trainers keep it in."""
+    """The tensors of a state dict by name, also if a trainer has put it under "state_dict" or "model"."""
     parts = [value, value.get("state_dict"), value.get("model")] if isinstance(value, dict) else []
     for part in parts:
         if isinstance(part, dict):
             views = {name: view for name, view in part.items() if isinstance(name, str) and isinstance(view, View)}
             if views:
                 return views
-    raise unreadable(where, "it holds no tensors by name; a checkpoint is a saved state_dict()")
+    raise unreadable(where, "it has no named tensors; a checkpoint is a saved state_dict()")
 
 
 def read_pickle(stream: BytesIO, where: str) -> tuple[Any, dict[str, Storage]]:
-    """The value of the pickle that begins here (dicts, lists, plain values, and a View a tensor), and its storages."""
-    machine = Machine(where)
+    """The value of a pickle (dicts, lists, plain values, and a View per tensor), and its storages."""
+    machine = PickleMachine(where)
     try:
         return machine.run(stream), machine.storages
     except InlayerError:
@@ -113,8 +113,8 @@ def read_pickle(stream: BytesIO, where: str) -> tuple[Any, dict[str, Storage]]:
         raise unreadable(where, f"its pickle is damaged ({printable(str(error))[:80]})") from None
 
 
-class Machine:
-    """A stack, a memo, and the instructions a state dict is written with."""
+class PickleMachine:
+    """A stack, a memo, and the opcodes that a state dict needs."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -128,7 +128,7 @@ class Machine:
             if opcode.name == "STOP":
                 return self.stack.pop()
             self.step(opcode.name, argument)
-        raise ValueError("it has no end")
+        raise ValueError("it has no STOP")
 
     def step(self, name: str, argument: Any) -> None:
         stack = self.stack
@@ -136,8 +136,8 @@ class Machine:
             stack.append(argument)
         elif name in CONSTANTS:
             stack.append(CONSTANTS[name])
-        elif name in FRESH:
-            stack.append(FRESH[name]())
+        elif name in EMPTY:
+            stack.append(EMPTY[name]())
         elif name in {"BINPUT", "LONG_BINPUT"}:
             self.memo[argument] = stack[-1]
         elif name in {"BINGET", "LONG_BINGET"}:
@@ -145,16 +145,16 @@ class Machine:
         elif name == "MARK":
             self.marks.append(len(stack))
         elif name in TUPLES:
-            stack.append(tuple(self.take(TUPLES[name])))
+            stack.append(tuple(self.pop(TUPLES[name])))
         else:
-            self.put_together(name, argument)
+            self.build(name, argument)
 
-    def put_together(self, name: str, argument: Any) -> None:
+    def build(self, name: str, argument: Any) -> None:
         stack = self.stack
         if name in {"SETITEM", "SETITEMS"}:
-            self.set_items(self.take(2 if name == "SETITEM" else None))
+            self.set_items(self.pop(2 if name == "SETITEM" else None))
         elif name in {"APPEND", "APPENDS"}:
-            self.append(self.take(1 if name == "APPEND" else None))
+            self.append(self.pop(1 if name == "APPEND" else None))
         elif name == "GLOBAL":
             stack.append(self.look_up(argument))
         elif name == "BINPERSID":
@@ -163,12 +163,14 @@ class Machine:
             arguments, function = stack.pop(), stack.pop()
             stack.append(self.call(function, arguments))
         elif name == "BUILD":
-            stack.pop()  # what a state dict has besides its entries: versions of its modules
+            stack.pop()  # the version numbers of modules, which are not needed
         elif name != "PROTO":
-            raise unreadable(self.where, f"its pickle uses {name}, which no plain state dict needs; it was not run")
+            raise unreadable(
+                self.where, f"its pickle uses {name}, which a plain state dict does not need; not executed"
+            )
 
-    def take(self, count: int | None) -> list[Any]:
-        """The last values of the stack, taken off it: `count` of them, or those since the last mark."""
+    def pop(self, count: int | None) -> list[Any]:
+        """Remove the last values from the stack: `count` of them, or all since the last mark."""
         start = self.marks.pop() if count is None else len(self.stack) - count
         if start < 0:
             raise ValueError("its stack is empty")
@@ -178,61 +180,66 @@ class Machine:
 
     def set_items(self, items: list[Any]) -> None:
         target = self.stack[-1]
-        # Only these: a nested tuple may take hours to hash.
+        # Only these types: a nested tuple can take hours to hash.
         if not isinstance(target, dict) or not all(type(key) in (str, int) for key in items[::2]):
-            raise ValueError("it sets items that are none of a dict by name")
+            raise ValueError("it sets items of something other than a dict with names")
         target.update(zip(items[::2], items[1::2], strict=True))
 
     def append(self, items: list[Any]) -> None:
         if not isinstance(self.stack[-1], list):
-            raise ValueError("it appends to what is no list")
+            raise ValueError("it appends to something other than a list")
         self.stack[-1].extend(items)
 
-    def look_up(self, argument: str) -> Name:
+    def look_up(self, argument: str) -> GlobalName:
         if argument not in NAMES:
             named = printable(argument.replace(" ", ".", 1)[:80])
-            raise unreadable(self.where, f"its pickle names {named}, which no plain tensor needs; it was not run")
-        return Name(argument)
+            raise unreadable(self.where, f"its pickle names {named}, which a plain tensor does not need; not executed")
+        return GlobalName(argument)
 
     def call(self, function: Any, arguments: Any) -> Any:
-        name = function.text if isinstance(function, Name) else ""
+        name = function.text if isinstance(function, GlobalName) else ""
         if name == ORDERED_DICT and arguments == ():
             return {}
         if name == PARAMETER and isinstance(arguments[0], View):
             return arguments[0]
         if name in TENSORS:
             return self.check_view(arguments[:4])
-        if name == TENSOR_WITH_DTYPE and isinstance(arguments[6], Name):
+        if name == TENSOR_WITH_DTYPE and isinstance(arguments[6], GlobalName):
             return self.check_view(arguments[:4], DTYPE_NAMES[arguments[6].text])
-        raise unreadable(self.where, "its pickle calls what no plain tensor needs; it was not run")
+        raise unreadable(self.where, "its pickle calls something that a plain tensor does not need; not executed")
 
-    def read_storage(self, said: Any) -> Storage:
-        """What a persistent id says: ("storage", class, key, device, length), and in old files None for "no view"."""
-        if not isinstance(said, tuple) or len(said) not in {5, 6} or said[0] != "storage":
+    def read_storage(self, fields: Any) -> Storage:
+        """Check a persistent id: ("storage", class, key, device, length), and in old files None for "not a view"."""
+        if not isinstance(fields, tuple) or len(fields) not in {5, 6} or fields[0] != "storage":
             raise ValueError("a storage of an unknown kind")
-        kind, key, length = said[1], said[2], said[4]
-        if not isinstance(kind, Name) or kind.text not in STORAGES or not isinstance(key, str) or not is_size(length):
+        kind, key, length = fields[1], fields[2], fields[4]
+        if (
+            not isinstance(kind, GlobalName)
+            or kind.text not in STORAGES
+            or not isinstance(key, str)
+            or not is_size(length)
+        ):
             raise ValueError("a storage of an unknown kind")
         storage = Storage(key, STORAGES[kind.text], length, typed=kind.text != UNTYPED)
-        if said[5:] not in ((), (None,)) or self.storages.setdefault(key, storage) != storage:
+        if fields[5:] not in ((), (None,)) or self.storages.setdefault(key, storage) != storage:
             raise ValueError("a storage described in two ways")
         return storage
 
-    def check_view(self, said: Any, dtype: str | None = None) -> View:
-        storage, offset, shape, strides = said
+    def check_view(self, fields: Any, dtype: str | None = None) -> View:
+        storage, offset, shape, strides = fields
         if not isinstance(storage, Storage) or storage.typed == (dtype is not None):
             raise ValueError("a tensor without a storage")
         if not all(isinstance(sizes, tuple) and len(sizes) <= MAX_AXES for sizes in (shape, strides)):
             raise ValueError("a tensor without a shape")
         if not all(is_size(number) for number in (offset, *shape, *strides)) or len(shape) != len(strides):
-            raise ValueError("a tensor of an impossible shape")
+            raise ValueError("a tensor with an invalid shape")
         view = View(storage, dtype or storage.dtype, offset, shape, strides)
         last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
         end = offset if 0 in shape else offset + last + 1
         if end * BITS[view.dtype] > storage.nbytes * 8:
             raise unreadable(
                 self.where,
-                f"a tensor of shape {shape} overruns its storage {printable(storage.key[:40])!r} of "
+                f"a tensor of shape {shape} exceeds its storage {printable(storage.key[:40])!r} of "
                 f"{storage.nbytes:,} bytes",
             )
         return view

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError, MissingFileError
+from inlayer.files import check_path, not_a_file, path_kind
 from inlayer.learn.course import Task, open_course
 from inlayer.learn.submission import Submission, find_submissions, printable_name
-from inlayer.paths import check_path, what_is_at, wrong_kind
 
 if TYPE_CHECKING:
     from inlayer.learn.session import GradingLimits
@@ -110,8 +110,8 @@ def grade_folder(
 ) -> BatchReport:
     """Grade all submissions in a folder; with `tasks`, only these count and missing ones are reported."""
     folder = check_path(folder, "the folder")
-    if (kind := what_is_at(folder)) != "folder":
-        raise MissingFileError(f"{folder} is not a folder") if kind == "file" else wrong_kind(folder, kind)
+    if (kind := path_kind(folder)) != "folder":
+        raise MissingFileError(f"{folder} is not a folder") if kind == "file" else not_a_file(folder, kind)
     from inlayer.shapes import check_seed
 
     course = open_course()

@@ -18,9 +18,9 @@ from importlib import import_module
 from pathlib import Path
 
 from inlayer.errors import InputError
+from inlayer.files import quoted
 from inlayer.learn.content import LESSONS
 from inlayer.learn.questions import Exercise, Option, exercises_of
-from inlayer.paths import quoted
 from inlayer.render.markdown import parse
 
 __all__ = ["Course", "Document", "Lesson", "Question", "Task", "open_course", "read_document", "suggest"]

@@ -23,15 +23,14 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import InlayerError, InputError
+from inlayer.files import quoted, shown, write_atomic
 from inlayer.learn.course import Lesson, open_course
 from inlayer.learn.links import parse_link, picture_data
 from inlayer.learn.questions import FreeTextQuestion, TheoryQuestion
 from inlayer.learn.quiz import shuffle_options
 from inlayer.learn.service import CourseService, DrawnExercise
 from inlayer.learn.terminal import CoursePrinter
-from inlayer.paths import quoted, shown
 from inlayer.render.markdown import to_notebook
-from inlayer.saving import put
 
 __all__ = ["answer", "ask", "file_name", "load_ipython_extension", "write_notebooks"]
 
@@ -60,7 +59,7 @@ def write_notebooks(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in zip(paths, texts, strict=True):
-            put(path, text.encode())
+            write_atomic(path, text.encode())
     except OSError as error:
         raise InputError(f"{shown(folder)} cannot be written: {error.strerror}") from error
     return paths
@@ -234,7 +233,7 @@ def _printed(show: Callable[[CoursePrinter], None]) -> str:
     from rich.console import Console
 
     stream = io.StringIO()
-    show(CoursePrinter(Console(file=stream, width=WIDTH, highlight=False, color_system=None)))
+    show(CoursePrinter(Console(file=stream, width=WIDTH, highlight=False, color_system=None, force_jupyter=False)))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 

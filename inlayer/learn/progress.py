@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from inlayer.errors import InputError
-from inlayer.paths import printable, shown
-from inlayer.saving import locked, put
+from inlayer.files import locked, printable, shown, write_atomic
 
 __all__ = [
     "DamagedProgressError", "ExerciseRecord", "Progress", "ProgressState", "QuestionRecord", "TaskRecord",
@@ -197,7 +196,7 @@ class Progress:
             after = dump_state(state)
             if after != before or not self.path.exists():
                 try:
-                    put(self.path, after)
+                    write_atomic(self.path, after)
                 except OSError as error:
                     message = f"progress cannot be saved: {shown(self.path)}: {error.strerror}"
                     self._continue_unsaved(ProgressAccessError(message), state)

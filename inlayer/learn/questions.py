@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import ClassVar, TypeAlias
 
 from inlayer.errors import InputError
-from inlayer.paths import quoted
+from inlayer.files import quoted
 
 __all__ = [
     "AnswerResult",

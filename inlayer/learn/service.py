@@ -6,7 +6,7 @@ course, progress, grader, quiz -> [service] -> terminal (cli/learn), page (web),
 - a read-only service (for a server that others can reach) shows and grades answers but records and runs nothing
 - a file is overwritten only if it still has the digest the front end loaded, so no edit made elsewhere is lost
 - nothing here imports torch until code is graded
-Tested in tests/learn/test_service.py.
+Tested in tests/learn/test_cli.py.
 """
 
 from __future__ import annotations
@@ -19,18 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError, MissingFileError
+from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
 from inlayer.learn import course as course_module
 from inlayer.learn.course import Course, Lesson, Question, Task, suggest
-from inlayer.learn.files import (
-    TaskFile,
-    choose_folder,
-    create_file,
-    keep_old_file,
-    load_file,
-    read_file,
-    require_unchanged,
-    write_file,
-)
+from inlayer.learn.course_steps import CourseOverview, LessonStatus, find_next_step, lesson_steps
 from inlayer.learn.progress import Progress, ProgressState, now
 from inlayer.learn.questions import AnswerResult, ChoiceQuestion, Exercise, FreeTextQuestion, TheoryQuestion
 from inlayer.learn.quiz import (
@@ -41,9 +33,17 @@ from inlayer.learn.quiz import (
     shuffle_options,
     unfinished_lesson,
 )
-from inlayer.learn.steps import CourseOverview, LessonStatus, find_next_step, lesson_steps
 from inlayer.learn.submission import SourceFile
-from inlayer.paths import check_path, quoted, shown, what_is_at, wrong_kind
+from inlayer.learn.task_files import (
+    TaskFile,
+    choose_folder,
+    create_file,
+    keep_old_file,
+    load_file,
+    read_file,
+    require_unchanged,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from inlayer.learn.comparison import Comparison
@@ -238,7 +238,7 @@ class CourseService:
             if name is not None and (task is not None or self._names_file(name)):
                 path = check_path(name, "FILE").expanduser()
                 found = self.course.task(path.stem if task is None else task)
-                if task is None and what_is_at(path) == "nothing" and path.parent == Path():
+                if task is None and path_kind(path) == "missing" and path.parent == Path():
                     path = choose_folder(state, folder) / f"{found.id}.py"  # `check gather.py` works anywhere
                 return TaskFile(task=found, path=path)
             found = self.choose_task(task if name is None else name, state)
@@ -250,12 +250,12 @@ class CourseService:
     def _names_file(self, name: str) -> bool:
         if name in self.course.tasks:
             return False
-        kind = what_is_at(Path(name).expanduser()) if name else "nothing"
+        kind = path_kind(Path(name).expanduser()) if name else "missing"
         if name.endswith(".py") or "/" in name or "\\" in name or kind == "folder":
             known = Path(name).stem in self.course.tasks
-            if kind == "folder" or (kind == "nothing" and not known):
+            if kind == "folder" or (kind == "missing" and not known):
                 near = suggest(Path(name).stem, self.course.tasks) if name.endswith(".py") else ""
-                raise MissingFileError(f"{wrong_kind(Path(name), kind)}{f'; {near}' if near else ''}")
+                raise MissingFileError(f"{not_a_file(Path(name), kind)}{f'; {near}' if near else ''}")
             if not known:
                 raise InputError(f"{shown(name)} is not named after a task; name the task with --task")
             return True

@@ -43,7 +43,7 @@ def sinusoidal_encoding(
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed encodings of width `n_embd`, of which `block_size` are precomputed; positions have no upper limit."""
+    """Fixed encodings of width `n_embd` for any position; the first `block_size` are precomputed."""
 
     table: Tensor
 

@@ -1,15 +1,15 @@
-"""Output memory that is used again once nobody can see it any more.
+"""Reused output memory for large lookups.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- why: the cost of a large lookup is not the gather but page-faulting a fresh output (docs/decisions.md)
-- a slab is a plain byte array; a lease is a tensor over a *fresh numpy view object* of that slab. The
-  tensor's storage owns the view object, so every alias (slice, `.numpy()`, `.data`, a tensor saved in an
-  autograd graph) keeps it alive; when the last one dies, its finalizer hands the slab back
-- numpy allocates the slabs: it asks Linux for huge pages, so even a first use faults less than torch.empty
-- idle slabs are bounded by bytes, the longest idle goes first; one larger than the bound is never kept
-- a leased tensor cannot be grown with `resize_`: its storage belongs to the pool
-- not here: when a lease is worth it (tables/lookup.py)
-Checked in tests/tables/test_buffers.py, with broken pools that the same checks catch.
+- why: most of the time of a large lookup goes into page faults of a new output, not into the gather (docs/decisions.md)
+- a buffer is a plain byte array; a lease is a tensor over a *new numpy view object* of it. The tensor's storage owns
+  the view object, so that every alias (slice, `.numpy()`, `.data`, a tensor saved for backward) keeps it alive; when
+  the last alias is gone, its finalizer returns the buffer
+- numpy allocates the buffers: it requests huge pages on Linux, so that even the first use has fewer page faults
+- idle buffers are limited in bytes, and the one that has been idle longest is dropped first
+- a leased tensor cannot grow with `resize_`: its storage belongs to the pool
+- elsewhere: when a lease pays off (tables/lookup.py)
+Tested in tests/tables/test_buffers.py, with broken pools that the same checks detect.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["IDLE_BYTES", "SlabPool"]
+__all__ = ["IDLE_BYTES", "BufferPool"]
 
 IDLE_BYTES = 256 * 2**20
-ALIGNMENT = 64  # one cache line, what torch's own allocator gives
+ALIGNMENT = 64  # a cache line, as in torch's allocator
 WAIT_SECONDS = 0.01
 
-Slab = npt.NDArray[np.uint8]
+Buffer = npt.NDArray[np.uint8]
 
 
 def round_up(nbytes: int) -> int:
-    """The next eighth of a power of two: batches of nearly one size share slabs, at most 1/8 is wasted.
+    """Round up to an eighth of a power of two: similar batches share buffers, and at most 1/8 is wasted.
 
     >>> round_up(1_000_000), round_up(1_048_576)
     (1048576, 1048576)
@@ -44,73 +44,72 @@ def round_up(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-def new_slab(nbytes: int) -> Slab:
-    """Fresh bytes, at least as many as asked for, starting on a cache line."""
+def new_buffer(nbytes: int) -> Buffer:
+    """At least `nbytes` new bytes, aligned to a cache line."""
     size = round_up(nbytes)
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size]
 
 
-class SlabPool:
-    """Hands out tensors over pooled memory: `lease(shape, dtype)`.
+class BufferPool:
+    """Creates tensors in pooled memory: `lease(shape, dtype)`.
 
-    Finalizers run wherever an object happens to die: in any thread, and inside this class's own locked
-    section when the garbage collector strikes there. So a finalizer puts into a SimpleQueue, which is
-    reentrant, and never waits for the lock.
+    A finalizer can run at any time: in any thread, and even in this class while it holds its lock, if garbage
+    collection happens there. Therefore it only puts the buffer into a SimpleQueue, which is reentrant, and never waits.
     """
 
     def __init__(self, idle_bytes: int = IDLE_BYTES) -> None:
         self.idle_bytes = idle_bytes
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Start anew, in a forked child too, where another thread's lock would stay locked for ever."""
+    def reset(self) -> None:
+        """Start with an empty pool; in a forked child, a lock of another thread would never be released."""
         self._lock = threading.Lock()
-        self._returned: SimpleQueue[Slab] = SimpleQueue()
-        self._idle: list[Slab] = []  # longest idle first
+        self._returned: SimpleQueue[Buffer] = SimpleQueue()
+        self._idle: list[Buffer] = []  # longest idle first
 
     @property
     def idle(self) -> int:
-        """Bytes held for later use."""
-        return sum(slab.nbytes for slab in tuple(self._idle))
+        """Bytes in idle buffers."""
+        return sum(buffer.nbytes for buffer in tuple(self._idle))
 
     def lease(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """An uninitialized contiguous CPU tensor; its memory comes back when its last alias dies."""
+        """An uninitialized contiguous CPU tensor; its memory is returned when its last alias is gone."""
         nbytes = math.prod(shape) * dtype.itemsize
-        slab = self._take(nbytes)
-        view = slab[:nbytes]
-        finalizer = weakref.finalize(view, self._give_back, slab)
-        finalizer.atexit = False  # at exit the process returns everything at once
-        # set_ makes a tensor that is no autograd view: one from .view(dtype) under no_grad would refuse
-        # in-place work later, where the result of torch's own embedding allows it.
+        buffer = self._acquire(nbytes)
+        view = buffer[:nbytes]
+        finalizer = weakref.finalize(view, self._give_back, buffer)
+        finalizer.atexit = False  # at exit all memory is freed anyway
+        # set_ creates a tensor that is not an autograd view: one from .view(dtype) under no_grad would not allow
+        # in-place operations later, unlike the result of torch's embedding.
         strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
         return torch.empty(0, dtype=dtype).set_(torch.from_numpy(view).untyped_storage(), 0, shape, strides)
 
-    def _take(self, nbytes: int) -> Slab:
-        """The smallest idle slab that fits and is not more than twice too large, or a new one.
+    def _acquire(self, nbytes: int) -> Buffer:
+        """The smallest idle buffer that fits and is at most twice as large, or a new one.
 
-        Of equal ones that which came back last: it is still in the caches.
+        Among equal ones it is the one returned last, which is still in the CPU caches.
         """
         best = None
-        # The wait is bounded: code run by the garbage collector inside this very section may come here again.
+        # The wait is bounded, because code run by the garbage collector in this section may get here again.
         if self._lock.acquire(timeout=WAIT_SECONDS):
             try:
                 self._collect()
-                fitting = [i for i, slab in enumerate(self._idle) if nbytes <= slab.nbytes <= 2 * nbytes][::-1]
+                fitting = [i for i, buffer in enumerate(self._idle) if nbytes <= buffer.nbytes <= 2 * nbytes][::-1]
                 if fitting:
                     best = self._idle.pop(min(fitting, key=lambda i: self._idle[i].nbytes))
             finally:
                 self._lock.release()
             self._settle()
-        return new_slab(nbytes) if best is None else best
+        return new_buffer(nbytes) if best is None else best
 
-    def _give_back(self, slab: Slab) -> None:
-        self._returned.put(slab)
+    def _give_back(self, buffer: Buffer) -> None:
+        self._returned.put(buffer)
         self._settle()
 
     def _settle(self) -> None:
-        """Sort in what came back. Whoever holds the lock looks again after releasing it."""
+        """Move returned buffers to the idle ones. A thread that holds the lock checks again after releasing it."""
         while not self._returned.empty() and self._lock.acquire(blocking=False):
             try:
                 self._collect()
@@ -120,13 +119,13 @@ class SlabPool:
     def _collect(self) -> None:
         while not self._returned.empty():
             self._idle.append(self._returned.get())
-        while self._idle and sum(slab.nbytes for slab in self._idle) > self.idle_bytes:
+        while self._idle and sum(buffer.nbytes for buffer in self._idle) > self.idle_bytes:
             del self._idle[0]
 
 
-def shared_pool() -> SlabPool:
-    """The pool of this process, made anew in a forked child."""
-    pool = SlabPool()
+def shared_pool() -> BufferPool:
+    """The pool of this process; it is reset in a forked child."""
+    pool = BufferPool()
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=pool.forget)
+        os.register_at_fork(after_in_child=pool.reset)
     return pool

@@ -1,13 +1,13 @@
-"""ids -> rows: take the row of every id.
+"""Lookup: the row of every token id.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- an id outside the table is an error naming id, place and range: checked before the gather, on every path;
-  only a tracer (torch.compile, export, jit, meta and fake tensors), which has no values, skips it
-- where no gradient is needed and the result is large, its memory is reused (tables/buffers.py); the values are
-  bit for bit those of F.embedding, which serves every other case
-- rows that lie with several processes are looked up where they lie and added up (sharding.py)
-- not here: the table itself (tables/memory.py, tables/mapped.py)
-Checked against F.embedding and against a plain loop in tests/tables/test_lookup.py.
+- an id outside the table is an error that names the id, its place and the range, and is detected before the gather.
+  Only a tracer (torch.compile, export, jit, meta and fake tensors) skips the check, because it has no values
+- without gradients, the memory of large results is reused (tables/buffers.py); the values are bit-equal to those of
+  F.embedding, which handles all other cases
+- rows sharded over several processes are looked up in each process and summed (sharding.py)
+- elsewhere: the table itself (tables/memory.py, tables/stored.py)
+Tested against F.embedding and against a plain loop in tests/tables/test_lookup.py.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from inlayer.tensors import check_ids
 
 __all__ = ["add_up", "check_id_range", "has_no_values", "lease", "look_up"]
 
-# From here on a lease (about 10 us) is lost in the gather (0.4 ms) and numpy asks for huge pages; below it,
-# malloc keeps freed memory by itself.
+# From this size on, a lease (about 10 us) is negligible next to the gather (0.4 ms) and numpy requests huge pages;
+# below it, malloc reuses freed memory anyway.
 POOLED_BYTES = 4 * 2**20
 PLAIN_TYPES = (Tensor, nn.Parameter, nn.Buffer)
 
@@ -36,9 +36,9 @@ _POOL = shared_pool()
 
 
 def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None = None) -> Shaped[Tensor, "... D"]:
-    """Rows of `weight` for ids of any shape: the result has shape `ids.shape + (D,)`.
+    """Look up rows of `weight` for ids of any shape and integer dtype: `ids.shape + (D,)`.
 
-    `padding_idx` only says which row gets no gradient. Ids may be any integer dtype.
+    `padding_idx` is the row that gets no gradient.
 
     >>> look_up(torch.tensor([2, 0]), torch.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]))
     tensor([[4., 5.],
@@ -46,10 +46,10 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
     """
     index = check_ids(ids)
     if weight.dim() != 2:
-        raise ShapeError(f"the table has {weight.dim()} axes {tuple(weight.shape)}; it is rows by width (V, D)")
+        raise ShapeError(f"the table has {weight.dim()} axes {tuple(weight.shape)}; it must be (V, D), rows by width")
     if index.device != weight.device:
-        raise DtypeError(f"input_ids are on {index.device}, the table is on {weight.device}; move one to the other")
-    if index.dtype not in (torch.int64, torch.int32):  # the kernels know these two
+        raise DtypeError(f"input_ids are on {index.device} but the table is on {weight.device}; move one to the other")
+    if index.dtype not in (torch.int64, torch.int32):  # the only dtypes the kernels support
         index = index.to(torch.int64)
     check_id_range(index, weight.shape[0])
     if sharding.is_sharded(weight):
@@ -62,15 +62,15 @@ def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None 
 
 
 def lease(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Uninitialized memory for rows that are read, not gathered: reused where it is large."""
+    """Uninitialized memory for rows that are read from a file; reused if it is large."""
     nbytes = math.prod(shape) * dtype.itemsize
     return _POOL.lease(shape, dtype) if nbytes >= POOLED_BYTES else torch.empty(shape, dtype=dtype)
 
 
 def add_up(rows: Tensor, added: Tensor) -> Tensor:
-    """`rows + added`, where `added` spreads over `rows`; a large sum lives in reused memory, as a lookup does.
+    """`rows + added`, where `added` is broadcast to `rows`; the memory of a large sum is reused.
 
-    A new tensor in any case: rows that somebody kept (a hook, a cache) are not written to.
+    The result is always a new tensor, because a hook or a cache may hold the rows.
     """
     if added.dtype != rows.dtype or not _reusable(rows.numel(), rows, added):
         return rows + added
@@ -78,7 +78,7 @@ def add_up(rows: Tensor, added: Tensor) -> Tensor:
 
 
 def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
-    """Raise IdRangeError for the first id outside 0..rows - 1; a negative id never counts from the end."""
+    """Raise IdRangeError for the first id outside 0..rows - 1. Negative ids never count from the end."""
     if has_no_values(ids) or ids.numel() == 0:
         return
     low, high = torch.aminmax(ids)
@@ -88,7 +88,7 @@ def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
 
 
 def has_no_values(x: Tensor) -> bool:
-    """Is this a tracer's stand-in, whose values must not or cannot be read?"""
+    """Whether this is a tensor of a tracer, whose values cannot be read."""
     return (
         torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None  # torch.jit.trace
@@ -99,7 +99,7 @@ def has_no_values(x: Tensor) -> bool:
 
 
 def _reusable(values: int, *sources: Tensor) -> bool:
-    """May a result of so many values live in pooled memory: large, on the CPU, plain tensors, no gradient to record?"""
+    """Whether a result can use pooled memory: large, on the CPU, plain tensors, no gradient to record."""
     return (
         values * sources[0].dtype.itemsize >= POOLED_BYTES
         and not (torch.is_grad_enabled() and any(source.requires_grad for source in sources))

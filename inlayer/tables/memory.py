@@ -1,12 +1,13 @@
-"""A dense table of rows, one per token: the learnable part of the input layer.
+"""A table in memory: the learnable part of the input layer.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- an nn.Embedding, so that everything that takes one takes it; init, checks, lookup and resize are ours
-- the padding row is zero at birth and after every re-init; lookups send it no gradient, and a tied head keeps
-  its own gradient off it (head.py), so it stays zero
-- resize puts a new Parameter into the same module: ties by module hold, an optimizer must be made anew
-- not here: max_norm, sparse gradients and the other options of nn.Embedding; tables in files (tables/mapped.py)
-Checked against nn.Embedding in tests/tables/test_memory.py.
+- a subclass of nn.Embedding, so that it works wherever one does, with its own initialization, checks and resize
+- the padding row is zero after every initialization; lookups send it no gradient and neither does a tied head
+  (head.py), so that it stays zero
+- resize puts a new Parameter into the same module: ties by module survive, but optimizers must be created again
+- elsewhere: tables in files (tables/stored.py). Not supported: max_norm, sparse gradients and other options of
+  nn.Embedding
+Tested against nn.Embedding in tests/tables/test_memory.py.
 """
 
 from __future__ import annotations
@@ -26,10 +27,21 @@ __all__ = ["Table"]
 
 
 class Table(nn.Embedding):
-    """`vocab_size` rows of width `n_embd`.
+    """A trainable table of `vocab_size` rows of width `n_embd`.
 
-    A negative `padding_idx` counts from the end, as in nn.Embedding. With a `seed`, birth and re-init always
-    draw the same rows; without one they draw from torch's global generator.
+    Args:
+        vocab_size: Number of rows.
+        n_embd: Width of a row.
+        padding_idx: A row that is zero and gets no gradient; a negative one counts from the end.
+        init: "normal" (N(0, init_std)), "embedding" (N(0, 1)) or "scaled" (N(0, 1 / sqrt(n_embd))).
+        init_std: Standard deviation for "normal".
+        seed: Always gives the same initial rows; without it, torch's global generator is used.
+        device: As in torch.nn.Embedding.
+        dtype: As in torch.nn.Embedding.
+
+    Example:
+        >>> Table(256, 4)(torch.tensor([[72, 105]])).shape
+        torch.Size([1, 2, 4])
     """
 
     def __init__(
@@ -50,7 +62,7 @@ class Table(nn.Embedding):
             raise DtypeError(f"a table holds vectors, so its dtype must be floating point, not {dtype}")
         check_std(init_std)
         weight_VD = torch.empty(vocab_size, n_embd, device=device, dtype=dtype)
-        # Given a weight, nn.Embedding draws nothing: its N(0, 1) would only be thrown away.
+        # With a weight, nn.Embedding skips its own initialization, which would be discarded.
         super().__init__(vocab_size, n_embd, check_padding(padding_idx, vocab_size), _weight=weight_VD)
         self.init = check_rule(init, INIT_RULES)
         self.init_std = init_std
@@ -59,9 +71,9 @@ class Table(nn.Embedding):
 
     @classmethod
     def from_weight(cls, weight: Tensor, padding_idx: int | None = None) -> Table:
-        """A table around existing rows, bit for bit and without a copy, a non-zero padding row included."""
+        """A table of existing rows, without a copy or any change, even to the padding row."""
         if not isinstance(weight, Tensor) or not weight.is_floating_point():
-            raise DtypeError(f"the rows are {describe(weight)}; a table is made from a floating-point tensor")
+            raise DtypeError(f"the rows are {describe(weight)}; a table needs a floating-point tensor")
         if weight.dim() != 2 or 0 in weight.shape:
             raise ShapeError(f"the rows have shape {tuple(weight.shape)}; a table is (V, D), neither of them 0")
         vocab_size, n_embd = weight.shape
@@ -73,13 +85,13 @@ class Table(nn.Embedding):
     def from_pretrained(  # type: ignore[override]
         cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
     ) -> Table:
-        """nn.Embedding's name for `from_weight`, with its default: the rows are frozen."""
+        """As `from_weight`, with the name and the default of nn.Embedding: the rows are frozen."""
         table = cls.from_weight(embeddings, padding_idx)
         table.weight.requires_grad_(not freeze)
         return table
 
     def reset_parameters(self) -> None:
-        """Draw all rows anew and zero the padding row again."""
+        """Initialize all rows again, and the padding row with zeros."""
         init_rows(self.weight, self.init, self.init_std, self.seed, self.padding_idx)
 
     def forward(self, ids: Any) -> Shaped[Tensor, "... D"]:
@@ -94,10 +106,10 @@ class Table(nn.Embedding):
         *,
         allow_shrink: bool = False,
     ) -> int:
-        """Change the number of rows in place and return it. Rows that stay are kept bit for bit.
+        """Change the number of rows in place and return it; existing rows keep every bit.
 
-        New rows are the mean of the old ones without the padding row ("mean"), "zeros", or drawn by a birth
-        rule. The weight is a new Parameter: make the optimizer after the call.
+        New rows are the mean of the existing ones except the padding row ("mean"), "zeros", or initialized by one of
+        the rules of `init`. The weight becomes a new Parameter: create the optimizer after this call.
         """
         check_size(new_vocab_size, "new_vocab_size")
         check_rule(init, RESIZE_RULES)
@@ -107,11 +119,11 @@ class Table(nn.Embedding):
         old_rows = self.num_embeddings
         if new_vocab_size < old_rows and not allow_shrink:
             raise InputError(
-                f"resizing from {old_rows} to {new_vocab_size} rows would lose "
-                f"{old_rows - new_vocab_size} of them; pass allow_shrink=True if that is meant"
+                f"resizing from {old_rows} to {new_vocab_size} rows would drop {old_rows - new_vocab_size} of them; "
+                "pass allow_shrink=True to allow it"
             )
         if self.padding_idx is not None and self.padding_idx >= new_vocab_size:
-            raise InputError(f"{new_vocab_size} rows would cut off the padding row {self.padding_idx}")
+            raise InputError(f"resizing to {new_vocab_size} rows would drop the padding row {self.padding_idx}")
         if new_vocab_size == old_rows:
             return old_rows
 
@@ -122,7 +134,7 @@ class Table(nn.Embedding):
         if init == "mean":
             added[:] = mean_row(old_VD, self.padding_idx)
         else:
-            # Another seed than at birth: the same one would repeat the first rows of the table.
+            # Not the initial seed, which would repeat the first rows of the table.
             init_rows(added, init, self.init_std, None if self.seed is None else self.seed + old_rows)
         self.weight = nn.Parameter(new_VD, requires_grad=self.weight.requires_grad)
         self.num_embeddings = new_vocab_size
@@ -130,5 +142,5 @@ class Table(nn.Embedding):
 
 
 def describe(value: object) -> str:
-    """What came instead of a floating-point tensor."""
+    """A value that is not a floating-point tensor, for a message."""
     return f"of dtype {value.dtype}" if isinstance(value, Tensor) else f"a {type(value).__name__}"

@@ -89,7 +89,7 @@ class StoredEmbedding(nn.Module):
         return f"{self.num_embeddings}, {self.embedding_dim}, dtype={self.dtype}, name={self.table.name!r}"
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> StoredEmbedding:
-        """Record the dtype and device of `.to()`, `.half()` and `.cuda()`: there are no values to convert yet."""
+        """Record the dtype and device of `.to()`, `.half()` and `.cuda()`: no values are converted yet."""
         target = fn(torch.empty(0, dtype=self.dtype, device=self.device))
         if (target.dtype, target.device) != (self.dtype, self.device):
             self.dtype, self.device, self._whole = target.dtype, target.device, None
@@ -136,7 +136,7 @@ class MappedTable(StoredEmbedding):
 
     @classmethod
     def _reopen(cls, path: str, name: str, padding_idx: int | None, *target: Any) -> MappedTable:
-        """Open a pickled table again: the header is read anew, in case the file has changed."""
+        """Open a pickled table again: the header is read again, in case the file has changed."""
         return cls(path, name, padding_idx=padding_idx).to(*target)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from inlayer.errors import DtypeError, IdRangeError, InlayerError, InputError, TextError
-from inlayer.ragged import IdArray, Ragged, as_int64
+from inlayer.ragged import IdArray, Ragged, flat_int64
 
 __all__ = ["Merge", "Token", "Tokenizer", "token_label"]
 
@@ -189,7 +189,7 @@ def check_ids(ids: object, limit: int, name: str = "ids") -> IdArray:
     """Return the ids as an int64 array, or raise an error that names the first one outside 0..limit - 1."""
     if isinstance(ids, (str, bytes)):
         raise DtypeError(f"{name} is a {type(ids).__name__}; decode takes ids, encode takes text")
-    array = as_int64(ids, name)
+    array = flat_int64(ids, name)
     bad = np.flatnonzero((array < 0) | (array >= limit))
     if bad.size:
         raise IdRangeError(

@@ -22,10 +22,10 @@ from torch import Tensor
 from inlayer.checkpoint import Model, load
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
+from inlayer.files import base_name
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.head import Head
-from inlayer.paths import last_part
 from inlayer.tables import StoredEmbedding
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
@@ -166,7 +166,7 @@ class Pipeline:
     def title(self) -> str:
         """The source as others may see it: only the last part of a path on this machine."""
         path = Path(self.source)
-        return last_part(path) if path.exists() or path.is_absolute() else self.source
+        return base_name(path) if path.exists() or path.is_absolute() else self.source
 
     @cached_property
     def padding_id(self) -> int | None:

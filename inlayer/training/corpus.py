@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from inlayer.errors import InputError, MissingFileError
-from inlayer.paths import shown
-from inlayer.tokenizers.train import check_files, decode_file
+from inlayer.files import shown
+from inlayer.tokenizers.bpe_training import check_files, decode_file
 
 __all__ = ["CHUNK", "Chunk", "cut", "python_chunks", "read_chunks"]
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from inlayer.errors import InputError, MissingExtraError
-from inlayer.paths import check_path, shown
+from inlayer.files import check_path, shown
 from inlayer.render.numbers import count
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - Ctrl-C and SIGTERM stop the run after the current step, with a state and a model on disk
 - a run that fails before its first step, because of its text for example, leaves nothing behind
 - a loss or gradient that is not finite ends the run: later states would be useless
-- elsewhere: the steps (trainer.py), the entry point and the report (train.py), output (cli/progress.py)
+- elsewhere: the steps (trainer.py), the entry point and the report (train.py), output (cli/train_progress.py)
 Tested in tests/training/test_run.py, and with kills in tests/training/test_resume.py.
 """
 
@@ -32,8 +32,7 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
-from inlayer.paths import check_path, shown, what_is_at
-from inlayer.saving import locked, put, sync
+from inlayer.files import check_path, locked, path_kind, shown, sync, write_atomic
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
 from inlayer.training.config import TrainConfig
 from inlayer.training.corpus import python_chunks, read_chunks
@@ -46,7 +45,7 @@ from inlayer.training.tokenizer_files import tokenizer_files
 from inlayer.training.tokens import Tokens, check_windows, draw_batch, open_tokens, validation_batches, write_tokens
 from inlayer.training.trainer import Metrics, Trainer
 
-__all__ = ["DivergedError", "Progress", "Run"]
+__all__ = ["DivergedError", "Run", "TrainingProgress"]
 
 CONFIG, METRICS = "config.json", "metrics.jsonl"
 PADDING, END = "<pad>", "<|endoftext|>"  # special tokens of a trained tokenizer
@@ -56,7 +55,7 @@ class DivergedError(InlayerError, ArithmeticError):
     """The loss or the gradient is not finite."""
 
 
-class Progress:
+class TrainingProgress:
     """Receives progress events; this class ignores them."""
 
     def stage(self, name: str, total: int | None = None) -> None:
@@ -74,7 +73,7 @@ class Run:
 
     def __init__(self, folder: Path, config: TrainConfig) -> None:
         self.folder, self.config, self.inner = folder, config, folder / "run"
-        self.progress = Progress()
+        self.progress = TrainingProgress()
         self.metrics: list[Metrics] = []
         self.alerts = Alerts()
         self._created: tuple[Path, ...] | None = None  # folders made by `create`, innermost first
@@ -83,8 +82,8 @@ class Run:
     def create(cls, config: TrainConfig) -> Run:
         """Start a run in `config.out`, which must be empty or not exist."""
         folder = check_path(config.out, "out")
-        kind = what_is_at(folder)
-        if kind not in {"folder", "nothing"} or (kind == "folder" and not is_free(folder)):
+        kind = path_kind(folder)
+        if kind not in {"folder", "missing"} or (kind == "folder" and not is_free(folder)):
             reason = "not a folder" if kind != "folder" else "not empty"
             if kind == "folder" and is_run(folder):
                 reason = "it already contains a run; use --resume to continue it"
@@ -100,11 +99,11 @@ class Run:
         if config.tokenizer not in {"bytes", "bpe"}:
             open_tokenizer(config.tokenizer)
         run = cls(folder, replace(config, threads=config.threads or torch.get_num_threads()))
-        run._created = tuple(path for path in (folder, *folder.parents) if what_is_at(path) == "nothing")
+        run._created = tuple(path for path in (folder, *folder.parents) if path_kind(path) == "missing")
         try:
             run.inner.mkdir(parents=True, exist_ok=True)
             with run.locked():
-                put(run.inner / CONFIG, run.config.to_json())
+                write_atomic(run.inner / CONFIG, run.config.to_json())
         except OSError as error:
             run._remove()
             raise InputError(f"{shown(folder)} cannot be written: {error.strerror}") from error
@@ -155,7 +154,7 @@ class Run:
 
     def _make_tokens(self) -> None:
         folder, tokenizer, files = self.inner / "tokens", self.open_tokenizer(), self.config.files
-        if what_is_at(folder) == "folder":
+        if path_kind(folder) == "folder":
             return
         chunks = read_chunks(files) if files else python_chunks()
         self.progress.stage("encoding the text", sum(Path(file).stat().st_size for file in files) or None)
@@ -170,7 +169,7 @@ class Run:
 
     def _make_tokenizer(self) -> None:
         folder = self.inner / "tokenizer"
-        if self.config.tokenizer == "bytes" or what_is_at(folder) == "folder":
+        if self.config.tokenizer == "bytes" or path_kind(folder) == "folder":
             return
         for leftover in self.inner.glob(".tokenizer*"):  # of a killed process
             shutil.rmtree(leftover, ignore_errors=True)
@@ -181,7 +180,7 @@ class Run:
                 self._train_tokenizer(new)
             else:
                 for name, data in tokenizer_files(self.config.tokenizer).items():
-                    put(new / name, data)
+                    write_atomic(new / name, data)
             new.rename(folder)
 
     def _train_tokenizer(self, folder: Path) -> None:
@@ -194,11 +193,11 @@ class Run:
                 text.writelines(chunk.text for chunk in python_chunks())
         train_bpe(files, vocab_size, folder, special_tokens=[PADDING, END])
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": PADDING, "eos_token": END}
-        put(folder / "tokenizer_config.json", (json.dumps(config, indent=2) + "\n").encode())
+        write_atomic(folder / "tokenizer_config.json", (json.dumps(config, indent=2) + "\n").encode())
 
     # ---- training
 
-    def train(self, progress: Progress | None = None, group: ProcessGroup | None = None) -> bool:
+    def train(self, progress: TrainingProgress | None = None, group: ProcessGroup | None = None) -> bool:
         """Take the remaining steps and save the model; False if stopped by a signal before the last step."""
         group = group or ProcessGroup()
         with self.locked() if group.is_main else nullcontext():
@@ -209,9 +208,9 @@ class Run:
                     self._remove()
                 raise
 
-    def _train(self, progress: Progress | None, group: ProcessGroup) -> bool:
+    def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
         config = self.config
-        self.progress = progress if progress is not None and group.is_main else Progress()
+        self.progress = progress if progress is not None and group.is_main else TrainingProgress()
         torch.set_num_threads(max(1, (config.threads or 1) // group.size))
         tokenizer, tokens = self.prepare(group)
         decoder_config = self.decoder_config(tokenizer, tokens)
@@ -285,7 +284,7 @@ class Run:
         path, data = self.folder / METRICS, b"".join(map(to_line, lines))
         try:
             if new_file:
-                put(path, data)
+                write_atomic(path, data)
             else:
                 with path.open("ab") as file:
                     file.write(data)
@@ -324,7 +323,7 @@ def with_absolute_paths(config: TrainConfig) -> TrainConfig:
 
 def is_run(folder: Path) -> bool:
     """Whether a run was started in this folder."""
-    return what_is_at(folder / "run" / CONFIG) == "file"
+    return path_kind(folder / "run" / CONFIG) == "file"
 
 
 def is_free(folder: Path) -> bool:
@@ -332,9 +331,9 @@ def is_free(folder: Path) -> bool:
     if {path.name for path in folder.iterdir()} - {"run"}:
         return False
     inner = folder / "run"
-    kind = what_is_at(inner)
+    kind = path_kind(inner)
     leftovers = {"lock", f".{CONFIG}.saving"}
-    return kind == "nothing" or (kind == "folder" and {path.name for path in inner.iterdir()} <= leftovers)
+    return kind == "missing" or (kind == "folder" and {path.name for path in inner.iterdir()} <= leftovers)
 
 
 def to_line(line: Metrics) -> bytes:
@@ -346,7 +345,7 @@ def to_line(line: Metrics) -> bytes:
 def read_metrics(path: Path, steps: int) -> list[Metrics]:
     """Metrics of the first steps, up to a line that a kill cut off."""
     found: list[Metrics] = []
-    if what_is_at(path) != "file":
+    if path_kind(path) != "file":
         return found
     with path.open("rb") as file:
         for text in islice(file, steps):

@@ -31,12 +31,12 @@ from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families import describe
 from inlayer.families.fields import Fields
 from inlayer.families.fields import short as shown
+from inlayer.files import write_atomic
 from inlayer.positions import Angles, SinusoidalPositions, sinusoidal_encoding
-from inlayer.saving import put
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import ByteTokenizer
+from inlayer.training.atomic_folder import replace_folder, write_tensors
 from inlayer.training.decoder import Decoder, DecoderConfig
-from inlayer.training.folder import replace_folder, write_tensors
 from inlayer.training.tokenizer_files import tokenizer_files
 
 __all__ = ["check_savable", "load_decoder", "save_decoder", "write_decoder"]
@@ -118,7 +118,7 @@ def write_decoder(
     files = {} if tokenizer is None else tokenizer_files(tokenizer)
     files["config.json"] = (json.dumps(config, indent=2) + "\n").encode()
     for name, data in files.items():
-        put(folder / name, data)
+        write_atomic(folder / name, data)
     write_tensors(folder / WEIGHTS, to_tensors(decoder.config, state), metadata={"format": "pt"})
 
 

@@ -18,8 +18,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, InputError
-from inlayer.paths import shown
-from inlayer.training.folder import write_tensors
+from inlayer.files import shown
+from inlayer.training.atomic_folder import write_tensors
 
 __all__ = ["load_state", "save_state"]
 

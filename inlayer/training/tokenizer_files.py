@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import InputError
-from inlayer.paths import check_path, shown, what_is_at
+from inlayer.files import check_path, path_kind, shown
 from inlayer.tokenizers import ByteTokenizer, open_tokenizer
 from inlayer.tokenizers.merges import byte_alphabet
 
@@ -53,10 +53,10 @@ def byte_tokenizer_json() -> bytes:
 
 def _copy(path: Path) -> dict[str, bytes]:
     open_tokenizer(path)  # reports a damaged tokenizer now, not when the saved model is opened
-    folder = path if what_is_at(path) == "folder" else path.parent
+    folder = path if path_kind(path) == "folder" else path.parent
     names = NAMES if folder == path else (path.name, *CONFIGS)
     try:
-        found = {name: (folder / name).read_bytes() for name in names if what_is_at(folder / name) == "file"}
+        found = {name: (folder / name).read_bytes() for name in names if path_kind(folder / name) == "file"}
     except OSError as error:
         raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from error
     if path.suffix == ".json" and path.name in found:  # saved under another name

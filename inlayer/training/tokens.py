@@ -30,13 +30,13 @@ from jaxtyping import Int64, Integer
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError
-from inlayer.paths import check_path, quoted, shown, what_is_at, wrong_kind
+from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
 from inlayer.ragged import IdArray
 from inlayer.shapes import check_seed
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.train import MAX_VOCAB
+from inlayer.tokenizers.bpe_training import MAX_VOCAB
+from inlayer.training.atomic_folder import replace_folder
 from inlayer.training.corpus import Chunk, cut
-from inlayer.training.folder import replace_folder
 
 __all__ = ["Tokens", "draw_batch", "open_tokens", "validation_batches", "write_tokens"]
 
@@ -128,7 +128,7 @@ def write_tokens(
 def open_tokens(folder: str | os.PathLike[str]) -> Tokens:
     """Open the tokens of a folder. Both files are read once to verify them."""
     path = check_path(folder, "folder").expanduser()
-    kind = what_is_at(path)
+    kind = path_kind(path)
     if kind != "folder":
         raise MissingFileError(f"{shown(path)}: {'not found' if kind == 'nothing' else 'not a folder'}")
     facts = _read_facts(path / FACTS)
@@ -293,6 +293,6 @@ def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
 
 
 def _check_is_file(path: Path) -> None:
-    kind = what_is_at(path)
+    kind = path_kind(path)
     if kind != "file":
-        raise MissingFileError(f"{wrong_kind(path, kind)}; {WRITE_AGAIN}")
+        raise MissingFileError(f"{not_a_file(path, kind)}; {WRITE_AGAIN}")

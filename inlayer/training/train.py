@@ -16,8 +16,7 @@ from dataclasses import asdict
 import torch
 
 from inlayer.errors import CheckpointError, ConfigError, MissingExtraError
-from inlayer.paths import check_path, last_part, shown
-from inlayer.saving import put
+from inlayer.files import base_name, check_path, shown, write_atomic
 from inlayer.tokenizers import Tokenizer
 from inlayer.training.analysis import compare_tables
 from inlayer.training.config import NOT_SAVED, TrainConfig
@@ -25,7 +24,7 @@ from inlayer.training.decoder import Decoder
 from inlayer.training.parallel import ProcessGroup, process_group
 from inlayer.training.plot import draw
 from inlayer.training.report import TextSample, TrainingReport, to_html, to_json
-from inlayer.training.run import Progress, Run, is_run, with_absolute_paths
+from inlayer.training.run import Run, TrainingProgress, is_run, with_absolute_paths
 from inlayer.training.save import TABLE, load_decoder
 from inlayer.training.state import load_state
 from inlayer.training.tokens import Tokens, open_tokens
@@ -36,7 +35,9 @@ PROMPT_IDS, NEW_IDS = 8, 60
 TEMPERATURE, TOP_K = 0.8, 50
 
 
-def train(config: TrainConfig, *, resume: bool = False, progress: Progress | None = None) -> TrainingReport | None:
+def train(
+    config: TrainConfig, *, resume: bool = False, progress: TrainingProgress | None = None
+) -> TrainingReport | None:
     """Train a small language model and report what its embeddings learned.
 
     The folder `config.out` becomes the model, which `transformers` and `inlayer.load` open, along with its metrics and
@@ -120,7 +121,7 @@ def make_report(run: Run) -> TrainingReport:
     )
     report = TrainingReport.from_metrics(
         run.metrics,
-        name=last_part(run.folder),
+        name=base_name(run.folder),
         model={**asdict(decoder_config), "parameters": sum(one.numel() for one in untrained.parameters())},
         settings={name: value for name, value in config.resolved().items() if name not in {"files", "out"}},
         table=table,
@@ -131,8 +132,8 @@ def make_report(run: Run) -> TrainingReport:
         plot = draw(run.metrics, run.folder / "training.png")
     except MissingExtraError:
         plot = None
-    put(run.folder / "report.json", to_json(report).encode())
-    put(run.folder / "report.html", to_html(report, run.metrics, plot).encode())
+    write_atomic(run.folder / "report.json", to_json(report).encode())
+    write_atomic(run.folder / "report.html", to_html(report, run.metrics, plot).encode())
     return report
 
 

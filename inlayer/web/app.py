@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 import inlayer
 from inlayer.errors import InlayerError, InputError
-from inlayer.paths import quoted
+from inlayer.files import quoted
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.backward import MAX_HEAD_VALUES
 from inlayer.trace.facts import InitializationFacts, ModelFacts, TokenFacts, to_json

@@ -20,16 +20,16 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response
 
 from inlayer.errors import InputError
+from inlayer.files import shown
 from inlayer.learn.course import Lesson, Question, Task
-from inlayer.learn.files import FileConflictError
+from inlayer.learn.course_steps import CourseStep, LessonStatus
 from inlayer.learn.html import learn_page, learn_policy
 from inlayer.learn.links import course_elements, course_line
 from inlayer.learn.progress import Progress
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion
 from inlayer.learn.quiz import quiz_questions, shuffle_options
 from inlayer.learn.service import CourseService, DrawnExercise, ReadOnlyError, random_seed
-from inlayer.learn.steps import CourseStep, LessonStatus
-from inlayer.paths import shown
+from inlayer.learn.task_files import FileConflictError
 from inlayer.trace.facts import plain, to_json
 from inlayer.web.guard import error_response
 from inlayer.web.jobs import Jobs

@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from inlayer.paths import printable, quoted
+from inlayer.files import printable, quoted
 
 __all__ = ["HEADERS", "INTERNAL_ERROR", "MAX_BODY", "Guard", "error_response"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from inlayer.paths import last_part, shown
+from inlayer.files import base_name, shown
 from inlayer.tables import StoredEmbedding
 from inlayer.trace import Pipeline
 
@@ -26,7 +26,7 @@ def find_paths(pipelines: Iterable[Pipeline]) -> dict[str, str]:
         if isinstance(table, StoredEmbedding) and isinstance(path := getattr(table.table.source, "path", None), Path):
             found.add(path)
     # A path of one part, such as ".", reveals nothing and may occur in any message.
-    paths = {shown(path): last_part(path) for path in found if len(path.parts) > 1}
+    paths = {shown(path): base_name(path) for path in found if len(path.parts) > 1}
     return dict(sorted(paths.items(), key=lambda item: -len(item[0])))
 
 

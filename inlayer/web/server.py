@@ -29,7 +29,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
 from inlayer.errors import InputError
-from inlayer.paths import quoted
+from inlayer.files import quoted
 from inlayer.trace import Pipeline
 from inlayer.web.app import make_app
 from inlayer.web.guard import HEADERS, Guard, error_response

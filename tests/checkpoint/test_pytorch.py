@@ -99,7 +99,7 @@ def test_shared_values_are_counted_once(saved):
 
 def test_what_is_no_table_says_why(saved):
     store = PytorchStore(saved)
-    with pytest.raises(CheckpointError, match=r"'transposed' .* strides \(1, 4\): its values do not lie row by row"):
+    with pytest.raises(CheckpointError, match=r"'transposed' .* strides \(1, 4\): it is not stored row by row"):
         store.table("transposed")
     with pytest.raises(CheckpointError, match="row by row"):  # 4 bytes that claim to be a million values
         store.read("expanded")
@@ -238,40 +238,40 @@ def doubled_tuples(levels):
 
 
 HOSTILE = {
-    "overruns by shape": (state(tensor(shape=(4, 4))), "overruns its storage"),
-    "overruns by stride": (state(tensor(strides=(2**40, 1))), "overruns its storage"),
-    "overruns by offset": (state(tensor(offset=1)), "overruns its storage"),
-    "negative offset": (state(tensor(offset=-1)), "impossible shape"),
-    "negative stride": (state(tensor(strides=(-4, 1))), "impossible shape"),
-    "negative size": (state(tensor(shape=(-3, -4))), "impossible shape"),
-    "absurd size": (state(tensor(shape=(2**62, 0))), "impossible shape"),
-    "shape and strides differ": (state(tensor(shape=(3, 4, 1))), "impossible shape"),
+    "overruns by shape": (state(tensor(shape=(4, 4))), "exceeds its storage"),
+    "overruns by stride": (state(tensor(strides=(2**40, 1))), "exceeds its storage"),
+    "overruns by offset": (state(tensor(offset=1)), "exceeds its storage"),
+    "negative offset": (state(tensor(offset=-1)), "invalid shape"),
+    "negative stride": (state(tensor(strides=(-4, 1))), "invalid shape"),
+    "negative size": (state(tensor(shape=(-3, -4))), "invalid shape"),
+    "absurd size": (state(tensor(shape=(2**62, 0))), "invalid shape"),
+    "shape and strides differ": (state(tensor(shape=(3, 4, 1))), "invalid shape"),
     "a storage longer than its record": (state(tensor(length=13)), "has 48 bytes; its storage has 52"),
-    "a storage without a record": (state(tensor(key="1")), "lacks the record data/1"),
-    "a key that is a path": (state(tensor(key="../../etc/passwd")), "lacks the record"),
+    "a storage without a record": (state(tensor(key="1")), "does not have the record data/1"),
+    "a key that is a path": (state(tensor(key="../../etc/passwd")), "does not have the record"),
     "two kinds of one storage": (state(tensor(), tensor(storage="torch\nIntStorage")), "described in two ways"),
     "a quantized storage": (state(tensor(storage="torch\nQInt8Storage")), r"names torch\.QInt8Storage"),
     "a sparse tensor": (state(call("torch._utils", "_rebuild_sparse_tensor")), "names torch._utils._rebuild_sparse"),
-    "a tensor without values": (state(call("torch._utils", "_rebuild_meta_tensor_no_storage")), "was not run"),
-    "a call to a shell": (state(call("os", "system", text("true"))), r"names os\.system, .* was not run"),
+    "a tensor without values": (state(call("torch._utils", "_rebuild_meta_tensor_no_storage")), "not executed"),
+    "a call to a shell": (state(call("os", "system", text("true"))), r"names os\.system, .* not executed"),
     "a call to open": (state(call("builtins", "open", text("x"))), r"names builtins\.open"),
-    "a name by way of the stack": (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "was not run"),
+    "a name by way of the stack": (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "not executed"),
     "an object": (b"\x80\x02ccollections\nOrderedDict\n)\x81.", "uses NEWOBJ"),
     "an instance": (b"(ios\nsystem\n.", "neither a zip archive nor a pickle|uses INST"),
-    "memory by bytearray": (state(call("builtins", "bytearray", number(2**40))), "was not run"),
+    "memory by bytearray": (state(call("builtins", "bytearray", number(2**40))), "not executed"),
     "hours of hashing": (b"\x80\x02}" + doubled_tuples(60) + b"K\x01s.", "damaged"),
     "hours of hashing a storage": (b"\x80\x02(" + text("storage") + b"NNNN" + doubled_tuples(60) + b"tQ.", "damaged"),
     "hours of comparing": (
         b"\x80\x02ccollections\nOrderedDict\n" + doubled_tuples(60) + b"R.",
-        "calls what no plain tensor needs",
+        "calls something that a plain tensor does not need",
     ),
-    "a call of what is no function": (b"\x80\x02N)R.", "calls what no plain tensor needs"),
+    "a call of what is no function": (b"\x80\x02N)R.", "calls something that a plain tensor does not need"),
     "an empty stack": (b"\x80\x02R.", "damaged"),
     "no end": (b"\x80\x02}", "damaged"),
     "a memo that was never written": (b"\x80\x02h\x07.", "damaged"),
-    "no tensors": (b"\x80\x02}" + text("epoch") + b"K\x03s.", "holds no tensors by name"),
-    "a list": (b"\x80\x02].", "holds no tensors by name"),
-    "a bare tensor": (b"\x80\x02" + tensor() + b".", "holds no tensors by name"),
+    "no tensors": (b"\x80\x02}" + text("epoch") + b"K\x03s.", "has no named tensors"),
+    "a list": (b"\x80\x02].", "has no named tensors"),
+    "a bare tensor": (b"\x80\x02" + tensor() + b".", "has no named tensors"),
     "nothing": (b"", "damaged"),
     "a long program": (b"\x80\x02" + b"}" * MAX_PICKLE, "past the"),
 }
@@ -442,7 +442,7 @@ def test_a_file_cut_while_open_is_an_error_not_a_killed_process(tmp_path, saved)
     table = PytorchStore(path).table(TABLE)
     assert torch.equal(to_tensor(table.rows([1])), weights()[TABLE][1:2])
     os.truncate(path, 100)
-    with pytest.raises(CheckpointError, match="changed while it was open"):
+    with pytest.raises(CheckpointError, match="modified while it was open"):
         table.rows([1])
 
 

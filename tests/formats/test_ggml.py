@@ -71,7 +71,7 @@ def test_plain_rows_keep_their_dtype(tmp_path: Path, kind: str):
 def test_decoding_in_blocks_gives_the_same_rows(monkeypatch: pytest.MonkeyPatch):
     raw = raw_rows("Q8_0")
     whole = decoder("Q8_0", WIDTH)(raw)
-    monkeypatch.setattr("inlayer.formats.ggml.AT_ONCE", 3 * WIDTH)
+    monkeypatch.setattr("inlayer.formats.ggml.CHUNK_VALUES", 3 * WIDTH)
     assert same_bits(decoder("Q8_0", WIDTH)(raw), whole)
 
 

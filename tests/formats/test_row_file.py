@@ -43,7 +43,7 @@ def test_the_bytes_of_the_file(file: Path, ids: list[int], longest: int, monkeyp
 
 
 def test_a_file_too_short_is_refused_at_once(file: Path) -> None:
-    with pytest.raises(CheckpointError, match="has 2,418 bytes; its rows end at 2,437: was it cut"):
+    with pytest.raises(CheckpointError, match="has 2,418 bytes; its rows end at 2,437: was the download cut"):
         FileRows(file, OFFSET, ROWS + 1, WIDTH)
     with pytest.raises(MissingFileError, match="cannot be opened"):
         FileRows(file.parent / "none", 0, 1, 1)
@@ -60,7 +60,7 @@ def test_a_file_that_changes_while_it_is_open(file: Path, how: str) -> None:
     else:
         file.write_bytes(file.read_bytes() + b"more")
     for use in (lambda: read(rows, [50]), rows.map):
-        with pytest.raises(CheckpointError, match="was changed while it was open"):
+        with pytest.raises(CheckpointError, match="was modified while it was open"):
             use()
 
 
@@ -80,7 +80,7 @@ def test_a_file_cut_in_the_middle_of_a_read(file: Path, monkeypatch: pytest.Monk
     rows = FileRows(file, OFFSET, ROWS, WIDTH)
     os.truncate(file, OFFSET + WIDTH)
     monkeypatch.setattr(FileRows, "check", lambda _: None)
-    with pytest.raises(CheckpointError, match="cut short while it was open"):
+    with pytest.raises(CheckpointError, match="truncated while it was open"):
         read(rows, [50])
 
 

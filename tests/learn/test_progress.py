@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from inlayer.errors import InputError
+from inlayer.files import locked
 from inlayer.learn import progress as room
+from inlayer.learn.course_steps import find_next_step, lesson_steps
 from inlayer.learn.progress import (
     ExerciseRecord,
     Progress,
@@ -28,8 +30,6 @@ from inlayer.learn.progress import (
     load_state,
     merge_states,
 )
-from inlayer.learn.steps import find_next_step, lesson_steps
-from inlayer.saving import locked
 from tests.learn.small import make_course
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
@@ -128,7 +128,7 @@ def test_a_solution_seen_after_passing_is_nothing_to_remember() -> None:
         ]),
     ],
 )  # fmt: skip
-def test_what_is_damaged_or_foreign_is_set_aside(data: bytes, tmp_path: Path) -> None:
+def test_damaged_files_are_renamed(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "progress.json").write_bytes(data)
     (tmp_path / "progress.damaged-1.json").write_text("an earlier one")
     said: list[str] = []
@@ -184,7 +184,7 @@ def test_reset_keeps_the_old_one(data: Path) -> None:
 # ---- two machines
 
 
-def test_two_machines_are_joined_and_joining_again_changes_nothing() -> None:
+def test_merging_two_machines_is_idempotent() -> None:
     mine, other = full(), ProgressState(folder="/elsewhere", current="init_table")
     other.tasks["gather"] = TaskRecord(
         tries=5, summary="2 of 7 checks", hints=1, solution_seen="2026-01-03T00:00:00+00:00"
@@ -324,7 +324,7 @@ def test_a_full_disk_leaves_what_was_there(data: Path, monkeypatch: pytest.Monke
     def full_disk(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(room, "put", full_disk)
+    monkeypatch.setattr(room, "write_atomic", full_disk)
     with pytest.raises(InputError, match="No space left"), Progress().edit() as state:
         state.current = "two"
     assert Progress().read().current == "one"
@@ -353,7 +353,7 @@ def test_a_loose_one_goes_on_from_what_is_there(data: Path, monkeypatch: pytest.
     def full_disk(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(room, "put", full_disk)
+    monkeypatch.setattr(room, "write_atomic", full_disk)
     loose = Progress(allow_unsaved=True)
     with loose.edit() as state:
         state.note_hint("two")
@@ -361,7 +361,7 @@ def test_a_loose_one_goes_on_from_what_is_there(data: Path, monkeypatch: pytest.
     assert (loose.read().current, Progress().read().current) == ("two", "one")
 
 
-def test_passed_and_broken_later() -> None:
+def test_a_passed_task_can_fail_again() -> None:
     state = ProgressState()
     state.note_check("gather", passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
     assert not state.task("gather").fails_again

@@ -23,47 +23,47 @@ import pytest
 import torch
 from torch import Tensor
 
-from inlayer.tables.buffers import ALIGNMENT, SlabPool, round_up
+from inlayer.tables.buffers import ALIGNMENT, BufferPool, round_up
 
 SHAPE = (64, 33)
 
 
-def over(slab: np.ndarray, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    return torch.from_numpy(slab[: math.prod(shape) * dtype.itemsize]).view(dtype).view(shape)
+def over(buffer: np.ndarray, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(buffer[: math.prod(shape) * dtype.itemsize]).view(dtype).view(shape)
 
 
-class HastyPool(SlabPool):
-    """Broken: takes every slab back at once, while the caller still looks at it."""
+class HastyPool(BufferPool):
+    """Broken: takes every buffer back at once, while the caller still looks at it."""
 
     def lease(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        slab = self._take(math.prod(shape) * dtype.itemsize)
-        self._give_back(slab)
-        return over(slab, shape, dtype)
+        buffer = self._acquire(math.prod(shape) * dtype.itemsize)
+        self._give_back(buffer)
+        return over(buffer, shape, dtype)
 
 
-class WrongWatchPool(SlabPool):
+class WrongWatchPool(BufferPool):
     """Broken: watches a view object that is not the one the tensor holds."""
 
     def lease(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        slab = self._take(math.prod(shape) * dtype.itemsize)
-        weakref.finalize(slab[:], self._give_back, slab)
-        return over(slab, shape, dtype)
+        buffer = self._acquire(math.prod(shape) * dtype.itemsize)
+        weakref.finalize(buffer[:], self._give_back, buffer)
+        return over(buffer, shape, dtype)
 
 
-class ForgetfulPool(SlabPool):
+class ForgetfulPool(BufferPool):
     """Broken: never uses anything again."""
 
     lost: ClassVar[list[np.ndarray]] = []
 
-    def _give_back(self, slab: np.ndarray) -> None:
-        self.lost.append(slab)
+    def _give_back(self, buffer: np.ndarray) -> None:
+        self.lost.append(buffer)
 
 
-def filled(pool: SlabPool, value: float) -> Tensor:
+def filled(pool: BufferPool, value: float) -> Tensor:
     return pool.lease(SHAPE, torch.float32).fill_(value)
 
 
-def kept_results_stay(pool: SlabPool) -> bool:
+def kept_results_stay(pool: BufferPool) -> bool:
     kept = [filled(pool, value) for value in range(50)]
     for value in range(50, 80):
         filled(pool, value)  # dies at once: its memory goes round
@@ -89,7 +89,7 @@ ALIASES = {
 }
 
 
-def alias_keeps_memory(pool: SlabPool, alias: str) -> bool:
+def alias_keeps_memory(pool: BufferPool, alias: str) -> bool:
     rows = filled(pool, 7.0)
     address = rows.data_ptr()
     held = ALIASES[alias](rows)
@@ -100,7 +100,7 @@ def alias_keeps_memory(pool: SlabPool, alias: str) -> bool:
     return not reused
 
 
-def memory_comes_back(pool: SlabPool) -> bool:
+def memory_comes_back(pool: BufferPool) -> bool:
     rows = filled(pool, 1.0)
     address = rows.data_ptr()
     del rows
@@ -108,22 +108,22 @@ def memory_comes_back(pool: SlabPool) -> bool:
 
 
 def test_results_kept_alive_are_unchanged() -> None:
-    assert kept_results_stay(SlabPool())
+    assert kept_results_stay(BufferPool())
 
 
 @pytest.mark.parametrize("broken", [HastyPool, WrongWatchPool])
-def test_a_broken_pool_is_caught(broken: type[SlabPool]) -> None:
+def test_a_broken_pool_is_caught(broken: type[BufferPool]) -> None:
     assert not kept_results_stay(broken())
 
 
 @pytest.mark.parametrize("alias", ALIASES)
 def test_any_alias_keeps_the_memory(alias: str) -> None:
-    assert alias_keeps_memory(SlabPool(), alias)
+    assert alias_keeps_memory(BufferPool(), alias)
 
 
 @pytest.mark.parametrize("alias", ALIASES)
 def test_memory_comes_back_after_the_alias(alias: str) -> None:
-    pool = SlabPool()
+    pool = BufferPool()
     rows = filled(pool, 7.0)
     address = rows.data_ptr()
     held = ALIASES[alias](rows)
@@ -137,12 +137,12 @@ def test_a_pool_without_the_watch_on_the_view_is_caught() -> None:
 
 
 def test_memory_is_reused_once_the_result_is_dead() -> None:
-    assert memory_comes_back(SlabPool())
+    assert memory_comes_back(BufferPool())
     assert not memory_comes_back(ForgetfulPool())
 
 
 def test_of_equal_slabs_the_last_to_come_back_is_the_first_to_go() -> None:
-    pool = SlabPool()
+    pool = BufferPool()
     leases = [pool.lease(SHAPE, torch.float32) for _ in range(3)]
     middle = leases[1].data_ptr()
     del leases[0], leases[1], leases[0]  # the first, the third, then the second
@@ -150,7 +150,7 @@ def test_of_equal_slabs_the_last_to_come_back_is_the_first_to_go() -> None:
 
 
 def test_copies_are_independent() -> None:
-    pool = SlabPool()
+    pool = BufferPool()
     rows = filled(pool, 3.0)
     buffer = io.BytesIO()
     torch.save(rows, buffer)
@@ -161,8 +161,8 @@ def test_copies_are_independent() -> None:
     assert all(bool((twin == 3.0).all()) for twin in copies)
 
 
-def test_moving_to_shared_memory_returns_the_slab() -> None:
-    pool = SlabPool()
+def test_moving_to_shared_memory_returns_the_buffer() -> None:
+    pool = BufferPool()
     rows = filled(pool, 3.0)
     slice_ = rows[1:]
     rows.share_memory_()
@@ -173,7 +173,7 @@ def test_moving_to_shared_memory_returns_the_slab() -> None:
 
 
 def test_a_lease_is_no_autograd_view() -> None:
-    pool = SlabPool()
+    pool = BufferPool()
     with torch.no_grad():
         rows = filled(pool, 3.0)
     weight = torch.ones(SHAPE, requires_grad=True)
@@ -185,13 +185,13 @@ def test_a_lease_is_no_autograd_view() -> None:
 
 def test_a_lease_is_aligned_contiguous_and_of_its_dtype() -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.float8_e4m3fn):
-        rows = SlabPool().lease((3, 5, 7), dtype)
+        rows = BufferPool().lease((3, 5, 7), dtype)
         assert (rows.dtype, rows.shape, rows.is_contiguous()) == (dtype, (3, 5, 7), True)
         assert rows.data_ptr() % ALIGNMENT == 0
 
 
 def test_a_lease_inside_inference_mode_is_an_inference_tensor() -> None:
-    pool = SlabPool()
+    pool = BufferPool()
     with torch.inference_mode():
         rows = filled(pool, 3.0)
         address = rows.data_ptr()
@@ -206,26 +206,26 @@ def test_a_lease_inside_inference_mode_is_an_inference_tensor() -> None:
 
 def test_idle_memory_is_bounded() -> None:
     size = round_up(64 * 33 * 4)
-    pool = SlabPool(idle_bytes=3 * size)
+    pool = BufferPool(idle_bytes=3 * size)
     kept = [filled(pool, value) for value in range(10)]
     assert pool.idle == 0
     del kept
     assert pool.idle == 3 * size
-    unbounded = SlabPool(idle_bytes=10**9)
+    unbounded = BufferPool(idle_bytes=10**9)
     kept = [filled(unbounded, value) for value in range(10)]
     del kept
     assert unbounded.idle == 10 * size  # control
 
 
 def test_a_slab_larger_than_the_bound_is_not_kept() -> None:
-    pool = SlabPool(idle_bytes=4096)
+    pool = BufferPool(idle_bytes=4096)
     rows = pool.lease((1, 4096), torch.float32)
     del rows
     assert pool.idle == 0
 
 
-def test_a_small_lease_does_not_pin_a_large_slab() -> None:
-    pool = SlabPool()
+def test_a_small_lease_does_not_pin_a_large_buffer() -> None:
+    pool = BufferPool()
     large = pool.lease((1, 1_000_000), torch.float32)
     address = large.data_ptr()
     del large
@@ -239,7 +239,7 @@ def test_round_up_wastes_at_most_an_eighth_and_a_page(nbytes: int) -> None:
     assert nbytes <= round_up(nbytes) <= nbytes * 9 / 8 + 4096
 
 
-def run_threads(pool: SlabPool) -> bool:
+def run_threads(pool: BufferPool) -> bool:
     """Many threads take, keep a few, check the kept ones and let go, all at once."""
 
     def work(seed: int) -> bool:
@@ -258,7 +258,7 @@ def run_threads(pool: SlabPool) -> bool:
 
 
 def test_results_stay_across_threads() -> None:
-    assert run_threads(SlabPool())
+    assert run_threads(BufferPool())
 
 
 def test_a_pool_broken_across_threads_is_caught() -> None:
@@ -266,7 +266,7 @@ def test_a_pool_broken_across_threads_is_caught() -> None:
 
 
 def test_a_result_made_in_one_thread_and_dropped_in_another_comes_back() -> None:
-    pool = SlabPool()
+    pool = BufferPool()
     box = [filled(pool, 1.0)]
     address = box[0].data_ptr()
     thread = threading.Thread(target=box.clear)
@@ -276,7 +276,7 @@ def test_a_result_made_in_one_thread_and_dropped_in_another_comes_back() -> None
 
 
 def test_results_in_reference_cycles_come_back_from_inside_the_collector() -> None:
-    pool = SlabPool()
+    pool = BufferPool()
     for value in range(20):
         cycle: list[object] = [filled(pool, value)]
         cycle.append(cycle)
@@ -286,7 +286,7 @@ def test_results_in_reference_cycles_come_back_from_inside_the_collector() -> No
 
 
 def test_a_lease_while_the_lock_is_held_neither_waits_long_nor_breaks() -> None:
-    pool = SlabPool()
+    pool = BufferPool()
     rows = filled(pool, 1.0)
     with pool._lock:  # as when the garbage collector runs other code inside the locked section
         del rows

@@ -7,7 +7,7 @@
   there, files are found by their usual names
 - a range is read from huggingface_hub's cache if any library downloaded the file, then from our own, then remotely
 - a file that may change (any URL) is compared with the server once per process; offline, its last known version is used
-Tested in tests/checkpoint/remote/test_source.py.
+Tested in tests/checkpoint/remote/test_store.py.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from inlayer.checkpoint.remote.transfer import (
 )
 from inlayer.checkpoint.shards import INDEX
 from inlayer.errors import CheckpointError, InputError, MissingFileError
-from inlayer.paths import printable, shown
+from inlayer.files import printable, shown
 
 __all__ = ["HubFolder", "RemoteFile", "RemoteFolder", "UrlFolder", "parse_source"]
 

@@ -25,17 +25,16 @@ from inlayer.checkpoint.folder import FolderStore
 from inlayer.checkpoint.gguf import GgufStore
 from inlayer.checkpoint.remote.cache import digest, open_cache
 from inlayer.checkpoint.remote.index import RemoteIndex
-from inlayer.checkpoint.remote.rows import RemoteRows
+from inlayer.checkpoint.remote.remote_rows import RemoteRows
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
 from inlayer.checkpoint.shards import INDEX, PLAIN_FILE
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.fields import read_config
-from inlayer.files import listing, printable
+from inlayer.files import listing, printable, write_atomic
 from inlayer.formats.gguf import GgufHeader, parse_gguf_header
 from inlayer.formats.row_file import FileRows
 from inlayer.formats.safetensors import LENGTH_BYTES, TensorInfo, header_length, parse_header
-from inlayer.saving import put
 from inlayer.tables.stored import RowSource
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import FILE_NAMES, FILE_PATTERNS
@@ -194,7 +193,7 @@ def save_locally(folder: RemoteFolder, names: Iterable[str]) -> Path:
     for name, data in files.items():
         path = local / name
         if not path.is_file() or path.read_bytes() != data:
-            put(path, data)
+            write_atomic(path, data)
     return local
 
 

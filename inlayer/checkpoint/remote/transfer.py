@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from inlayer.errors import CheckpointError, InlayerError, MissingExtraError, MissingFileError
-from inlayer.paths import printable
+from inlayer.files import printable
 
 __all__ = [
     "RETRIED", "FileVersion", "FsspecRequest", "RemotePath", "Span", "TransferError", "UnreachableError",

@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from inlayer.cli.learn.common import AS_JSON, SEED, examples
-from inlayer.paths import check_path, shown
-from inlayer.saving import write_whole
+from inlayer.files import check_path, shown, write_output
 
 __all__ = ["dev_check", "grade", "notebook"]
 
@@ -61,7 +60,7 @@ def grade(
         target = check_path(out, "--out").absolute()
         for ending, text in ((".csv", report.to_csv()), (".json", report.to_json())):
             path = target.with_name(target.name + ending)
-            write_whole(path, text.encode())
+            write_output(path, text.encode())
             sys.stdout.write(f"{shown(path)} ({len(report.rows):,} rows)\n")
     else:
         sys.stdout.write(report.to_json() if as_json else report.to_csv())

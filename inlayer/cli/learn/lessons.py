@@ -20,10 +20,10 @@ from inlayer.cli.learn.common import (
 from inlayer.cli.learn.questions import ask_exercise, ask_quiz, grading_of
 from inlayer.cli.learn.tasks import show_task_file
 from inlayer.errors import InputError
-from inlayer.paths import quoted
+from inlayer.files import quoted
 
 if TYPE_CHECKING:
-    from inlayer.learn.steps import CourseOverview, LessonStatus
+    from inlayer.learn.course_steps import CourseOverview, LessonStatus
     from inlayer.learn.terminal import CoursePrinter
 
 __all__ = ["list_", "misconceptions", "next_", "read", "skip"]

@@ -12,8 +12,7 @@ from inlayer.cli.inputs import read_start
 from inlayer.cli.learn.common import AS_JSON, examples, open_printer, open_service, write_json
 from inlayer.cli.learn.tasks import reset_progress
 from inlayer.errors import InputError
-from inlayer.paths import check_path, shown, what_is_at, wrong_kind
-from inlayer.saving import write_whole
+from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
 
 if TYPE_CHECKING:
     from inlayer.learn.progress import ProgressState
@@ -67,12 +66,12 @@ def export_progress(state: ProgressState, name: str, *, overwrite: bool) -> None
         sys.stdout.write(data.decode())
         return
     path = check_path(name, "--export")
-    kind = what_is_at(path)
-    if kind not in {"file", "nothing"}:
-        raise wrong_kind(path, kind)
+    kind = path_kind(path)
+    if kind not in {"file", "missing"}:
+        raise not_a_file(path, kind)
     if kind == "file" and not overwrite:
         raise InputError(f"{shown(name)} already exists; use --overwrite to replace it")
-    write_whole(path.absolute(), data)
+    write_output(path.absolute(), data)
     sys.stdout.write(f"Wrote your progress to {shown(name)}.\n")
 
 

@@ -23,8 +23,8 @@ from inlayer.cli.learn.common import (
     write_json,
 )
 from inlayer.errors import InputError
+from inlayer.files import quoted
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion
-from inlayer.paths import quoted
 
 if TYPE_CHECKING:
     from inlayer.learn.course import Question

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from inlayer.checkpoint.remote import open_remote, rows, transfer
-from inlayer.checkpoint.remote.rows import RemoteRows
+from inlayer.checkpoint.remote.remote_rows import RemoteRows
 from inlayer.errors import CheckpointError
 from tests.checkpoint.remote.models import ROWS, SHARDS, TABLE, WIDTH, make_small
 from tests.checkpoint.remote.server import Hub

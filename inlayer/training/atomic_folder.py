@@ -5,7 +5,7 @@
   is found at `.NAME.old`, and the next writer restores it
 - leftovers of a killed writer (`.NAME.saving`) are removed by the next one. There is one writer at a time
 - a folder is only replaced if nothing in it would be lost: a file that the new one lacks is an error
-Tested with a failure at every stage in tests/training/test_folder.py.
+Tested with a failure at every stage in tests/training/test_atomic_folder.py.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from inlayer.errors import InlayerError, InputError
-from inlayer.paths import check_path, shown, what_is_at
-from inlayer.saving import putting, sync
+from inlayer.files import atomic_path, check_path, path_kind, shown, sync
 
 __all__ = ["replace_folder", "write_tensors"]
 
@@ -38,7 +37,7 @@ def replace_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
     An OSError within the block, such as a full disk, becomes an InputError that names the folder.
     """
     target = check_path(folder, "folder").expanduser().resolve()  # a link keeps pointing to the new folder
-    if what_is_at(target) not in {"folder", "nothing"} or not target.name:
+    if path_kind(target) not in {"folder", "missing"} or not target.name:
         raise InputError(f"{shown(folder)} cannot be written: it is not a folder, or it is the root folder")
     new, old = (target.with_name(f".{target.name}.{state}") for state in ("saving", "old"))
     try:
@@ -68,7 +67,7 @@ def replace_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file atomically."""
-    with putting(path) as new:
+    with atomic_path(path) as new:
         try:
             save_file(dict(tensors), new, metadata=metadata)
         except SafetensorError as error:  # safetensors reports a full disk this way

@@ -3,7 +3,7 @@
 service -> [files] -> disk
 - the folder is chosen once and recorded in the progress; the default is created where the program was first started
 - nothing the learner wrote is overwritten: a reset keeps the old file under another name
-Tested in tests/learn/test_service.py.
+Tested in tests/learn/test_cli.py.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inlayer.errors import InputError
+from inlayer.files import check_path, not_a_file, path_kind, shown, write_atomic
 from inlayer.learn.course import Task
 from inlayer.learn.progress import ProgressState
 from inlayer.learn.submission import SourceFile, SubmissionError, read_source_file
-from inlayer.paths import check_path, shown, what_is_at, wrong_kind
-from inlayer.saving import put
 
 __all__ = ["FileConflictError", "TaskFile", "choose_folder", "create_file", "keep_old_file", "load_file", "read_file",
            "require_unchanged", "write_file"]  # fmt: skip
@@ -41,7 +40,7 @@ def choose_folder(state: ProgressState, folder: str | None = None) -> Path:
     """The folder of the learner's files, recorded in the progress."""
     if folder is not None:
         path = check_path(folder, "--folder").expanduser().absolute()
-        if what_is_at(path) not in {"folder", "nothing"}:
+        if path_kind(path) not in {"folder", "missing"}:
             raise InputError(f"{shown(folder)} is not a folder")
         state.folder = str(path)
     state.folder = state.folder or str(Path.cwd() / DEFAULT_FOLDER)
@@ -56,8 +55,8 @@ def create_file(task: Task, folder: Path) -> TaskFile:
         with path.open("x", encoding="utf-8") as file:
             file.write(task.start)
     except FileExistsError:
-        if what_is_at(path) != "file":
-            raise wrong_kind(path, what_is_at(path)) from None
+        if path_kind(path) != "file":
+            raise not_a_file(path, path_kind(path)) from None
         return TaskFile(task=task, path=path)
     except OSError as error:
         message = f"{shown(path)} cannot be written: {error.strerror}; choose another folder with --folder"
@@ -71,7 +70,7 @@ def read_file(path: Path) -> SourceFile:
         return read_source_file(path)
     except SubmissionError as error:
         if error.rule in {"not-found", "not-a-file"}:
-            raise wrong_kind(path, what_is_at(path)) from None
+            raise not_a_file(path, path_kind(path)) from None
         raise InputError(f"{shown(path)}: {error}") from None
 
 
@@ -79,7 +78,7 @@ def load_file(task: Task, state: ProgressState) -> tuple[Path, SourceFile | None
     """The path of the learner's file for a task, and its content if it exists."""
     folder = Path(state.folder) if state.folder else Path.cwd() / DEFAULT_FOLDER
     path = (folder / f"{task.id}.py").resolve()
-    return path, read_file(path) if what_is_at(path) != "nothing" else None
+    return path, read_file(path) if path_kind(path) != "missing" else None
 
 
 def require_unchanged(path: Path, found: SourceFile | None, loaded: str | None) -> None:
@@ -95,7 +94,7 @@ def write_file(path: Path, source: str) -> None:
         raise InputError(f"character {error.start} of the code is a lone surrogate, which is not text") from None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        put(path, data)
+        write_atomic(path, data)
     except OSError as error:
         raise InputError(f"{shown(path)} cannot be written: {error.strerror}") from None
 
