@@ -83,7 +83,7 @@ def test_invalid_utf8_argument() -> None:
     ("text", "words"),
     [
         ("ok\udcff", "text 1 is not valid UTF-8: byte 0xff at offset 2"),
-        ("a" * 20_000, "the texts have 20,000 characters; at most 16,384 are walked here"),
+        ("a" * 20_000, "the page takes at most 16 texts of 16,384 characters together"),
     ],
 )
 def test_page_rejects_invalid_or_long_texts(command: tuple[str, str], text: str, words: str, run: Run) -> None:
@@ -357,7 +357,7 @@ def test_page_is_written_completely_or_not_at_all(run: Run, tmp_path: Path, monk
 
 def test_web_serves_the_requested_walk(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     served = {}
-    monkeypatch.setattr("inlayer.web.serve", lambda pipelines, **options: served.update(pipelines=pipelines, **options))
+    monkeypatch.setattr("inlayer.web.serve", lambda open_all, **options: served.update(pipelines=open_all(), **options))
     done = run("walk", "I love & dogs", "b=c", "--web", "--step", "6", "--swap", "0,1", "--pad", "2", "--theta", "1e6")
     assert (done.code, done.err) == (0, "")
     assert [(name, one.facts().name) for name, one in served["pipelines"].items()] == [("default", "default")]

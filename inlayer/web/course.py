@@ -25,7 +25,7 @@ from inlayer.learn.course import Lesson, Question, Task
 from inlayer.learn.course_steps import CourseStep, LessonStatus
 from inlayer.learn.html import learn_page, learn_policy
 from inlayer.learn.links import course_elements, course_line
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion
 from inlayer.learn.quiz import quiz_questions, shuffle_options
 from inlayer.learn.service import CourseService, DrawnExercise, ReadOnlyError, random_seed
@@ -156,7 +156,7 @@ class CourseView:
 
     def __init__(self, *, read_only: bool) -> None:
         self.notices: list[str] = []  # about a damaged progress file that was replaced
-        self.service = CourseService(Progress(on_notice=self.notices.append), read_only=read_only)
+        self.service = CourseService(ProgressFile(on_notice=self.notices.append), read_only=read_only)
         self._warming: threading.Thread | None = None
 
     # ---- reading
