@@ -155,9 +155,14 @@ class CourseView:
     """What the page shows, as plain JSON values. Texts are trees of elements (render/markdown.py)."""
 
     def __init__(self, *, read_only: bool) -> None:
+        self.read_only = read_only
         self.notices: list[str] = []  # about a damaged progress file that was replaced
-        self.service = CourseService(ProgressFile(on_notice=self.notices.append), read_only=read_only)
         self._warming: threading.Thread | None = None
+
+    @property
+    def service(self) -> CourseService:
+        """A new service per request: the progress file on disk is the only state."""
+        return CourseService(ProgressFile(on_notice=self.notices.append), read_only=self.read_only)
 
     # ---- reading
 

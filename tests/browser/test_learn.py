@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from inlayer.learn.course import Lesson, open_course
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from inlayer.learn.quiz import shuffle_options
 from tests.browser.test_look import CONTRAST, NAMELESS, keep
 from tests.browser.watched_page import READY, Watched, watch
@@ -169,7 +169,7 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     assert "correct at the first try" in page.inner_text("#quiz-end")
 
     # Everything is in the progress file that `inlayer learn` reads.
-    state = Progress().read()
+    state = ProgressFile().read()
     assert state.task("gather").passed
     assert state.task("gather").hints == 1
     assert not state.task("gather").solution_seen
