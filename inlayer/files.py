@@ -3,8 +3,8 @@
 - messages show a path as the user gave it, on one line; untrusted text is quoted and shortened
 - a file is written under a temporary name, synced, and renamed: a crash leaves either the old or the new content
 - a lock is released when its process ends, however that happens; file systems without locks do not block
-- elsewhere: writing whole folders (training/folder.py)
-Tested in tests/test_files.py, tests/training/test_folder.py and, with killed processes, tests/learn/test_progress.py.
+- elsewhere: writing whole folders (training/atomic_folder.py)
+Tested in tests/training/test_atomic_folder.py and, with killed processes, in tests/learn/test_progress.py.
 """
 
 from __future__ import annotations

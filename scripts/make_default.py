@@ -34,7 +34,7 @@ from inlayer import open_tokenizer, train_bpe
 from inlayer.tokenizers import Tokenizer
 from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
-from inlayer.training.run import END, PADDING, Progress, Run, is_run
+from inlayer.training.run import END, PADDING, Run, TrainingProgress, is_run
 from inlayer.training.save import TABLE, load_decoder, write_decoder
 from inlayer.training.tokens import Tokens, open_tokens, validation_batches
 
@@ -122,7 +122,7 @@ def train(config: TrainConfig) -> Run:
     return run
 
 
-class ValidationLines(Progress):
+class ValidationLines(TrainingProgress):
     """Prints a line with every validation."""
 
     def stage(self, name: str, total: int | None = None) -> None:

@@ -7,73 +7,59 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
+import subprocess
 import sys
-import threading
 from pathlib import Path
 from urllib.parse import urlencode
 
-from inlayer.web.api import Api
 from playwright.sync_api import sync_playwright
 from rich.console import Console
 
 import inlayer
-from inlayer.trace import Pipeline
 from inlayer.trace.terminal import show
-from inlayer.web.guard import Guard
-from inlayer.web.schemas import Limits
-from inlayer.web.server import Server, bind
 
 DOCS = Path(__file__).parent.parent / "docs"
 TEXT = "I love dogs"
-TOKEN = "screenshot"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--force-color-profile=srgb")
 
 
 def main() -> None:
-    pipeline = Pipeline(inlayer.load("default"), name="default")
-    paths = [page(pipeline, DOCS / "walk-page.png"), terminal(pipeline, DOCS / "walk-terminal.svg")]
-    for path in paths:
+    for path in (page(DOCS / "walk-page.png"), terminal(DOCS / "walk-terminal.svg")):
         print(f"{path.name}: {path.stat().st_size:,} bytes")
 
 
-def page(pipeline: Pipeline, path: Path) -> Path:
+def page(path: Path) -> Path:
     """Hidden states with sinusoidal positions, and one number selected."""
     chromium = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium")
     if chromium is None:
         sys.exit("Chromium not found; on Debian, run: apt-get install chromium")
-    api = Api({pipeline.name: pipeline}, Limits())
-    listening = threading.Event()
-    server = Server(Guard(api.app, token=TOKEN, hosts=()), listening.set)
-    listener = bind("127.0.0.1", 0)
-    thread = threading.Thread(target=server.run, args=[[listener]], daemon=True)
-    thread.start()
-    listening.wait()
-    fields = {"text": TEXT, "step": 7, "positions": "sinusoidal"}
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}/?token={TOKEN}#{urlencode(fields)}"
-    try:
-        with sync_playwright() as playwright:
+    command = [sys.executable, "-m", "inlayer", "serve", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:
+        assert server.stdout is not None
+        try:
+            address = json.loads(server.stdout.readline())["url"]
             browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
             shown = browser.new_page(
                 viewport={"width": 1280, "height": 800}, color_scheme="light", device_scale_factor=2
             )
-            shown.goto(address)
+            shown.goto(f"{address}#{urlencode({'text': TEXT, 'step': 7, 'positions': 'sinusoidal'})}")
             shown.wait_for_selector("#changed-note")
             shown.hover("[data-field=hidden][data-t='1'][data-d='3']")
             shown.wait_for_timeout(400)  # transitions
             shown.screenshot(path=path)
             browser.close()
-    finally:
-        server.should_exit = True
-        thread.join()
-        api.workers.close(1.0)
+        finally:
+            server.terminate()
     return path
 
 
-def terminal(pipeline: Pipeline, path: Path) -> Path:
+def terminal(path: Path) -> Path:
+    """The output of `inlayer walk` in true color."""
     console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    show(pipeline.walk([TEXT], dims=8), console)
+    show(inlayer.walk(TEXT), console)
     console.save_svg(str(path), title=f'inlayer walk "{TEXT}"')
     return path
 

@@ -83,7 +83,7 @@ def test_invalid_utf8_argument() -> None:
     ("text", "words"),
     [
         ("ok\udcff", "text 1 is not valid UTF-8: byte 0xff at offset 2"),
-        ("a" * 20_000, "the texts have 20,000 characters; at most 16,384 are walked here"),
+        ("a" * 20_000, "the page takes at most 16 texts of 16,384 characters together"),
     ],
 )
 def test_page_rejects_invalid_or_long_texts(command: tuple[str, str], text: str, words: str, run: Run) -> None:
@@ -156,8 +156,18 @@ def test_invalid_input_is_reported_in_one_line_with_exit_code_2(run: Run, argume
     assert message in done.err
 
 
-@pytest.mark.parametrize("tokenizer", ["bytes", "words"])
-@pytest.mark.parametrize("text", ["", " ", "\x00\x7f", "🙂", "a\nb", "مرحبا", "--json"])
+@pytest.mark.parametrize(
+    ("text", "tokenizer"),
+    [
+        ("", "bytes"),
+        (" ", "words"),
+        ("\x00\x7f", "bytes"),
+        ("🙂", "words"),
+        ("a\nb", "bytes"),
+        ("مرحبا", "words"),
+        ("--json", "bytes"),
+    ],
+)
 def test_unusual_texts(run: Run, text: str, tokenizer: str) -> None:
     trace = json.loads(run("walk", "--json", "--tokenizer", tokenizer, "--", text).out)
     assert trace["texts"][0]["text"] == text
@@ -301,7 +311,7 @@ def test_positions_apply_to_models_and_random_tables(run: Run) -> None:
         )
 
 
-@pytest.mark.parametrize("swap", ["0,2", "0, 2", "0 2", " 2 , 0 "])
+@pytest.mark.parametrize("swap", ["0,2", " 2 , 0 "])
 def test_swap_formats(run: Run, swap: str) -> None:
     plain, swapped = (json.loads(run("walk", "--json", *more).out) for more in ([], ["--swap", swap]))
     ids, other = ([token["id"] for token in trace["texts"][0]["tokens"]] for trace in (plain, swapped))
@@ -321,12 +331,12 @@ def test_single_step(run: Run) -> None:
 
 def test_page_is_written_completely_or_not_at_all(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, link = tmp_path / "walk.html", tmp_path / "link.html"
-    done = run("walk", "<script>Hi", "--html", str(file), "--step", "3")
+    done = run("walk", "<b>", "--html", str(file), "--step", "3")
     assert (done.code, done.err) == (0, "")
     assert done.out == f"{file} ({file.stat().st_size:,} bytes)\n"
     page = file.read_text(encoding="utf-8")
     assert page.rstrip().endswith("</html>")
-    assert run("walk", "<script>Hi", "--html", "-", "--step", "3").out == page
+    assert run("walk", "<b>", "--html", "-", "--step", "3").out == page
     link.symlink_to(file)
     file.write_text("before", encoding="utf-8")
 
@@ -335,19 +345,19 @@ def test_page_is_written_completely_or_not_at_all(run: Run, tmp_path: Path, monk
 
     with monkeypatch.context() as broken:
         broken.setattr(Path, "replace", full)
-        done = run("walk", "--html", str(link))
+        done = run("walk", "Hi", "--html", str(link))
     assert (done.code, done.out) == (2, "")
     assert done.err.endswith("cannot be written: No space left on device\n")
     assert file.read_text(encoding="utf-8") == "before"  # and no temporary file is left
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.html", "walk.html"]
-    run("walk", "--html", str(link))
+    run("walk", "Hi", "--html", str(link))
     assert link.is_symlink()
     assert file.read_text(encoding="utf-8").rstrip().endswith("</html>")
 
 
 def test_web_serves_the_requested_walk(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     served = {}
-    monkeypatch.setattr("inlayer.web.serve", lambda pipelines, **options: served.update(pipelines=pipelines, **options))
+    monkeypatch.setattr("inlayer.web.serve", lambda open_all, **options: served.update(pipelines=open_all(), **options))
     done = run("walk", "I love & dogs", "b=c", "--web", "--step", "6", "--swap", "0,1", "--pad", "2", "--theta", "1e6")
     assert (done.code, done.err) == (0, "")
     assert [(name, one.facts().name) for name, one in served["pipelines"].items()] == [("default", "default")]

@@ -12,8 +12,18 @@ CONTENT = PACKAGE / "learn" / "content"  # learners' files repeat names on purpo
 # Files that play the same role in sibling packages.
 SAME_ROLE = {
     "__init__.py": "a package",
+    "app.py": "the application object that commands or routes join",
+    "course.py": "the course, and its routes",
+    "facts.py": "the dataclasses of a package's facts",
     "gguf.py": "what a package knows about GGUF",
+    "html.py": "a package's page as one document",
+    "open.py": "chooses the class for a source",
+    "progress.py": "a learner's progress, and the command that shows it",
+    "questions.py": "exercises, and the commands that ask them",
+    "run.py": "runs a package's main operation",
+    "store.py": "access to a checkpoint, local and remote",
     "terminal.py": "prints a package's facts on a terminal",
+    "train.py": "training, and its command",
 }
 
 

@@ -2,7 +2,7 @@
 
 - flags are generated from the fields of TrainConfig (training/config.py), without importing torch
 - with --resume, settings come from the run; a flag that contradicts them is an error
-- progress goes to stderr (cli/progress.py); Ctrl-C saves, prints the command that resumes the run, and exits with 130
+- progress goes to stderr (cli/train_progress.py); Ctrl-C saves, prints the command to resume, and exits with 130
 - under torchrun every process runs this command; only the main one prints
 Tested in tests/training/test_cli.py.
 """
@@ -74,7 +74,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
     given = {name: value for name, value in flags.items() if value is not None}
     given["files"] = tuple(given.get("files", ()))
     config = saved_config(given) if resume else TrainConfig(**given)  # the latter without torch: errors come fast
-    from inlayer.cli.progress import reporting
+    from inlayer.cli.train_progress import reporting
     from inlayer.training.train import train as run_training
 
     try:

@@ -222,7 +222,7 @@ def _open_pipeline(source: str | None, tokenizer: str | None, texts: list[str]) 
 
 
 def _random_pipeline(texts: list[str], tokenizer: str | None, settings: dict[str, Any]) -> Pipeline:
-    chosen = _tokenizer(tokenizer or "words", texts)
+    chosen = _tokenizer("words" if tokenizer is None else tokenizer, texts)
 
     from inlayer.trace import Pipeline
 

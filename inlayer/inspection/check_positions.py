@@ -22,7 +22,7 @@ from inlayer.families import LayerSpec
 from inlayer.families.weights import choose_part
 from inlayer.inspection.check_table import MAX_NAME
 from inlayer.inspection.findings import Finding, shorten
-from inlayer.inspection.report import PositionFacts, RotaryFacts
+from inlayer.inspection.report import PositionFacts, RotarySummary
 from inlayer.inspection.scan import Flags, RowStatistics
 
 __all__ = ["LEARNED_POSITIONS", "context_findings", "position_facts", "position_row_findings"]
@@ -100,13 +100,13 @@ def _indistinct_findings(scan: RowStatistics, used: Flags, name: str) -> Iterato
         yield Finding("error" if largest == count else "warning", "positions-identical", message, largest)
 
 
-def _rotary_facts(spec: LayerSpec) -> tuple[RotaryFacts, ...]:
+def _rotary_facts(spec: LayerSpec) -> tuple[RotarySummary, ...]:
     if spec.rotary is None:
         return ()
     angles = spec.rotary.angles
     by_type: dict[Any, Any] = angles if isinstance(angles, dict) else {None: angles}
     return tuple(
-        RotaryFacts(
+        RotarySummary(
             layer_type=layer_type,
             rope_type="default" if one.scaling is None else type(one.scaling).__name__.lower(),
             rope_theta=one.theta,
@@ -118,7 +118,7 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotaryFacts, ...]:
     )
 
 
-def _context_length(spec: LayerSpec, rotary: tuple[RotaryFacts, ...]) -> int | None:
+def _context_length(spec: LayerSpec, rotary: tuple[RotarySummary, ...]) -> int | None:
     """Effective context length. Configs state it after scaling (LLaMA-3.1, Phi-3) or before, as a factor on the
     declared length or, for YaRN (Qwen), on the original one. Learned positions may start after the padding id.
     """

@@ -20,7 +20,7 @@ from inlayer.families.table import NESTED
 from inlayer.families.weights import table_candidates
 from inlayer.files import printable, quoted
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
-from inlayer.inspection.report import TableFacts
+from inlayer.inspection.report import TableSummary
 
 __all__ = ["MAX_NAME", "table_facts", "table_findings", "text_config"]
 
@@ -36,7 +36,7 @@ def text_config(config: dict[str, Any] | None) -> dict[str, Any]:
     return outer | nested if isinstance(nested, dict) else outer
 
 
-def table_facts(model: Model) -> TableFacts:
+def table_facts(model: Model) -> TableSummary:
     stored, spec, config = model.table_info, model.spec, text_config(model.config)
     rows, width = stored.shape
     total = _model_parameters(model)
@@ -44,7 +44,7 @@ def table_facts(model: Model) -> TableFacts:
     config_rows, config_width = _integer(config, "vocab_size"), _integer(config, "hidden_size", "n_embd")
     if spec is not None:
         config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
-    return TableFacts(
+    return TableSummary(
         model_type=spec.family if spec is not None else _string(config.get("model_type")),
         architecture=_string(architectures[0]) if isinstance(architectures, list) and architectures else None,
         tensor=shorten(stored.name, MAX_NAME),
@@ -65,7 +65,7 @@ def table_facts(model: Model) -> TableFacts:
     )
 
 
-def table_findings(model: Model, facts: TableFacts) -> Iterator[Finding]:
+def table_findings(model: Model, facts: TableSummary) -> Iterator[Finding]:
     """Contradictions between the table and the config."""
     yield from _config_findings(model)
     if facts.config_vocab_size not in (None, facts.rows):

@@ -15,13 +15,13 @@ from typing import Any, Literal
 
 from inlayer.inspection.findings import Example, Finding
 
-__all__ = ["HeadFacts", "PositionFacts", "Report", "RotaryFacts", "RowFacts", "TableFacts", "VocabularyFacts"]
+__all__ = ["HeadFacts", "PositionFacts", "Report", "RotarySummary", "RowFacts", "TableSummary", "VocabularyFacts"]
 
 MAX_STRING = 1000  # characters in JSON: a file may contain tensor names of a megabyte
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableFacts:
+class TableSummary:
     """The embedding table: where it is stored, and what the config says about it."""
 
     model_type: str | None
@@ -44,7 +44,7 @@ class TableFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotaryFacts:
+class RotarySummary:
     """Rotary position settings. `layer_type` is the kind of layers that use them, None for all layers."""
 
     layer_type: str | None
@@ -63,7 +63,7 @@ class PositionFacts:
     context_length: int | None = None
     tensor: str | None = None
     tensor_rows: int | None = None
-    rotary: tuple[RotaryFacts, ...] = ()
+    rotary: tuple[RotarySummary, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,7 @@ class Report:
     kind: str
     description: str
     quick: bool
-    table: TableFacts
+    table: TableSummary
     positions: PositionFacts
     head: HeadFacts
     vocabulary: VocabularyFacts

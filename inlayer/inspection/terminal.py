@@ -19,7 +19,7 @@ from rich.text import Text
 
 from inlayer.inspection.check_undertrained import MIN_REFERENCES
 from inlayer.inspection.findings import Example, Finding, shorten
-from inlayer.inspection.report import HeadFacts, Report, RotaryFacts, SpecialToken
+from inlayer.inspection.report import HeadFacts, Report, RotarySummary, SpecialToken
 
 __all__ = ["print_report"]
 
@@ -107,7 +107,7 @@ def _positions(report: Report) -> str:
     return f"rotary: {'; '.join(_rotary(rotary) for rotary in positions.rotary)}; {limit}"
 
 
-def _rotary(rotary: RotaryFacts) -> str:
+def _rotary(rotary: RotarySummary) -> str:
     text = f"{rotary.layer_type}: " if rotary.layer_type else ""
     text += f"theta {rotary.rope_theta:,.10g}"
     if rotary.partial_rotary_factor != 1:

@@ -3,7 +3,7 @@
 session, checks -> [feedback] -> grader -> front ends
 - the expected values of the graded input are never shown, only their kind: "float32 tensor of shape (2, 5, 8)"
 - the example uses another seed: the task's reference solution runs through the same check in its own runner
-Tested in tests/learn/test_feedback.py.
+Tested in tests/learn/test_session.py.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Iterable
 
 from inlayer.learn.course import Course, Lesson, Question
+from inlayer.learn.course_steps import CourseStep
 from inlayer.learn.progress import ProgressState, QuestionRecord, now
 from inlayer.learn.questions import AnswerResult, ChoiceQuestion
-from inlayer.learn.steps import CourseStep
 
 __all__ = ["QuizRun", "due_questions", "note_answer", "quiz_questions", "shuffle_options", "unfinished_lesson"]
 

@@ -6,7 +6,7 @@ course, progress, grader, quiz -> [service] -> terminal (cli/learn), page (web),
 - a read-only service (for a server that others can reach) shows and grades answers but records and runs nothing
 - a file is overwritten only if it still has the digest the front end loaded, so no edit made elsewhere is lost
 - nothing here imports torch until code is graded
-Tested in tests/learn/test_service.py.
+Tested in tests/learn/test_cli.py.
 """
 
 from __future__ import annotations
@@ -22,17 +22,8 @@ from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
 from inlayer.learn import course as course_module
 from inlayer.learn.course import Course, Lesson, Question, Task, suggest
-from inlayer.learn.files import (
-    TaskFile,
-    choose_folder,
-    create_file,
-    keep_old_file,
-    load_file,
-    read_file,
-    require_unchanged,
-    write_file,
-)
-from inlayer.learn.progress import Progress, ProgressState, now
+from inlayer.learn.course_steps import CourseOverview, LessonStatus, find_next_step, lesson_steps
+from inlayer.learn.progress import ProgressFile, ProgressState, now
 from inlayer.learn.questions import AnswerResult, ChoiceQuestion, Exercise, FreeTextQuestion, TheoryQuestion
 from inlayer.learn.quiz import (
     QuizRun,
@@ -42,8 +33,17 @@ from inlayer.learn.quiz import (
     shuffle_options,
     unfinished_lesson,
 )
-from inlayer.learn.steps import CourseOverview, LessonStatus, find_next_step, lesson_steps
 from inlayer.learn.submission import SourceFile
+from inlayer.learn.task_files import (
+    TaskFile,
+    choose_folder,
+    create_file,
+    keep_old_file,
+    load_file,
+    read_file,
+    require_unchanged,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from inlayer.learn.comparison import Comparison
@@ -89,7 +89,7 @@ def random_seed() -> int:
 class CourseService:
     """Operations of the course for one learner."""
 
-    def __init__(self, progress: Progress | None = None, *, course: Course | None = None, read_only: bool = False):
+    def __init__(self, progress: ProgressFile | None = None, *, course: Course | None = None, read_only: bool = False):
         self._progress, self._course, self.read_only = progress, course, read_only
 
     @property
@@ -97,9 +97,9 @@ class CourseService:
         return self._course or course_module.open_course()
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> ProgressFile:
         if self._progress is None:
-            self._progress = Progress()
+            self._progress = ProgressFile()
         return self._progress
 
     def state(self) -> ProgressState:

@@ -5,7 +5,7 @@ TASK.py, notebooks, FOLDER/LEARNER/.../TASK.py -> [submission] -> service, batch
   without following links
 - a file that belongs to no task is reported by name; hidden files and leftovers of Python and Jupyter are ignored
 - elsewhere: grading (grader.py, batch.py)
-Tested in tests/learn/test_submission.py and tests/learn/test_batch.py.
+Tested in tests/learn/test_batch.py and, for single files, tests/learn/test_service.py.
 """
 
 from __future__ import annotations

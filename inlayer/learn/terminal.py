@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from inlayer.learn.comparison import Comparison
     from inlayer.learn.course import Question, Task
+    from inlayer.learn.course_steps import CourseOverview
     from inlayer.learn.grader import Verdict
     from inlayer.learn.questions import AnswerResult
     from inlayer.learn.service import Hint
-    from inlayer.learn.steps import CourseOverview
 
 __all__ = ["CoursePrinter", "EncodedOutput"]
 

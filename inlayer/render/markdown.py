@@ -5,7 +5,7 @@ Markdown text -> [parse] -> MarkdownNode tree -> elements (page), rich renderabl
 - a quote that starts with `**Common misconception: ...**` is a callout: a panel, an <aside>, a quote in a notebook
 - the page gets nested lists, ["p", {}, ["text"]], and creates each element itself, so no text can become a script
 - elsewhere: what a link or picture of the course refers to (learn/links.py), passed in as functions
-Tested with hostile texts in tests/render/test_markdown.py.
+Tested with hostile texts in tests/learn/test_links.py.
 """
 
 from __future__ import annotations

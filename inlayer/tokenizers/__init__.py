@@ -9,9 +9,9 @@
 """
 
 from inlayer.tokenizers.base import Merge, Token, Tokenizer
+from inlayer.tokenizers.bpe_training import train_bpe
 from inlayer.tokenizers.byte_tokenizer import ByteTokenizer
 from inlayer.tokenizers.open import open_tokenizer
-from inlayer.tokenizers.train import train_bpe
 from inlayer.tokenizers.word_tokenizer import WordTokenizer
 
 __all__ = ["ByteTokenizer", "Merge", "Token", "Tokenizer", "WordTokenizer", "open_tokenizer", "train_bpe"]

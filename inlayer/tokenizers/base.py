@@ -104,6 +104,10 @@ class Tokenizer(ABC):
         check_text(text)
         return None
 
+    def analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
+        """Return the tokens and the pre-tokens of a text, which some tokenizers compute in one pass."""
+        return self.tokens(text), self.pre_tokens(text)
+
     def merges(self, ids: Sequence[int]) -> list[Merge] | None:
         """Return the BPE merges, in order, that turn the bytes of one pre-token into exactly these ids.
 

@@ -177,14 +177,25 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         The bytes of byte-level tokens add up to the text. For other tokenizers, and if a normalizer changed the text,
         spans come from the offsets of `tokenizers`, by the rules in offsets.py.
         """
-        source = check_text(text).encode()
-        tokens, _ = self._tokens_of_text(text, source, parse_special)
-        with library_errors(f"{self._where} cannot encode this text"):
-            whole = self._variant(parse_special).encode(text, add_special_tokens=add_special_tokens)
-        return insert_added(whole.ids, whole.special_tokens_mask, tokens, len(source), self._where)
+        tokens, body = self._tokens_of_text(text, parse_special)
+        return self._with_special_tokens(text, tokens, body, add_special_tokens, parse_special)
 
-    def _tokens_of_text(self, text: str, source: bytes, parse_special: bool) -> tuple[list[Token], list[int | None]]:
-        """Return the tokens of the text itself, and the number of the pre-token each one belongs to."""
+    def analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
+        tokens, body = self._tokens_of_text(text, parse_special=True)
+        spans = pre_tokens_from_tokens(tokens, body.word_ids) if self._pre_tokenizes else None
+        return self._with_special_tokens(text, tokens, body, add_special_tokens=True, parse_special=True), spans
+
+    def _with_special_tokens(
+        self, text: str, tokens: list[Token], body: tokenizers.Encoding, add_special_tokens: bool, parse_special: bool
+    ) -> list[Token]:
+        """Insert the tokens that the post-processor adds, such as begin-of-text."""
+        with library_errors(f"{self._where} cannot encode this text"):
+            whole = self._variant(parse_special).post_process(body, add_special_tokens=add_special_tokens)
+        return insert_added(whole.ids, whole.special_tokens_mask, tokens, len(text.encode()), self._where)
+
+    def _tokens_of_text(self, text: str, parse_special: bool) -> tuple[list[Token], tokenizers.Encoding]:
+        """Encode the text itself; the word ids of the encoding are the numbers of the pre-tokens."""
+        source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
             # without the post-processor, which would trim white space from the offsets
             body = self._variant(parse_special, post_process=False).encode(text, add_special_tokens=False)
@@ -194,14 +205,15 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         if tokens is None:
             offsets = byte_offsets(text, body.offsets)
             tokens = tokens_from_offsets(source, ids, offsets, self._bytes_of, self.special_ids)
-        return tokens, body.word_ids
+        return tokens, body
 
     def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
         """Return the pre-tokens of `tokenizers`. Always None if the file has no pre_tokenizer (LLaMA-2)."""
-        source = check_text(text).encode()
         if not self._pre_tokenizes:
+            check_text(text)
             return None
-        return pre_tokens_from_tokens(*self._tokens_of_text(text, source, parse_special))
+        tokens, body = self._tokens_of_text(text, parse_special)
+        return pre_tokens_from_tokens(tokens, body.word_ids)
 
     def _read_merges(self) -> MergeTable | None:
         """Read the merges from the file, since `tokenizers` does not return them."""

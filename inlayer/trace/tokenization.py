@@ -34,7 +34,7 @@ def tokenize(text: str, pipeline: Pipeline, max_tokens: int) -> Tokenization:
     """Tokenize a text; characters and pre-tokens are recorded for its first `max_tokens` tokens."""
     tokenizer = pipeline.tokenizer
     assert tokenizer is not None
-    tokens, spans = tokenizer.tokens(text), tokenizer.pre_tokens(text)
+    tokens, spans = tokenizer.analyze(text)
     source = text.encode()
     end = len(source)
     if len(tokens) > max_tokens:

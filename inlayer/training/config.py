@@ -264,7 +264,7 @@ class TrainConfig:
                 'works with the tokenizer "bpe", which is trained'
             )
         if self.tokenizer == "bpe":
-            from inlayer.tokenizers.train import check_vocab_size
+            from inlayer.tokenizers.bpe_training import check_vocab_size
 
             check_vocab_size(self.bpe_vocab_size, 2)  # two special tokens: padding and end of text
         self.decoder_config(self.bpe_vocab_size)

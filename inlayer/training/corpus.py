@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import shown
-from inlayer.tokenizers.train import check_files, decode_file
+from inlayer.tokenizers.bpe_training import check_files, decode_file
 
 __all__ = ["CHUNK", "Chunk", "cut", "python_chunks", "read_chunks"]
 

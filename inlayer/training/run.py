@@ -8,7 +8,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - Ctrl-C and SIGTERM stop the run after the current step, with a state and a model on disk
 - a run that fails before its first step, because of its text for example, leaves nothing behind
 - a loss or gradient that is not finite ends the run: later states would be useless
-- elsewhere: the steps (trainer.py), the entry point and the report (train.py), output (cli/progress.py)
+- elsewhere: the steps (trainer.py), the entry point and the report (train.py), output (cli/train_progress.py)
 Tested in tests/training/test_run.py, and with kills in tests/training/test_resume.py.
 """
 
@@ -45,7 +45,7 @@ from inlayer.training.tokenizer_files import tokenizer_files
 from inlayer.training.tokens import Tokens, check_windows, draw_batch, open_tokens, validation_batches, write_tokens
 from inlayer.training.trainer import Metrics, Trainer
 
-__all__ = ["DivergedError", "Progress", "Run"]
+__all__ = ["DivergedError", "Run", "TrainingProgress"]
 
 CONFIG, METRICS = "config.json", "metrics.jsonl"
 PADDING, END = "<pad>", "<|endoftext|>"  # special tokens of a trained tokenizer
@@ -55,7 +55,7 @@ class DivergedError(InlayerError, ArithmeticError):
     """The loss or the gradient is not finite."""
 
 
-class Progress:
+class TrainingProgress:
     """Receives progress events; this class ignores them."""
 
     def stage(self, name: str, total: int | None = None) -> None:
@@ -73,7 +73,7 @@ class Run:
 
     def __init__(self, folder: Path, config: TrainConfig) -> None:
         self.folder, self.config, self.inner = folder, config, folder / "run"
-        self.progress = Progress()
+        self.progress = TrainingProgress()
         self.metrics: list[Metrics] = []
         self.alerts = Alerts()
         self._created: tuple[Path, ...] | None = None  # folders made by `create`, innermost first
@@ -197,7 +197,7 @@ class Run:
 
     # ---- training
 
-    def train(self, progress: Progress | None = None, group: ProcessGroup | None = None) -> bool:
+    def train(self, progress: TrainingProgress | None = None, group: ProcessGroup | None = None) -> bool:
         """Take the remaining steps and save the model; False if stopped by a signal before the last step."""
         group = group or ProcessGroup()
         with self.locked() if group.is_main else nullcontext():
@@ -208,9 +208,9 @@ class Run:
                     self._remove()
                 raise
 
-    def _train(self, progress: Progress | None, group: ProcessGroup) -> bool:
+    def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
         config = self.config
-        self.progress = progress if progress is not None and group.is_main else Progress()
+        self.progress = progress if progress is not None and group.is_main else TrainingProgress()
         torch.set_num_threads(max(1, (config.threads or 1) // group.size))
         tokenizer, tokens = self.prepare(group)
         decoder_config = self.decoder_config(tokenizer, tokens)

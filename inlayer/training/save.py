@@ -35,8 +35,8 @@ from inlayer.files import write_atomic
 from inlayer.positions import Angles, SinusoidalPositions, sinusoidal_encoding
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import ByteTokenizer
+from inlayer.training.atomic_folder import replace_folder, write_tensors
 from inlayer.training.decoder import Decoder, DecoderConfig
-from inlayer.training.folder import replace_folder, write_tensors
 from inlayer.training.tokenizer_files import tokenizer_files
 
 __all__ = ["check_savable", "load_decoder", "save_decoder", "write_decoder"]

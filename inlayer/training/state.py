@@ -19,7 +19,7 @@ from torch import Tensor
 
 from inlayer.errors import CheckpointError, InputError
 from inlayer.files import shown
-from inlayer.training.folder import write_tensors
+from inlayer.training.atomic_folder import write_tensors
 
 __all__ = ["load_state", "save_state"]
 

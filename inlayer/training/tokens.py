@@ -34,9 +34,9 @@ from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
 from inlayer.ragged import IdArray
 from inlayer.shapes import check_seed
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.train import MAX_VOCAB
+from inlayer.tokenizers.bpe_training import MAX_VOCAB
+from inlayer.training.atomic_folder import replace_folder
 from inlayer.training.corpus import Chunk, cut
-from inlayer.training.folder import replace_folder
 
 __all__ = ["Tokens", "draw_batch", "open_tokens", "validation_batches", "write_tokens"]
 

@@ -24,7 +24,7 @@ from inlayer.training.decoder import Decoder
 from inlayer.training.parallel import ProcessGroup, process_group
 from inlayer.training.plot import draw
 from inlayer.training.report import TextSample, TrainingReport, to_html, to_json
-from inlayer.training.run import Progress, Run, is_run, with_absolute_paths
+from inlayer.training.run import Run, TrainingProgress, is_run, with_absolute_paths
 from inlayer.training.save import TABLE, load_decoder
 from inlayer.training.state import load_state
 from inlayer.training.tokens import Tokens, open_tokens
@@ -35,7 +35,9 @@ PROMPT_IDS, NEW_IDS = 8, 60
 TEMPERATURE, TOP_K = 0.8, 50
 
 
-def train(config: TrainConfig, *, resume: bool = False, progress: Progress | None = None) -> TrainingReport | None:
+def train(
+    config: TrainConfig, *, resume: bool = False, progress: TrainingProgress | None = None
+) -> TrainingReport | None:
     """Train a small language model and report what its embeddings learned.
 
     The folder `config.out` becomes the model, which `transformers` and `inlayer.load` open, along with its metrics and

@@ -108,7 +108,7 @@ def test_one_misbehaving_file_does_not_spoil_the_rest(tmp_path: Path) -> None:
     assert (tmp_path / "z_last" / "gather.py").exists()
 
 
-def test_files_are_found_where_learners_put_them(tmp_path: Path) -> None:
+def test_submissions_are_found_in_every_layout(tmp_path: Path) -> None:
     put(
         tmp_path,
         {
@@ -132,10 +132,10 @@ def test_files_are_found_where_learners_put_them(tmp_path: Path) -> None:
         ("Ann", "", None, "unknown-file"),
         ("Bob", "mean_pool", True, ""),
         ("Cleo D_123_file", "gather", True, ""),
-        ("Dora", "", None, "nothing-handed-in"),
+        ("Dora", "", None, "nothing-submitted"),
         (tmp_path.name, "gather", True, ""),
     ]
-    assert "is it meant to be gather.py?" in rows["Ann", "Ann/Gather.py"].message
+    assert "did you mean gather.py?" in rows["Ann", "Ann/Gather.py"].message
     assert rows["Ann", "Ann/notes.txt"].message == "its name is no task's"
 
 
@@ -188,16 +188,16 @@ def test_everybody_is_asked_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def known() -> grader.Verdict:
-    passed = grader.Result(name="syntax", what="", state="passed")
+    passed = grader.CheckOutcome(name="syntax", description="", state="passed")
     return grader.Verdict(task="gather", results=(passed,), seed=0)
 
 
-def test_tasks_can_be_named_and_who_did_not_hand_one_in_is_told(tmp_path: Path) -> None:
+def test_named_tasks_and_missing_submissions(tmp_path: Path) -> None:
     put(tmp_path, {"Ann/gather.py": GATHER.solution, "Bob/mean_pool.py": MEAN.solution})
     report = grade_folder(tmp_path, tasks=["gather"], limits=QUICK)
     assert [(row.learner, row.task, row.passed, row.rule) for row in report.rows] == [
         ("Ann", "gather", True, ""),
-        ("Bob", "gather", False, "not-handed-in"),
+        ("Bob", "gather", False, "not-submitted"),
     ]
     with pytest.raises(InputError, match="there is no task 'gathered'"):
         grade_folder(tmp_path, tasks=["gathered"])
@@ -205,9 +205,7 @@ def test_tasks_can_be_named_and_who_did_not_hand_one_in_is_told(tmp_path: Path) 
         grade_folder(tmp_path, seed=-1)
 
 
-def test_an_error_of_the_grader_itself_is_told_and_the_next_is_graded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_in_the_grader_does_not_stop_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(task: object, source: str, **how: object) -> grader.Verdict:
         if source == "bad":
             raise RuntimeError("no more processes")
@@ -221,7 +219,7 @@ def test_an_error_of_the_grader_itself_is_told_and_the_next_is_graded(
     assert "RuntimeError: no more processes" in rows["Ann", "Ann/gather.py"].message
 
 
-def test_it_can_be_stopped_and_says_what_was_not_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_reports_what_was_not_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(task: object, source: str, **how: object) -> grader.Verdict:
         if source == "c":
             raise KeyboardInterrupt
@@ -260,7 +258,7 @@ def test_ctrl_c_reaches_the_grading_and_not_the_learner(tmp_path: Path) -> None:
     assert grader.grade(GATHER, GATHER.solution).passed
 
 
-def test_a_folder_full_of_copies_is_not_graded_for_hours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_of_a_task_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def noted(task: object, source: str, **how: object) -> grader.Verdict:
@@ -279,7 +277,7 @@ def test_a_folder_full_of_copies_is_not_graded_for_hours(tmp_path: Path, monkeyp
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_what_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_files_are_reported(tmp_path: Path) -> None:
     put(tmp_path, {"Ann/gather.py": GATHER.solution, "Bob/gather.py": GATHER.solution})
     (tmp_path / "Ann" / "gather.py").chmod(0)
     (tmp_path / "Bob").chmod(0)
@@ -288,7 +286,7 @@ def test_what_may_not_be_read_is_told(tmp_path: Path) -> None:
     assert {row.rule for row in rows.values()} == {"unreadable"}
 
 
-def test_what_the_system_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_os_errors_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refusing(path: str, flags: int) -> int:
         raise PermissionError(13, "Permission denied")
 
@@ -303,7 +301,7 @@ def test_what_the_system_refuses_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_folder_without_learners_is_refused(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file.txt").touch()
     (tmp_path / "empty").mkdir()
-    with pytest.raises((MissingFileError, InputError), match=r"is not there|is no folder|holds no learner's files"):
+    with pytest.raises((MissingFileError, InputError), match=r"not found|is not a folder|contains no submissions"):
         grade_folder(tmp_path / folder)
 
 

@@ -52,7 +52,7 @@ def test_a_known_mistake_is_told_by_its_name() -> None:
     assert failure(check_equal, [2, 1], [1, 2], mistakes={"turned": ([2, 1], "the wrong way round")}).rule == "turned"
 
 
-def test_no_message_holds_what_was_wanted() -> None:
+def test_messages_never_contain_expected_values() -> None:
     secret = torch.tensor([0.12345, 0.54321])
     told = failure(check_values, torch.zeros(2), secret).message + failure(check_equal, [0], [8765]).message
     told += failure(check_equal, "no", "openly").message + failure(check_equal, {"a": 1}, {"a": 4321}).message
@@ -68,7 +68,7 @@ def test_types_count() -> None:
     assert failure(check_values, torch.tensor([1.0, float("inf")]), torch.ones(2)).rule == "not-finite"
 
 
-def test_where_lists_differ() -> None:
+def test_differences_of_containers_are_located() -> None:
     assert "item 1" in failure(check_equal, [1, 3], [1, 2]).message
     assert "must have 2 items, but it has 3" in failure(check_equal, [1, 2, 3], [1, 2]).message
     assert "the key 'b' is missing" in failure(check_equal, {"a": 1}, {"a": 1, "b": 2}).message

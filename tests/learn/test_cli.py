@@ -1,4 +1,4 @@
-"""The course as a learner takes it in the terminal: every verb, good and bad input, in files that are his own."""
+"""The course in the terminal: every command, with good and bad input, as a learner uses it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from inlayer.cli import main
 from inlayer.cli.learn.commands import learn
 from inlayer.learn.batch import BatchReport, BatchRow
 from inlayer.learn.course import Course, Lesson
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import NumberQuestion
 from inlayer.learn.terminal import REPLACEMENTS, EncodedOutput
 from tests.learn.small import SOLUTION, START, WRONG, make_course
@@ -68,12 +68,12 @@ def run(course: Course, tmp_path: Path, capfd: pytest.CaptureFixture[str], monke
     return run_here
 
 
-def test_the_verbs_are_frozen() -> None:
+def test_commands_are_frozen() -> None:
     assert [command.name for command in learn.registered_commands] == VERBS
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_examples(run: Run, verb: str) -> None:
+def test_every_command_has_help_with_examples(run: Run, verb: str) -> None:
     done = run(verb, "--help")
     assert (done.code, done.err) == (0, "")
     assert f"inlayer learn {verb}" in done.out.split("Examples:")[1]
@@ -82,7 +82,7 @@ def test_every_verb_has_help_with_examples(run: Run, verb: str) -> None:
 # ---- finding one's way
 
 
-def test_nothing_said_lists_and_says_what_is_next(run: Run) -> None:
+def test_without_a_command_lists_lessons_and_the_next_step(run: Run) -> None:
     done = run()
     assert (done.code, done.err) == (0, "")
     assert done.out == run("list").out
@@ -100,7 +100,7 @@ def test_list_as_json(run: Run) -> None:
     assert [lesson["id"] for lesson in json.loads(run("list", "2", "--json").out)["lessons"]] == ["second"]
 
 
-def test_a_lessons_parts_by_name(run: Run) -> None:
+def test_list_shows_the_parts_of_a_lesson(run: Run) -> None:
     run("next", "add")
     run("check", "add")
     run("skip", "add_again")
@@ -114,7 +114,7 @@ def test_a_lessons_parts_by_name(run: Run) -> None:
     assert "0 of 2 questions correct" in out
 
 
-def test_read_shows_a_lesson_and_remembers_it(run: Run) -> None:
+def test_read_shows_a_lesson_and_records_it(run: Run) -> None:
     out = run("read", "first").out
     assert out.startswith("1. The first lesson\n")
     assert "step 5 (inlayer walk Hi --step 5)" in out.replace("\n", " ")
@@ -129,7 +129,7 @@ def test_read_shows_a_lesson_and_remembers_it(run: Run) -> None:
     assert run("read", "1").out == out
     assert run("read").out.startswith("2. The second lesson")
     assert run("read", "add").out.startswith("Task add: Add the rows\n")
-    assert list(Progress().read().read) == ["first", "second"]
+    assert list(ProgressFile().read().read) == ["first", "second"]
 
 
 def test_misconceptions_are_shown_by_name(run: Run) -> None:
@@ -144,7 +144,7 @@ def test_misconceptions_are_shown_by_name(run: Run) -> None:
 # ---- a task
 
 
-def test_next_lays_out_a_task_and_never_writes_over_it(run: Run) -> None:
+def test_next_creates_the_file_of_a_task_and_never_overwrites_it(run: Run) -> None:
     run("next")
     done = run("next")
     file = Path("inlayer-course/add.py")
@@ -156,19 +156,19 @@ def test_next_lays_out_a_task_and_never_writes_over_it(run: Run) -> None:
     assert (run("next", "add_more").code, Path("inlayer-course/add_more.py").read_text()) == (0, START)
 
 
-def test_the_folder_is_chosen_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_remembered(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run("next", "add", "--folder", "mine")
     assert Path("mine/add.py").read_text() == START
     mine = Path("mine").absolute()
     monkeypatch.chdir(tmp_path)
     run("next", "add_again")
     assert (mine / "add_again.py").exists()
-    assert Progress().read().folder == str(mine)
+    assert ProgressFile().read().folder == str(mine)
     (tmp_path / "file").write_text("x")
     assert "is not a folder" in run("next", "add", "--folder", "file").err
 
 
-def test_a_wrong_file_then_a_right_one(run: Run) -> None:
+def test_check_fails_then_passes(run: Run) -> None:
     run("next", "add")
     file = Path("inlayer-course/add.py")
     file.write_text(WRONG)
@@ -191,19 +191,19 @@ def test_a_wrong_file_then_a_right_one(run: Run) -> None:
     assert "In the walk\n" in done.out
     assert "   Your result\n   a float32 tensor of shape (3,)\n" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
-    record = Progress().read().tasks["add"]
+    record = ProgressFile().read().tasks["add"]
     assert (record.tries, record.summary, bool(record.passed)) == (2, "6 of 6 checks passed", True)
     assert run("check", "add", "--seed", "5").code == 0
 
 
-def test_check_the_first_time_writes_the_file(run: Run) -> None:
+def test_first_check_creates_the_file(run: Run) -> None:
     done = run("check", "add")
     assert done.code == 1
     assert "is new. Write your answer there" in done.out.replace("\n", " ")
     assert "of 6 checks" not in done.out  # nobody has written anything: not a try
     assert Path("inlayer-course/add.py").read_text() == START
-    assert Progress().read().tasks == {}
-    assert Progress().read().current == "add"
+    assert ProgressFile().read().tasks == {}
+    assert ProgressFile().read().current == "add"
     assert "3 of 6 checks" in run("check").out
     done = run("check", "add_again", "--json")
     assert (done.code, json.loads(done.out)["new"], json.loads(done.out)["passed"]) == (1, True, False)
@@ -226,7 +226,7 @@ def test_check_as_json_and_by_file(run: Run) -> None:
     assert run("check", "add.py").code == 1  # the learner's own, from anywhere
 
 
-def test_what_the_learner_prints_cannot_act_on_the_terminal(run: Run) -> None:
+def test_printed_control_characters_are_escaped(run: Run) -> None:
     Path("add.py").write_text(
         "def add(table, ids):\n    for n in range(30):\n        print('\\x1b[31m' + str(n) * 100)\n"
         "    raise ValueError('\\x1b[2J[bold]')\n"
@@ -307,12 +307,12 @@ def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: list[str], s
     assert done.err.count("\n") == 1
     assert says in done.err
     assert (
-        not any(vars(Progress().read())[name] for name in ("tasks", "exercises", "questions"))
+        not any(vars(ProgressFile().read())[name] for name in ("tasks", "exercises", "questions"))
         or "exercise" in arguments
     )
 
 
-def test_files_that_are_no_answer(run: Run) -> None:
+def test_unusable_files_are_reported(run: Run) -> None:
     for data, says in [
         (b"\xff\xfe", "is not valid UTF-8: byte 0xff at 0; save it as UTF-8"),
         (b"#" * 2**21, "more than"),
@@ -333,17 +333,17 @@ def test_one_more_hint_each_time(run: Run) -> None:
     ]  # fmt: skip
     assert "inlayer learn solution add --show" in run("hint").out
     assert run("hint", "--level", "1").out == "add: hint 1 of 3\nA nudge.\n\n"
-    assert Progress().read().tasks["add"].hints == 3
+    assert ProgressFile().read().tasks["add"].hints == 3
 
 
-def test_a_solution_is_kept_back_until_it_is_asked_for(run: Run) -> None:
+def test_solution_needs_show_before_passing(run: Run) -> None:
     assert run("solution", "add").code == 2
-    assert Progress().read().tasks == {}
+    assert ProgressFile().read().tasks == {}
     done = run("solution", "add", "--show")
     assert "return table[ids].sum(0)" in done.out
     assert "Because rows add up." in done.out
     assert "solution seen" in done.out
-    assert Progress().read().tasks["add"].solution_seen
+    assert ProgressFile().read().tasks["add"].solution_seen
     assert run("solution", "add").code == 0  # it has been seen
     assert "solution seen before passing: add" in run("progress").out
     Path("add_again.py").write_text(SOLUTION)
@@ -351,10 +351,10 @@ def test_a_solution_is_kept_back_until_it_is_asked_for(run: Run) -> None:
     done = run("solution")
     assert done.out.startswith("add_again: a solution")
     assert "Recorded" not in done.out
-    assert Progress().read().tasks["add_again"].solution_seen == ""
+    assert ProgressFile().read().tasks["add_again"].solution_seen == ""
 
 
-def test_reset_begins_a_file_anew_and_keeps_the_old_one(run: Run) -> None:
+def test_reset_restores_the_start_file_and_keeps_the_old_one(run: Run) -> None:
     run("next", "add")
     file = Path("inlayer-course/add.py")
     for number in (1, 2):
@@ -364,7 +364,7 @@ def test_reset_begins_a_file_anew_and_keeps_the_old_one(run: Run) -> None:
         assert (done.code, done.out.endswith("\n  inlayer learn check add\n")) == (0, True)
         assert file.read_text() == START
         assert Path(f"inlayer-course/add.py.bak{number}").read_text() == f"try {number}"
-    assert Progress().read().tasks["add"].hints == 2  # what was done stays done
+    assert ProgressFile().read().tasks["add"].hints == 2  # what was done stays done
     run("reset", "--yes")  # nothing was written since: nothing is to be kept
     file.unlink()
     run("reset", typed="yes\n")
@@ -372,18 +372,18 @@ def test_reset_begins_a_file_anew_and_keeps_the_old_one(run: Run) -> None:
     assert len(list(file.parent.iterdir())) == 3
 
 
-def test_all_progress_is_reset_once_that_is_confirmed(run: Run, data: Path) -> None:
+def test_progress_is_reset_after_confirmation(run: Run, data: Path) -> None:
     run("hint", "add")
     assert run("reset", "--all", typed="no\n").code == 2
-    assert Progress().read().tasks["add"].hints == 1
+    assert ProgressFile().read().tasks["add"].hints == 1
     done = run("progress", "--reset", typed="yes\n")
-    assert (done.code, Progress().read().tasks) == (0, {})
+    assert (done.code, ProgressFile().read().tasks) == (0, {})
     assert (data / "progress.before-reset-1.json").exists()
     assert "Next: read lesson 1" in done.out
     assert run("reset", "--all", "--yes").out.startswith("There was no progress to reset.\n")
 
 
-def test_skipping_comes_again_at_the_end(run: Run) -> None:
+def test_skipped_steps_return_at_the_end(run: Run) -> None:
     skipped = []
     for _ in range(11):
         done = run("skip")
@@ -402,7 +402,7 @@ def test_skipping_comes_again_at_the_end(run: Run) -> None:
 
 
 def answer_of(course: Course, name: str) -> str:
-    seed = Progress().read().exercises[name].seed
+    seed = ProgressFile().read().exercises[name].seed
     assert seed is not None
     asked = course.exercises[name].ask(seed)
     assert isinstance(asked, NumberQuestion)
@@ -416,37 +416,37 @@ def test_an_exercise_waits_for_its_answer(run: Run, course: Course) -> None:
     assert "Stopped here; your progress is saved. To continue:\n  inlayer learn exercise first/sum_of\n" in left.out
     asked = re.findall(r"What is .*\?", left.out)
     answer = answer_of(course, "first/sum_of")
-    done = run("exercise", "sum_of", typed=f"many\n1\n\n{answer}\n")  # no number, wrong, then he leaves
+    done = run("exercise", "sum_of", typed=f"many\n1\n\n{answer}\n")  # not a number, a wrong number, then leaving
     assert re.findall(r"What is .*\?", done.out) == asked
     assert "is not a number" in done.out
     assert "✗ Not correct.\nNot quite." in done.out
-    assert Progress().read().exercises["first/sum_of"].done == ""
+    assert ProgressFile().read().exercises["first/sum_of"].done == ""
     done = run("exercise", typed=f"{answer}\n")
     assert "✓ Correct.\nAdded." in done.out
-    record = Progress().read().exercises["first/sum_of"]
+    record = ProgressFile().read().exercises["first/sum_of"]
     assert (record.tries, record.seed, bool(record.done)) == (2, None, True)
 
 
-def test_an_answer_that_is_given_away_is_not_done(run: Run, course: Course) -> None:
+def test_a_revealed_exercise_stays_open(run: Run, course: Course) -> None:
     run("exercise", "first/sum_of")
     answer = answer_of(course, "first/sum_of")
     done = run("exercise", "first/sum_of", typed="?\n")
     assert f"\n{int(answer):,}\nAdded." in done.out.replace("leaves): ", "leaves): \n")
-    record = Progress().read().exercises["first/sum_of"]
+    record = ProgressFile().read().exercises["first/sum_of"]
     assert (record.done, record.seed) == ("", None)
     assert "a ✓ left" in (shown := run("exercise", "first/which", typed="?\n").out) or "b ✓ left" in shown
 
 
-def test_words_are_checked_by_the_learner_himself(run: Run) -> None:
+def test_free_text_is_checked_by_the_learner(run: Run) -> None:
     assert "(self-checked)" in run("exercise", "first/words").out
-    assert Progress().read().exercises["first/words"].tries == 0
+    assert ProgressFile().read().exercises["first/words"].tries == 0
     done = run("exercise", "first/words", typed="Because.\nmaybe\n\ny\nn\n")
     assert "Model answer\nBecause.\n" in done.out
     assert "1 of 2 points, by your own assessment." in done.out
     assert done.out.count("y or n: ") == 4  # asked again where it is neither
-    assert Progress().read().exercises["first/words"].done == ""
+    assert ProgressFile().read().exercises["first/words"].done == ""
     assert "2 of 2 points" in run("exercise", "first/words", typed="\ny\nyes\n").out
-    assert Progress().read().exercises["first/words"].done
+    assert ProgressFile().read().exercises["first/words"].done
 
 
 def test_all_open_exercises_of_a_lesson(run: Run, course: Course) -> None:
@@ -454,10 +454,10 @@ def test_all_open_exercises_of_a_lesson(run: Run, course: Course) -> None:
     which = "ab"[[option.correct for option in course.exercises["first/which"].ask(4).options].index(True)]  # type: ignore[union-attr]
     done = run("exercise", "first", "--seed", "4", typed=f"{answer}\n{which}\nmine\ny\ny\n")
     assert done.code == 0
-    assert all(record.done for record in Progress().read().exercises.values())
-    assert len(Progress().read().exercises) == 3
+    assert all(record.done for record in ProgressFile().read().exercises.values())
+    assert len(ProgressFile().read().exercises) == 3
     assert "first/sum_of" in run("exercise", "first").out  # again, where all are done
-    Progress().reset()
+    ProgressFile().reset()
     assert "first/sum_of" in run("exercise").out
     run("skip", "first/sum_of")
     assert "first/which" in run("exercise").out
@@ -477,7 +477,7 @@ def test_exercises_without_a_question(run: Run) -> None:
     assert (free.code, json.loads(free.out)["correct"]) == (0, None)
     assert json.loads(free.out)["points"] == ["it says because", "it is short"]
     assert "[ ] it is short" in run("exercise", "first/words", "--done").out
-    assert Progress().read().exercises["first/words"].done
+    assert ProgressFile().read().exercises["first/words"].done
 
 
 def right_letters(course: Course, names: list[str], seed: int) -> dict[str, str]:
@@ -487,7 +487,7 @@ def right_letters(course: Course, names: list[str], seed: int) -> dict[str, str]
     return {name: "abc"[[option.correct for option in choice.options].index(True)] for name, choice in choices.items()}
 
 
-def test_a_quiz_brings_the_missed_back(run: Run, course: Course) -> None:
+def test_missed_questions_return(run: Run, course: Course) -> None:
     one = right_letters(course, ["first_one"], 0)["first_one"]
     wrong = "ab".replace(one, "")
     two = right_letters(course, ["first_two"], 1)["first_two"]
@@ -517,13 +517,13 @@ def test_a_quiz_brings_the_missed_back(run: Run, course: Course) -> None:
     assert "2 of 2 questions correct\n" in run("list", "first").out
 
 
-def test_leaving_a_quiz_keeps_what_was_answered(run: Run, course: Course) -> None:
+def test_leaving_a_quiz_saves_the_answers(run: Run, course: Course) -> None:
     one = right_letters(course, ["first_one"], 0)["first_one"]
     for typed in (f"{one}\n", "\n"):  # the end of the input, an empty line
         done = run("quiz", "first", "--seed", "0", typed=typed)
         assert (done.code, done.err) == (0, "")
         assert "Stopped here; your progress is saved. To continue:\n  inlayer learn quiz first\n" in done.out
-    assert Progress().read().questions["first_one"].right
+    assert ProgressFile().read().questions["first_one"].right
     assert "How wide?" in done.out  # it went on
     assert "How many rows?" not in done.out
 
@@ -561,7 +561,7 @@ def test_progress_is_moved_to_another_machine(run: Run, tmp_path: Path, monkeypa
     monkeypatch.setenv("INLAYER_DATA", str(tmp_path / "other"))
     run("hint", "add_more")
     assert run("progress", "--import", "moved.json").code == 0
-    there = Progress().read()
+    there = ProgressFile().read()
     assert there.tasks["add"].passed
     assert there.tasks["add_more"].hints == 1
     assert there.folder == ""
@@ -570,10 +570,10 @@ def test_progress_is_moved_to_another_machine(run: Run, tmp_path: Path, monkeypa
     assert (done.code, done.err) == (2, "inlayer: bad.json is not a progress file of inlayer\n")
     Path("new.json").write_text('{"format": "inlayer progress", "version": 99}')
     assert run("progress", "--import", "new.json").err.startswith("inlayer: new.json: the progress file has version 99")
-    assert Progress().read() == there
+    assert ProgressFile().read() == there
 
 
-def test_damaged_progress_is_one_line_and_the_course_goes_on(run: Run, data: Path) -> None:
+def test_damaged_progress_is_reported_and_replaced(run: Run, data: Path) -> None:
     (data / "progress.json").write_text("}{")
     done = run("list")
     assert done.code == 0
@@ -594,7 +594,7 @@ def unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "file" / "data"
 
 
-def test_where_nothing_can_be_recorded_a_check_still_grades(run: Run, unwritable: Path) -> None:
+def test_check_grades_if_progress_cannot_be_saved(run: Run, unwritable: Path) -> None:
     says = f"inlayer: progress is not saved: progress cannot be saved in {unwritable}: "
     for source, code in ((WRONG, 1), (SOLUTION, 0)):
         Path("add.py").write_text(source)
@@ -612,7 +612,7 @@ def test_where_nothing_can_be_recorded_a_check_still_grades(run: Run, unwritable
 
 
 @pytest.mark.parametrize("verb", [["quiz", "first", "--seed", "0"], ["exercise", "first/sum_of"]])
-def test_where_nothing_can_be_recorded_that_is_said_before_asking(run: Run, unwritable: Path, verb: list[str]) -> None:
+def test_unsaved_progress_is_reported_before_asking(run: Run, unwritable: Path, verb: list[str]) -> None:
     del unwritable
     done = run(*verb, typed="\n")
     assert (done.code, done.err.count("progress is not saved")) == (0, 1)
@@ -620,7 +620,7 @@ def test_where_nothing_can_be_recorded_that_is_said_before_asking(run: Run, unwr
     assert "Stopped here; progress is not saved." in done.out
 
 
-def test_a_whole_quiz_where_nothing_can_be_recorded(run: Run, course: Course, unwritable: Path) -> None:
+def test_quiz_works_if_progress_cannot_be_saved(run: Run, course: Course, unwritable: Path) -> None:
     del unwritable
     letters = [right_letters(course, [name], seed)[name] for seed, name in enumerate(("first_one", "first_two"))]
     done = run("quiz", "first", "--seed", "0", typed="\n".join(letters) + "\n")
@@ -640,7 +640,7 @@ def test_ctrl_c_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, verb: lis
     assert (done.code, done.err) == (130, "\nstopped; your progress is saved\n")
 
 
-def test_the_task_at_hand_is_said_where_it_is_not_what_is_next(run: Run) -> None:
+def test_the_task_in_progress_is_shown_if_it_is_not_next(run: Run) -> None:
     assert "In progress" not in run().out
     run("next", "add_more")
     for verb in ("list", "progress"):
@@ -653,7 +653,7 @@ def test_the_task_at_hand_is_said_where_it_is_not_what_is_next(run: Run) -> None
         2,
         True,
     )
-    assert set(Progress().read().tasks) == {"add_more"}
+    assert set(ProgressFile().read().tasks) == {"add_more"}
     Path("inlayer-course/add_more.py").write_text(WRONG)
     run("check", "add_more")
     listed = " ".join(run("list", "second").out.split())
@@ -710,7 +710,7 @@ def test_a_class_is_graded_to_csv_and_json(
     assert (stopped.code, stopped.err) == (130, "stopped: 1 files were not graded\n")
 
 
-def test_dev_check_says_what_does_not_hold(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dev_check_lists_problems(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = {"add_again": ["add_again: the start passes"]}
     monkeypatch.setattr("inlayer.learn.dev_check.find_problems", lambda task: iter(faults.get(task.id, [])))
     done = run("dev-check")
@@ -727,7 +727,7 @@ def test_dev_check_says_what_does_not_hold(run: Run, monkeypatch: pytest.MonkeyP
 # ---- terminals
 
 
-def test_a_terminal_of_ascii(course: Course, capfd: pytest.CaptureFixture[str]) -> None:
+def test_ascii_terminals_get_replacements(course: Course, capfd: pytest.CaptureFixture[str]) -> None:
     kept = BytesIO()
     stream = EncodedOutput(TextIOWrapper(kept, encoding="ascii", write_through=True))
     assert stream.write("".join(REPLACEMENTS)) > 0
@@ -753,7 +753,7 @@ for verb in sys.stdin.read().splitlines():
 """
 
 
-def test_what_grades_nothing_needs_no_heavy_library() -> None:
+def test_commands_that_grade_nothing_do_not_import_torch() -> None:
     """With the real course, in a process of its own, in a terminal that has ASCII alone and no keyboard."""
     verbs = [
         "",

@@ -25,7 +25,7 @@ def test_rows_are_those_of_the_walk(rows: Tensor) -> None:
     assert compare(rows, 7).message == "It has the same numbers as the hidden states of the walk, bit for bit."
 
 
-def test_a_batch_is_compared_by_its_parts(rows: Tensor) -> None:
+def test_a_batch_is_compared_part_by_part(rows: Tensor) -> None:
     found = compare(torch.cat((torch.zeros_like(rows), rows)), 5)
     assert (found.matches, found.message) == (
         True,

@@ -16,10 +16,10 @@ import pytest
 
 from inlayer.cli import main
 from inlayer.learn.course import open_course
-from inlayer.learn.progress import Progress
+from inlayer.learn.course_steps import find_next_step, lesson_steps
+from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, TheoryQuestion
 from inlayer.learn.quiz import QuizRun, quiz_questions
-from inlayer.learn.steps import find_next_step, lesson_steps
 
 pytestmark = pytest.mark.slow
 
@@ -71,11 +71,11 @@ def quizzed(sitting: QuizRun) -> str:
     return "\n".join(typed) + "\n"
 
 
-def test_the_whole_course_from_the_terminal(learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     course = open_course()
-    monkeypatch.setattr("inlayer.cli.learn.questions.fresh_seed", lambda: 11)
+    monkeypatch.setattr("inlayer.learn.service.random_seed", lambda: 11)
     taken = []
-    while (step := find_next_step(course, Progress().read())) is not None:
+    while (step := find_next_step(course, ProgressFile().read())) is not None:
         taken.append(step.key)
         assert len(taken) == len(set(taken)), f"{step.key} was done and is not done"
         if step.kind == "task":
@@ -88,21 +88,24 @@ def test_the_whole_course_from_the_terminal(learn: Learn, tmp_path: Path, monkey
         elif step.kind == "exercise":
             asked = course.exercises[step.id].ask(11)
             typed = answers(asked)
-            says = "by your own judgment" if isinstance(asked, FreeTextQuestion) else "✓ Right."
+            says = "by your own assessment" if isinstance(asked, FreeTextQuestion) else "✓ Correct."
         else:
-            questions = quiz_questions(course, Progress().read(), step.lesson)
-            typed, says = quizzed(QuizRun(questions, 11)), f"Right at once: {len(questions) - 1} of {len(questions)}."
+            questions = quiz_questions(course, ProgressFile().read(), step.lesson)
+            typed, says = (
+                quizzed(QuizRun(questions, 11)),
+                f"Correct at the first try: {len(questions) - 1} of {len(questions)}.",
+            )
         code, out = learn("next", typed=typed)
         assert (code, says in out) == (0, True), (step.key, typed, out)
         if step.kind == "exercise" and "✓" in says:
-            assert "✗ Not right." in out, (step.key, typed, out)
+            assert "✗ Not correct." in out, (step.key, typed, out)
         assert not re.search(r"(walk|task|lesson):\w|misconceptions\.md", out), step.key  # every link became a command
     assert taken == [step.key for lesson in course.lessons for step in lesson_steps(lesson)]
     code, out = learn()
-    assert "The course is done: every lesson, task, exercise and quiz." in out
+    assert "You have finished the course: every lesson, task, exercise and quiz." in out
     totals = json.loads(learn("progress", "--json")[1])["totals"]
-    assert all(one["done"] == one["of"] > 0 for one in totals.values())
-    assert "The course is done" in learn("next")[1]
+    assert all(one["done"] == one["total"] > 0 for one in totals.values())
+    assert "You have finished the course" in learn("next")[1]
 
 
 def take_task(learn: Learn, name: str, file: Path) -> None:
@@ -113,12 +116,12 @@ def take_task(learn: Learn, name: str, file: Path) -> None:
     file.write_text(wrong, encoding="utf-8")
     code, out = learn("check")
     assert (code, f"rule: {rule}\n" in out) == (1, True), out
-    counted = re.match(rf"{name}: (\d+) of (\d+) checks; .* failed", out)
+    counted = re.match(rf"{name}: (\d+) of (\d+) checks passed; .* failed", out)
     assert counted
     assert out.count("  ✓ ") == int(counted[1])
     assert out.count("  ✓ ") + out.count("  ✗ ") + out.count("  · ") == int(counted[2])
     assert "hint 1 of 3" in learn("hint")[1]
     file.write_text(task.solution, encoding="utf-8")
     code, out = learn("check")
-    assert (code, out.startswith(f"{name}: {counted[2]} of {counted[2]} checks\n")) == (0, True), out
+    assert (code, out.startswith(f"{name}: {counted[2]} of {counted[2]} checks passed\n")) == (0, True), out
     assert "Why it works\n" in out

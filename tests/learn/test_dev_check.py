@@ -17,7 +17,7 @@ TASKS = open_course().tasks
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_task_holds(name: str) -> None:
+def test_task_has_no_problems(name: str) -> None:
     assert list(find_problems(TASKS[name])) == []
 
 
@@ -27,7 +27,7 @@ def copy(tmp_path: Path) -> Task:
     return replace(TASKS["gather"], folder=copytree(TASKS["gather"].folder, tmp_path / "gather"))
 
 
-def test_what_does_not_hold_is_found(copy: Task) -> None:
+def test_problems_are_found(copy: Task) -> None:
     wrong = copy.folder / "wrong"
     (wrong / "flat.py").write_text(copy.solution)
     (wrong / "sorted.py").write_text((wrong / "off-by-one.py").read_text())
@@ -35,7 +35,7 @@ def test_what_does_not_hold_is_found(copy: Task) -> None:
     (copy.folder / "solution.py").write_text((wrong / "off-by-one.py").read_text())
     faults = "\n".join(find_problems(copy))
     assert "gather: the solution fails" in faults
-    assert "gather: the start passes" in faults
+    assert "gather: the start file passes" in faults
     assert "wrong/flat.py passes" in faults
     assert "wrong/sorted.py fails by off-by-one" in faults
 
@@ -43,4 +43,4 @@ def test_what_does_not_hold_is_found(copy: Task) -> None:
 def test_too_few_wrong_solutions_are_found(copy: Task) -> None:
     for path in list((copy.folder / "wrong").iterdir())[4:]:
         path.unlink()
-    assert "gather: it has 4 wrong solutions, fewer than 5" in list(find_problems(copy))
+    assert "gather: there are 4 wrong solutions; at least 5 are required" in list(find_problems(copy))

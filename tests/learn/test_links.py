@@ -48,7 +48,7 @@ def every_text() -> Iterator[tuple[str, str]]:
             yield question.id, question.text
 
 
-def test_every_text_of_the_course_leads_somewhere() -> None:
+def test_every_course_text_has_valid_elements() -> None:
     """Known elements, links to what is there, pictures that are there, and no Markdown left over."""
     course = open_course()
     seen = 0
@@ -67,7 +67,7 @@ def test_every_text_of_the_course_leads_somewhere() -> None:
     assert seen > 1_000
 
 
-def test_what_is_written_comes_out() -> None:
+def test_elements_of_basic_markdown() -> None:
     assert course_elements("a *b* `c` **d**") == [
         ["p", {}, ["a ", ["em", {}, ["b"]], " ", ["code", {}, ["c"]], " ", ["strong", {}, ["d"]]]]
     ]
@@ -104,7 +104,7 @@ def test_fences() -> None:
         ("ftp://x", None), ("mailto:x", None), ("blob:x", None), ("filesystem:x", None),
     ],
 )  # fmt: skip
-def test_links_lead_to_known_places_or_nowhere(address: str, attributes: dict[str, Any] | None) -> None:
+def test_links_have_known_targets_or_none(address: str, attributes: dict[str, Any] | None) -> None:
     (node,) = course_line(f"[text]({address})")
     assert node == (["span", {}, ["text"]] if attributes is None else ["a", attributes, ["text"]])
 
@@ -119,7 +119,7 @@ def test_hostile_markdown_stays_text() -> None:
         assert node == ["span", {"word": "missing"}, ["words"]]
 
 
-def test_pictures_are_taken_along() -> None:
+def test_pictures_become_data_addresses() -> None:
     picture = min(CONTENT.glob("pictures/*.svg"))
     (node,) = course_line(f"![words](pictures/{picture.name})")
     assert node[1]["src"].startswith("data:image/svg+xml;base64,")

@@ -149,7 +149,7 @@ CASES = {  # source, rule, words of the message
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_fails_with_its_reason_and_the_next_check_works(name: str) -> None:
+def test_misbehaving_code_fails_by_its_rule_and_the_next_check_works(name: str) -> None:
     source, rule, words = CASES[name]
     limits = replace(QUICK, wall_seconds=3.0) if "sleep(" in source else QUICK
     verdict = run(source, limits)
@@ -184,7 +184,7 @@ def state(pid: str) -> str:
         return ""
 
 
-def test_a_helper_process_that_was_killed_is_replaced() -> None:
+def test_a_killed_fork_server_is_replaced() -> None:
     assert run(SOLUTION).passed
     process = fork_server().process
     os.kill(process.pid, signal.SIGKILL)
@@ -192,7 +192,7 @@ def test_a_helper_process_that_was_killed_is_replaced() -> None:
     assert run(SOLUTION).passed
 
 
-def test_a_killed_grader_takes_the_code_along(tmp_path: Path) -> None:
+def test_runner_ends_with_a_killed_grader(tmp_path: Path) -> None:
     """Also where the code waits and burns no time: nobody would ever end it."""
     mark = tmp_path / "pid"
     script = (
@@ -217,7 +217,7 @@ def test_a_killed_grader_takes_the_code_along(tmp_path: Path) -> None:
     raise AssertionError(f"process {pid} is still there")
 
 
-def test_its_folder_is_its_own_to_use() -> None:
+def test_the_scratch_folder_is_usable() -> None:
     source = (
         "import os, pathlib, shutil\npathlib.Path('notes.txt').write_text('mine')\nos.mkdir('sub')\n"
         "pathlib.Path('sub/a').write_bytes(b'1')\nshutil.rmtree('sub')\nassert open('notes.txt').read() == 'mine'\n"
@@ -226,7 +226,7 @@ def test_its_folder_is_its_own_to_use() -> None:
     assert verdict.passed, verdict.failure
 
 
-def test_it_sees_little_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runner_sees_only_harmless_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INLAYER_SECRET", "hunter2")
     fork_server().close()  # the next one is started from here
     verdict = run(
@@ -237,7 +237,7 @@ def test_it_sees_little_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert "hunter2" not in verdict.printed
 
 
-def test_our_own_time_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_of_the_grader_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     task = toy()
     checks = sys.modules["inlayer.learn.content.toys.add.check"].__dict__
 
@@ -249,7 +249,7 @@ def test_our_own_time_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     assert grade(task, SOLUTION, limits=GradingLimits(wall_seconds=10.0)).passed
 
 
-def test_what_it_prints_is_told() -> None:
+def test_printed_output_is_captured() -> None:
     verdict = run("print('at the start')\n" + BODY + "print(ids.shape); return table[ids].sum(0)\n")
     assert verdict.passed
     assert verdict.printed.startswith("at the start\ntorch.Size([3])\n")
@@ -261,7 +261,7 @@ def test_common_libraries_can_be_used() -> None:
     assert verdict.passed, verdict.failure
 
 
-def test_values_are_drawn_freshly_and_again_by_seed() -> None:
+def test_values_are_random_and_repeatable_by_seed() -> None:
     """An answer that was right once, written down, fails the next time."""
     told = BODY + "print(table.flatten().tolist(), ids.tolist()); return table[ids].sum(0)\n"
     first, second, again = (grade(toy(), told, seed=seed) for seed in (1, 2, 1))

@@ -19,7 +19,7 @@ from inlayer.errors import InputError
 from inlayer.learn.content import LESSONS
 from inlayer.learn.course import CONTENT, Lesson, open_course
 from inlayer.learn.notebook import _printed, answer, ask, file_name, load_ipython_extension, write_notebooks
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion
 from inlayer.learn.quiz import shuffle_options
 from inlayer.learn.submission import task_cells
@@ -57,7 +57,7 @@ def sources(book: dict[str, Any], kind: str) -> list[str]:
 
 
 @EACH_LESSON
-def test_a_notebook_is_one(name: str, tmp_path: Path) -> None:
+def test_notebooks_are_valid(name: str, tmp_path: Path) -> None:
     book = written(open_course().lesson(name), tmp_path)
     nbformat.validate(nbformat.from_dict(book), relax_add_props=False)
     ids = [cell["id"] for cell in book["cells"]]
@@ -67,7 +67,7 @@ def test_a_notebook_is_one(name: str, tmp_path: Path) -> None:
 
 
 @EACH_LESSON
-def test_a_notebook_holds_the_whole_lesson(name: str, tmp_path: Path) -> None:
+def test_a_notebook_contains_the_whole_lesson(name: str, tmp_path: Path) -> None:
     lesson = open_course().lesson(name)
     book = written(lesson, tmp_path)
     code, texts = sources(book, "code"), "\n\n".join(sources(book, "markdown"))
@@ -89,7 +89,7 @@ def test_a_notebook_holds_the_whole_lesson(name: str, tmp_path: Path) -> None:
 
 
 @EACH_LESSON
-def test_nothing_in_a_notebook_leads_out_of_it(name: str, tmp_path: Path) -> None:
+def test_links_in_a_notebook_work_there(name: str, tmp_path: Path) -> None:
     lesson = open_course().lesson(name)
     texts = "\n\n".join(sources(written(lesson, tmp_path), "markdown"))
     targets = re.findall(r"\]\(([^)]*)\)", re.sub(r"^```.*?^```", "", texts, flags=re.DOTALL | re.MULTILINE))
@@ -117,7 +117,7 @@ def test_a_lesson_is_split_at_its_python_fences_only() -> None:
     assert open_ended.kind == "text"
 
 
-def test_work_is_not_overwritten(tmp_path: Path) -> None:
+def test_existing_notebooks_are_not_overwritten(tmp_path: Path) -> None:
     lessons = list(open_course().lessons[:2])
     (first,) = write_notebooks(tmp_path, lessons[:1])
     first.write_text("my answers", encoding="utf-8")
@@ -129,7 +129,7 @@ def test_work_is_not_overwritten(tmp_path: Path) -> None:
     assert first.read_text(encoding="utf-8") != "my answers"
 
 
-def test_each_notebook_asks_with_numbers_of_its_own(tmp_path: Path) -> None:
+def test_each_notebook_has_its_own_numbers(tmp_path: Path) -> None:
     lesson = [open_course().lesson("forward")]
     texts = [write_notebooks(tmp_path / str(n), lesson)[0].read_text(encoding="utf-8") for n in range(2)]
     assert texts[0] != texts[1]
@@ -146,7 +146,7 @@ def right_answer(asked: NumberQuestion | ChoiceQuestion) -> str:
     return str(asked.answer)
 
 
-def test_answers_are_judged_and_remembered(capsys: pytest.CaptureFixture[str]) -> None:
+def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> None:
     course = open_course()
     number = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), NumberQuestion))
     free = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), FreeTextQuestion))
@@ -160,14 +160,14 @@ def test_answers_are_judged_and_remembered(capsys: pytest.CaptureFixture[str]) -
     assert said(ask, number.id, SEED) == question_text(number.ask(SEED))
     assert said(answer, number.id, "") == "Write your answer between the quotes, and run this cell again.\n"
     assert "is not a" in said(answer, number.id, "many")
-    assert not Progress().read().exercises
+    assert not ProgressFile().read().exercises
     drawn = number.ask(SEED)
     assert isinstance(drawn, NumberQuestion)
     wrong = "(1, 1, 1, 1, 1)" if isinstance(drawn.answer, tuple) else "-1"
     assert said(answer, number.id, wrong).startswith("✗ Not correct.")
-    assert not Progress().read().exercises[number.id].done
+    assert not ProgressFile().read().exercises[number.id].done
     assert said(answer, number.id, right_answer(drawn)).startswith("✓ Correct.\n")
-    assert Progress().read().exercises[number.id].done
+    assert ProgressFile().read().exercises[number.id].done
 
     said(ask, free.id)
     model = free.ask(SEED)
@@ -181,11 +181,11 @@ def test_answers_are_judged_and_remembered(capsys: pytest.CaptureFixture[str]) -
     told = said(answer, question.id, right_answer(choice))
     assert told.startswith("✓ Correct.")
     assert told.count("✓") + told.count("✗") == 1 + len(question.options)
-    assert Progress().read().questions[question.id].right
+    assert ProgressFile().read().questions[question.id].right
     assert "there is no exercise or question 'none'" in said(ask, "none")
 
 
-def test_a_place_that_cannot_be_written_does_not_stop_a_notebook(
+def test_a_notebook_works_if_progress_cannot_be_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
@@ -196,7 +196,7 @@ def test_a_place_that_cannot_be_written_does_not_stop_a_notebook(
     assert "(progress is not saved: " in capsys.readouterr().out
 
 
-def test_the_tasks_of_a_notebook_can_be_read_again(tmp_path: Path) -> None:
+def test_task_cells_are_found(tmp_path: Path) -> None:
     lesson = open_course().lesson("forward")
     (path,) = write_notebooks(tmp_path, [lesson])
     found = task_cells(path.read_text(encoding="utf-8"))
@@ -209,7 +209,7 @@ def test_the_tasks_of_a_notebook_can_be_read_again(tmp_path: Path) -> None:
             task_cells(bad)
 
 
-def test_the_magic_says_when_there_is_no_such_task(capsys: pytest.CaptureFixture[str]) -> None:
+def test_task_magic_reports_unknown_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     class Shell:
         def register_magic_function(self, function: Any, magic_kind: str, magic_name: str) -> None:
             self.magic = {(magic_kind, magic_name): function}
@@ -281,7 +281,7 @@ def test_a_notebook_runs_unsolved_solved_and_wrong(tmp_path: Path) -> None:
     assert printed[-3] == f"{task_name(task.id)}\n"  # what a %%task cell defines is there
     assert f"rule: {rule}\n" in printed[-2]
     assert "rule: syntax\n" in printed[-1]
-    state = Progress().read()
+    state = ProgressFile().read()
     assert all(state.tasks[one.id].passed for one in lesson.tasks)
 
 

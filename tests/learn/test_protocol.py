@@ -107,7 +107,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_message_that_lies_is_an_error(name: str) -> None:
+def test_forged_messages_are_errors(name: str) -> None:
     with pytest.raises(ProtocolError):
         decode(BAD[name])
 

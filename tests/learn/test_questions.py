@@ -124,7 +124,7 @@ def test_shapes_as_people_write_them(said: str, shape: tuple[int, ...]) -> None:
         ("1, " * 2000, "at most 100 characters"),
     ],
 )
-def test_what_is_no_shape_is_said(said: str, why: str) -> None:
+def test_invalid_shapes_are_errors(said: str, why: str) -> None:
     with pytest.raises(InputError, match=why) as refused:
         parse_shape(said)
     assert "\n" not in str(refused.value)
@@ -165,7 +165,7 @@ def test_what_is_no_shape_is_said(said: str, why: str) -> None:
         ("2**9999999999", "", "not a number"),
     ],
 )
-def test_what_is_no_number_is_said(said: str, unit: str, why: str) -> None:
+def test_invalid_numbers_are_errors(said: str, unit: str, why: str) -> None:
     with pytest.raises(InputError, match=why) as refused:
         parse_number(said, unit)
     assert "\n" not in str(refused.value)
@@ -202,7 +202,7 @@ def test_shapes_are_exact(sizes: list[int]) -> None:
     assert {parse_shape(one) for one in written} == {tuple(sizes)}
 
 
-def test_a_number_is_judged() -> None:
+def test_numbers_are_graded() -> None:
     asked = NumberQuestion(
         text="How many?",
         answer=1000,
@@ -243,7 +243,7 @@ def test_close(value: float, answer: float, tolerance: float, fits: bool) -> Non
     assert is_close(value, answer, tolerance) is fits
 
 
-def test_a_choice_is_judged_by_its_letter() -> None:
+def test_choices_are_graded_by_letter() -> None:
     options = (Option(text="one", correct=False, reason="no"), Option(text="two", correct=True, reason="yes"))
     asked = ChoiceQuestion(text="?", options=options, explanation="It is two.")
     assert asked.grade("b").message == "yes It is two."
@@ -270,7 +270,7 @@ def four(draw: random.Random) -> ChoiceQuestion:
     return ChoiceQuestion(text="?", options=made)
 
 
-def test_exercises_are_drawn_by_their_seed() -> None:
+def test_exercises_depend_on_their_seed() -> None:
     module = ModuleType("exercises")
     module.__dict__.update(EXERCISES=(sum_of, four))
     one, two = exercises_of(module, "forward")

@@ -29,7 +29,7 @@ def letter(sitting: QuizRun, *, correct: bool) -> str:
     )
 
 
-def test_the_order_is_drawn_and_the_same_for_a_seed() -> None:
+def test_option_order_depends_on_the_seed() -> None:
     question = make("q", 5)
     orders = {tuple(option.text for option in shuffle_options(question, seed).options) for seed in range(30)}
     assert len(orders) > 10
@@ -37,7 +37,7 @@ def test_the_order_is_drawn_and_the_same_for_a_seed() -> None:
     assert set(shuffle_options(question, 7).options) == set(question.options)
 
 
-def test_a_missed_one_comes_back_behind_the_next_two() -> None:
+def test_a_missed_question_returns_after_two_others() -> None:
     sitting, asked = QuizRun([make(name) for name in "abcd"], seed=1), []
     while (question := sitting.question) is not None:
         asked.append(question.id)
@@ -49,7 +49,7 @@ def test_a_missed_one_comes_back_behind_the_next_two() -> None:
     assert (sitting.missed, sitting.n_questions) == (["a", "d"], 4)
 
 
-def test_what_is_no_option_changes_nothing() -> None:
+def test_an_invalid_letter_changes_nothing() -> None:
     sitting = QuizRun([make("a")], seed=0)
     for said in ("", "d", "1", "ab", "é"):
         with pytest.raises(InputError, match="not one of the options"):
@@ -90,7 +90,7 @@ def test_a_missed_one_is_due_in_two_later_sittings(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 6), st.lists(st.booleans(), max_size=12), st.integers(0, 2**31))
-def test_whatever_is_answered_all_are_right_in_the_end(n: int, answers: list[bool], seed: int) -> None:
+def test_every_question_is_correct_in_the_end(n: int, answers: list[bool], seed: int) -> None:
     """With finitely many wrong answers a sitting ends, and every question was right once."""
     sitting, state = QuizRun([make(f"q{number}") for number in range(n)], seed), ProgressState()
     wishes = iter(answers)

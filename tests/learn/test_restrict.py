@@ -1,4 +1,4 @@
-"""Code that goes around the hook meets the kernel: it reads no solution, changes nothing, starts and stops nothing."""
+"""The kernel restricts code that disables the audit hook: no solutions, no changed files, no processes, no signals."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if not (LANDLOCK and platform.machine() in ARCHITECTURES):
 
 # The hook's own object, found on the stack and silenced: from here on Python refuses nothing.
 SILENCED = (
-    "import os, sys, time, signal\nframe = sys._getframe()\nwhile frame:\n    pupil = frame.f_locals.get('self')\n"
-    "    if type(pupil).__name__ == 'Runner':\n        pupil.on_refusal = lambda what: None\n        break\n    frame = frame.f_back\n"
+    "import os, sys, time, signal\nframe = sys._getframe()\nwhile frame:\n    runner = frame.f_locals.get('self')\n"
+    "    if type(runner).__name__ == 'Runner':\n        runner.on_refusal = lambda what: None\n        break\n    frame = frame.f_back\n"
     "assert frame\n"
 )
 LEARN = Path(inlayer.__file__).parent / "learn"
@@ -59,7 +59,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_the_kernel_refuses(name: str, tmp_path: Path) -> None:
+def test_kernel_refuses(name: str, tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("all of it")
     source = f"{SILENCED}LEARN, PLACE = {str(LEARN)!r}, {str(tmp_path)!r}\n{REFUSED[name]}\nprint('done')\n"
     verdict = grade(toy(), source + SOLUTION, limits=GradingLimits(seconds=10.0))
@@ -71,14 +71,14 @@ def test_the_kernel_refuses(name: str, tmp_path: Path) -> None:
     assert grade(toy(), SOLUTION).passed
 
 
-def test_what_a_task_needs_still_works() -> None:
+def test_restrictions_allow_what_tasks_need() -> None:
     source = SILENCED + (
         "import threading, tempfile, glob, json, numpy, torch, inlayer, pathlib, shutil\n"
         "thread = threading.Thread(target=print, args=('threaded',)); thread.start(); thread.join()\n"
         "with tempfile.NamedTemporaryFile() as file: file.write(b'1')\n"
         "os.mkdir('a'); pathlib.Path('a/b').write_text('x'); shutil.rmtree('a')\n"
         "torch.save(torch.ones(2), 'saved.pt'); torch.load('saved.pt')\n"
-        "inlayer.load('default').embeddings\nimport inlayer.train, inlayer.tokenizers, email, sqlite3, decimal\n"
+        "inlayer.load('default').embeddings\nimport inlayer.training, inlayer.tokenizers, email, sqlite3, decimal\n"
         "open('/dev/null', 'w').write('x')\nassert os.listdir('/')\n"
     )
     verdict = grade(toy(), source + SOLUTION)

@@ -123,14 +123,14 @@ def test_another_function_and_what_cannot_be_told(session: GradingSession) -> No
     assert Unsendable("x") == Unsendable("x")
 
 
-def test_a_function_where_a_class_was_asked_for() -> None:
+def test_a_function_instead_of_a_class_fails() -> None:
     with GradingSession("Made", seed=0) as session:
         session.load("def Made(rows): return 3\n", "made.py")
         with pytest.raises(CheckFailed, match="must return an object"):
             session.construct(3)
 
 
-def test_verdicts_count_what_ran() -> None:
+def test_verdicts_count_passed_checks() -> None:
     verdict = grade(toy(), SOLUTION, seed=5)
     assert verdict.passed
     assert verdict.summary == "6 of 6 checks passed"

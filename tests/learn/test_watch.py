@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from inlayer.cli.learn.watch import fingerprint
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from tests.learn.small import SOLUTION, START, WRONG
 
 termios = pytest.importorskip("termios", reason="a terminal as Unix has them")
@@ -113,7 +113,8 @@ def terminal(home: Path) -> Iterator[Terminal]:
     made.close()
 
 
-def test_from_red_to_green_and_on_to_the_next_task_by_keys(home: Path, terminal: Terminal, data: Path) -> None:
+@pytest.mark.slow
+def test_keys_from_failing_to_passing_and_the_next_task(home: Path, terminal: Terminal, data: Path) -> None:
     said = terminal.wait_for("q quit")
     file = home / "inlayer-course" / "add.py"
     assert file.read_text() == START
@@ -147,15 +148,14 @@ def test_from_red_to_green_and_on_to_the_next_task_by_keys(home: Path, terminal:
     terminal.press("q")
     assert terminal.end() == 1  # the task at hand has not passed
     assert termios.tcgetattr(terminal.theirs) == terminal.before
-    state = Progress(data).read()
+    state = ProgressFile(data).read()
     assert state.tasks["add"].passed
     assert (state.tasks["add"].hints, state.current) == (1, "add_again")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["\n", "q"])
-def test_at_green_a_command_that_is_pasted_or_typed_does_nothing(
-    home: Path, terminal: Terminal, data: Path, end: str
-) -> None:
+def test_typed_commands_after_passing_are_ignored(home: Path, terminal: Terminal, data: Path, end: str) -> None:
     terminal.wait_for("q quit")
     (home / "inlayer-course" / "add.py").write_text(SOLUTION)
     terminal.wait_for("passed: n next task")
@@ -168,11 +168,12 @@ def test_at_green_a_command_that_is_pasted_or_typed_does_nothing(
     terminal.press(end)
     assert terminal.end() == 0
     assert "Next: read lesson 1" in terminal.shown
-    assert Progress(data).read().current == "add"
+    assert ProgressFile(data).read().current == "add"
     assert not (home / "inlayer-course" / "add_again.py").exists()
 
 
-def test_a_strange_key_and_a_deleted_file_say_a_word(home: Path, terminal: Terminal) -> None:
+@pytest.mark.slow
+def test_unknown_keys_and_deleted_files_are_reported(home: Path, terminal: Terminal) -> None:
     terminal.wait_for("q quit")
     terminal.press("x")
     assert "x is not one of the keys" in terminal.wait_for("q quit")
@@ -187,8 +188,9 @@ def test_a_strange_key_and_a_deleted_file_say_a_word(home: Path, terminal: Termi
     assert terminal.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["ctrl-c", "terminated"])
-def test_the_terminal_is_left_as_it_was(terminal: Terminal, how: str) -> None:
+def test_terminal_settings_are_restored(terminal: Terminal, how: str) -> None:
     terminal.wait_for("q quit")
     number = {"ctrl-c": signal.SIGINT, "terminated": signal.SIGTERM}[how]
     terminal.process.send_signal(number)
@@ -198,7 +200,8 @@ def test_the_terminal_is_left_as_it_was(terminal: Terminal, how: str) -> None:
     assert ("stopped; your progress is saved" in terminal.shown) is (how == "ctrl-c")
 
 
-def test_without_a_keyboard_it_ends_at_green(home: Path) -> None:
+@pytest.mark.slow
+def test_without_a_terminal_it_ends_after_passing(home: Path) -> None:
     terminal = Terminal(home, keys=False)
     try:
         said = terminal.wait_for("Ctrl-C to stop.")

@@ -14,7 +14,7 @@ from inlayer.tokenizers import ByteTokenizer, WordTokenizer
 from inlayer.trace import Pipeline
 from tests.families.references import CASES
 
-SAMPLES = ("default", "minilm", "wordllama", "smollm2")
+SAMPLES = ["default", "minilm", *(pytest.param(name, marks=pytest.mark.slow) for name in ("wordllama", "smollm2"))]
 # One family per trait: learned, token types and norm, projection, position offset, skipped padding, tied bias, rotary,
 # scaled angles, length-dependent angles, scale, layer types, interleaved layout, multiplier.
 TRAITS = {

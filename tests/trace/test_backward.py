@@ -13,7 +13,7 @@ from inlayer.head import Head
 from inlayer.tables import StoredEmbedding, Table
 from inlayer.trace import Change, Pipeline
 from inlayer.trace.facts import Backward
-from tests.trace.pipelines import FAMILIES, family, random_bytes, sample
+from tests.trace.pipelines import FAMILIES, SAMPLES, family, random_bytes, sample
 
 DIMS = 6
 
@@ -70,7 +70,7 @@ def test_gradients_match_autograd_for_every_family(name: str) -> None:
     compare(pipeline, texts if pipeline.padding_id is not None else texts[:1])
 
 
-@pytest.mark.parametrize("name", ["default", "minilm", "wordllama", pytest.param("smollm2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", SAMPLES)
 def test_gradients_match_autograd_for_samples(name: str) -> None:
     compare(sample(name), ["I love dogs, dogs, dogs"])
 

@@ -72,7 +72,11 @@ WITHOUT_PADDING = ("gpt2",)
 
 @pytest.mark.parametrize(
     ("name", "case"),
-    [(name, case) for name in PIPELINES for case in range(1 if name in WITHOUT_PADDING else len(CASES))],
+    [
+        pytest.param(name, case, marks=[pytest.mark.slow] if case and name not in ("default", "minilm") else [])
+        for name in PIPELINES
+        for case in range(1 if name in WITHOUT_PADDING else len(CASES))
+    ],
 )
 def test_code_of_each_step_reproduces_the_trace(name: str, case: int) -> None:
     pipeline: Pipeline = PIPELINES[name]()

@@ -122,7 +122,7 @@ def run(request: dict[str, Any]) -> None:
 
 def wait_for_commands() -> None:
     """Fork for every line of stdin, and write its result to stdout."""
-    for name in ("inlayer.cli", "inlayer.cli.progress", "inlayer.training.train", "torch._dynamo"):
+    for name in ("inlayer.cli", "inlayer.cli.train_progress", "inlayer.training.train", "torch._dynamo"):
         import_module(name)  # the last one is slow, and needed by optimizers
 
     results = os.fdopen(os.dup(1), "w")

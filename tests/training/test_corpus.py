@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
-from inlayer.tokenizers.train import BLOCK
+from inlayer.tokenizers.bpe_training import BLOCK
 from inlayer.training import corpus
 from inlayer.training.corpus import CHUNK, Chunk, cut, python_chunks, read_chunks
 
@@ -77,7 +77,7 @@ def test_chunks_match_a_plain_loop(texts: list[str], tmp_path_factory: pytest.Te
             rest, starts = rest[end:], False
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus, "CHUNK", 7)
-        patch.setattr("inlayer.tokenizers.train.BLOCK", 5)
+        patch.setattr("inlayer.tokenizers.bpe_training.BLOCK", 5)
         if theirs:
             assert list(read_chunks(files)) == theirs
         else:

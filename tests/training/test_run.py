@@ -19,7 +19,7 @@ from inlayer.files import locked
 from inlayer.inspection import inspect
 from inlayer.training.config import TrainConfig
 from inlayer.training.parallel import ProcessGroup
-from inlayer.training.run import DivergedError, Progress, Run
+from inlayer.training.run import DivergedError, Run, TrainingProgress
 from inlayer.training.save import load_decoder
 from inlayer.training.state import load_state
 from inlayer.training.tokens import open_tokens
@@ -131,7 +131,7 @@ def test_train_resumes_with_the_same_config_only(text: Path, tmp_path: Path) -> 
     whole, parts = (make_config(text, tmp_path / name) for name in ("whole", "parts"))
     assert Run.create(whole).train()
 
-    class StopAt(Progress):
+    class StopAt(TrainingProgress):
         def step(self, metrics: dict[str, int | float], warnings: list[str]) -> None:
             if metrics["step"] == 7 and not warnings:
                 raise KeyboardInterrupt
@@ -236,7 +236,7 @@ def test_folder_is_locked(text: Path, tmp_path: Path) -> None:
 
 
 def test_progress_events(text: Path, tmp_path: Path) -> None:
-    class Recorder(Progress):
+    class Recorder(TrainingProgress):
         def __init__(self) -> None:
             self.stages: list[tuple[str, int | None]] = []
             self.steps: list[int] = []

@@ -7,7 +7,7 @@
   there, files are found by their usual names
 - a range is read from huggingface_hub's cache if any library downloaded the file, then from our own, then remotely
 - a file that may change (any URL) is compared with the server once per process; offline, its last known version is used
-Tested in tests/checkpoint/remote/test_source.py.
+Tested in tests/checkpoint/remote/test_store.py.
 """
 
 from __future__ import annotations

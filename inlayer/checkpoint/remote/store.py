@@ -25,7 +25,7 @@ from inlayer.checkpoint.folder import FolderStore
 from inlayer.checkpoint.gguf import GgufStore
 from inlayer.checkpoint.remote.cache import digest, open_cache
 from inlayer.checkpoint.remote.index import RemoteIndex
-from inlayer.checkpoint.remote.rows import RemoteRows
+from inlayer.checkpoint.remote.remote_rows import RemoteRows
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
 from inlayer.checkpoint.shards import INDEX, PLAIN_FILE
 from inlayer.checkpoint.store import Store

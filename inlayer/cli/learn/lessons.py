@@ -23,7 +23,7 @@ from inlayer.errors import InputError
 from inlayer.files import quoted
 
 if TYPE_CHECKING:
-    from inlayer.learn.steps import CourseOverview, LessonStatus
+    from inlayer.learn.course_steps import CourseOverview, LessonStatus
     from inlayer.learn.terminal import CoursePrinter
 
 __all__ = ["list_", "misconceptions", "next_", "read", "skip"]

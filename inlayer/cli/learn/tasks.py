@@ -31,9 +31,9 @@ from inlayer.files import shown
 
 if TYPE_CHECKING:
     from inlayer.learn.course import Task
-    from inlayer.learn.files import TaskFile
     from inlayer.learn.grader import Verdict
     from inlayer.learn.service import CourseService
+    from inlayer.learn.task_files import TaskFile
     from inlayer.learn.terminal import CoursePrinter
 
 __all__ = ["check", "hint", "reset", "reset_progress", "show_task_file", "show_verdict", "solution"]
@@ -58,7 +58,7 @@ def check(
     as_json: AS_JSON = False,
 ) -> None:
     """Grade your file: the checks run in order until one fails."""
-    from inlayer.learn.files import read_file
+    from inlayer.learn.task_files import read_file
 
     service = open_service()
     file = service.find_work(what, task, folder)

@@ -34,11 +34,11 @@ from inlayer.cli.learn.common import (
 from inlayer.cli.learn.tasks import show_task_file, show_verdict
 from inlayer.errors import InlayerError
 from inlayer.files import shown
-from inlayer.learn.files import read_file
+from inlayer.learn.task_files import read_file
 
 if TYPE_CHECKING:
-    from inlayer.learn.files import TaskFile
     from inlayer.learn.service import CourseService
+    from inlayer.learn.task_files import TaskFile
     from inlayer.learn.terminal import CoursePrinter
 
 __all__ = ["watch"]

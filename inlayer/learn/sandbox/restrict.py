@@ -3,8 +3,8 @@
 fork server -> runner -> [restrict] -> the learner's file
 - Landlock (Linux 5.13 and later): read everything except the course, write only in the scratch folder, and with newer
   kernels no network and no signals to other processes
-- seccomp (Linux on x86-64 and ARM): no new process and no new session. Only this stops a process that outlives the
-  grading; tests/learn/test_restrict.py ("a fork", "a session") fails without it
+- seccomp (Linux on x86-64 and ARM): no new process or program, and no change of process group. Only this stops a
+  process that outlives the grading: without it, four cases of tests/learn/test_restrict.py fail ("a fork", ...)
 - both work without privileges and cannot be undone; on other systems only the audit hook of runner.py applies
 - elsewhere: limits on memory, time and output (runner.py, session.py)
 Tested by disabling the hook in tests/learn/test_restrict.py.

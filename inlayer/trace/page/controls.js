@@ -157,7 +157,7 @@ function padControl(change) {
   const without = modelFacts()?.padding_id === null ? "this model has no padding token" : "";
   const padButton = (by, id, label, sign) => {
     const pad = change.pad + by;
-    const bound = pad < 0 ? "there is no padding to remove" : pad > MAX_PAD ? `at most ${MAX_PAD}` : "";
+    const bound = pad < 0 ? "no padding to remove" : pad > MAX_PAD ? `at most ${MAX_PAD}` : "";
     const why = without || bound || unavailable({ pad });
     return button(sign, () => go({ pad }), { id, "aria-label": label, disabled: why !== "", title: why || null });
   };

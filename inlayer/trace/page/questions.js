@@ -133,7 +133,7 @@ const QUESTIONS = {
         unchanged ? "no" : "yes", unchanged ? "Nothing was added; positions are applied later, or not at all."
           : `The stages are: ${listed(trace.stages.map((stage) => stage.name))}.`),
       whole("How many zeros are in the mask?", masked,
-        masked ? "One for each padding token." : "There is no padding."),
+        masked ? "One for each padding token." : "The batch has no padding."),
     ];
   },
 

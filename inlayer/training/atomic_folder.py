@@ -5,7 +5,7 @@
   is found at `.NAME.old`, and the next writer restores it
 - leftovers of a killed writer (`.NAME.saving`) are removed by the next one. There is one writer at a time
 - a folder is only replaced if nothing in it would be lost: a file that the new one lacks is an error
-Tested with a failure at every stage in tests/training/test_folder.py.
+Tested with a failure at every stage in tests/training/test_atomic_folder.py.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from inlayer.render.numbers import duration
-from inlayer.training.run import Progress
+from inlayer.training.run import TrainingProgress
 from inlayer.training.trainer import Metrics
 
 __all__ = ["reporting"]
@@ -20,7 +20,7 @@ __all__ = ["reporting"]
 SECONDS = 10.0  # between two lines
 
 
-class LineProgress(Progress):
+class LineProgress(TrainingProgress):
     """Progress as lines of a log."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class LineProgress(Progress):
             sys.stderr.write(f"step {metrics['step']:,} of {self._total:,}  {describe(metrics)}  {remaining} left\n")
 
 
-class BarProgress(Progress):
+class BarProgress(TrainingProgress):
     """Progress as a bar."""
 
     def __init__(self, bar: Any) -> None:
@@ -71,7 +71,7 @@ def describe(metrics: Metrics) -> str:
 
 
 @contextmanager
-def reporting() -> Iterator[Progress]:
+def reporting() -> Iterator[TrainingProgress]:
     """Progress output that suits stderr."""
     if not sys.stderr.isatty():
         yield LineProgress()

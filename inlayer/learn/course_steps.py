@@ -1,7 +1,7 @@
 """The path through the course: the steps of each lesson, what is done, and what is next.
 
 course, progress -> [steps] -> service
-Tested in tests/learn/test_steps.py.
+Tested in tests/learn/test_service.py and tests/learn/test_progress.py.
 """
 
 from __future__ import annotations

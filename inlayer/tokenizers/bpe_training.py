@@ -7,7 +7,7 @@
 - the same files give the same tokenizer.json, whatever the number of threads
 - all arguments, including `save_to`, are checked before training starts
 - elsewhere: choosing a good size, other models' split patterns
-Tested against a short, slow trainer in tests/tokenizers/test_train.py.
+Tested against a short, slow trainer in tests/tokenizers/test_bpe_training.py.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from inlayer.errors import InputError
-from inlayer.training import folder as module
-from inlayer.training.folder import replace_folder
+from inlayer.training import atomic_folder as module
+from inlayer.training.atomic_folder import replace_folder
 from inlayer.training.save import load_decoder, save_decoder
 from tests.training.models import make_decoder, make_ids
 

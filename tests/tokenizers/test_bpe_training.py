@@ -11,7 +11,7 @@ import pytest
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
 from inlayer.tokenizers import open_tokenizer, train_bpe
-from inlayer.tokenizers.train import MAX_LINE, read_lines
+from inlayer.tokenizers.bpe_training import MAX_LINE, read_lines
 
 
 def learn_slowly(text: str, merges: int) -> list[bytes]:

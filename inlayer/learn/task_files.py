@@ -3,7 +3,7 @@
 service -> [files] -> disk
 - the folder is chosen once and recorded in the progress; the default is created where the program was first started
 - nothing the learner wrote is overwritten: a reset keeps the old file under another name
-Tested in tests/learn/test_service.py.
+Tested in tests/learn/test_cli.py.
 """
 
 from __future__ import annotations

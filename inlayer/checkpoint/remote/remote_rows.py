@@ -6,7 +6,7 @@
 - an interrupted download resumes at the last complete block. The file gets its final name when it is complete, so a
   partial one is never mistaken for a complete one
 - elsewhere: what the bytes of a row mean (tables/stored.py), requests (transfer.py)
-Tested against the same rows in a local file in tests/checkpoint/remote/test_rows.py.
+Tested against the same rows in a local file in tests/checkpoint/remote/test_remote_rows.py.
 """
 
 from __future__ import annotations

@@ -1,0 +1,104 @@
+"""Feedback on a failed check: input, output and expected kind, never the graded values, and a fresh example."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from inlayer.learn.course import Task, open_course
+from inlayer.learn.feedback import describe_value, feedback_lines, format_value
+from inlayer.learn.grader import grade
+from inlayer.learn.sandbox.protocol import Unsendable
+from tests.learn.toy import SOLUTION, toy
+
+MEAN = SOLUTION.replace("sum", "mean")
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    (tmp_path / "solution.py").write_text(SOLUTION)
+    return replace(toy(), folder=tmp_path)
+
+
+def numbers(text: str) -> set[str]:
+    return set(re.findall(r"-?\d+\.\d+", text))
+
+
+def test_a_failed_check_shows_input_output_and_expected_kind(task: Task) -> None:
+    failure = grade(task, MEAN, seed=3).failure
+    assert failure is not None
+    assert failure.feedback is not None
+    call = failure.feedback.call
+    assert call.call == "add(table, ids)"
+    assert [name for name, _ in call.inputs] == ["table", "ids"]
+    assert call.output.startswith("a float32 tensor of shape (3,)\n")
+    assert failure.feedback.expected == "a float32 tensor of shape (3,)"
+    lines = list(feedback_lines(failure.feedback))
+    assert "Another input, with the output it should give:" in lines
+
+
+def test_graded_values_are_never_shown_and_the_example_is_fresh(task: Task) -> None:
+    wrong, right = grade(task, MEAN, seed=3).failure, grade(task, SOLUTION + "raise_later = 1\n", seed=3)
+    assert right.passed
+    assert wrong is not None
+    assert wrong.feedback is not None
+    example = wrong.feedback.example
+    assert example is not None
+    generator = torch.Generator().manual_seed(3)
+    torch.randn(4, 6, generator=generator)
+    torch.randint(0, 4, (3,), generator=generator)
+    table = torch.randn(5, 3, generator=generator)
+    ids = torch.randint(0, 5, (2,), generator=generator)
+    assert format_value(table) == dict(wrong.feedback.call.inputs)["table"]  # the graded input
+    graded = numbers(format_value(table[ids].sum(0)))
+    assert not graded & numbers("\n".join(feedback_lines(wrong.feedback)))
+    assert dict(example.inputs)["table"] != dict(wrong.feedback.call.inputs)["table"]
+
+
+def test_a_raised_error_is_the_output(task: Task) -> None:
+    failure = grade(task, "def add(table, ids):\n    raise ValueError('no')\n").failure
+    assert failure is not None
+    assert failure.feedback is not None
+    assert failure.feedback.call.output == "raised ValueError: no (line 2 of your file)"
+
+
+def test_no_example_without_a_reason(task: Task) -> None:
+    plain = grade(task, MEAN, examples=False).failure
+    assert plain is not None
+    assert plain.feedback is not None
+    assert plain.feedback.example is None
+    syntax = grade(task, "def add(:\n").failure
+    assert syntax is not None
+    assert syntax.feedback is None
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (torch.ones(2, 5, 8), "a float32 tensor of shape (2, 5, 8)"),
+        (torch.ones(1, dtype=torch.int64), "an int64 tensor of shape (1,)"),
+        ([1], "a list of 1 item"), ({}, "a dict of 0 items"), ("ab", "a str of length 2"), (None, "None"),
+        (3, "a value of type int"), (Unsendable("generator"), "an object of type generator"),
+    ],
+)  # fmt: skip
+def test_kinds_of_values(value: object, kind: str) -> None:
+    assert describe_value(value) == kind
+
+
+def test_long_values_are_shortened() -> None:
+    assert len(format_value("x" * 10**6)) < 200
+    assert len(format_value(list(range(10**5)))) < 200
+    assert "more rows" in format_value(torch.ones(50, 50))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", open_course().tasks)
+def test_every_task_gives_an_example(name: str) -> None:
+    """For one wrong solution of each task that returns something."""
+    task = open_course().tasks[name]
+    found = [grade(task, source).failure for source in list(task.wrong.values())[:6]]
+    assert any(one is not None and one.feedback is not None and one.feedback.example is not None for one in found)
