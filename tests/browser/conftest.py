@@ -23,7 +23,7 @@ from inlayer.trace import Pipeline
 from tests.browser.missing_browser import MISSING, pytest_terminal_summary  # noqa: F401  # a hook of pytest
 from tests.browser.watched_page import Watched, watch
 from tests.checkpoint.make_gguf import write_gguf
-from tests.web.client import Place, running
+from tests.web.client import Client, running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
@@ -92,19 +92,19 @@ def quantized(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def place(pipelines: dict[str, Pipeline]) -> Iterator[Place]:
-    with running(pipelines) as (made, _):
-        yield made
+def server(pipelines: dict[str, Pipeline]) -> Iterator[Client]:
+    with running(pipelines) as client:
+        yield client
 
 
 @pytest.fixture
-def open_page(browser: Browser, place: Place) -> Iterator[Callable[..., Watched]]:
+def open_page(browser: Browser, server: Client) -> Iterator[Callable[..., Watched]]:
     """Open the served page with a fragment; its behavior is checked at the end."""
     opened: list[Watched] = []
 
     def opening(fragment: str = "", *, width: int = 1280, height: int = 800, **settings: Any) -> Watched:
         context = browser.new_context(viewport={"width": width, "height": height}, **settings)
-        watched = watch(context, f"http://127.0.0.1:{place.port}/?token={place.token}#{fragment}")
+        watched = watch(context, f"http://127.0.0.1:{server.port}/?token={server.token}#{fragment}")
         opened.append(watched)
         watched.open()
         return watched
