@@ -157,9 +157,9 @@ def load_ipython_extension(shell: Any) -> None:
 def _task_magic(shell: Any) -> Callable[[str, str], None]:
     def task(line: str, cell: str) -> None:
         """Grade the cell as a task's file, and define its names here."""
-        from inlayer.learn.progress import Progress
+        from inlayer.learn.progress import ProgressFile
 
-        service = CourseService(Progress(allow_unsaved=True))
+        service = CourseService(ProgressFile(allow_unsaved=True))
         try:
             found = service.course.task(line)
             verdict = service.check(found, cell)  # first: endless code is stopped there and never runs here
@@ -195,13 +195,13 @@ def ask(name: str, seed: int | None = None) -> None:
 
 def answer(name: str, text: str) -> None:
     """Print whether an answer to the question asked last is correct."""
-    from inlayer.learn.progress import Progress
+    from inlayer.learn.progress import ProgressFile
 
     if not text.strip():
         return _write("Write your answer between the quotes, and run this cell again.\n")
     if name not in _seeds:
         return _write(f'Run ask("{name}") first; it generates the question.\n')
-    service = CourseService(Progress(allow_unsaved=True))
+    service = CourseService(ProgressFile(allow_unsaved=True))
     try:
         question = _question(name)
         if isinstance(question, FreeTextQuestion):  # only the learner can mark it done: `inlayer learn exercise --done`

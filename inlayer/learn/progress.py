@@ -26,7 +26,7 @@ from inlayer.errors import InputError
 from inlayer.files import locked, printable, shown, write_atomic
 
 __all__ = [
-    "DamagedProgressError", "ExerciseRecord", "Progress", "ProgressState", "QuestionRecord", "TaskRecord",
+    "DamagedProgressError", "ExerciseRecord", "ProgressFile", "ProgressState", "QuestionRecord", "TaskRecord",
     "data_folder", "dump_state", "load_state", "merge_states", "now",
 ]  # fmt: skip
 
@@ -146,7 +146,7 @@ def data_folder() -> Path:
     return user_data_path("inlayer", appauthor=False)
 
 
-class Progress:
+class ProgressFile:
     """The progress file in a folder.
 
     `on_notice` receives a line if a damaged file was renamed. With `allow_unsaved`, changes last as long as this

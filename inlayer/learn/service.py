@@ -23,7 +23,7 @@ from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
 from inlayer.learn import course as course_module
 from inlayer.learn.course import Course, Lesson, Question, Task, suggest
 from inlayer.learn.course_steps import CourseOverview, LessonStatus, find_next_step, lesson_steps
-from inlayer.learn.progress import Progress, ProgressState, now
+from inlayer.learn.progress import ProgressFile, ProgressState, now
 from inlayer.learn.questions import AnswerResult, ChoiceQuestion, Exercise, FreeTextQuestion, TheoryQuestion
 from inlayer.learn.quiz import (
     QuizRun,
@@ -89,7 +89,7 @@ def random_seed() -> int:
 class CourseService:
     """Operations of the course for one learner."""
 
-    def __init__(self, progress: Progress | None = None, *, course: Course | None = None, read_only: bool = False):
+    def __init__(self, progress: ProgressFile | None = None, *, course: Course | None = None, read_only: bool = False):
         self._progress, self._course, self.read_only = progress, course, read_only
 
     @property
@@ -97,9 +97,9 @@ class CourseService:
         return self._course or course_module.open_course()
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> ProgressFile:
         if self._progress is None:
-            self._progress = Progress()
+            self._progress = ProgressFile()
         return self._progress
 
     def state(self) -> ProgressState:

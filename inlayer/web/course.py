@@ -25,7 +25,7 @@ from inlayer.learn.course import Lesson, Question, Task
 from inlayer.learn.course_steps import CourseStep, LessonStatus
 from inlayer.learn.html import learn_page, learn_policy
 from inlayer.learn.links import course_elements, course_line
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion
 from inlayer.learn.quiz import quiz_questions, shuffle_options
 from inlayer.learn.service import CourseService, DrawnExercise, ReadOnlyError, random_seed
@@ -155,9 +155,14 @@ class CourseView:
     """What the page shows, as plain JSON values. Texts are trees of elements (render/markdown.py)."""
 
     def __init__(self, *, read_only: bool) -> None:
+        self.read_only = read_only
         self.notices: list[str] = []  # about a damaged progress file that was replaced
-        self.service = CourseService(Progress(on_notice=self.notices.append), read_only=read_only)
         self._warming: threading.Thread | None = None
+
+    @property
+    def service(self) -> CourseService:
+        """A new service per request: the progress file on disk is the only state."""
+        return CourseService(ProgressFile(on_notice=self.notices.append), read_only=self.read_only)
 
     # ---- reading
 
@@ -166,8 +171,8 @@ class CourseView:
         return {
             "lessons": [_lesson_status(one) for one in overview.lessons],
             "next": None if overview.next_step is None else _location(overview.next_step),
-            "runs_code": not self.service.read_only,
-            "read_only_message": READ_ONLY if self.service.read_only else "",
+            "runs_code": not self.read_only,
+            "read_only_message": READ_ONLY if self.read_only else "",
             "notices": list(self.notices),
         }
 
@@ -277,7 +282,7 @@ class CourseView:
 
     def file(self, name: str) -> dict[str, Any]:
         task = self.service.course.task(name)
-        if self.service.read_only:
+        if self.read_only:
             return {"code": task.start, "digest": None, "path": ""}
         self._warm_up()
         path, source = self.service.load_file(task)
@@ -327,7 +332,7 @@ class CourseView:
 
     def hints(self, name: str) -> dict[str, Any]:
         task = self.service.course.task(name)
-        shown_hints = task.hints if self.service.read_only else task.hints[: self.service.hint(task).level]
+        shown_hints = task.hints if self.read_only else task.hints[: self.service.hint(task).level]
         return {"hints": [course_elements(text) for text in shown_hints]}
 
     def solution(self, name: str) -> dict[str, Any]:

@@ -92,19 +92,19 @@ def quantized(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(pipelines: dict[str, Pipeline]) -> Iterator[Client]:
-    with running(pipelines) as client:
-        yield client
+def client(pipelines: dict[str, Pipeline]) -> Iterator[Client]:
+    with running(pipelines) as made:
+        yield made
 
 
 @pytest.fixture
-def open_page(browser: Browser, server: Client) -> Iterator[Callable[..., Watched]]:
+def open_page(browser: Browser, client: Client) -> Iterator[Callable[..., Watched]]:
     """Open the served page with a fragment; its behavior is checked at the end."""
     opened: list[Watched] = []
 
     def opening(fragment: str = "", *, width: int = 1280, height: int = 800, **settings: Any) -> Watched:
         context = browser.new_context(viewport={"width": width, "height": height}, **settings)
-        watched = watch(context, f"http://127.0.0.1:{server.port}/?token={server.token}#{fragment}")
+        watched = watch(context, f"http://127.0.0.1:{client.port}/?token={client.token}#{fragment}")
         opened.append(watched)
         watched.open()
         return watched

@@ -1,4 +1,4 @@
-"""One lesson from its text to its quiz, in a real browser; and what the page of the course must never do."""
+"""The course in a real browser: one lesson from its text to its quiz, and what the page must never do."""
 
 from __future__ import annotations
 
@@ -10,35 +10,37 @@ from typing import Any
 import pytest
 
 from inlayer.learn.course import Lesson, open_course
-from inlayer.learn.progress import Progress
-from inlayer.learn.quiz import ask
+from inlayer.learn.progress import ProgressFile
+from inlayer.learn.quiz import shuffle_options
 from tests.browser.test_look import CONTRAST, NAMELESS, keep
 from tests.browser.watched_page import READY, Watched, watch
-from tests.web.client import Place, learner, running
+from tests.web.client import Client, learner, running
+
+pytestmark = pytest.mark.slow
 
 GATHER = open_course().task("gather")
 
 
 @pytest.fixture(scope="module")
-def school(pipelines) -> Iterator[Place]:
-    with running({"default": pipelines["default"]}, runs_code=True) as (made, _):
+def server(pipelines) -> Iterator[Client]:
+    with running({"default": pipelines["default"]}, runs_code=True) as made:
         yield made
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """A learner who begins: his files are here, his progress beside."""
+    """A new learner: the folder of their files."""
     with learner(tmp_path) as files:
         yield files
 
 
 @pytest.fixture
-def open_lesson(browser, school: Place, home: Path) -> Iterator[Callable[..., Watched]]:
+def open_lesson(browser, server: Client, home: Path) -> Iterator[Callable[..., Watched]]:
     opened: list[Watched] = []
 
     def opening(fragment: str = "", *, path: str = "/learn", width: int = 1280, **settings: Any) -> Watched:
         context = browser.new_context(viewport={"width": width, "height": 800}, **settings)
-        watched = watch(context, f"http://127.0.0.1:{school.port}{path}?token={school.token}#{fragment}")
+        watched = watch(context, f"http://127.0.0.1:{server.port}{path}?token={server.token}#{fragment}")
         opened.append(watched)
         watched.open()
         return watched
@@ -49,7 +51,7 @@ def open_lesson(browser, school: Place, home: Path) -> Iterator[Callable[..., Wa
 
 
 def write(watched: Watched, code: str) -> None:
-    """All of the editor's text anew, as a paste does it: no bracket is closed, no line indented."""
+    """Replace the editor's text by pasting: no bracket is closed, no line indented."""
     watched.page.click(".cm-content")
     watched.page.keyboard.press("Control+a")
     watched.page.keyboard.press("Delete")
@@ -68,22 +70,22 @@ def go(watched: Watched, link: str) -> None:
 
 
 def answer(watched: Watched, *, right: bool) -> str:
-    """Answer the question on show; which one it was."""
+    """Answer the current question; return its id."""
     page = watched.page
     name = page.get_attribute("#question section", "data-id")
     seed = page.get_attribute("#question form", "data-seed")
-    options = ask(open_course().questions[str(name)], int(str(seed))).options
+    options = shuffle_options(open_course().questions[str(name)], int(str(seed))).options
     page.check(f"#question input >> nth={[option.correct for option in options].index(right)}")
     page.click("#answer-question")
     page.wait_for_selector("#next-question")
     return str(name)
 
 
-def test_a_lesson_from_its_text_to_its_quiz(open_lesson, home, lines):
+def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     watched = open_lesson("text=I+love+dogs&step=5", path="/")
     page = watched.page
 
-    # From the walk to the lesson about its step, which is read beside the walk.
+    # From the walk to the lesson for its step, with the walk next to it.
     page.click("#learn")
     page.wait_for_selector("#stage h1:has-text('The forward pass')")
     assert page.eval_on_selector_all("img.picture", "(all) => all.every((one) => one.naturalWidth > 0)")
@@ -93,34 +95,34 @@ def test_a_lesson_from_its_text_to_its_quiz(open_lesson, home, lines):
     assert walk.locator("#learn").is_hidden()
     page.click("[aria-label='Close the walk']")
 
-    # An exercise: what cannot be read, what is wrong, what is right.
+    # An exercise: an unreadable, a wrong and a correct answer.
     go(watched, "Exercises")
     card = page.locator("section[data-id='forward/hidden_shape']")
     seed = int(str(card.locator("form").get_attribute("data-seed")))
-    for said, told in (("12", "cannot be read"), ("(1, 2, 3)", "Not yet."), (None, "Right.")):
-        right = str(open_course().exercises["forward/hidden_shape"].ask(seed).answer)
-        card.locator("input").fill(right if said is None else said)
+    for given, shown in (("12", "cannot be read"), ("(1, 2, 3)", "Not yet."), (None, "Correct!")):
+        correct = str(open_course().exercises["forward/hidden_shape"].ask(seed).answer)
+        card.locator("input").fill(correct if given is None else given)
         card.locator("input").press("Enter")
-        card.locator(f".told:has-text('{told}')").wait_for()
+        card.locator(f".feedback:has-text('{shown}')").wait_for()
 
-    # Given away, an exercise stays open; one that no program can judge is done when every point is ticked.
-    given = page.locator(".exercise:has(.give-away) >> nth=1")
-    given.locator(".give-away").click()
-    given.locator(".told:has-text('stays open')").wait_for()
+    # A revealed exercise stays open; a free-text exercise is done when every point is checked.
+    revealed = page.locator(".exercise:has(.reveal) >> nth=1")
+    revealed.locator(".reveal").click()
+    revealed.locator(".feedback:has-text('stays open')").wait_for()
     free = page.locator(".exercise:has(textarea) >> nth=0")
     free.locator("text=Compare with").click()
-    free.locator(".hold").click()
-    free.locator(".told.bad:has-text('0 of')").wait_for()
+    free.locator(".matches-model").click()
+    free.locator(".feedback.bad:has-text('0 of')").wait_for()
     count = len(open_course().lesson("forward").exercises)
     assert watched.text("#exercises-done").startswith(f"1 of {count}")
     for box in free.locator("[type=checkbox]").all():
         box.check()
-    free.locator(".hold").click()
-    free.locator(".told.good").wait_for()
+    free.locator(".matches-model").click()
+    free.locator(".feedback.good").wait_for()
     assert watched.text("#exercises-done").startswith(f"2 of {count}")
     page.wait_for_selector(f"#lessons-list a:has-text('Exercises') >> text='2/{count}'")
 
-    # A task: a wrong solution is told by its name, the right one is explained and shown beside the walk.
+    # A task: a wrong solution names its rule; a correct one is explained and shown next to the walk.
     go(watched, GATHER.title)
     write(watched, GATHER.wrong["flat"] + "print('a line of mine')\n")
     page.keyboard.press("Control+Enter")
@@ -134,40 +136,40 @@ def test_a_lesson_from_its_text_to_its_quiz(open_lesson, home, lines):
     page.click("#hint")
     page.wait_for_selector(".hint")
     page.click("#solution")
-    assert page.locator("#solution-title").count() == 0  # the first click only asks
+    assert page.locator("#solution-title").count() == 0  # the first click only asks for confirmation
     write(watched, GATHER.solution)
-    page.wait_for_selector(".stale-results .stale-word:visible")  # what is below is of the code before
+    page.wait_for_selector(".stale-results .stale-note-text:visible")  # the results belong to the old code
     page.click("#check")
     page.wait_for_selector("#results-title.good")
-    assert page.locator(".stale-word:visible").count() == 0
-    assert page.inner_text("#results-title") == "Passed: 7 of 7 checks"
+    assert page.locator(".stale-note-text:visible").count() == 0
+    assert page.inner_text("#results-title") == "Well done! 7 of 7 checks passed"
     assert "Why it works" in page.inner_text(".why")
-    own = [float(cell["value"]) for cell in watched.shown(".own") if cell.get("t") == "1"]
-    row = lines["default"].walk(["I love dogs"]).texts[0].tokens[1].row
+    own = [float(cell["value"]) for cell in watched.shown(".tensor") if cell.get("t") == "1"]
+    row = pipelines["default"].walk(["I love dogs"]).texts[0].tokens[1].row
     assert own == pytest.approx(row[: len(own)], abs=0)
-    assert page.locator("#pane").is_hidden()  # not at this width, unless asked for
+    assert page.locator("#pane").is_hidden()  # not at this width by default
     page.click("#see-walk")
     walk.locator(".figure[data-step='5']").wait_for()
-    beside = walk.locator("[data-field=row][data-t='1']").evaluate_all("(all) => all.map((one) => one.dataset.value)")
-    assert [float(value) for value in beside] == own
+    in_walk = walk.locator("[data-field=row][data-t='1']").evaluate_all("(all) => all.map((one) => one.dataset.value)")
+    assert [float(value) for value in in_walk] == own
     keep(watched, "learn-passed")
 
-    # The quiz: a question that is missed comes back until it is right.
+    # The quiz: a missed question comes back until it is answered correctly.
     go(watched, "Quiz")
     missed = answer(watched, right=False)
-    assert "comes back" in page.inner_text("#question .judged")
-    assert page.inner_text(".pick.chosen .pick-word") == "\u2717 Not right, your choice"
-    assert page.inner_text("#question-title").endswith(" right, 1 to come back")
+    assert "will come back" in page.inner_text("#question .graded")
+    assert page.inner_text(".pick.chosen .pick-word") == "\u2717 Incorrect, your answer"
+    assert page.inner_text("#question-title").endswith(" correct, 1 to repeat")
     seen = []
     while page.locator("#next-question").count():
         page.click("#next-question")
         if page.locator("#question form").count():
             seen.append(answer(watched, right=True))
     assert seen.count(missed) == 1
-    assert "right at once" in page.inner_text("#quiz-end")
+    assert "correct at the first try" in page.inner_text("#quiz-end")
 
-    # All of it is in the file that `inlayer learn` reads.
-    state = Progress().read()
+    # Everything is in the progress file that `inlayer learn` reads.
+    state = ProgressFile().read()
     assert state.task("gather").passed
     assert state.task("gather").hints == 1
     assert not state.task("gather").solution_seen
@@ -211,14 +213,14 @@ def test_the_editor_by_keyboard_and_a_file_changed_elsewhere(open_lesson, home):
     )
     page.click("#take-theirs")
     assert page.inner_text(".cm-line >> nth=0") == "elsewhere = 1"
-    page.keyboard.press("Control+z")  # what was here can be had again
+    page.keyboard.press("Control+z")  # undo brings back the old code
     page.wait_for_selector(".cm-content:has-text('# more')")
 
-    # A server that is gone is said where Check was pressed, and to a screen reader.
+    # A server that is gone is reported next to Check, and to a screen reader.
     watched.expected = ("409", "ERR_FAILED")
-    page.route("**/api/learn/check", lambda route: route.abort())
+    page.route("**/api/course/check", lambda route: route.abort())
     page.click("#check")
-    page.wait_for_selector("#results .error:has-text('does not answer')")
+    page.wait_for_selector("#results .error:has-text('does not respond')")
     assert page.evaluate("document.getElementById('live').textContent") == "Not checked."
 
     page.focus("#stage")
@@ -245,7 +247,7 @@ HOSTILE = """## Hostile <script>window.hacked = 1</script>
 """
 
 
-def test_no_text_of_the_course_becomes_a_script(open_lesson, monkeypatch):
+def test_course_texts_never_become_scripts(open_lesson, monkeypatch):
     monkeypatch.setattr(Lesson, "text", property(lambda _: HOSTILE))
     watched = open_lesson("lesson=forward")
     page = watched.page
@@ -259,8 +261,8 @@ def test_no_text_of_the_course_becomes_a_script(open_lesson, monkeypatch):
     assert page.evaluate("frames[0].hacked") is None
 
 
-def test_what_the_page_does_not_know_it_does_not_make(open_lesson, school):
-    """Were the server itself made to answer with them, they would still be no elements."""
+def test_unknown_elements_are_dropped(open_lesson):
+    """Even if the server itself sent them."""
     watched = open_lesson()
     nodes = [
         ["script", {}, ["window.hacked = 1"]],
@@ -268,30 +270,30 @@ def test_what_the_page_does_not_know_it_does_not_make(open_lesson, school):
         ["a", {"outside": "javascript:window.hacked = 1"}, ["x"]],
         ["img", {"src": "https://example.test/x", "alt": "y"}, []],
     ]
-    body = json.dumps({"title": "Misconceptions", "text": nodes})
+    body = json.dumps({"title": "Common misconceptions", "text": nodes})
     answer = {"body": body, "content_type": "application/json"}
-    watched.page.route("**/api/learn/misconceptions", lambda route: route.fulfill(**answer))
-    go(watched, "Misconceptions")
+    watched.page.route("**/api/course/misconceptions", lambda route: route.fulfill(**answer))
+    go(watched, "Common misconceptions")
     assert watched.page.locator("#stage :is(script, img, a, [onclick])").count() == 0
     assert watched.page.inner_text(".prose").split() == ["window.hacked", "=", "1", "z", "x", "y"]
 
 
-def test_an_address_that_leads_nowhere_leads_to_the_course(open_lesson):
+def test_an_unknown_address_shows_the_course(open_lesson):
     watched = open_lesson("lesson=no_such")
-    for fragment, told in (
+    for fragment, shown in (
         ("", "no lesson no_such"), ("lesson=no-such%20<b>", "no lesson no-such\u2423<b>"),
-        ("lesson=forward&task=x", "no task x"), ("lesson=forward&part=x", "no part x"), ("step=9", "about step 9"),
+        ("lesson=forward&task=x", "no task x"), ("lesson=forward&part=x", "no part x"), ("step=9", "for step 9"),
     ):  # fmt: skip
         if fragment:
             watched.page.evaluate("(fragment) => { location.hash = fragment; }", fragment)
-        watched.page.wait_for_selector(f"#error:has-text('{told}')")
+        watched.page.wait_for_selector(f"#error:has-text('{shown}')")
         watched.page.wait_for_selector("#stage[aria-busy=false] h1")
         assert watched.page.locator(".overview > li").count() == len(open_course().lessons)
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-def test_it_is_readable_everywhere(scheme, width, open_lesson):
-    """Contrast, names for a screen reader, no scrolling sideways, nothing that moves where motion is not wanted."""
+def test_contrast_names_and_layout(scheme, width, open_lesson):
+    """Contrast, names for screen readers, no horizontal scrolling, no motion if the user prefers none."""
     watched = open_lesson(color_scheme=scheme, width=width, reduced_motion="reduce")
     page = watched.page
     still = "[...document.querySelectorAll('*')].every((one) => getComputedStyle(one).transitionDuration === '0s')"
@@ -304,7 +306,7 @@ def test_it_is_readable_everywhere(scheme, width, open_lesson):
         if fragment == "lesson=forward":
             page.wait_for_selector(".picture")
             assert min(page.eval_on_selector_all(".picture", "(all) => all.map((one) => one.clientWidth)")) >= 600
-            top = "scrollTo(0, 1000), document.getElementById('beside').getBoundingClientRect().top"
+            top = "scrollTo(0, 1000), document.getElementById('walk-toggle').getBoundingClientRect().top"
             assert 0 <= page.evaluate(top) < 60  # still there, far down the text
         assert page.evaluate(CONTRAST) == [], fragment
         assert page.evaluate(NAMELESS) == [], fragment

@@ -83,8 +83,8 @@ def test_token_panel_belongs_to_the_previous_walk(open_page, pipelines):
     assert shown == pipelines["default"].token(812).row
 
 
-def test_missing_models_are_reported(browser, server):
-    watched = watch(browser.new_context(), f"http://127.0.0.1:{server.port}/?token={server.token}#step=5")
+def test_missing_models_are_reported(browser, client):
+    watched = watch(browser.new_context(), f"http://127.0.0.1:{client.port}/?token={client.token}#step=5")
     watched.expected = ("Failed to load",)
     page = watched.page
     page.route("**/api/models", lambda route: route.abort())

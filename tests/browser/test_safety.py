@@ -51,9 +51,9 @@ def test_hostile_texts_stay_text_in_the_exported_file(open_file, pipelines, tmp_
     assert watched.page.title() == "inlayer: <b"
 
 
-def test_requests_to_other_hosts_are_detected(browser, server):
+def test_requests_to_other_hosts_are_detected(browser, client):
     """Control for the other tests: a request to another host is caught."""
-    watched = watch(browser.new_context(), f"http://127.0.0.1:{server.port}/?token={server.token}#step=5")
+    watched = watch(browser.new_context(), f"http://127.0.0.1:{client.port}/?token={client.token}#step=5")
     watched.page.route("http://example.test/**", lambda route: route.fulfill(body=""))
     watched.open()
     watched.page.context.new_page()

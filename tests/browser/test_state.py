@@ -143,9 +143,9 @@ def test_unreachable_server_is_reported(open_page):
     watched.page.wait_for_selector("#error", state="hidden")
 
 
-def test_wrong_token_is_rejected(browser, server):
+def test_wrong_token_is_rejected(browser, client):
     page = browser.new_page()
-    answer = page.goto(f"http://127.0.0.1:{server.port}/?token=wrong")
+    answer = page.goto(f"http://127.0.0.1:{client.port}/?token=wrong")
     assert answer is not None
     assert answer.status == 401
     page.close()
@@ -213,8 +213,8 @@ def test_custom_dims_are_added_to_the_list(open_page):
     assert watched.page.input_value("#dims") == "7"
 
 
-def test_address_edited_before_the_models_are_loaded(browser, server):
-    watched = watch(browser.new_context(), f"http://127.0.0.1:{server.port}/?token={server.token}#step=5")
+def test_address_edited_before_the_models_are_loaded(browser, client):
+    watched = watch(browser.new_context(), f"http://127.0.0.1:{client.port}/?token={client.token}#step=5")
     held: list[Any] = []
     watched.page.route("**/api/models", lambda route: held.append(route))  # noqa: PLW0108
     with watched.page.expect_request("**/api/models"):

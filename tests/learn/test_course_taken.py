@@ -17,7 +17,7 @@ import pytest
 from inlayer.cli import main
 from inlayer.learn.course import open_course
 from inlayer.learn.course_steps import find_next_step, lesson_steps
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, TheoryQuestion
 from inlayer.learn.quiz import QuizRun, quiz_questions
 
@@ -75,7 +75,7 @@ def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch:
     course = open_course()
     monkeypatch.setattr("inlayer.learn.service.random_seed", lambda: 11)
     taken = []
-    while (step := find_next_step(course, Progress().read())) is not None:
+    while (step := find_next_step(course, ProgressFile().read())) is not None:
         taken.append(step.key)
         assert len(taken) == len(set(taken)), f"{step.key} was done and is not done"
         if step.kind == "task":
@@ -90,7 +90,7 @@ def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch:
             typed = answers(asked)
             says = "by your own assessment" if isinstance(asked, FreeTextQuestion) else "✓ Correct."
         else:
-            questions = quiz_questions(course, Progress().read(), step.lesson)
+            questions = quiz_questions(course, ProgressFile().read(), step.lesson)
             typed, says = (
                 quizzed(QuizRun(questions, 11)),
                 f"Correct at the first try: {len(questions) - 1} of {len(questions)}.",

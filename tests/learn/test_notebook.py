@@ -19,7 +19,7 @@ from inlayer.errors import InputError
 from inlayer.learn.content import LESSONS
 from inlayer.learn.course import CONTENT, Lesson, open_course
 from inlayer.learn.notebook import _printed, answer, ask, file_name, load_ipython_extension, write_notebooks
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion
 from inlayer.learn.quiz import shuffle_options
 from inlayer.learn.submission import task_cells
@@ -160,14 +160,14 @@ def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> 
     assert said(ask, number.id, SEED) == question_text(number.ask(SEED))
     assert said(answer, number.id, "") == "Write your answer between the quotes, and run this cell again.\n"
     assert "is not a" in said(answer, number.id, "many")
-    assert not Progress().read().exercises
+    assert not ProgressFile().read().exercises
     drawn = number.ask(SEED)
     assert isinstance(drawn, NumberQuestion)
     wrong = "(1, 1, 1, 1, 1)" if isinstance(drawn.answer, tuple) else "-1"
     assert said(answer, number.id, wrong).startswith("✗ Not correct.")
-    assert not Progress().read().exercises[number.id].done
+    assert not ProgressFile().read().exercises[number.id].done
     assert said(answer, number.id, right_answer(drawn)).startswith("✓ Correct.\n")
-    assert Progress().read().exercises[number.id].done
+    assert ProgressFile().read().exercises[number.id].done
 
     said(ask, free.id)
     model = free.ask(SEED)
@@ -181,7 +181,7 @@ def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> 
     told = said(answer, question.id, right_answer(choice))
     assert told.startswith("✓ Correct.")
     assert told.count("✓") + told.count("✗") == 1 + len(question.options)
-    assert Progress().read().questions[question.id].right
+    assert ProgressFile().read().questions[question.id].right
     assert "there is no exercise or question 'none'" in said(ask, "none")
 
 
@@ -281,7 +281,7 @@ def test_a_notebook_runs_unsolved_solved_and_wrong(tmp_path: Path) -> None:
     assert printed[-3] == f"{task_name(task.id)}\n"  # what a %%task cell defines is there
     assert f"rule: {rule}\n" in printed[-2]
     assert "rule: syntax\n" in printed[-1]
-    state = Progress().read()
+    state = ProgressFile().read()
     assert all(state.tasks[one.id].passed for one in lesson.tasks)
 
 

@@ -21,7 +21,7 @@ from inlayer.learn import progress as room
 from inlayer.learn.course_steps import find_next_step, lesson_steps
 from inlayer.learn.progress import (
     ExerciseRecord,
-    Progress,
+    ProgressFile,
     ProgressState,
     QuestionRecord,
     TaskRecord,
@@ -51,7 +51,7 @@ def full() -> ProgressState:
 
 
 def test_where_it_is_kept(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert Progress().path == data / "progress.json"
+    assert ProgressFile().path == data / "progress.json"
     monkeypatch.delenv("INLAYER_DATA")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     if sys.platform == "linux":
@@ -60,7 +60,7 @@ def test_where_it_is_kept(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_reading_makes_nothing(data: Path) -> None:
-    assert Progress(data / "below").read() == ProgressState()
+    assert ProgressFile(data / "below").read() == ProgressState()
     assert list(data.iterdir()) == []
 
 
@@ -70,34 +70,34 @@ def test_what_is_written_is_read() -> None:
 
 
 def test_changes_are_kept_and_times_are_utc(data: Path) -> None:
-    progress = Progress()
+    progress = ProgressFile()
     with progress.edit() as state:
         state.note_check("gather", passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
         assert (state.note_hint("gather"), state.note_hint("gather"), state.note_hint("gather", 1)) == (1, 2, 1)
         state.note_solution("gather")
         state.skipped["task/gather"] = "x"
-    seen = Progress().read().tasks["gather"]
+    seen = ProgressFile().read().tasks["gather"]
     assert (seen.tries, seen.passed, seen.hints) == (1, "", 2)
     assert re.fullmatch(TIME, seen.solution_seen)
     with progress.edit() as state:
         state.note_check("gather", passed=True, summary="7 of 7 checks")
-    first = Progress().read().tasks["gather"].passed
+    first = ProgressFile().read().tasks["gather"].passed
     assert re.fullmatch(TIME, first)
-    assert Progress().read().skipped == {}
+    assert ProgressFile().read().skipped == {}
     with progress.edit() as state:
         state.note_check("gather", passed=False, summary="0 of 7 checks")
         assert [state.note_hint("gather") for _ in range(3)] == [3, 3, 3]
-    assert Progress().read().tasks["gather"].passed == first  # once passed stays passed
+    assert ProgressFile().read().tasks["gather"].passed == first  # once passed stays passed
     assert sorted(path.name for path in data.iterdir()) == ["progress.json", "progress.lock"]
 
 
 def test_a_change_that_fails_changes_nothing(data: Path) -> None:
-    with Progress().edit() as state:
+    with ProgressFile().edit() as state:
         state.current = "one"
     before = (data / "progress.json").read_bytes()
 
     def fail() -> None:
-        with Progress().edit() as state:
+        with ProgressFile().edit() as state:
             state.current = "two"
             raise RuntimeError("no luck")
 
@@ -132,15 +132,15 @@ def test_damaged_files_are_renamed(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "progress.json").write_bytes(data)
     (tmp_path / "progress.damaged-1.json").write_text("an earlier one")
     said: list[str] = []
-    assert Progress(tmp_path, on_notice=said.append).read() == ProgressState()
+    assert ProgressFile(tmp_path, on_notice=said.append).read() == ProgressState()
     assert (tmp_path / "progress.damaged-2.json").read_bytes() == data
     assert (tmp_path / "progress.damaged-1.json").read_text() == "an earlier one"
     assert len(said) == 1
     assert said[0].startswith("progress starts over: ")
     assert said[0].endswith("progress.damaged-2.json")
-    with Progress(tmp_path, on_notice=said.append).edit() as state:
+    with ProgressFile(tmp_path, on_notice=said.append).edit() as state:
         state.current = "x"
-    assert Progress(tmp_path, on_notice=said.append).read().current == "x"
+    assert ProgressFile(tmp_path, on_notice=said.append).read().current == "x"
     assert len(said) == 1
 
 
@@ -148,8 +148,8 @@ def test_a_newer_one_is_refused_and_left_alone(data: Path) -> None:
     newer = json.dumps({"format": "inlayer progress", "version": 2, "tasks": "of another kind"}).encode()
     (data / "progress.json").write_bytes(newer)
     with pytest.raises(InputError, match="update inlayer"):
-        Progress().read()
-    with pytest.raises(InputError, match="update inlayer"), Progress().edit():
+        ProgressFile().read()
+    with pytest.raises(InputError, match="update inlayer"), ProgressFile().edit():
         pass
     assert (data / "progress.json").read_bytes() == newer
 
@@ -164,21 +164,21 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("here")
     with (
         pytest.raises(InputError, match=r"progress cannot be saved in .*INLAYER_DATA"),
-        Progress(tmp_path / "file" / "below").edit(),
+        ProgressFile(tmp_path / "file" / "below").edit(),
     ):
         pass
 
 
 def test_reset_keeps_the_old_one(data: Path) -> None:
-    assert Progress().reset() is None
+    assert ProgressFile().reset() is None
     for number in (1, 2):
-        with Progress().edit() as state:
+        with ProgressFile().edit() as state:
             state.current = f"task{number}"
         before = (data / "progress.json").read_bytes()
-        kept = Progress().reset()
+        kept = ProgressFile().reset()
         assert kept == data / f"progress.before-reset-{number}.json"
         assert kept.read_bytes() == before
-        assert Progress().read() == ProgressState()
+        assert ProgressFile().read() == ProgressState()
 
 
 # ---- two machines
@@ -242,18 +242,18 @@ def test_the_way_through(tmp_path: Path) -> None:
 
 COUNTING = """
 import sys
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 sys.stdout.write("ready\\n"); sys.stdout.flush(); sys.stdin.readline()
 for number in range(int(sys.argv[1])):
-    with Progress().edit() as state:
+    with ProgressFile().edit() as state:
         state.task(sys.argv[2]).tries += 1
         state.task("both").tries += 1
 """
 ENDLESS = """
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 number = 0
 while True:
-    with Progress().edit() as state:
+    with ProgressFile().edit() as state:
         number = state.task("a").tries + 1
         state.task("a").tries = state.task("b").tries = number
     print(number, flush=True)
@@ -274,7 +274,7 @@ def test_processes_and_threads_lose_nothing(data: Path) -> None:
 
     def count(name: str) -> None:
         for _ in range(15):
-            with Progress().edit() as state:
+            with ProgressFile().edit() as state:
                 state.task(name).tries += 1
                 state.task("both").tries += 1
 
@@ -286,7 +286,7 @@ def test_processes_and_threads_lose_nothing(data: Path) -> None:
         assert writer.returncode == 0
     for thread in threads:
         thread.join()
-    found = {name: record.tries for name, record in Progress().read().tasks.items()}
+    found = {name: record.tries for name, record in ProgressFile().read().tasks.items()}
     assert found == {"one": 15, "two": 15, "three": 15, "four": 15, "both": 60}
 
 
@@ -298,11 +298,11 @@ def test_a_killed_writer_leaves_it_whole(data: Path) -> None:
             time.sleep(moments.uniform(0, 0.05))
             writer.kill()
             told = [int(line) for line in writer.stdout.read().splitlines()]
-        state = Progress(on_notice=pytest.fail).read()
+        state = ProgressFile(on_notice=pytest.fail).read()
         assert state.task("a").tries == state.task("b").tries
         assert state.task("a").tries >= max([last + 1, *told])  # what was said to be done is done
         last = state.task("a").tries
-        with Progress(on_notice=pytest.fail).edit() as state:  # the lock went with the process
+        with ProgressFile(on_notice=pytest.fail).edit() as state:  # the lock went with the process
             assert state.task("a").tries == last
     assert not [path.name for path in data.iterdir() if "damaged" in path.name]
 
@@ -312,30 +312,30 @@ def test_one_who_holds_it_too_long_is_named(data: Path, monkeypatch: pytest.Monk
     with (
         locked(data / "progress.lock", "in a test"),
         pytest.raises(InputError, match=r"is in use: .* try again"),
-        Progress().edit(),
+        ProgressFile().edit(),
     ):
         pass
 
 
 def test_a_full_disk_leaves_what_was_there(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Progress().edit() as state:
+    with ProgressFile().edit() as state:
         state.current = "one"
 
     def full_disk(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(room, "write_atomic", full_disk)
-    with pytest.raises(InputError, match="No space left"), Progress().edit() as state:
+    with pytest.raises(InputError, match="No space left"), ProgressFile().edit() as state:
         state.current = "two"
-    assert Progress().read().current == "one"
+    assert ProgressFile().read().current == "one"
 
 
 def test_where_it_cannot_be_kept_a_loose_one_goes_on(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     folder = tmp_path / "file" / "data"
-    with pytest.raises(InputError, match="cannot be saved in"), Progress(folder).edit():
+    with pytest.raises(InputError, match="cannot be saved in"), ProgressFile(folder).edit():
         pass
-    loose = Progress(folder, allow_unsaved=True)
+    loose = ProgressFile(folder, allow_unsaved=True)
     assert (loose.read(), loose.unsaved_reason) == (ProgressState(), "")
     with loose.edit() as state:
         state.note_check("gather", passed=True, summary="7 of 7 checks")
@@ -343,22 +343,22 @@ def test_where_it_cannot_be_kept_a_loose_one_goes_on(tmp_path: Path) -> None:
     with loose.edit() as state:
         assert state.task("gather").passed
     assert loose.read().task("gather").tries == 1
-    assert Progress(folder).read() == ProgressState()
+    assert ProgressFile(folder).read() == ProgressState()
 
 
 def test_a_loose_one_goes_on_from_what_is_there(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Progress().edit() as state:
+    with ProgressFile().edit() as state:
         state.current = "one"
 
     def full_disk(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(room, "write_atomic", full_disk)
-    loose = Progress(allow_unsaved=True)
+    loose = ProgressFile(allow_unsaved=True)
     with loose.edit() as state:
         state.note_hint("two")
     assert "No space left" in loose.unsaved_reason
-    assert (loose.read().current, Progress().read().current) == ("two", "one")
+    assert (loose.read().current, ProgressFile().read().current) == ("two", "one")
 
 
 def test_a_passed_task_can_fail_again() -> None:

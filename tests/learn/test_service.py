@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inlayer.errors import InputError
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import NumberQuestion
 from inlayer.learn.service import CourseService, ReadOnlyError
 from inlayer.learn.task_files import FileConflictError
@@ -17,7 +17,7 @@ from tests.learn.small import SOLUTION, START, make_course
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CourseService:
     monkeypatch.chdir(tmp_path)
-    return CourseService(Progress(tmp_path / "data"), course=make_course(tmp_path / "content"))
+    return CourseService(ProgressFile(tmp_path / "data"), course=make_course(tmp_path / "content"))
 
 
 def test_overview_counts_and_names_the_next_step(service: CourseService) -> None:

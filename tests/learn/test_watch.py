@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from inlayer.cli.learn.watch import fingerprint
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from tests.learn.small import SOLUTION, START, WRONG
 
 termios = pytest.importorskip("termios", reason="a terminal as Unix has them")
@@ -148,7 +148,7 @@ def test_keys_from_failing_to_passing_and_the_next_task(home: Path, terminal: Te
     terminal.press("q")
     assert terminal.end() == 1  # the task at hand has not passed
     assert termios.tcgetattr(terminal.theirs) == terminal.before
-    state = Progress(data).read()
+    state = ProgressFile(data).read()
     assert state.tasks["add"].passed
     assert (state.tasks["add"].hints, state.current) == (1, "add_again")
 
@@ -168,7 +168,7 @@ def test_typed_commands_after_passing_are_ignored(home: Path, terminal: Terminal
     terminal.press(end)
     assert terminal.end() == 0
     assert "Next: read lesson 1" in terminal.shown
-    assert Progress(data).read().current == "add"
+    assert ProgressFile(data).read().current == "add"
     assert not (home / "inlayer-course" / "add_again.py").exists()
 
 

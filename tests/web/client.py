@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from inlayer.trace import Pipeline
 from inlayer.web.app import make_app
 from inlayer.web.server import bind, make_config
@@ -92,7 +92,7 @@ def learner(home: Path) -> Iterator[Path]:
     """Give a learner their own progress in `home`; yields the folder of their files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("INLAYER_DATA", str(home))
-        with Progress().edit() as state:
+        with ProgressFile().edit() as state:
             state.folder = str(home / "files")
         yield home / "files"
 

@@ -12,7 +12,7 @@ import pytest
 
 from inlayer.learn.course import open_course
 from inlayer.learn.html import learn_policy
-from inlayer.learn.progress import Progress
+from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import NumberQuestion
 from inlayer.learn.quiz import shuffle_options
 from inlayer.trace import Pipeline
@@ -130,7 +130,7 @@ def test_an_exercise_is_graded_by_its_seed_and_recorded(local: Client, home: Pat
     typo = post(local, "answer", exercise=name, seed=7, answer="about seven").json
     assert (typo["correct"], typo["is_valid"]) == (False, False)
     assert post(local, "answer", exercise=name, seed=7, answer=str(question.answer)).json["correct"] is True
-    record = Progress().read().exercise(name)
+    record = ProgressFile().read().exercise(name)
     assert record.done
     assert record.tries == 2  # an unreadable answer does not count
 
@@ -139,7 +139,7 @@ def test_a_revealed_answer_leaves_the_exercise_open(local: Client) -> None:
     name = "forward/hidden_shape"
     shown = post(local, "answer", exercise=name, seed=7, reveal=True).json
     assert plain_text(shown["answer"]) == str(open_course().exercises[name].ask(7).answer)
-    record = Progress().read().exercise(name)
+    record = ProgressFile().read().exercise(name)
     assert (record.tries, record.done, record.seed) == (1, "", None)
     lesson = local.send("/api/course/lesson?id=forward").json
     choice, free = (next(one for one in lesson["exercises"] if one["kind"] == kind) for kind in ("choice", "free"))
@@ -157,7 +157,7 @@ def test_a_missed_question_comes_back(local: Client) -> None:
     assert missed["correct"] is False
     assert [reason is not None for reason in missed["reasons"]] == [number == wrong for number in range(len(options))]
     assert missed["next_try"]["id"] == question.id
-    assert Progress().read().question(question.id).due == 2
+    assert ProgressFile().read().question(question.id).due == 2
     other = local.send("/api/course/lesson?id=text").json["questions"]
     assert other[0]["id"] == question.id  # in whichever quiz comes next
     hit = post(local, "answer", question=question.id, seed=5, answer="abcdef"[correct], repeated=True).json
@@ -170,7 +170,7 @@ def test_hints_come_one_at_a_time_and_the_solution_is_recorded(local: Client) ->
     assert [len(post(local, "hint", task="gather").json["hints"]) for _ in range(4)] == [1, 2, 3, 3]
     assert len(by_id(local.send("/api/course/lesson?id=forward").json["tasks"], "gather")["hints"]) == 3
     assert "reshape" in plain_text(post(local, "solution", task="gather").json["solution"])
-    assert Progress().read().task("gather").solution_seen
+    assert ProgressFile().read().task("gather").solution_seen
 
 
 # ---- the learner's file
@@ -189,7 +189,7 @@ def test_a_check_writes_the_file_that_the_terminal_reads(local: Client, home: Pa
     assert passed["tensor"]["shape"][-1] == 128
     assert "the same numbers" in passed["tensor"]["note"]
     assert len(passed["tensor"]["rows"][0]) == 8
-    state = Progress().read()
+    state = ProgressFile().read()
     assert state.task("gather").passed
     assert state.task("gather").tries == 2
 
@@ -284,18 +284,18 @@ def test_a_nul_byte_in_the_code_is_a_failed_check(local: Client) -> None:
 def test_a_read_only_course_runs_and_writes_nothing(remote: Client, home: Path, name: str) -> None:
     bodies = {"check": {"task": "gather", "code": SOLUTION}, "save": {"task": "gather", "code": SOLUTION},
             "reset": {"task": "gather"}, "skip": {"step": "quiz/forward"}, "read": {"lesson": "forward"}}  # fmt: skip
-    before = Progress().path.read_bytes()
+    before = ProgressFile().path.read_bytes()
     response = post(remote, name, **bodies[name])
     assert response.status == 403
     assert "does not run code" in response.error
     assert not home.exists()
-    assert Progress().path.read_bytes() == before
+    assert ProgressFile().path.read_bytes() == before
 
 
 def test_a_read_only_course_grades_without_recording_and_hides_progress(remote: Client) -> None:
-    with Progress().edit() as state:
+    with ProgressFile().edit() as state:
         state.note_check("gather", passed=True, summary="")
-    before = Progress().path.read_bytes()
+    before = ProgressFile().path.read_bytes()
     course = remote.send("/api/course").json
     assert course["runs_code"] is False
     assert "does not run code" in course["read_only_message"]
@@ -303,7 +303,7 @@ def test_a_read_only_course_grades_without_recording_and_hides_progress(remote: 
     assert post(remote, "answer", exercise="forward/hidden_shape", answer="(1, 2, 3)").status == 200
     assert len(post(remote, "hint", task="gather").json["hints"]) == 3
     assert remote.send("/api/course/file?task=gather").json["path"] == ""
-    assert Progress().path.read_bytes() == before
+    assert ProgressFile().path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

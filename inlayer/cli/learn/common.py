@@ -43,10 +43,10 @@ def examples(*lines: str, note: str = "") -> str:
 
 def open_service(*, must_save: bool = False) -> CourseService:
     """The service of the course; unless `must_save`, a command continues if progress cannot be saved."""
-    from inlayer.learn.progress import Progress
+    from inlayer.learn.progress import ProgressFile
 
     notify = lambda line: sys.stderr.write(f"inlayer: {line}\n")  # noqa: E731
-    return CourseService(Progress(on_notice=notify, allow_unsaved=not must_save))
+    return CourseService(ProgressFile(on_notice=notify, allow_unsaved=not must_save))
 
 
 def open_printer() -> CoursePrinter:

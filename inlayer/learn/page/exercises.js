@@ -89,7 +89,7 @@ function gradedView({ correct, is_valid: isValid, message }) {
 
 function feedback(correct, word, ...more) {
   return make("div", { class: "feedback " + (correct ? "good" : "bad") },
-    make("p", { class: "feedback-word" }, `${correct ? MARKS.passed : MARKS.failed} ${word}`), more);
+    make("p", { class: "feedback-title" }, `${correct ? MARKS.passed : MARKS.failed} ${word}`), more);
 }
 
 // Like "?" in the terminal: shows the answer; the exercise stays open with other numbers.
@@ -100,7 +100,7 @@ async function revealAnswer(exercise, form, pressed) {
   pressed.disabled = true;
   showMarks(form, shown, null);
   form.nextElementSibling.replaceChildren(make("div", { class: "feedback" },
-    make("p", { class: "feedback-word" }, "The answer: ", inline(shown.answer)),
+    make("p", { class: "feedback-title" }, "The answer: ", inline(shown.answer)),
     prose(shown.message),
     note(exercise.done ? "You have already done this exercise." : "This exercise stays open. Try it again with new numbers.")));
 }

@@ -3,7 +3,7 @@
 
 const RETRY_AFTER = 2; // questions until a missed one returns
 
-const quizRun = { lesson: null, line: [], missed: new Set(), correct: 0, total: 0 };
+const quizRun = { lesson: null, queue: [], missed: new Set(), correct: 0, total: 0 };
 
 function quizView(lesson) {
   startQuiz(lesson);
@@ -14,7 +14,7 @@ function quizView(lesson) {
 }
 
 function startQuiz(lesson) {
-  Object.assign(quizRun, { lesson, line: [...lesson.questions], missed: new Set(), correct: 0, total: lesson.questions.length });
+  Object.assign(quizRun, { lesson, queue: [...lesson.questions], missed: new Set(), correct: 0, total: lesson.questions.length });
 }
 
 function renderQuestion() {

@@ -6,7 +6,7 @@ const SAVE_AFTER = 1500; // milliseconds without a key
 const workspace = { task: null, editor: null, code: "", digest: null, timer: 0, inConflict: false, abort: null, verdicts: new Map() };
 
 function taskView(lesson, task) {
-  const runsCode = course.runs_code_code;
+  const runsCode = course.runs_code;
   const place = lesson.tasks.indexOf(task);
   const room = make("div", { class: "editor", id: "editor" });
   const actions = make("div", { class: "actions" },
@@ -207,7 +207,7 @@ function showVerdict(verdict, { quiet = false } = {}) {
   renderAfter();
   if (quiet) return;
   const failed = verdict.results.find(({ state }) => state === "failed");
-  announce([verdict.passed ? "Passed." : "Not passed.", verdict.digestmary, failed?.message ?? ""].join(" "));
+  announce([verdict.passed ? "Passed." : "Not passed.", verdict.summary, failed?.message ?? ""].join(" "));
   if (verdict.passed && (isWalkOpen() || isRoomy())) openWalk(verdict.step, null, { quiet: true });
   byId("results").scrollIntoView({ block: "nearest" });
 }
@@ -216,7 +216,7 @@ function renderHints() {
   const { task } = workspace;
   byId("hints").replaceChildren(...task.hints.map((nodes, index) =>
     make("details", { class: "hint", open: index === task.hints.length - 1 },
-      make("digestmary", {}, `Hint ${index + 1}`), prose(nodes))));
+      make("summary", {}, `Hint ${index + 1}`), prose(nodes))));
   const next = task.hints.length + 1;
   byId("hint").disabled = next > task.n_hints;
   byId("hint").textContent = next > task.n_hints ? `${task.n_hints} hints shown` : `Hint ${next} of ${task.n_hints}`;
