@@ -1,6 +1,6 @@
-"""The rows under torch.compile: one whole graph, the values of eager mode.
+"""Lookups under torch.compile: one graph, with the values of eager mode.
 
-In a process of its own, because the type checks that pytest puts on every function cannot be compiled.
+In its own process, because pytest's type checks cannot be compiled.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ assert torch.equal(exported(ids.flip(0)), table(ids.flip(0)))
 
 
 @pytest.mark.slow
-def test_compiled_and_exported_rows_equal_eager_ones() -> None:
+def test_compiled_and_exported_rows_equal_eager_rows() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM], check=True)
