@@ -1,4 +1,4 @@
-"""The contract of Embeddings: what goes in, what comes out, and what stays true of its table."""
+"""Embeddings: inputs, outputs, errors, and its table."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ def is_tied(model: Tiny) -> bool:
 # ---- defaults
 
 
-def test_with_block_size_positions_are_learned_and_added() -> None:
+def test_block_size_adds_learned_positions() -> None:
     layer = make(block_size=L)
     assert isinstance(layer.position_embedding, LearnedPositions)
     theirs = layer.token_embedding.weight[IDS] + layer.position_embedding.weight[:3]
     assert torch.equal(layer(IDS), theirs)
 
 
-def test_without_block_size_there_are_none() -> None:
+def test_without_block_size_there_are_no_positions() -> None:
     layer = make()
     assert layer.position_embedding is None
     assert torch.equal(layer(IDS), layer.token_embedding.weight[IDS])
 
 
-def test_schemes_by_name_and_by_module() -> None:
+def test_positions_by_name_and_by_module() -> None:
     assert make(block_size=L, positions="none").position_embedding is None
     assert isinstance(make(positions="sinusoidal").position_embedding, SinusoidalPositions)
     rotary = make(positions="rotary", head_dim=4, theta=5e5).position_embedding
@@ -96,7 +96,7 @@ def test_schemes_by_name_and_by_module() -> None:
 # ---- inputs
 
 
-def test_exactly_one_input() -> None:
+def test_exactly_one_input_is_required() -> None:
     layer = make()
     with pytest.raises(InputError, match="neither input_ids nor inputs_embeds was given; give exactly one"):
         layer()
@@ -117,7 +117,7 @@ def test_empty_inputs(options: dict[str, Any], shape: tuple[int, int]) -> None:
 
 
 @each_layer
-def test_one_text(options: dict[str, Any]) -> None:
+def test_single_text_has_no_batch_axis(options: dict[str, Any]) -> None:
     layer = make(**options)
     assert torch.equal(layer(IDS[0]), layer(IDS[:1])[0])
     vectors = torch.randn(3, layer.token_embedding.embedding_dim)
@@ -145,7 +145,7 @@ def test_any_integer_ids(dtype: torch.dtype, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("bad", [V, -1, 10**9])
-def test_ids_outside_name_id_place_and_range(bad: int) -> None:
+def test_ids_outside_are_reported_with_place_and_range(bad: int) -> None:
     ids = IDS.clone()
     ids[1, 2] = bad
     for grad in (True, False):
@@ -178,15 +178,15 @@ def test_position_ids_shapes() -> None:
 
 @pytest.mark.parametrize("shape", [(), (2,), (1,), (3, 3), (2, 1), (2, 3, 1)])
 @pytest.mark.parametrize("name", ["position_ids", "token_type_ids"])
-def test_position_and_type_ids_must_fit(name: str, shape: tuple[int, ...]) -> None:
-    """A shape that only broadcasts is refused: (3, 3) types on one text would silently make a batch of three."""
+def test_position_and_type_ids_must_match_the_input(name: str, shape: tuple[int, ...]) -> None:
+    """A shape that merely broadcasts is an error: (3, 3) types for one text would give a batch of three."""
     layer = make(block_size=L, token_types=2)
     for grad in (True, False):
         with torch.set_grad_enabled(grad), pytest.raises(ShapeError, match=rf"{name} has shape .*expected \(2, 3\)"):
             layer(IDS, **{name: torch.zeros(shape, dtype=torch.int64)})
 
 
-def test_positions_past_block_size() -> None:
+def test_positions_beyond_block_size_are_an_error() -> None:
     layer = make(block_size=L)
     assert layer(torch.zeros(1, L, dtype=torch.int64)).shape == (1, L, D)
     with pytest.raises(PositionRangeError, match=r"position 16 is outside 0\.\.15, as block_size is 16"):
@@ -199,7 +199,7 @@ def test_positions_past_block_size() -> None:
         layer(IDS, position_ids=torch.tensor([0.0, 1.0, 2.0]))
 
 
-def test_sinusoidal_and_rotary_have_no_end() -> None:
+def test_sinusoidal_and_rotary_have_no_upper_limit() -> None:
     long = torch.zeros(1, 10 * L, dtype=torch.int64)
     assert make(block_size=L, positions="sinusoidal")(long).shape == (1, 10 * L, D)
     layer = make(block_size=L, positions="rotary")
@@ -226,7 +226,7 @@ def test_token_types() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_scale_is_rounded_and_multiplier_is_not(dtype: torch.dtype) -> None:
-    """Gemma rounds sqrt(width) to the table's dtype; Granite multiplies by the number itself."""
+    """Gemma rounds sqrt(width) to the table's dtype; Granite's multiplier is not rounded."""
     factor = 3072**0.5
     layer = Embeddings(V, 512, seed=0, scale=factor, dtype=dtype)
     other = Embeddings(V, 512, seed=0, multiplier=factor, dtype=dtype)
@@ -237,7 +237,7 @@ def test_scale_is_rounded_and_multiplier_is_not(dtype: torch.dtype) -> None:
     assert torch.equal(rounded, unrounded) == (dtype == torch.float32)
 
 
-def test_vectors_are_multiplied_but_not_scaled() -> None:
+def test_inputs_embeds_are_multiplied_but_not_scaled() -> None:
     vectors = torch.randn(2, 3, D)
     assert torch.equal(make(scale=3.0)(inputs_embeds=vectors), vectors)
     assert torch.equal(make(multiplier=3.0)(inputs_embeds=vectors), vectors * 3.0)
@@ -263,7 +263,7 @@ def test_seed() -> None:
     assert not any(torch.equal(a, b) for i, a in enumerate(tables) for b in tables[:i])
 
 
-def test_a_seed_leaves_the_global_random_state_alone() -> None:
+def test_seed_does_not_change_the_global_random_state() -> None:
     torch.manual_seed(0)
     make(block_size=L, token_types=2)
     ours = torch.rand(1)
@@ -292,13 +292,13 @@ def test_init_rules(options: dict[str, Any], std: float) -> None:
         ({"positions": "rotary", "head_dim": 3}, "in pairs"),
     ],
 )
-def test_options_that_cannot_be(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_an_error(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make(**options)
 
 
 @pytest.mark.parametrize("options", [{"padding_idx": V}, {"init_std": -1.0}])
-def test_table_options_that_cannot_be(options: dict[str, Any]) -> None:
+def test_invalid_table_options_are_an_error(options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         make(**options)
 
@@ -308,7 +308,7 @@ def test_table_options_that_cannot_be(options: dict[str, Any]) -> None:
 
 @each_layer
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_without_gradients_the_same_bits(options: dict[str, Any], dtype: torch.dtype) -> None:
+def test_same_bits_without_gradients(options: dict[str, Any], dtype: torch.dtype) -> None:
     layer = make(**options).to(dtype)
     ids, mask = torch.randint(2, V, (4, 9)), torch.ones(4, 9)
     ids[0, 6:], mask[0, 6:] = 1, 0
@@ -323,7 +323,7 @@ def test_without_gradients_the_same_bits(options: dict[str, Any], dtype: torch.d
 
 
 @each_layer
-def test_vectors_given_are_never_written_to(options: dict[str, Any]) -> None:
+def test_inputs_embeds_are_never_modified(options: dict[str, Any]) -> None:
     layer = make(**options)
     vectors = torch.randn(2, 3, layer.token_embedding.embedding_dim)
     kept = vectors.clone()
@@ -332,8 +332,8 @@ def test_vectors_given_are_never_written_to(options: dict[str, Any]) -> None:
     assert torch.equal(vectors, kept)
 
 
-def test_kept_results_are_not_overwritten_by_later_calls() -> None:
-    """Large results without gradients live in reused memory: only in what nobody holds any more."""
+def test_results_are_not_overwritten_by_later_calls() -> None:
+    """Large results without gradients use memory that is no longer in use."""
     layer = Embeddings(V, 512, block_size=4096, seed=0)
     batches = [torch.full((1, 4096), token) for token in range(5)]
     with torch.no_grad():
@@ -345,8 +345,8 @@ def test_kept_results_are_not_overwritten_by_later_calls() -> None:
         assert torch.equal(view, theirs[0, 100:200])
 
 
-def test_a_hook_on_the_table_sees_and_keeps_the_rows() -> None:
-    """Sums in place must not change what a hook has kept, nor what it put in the rows' place."""
+def test_hook_on_the_table_can_keep_the_rows() -> None:
+    """Sums must not change rows that a hook has kept or replaced."""
     layer, seen, foreign = make(block_size=L), [], torch.zeros(2, 3, D)
     handle = layer.token_embedding.register_forward_hook(lambda _module, _args, rows: seen.append(rows))
     with torch.no_grad():
@@ -427,10 +427,11 @@ assert not table.grad[0].any() and table.grad[1:].all()
 """
 
 
+@pytest.mark.slow
 def test_compiled() -> None:
     """The same values and gradients in one whole graph, the tie and the padding row included.
 
-    In a process of its own, because the type checks that pytest puts on every function cannot be compiled.
+    In its own process, because pytest's type checks cannot be compiled.
     """
     subprocess.run([sys.executable, "-c", COMPILED], check=True)
 
@@ -463,7 +464,7 @@ def test_get_and_set_input_embeddings() -> None:
         layer.set_input_embeddings(nn.Embedding(V, D + 1))
 
 
-def test_resize_keeps_old_rows_and_the_tie() -> None:
+def test_resize_keeps_existing_rows_and_the_tie() -> None:
     model = Tiny()
     layer, old = model.embeddings, model.embeddings.token_embedding.weight.detach().clone()
     before = model(IDS)
@@ -477,17 +478,17 @@ def test_resize_keeps_old_rows_and_the_tie() -> None:
     assert layer(torch.tensor([[V + 6]])).shape == (1, 1, D)
 
 
-def test_resize_to_a_multiple_and_down() -> None:
+def test_resize_to_a_multiple_and_to_fewer_rows() -> None:
     layer = make()
     assert layer.resize(V + 1, pad_to_multiple_of=64) == 64
-    with pytest.raises(InputError, match="would lose 14"):
+    with pytest.raises(InputError, match="would drop 14"):
         layer.resize(V)
     assert layer.resize(V, allow_shrink=True) == V
     assert torch.equal(layer.token_embedding.weight, make().token_embedding.weight)
 
 
-def test_resize_takes_a_tied_heads_bias_along() -> None:
-    """Old entries keep every bit, new ones are zero; also through a deep copy, whose head is its own."""
+def test_resize_also_resizes_the_bias_of_a_tied_head() -> None:
+    """Existing entries keep every bit and new ones are zero, also after a deep copy."""
     model = nn.ModuleDict({"layer": make(), "head": Head(D, V, bias=True)})
     nn.init.normal_(model["head"].bias)
     model["layer"].tie(model["head"])
@@ -501,11 +502,11 @@ def test_resize_takes_a_tied_heads_bias_along() -> None:
     )
 
 
-def test_a_table_resized_by_itself_leaves_the_bias_behind_and_says_so() -> None:
+def test_table_resized_without_its_head_is_an_error() -> None:
     layer, head = make(), Head(D, V, bias=True)
     layer.tie(head)
     layer.token_embedding.resize(V + 2)
-    with pytest.raises(ShapeError, match=f"bias has {V} entries, its rows are {V + 2}"):
+    with pytest.raises(ShapeError, match=f"{V + 2} rows but a bias of {V} entries"):
         head(torch.randn(1, D))
 
 
@@ -518,9 +519,9 @@ def saved_and_loaded(model: Tiny) -> Tiny:
     buffer = io.BytesIO()
     torch.save(model.state_dict(), buffer)
     buffer.seek(0)
-    twin = Tiny(seed=99)
-    twin.load_state_dict(torch.load(buffer, weights_only=True))
-    return twin
+    copied = Tiny(seed=99)
+    copied.load_state_dict(torch.load(buffer, weights_only=True))
+    return copied
 
 
 @pytest.mark.parametrize(
@@ -535,41 +536,41 @@ def saved_and_loaded(model: Tiny) -> Tiny:
     ],
     ids=["float64", "bfloat16", "deepcopy", "pickle", "state_dict", "meta"],
 )
-def test_the_tie_survives(way: Any) -> None:
-    twin = way(Tiny())
-    assert is_tied(twin)
+def test_tie_survives(way: Any) -> None:
+    copied = way(Tiny())
+    assert is_tied(copied)
     with torch.no_grad():  # what one end learns, the other reads
-        twin.embeddings.token_embedding.weight.fill_(2.0)
-    assert (twin.head.weight == 2.0).all()
+        copied.embeddings.token_embedding.weight.fill_(2.0)
+    assert (copied.head.weight == 2.0).all()
 
 
 def test_copies_are_independent_and_equal() -> None:
     model = Tiny()
-    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), saved_and_loaded(model)):
-        assert torch.equal(twin(IDS), model(IDS))
-        assert twin.head.weight is not model.head.weight
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), saved_and_loaded(model)):
+        assert torch.equal(copied(IDS), model(IDS))
+        assert copied.head.weight is not model.head.weight
 
 
 def test_safetensors(tmp_path: Path) -> None:
-    """The table is in the file once, without a copy or a warning about shared memory."""
-    model, twin = Tiny(), Tiny(seed=99)
+    """The file contains the table once, without a warning about shared memory."""
+    model, copied = Tiny(), Tiny(seed=99)
     save_file(model.state_dict(), tmp_path / "model.safetensors")
     weights = load_file(tmp_path / "model.safetensors")
     assert sorted(weights) == sorted(model.state_dict())
-    assert not torch.equal(twin(IDS), model(IDS))
-    twin.load_state_dict(weights)
-    assert torch.equal(twin(IDS), model(IDS))
-    assert is_tied(twin)
+    assert not torch.equal(copied(IDS), model(IDS))
+    copied.load_state_dict(weights)
+    assert torch.equal(copied(IDS), model(IDS))
+    assert is_tied(copied)
 
 
-def test_the_table_is_counted_once() -> None:
+def test_tied_table_is_counted_once() -> None:
     model = Tiny()
     assert sum(parameter.numel() for parameter in model.parameters()) == V * D + L * D + D * D + D
     assert [name for name in model.state_dict() if "head" in name] == []
 
 
-def test_both_ends_add_to_one_gradient() -> None:
-    """Lookup and projection: the sum of what an untied pair gets."""
+def test_both_ends_contribute_to_one_gradient() -> None:
+    """The gradient is the sum of the gradients of an untied pair."""
     tied = Tiny(padding_idx=None)
     untied = copy.deepcopy(tied)
     untied.head.untie()
@@ -582,7 +583,7 @@ def test_both_ends_add_to_one_gradient() -> None:
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Thousands of tiny steps: threads would only wait for each other."""
+    """Thousands of tiny steps, which are faster on one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -590,7 +591,8 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_the_padding_row_stays_zero_through_1000_steps_of_adamw() -> None:
+@pytest.mark.slow
+def test_padding_row_stays_zero_during_1000_steps_of_adamw() -> None:
     model = Tiny()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
     born = model.embeddings.token_embedding.weight.detach().clone()
@@ -619,7 +621,7 @@ LLAMA = {
 }
 
 
-def test_from_config_in_all_its_forms(tmp_path: Path) -> None:
+def test_from_config_accepts_object_dict_and_path(tmp_path: Path) -> None:
     from transformers import LlamaConfig
 
     path = tmp_path / "config.json"
@@ -648,7 +650,7 @@ HEADS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", HEADS)
 def test_heads_bit_equal_to_transformers(name: str, dtype: torch.dtype) -> None:
-    """The logits their model makes of the hidden states that its body hands over."""
+    """The logits of transformers' model for its own last hidden states."""
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
     sizes = LLAMA | {"hidden_size": 16, "num_key_value_heads": 2, "max_position_embeddings": 32}
@@ -682,7 +684,7 @@ def test_heads_bit_equal_to_transformers(name: str, dtype: torch.dtype) -> None:
     ("model_type", "tied"), [("t5", True), ("t5", False), ("mt5", True), ("mt5", False), ("umt5", True)]
 )
 def test_t5_heads(model_type: str, tied: bool) -> None:
-    """Scaled by 1 / sqrt(width) where the file ties, but never in mT5: their decoder's states in, their logits out."""
+    """Hidden states are scaled by 1 / sqrt(width) if the file ties, but never in mT5."""
     from transformers import CONFIG_MAPPING, AutoModelForSeq2SeqLM
 
     config = {
@@ -700,8 +702,8 @@ def test_t5_heads(model_type: str, tied: bool) -> None:
         assert torch.equal(head(out.decoder_hidden_states[-1]), out.logits)
 
 
-def test_a_tied_head_with_bias_is_whole() -> None:
-    """Its rows are never made, its bias is: on the layer's device, and zero."""
+def test_tied_head_with_bias_is_complete() -> None:
+    """The bias of a tied head is zero on the layer's device, although its rows are never created."""
     config = LLAMA | HEADS["phi-tied"] | {"hidden_size": 16}
     layer = Embeddings.from_config(config)
     head = layer.head_from_config(config)
@@ -730,8 +732,8 @@ IMPOSSIBLE = {
 }
 
 
-def test_settings_that_make_no_layer() -> None:
-    """Refused at birth; in a process without type hooks, as a user's is."""
+def test_invalid_settings_are_reported_without_type_checks() -> None:
+    """Checked in a process without pytest's type checks."""
     code = "import inlayer\n" + "".join(
         f"try: inlayer.Embeddings(10, 8, 4, {settings}); print('made')\nexcept inlayer.InlayerError as e: print(e)\n"
         for settings in IMPOSSIBLE
@@ -742,20 +744,20 @@ def test_settings_that_make_no_layer() -> None:
         assert says in line
 
 
-def test_a_mask_that_does_not_fit_is_refused_by_every_layer() -> None:
+def test_mask_of_the_wrong_shape_is_an_error_in_every_layer() -> None:
     layer, ids = Embeddings(10, 8), torch.zeros(2, 3, dtype=torch.int64)
     with pytest.raises(ShapeError, match=r"attention_mask has shape \(2, 4\); expected \(2, 3\)"):
         layer(ids, attention_mask=torch.ones(2, 4))
 
 
-def test_a_table_from_elsewhere_is_checked_too() -> None:
+def test_ids_are_checked_for_other_tables_too() -> None:
     layer = Embeddings(10, 8)
     layer.set_input_embeddings(nn.Embedding(30, 8))
     with pytest.raises(IdRangeError, match=r"id 30 at \[0, 1\] is outside 0..29"):
         layer(torch.tensor([[29, 30]]))
 
 
-def test_unsigned_ids_are_ids() -> None:
+def test_unsigned_ids_are_accepted() -> None:
     layer = Embeddings(300, 8, 4, seed=0)
     ids = torch.tensor([[1, 299]])
     for dtype in (torch.uint16, torch.uint32, torch.uint64, torch.int32, torch.int16):
@@ -765,8 +767,8 @@ def test_unsigned_ids_are_ids() -> None:
 
 
 @torch.no_grad()
-def test_rows_that_a_hook_kept_are_not_written_to() -> None:
-    """Neither a hook on every module nor a table that remembers its results sees them change."""
+def test_rows_kept_by_a_hook_are_not_modified() -> None:
+    """Neither a hook on every module nor a table that caches its results sees changed rows."""
 
     class Remembering(Table):
         def forward(self, ids: Any) -> Tensor:

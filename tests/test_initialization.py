@@ -1,4 +1,4 @@
-"""Init rules: their scale, their seed, and that the global random state is left alone."""
+"""Initialization rules: their scale and seed; the global random state is unchanged."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def test_scale_of_each_rule(rule: str, std: float) -> None:
     assert (rows.std() / std - 1).abs() < 0.01
 
 
-def test_normal_is_torchs_own_draw() -> None:
+def test_normal_matches_torch() -> None:
     ours = Table(7, 5, init_std=0.02, seed=3).weight.detach()
     theirs = torch.empty(7, 5).normal_(0.0, 0.02, generator=torch.Generator().manual_seed(3))
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("rule", INIT_RULES)
-def test_a_seed_repeats_and_leaves_the_global_state_alone(rule: str) -> None:
+def test_seed_is_reproducible_and_private(rule: str) -> None:
     before = torch.get_rng_state()
     first, second, other = (Table(7, 5, init=rule, seed=seed).weight for seed in (3, 3, 4))
     assert torch.equal(torch.get_rng_state(), before)
@@ -32,7 +32,7 @@ def test_a_seed_repeats_and_leaves_the_global_state_alone(rule: str) -> None:
     assert not torch.equal(first, other)
 
 
-def test_without_a_seed_the_global_generator_decides() -> None:
+def test_without_a_seed_the_global_generator_is_used() -> None:
     torch.manual_seed(5)
     first, second = Table(7, 5).weight, Table(7, 5).weight
     torch.manual_seed(5)
@@ -53,7 +53,7 @@ def test_zeros() -> None:
 
 
 @pytest.mark.parametrize("padding_idx", [None, 0, 2, 4])
-def test_mean_row_leaves_the_padding_row_out(padding_idx: int | None) -> None:
+def test_mean_row_excludes_the_padding_row(padding_idx: int | None) -> None:
     rows = torch.randn(5, 3, dtype=torch.float64)
     keep = [i for i in range(5) if i != padding_idx]
     torch.testing.assert_close(mean_row(rows, padding_idx), rows[keep].mean(0))

@@ -25,7 +25,7 @@ Pool = Callable[..., Tensor]
 
 
 def plain(kind: str, hidden: Tensor, mask: Tensor) -> Tensor:
-    """One text at a time, real tokens picked out by hand."""
+    """The reference: one text at a time, real tokens only."""
     vectors = []
     for states, real in zip(hidden, mask.bool(), strict=True):
         tokens = [states[t] for t in range(len(real)) if real[t]]
@@ -43,7 +43,7 @@ def plain(kind: str, hidden: Tensor, mask: Tensor) -> Tensor:
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("kind", POOLS)
-def test_equals_the_plain_loop(kind: str, dtype: torch.dtype, mask_dtype: torch.dtype) -> None:
+def test_matches_the_plain_loop(kind: str, dtype: torch.dtype, mask_dtype: torch.dtype) -> None:
     hidden = torch.randn(5, 5, 4).to(dtype)
     ours, theirs = POOLS[kind](hidden, MASK.to(mask_dtype)), plain(kind, hidden, MASK)
     assert ours.dtype == dtype
@@ -55,7 +55,7 @@ def test_equals_the_plain_loop(kind: str, dtype: torch.dtype, mask_dtype: torch.
 
 
 @pytest.mark.parametrize("kind", POOLS)
-def test_no_mask_means_all_real(kind: str) -> None:
+def test_without_a_mask_all_tokens_are_real(kind: str) -> None:
     hidden = torch.randn(3, 5, 4)
     theirs = {"mean": hidden.mean(1), "last": hidden[:, -1], "first": hidden[:, 0]}[kind]
     torch.testing.assert_close(POOLS[kind](hidden), theirs)
@@ -63,7 +63,7 @@ def test_no_mask_means_all_real(kind: str) -> None:
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
 @pytest.mark.parametrize("kind", POOLS)
-def test_what_stands_in_padding_does_not_leak(kind: str, poison: float) -> None:
+def test_values_at_padding_do_not_matter(kind: str, poison: float) -> None:
     hidden = torch.randn(5, 5, 4)
     clean = POOLS[kind](hidden, MASK)
     poisoned = hidden.masked_fill(MASK.unsqueeze(-1) == 0, poison).requires_grad_()
@@ -75,7 +75,7 @@ def test_what_stands_in_padding_does_not_leak(kind: str, poison: float) -> None:
 
 
 @pytest.mark.parametrize("kind", POOLS)
-def test_gradient_equals_the_plain_loop(kind: str) -> None:
+def test_gradient_matches_the_plain_loop(kind: str) -> None:
     ours, theirs = (torch.arange(100.0, dtype=torch.float64).view(5, 5, 4).requires_grad_() for _ in range(2))
     (POOLS[kind](ours, MASK) ** 2).sum().backward()
     (plain(kind, theirs, MASK).double() ** 2).sum().backward()

@@ -1,4 +1,4 @@
-"""What users may rely on: the public names, the verbs, and that importing inlayer stays light."""
+"""The public interface: names, errors, and light imports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run_python(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_the_public_names_are_frozen() -> None:
+def test_public_names_are_frozen() -> None:
     assert sorted(inlayer.__all__) == PUBLIC == dir(inlayer)
     for name in PUBLIC:
         assert getattr(inlayer, name) is not None
@@ -38,7 +38,7 @@ def test_type_checkers_see_the_same_names() -> None:
     assert seen == set(PUBLIC) - {"__version__"}
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+def test_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Embedings'"):
         _ = inlayer.Embedings
 
@@ -61,16 +61,16 @@ HEAVY = "{'torch', 'transformers', 'tokenizers', 'gigatoken', 'tiktoken', 'sente
         "try: main()\nexcept SystemExit: pass",
     ],
 )
-def test_light_things_load_no_heavy_library(code: str) -> None:
+def test_light_imports_load_no_heavy_library(code: str) -> None:
     loaded = run_python(f"{code}\nimport sys\nprint('\\nHEAVY', sorted({HEAVY} & set(sys.modules)))")
     assert loaded.splitlines()[-1] == "HEAVY []"
 
 
-def test_the_check_for_heavy_libraries_can_fail() -> None:
+def test_control_heavy_library_is_detected() -> None:
     assert run_python(f"import inlayer.embeddings, sys; print('torch' in ({HEAVY} & set(sys.modules)))") == "True"
 
 
-def test_every_error_is_of_the_family_and_of_a_builtin() -> None:
+def test_every_error_is_an_inlayer_error_and_a_builtin() -> None:
     for name in errors.__all__:
         error = getattr(errors, name)
         assert issubclass(error, errors.InlayerError)

@@ -31,7 +31,7 @@ def pad_one_by_one(rows, pad_id, side):  # slow, obvious
 
 
 @given(ROWS)
-def test_rows_come_back(rows):
+def test_rows_are_returned_unchanged(rows):
     batch = Ragged.from_lists(rows)
     assert [row.tolist() for row in batch] == rows
     assert len(batch) == len(rows)
@@ -49,7 +49,7 @@ def test_padded_matches_a_plain_loop(rows, pad_id, side):
         assert torch.equal(mine, other)
 
 
-def test_the_padding_reference_can_fail():
+def test_control_padding_reference_can_fail():
     rows = [[1, 2], [3]]
     assert not torch.equal(Ragged.from_lists(rows).padded(0, "left")[0], pad_one_by_one(rows, 0, "right")[0])
 
@@ -71,7 +71,7 @@ def test_wrapped(rows, prefix, suffix):
 
 
 @given(ROWS, st.randoms())
-def test_merge_puts_parts_back_in_order(rows, random):
+def test_merge_restores_the_order(rows, random):
     places = list(range(len(rows)))
     random.shuffle(places)
     cut = random.randint(0, len(places))
@@ -82,7 +82,7 @@ def test_merge_puts_parts_back_in_order(rows, random):
     assert Ragged.merge(len(rows), parts) == Ragged.from_lists(rows)
 
 
-def test_merge_refuses_a_place_named_twice_or_never():
+def test_merge_needs_every_index_exactly_once():
     one = Ragged.from_lists([[1]])
     with pytest.raises(InputError, match="exactly once"):
         Ragged.merge(2, [(np.array([0]), one), (np.array([0]), one)])
@@ -90,7 +90,7 @@ def test_merge_refuses_a_place_named_twice_or_never():
         Ragged.merge(2, [(np.array([1]), one)])
 
 
-def test_a_row_is_a_view():
+def test_row_is_a_view():
     batch = Ragged.from_lists([[1, 2], [3]])
     assert np.shares_memory(batch[0], batch.flat)
     assert batch[-1].tolist() == [3]
@@ -108,23 +108,23 @@ def test_int64_is_not_copied():
     [
         ([1, 2], [], ShapeError, "at least"),
         ([1, 2], [0, 1], InputError, "0 to len"),
-        ([1, 2], [1, 2], InputError, "run from 1"),
+        ([1, 2], [1, 2], InputError, "go from 1"),
         ([1, 2], [0, 2, 1, 2], InputError, "at text 1"),
         ([1.5], [0, 1], DtypeError, "float64"),
         ([True], [0, 1], DtypeError, "bool"),
         ([[1, 2]], [0, 1], ShapeError, "2 axes"),
-        ([[1], [1, 2]], [0, 1], ShapeError, "nested"),
+        ([[1], [1, 2]], [0, 1], ShapeError, "rows of different lengths"),
         ([10**30], [0, 1], IdRangeError, "position 0"),
         ([2**63], [0, 1], IdRangeError, "position 0"),
-        (["a"], [0, 1], DtypeError, "whole"),
+        (["a"], [0, 1], DtypeError, "ids are integers"),
     ],
 )
-def test_bad_arrays(flat, offsets, error, match):
+def test_invalid_arrays_are_an_error(flat, offsets, error, match):
     with pytest.raises(error, match=match):
         Ragged(flat, offsets)
 
 
-def test_bad_padding():
+def test_invalid_padding_is_an_error():
     batch = Ragged.from_lists([[1]])
     with pytest.raises(InputError, match="middle"):
         batch.padded(0, "middle")
@@ -132,8 +132,8 @@ def test_bad_padding():
         batch.padded(-1)
 
 
-def test_padding_with_what_no_tokenizer_names():
-    """`tokenizer.pad_id` may be None; in a process of its own, since pytest checks types before we do."""
+def test_missing_padding_token_is_an_error():
+    """`tokenizer.pad_id` can be None. In its own process, because pytest's type checks would fail first."""
     code = """
 from inlayer.errors import DtypeError
 from inlayer.ragged import Ragged
@@ -143,11 +143,11 @@ except DtypeError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "names no padding token; choose an id, for example one past the vocabulary" in done.stdout
+    assert "has no padding token; choose an id, for example one after the vocabulary" in done.stdout
 
 
-def test_text_does_not_import_torch():
-    """Nor any tokenizer library, until a file is opened."""
+def test_encoding_does_not_import_torch():
+    """Tokenizer libraries are only imported when a file is opened."""
     code = (
         "import sys, inlayer.tokenizers, inlayer.ragged; inlayer.tokenizers.ByteTokenizer().encode('a');"
         "heavy = ('torch', 'transformers', 'tokenizers', 'tiktoken', 'sentencepiece', 'gigatoken');"

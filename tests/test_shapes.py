@@ -1,4 +1,4 @@
-"""The checks that rooms share, as they answer without pytest's type checks: a user has none."""
+"""Argument checks without the type checks that pytest adds, as for a user."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ assert Head(4, 10, padding_idx=-1).padding_idx == 9  # as Table and nn.Embedding
 """
 
 
-def test_what_is_no_size_no_row_and_no_number_is_named() -> None:
+def test_invalid_arguments_are_reported_without_type_checks() -> None:
     done = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The light core in an environment without torch: opening checkpoints, reading rows, describing configs, tokenizing.
+"""The light core in an environment without torch: open checkpoints, read rows, describe configs, tokenize, inspect.
 
 The environment is a folder of links to every installed package except torch and those that import it; Python runs in
 isolated mode with that folder and the source tree as its only search paths.
@@ -32,6 +32,7 @@ assert inlayer.inspect("default").exit_code == 0
 opened = {name: inlayer.load(f"{folder}/{name}").table.rows([[0, 1]]).tolist() for name in json.loads(sys.argv[2])}
 spec = inlayer.describe({"model_type": "llama", "rope_scaling": {"rope_type": "yarn", "factor": 4.0}})
 halves = inlayer.load("default", dtype="bfloat16").table.rows(1)
+report = inlayer.inspect("default")
 errors = []
 for name in ("Embeddings", "Head", "Table", "walk"):
     try:
@@ -46,6 +47,7 @@ assert "torch" not in sys.modules
 print(json.dumps({
     "rows": rows.tolist(), "opened": opened, "errors": errors, "halves": str(halves.dtype),
     "tokens": default.tokenizer.encode("I love dogs"), "positions": spec.positions,
+    "report": report.to_dict(),
 }))
 """
 
@@ -84,6 +86,7 @@ def test_light_core_works_without_torch(packages: Path, tmp_path: Path) -> None:
     assert found["opened"] == {name: [table[:2].tolist()] for name in files}
     assert model.tokenizer is not None
     assert found["tokens"] == model.tokenizer.encode("I love dogs")
+    assert found["report"] == json.loads(json.dumps(inlayer.inspect("default").to_dict()))
     assert (found["halves"], found["positions"]) == ("bfloat16", "rotary")
     needs = ["inlayer.Embeddings", "inlayer.Head", "inlayer.Table", "inlayer.walk", "Model.embeddings"]
     assert found["errors"] == [f"{name} needs torch: pip install 'inlayer[torch]'" for name in needs]

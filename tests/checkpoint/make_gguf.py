@@ -1,4 +1,4 @@
-"""GGUF files for the tests: whole ones by the `gguf` package's writer, and single bytes of them by hand to damage."""
+"""GGUF files for the tests: valid ones written by the `gguf` package, and raw bytes to damage them."""
 
 from __future__ import annotations
 

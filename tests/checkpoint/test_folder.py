@@ -1,4 +1,4 @@
-"""Folders of safetensors: every shape in which they are met, and the ones that lie."""
+"""FolderStore: every layout of safetensors folders, and invalid ones."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ IDS = torch.tensor([[0, 19, 7, 7]])
 @pytest.mark.parametrize(
     "shards", [SHARDS, {"model.safetensors": [*weights()]}, {"odd name.safetensors": [*weights()]}]
 )
-def test_wherever_the_table_lies(tmp_path: Path, shards: dict[str, list[str]], index: bool) -> None:
+def test_table_is_found_in_any_file(tmp_path: Path, shards: dict[str, list[str]], index: bool) -> None:
     model = inlayer.load(write(tmp_path / "m", shards, index=index))
     assert torch.equal(model.embeddings(IDS), weights()[TABLE][IDS])
     assert model.head is not None
@@ -79,7 +79,7 @@ def test_wherever_the_table_lies(tmp_path: Path, shards: dict[str, list[str]], i
     assert model.config == LLAMA
 
 
-def test_a_bare_file_opens_as_rows_alone(tmp_path: Path) -> None:
+def test_file_without_config_has_only_rows(tmp_path: Path) -> None:
     write(tmp_path, {"x.safetensors": [TABLE, HEAD]}, index=False, config=None)
     model = inlayer.load(tmp_path / "x.safetensors")
     assert (model.config, model.spec, model.tokenizer) == (None, None, None)
@@ -89,27 +89,27 @@ def test_a_bare_file_opens_as_rows_alone(tmp_path: Path) -> None:
     assert torch.equal(model.head.weight, weights()[HEAD])
 
 
-def test_a_file_is_opened_with_what_lies_beside_it(tmp_path: Path) -> None:
+def test_file_is_opened_with_config_and_tokenizer_next_to_it(tmp_path: Path) -> None:
     write(tmp_path, {"x.safetensors": [TABLE]}, index=False)
     assert inlayer.load(tmp_path / "x.safetensors").spec is not None
     assert inlayer.load(str(tmp_path / "x.safetensors")).head is None
     assert inlayer.load(tmp_path / "config.json").spec is not None
 
 
-def test_model_safetensors_counts_before_its_neighbors(tmp_path: Path) -> None:
+def test_model_safetensors_is_preferred_to_other_files(tmp_path: Path) -> None:
     write(tmp_path, {"model.safetensors": [TABLE, HEAD]}, index=False)
     save_file({TABLE: torch.zeros(3, 3)}, tmp_path / "consolidated.safetensors")
     assert torch.equal(inlayer.load(tmp_path).embeddings(IDS), weights()[TABLE][IDS])
 
 
-def test_two_files_with_one_tensor(tmp_path: Path) -> None:
+def test_same_tensor_in_two_files_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, {"model-1.safetensors": [TABLE], "model-2.safetensors": [TABLE]}, index=False)
     with pytest.raises(CheckpointError, match=r"is in both 'model-1.safetensors' and 'model-2.safetensors'"):
         inlayer.load(tmp_path)
 
 
-def test_tied_by_the_config_but_not_by_the_files(tmp_path: Path) -> None:
-    """As in transformers: a head that differs counts; one that repeats the table is the table."""
+def test_head_that_differs_from_the_table_is_not_tied(tmp_path: Path) -> None:
+    """As in transformers: a head that differs from the table is used; one that repeats it is tied."""
     tied = LLAMA | {"tie_word_embeddings": True}
     model = inlayer.load(write(tmp_path / "differs", SHARDS, config=tied))
     assert model.head is not None
@@ -125,7 +125,7 @@ def test_tied_by_the_config_but_not_by_the_files(tmp_path: Path) -> None:
     assert model.head.table is model.embeddings.token_embedding
 
 
-def test_a_head_keeps_its_own_dtype(tmp_path: Path) -> None:
+def test_head_keeps_its_own_dtype(tmp_path: Path) -> None:
     head = torch.randn(20, 8)
     save_file({TABLE: weights()[TABLE].to(torch.float8_e4m3fn), HEAD: head}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
@@ -133,7 +133,7 @@ def test_a_head_keeps_its_own_dtype(tmp_path: Path) -> None:
     assert inlayer.load(tmp_path, dtype=torch.float16).head.weight.dtype == torch.float16
 
 
-def test_a_wrapped_head_is_found(tmp_path: Path) -> None:
+def test_wrapped_head_is_found(tmp_path: Path) -> None:
     tensors = {f"module.{name}": tensor for name, tensor in weights().items()}
     save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
@@ -142,7 +142,7 @@ def test_a_wrapped_head_is_found(tmp_path: Path) -> None:
     assert torch.equal(model.head.weight, weights()[HEAD])
 
 
-def test_what_lies_beside_old_files_is_not_the_model(tmp_path: Path) -> None:
+def test_adapters_next_to_old_files_are_not_the_model(tmp_path: Path) -> None:
     torch.save(weights(), tmp_path / "pytorch_model.bin")
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     save_file({"v_head.summary.weight": torch.zeros(1, 8)}, tmp_path / "value_head.safetensors")
@@ -151,7 +151,7 @@ def test_what_lies_beside_old_files_is_not_the_model(tmp_path: Path) -> None:
     assert torch.equal(inlayer.load(tmp_path).embeddings(IDS), weights()[TABLE][IDS])
 
 
-def test_a_lone_tensor_of_another_size_is_no_table(tmp_path: Path) -> None:
+def test_single_tensor_of_another_size_is_not_a_table(tmp_path: Path) -> None:
     save_file({"foo": torch.zeros(3, 5)}, tmp_path / "model.safetensors")
     assert inlayer.load(tmp_path).table_info.shape == (3, 5)  # nothing says otherwise
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
@@ -159,14 +159,14 @@ def test_a_lone_tensor_of_another_size_is_no_table(tmp_path: Path) -> None:
         inlayer.load(tmp_path)
 
 
-def test_t5_shares_its_table(tmp_path: Path) -> None:
+def test_t5_shared_table_is_preferred(tmp_path: Path) -> None:
     tensors = {"shared.weight": torch.ones(20, 8), "decoder.embed_tokens.weight": torch.zeros(20, 8),
                "encoder.embed_tokens.weight": torch.zeros(20, 8)}  # fmt: skip
     save_file(tensors, tmp_path / "model.safetensors")
     assert inlayer.load(tmp_path).table_info.name == "shared.weight"
 
 
-def test_an_unknown_family_gives_rows_and_guesses_nothing(tmp_path: Path) -> None:
+def test_unknown_family_has_rows_but_no_layer(tmp_path: Path) -> None:
     model = inlayer.load(write(tmp_path, SHARDS, config={"model_type": "martian"}))
     assert torch.equal(to_tensor(model.table.rows(IDS)), weights()[TABLE][IDS])
     with pytest.raises(ConfigError, match="unknown model type 'martian'"):
@@ -183,12 +183,14 @@ def test_an_unknown_family_gives_rows_and_guesses_nothing(tmp_path: Path) -> Non
         ({"model_type": "gpt2"}, CheckpointError, "has no tensor for position_embedding.weight"),
     ],
 )
-def test_configs_that_do_not_fit(tmp_path: Path, change: dict[str, Any], error: type[Exception], words: str) -> None:
+def test_config_that_does_not_match_the_files_is_an_error(
+    tmp_path: Path, change: dict[str, Any], error: type[Exception], words: str
+) -> None:
     with pytest.raises(error, match=words):
         inlayer.load(write(tmp_path, SHARDS, config=LLAMA | change)).embeddings  # noqa: B018
 
 
-def test_more_rows_than_the_config_says_are_believed(tmp_path: Path) -> None:
+def test_table_may_have_more_rows_than_the_config(tmp_path: Path) -> None:
     model = inlayer.load(write(tmp_path, SHARDS, config=LLAMA | {"vocab_size": 18}))
     assert torch.equal(model.embeddings(IDS), weights()[TABLE][IDS])
 
@@ -210,7 +212,7 @@ def test_more_rows_than_the_config_says_are_believed(tmp_path: Path) -> None:
         ("model-1-of-3.safetensors", "which does not contain it"),
     ],
 )
-def test_an_index_that_misleads(tmp_path: Path, file: Any, words: str) -> None:
+def test_misleading_index_is_an_error(tmp_path: Path, file: Any, words: str) -> None:
     write(tmp_path, SHARDS)
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": {TABLE: file}}))
     with pytest.raises((CheckpointError, MissingFileError), match=words):
@@ -220,21 +222,21 @@ def test_an_index_that_misleads(tmp_path: Path, file: Any, words: str) -> None:
 @pytest.mark.parametrize(
     "index", [b"", b"[]", b"{}", b'{"weight_map": 3}', b'{"weight_map": {}}', b"[" * 10**5, b"\xff"]
 )
-def test_an_index_that_is_none(tmp_path: Path, index: bytes) -> None:
+def test_invalid_index_is_an_error(tmp_path: Path, index: bytes) -> None:
     write(tmp_path, SHARDS)
     (tmp_path / INDEX).write_bytes(index)
     with pytest.raises(CheckpointError, match=INDEX):
         inlayer.load(tmp_path)
 
 
-def test_parse_index_tells_the_bytes_of_all_tensors() -> None:
+def test_parse_index_returns_the_total_size() -> None:
     assert parse_index(b'{"metadata": {"total_size": 7}, "weight_map": {"a": "b.safetensors"}}', "x") == (
         {"a": "b.safetensors"}, 7,
     )  # fmt: skip
     assert parse_index(b'{"weight_map": {"a": "b.safetensors"}}', "x")[1] is None
 
 
-def test_links_out_of_the_folder(tmp_path: Path) -> None:
+def test_links_out_of_the_folder_are_an_error(tmp_path: Path) -> None:
     outside = write(tmp_path / "outside", {"model.safetensors": [TABLE, HEAD]}, index=False)
     inside = tmp_path / "inside"
     inside.mkdir()
@@ -255,7 +257,7 @@ def test_links_out_of_the_folder(tmp_path: Path) -> None:
         inlayer.load(inside)
 
 
-def test_the_hubs_own_cache_is_made_of_links(tmp_path: Path) -> None:
+def test_links_in_the_hub_cache_are_followed(tmp_path: Path) -> None:
     blobs, snapshot = tmp_path / "models--a--b" / "blobs", tmp_path / "models--a--b" / "snapshots" / "0f"
     blobs.mkdir(parents=True)
     snapshot.mkdir(parents=True)
@@ -268,7 +270,7 @@ def test_the_hubs_own_cache_is_made_of_links(tmp_path: Path) -> None:
         assert torch.equal(inlayer.load(folder).embeddings(IDS), weights()[TABLE][IDS])
 
 
-def test_a_table_of_whole_numbers_is_none(tmp_path: Path) -> None:
+def test_integer_table_is_an_error(tmp_path: Path) -> None:
     save_file({TABLE: torch.ones(4, 4, dtype=torch.int8)}, tmp_path / "model.safetensors")
     with pytest.raises(DtypeError, match="floating-point rows"):
         inlayer.load(tmp_path).embeddings  # noqa: B018
@@ -285,8 +287,8 @@ def test_every_dtype_is_kept(tmp_path: Path, dtype: torch.dtype) -> None:
     assert torch.equal(asked, rows.to(torch.float32)[IDS])
 
 
-def test_odd_places(tmp_path: Path) -> None:
-    """No file has to begin its tensors at a multiple of their size."""
+def test_unaligned_table_is_read(tmp_path: Path) -> None:
+    """Tensors need not start at a multiple of their item size."""
     header = json.dumps({TABLE: {"dtype": "F32", "shape": [2, 4], "data_offsets": [0, 32]}}).encode()
     header += b" " * (-(len(header) + 8) % 4 + 1)
     data = torch.arange(8.0)
@@ -300,13 +302,13 @@ def test_odd_places(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "source", ["", "nowhere", "no/such/folder", "./nowhere", "x.gguf", "a/b.safetensors", "\0", "~nobody/x"]
 )
-def test_sources_that_are_none(source: str) -> None:
+def test_invalid_sources_are_an_error(source: str) -> None:
     with pytest.raises(inlayer.InlayerError) as caught:
         inlayer.load(source)
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_empty_folders_and_devices(tmp_path: Path) -> None:
+def test_empty_folders_and_devices_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match="has no weights"):
         inlayer.load(tmp_path)
     with pytest.raises(MissingFileError, match="not a regular file"):
@@ -315,15 +317,15 @@ def test_empty_folders_and_devices(tmp_path: Path) -> None:
         inlayer.load(tmp_path, dtype=torch.int8)
 
 
-def test_a_pickled_model_names_its_source(tmp_path: Path) -> None:
+def test_pickled_model_refers_to_its_source(tmp_path: Path) -> None:
     model = inlayer.load(write(tmp_path, SHARDS), dtype=torch.float32)
     data = pickle.dumps(model)
     assert len(data) < 1024
     assert torch.equal(pickle.loads(data).embeddings(IDS), model.embeddings(IDS))
 
 
-def test_a_head_is_no_table(tmp_path: Path) -> None:
-    """An untied model whose table's shard is missing, or that was never given one."""
+def test_head_is_not_a_table(tmp_path: Path) -> None:
+    """An untied model without a table, or whose table's shard is missing."""
     write(tmp_path, {"model-2-of-3.safetensors": [HEAD, "model.layers.0.mlp.up_proj.weight"]}, index=False)
     for source in (tmp_path, tmp_path / "model-2-of-3.safetensors"):
         with pytest.raises(CheckpointError, match=r"has no embedding table.* is a shard missing"):
@@ -333,14 +335,14 @@ def test_a_head_is_no_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"hi", b"hello, world", b'{"a": 1}', bytes(100)])
-def test_files_of_no_format(tmp_path: Path, content: bytes) -> None:
+def test_files_of_an_unknown_format_are_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.dat").write_bytes(content)
     with pytest.raises(CheckpointError, match="does not start like a safetensors, GGUF or PyTorch file"):
         inlayer.load(tmp_path / "x.dat")
 
 
 def sparse(path: Path, shapes: dict[str, list[int]]) -> None:
-    """An honest header over a file that takes no room on the disk."""
+    """A consistent header of a sparse file, which takes no space on the disk."""
     header, end = {}, 0
     for name, shape in shapes.items():
         size = 4 * math.prod(shape)
@@ -361,8 +363,10 @@ def sparse(path: Path, shapes: dict[str, list[int]]) -> None:
         ({"wte.weight": [20, 8], "wpe.weight": [16, 8], "lm_head.weight": [1, 2**36]}, {"n_positions": 16}),
     ],
 )
-def test_honest_headers_of_absurd_sizes(tmp_path: Path, shapes: dict[str, list[int]], config: dict[str, int]) -> None:
-    """Nothing is allocated for a part or a head that does not fit its table."""
+def test_consistent_headers_with_absurd_sizes_are_an_error(
+    tmp_path: Path, shapes: dict[str, list[int]], config: dict[str, int]
+) -> None:
+    """Nothing is allocated for a part or a head that does not match its table."""
     sparse(tmp_path / "model.safetensors", shapes)
     gpt2 = {"model_type": "gpt2", "vocab_size": 20, "n_embd": 8, "n_head": 2, "tie_word_embeddings": False}
     (tmp_path / "config.json").write_text(json.dumps(gpt2 | config))
@@ -371,14 +375,14 @@ def test_honest_headers_of_absurd_sizes(tmp_path: Path, shapes: dict[str, list[i
         (model.embeddings, model.head)  # noqa: B018
 
 
-def test_a_name_said_twice_among_many_is_found_at_once(tmp_path: Path) -> None:
+def test_duplicate_name_among_many_is_found_quickly(tmp_path: Path) -> None:
     header = b"{" + b",".join(b'"w%d":{"data_offsets":0}' % (number % 60_000) for number in range(60_001)) + b"}"
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
     with pytest.raises(CheckpointError, match="'w0' stands there twice"):  # by a loop over pairs, this took minutes
         inlayer.load(tmp_path)
 
 
-def test_a_head_whose_file_is_cut_short(tmp_path: Path) -> None:
+def test_truncated_head_is_an_error(tmp_path: Path) -> None:
     write(tmp_path, SHARDS)
     model = inlayer.load(tmp_path)
     head = model.head

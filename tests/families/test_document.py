@@ -1,4 +1,4 @@
-"""docs/families.md lists the cases as they are now; what it counts is compared by test_parity.py."""
+"""docs/families.md is up to date; the values it counts are compared in test_parity.py."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from tests.families.document import HEADER, PAGE, traits
 from tests.families.references import CASES
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_page_is_up_to_date() -> None:
     rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")][2:]
     written = ["|".join(row.split("|")[:5]) + "|" for row in rows]
     assert written == [traits(case) for case in CASES], "run `make docs`"
 
 
-def test_the_snippet_for_a_layer_by_hand_runs() -> None:
+def test_snippet_for_an_unsupported_family_runs() -> None:
     code = HEADER.split("```python\n")[1].split("```")[0]
     names: dict[str, object] = {}
     exec(code, names)

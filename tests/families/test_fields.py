@@ -1,4 +1,4 @@
-"""Configs that are damaged, missing or hostile: always an InlayerError of one line, never another exception."""
+"""Damaged, missing and hostile configs: always a one-line InlayerError."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LONGROPE = {"type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] 
 
 
 def refusal(config: object, kind: type[Exception] = ConfigError) -> str:
-    """The message of the error that the config must raise: in one line and of a readable length."""
+    """The message of the error for this config, checked to be one line and short."""
     with pytest.raises(kind) as caught:
         Embeddings.from_config(config, device="meta")
     assert type(caught.value) is kind
@@ -43,7 +43,7 @@ def refusal(config: object, kind: type[Exception] = ConfigError) -> str:
     return message
 
 
-def test_the_undamaged_ones_are_read() -> None:
+def test_control_valid_configs_are_read() -> None:
     assert describe(LLAMA).n_embd == describe(ROBERTA).n_embd == 64
 
 
@@ -88,7 +88,7 @@ def test_not_json(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", ["[]", "3", "null", '"llama"', "true"])
-def test_json_that_is_no_object(tmp_path: Path, value: str) -> None:
+def test_json_that_is_not_an_object_is_an_error(tmp_path: Path, value: str) -> None:
     (tmp_path / "config.json").write_text(value)
     assert "a config is an object" in refusal(tmp_path)
 
@@ -99,13 +99,13 @@ def test_huge_file_is_not_read(tmp_path: Path) -> None:
     assert "has 16,777,217 bytes" in refusal(tmp_path)
 
 
-def test_a_config_in_place_of_its_path() -> None:
-    """Its text is too long for a file name: the system says so, and we in our words."""
+def test_config_text_instead_of_a_path_is_an_error() -> None:
+    """The config's text, passed as a path, is too long for a file name."""
     assert "is it a path?" in refusal(json.dumps(LLAMA | {"note": "x" * 5000}))
 
 
 @pytest.mark.parametrize("thing", [None, 3, [LLAMA], b"config.json", object()])
-def test_what_is_no_config(thing: object) -> None:
+def test_values_that_are_not_a_config_are_an_error(thing: object) -> None:
     assert "give a dict" in refusal(thing)
 
 
@@ -125,7 +125,7 @@ def test_no_model_type() -> None:
 
 
 def test_nested_text_config() -> None:
-    """A model that also sees: its text part decides, and says the rest itself."""
+    """A multimodal model: the nested text config decides."""
     text = LLAMA | {"rope_theta": 5e5}
     outer = {"model_type": "llava", "vision_config": {"hidden_size": 7}, "text_config": text}
     assert describe(outer) == describe(text)
@@ -163,7 +163,7 @@ def test_wrong_numbers(name: str, value: object) -> None:
 
 
 def test_nan_in_a_file(tmp_path: Path) -> None:
-    """Python's JSON reads NaN and Infinity, which no JSON has."""
+    """Python's json module accepts NaN and Infinity, which are not valid JSON."""
     (tmp_path / "config.json").write_text('{"model_type": "llama", "rope_theta": NaN}')
     assert "finite" in refusal(tmp_path)
 
@@ -173,7 +173,7 @@ def test_wrong_flags(value: object) -> None:
     assert "expected true or false" in refusal(LLAMA | {"tie_word_embeddings": value})
 
 
-def test_sizes_whose_product_is_damage() -> None:
+def test_sizes_with_an_absurd_product_are_an_error() -> None:
     huge = {"vocab_size": 2**31 - 1, "hidden_size": 2**31 - 1}
     assert "2,147,483,647 x 2,147,483,647" in refusal(LLAMA | huge)
     assert "table of" in refusal(ROBERTA | {"hidden_size": 2**20, "type_vocab_size": 2**31 - 1})
@@ -198,11 +198,11 @@ def test_pad_token_absent() -> None:
 
 
 def test_pad_token_outside_the_positions() -> None:
-    """RoBERTa's padding id is also a row of its position table."""
+    """RoBERTa's padding id is also an index into its position table."""
     assert "padding_idx 70 is outside the 64 rows" in refusal(ROBERTA | {"pad_token_id": 70})
 
 
-def test_null_counts_as_absent() -> None:
+def test_null_counts_as_missing() -> None:
     nulls = dict.fromkeys(["rope_theta", "rope_scaling", "rope_parameters", "head_dim", "initializer_range"])
     assert describe(LLAMA | nulls) == describe(LLAMA)
     assert describe(LLAMA | {"rope_scaling": {"type": None, "factor": None}}) == describe(LLAMA)
@@ -212,11 +212,11 @@ def test_more_heads_than_channels() -> None:
     assert "head_dim is 0" in refusal(LLAMA | {"num_attention_heads": 65})
 
 
-def test_heads_that_cannot_be_paired() -> None:
+def test_odd_head_dim_is_an_error() -> None:
     assert "in pairs" in refusal(LLAMA | {"head_dim": 5})
 
 
-def test_a_value_nested_without_end() -> None:
+def test_deeply_nested_value_is_reported_in_one_line() -> None:
     deep: dict[str, Any] = {}
     for _ in range(5_000):
         deep = {"a": deep}
@@ -281,16 +281,16 @@ def test_longrope_lists(damage: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_rope_settings_that_cannot_be(rope: dict[str, Any]) -> None:
+def test_invalid_rope_settings_are_an_error(rope: dict[str, Any]) -> None:
     refusal(LLAMA | {"rope_scaling": rope})
 
 
-def test_partial_share_outside() -> None:
+def test_partial_rotary_factor_outside_0_to_1_is_an_error() -> None:
     assert "rotated fraction of a head" in refusal(LLAMA | {"model_type": "stablelm", "partial_rotary_factor": 2.0})
 
 
-def test_t5_scale_of_the_head_in_both_spellings() -> None:
-    """Files say it by the tie; transformers 5 ties always and keeps the scale in a field of its own."""
+def test_t5_head_scale_in_both_spellings() -> None:
+    """Files imply the scale by tying; transformers 5 always ties and has a separate field."""
     from transformers import T5Config
 
     for tied in (True, False):
@@ -339,7 +339,7 @@ ROPES: list[dict[str, Any]] = [
 
 
 def only_our_errors(call: Callable[[], Any]) -> Any:
-    """What the call gives, or None where it raises one of ours, in one line; anything else escapes and fails."""
+    """The result of a call, or None for a one-line InlayerError; any other exception fails the test."""
     try:
         return call()
     except InlayerError as error:
@@ -365,6 +365,7 @@ def check_anything(config: dict[str, Any]) -> bool:
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(
     model_type=st.sampled_from(sorted(FAMILIES)),
@@ -374,6 +375,7 @@ def test_any_value_in_any_field(model_type: str, damage: dict[str, Any]) -> None
     check_anything(LLAMA | {"model_type": model_type} | damage)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     model_type=st.sampled_from(["llama", "phi3", "gemma3_text", "gpt_oss", "stablelm"]),
@@ -387,12 +389,14 @@ def test_any_value_in_any_rope_setting(
     check_anything(LLAMA | {"model_type": model_type, name: copy.deepcopy(rope) | damage})
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(config=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5), text=JSON | st.none())
 def test_any_object(config: dict[str, Any], text: object) -> None:
     check_anything(config | ({"text_config": text} if text is not None else {}))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(content=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
@@ -401,7 +405,7 @@ def test_any_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> N
     only_our_errors(lambda: describe(path))
 
 
-def test_the_fuzz_reaches_layers() -> None:
+def test_control_fuzzing_reaches_layers() -> None:
     assert check_anything(LLAMA)
     assert check_anything(LLAMA | {"rope_scaling": ROPES[2]})
     assert not check_anything(LLAMA | {"vocab_size": "99"})

@@ -1,4 +1,4 @@
-"""Rule 1: hidden states bit-equal to what transformers feeds into its first block, for every family, both dtypes."""
+"""Rule 1: hidden states are bit-equal to the input of transformers' first block, for every family and both dtypes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reference(name: str, dtype: torch.dtype) -> Reference:
 
 
 def same_bits(ours: Tensor, theirs: Tensor) -> bool:
-    """Equal shape, dtype and bits: -0.0 is not 0.0 here."""
+    """Equal shape, dtype and bits: -0.0 differs from 0.0."""
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return False
     bits = {torch.float32: torch.int32, torch.bfloat16: torch.int16}[ours.dtype]
@@ -31,7 +31,7 @@ def same_bits(ours: Tensor, theirs: Tensor) -> bool:
 
 
 def random_ids(padded: str | None = None) -> tuple[Tensor, Tensor]:
-    """Ids (3, 7) without the padding id, then padded on one side; and the mask."""
+    """Ids (3, 7) padded on one side, and their mask."""
     ids = torch.randint(4, 99, (3, 7), generator=torch.Generator().manual_seed(1))
     mask = torch.ones_like(ids)
     for row, pads in enumerate((0, 2, 5)):
@@ -94,7 +94,7 @@ def test_position_ids(case: Case, dtype: torch.dtype) -> None:
         assert not same_bits(layer.rotary(position_ids + 1, layer_type)[0], cos)
 
 
-def test_packed_and_left_padded_positions_follow_the_caller() -> None:
+def test_packed_and_left_padded_position_ids_are_used() -> None:
     both = reference("gpt2", torch.float32)
     ids, _ = random_ids("left")
     position_ids = torch.tensor([[0, 1, 2, 0, 1, 2, 3], [0, 0, 0, 1, 2, 3, 4], [0, 0, 0, 0, 0, 0, 1]])
@@ -113,7 +113,7 @@ def test_token_types() -> None:
 
 
 @each([case for case in CASES if case.ours is None])  # transformers reads kimi_k2 as deepseek_v3
-def test_a_config_object_says_the_same_as_its_file(case: Case) -> None:
+def test_config_object_and_file_give_the_same_layer(case: Case) -> None:
     both = reference(case.name, torch.float32)
     ids, _ = random_ids()
     from_object, from_file = both.ours(reference_config(case)), both.ours()
@@ -126,7 +126,7 @@ def test_a_config_object_says_the_same_as_its_file(case: Case) -> None:
 
 
 def test_nested_gemma3() -> None:
-    """The true shape of a Gemma-3 file: a sparse text_config inside; everything unsaid is the family's default."""
+    """The layout of a Gemma-3 file: a sparse text_config, with defaults for everything else."""
     from transformers import Gemma3Config
 
     raw = {

@@ -1,4 +1,4 @@
-"""What a config says beyond sizes: nulls, the head at the other end, and what a model's code fixes by itself."""
+"""Config fields other than sizes: nulls, the head, and values that a model's code sets itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NULLS = [
 
 
 @pytest.mark.parametrize(("model_type", "field"), NULLS)
-def test_null_means_what_it_means_to_transformers(model_type: str, field: str) -> None:
+def test_null_means_the_same_as_in_transformers(model_type: str, field: str) -> None:
     said = {"vocab_size": 200_000, "hidden_size": 96, "num_attention_heads": 6, field: None}
     ours = describe({"model_type": model_type} | said)
     assert ours == describe(CONFIG_MAPPING[model_type](**said))
@@ -55,7 +55,7 @@ def test_masked_language_heads_have_a_bias(model_type: str) -> None:
     assert tuple(head.weight.shape) == tuple(theirs.weight.shape)
 
 
-def test_an_untied_head_ignores_the_padding_of_its_config() -> None:
+def test_untied_head_ignores_padding_targets() -> None:
     config = {"model_type": "llama", "vocab_size": 50, "hidden_size": 16, "num_attention_heads": 2, "pad_token_id": 0}
     layer = Embeddings.from_config(config, seed=0)
     head = layer.head_from_config(config)
@@ -66,7 +66,7 @@ def test_an_untied_head_ignores_the_padding_of_its_config() -> None:
     assert not torch.allclose(plain, torch.nn.functional.cross_entropy(head(hidden), targets))  # padding would count
 
 
-def test_mpnet_pads_with_1_whatever_its_config_says() -> None:
+def test_mpnet_always_pads_with_1() -> None:
     both = Reference(Case("mpnet", "mpnet", {"pad_token_id": 5}), torch.float32)
     ids = torch.tensor([[7, 8, 5, 1, 1]])
     theirs, _ = both.run(input_ids=ids)
@@ -83,7 +83,7 @@ def test_mpnet_pads_with_1_whatever_its_config_says() -> None:
         {"rope_parameters": {"rope_theta": 33.0, "partial_rotary_factor": 0.75, "rope_type": "default"}},
     ],
 )
-def test_gpt_neox_reads_its_own_names_alone(said: dict[str, Any]) -> None:
+def test_gpt_neox_reads_only_its_own_field_names(said: dict[str, Any]) -> None:
     angles = describe({"model_type": "gpt_neox", **said}).rotary.angles
     assert isinstance(angles, Angles)
     theirs = CONFIG_MAPPING["gpt_neox"](**copy.deepcopy(said)).rope_parameters
@@ -111,7 +111,7 @@ FULL, SLIDING = {"rope_type": "linear", "factor": 8.0}, {"rope_type": "default"}
         {"rope_parameters": {"full_attention": None, "sliding_attention": FULL}},
     ],
 )
-def test_gemma3_has_two_bases_however_they_are_spelled(said: dict[str, Any]) -> None:
+def test_gemma3_has_two_bases_in_every_spelling(said: dict[str, Any]) -> None:
     ours = describe({"model_type": "gemma3_text", **said}).rotary.angles
     theirs = CONFIG_MAPPING["gemma3_text"](**copy.deepcopy(said)).rope_parameters
     assert isinstance(ours, dict)
@@ -123,7 +123,7 @@ def test_gemma3_has_two_bases_however_they_are_spelled(said: dict[str, Any]) -> 
 
 
 def test_bloom_as_it_was_published() -> None:
-    """Its files write n_embed; transformers lets it win over hidden_size."""
+    """Its files have n_embed, which takes precedence over hidden_size in transformers."""
     for said in ({"n_embed": 128}, {"n_embed": 128, "hidden_size": 64}, {"hidden_size": 32}):
         theirs = CONFIG_MAPPING["bloom"](**said, vocab_size=99, n_layer=1, n_head=4)
         assert describe({"model_type": "bloom", "vocab_size": 99, "n_head": 4, **said}).n_embd == theirs.hidden_size

@@ -1,4 +1,4 @@
-"""Which tensor is the table: on the true layouts of large models, and on names that were made to mislead."""
+"""Choosing the table: on the layouts of large models, and on misleading names."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def first(names: dict[str, tuple[int, ...]], rows: int | None = None, width: int
         "wte.weight",
     ],
 )
-def test_the_usual_names(table: str) -> None:
+def test_usual_names_are_found(table: str) -> None:
     assert table in TABLES
     others = {"lm_head.weight": BIG, "model.layers.0.mlp.up_proj.weight": BIG, "model.norm.weight": (7168,)}
     assert first(others | {table: BIG}) == table
     assert first(others | {table: BIG}, *BIG) == table
 
 
-def test_the_second_table_of_multi_token_prediction_is_not_it() -> None:
-    """DeepSeek-V3: a match by the end of the name finds two."""
+def test_table_of_multi_token_prediction_is_not_chosen() -> None:
+    """DeepSeek-V3: two tensors have names that end like a table's."""
     names = {
         "model.layers.61.embed_tokens.weight": BIG,
         "model.layers.61.shared_head.head.weight": BIG,
@@ -50,7 +50,7 @@ def test_the_second_table_of_multi_token_prediction_is_not_it() -> None:
     assert table_candidates(names, *BIG) == ["model.embed_tokens.weight"]
 
 
-def test_towers_have_tables_of_their_own() -> None:
+def test_tables_of_towers_are_not_chosen() -> None:
     names = {
         "model.visual.embed_tokens.weight": (999, 7168),
         "vision_tower.embeddings.weight": (99, 7168),
@@ -59,14 +59,14 @@ def test_towers_have_tables_of_their_own() -> None:
     assert table_candidates(names, None, None) == ["model.language_model.embed_tokens.weight"]
 
 
-def test_the_config_settles_a_doubt() -> None:
+def test_config_decides_between_candidates() -> None:
     names = {"decoder.embed_tokens.weight": (10, 4), "other.embed_tokens.weight": (20, 4)}
     assert first(names, 20, 4) == "other.embed_tokens.weight"
     assert first(names, 10, 4) == "decoder.embed_tokens.weight"
     assert first(names) == "decoder.embed_tokens.weight"
 
 
-def test_an_unknown_name_is_found_by_its_size_and_a_head_only_where_tied() -> None:
+def test_unknown_name_is_found_by_size_and_head_only_if_tied() -> None:
     names = {"lm_head.weight": (20, 4), "lookup": (20, 4), "square": (4, 4), "vector": (20,)}
     assert first(names, 20, 4) == "lookup"
     alone = {"lm_head.weight": (20, 4), "square": (4, 4), "other": (4, 4)}
@@ -77,7 +77,7 @@ def test_an_unknown_name_is_found_by_its_size_and_a_head_only_where_tied() -> No
     assert first({"vector": (20,)}) is None
 
 
-def test_parts_lie_beside_their_table() -> None:
+def test_parts_are_chosen_by_the_prefix_of_the_table() -> None:
     names = [
         "decoder.embed_positions.weight",
         "encoder.embed_positions.weight",
@@ -93,6 +93,6 @@ def test_parts_lie_beside_their_table() -> None:
     )
 
 
-def test_no_name_means_two_things() -> None:
+def test_names_are_unambiguous() -> None:
     assert not set(TABLES) & set(HEADS)
     assert len(set(TABLES)) == len(TABLES)

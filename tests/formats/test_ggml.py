@@ -24,7 +24,7 @@ NOT_DECODED = {"Q8_1", "Q8_K", "Q1_0", "I8", "I16", "I32", "I64"}
 
 
 def raw_rows(kind: str, seed: int = 3) -> np.ndarray:
-    """Random bytes: every bit pattern of scales and values, infinities and NaN included."""
+    """Random bytes: any bit pattern of scales and values, including infinities and NaN."""
     return np.random.default_rng(seed).integers(0, 256, (ROWS, row_bytes(kind, WIDTH)), np.uint8)
 
 

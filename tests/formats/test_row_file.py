@@ -1,4 +1,4 @@
-"""Rows read by position: the file's own bytes, and an error where the file is no longer the one that was opened."""
+"""FileRows: rows are the bytes of the file, and a file that changes while it is open is an error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def read(rows: FileRows, ids: list[int]) -> np.ndarray:
 
 @pytest.mark.parametrize("ids", [[], [0], [99], [3, 4, 5, 6], [7, 3, 4, 4, 5, 0, 99], list(range(100)), [9, 8, 7]])
 @pytest.mark.parametrize("longest", [7, 1 << 30])
-def test_the_bytes_of_the_file(file: Path, ids: list[int], longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_the_bytes_of_the_file(
+    file: Path, ids: list[int], longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(row_file, "MAX_READ", longest)
     content = file.read_bytes()
     found = read(FileRows(file, OFFSET, ROWS, WIDTH), ids)
@@ -42,7 +44,7 @@ def test_the_bytes_of_the_file(file: Path, ids: list[int], longest: int, monkeyp
         assert not np.array_equal(found, read(FileRows(file, OFFSET + 1, ROWS, WIDTH), ids))
 
 
-def test_a_file_too_short_is_refused_at_once(file: Path) -> None:
+def test_file_too_short_is_an_error(file: Path) -> None:
     with pytest.raises(CheckpointError, match="has 2,418 bytes; its rows end at 2,437: was the download cut"):
         FileRows(file, OFFSET, ROWS + 1, WIDTH)
     with pytest.raises(MissingFileError, match="cannot be opened"):
@@ -50,7 +52,7 @@ def test_a_file_too_short_is_refused_at_once(file: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut", "rewritten", "grown"])
-def test_a_file_that_changes_while_it_is_open(file: Path, how: str) -> None:
+def test_file_modified_while_open_is_an_error(file: Path, how: str) -> None:
     rows = FileRows(file, OFFSET, ROWS, WIDTH)
     read(rows, [50])
     if how == "cut":
@@ -64,7 +66,7 @@ def test_a_file_that_changes_while_it_is_open(file: Path, how: str) -> None:
             use()
 
 
-def test_a_file_that_is_replaced_stays_readable(file: Path) -> None:
+def test_replaced_file_stays_readable(file: Path) -> None:
     rows = FileRows(file, OFFSET, ROWS, WIDTH)
     before = read(rows, [50])
     other = file.with_name("other")
@@ -75,8 +77,8 @@ def test_a_file_that_is_replaced_stays_readable(file: Path) -> None:
     assert np.array_equal(read(rows, [50]), before)
 
 
-def test_a_file_cut_in_the_middle_of_a_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check before came too early: the read itself notices."""
+def test_file_truncated_during_a_read_is_an_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is truncated after the check, so that the read itself must detect it."""
     rows = FileRows(file, OFFSET, ROWS, WIDTH)
     os.truncate(file, OFFSET + WIDTH)
     monkeypatch.setattr(FileRows, "check", lambda _: None)

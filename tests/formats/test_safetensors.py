@@ -1,4 +1,4 @@
-"""The safetensors header: what the library believes we read alike, and what lies we refuse in one line."""
+"""Safetensors headers: read like the safetensors library reads them; invalid ones are one-line errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def written(header: object, data: bytes = b"\0" * 32, length: int | None = None)
     return struct.pack("<Q", len(text) if length is None else length) + text + data
 
 
-def test_the_tensors_lie_where_the_header_says(tmp_path: Path) -> None:
+def test_tensors_are_located_by_the_header(tmp_path: Path) -> None:
     path = tmp_path / "t.safetensors"
     tensors = {"a": torch.randn(3, 5), "b.c": torch.randn(7).to(torch.bfloat16), "empty": torch.ones(0, 4)}
     save_file(tensors, path, metadata={"format": "pt"})
@@ -73,7 +73,7 @@ def test_the_tensors_lie_where_the_header_says(tmp_path: Path) -> None:
     ],
     ids=range(30),
 )  # fmt: skip
-def test_lies(tmp_path: Path, content: bytes, why: str) -> None:
+def test_invalid_headers_are_reported_in_one_line(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "bad.safetensors"
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=why) as caught:
@@ -82,13 +82,13 @@ def test_lies(tmp_path: Path, content: bytes, why: str) -> None:
     assert len(str(caught.value)) < 600
 
 
-def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+def test_missing_file_and_folder_are_an_error(tmp_path: Path) -> None:
     for path in (tmp_path / "none.safetensors", tmp_path):
         with pytest.raises(MissingFileError):
             read_header(path)
 
 
-def test_the_largest_header_is_read_in_bounds(tmp_path: Path) -> None:
+def test_largest_header_is_read_within_limits(tmp_path: Path) -> None:
     assert MAX_HEADER < 2**26
     entries = {f"model.layers.{i}.w": {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]} for i in range(100_000)}
     path = tmp_path / "many.safetensors"
@@ -112,7 +112,7 @@ entries = st.fixed_dictionaries(
 
 
 @given(header=st.dictionaries(names, entries | values, max_size=4), data=st.binary(max_size=48))
-def test_we_believe_no_header_that_the_library_refuses(
+def test_headers_that_the_library_rejects_are_an_error(
     header: dict[str, Any], data: bytes, tmp_path_factory: Any
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "property.safetensors"

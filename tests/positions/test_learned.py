@@ -1,4 +1,4 @@
-"""Learned positions: a checked table of their own."""
+"""Learned positions: rows, range checks, initialization."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_rows_by_position() -> None:
 
 
 @pytest.mark.parametrize("bad", [8, 100, -1])
-def test_outside_names_both_numbers(bad: int) -> None:
+def test_position_outside_the_table_is_reported_with_the_range(bad: int) -> None:
     with pytest.raises(PositionRangeError, match=rf"position {bad} is outside 0..7, as block_size is 8"):
         LearnedPositions(8, 4)(torch.tensor([0, bad]))
     for builtin in (IndexError, ValueError):
@@ -29,7 +29,7 @@ def test_outside_names_both_numbers(bad: int) -> None:
             LearnedPositions(8, 4)(torch.tensor([bad]))
 
 
-def test_offset_keeps_rows_in_front() -> None:
+def test_offset_skips_the_first_rows() -> None:
     learned = LearnedPositions(8, 4, offset=2)
     assert learned.weight.shape == (10, 4)
     assert torch.equal(learned(torch.tensor([-2, -1, 0, 7])), learned.weight[[0, 1, 2, 9]])
@@ -39,7 +39,7 @@ def test_offset_keeps_rows_in_front() -> None:
         learned(torch.tensor([-3]))
 
 
-def test_seeded_birth() -> None:
+def test_seed_determines_the_initial_rows() -> None:
     weights = [LearnedPositions(64, 32, seed=seed).weight.detach() for seed in (1, 1, 2)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
@@ -47,7 +47,7 @@ def test_seeded_birth() -> None:
     assert LearnedPositions(8, 4, seed=1, device="meta").weight.is_meta
 
 
-def test_a_seed_leaves_the_global_random_state_alone() -> None:
+def test_seed_does_not_change_the_global_random_state() -> None:
     torch.manual_seed(0)
     LearnedPositions(8, 4, seed=1)
     ours = torch.rand(1)
@@ -55,7 +55,7 @@ def test_a_seed_leaves_the_global_random_state_alone() -> None:
     assert torch.equal(ours, torch.rand(1))
 
 
-def test_seeded_again_after_a_reset() -> None:
+def test_reset_with_a_seed_gives_the_same_rows() -> None:
     learned = LearnedPositions(8, 4, seed=1, padding_idx=1)
     born = learned.weight.detach().clone()
     with torch.no_grad():
@@ -64,7 +64,7 @@ def test_seeded_again_after_a_reset() -> None:
     assert torch.equal(learned.weight, born)
 
 
-def test_a_padding_row_is_zero_and_learns_nothing() -> None:
+def test_padding_row_is_zero_and_gets_no_gradient() -> None:
     learned = LearnedPositions(8, 4, padding_idx=1)
     assert not learned.weight[1].any()
     learned(torch.tensor([1, 2])).sum().backward()
@@ -77,16 +77,16 @@ def test_a_padding_row_is_zero_and_learns_nothing() -> None:
 def test_copies(seed: int | None) -> None:
     learned = LearnedPositions(8, 4, seed=seed, offset=1)
     ids = torch.arange(8)
-    for twin in (copy.deepcopy(learned), pickle.loads(pickle.dumps(learned))):
-        assert torch.equal(twin(ids), learned(ids))
-        assert twin.weight is not learned.weight
+    for copied in (copy.deepcopy(learned), pickle.loads(pickle.dumps(learned))):
+        assert torch.equal(copied(ids), learned(ids))
+        assert copied.weight is not learned.weight
         with pytest.raises(PositionRangeError):
-            twin(torch.tensor([8]))
+            copied(torch.tensor([8]))
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
 def test_small_integer_positions(dtype: torch.dtype) -> None:
-    """127 plus the offset does not fit int8."""
+    """127 plus the offset does not fit in int8."""
     learned, ids = LearnedPositions(128, 4, offset=2), torch.tensor([[0, 127]])
     assert torch.equal(learned(ids.to(dtype)), learned(ids))
 
@@ -97,7 +97,7 @@ def test_empty_and_meta() -> None:
 
 
 @pytest.mark.parametrize("arguments", [(0, 4), (8, 0), (-1, 4)])
-def test_sizes_start_at_1(arguments: tuple[int, int]) -> None:
+def test_sizes_must_be_at_least_1(arguments: tuple[int, int]) -> None:
     with pytest.raises(ConfigError, match="must be at least 1"):
         LearnedPositions(*arguments)
 

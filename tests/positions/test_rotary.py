@@ -1,4 +1,4 @@
-"""Rotary positions against a plain loop over positions and pairs, and bit for bit against transformers."""
+"""Rotary positions: match a plain loop over positions and pairs, and are bit-equal to transformers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 
 
 def turn_one_by_one(x_BHTK: Tensor, positions: list[int], theta: float, rotated: int, pairing: str) -> Tensor:
-    """Slow and obvious, in float64: each pair of channels is a point in the plane, turned by its angle."""
+    """Slow and obvious, in float64: each pair of channels is a point in the plane, rotated by its angle."""
     out = x_BHTK.double().clone()
     for t, position in enumerate(positions):
         for pair in range(rotated // 2):
@@ -66,7 +66,7 @@ def test_layout_of_the_tables(layout: Any) -> None:
     torch.testing.assert_close(sin, torch.tensor([[math.sin(a) for a in laid_out]]), rtol=0, atol=1e-6)
 
 
-def test_position_0_turns_nothing() -> None:
+def test_position_0_rotates_nothing() -> None:
     q = random(1, 2, 1, 8)
     rotary = RotaryPositions(8)
     assert torch.equal(rotary.rotate(q, q, *rotary(torch.tensor([[0]])))[0], q)
@@ -82,7 +82,7 @@ def test_norms_are_kept(pairing: Any) -> None:
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
-def test_scores_depend_on_the_distance_alone(pairing: Any) -> None:
+def test_scores_depend_only_on_the_distance(pairing: Any) -> None:
     q, k = random(1, 1, 1, 32), random(1, 1, 1, 32, seed=1)
     rotary = RotaryPositions(32, pairing=pairing)
 
@@ -98,7 +98,7 @@ def test_scores_depend_on_the_distance_alone(pairing: Any) -> None:
 
 @pytest.mark.parametrize("pairing", PAIRINGS)
 def test_head_axis_and_shared_tables(pairing: Any) -> None:
-    """(B, H, T, K) and (B, T, H, K) say the same; so do a table (T, R) and its copy for every text."""
+    """(B, H, T, K) and (B, T, H, K) give the same result, and so do tables (T, R) and (B, T, R)."""
     q, k, rotary = random(2, 3, 5, 8), random(2, 1, 5, 8, seed=1), RotaryPositions(8, pairing=pairing)
     cos, sin = rotary(torch.arange(5))
     theirs = rotary.rotate(q, k, cos, sin)
@@ -119,7 +119,7 @@ def test_each_text_has_its_own_positions() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
 def test_small_integer_positions(dtype: torch.dtype) -> None:
-    """127 + 1 does not fit int8: the length of the text must not be counted in it."""
+    """127 + 1 does not fit in int8, so the length must be computed in another dtype."""
     rotary = RotaryPositions(8, Angles(scaling=DynamicNTK(factor=2.0, original_max_position_embeddings=64)))
     ids = torch.tensor([0, 127])
     for ours, theirs in zip(rotary(ids.to(dtype)), rotary(ids), strict=True):
@@ -133,7 +133,7 @@ def test_empty_and_meta_positions() -> None:
         assert rotary(torch.zeros(2, 3, dtype=torch.int64, device="meta"))[0].shape == (2, 3, 8)
 
 
-def test_one_base_a_layer_type() -> None:
+def test_each_layer_type_has_its_own_base() -> None:
     rotary = RotaryPositions(8, {"full": Angles(theta=1e6), "sliding": Angles(theta=1e4)})
     ids = torch.arange(4)
     assert torch.equal(rotary(ids, layer_type="sliding")[0], RotaryPositions(8)(ids)[0])
@@ -172,7 +172,7 @@ def test_one_base_a_layer_type() -> None:
         ),
     ],
 )
-def test_what_cannot_turn_is_refused_at_birth(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_rotary_settings_are_an_error(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         RotaryPositions(**arguments)
 
@@ -184,7 +184,7 @@ def test_theta_is_positive(theta: float) -> None:
 
 
 @pytest.mark.parametrize("partial", [0.0, -0.5, 1.5, math.nan])
-def test_share_lies_in_0_to_1(partial: float) -> None:
+def test_rotated_fraction_must_be_in_0_to_1(partial: float) -> None:
     with pytest.raises(ConfigError, match="rotated fraction of a head"):
         Angles(partial=partial)
 
@@ -242,7 +242,7 @@ def test_bit_equal_to_transformers(model: str, rotary: RotaryPositions, dtype: t
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_deepseek_v3_up_to_the_order_of_channels(dtype: torch.dtype) -> None:
-    """Its result has the firsts of all pairs in front, then the seconds; scores do not see the difference."""
+    """Its result has the first channels of all pairs, then the second ones; scores are the same."""
     rotary = RotaryPositions(16, pairing="interleaved", layout="half")
     q, k = random(2, 3, 5, 16).to(dtype), random(2, 1, 5, 16, seed=1).to(dtype)
     cos, sin = rotary(torch.arange(5).expand(2, 5), dtype)
@@ -252,8 +252,8 @@ def test_deepseek_v3_up_to_the_order_of_channels(dtype: torch.dtype) -> None:
         assert not torch.equal(ours, their)
 
 
-def test_a_cast_model_keeps_its_angles() -> None:
-    """A difference that is meant: `.to(bfloat16)` rounds the frequencies of transformers' module, ours has none."""
+def test_casting_the_model_keeps_the_angles() -> None:
+    """An intended difference: `.to(bfloat16)` rounds the frequencies in transformers' module, but not ours."""
     from transformers import LlamaConfig
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 

@@ -1,4 +1,4 @@
-"""Every scaling against transformers' own functions, with the settings of published models and with random ones."""
+"""Every scaling rule is bit-equal to transformers, with the settings of published models and with random ones."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def ours_of(settings: dict[str, Any], length: int) -> tuple[Tensor, float]:
 
 
 def theirs_of(settings: dict[str, Any], length: int) -> tuple[Tensor, float]:
-    """As their module asks: the length as a tensor; dynamic, up to the trained length, keeps the table of its birth."""
+    """Call transformers as its module does: the length is a tensor, and "dynamic" keeps its initial table at first."""
     config = LlamaConfig.from_dict(as_config(settings))
     kind = config.rope_parameters["rope_type"]
     at_birth = kind == "dynamic" and length <= config.max_position_embeddings
@@ -118,7 +118,7 @@ def test_bit_equal_with_published_settings(name: str, length: int) -> None:
     assert not torch.equal(ours_of(other, length)[0], theirs)
 
 
-def test_the_kinds_are_read_as_the_right_class() -> None:
+def test_rope_types_are_read_as_the_right_class() -> None:
     kinds = {"llama-3.1": Llama3, "qwen2.5-yarn": Yarn, "phi-3-128k": LongRope, "dynamic": DynamicNTK, "linear": Linear}
     for name, kind in kinds.items():
         spec = describe(as_config(PUBLISHED[name])).rotary
@@ -128,8 +128,8 @@ def test_the_kinds_are_read_as_the_right_class() -> None:
 
 
 @pytest.mark.parametrize("name", ["dynamic", "phi-3-128k"])
-def test_stateless_where_transformers_remembers(name: str) -> None:
-    """Long, then short: ours gives the short text what it would have got first."""
+def test_stateless_unlike_transformers(name: str) -> None:
+    """A short text after a long one gives the same result as before."""
     spec = describe(as_config(PUBLISHED[name])).rotary
     assert spec is not None
     rotary = RotaryPositions(spec.head_dim, spec.angles)
@@ -139,7 +139,7 @@ def test_stateless_where_transformers_remembers(name: str) -> None:
     assert torch.equal(rotary(short)[0], first)
 
 
-def test_dynamic_is_plain_up_to_the_trained_length() -> None:
+def test_dynamic_is_plain_up_to_the_original_length() -> None:
     scaling = DynamicNTK(factor=4.0, original_max_position_embeddings=100)
     plain = plain_frequencies(16, 1e4)
     assert torch.equal(scaled_frequencies(scaling, 16, 1e4, torch.tensor(100))[0], plain)
@@ -154,7 +154,7 @@ def test_linear_divides_positions() -> None:
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
 
 
-def test_longrope_changes_list_past_the_trained_length() -> None:
+def test_longrope_changes_lists_after_the_original_length() -> None:
     scaling = LongRope(short_factor=(1.0, 1.0), long_factor=(2.0, 4.0), original_max_position_embeddings=10, factor=4.0)
     short, factor = scaled_frequencies(scaling, 4, 1e4, torch.tensor(10))
     long, _ = scaled_frequencies(scaling, 4, 1e4, torch.tensor(11))
@@ -243,7 +243,7 @@ def test_longrope_bit_equal_with_random_settings(
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, math.nan, math.inf, 1e300])
-def test_factors_are_positive_numbers(factor: float) -> None:
+def test_factors_must_be_positive(factor: float) -> None:
     lists = {"short_factor": (1.0,), "long_factor": (1.0,)}
     with pytest.raises(ConfigError, match="'linear' has factor"):
         Linear(factor=factor)
@@ -263,7 +263,7 @@ def test_factors_are_positive_numbers(factor: float) -> None:
         LongRope(**lists | {"long_factor": (factor,)}, original_max_position_embeddings=8, factor=2.0)
 
 
-def test_settings_that_would_divide_by_zero() -> None:
+def test_settings_that_would_divide_by_zero_are_an_error() -> None:
     with pytest.raises(ConfigError, match="low_freq_factor = high_freq_factor"):
         Llama3(factor=2.0, low_freq_factor=4.0, high_freq_factor=4.0, original_max_position_embeddings=8)
     with pytest.raises(ConfigError, match="logarithm of theta"):

@@ -15,7 +15,7 @@ from inlayer.positions import SinusoidalPositions, sinusoidal_encoding
 
 
 def wave_by_wave(positions: list[int], width: int, theta: float, layout: str) -> Tensor:
-    """Slow and obvious: channel by channel, as the paper writes it."""
+    """Slow and obvious: channel by channel, as in the paper."""
     rows = []
     for position in positions:
         sines = [math.sin(position / theta ** (2 * i / width)) for i in range((width + 1) // 2)]
@@ -51,22 +51,22 @@ def test_the_first_position() -> None:
     assert sinusoidal_encoding(torch.tensor([0]), 4, layout="half").tolist() == [[0, 0, 1, 1]]
 
 
-def test_no_position_is_the_last() -> None:
-    """Past block_size the waves go on, the very same bits as from a longer table."""
+def test_positions_have_no_upper_limit() -> None:
+    """Beyond block_size, the encoding has the same bits as a longer table."""
     ids = torch.tensor([[3, 9, 100_000]])
     short, long = SinusoidalPositions(8, 4)(ids), SinusoidalPositions(8, 100_001)(ids)
     assert torch.equal(short, long)
 
 
-def test_a_far_position_is_exact() -> None:
-    """In float32 the angle of position 10 million would be off by more than half a radian."""
+def test_distant_position_is_exact() -> None:
+    """In float32, the angle of position 10 million would be wrong by more than half a radian."""
     far = torch.tensor([9_999_999])
     torch.testing.assert_close(
         sinusoidal_encoding(far, 8), wave_by_wave([9_999_999], 8, 1e4, "interleaved"), rtol=0, atol=1e-7
     )
 
 
-def test_a_buffer_outside_the_state_dict() -> None:
+def test_buffer_is_not_in_the_state_dict() -> None:
     waves = SinusoidalPositions(8, 4)
     assert not list(waves.parameters())
     assert [name for name, _ in waves.named_buffers()] == ["table"]
@@ -74,7 +74,7 @@ def test_a_buffer_outside_the_state_dict() -> None:
     assert list(Embeddings(9, 8, 4, positions="sinusoidal").state_dict()) == ["token_embedding.weight"]
 
 
-def test_casts_do_not_round_the_waves() -> None:
+def test_casting_does_not_round_the_encoding() -> None:
     waves = SinusoidalPositions(8, 16)
     ids = torch.arange(16)
     born = waves(ids)
@@ -85,7 +85,7 @@ def test_casts_do_not_round_the_waves() -> None:
     assert torch.equal(hidden[0], born.to(torch.bfloat16))  # rounded once
 
 
-def test_device_follows() -> None:
+def test_encoding_moves_with_the_device() -> None:
     waves = SinusoidalPositions(8, 16).to("meta")
     assert waves.table.is_meta
     assert waves(torch.zeros(2, 3, dtype=torch.int64, device="meta")).shape == (2, 3, 8)

@@ -1,4 +1,4 @@
-"""The pool never hands out memory that someone can still see, and does hand out memory nobody sees.
+"""BufferPool: memory that is still in use is never reused, and memory that is not in use is.
 
 Every promise is checked by a function that takes a pool, and the same function must reject a broken pool.
 """
@@ -33,7 +33,7 @@ def over(buffer: np.ndarray, shape: tuple[int, ...], dtype: torch.dtype) -> Tens
 
 
 class HastyPool(BufferPool):
-    """Broken: takes every buffer back at once, while the caller still looks at it."""
+    """Broken: reuses every buffer at once, while the caller still uses it."""
 
     def lease(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         buffer = self._acquire(math.prod(shape) * dtype.itemsize)
@@ -42,7 +42,7 @@ class HastyPool(BufferPool):
 
 
 class WrongWatchPool(BufferPool):
-    """Broken: watches a view object that is not the one the tensor holds."""
+    """Broken: the finalizer is on another view object than the one that the tensor holds."""
 
     def lease(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         buffer = self._acquire(math.prod(shape) * dtype.itemsize)
@@ -51,7 +51,7 @@ class WrongWatchPool(BufferPool):
 
 
 class ForgetfulPool(BufferPool):
-    """Broken: never uses anything again."""
+    """Broken: never reuses memory."""
 
     lost: ClassVar[list[np.ndarray]] = []
 
@@ -112,17 +112,17 @@ def test_results_kept_alive_are_unchanged() -> None:
 
 
 @pytest.mark.parametrize("broken", [HastyPool, WrongWatchPool])
-def test_a_broken_pool_is_caught(broken: type[BufferPool]) -> None:
+def test_broken_pool_is_detected(broken: type[BufferPool]) -> None:
     assert not kept_results_stay(broken())
 
 
 @pytest.mark.parametrize("alias", ALIASES)
-def test_any_alias_keeps_the_memory(alias: str) -> None:
+def test_every_alias_keeps_the_memory(alias: str) -> None:
     assert alias_keeps_memory(BufferPool(), alias)
 
 
 @pytest.mark.parametrize("alias", ALIASES)
-def test_memory_comes_back_after_the_alias(alias: str) -> None:
+def test_memory_is_returned_after_the_last_alias(alias: str) -> None:
     pool = BufferPool()
     rows = filled(pool, 7.0)
     address = rows.data_ptr()
@@ -132,16 +132,16 @@ def test_memory_comes_back_after_the_alias(alias: str) -> None:
     assert filled(pool, 2.0).data_ptr() == address
 
 
-def test_a_pool_without_the_watch_on_the_view_is_caught() -> None:
+def test_pool_without_a_finalizer_on_the_view_is_detected() -> None:
     assert not alias_keeps_memory(WrongWatchPool(), "slice")
 
 
-def test_memory_is_reused_once_the_result_is_dead() -> None:
+def test_memory_is_reused_after_the_result_is_gone() -> None:
     assert memory_comes_back(BufferPool())
     assert not memory_comes_back(ForgetfulPool())
 
 
-def test_of_equal_slabs_the_last_to_come_back_is_the_first_to_go() -> None:
+def test_equal_buffers_are_reused_last_in_first_out() -> None:
     pool = BufferPool()
     leases = [pool.lease(SHAPE, torch.float32) for _ in range(3)]
     middle = leases[1].data_ptr()
@@ -158,7 +158,7 @@ def test_copies_are_independent() -> None:
     copies = [copy.deepcopy(rows), rows.clone(), torch.load(buffer)]
     del rows
     filled(pool, 4.0)
-    assert all(bool((twin == 3.0).all()) for twin in copies)
+    assert all(bool((copied == 3.0).all()) for copied in copies)
 
 
 def test_moving_to_shared_memory_returns_the_buffer() -> None:
@@ -172,7 +172,7 @@ def test_moving_to_shared_memory_returns_the_buffer() -> None:
     assert bool((slice_ == 3.0).all())
 
 
-def test_a_lease_is_no_autograd_view() -> None:
+def test_lease_is_not_an_autograd_view() -> None:
     pool = BufferPool()
     with torch.no_grad():
         rows = filled(pool, 3.0)
@@ -183,14 +183,14 @@ def test_a_lease_is_no_autograd_view() -> None:
     assert torch.equal(weight.grad, torch.ones(SHAPE))
 
 
-def test_a_lease_is_aligned_contiguous_and_of_its_dtype() -> None:
+def test_lease_is_aligned_contiguous_and_has_its_dtype() -> None:
     for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.float8_e4m3fn):
         rows = BufferPool().lease((3, 5, 7), dtype)
         assert (rows.dtype, rows.shape, rows.is_contiguous()) == (dtype, (3, 5, 7), True)
         assert rows.data_ptr() % ALIGNMENT == 0
 
 
-def test_a_lease_inside_inference_mode_is_an_inference_tensor() -> None:
+def test_lease_in_inference_mode_is_an_inference_tensor() -> None:
     pool = BufferPool()
     with torch.inference_mode():
         rows = filled(pool, 3.0)
@@ -204,7 +204,7 @@ def test_a_lease_inside_inference_mode_is_an_inference_tensor() -> None:
     assert not any(rows.is_inference() for rows in reused)
 
 
-def test_idle_memory_is_bounded() -> None:
+def test_idle_memory_is_limited() -> None:
     size = round_up(64 * 33 * 4)
     pool = BufferPool(idle_bytes=3 * size)
     kept = [filled(pool, value) for value in range(10)]
@@ -217,14 +217,14 @@ def test_idle_memory_is_bounded() -> None:
     assert unbounded.idle == 10 * size  # control
 
 
-def test_a_slab_larger_than_the_bound_is_not_kept() -> None:
+def test_buffer_larger_than_the_limit_is_not_kept() -> None:
     pool = BufferPool(idle_bytes=4096)
     rows = pool.lease((1, 4096), torch.float32)
     del rows
     assert pool.idle == 0
 
 
-def test_a_small_lease_does_not_pin_a_large_buffer() -> None:
+def test_small_lease_does_not_use_a_large_buffer() -> None:
     pool = BufferPool()
     large = pool.lease((1, 1_000_000), torch.float32)
     address = large.data_ptr()
@@ -240,7 +240,7 @@ def test_round_up_wastes_at_most_an_eighth_and_a_page(nbytes: int) -> None:
 
 
 def run_threads(pool: BufferPool) -> bool:
-    """Many threads take, keep a few, check the kept ones and let go, all at once."""
+    """Many threads lease at once, keep some results, check and release them."""
 
     def work(seed: int) -> bool:
         kept: list[tuple[int, Tensor]] = []
@@ -257,15 +257,15 @@ def run_threads(pool: BufferPool) -> bool:
         return all(threads.map(work, range(8)))
 
 
-def test_results_stay_across_threads() -> None:
+def test_results_are_unchanged_across_threads() -> None:
     assert run_threads(BufferPool())
 
 
-def test_a_pool_broken_across_threads_is_caught() -> None:
+def test_pool_broken_across_threads_is_detected() -> None:
     assert not run_threads(HastyPool())
 
 
-def test_a_result_made_in_one_thread_and_dropped_in_another_comes_back() -> None:
+def test_result_dropped_in_another_thread_is_returned() -> None:
     pool = BufferPool()
     box = [filled(pool, 1.0)]
     address = box[0].data_ptr()
@@ -275,7 +275,7 @@ def test_a_result_made_in_one_thread_and_dropped_in_another_comes_back() -> None
     assert filled(pool, 2.0).data_ptr() == address
 
 
-def test_results_in_reference_cycles_come_back_from_inside_the_collector() -> None:
+def test_results_in_reference_cycles_are_returned_by_the_collector() -> None:
     pool = BufferPool()
     for value in range(20):
         cycle: list[object] = [filled(pool, value)]
@@ -285,7 +285,7 @@ def test_results_in_reference_cycles_come_back_from_inside_the_collector() -> No
     assert pool.idle >= 20 * 64 * 33 * 4
 
 
-def test_a_lease_while_the_lock_is_held_neither_waits_long_nor_breaks() -> None:
+def test_lease_during_a_held_lock_does_not_block() -> None:
     pool = BufferPool()
     rows = filled(pool, 1.0)
     with pool._lock:  # as when the garbage collector runs other code inside the locked section
@@ -305,7 +305,7 @@ def in_child(queue: multiprocessing.Queue[bool], rows: Tensor) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_has_a_working_pool_and_the_parents_results() -> None:
+def test_forked_child_has_a_working_pool_and_the_parents_results() -> None:
     from inlayer.tables import lookup
 
     rows = lookup._POOL.lease(SHAPE, torch.float32).fill_(5.0)

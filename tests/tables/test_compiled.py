@@ -1,12 +1,14 @@
-"""The rows under torch.compile: one whole graph, the values of eager mode.
+"""Lookups under torch.compile: one graph, with the values of eager mode.
 
-In a process of its own, because the type checks that pytest puts on every function cannot be compiled.
+In its own process, because pytest's type checks cannot be compiled.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+
+import pytest
 
 PROGRAM = """
 import torch
@@ -34,5 +36,6 @@ assert torch.equal(exported(ids.flip(0)), table(ids.flip(0)))
 """
 
 
-def test_compiled_and_exported_rows_equal_eager_ones() -> None:
+@pytest.mark.slow
+def test_compiled_and_exported_rows_equal_eager_rows() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM], check=True)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import cycle, product
 
 import pytest
 import torch
@@ -15,15 +16,15 @@ from torch.nn import functional
 
 from inlayer.errors import DtypeError, IdRangeError, InlayerError, ShapeError
 from inlayer.tables import look_up
-from inlayer.tables import lookup as room
+from inlayer.tables import lookup as lookup_module
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 @pytest.fixture(params=["pooled", "plain"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways through look_up, whatever the size."""
-    monkeypatch.setattr(room, "POOLED_BYTES", 1 if request.param == "pooled" else 2**60)
+    """Both paths through look_up, for any size."""
+    monkeypatch.setattr(lookup_module, "POOLED_BYTES", 1 if request.param == "pooled" else 2**60)
     return str(request.param)
 
 
@@ -35,9 +36,17 @@ def same(ours: Tensor, theirs: Tensor) -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (7,), (3, 5), (2, 3, 4), (0,), (2, 0), (0, 3)])
-@pytest.mark.parametrize("id_dtype", [torch.int64, torch.int32, torch.int16, torch.uint8])
+@pytest.mark.parametrize(
+    ("dtype", "shape", "id_dtype"),
+    [
+        (*case, id_dtype)
+        for case, id_dtype in zip(
+            product(DTYPES, [(), (7,), (3, 5), (2, 3, 4), (0,), (2, 0), (0, 3)]),
+            cycle([torch.int64, torch.int32, torch.int16, torch.uint8]),
+            strict=False,
+        )
+    ],
+)
 def test_bit_equal_to_embedding(path: str, dtype: torch.dtype, shape: tuple[int, ...], id_dtype: torch.dtype) -> None:
     weight = torch.randn(11, 6).to(dtype)
     ids = torch.randint(0, 11, shape)
@@ -61,7 +70,7 @@ def test_nan_and_infinity_are_copied_bit_for_bit(path: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
-def test_modes_give_what_embedding_gives(path: str, mode: type[AbstractContextManager[None]]) -> None:
+def test_gradient_modes_match_embedding(path: str, mode: type[AbstractContextManager[None]]) -> None:
     weight = torch.nn.Parameter(torch.randn(9, 4))
     ids = torch.tensor([[1, 2]])
     with mode():
@@ -70,7 +79,7 @@ def test_modes_give_what_embedding_gives(path: str, mode: type[AbstractContextMa
     assert (ours.requires_grad, ours.is_inference()) == (theirs.requires_grad, theirs.is_inference())
 
 
-def test_gradient_equals_embedding_and_spares_the_padding_row(path: str) -> None:
+def test_gradient_matches_embedding_and_skips_the_padding_row(path: str) -> None:
     ours, theirs = (torch.nn.Parameter(torch.arange(20.0).view(5, 4)) for _ in range(2))
     ids = torch.tensor([[0, 3, 3], [2, 0, 4]])
     (look_up(ids, ours, 0) ** 2).sum().backward()
@@ -86,7 +95,7 @@ def test_non_contiguous_table_and_ids(path: str) -> None:
     same(look_up(ids, weight), functional.embedding(ids, weight))
 
 
-def test_a_result_may_join_a_graph_later(path: str) -> None:
+def test_result_can_join_a_graph_later(path: str) -> None:
     weight = torch.randn(9, 4)
     hidden = look_up(torch.tensor([1, 2]), weight).requires_grad_()
     loss = (hidden * 3).sum()
@@ -114,18 +123,18 @@ def keeps_results(weight: Tensor) -> bool:
         return all(threads.map(work, range(8)))
 
 
-def test_many_results_stay_across_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "POOLED_BYTES", 1)
+def test_many_results_are_unchanged_across_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_module, "POOLED_BYTES", 1)
     weight = torch.randn(500, 16)
     assert keeps_results(weight)
     single = torch.empty(40, 16)
-    monkeypatch.setattr(room._POOL, "lease", lambda *_: single)  # one buffer for everybody
+    monkeypatch.setattr(lookup_module._POOL, "lease", lambda *_: single)  # one buffer for everybody
     assert not keeps_results(weight)
 
 
-def test_the_pool_serves_large_results_and_only_those() -> None:
+def test_only_large_results_use_the_pool() -> None:
     weight = torch.randn(100, 1024)
-    large = torch.randint(0, 100, (room.POOLED_BYTES // 4096 + 1,))
+    large = torch.randint(0, 100, (lookup_module.POOLED_BYTES // 4096 + 1,))
     with torch.no_grad():
         rows = look_up(large, weight)
         address = rows.data_ptr()
@@ -140,9 +149,9 @@ def test_the_pool_serves_large_results_and_only_those() -> None:
 def test_deepcopy_of_a_result(path: str) -> None:
     weight = torch.randn(9, 4)
     rows = look_up(torch.tensor([1, 2]), weight)
-    twin = copy.deepcopy(rows)
-    assert twin.data_ptr() != rows.data_ptr()
-    same(twin, rows)
+    copied = copy.deepcopy(rows)
+    assert copied.data_ptr() != rows.data_ptr()
+    same(copied, rows)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -158,7 +167,7 @@ def test_deepcopy_of_a_result(path: str) -> None:
         (torch.tensor([1, -5], dtype=torch.int32), "id -5", "[1]"),
     ],
 )
-def test_an_id_outside_the_table_is_named(path: str, frozen: bool, ids: Tensor, bad: str, place: str) -> None:
+def test_id_outside_the_table_is_reported(path: str, frozen: bool, ids: Tensor, bad: str, place: str) -> None:
     weight = torch.randn(9, 4, requires_grad=not frozen)
     with pytest.raises(IdRangeError) as caught:
         look_up(ids, weight)
@@ -168,18 +177,18 @@ def test_an_id_outside_the_table_is_named(path: str, frozen: bool, ids: Tensor, 
     assert isinstance(caught.value, InlayerError)
 
 
-def test_more_than_one_bad_id_is_counted() -> None:
+def test_number_of_bad_ids_is_reported() -> None:
     with pytest.raises(IdRangeError, match=r"id 9 at \[1\] \(2 more\)"):
         look_up(torch.tensor([1, 9, 10, -1]), torch.randn(9, 4))
 
 
 @pytest.mark.parametrize("ids", [torch.tensor([1.0]), torch.tensor([True]), [1, 2], 3, None, "a"])
-def test_wrong_kinds_of_ids(path: str, ids: object) -> None:
+def test_ids_of_the_wrong_type_are_an_error(path: str, ids: object) -> None:
     with pytest.raises(DtypeError):
         look_up(ids, torch.randn(9, 4))
 
 
-def test_meta_and_fake_tensors_pass_without_values() -> None:
+def test_meta_and_fake_tensors_need_no_values() -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     meta = look_up(torch.zeros(2, 3, dtype=torch.int64, device="meta"), torch.empty(9, 4, device="meta"))
@@ -189,7 +198,7 @@ def test_meta_and_fake_tensors_pass_without_values() -> None:
     assert fake.shape == (2, 3, 4)
 
 
-def test_ids_and_table_on_two_devices() -> None:
+def test_ids_and_table_on_different_devices_are_an_error() -> None:
     with pytest.raises(DtypeError, match="move one"):
         look_up(torch.zeros(2, dtype=torch.int64), torch.empty(9, 4, device="meta"))
 
@@ -203,8 +212,8 @@ def test_vmap_and_func_grad(path: str) -> None:
     assert torch.equal(grad[:, 0], torch.tensor([0.0, 1, 1, 1, 1, 0, 0, 0, 0]))
 
 
-def test_jit_trace_does_not_bake_a_buffer_in() -> None:
-    """In a process of its own: while tracing, sizes are tensors, which the type checks of pytest refuse."""
+def test_jit_trace_does_not_capture_a_buffer() -> None:
+    """In its own process: while tracing, sizes are tensors, which pytest's type checks reject."""
     program = """
 import torch
 from inlayer.tables import lookup
@@ -218,6 +227,6 @@ assert torch.equal(first, weight[3:5]) and torch.equal(second, weight[5:7])
     subprocess.run([sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", program], check=True)
 
 
-def test_a_table_of_the_wrong_rank() -> None:
+def test_table_with_the_wrong_number_of_axes_is_an_error() -> None:
     with pytest.raises((ShapeError, TypeError)):  # jaxtyping speaks first under pytest
         look_up(torch.tensor([1]), torch.randn(9))

@@ -1,4 +1,4 @@
-"""MappedTable: the same rows as in memory, straight from the file, whatever the file is."""
+"""MappedTable: rows of a safetensors file equal the same table in memory; invalid files are errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_same_rows_as_in_memory(tmp_path: Path, dtype: torch.dtype) -> None:
     assert not table.weight.requires_grad
 
 
-def test_it_is_a_module_without_parameters_or_state(file: Path) -> None:
+def test_mapped_table_is_a_module_without_parameters_or_state(file: Path) -> None:
     table = MappedTable(file, "wte")
     assert isinstance(table, nn.Module)
     assert (list(table.parameters()), dict(table.state_dict())) == ([], {})
@@ -52,7 +52,7 @@ def test_it_is_a_module_without_parameters_or_state(file: Path) -> None:
 
 
 def test_opening_reads_no_rows(tmp_path: Path) -> None:
-    """A file of 4 GB that was never written: its rows would not fit if they were copied by the hundred."""
+    """A sparse file of 4 GB, opened 100 times: it would not fit into memory if rows were copied."""
     rows, width = 2**20, 1024
     header = json.dumps(
         {"wte": {"dtype": "F32", "shape": [rows, width], "data_offsets": [0, rows * width * 4]}}
@@ -73,7 +73,7 @@ def test_opening_reads_no_rows(tmp_path: Path) -> None:
     assert resident() - before < 2**28
 
 
-def test_a_write_never_reaches_the_file(file: Path) -> None:
+def test_writing_never_changes_the_file(file: Path) -> None:
     before = hashlib.sha256(file.read_bytes()).hexdigest()
     table = MappedTable(file, "wte")
     table.weight[3] = -1.0
@@ -84,7 +84,7 @@ def test_a_write_never_reaches_the_file(file: Path) -> None:
     assert torch.equal(MappedTable(file, "wte").weight, torch.arange(44.0).view(11, 4))
 
 
-def test_a_result_outlives_the_table(file: Path) -> None:
+def test_result_outlives_the_table(file: Path) -> None:
     table = MappedTable(file, "wte")
     rows = table(torch.tensor([2]))
     weight = table.weight
@@ -94,19 +94,19 @@ def test_a_result_outlives_the_table(file: Path) -> None:
     assert look_up(torch.tensor([10]), weight).tolist() == [[40.0, 41.0, 42.0, 43.0]]
 
 
-def test_deepcopy_shares_the_mapping_and_to_leaves_it(file: Path) -> None:
+def test_deepcopy_shares_the_mapping_and_cast_does_not(file: Path) -> None:
     model = nn.ModuleDict({"table": MappedTable(file, "wte", padding_idx=0)})
     assert model["table"].weight.shape == (11, 4)  # mapped from here on
-    twin = copy.deepcopy(model)
-    assert twin["table"] is not model["table"]
-    assert twin["table"].weight is model["table"].weight
-    twin.to(torch.bfloat16)
-    assert (twin["table"].weight.dtype, model["table"].weight.dtype) == (torch.bfloat16, torch.float32)
-    assert twin["table"](torch.tensor([1])).dtype == torch.bfloat16
-    assert twin["table"].padding_idx == 0
+    copied = copy.deepcopy(model)
+    assert copied["table"] is not model["table"]
+    assert copied["table"].weight is model["table"].weight
+    copied.to(torch.bfloat16)
+    assert (copied["table"].weight.dtype, model["table"].weight.dtype) == (torch.bfloat16, torch.float32)
+    assert copied["table"](torch.tensor([1])).dtype == torch.bfloat16
+    assert copied["table"].padding_idx == 0
 
 
-def test_a_pickle_names_the_file(file: Path) -> None:
+def test_pickle_refers_to_the_file(file: Path) -> None:
     buffer = io.BytesIO()
     torch.save(MappedTable(file, "wte", padding_idx=2).to(torch.bfloat16), buffer)
     assert len(buffer.getvalue()) < 8192
@@ -184,14 +184,14 @@ ENTRY = {"dtype": "F32", "shape": [2, 4], "data_offsets": [0, 32]}
         broken(b"\xff\xfe", b"\0" * 32),
     ],
 )
-def test_hostile_files(tmp_path: Path, content: bytes) -> None:
+def test_hostile_files_are_an_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.safetensors"
     path.write_bytes(content)
     with pytest.raises(InputError, match="not a readable safetensors file"):
         MappedTable(path)
 
 
-def test_the_header_maker_of_these_tests_can_be_right(tmp_path: Path) -> None:
+def test_control_valid_header_opens(tmp_path: Path) -> None:
     path = tmp_path / "good.safetensors"
     path.write_bytes(broken({"wte": ENTRY}, b"\0" * 32))
     assert MappedTable(path).num_embeddings == 2

@@ -1,4 +1,4 @@
-"""Table: an nn.Embedding in every respect that callers see, with a padding row that stays zero."""
+"""Table: behaves like nn.Embedding, with a padding row that stays zero."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
 from inlayer.tables import Table
 
 
-def test_is_an_embedding_with_the_same_values_and_gradients() -> None:
+def test_values_and_gradients_match_nn_embedding() -> None:
     ours = Table(11, 4, padding_idx=2)
     theirs = nn.Embedding(11, 4, padding_idx=2, _weight=ours.weight.detach().clone())
     ids = torch.tensor([[1, 2, 10], [0, 2, 2]])
@@ -28,7 +28,7 @@ def test_is_an_embedding_with_the_same_values_and_gradients() -> None:
 
 @pytest.mark.parametrize("init", ["normal", "embedding", "scaled"])
 @pytest.mark.parametrize("padding_idx", [0, 3, -1])
-def test_padding_row_is_zero_at_birth_and_after_reinit(init: str, padding_idx: int) -> None:
+def test_padding_row_is_zero_after_every_initialization(init: str, padding_idx: int) -> None:
     table = Table(7, 4, padding_idx=padding_idx, init=init)
     for _ in range(2):
         zero = (table.weight == 0).all(1)
@@ -38,7 +38,7 @@ def test_padding_row_is_zero_at_birth_and_after_reinit(init: str, padding_idx: i
         table.reset_parameters()
 
 
-def test_apply_reset_reaches_it() -> None:
+def test_reset_parameters_through_apply() -> None:
     model = nn.Sequential(Table(7, 4, padding_idx=1))
     model.to_empty(device="cpu")
     for module in model.modules():
@@ -49,7 +49,7 @@ def test_apply_reset_reaches_it() -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.0, True, "5"])
-def test_sizes_are_positive_whole_numbers(size: object) -> None:
+def test_sizes_must_be_positive_integers(size: object) -> None:
     for arguments in ((size, 4), (4, size)):
         with pytest.raises((InputError, TypeError)) as caught:  # beartype speaks first where the type is wrong
             Table(*arguments)
@@ -58,13 +58,13 @@ def test_sizes_are_positive_whole_numbers(size: object) -> None:
 
 
 @pytest.mark.parametrize("padding_idx", [7, -8, 100])
-def test_padding_outside_the_table(padding_idx: int) -> None:
+def test_padding_idx_outside_the_table_is_an_error(padding_idx: int) -> None:
     with pytest.raises(InputError, match=r"outside -7\.\.6"):
         Table(7, 4, padding_idx=padding_idx)
 
 
 @pytest.mark.parametrize("init_std", [-0.1, float("nan"), float("inf")])
-def test_init_std_is_a_deviation(init_std: float) -> None:
+def test_invalid_init_std_is_an_error(init_std: float) -> None:
     with pytest.raises(InputError, match="init_std"):
         Table(7, 4, init_std=init_std)
 
@@ -87,7 +87,7 @@ def test_ids_are_checked() -> None:
         Table(7, 4)(torch.tensor([1.0]))
 
 
-def test_from_weight_is_bit_for_bit_and_shares_memory() -> None:
+def test_from_weight_shares_memory() -> None:
     weight = torch.randn(7, 4, dtype=torch.bfloat16)
     table = Table.from_weight(weight, padding_idx=1)
     assert table.weight.data_ptr() == weight.data_ptr()
@@ -99,17 +99,17 @@ def test_from_weight_is_bit_for_bit_and_shares_memory() -> None:
 
 
 @pytest.mark.parametrize("weight", [torch.ones(3), torch.ones(0, 4), torch.ones(4, 0), torch.ones(1, 2, 3)])
-def test_from_weight_of_the_wrong_shape(weight: torch.Tensor) -> None:
+def test_from_weight_with_the_wrong_shape_is_an_error(weight: torch.Tensor) -> None:
     with pytest.raises(ShapeError):
         Table.from_weight(weight)
 
 
-def test_from_weight_of_the_wrong_dtype() -> None:
+def test_from_weight_with_the_wrong_dtype_is_an_error() -> None:
     with pytest.raises(DtypeError, match="int64"):
         Table.from_weight(torch.ones(3, 4, dtype=torch.int64))
 
 
-def test_from_pretrained_freezes_as_nn_embedding_does() -> None:
+def test_from_pretrained_freezes_like_nn_embedding() -> None:
     weight = torch.randn(7, 4)
     assert not Table.from_pretrained(weight).weight.requires_grad
     assert Table.from_pretrained(weight, freeze=False).weight.requires_grad
@@ -122,9 +122,9 @@ def test_deepcopy_pickle_and_state_dict() -> None:
     buffer.seek(0)
     loaded = Table(7, 4)
     loaded.load_state_dict(table.state_dict())
-    for twin in (copy.deepcopy(table), torch.load(buffer, weights_only=False), loaded):
-        assert torch.equal(twin.weight, table.weight)
-        assert twin.weight is not table.weight
+    for copied in (copy.deepcopy(table), torch.load(buffer, weights_only=False), loaded):
+        assert torch.equal(copied.weight, table.weight)
+        assert copied.weight is not table.weight
 
 
 @pytest.mark.parametrize("init", ["mean", "zeros", "normal", "embedding", "scaled"])
@@ -171,9 +171,9 @@ def test_resize_to_the_same_size_changes_nothing() -> None:
 def test_resize_never_shrinks_silently() -> None:
     table = Table(7, 4, padding_idx=5)
     old = table.weight.detach().clone()
-    with pytest.raises(InputError, match=r"from 7 to 6 rows would lose 1 of them; pass allow_shrink=True"):
+    with pytest.raises(InputError, match=r"from 7 to 6 rows would drop 1 of them; pass allow_shrink=True"):
         table.resize(6)
-    with pytest.raises(InputError, match="cut off the padding row 5"):
+    with pytest.raises(InputError, match="drop the padding row 5"):
         table.resize(3, allow_shrink=True)
     assert torch.equal(table.weight, old)
     assert table.resize(6, allow_shrink=True) == 6
@@ -181,7 +181,7 @@ def test_resize_never_shrinks_silently() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"new_vocab_size": 0}, {"new_vocab_size": 9, "pad_to_multiple_of": 0}])
-def test_resize_to_nonsense(arguments: dict[str, int]) -> None:
+def test_resize_to_invalid_sizes_is_an_error(arguments: dict[str, int]) -> None:
     with pytest.raises(InputError):
         Table(7, 4).resize(**arguments)
     with pytest.raises(InputError, match="'random' is unknown"):
