@@ -595,7 +595,7 @@ def one_thread() -> Iterator[None]:
 def test_padding_row_stays_zero_during_1000_steps_of_adamw() -> None:
     model = Tiny()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
-    born = model.embeddings.token_embedding.weight.detach().clone()
+    initial = model.embeddings.token_embedding.weight.detach().clone()
     ids = torch.randint(0, V, (1000, 2, 6), generator=torch.Generator().manual_seed(0))
     ids[:, 0, 4:] = 0  # padding in every step
     for batch in ids:
@@ -605,7 +605,7 @@ def test_padding_row_stays_zero_during_1000_steps_of_adamw() -> None:
         optimizer.step()
     table = model.embeddings.token_embedding.weight.detach()
     assert torch.equal(table[0], torch.zeros(D))
-    assert (table[1:] != born[1:]).any(1).all()
+    assert (table[1:] != initial[1:]).any(1).all()
 
 
 # ---- from a config

@@ -12,6 +12,7 @@ from torch.nn import functional
 import inlayer
 from inlayer.checkpoint.samples import find_sample, open_sample
 from inlayer.families import describe
+from inlayer.tensors import to_tensor
 from inlayer.training.decoder import Decoder
 from inlayer.training.save import load_decoder
 from scripts import make_default
@@ -43,7 +44,7 @@ def store():
 
 @pytest.fixture(scope="module")
 def table(store):
-    return store.table("model.embed_tokens.weight").weight
+    return to_tensor(store.table("model.embed_tokens.weight").weight)
 
 
 def test_folder_is_small_and_has_only_data():

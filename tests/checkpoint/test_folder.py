@@ -378,7 +378,7 @@ def test_consistent_headers_with_absurd_sizes_are_an_error(
 def test_duplicate_name_among_many_is_found_quickly(tmp_path: Path) -> None:
     header = b"{" + b",".join(b'"w%d":{"data_offsets":0}' % (number % 60_000) for number in range(60_001)) + b"}"
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    with pytest.raises(CheckpointError, match="'w0' stands there twice"):  # by a loop over pairs, this took minutes
+    with pytest.raises(CheckpointError, match="'w0' occurs twice"):  # by a loop over pairs, this took minutes
         inlayer.load(tmp_path)
 
 
@@ -391,5 +391,5 @@ def test_truncated_head_is_an_error(tmp_path: Path) -> None:
     hidden = torch.zeros(1, 8, dtype=torch.bfloat16)
     assert torch.equal(head(hidden + 1), nn.functional.linear(hidden + 1, weights()[HEAD]))
     os.truncate(tmp_path / "model-2-of-3.safetensors", 500)
-    with pytest.raises(CheckpointError, match="was changed while it was open"):
+    with pytest.raises(CheckpointError, match="was modified while it was open"):
         head(hidden)

@@ -273,7 +273,7 @@ HOSTILE = {
     "a list": (b"\x80\x02].", "has no named tensors"),
     "a bare tensor": (b"\x80\x02" + tensor() + b".", "has no named tensors"),
     "nothing": (b"", "damaged"),
-    "a long program": (b"\x80\x02" + b"}" * MAX_PICKLE, "past the"),
+    "a long program": (b"\x80\x02" + b"}" * MAX_PICKLE, "the maximum is"),
 }
 
 
@@ -406,11 +406,11 @@ FILES = {
     b"": "it is empty",
     compressed: "compressed or encrypted",
     bomb: "compressed or encrypted",
-    twice: "two records of one name",
+    twice: "two records with the same name",
     big_endian: "not little-endian",
-    huge_directory: "claims a list of records",
-    huge_directory_by_zip64: "claims a list of records|zip directory is damaged",
-    not_torch: "none that torch.save wrote",
+    huge_directory: "its list of records has",
+    huge_directory_by_zip64: "its list of records has|zip directory is damaged",
+    not_torch: "not one written by torch.save",
     another_text: "neither a zip archive nor a pickle",
     pointer: "git lfs pull",
 }

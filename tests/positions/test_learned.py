@@ -57,11 +57,11 @@ def test_seed_does_not_change_the_global_random_state() -> None:
 
 def test_reset_with_a_seed_gives_the_same_rows() -> None:
     learned = LearnedPositions(8, 4, seed=1, padding_idx=1)
-    born = learned.weight.detach().clone()
+    initial = learned.weight.detach().clone()
     with torch.no_grad():
         learned.weight.add_(1)
     learned.reset_parameters()
-    assert torch.equal(learned.weight, born)
+    assert torch.equal(learned.weight, initial)
 
 
 def test_padding_row_is_zero_and_gets_no_gradient() -> None:

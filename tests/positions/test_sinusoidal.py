@@ -77,12 +77,12 @@ def test_buffer_is_not_in_the_state_dict() -> None:
 def test_casting_does_not_round_the_encoding() -> None:
     waves = SinusoidalPositions(8, 16)
     ids = torch.arange(16)
-    born = waves(ids)
-    assert torch.equal(waves.to(torch.bfloat16).float()(ids), born)
-    assert torch.equal(waves.half()(ids), born)
+    initial = waves(ids)
+    assert torch.equal(waves.to(torch.bfloat16).float()(ids), initial)
+    assert torch.equal(waves.half()(ids), initial)
     layer = Embeddings(9, 8, 16, positions="sinusoidal").to(torch.bfloat16)
     hidden = layer(inputs_embeds=torch.zeros(1, 16, 8, dtype=torch.bfloat16))
-    assert torch.equal(hidden[0], born.to(torch.bfloat16))  # rounded once
+    assert torch.equal(hidden[0], initial.to(torch.bfloat16))  # rounded once
 
 
 def test_encoding_moves_with_the_device() -> None:
