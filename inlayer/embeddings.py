@@ -32,12 +32,17 @@ from inlayer.positions import (
 )
 from inlayer.shapes import check_seed, is_finite
 from inlayer.tables import StoredEmbedding, Table, add_up, check_id_range
-from inlayer.tensors import check_float, check_ids
+from inlayer.tensors import check_float, check_ids, check_mask, check_one_per_token
 
 __all__ = ["Embeddings", "LayerStage"]
 
 PROJECTIONS = ("rows", "sum")
 SCHEMES = ("none", "learned", "sinusoidal", "rotary")
+# Fields of a LayerSpec with the name of an argument of Embeddings.
+SPEC_SETTINGS = (
+    "padding_idx", "init_std", "scale", "multiplier", "dropout", "norm_eps", "token_types", "row_width", "project",
+    "position_id_rule", "position_offset",
+)  # fmt: skip
 StageName = Literal["row", "scale", "multiplier", "projection", "token type", "position", "norm"]
 
 
@@ -112,8 +117,20 @@ class Embeddings(nn.Module):
     ) -> None:
         super().__init__()
         _check_positions(positions, head_dim, position_id_rule)
-        _check_projection(row_width, project)
-        _check_numbers(scale, multiplier, dropout, norm_eps, token_types)
+        if project not in (None, *PROJECTIONS) or (row_width is None) != (project is None):
+            raise ConfigError(
+                f"row_width is {row_width} and project is {project!r}; give both or neither: project is one of "
+                f"{', '.join(PROJECTIONS)}"
+            )
+        for name, value, is_valid, rule in (
+            ("scale", scale, is_finite(scale), "a finite number"),
+            ("multiplier", multiplier, is_finite(multiplier), "a finite number"),
+            ("dropout", dropout, is_finite(dropout) and 0 <= dropout <= 1, "a rate in 0..1"),
+            ("norm_eps", norm_eps, norm_eps is None or (is_finite(norm_eps) and norm_eps > 0), "a positive number"),
+            ("token_types", token_types, isinstance(token_types, int) and token_types >= 0, "a number of rows, or 0"),
+        ):
+            if not is_valid:
+                raise ConfigError(f"{name} is {value!r}; it must be {rule}")
         if dtype is not None and not isinstance(dtype, torch.dtype):
             raise DtypeError(f"dtype is {dtype!r}; it must be a torch dtype, such as torch.float32")
         row_width = row_width or n_embd
@@ -174,26 +191,12 @@ class Embeddings(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> Embeddings:
         """Build the input layer that `inlayer.describe` returned."""
+        positions = RotaryPositions(**vars(spec.rotary)) if spec.rotary else spec.positions
+        settings = {name: getattr(spec, name) for name in SPEC_SETTINGS}
         return cls(
-            spec.vocab_size,
-            spec.n_embd,
-            spec.block_size,
-            positions=_rotary_of(spec) if spec.rotary else spec.positions,
-            padding_idx=spec.padding_idx,
-            init_std=spec.init_std,
-            seed=seed,
-            scale=spec.scale,
-            multiplier=spec.multiplier,
-            dropout=spec.dropout,
-            norm_eps=spec.norm_eps,
-            token_types=spec.token_types,
-            row_width=spec.row_width,
-            project=spec.project,
-            position_id_rule=spec.position_id_rule,
-            position_offset=spec.position_offset,
-            device=device,
-            dtype=dtype,
-        )
+            spec.vocab_size, spec.n_embd, spec.block_size, positions=positions, seed=seed, device=device, dtype=dtype,
+            **settings,
+        )  # fmt: skip
 
     def head_from_config(
         self, config: object, *, tied: bool | None = None, device: torch.device | str | None = None
@@ -209,19 +212,12 @@ class Embeddings(nn.Module):
         tied = spec.head.tied if tied is None else tied
         if device is None:
             device = table.device if isinstance(table, StoredEmbedding) else table.weight.device
+        settings = {name: value for name, value in vars(spec.head).items() if name != "tied"}
+        # A tied head discards its own rows, so they are never filled.
         head = Head(
-            table.embedding_dim,
-            self.vocab_size,
-            bias=spec.head.bias,
-            input_scale=spec.head.input_scale,
-            scale=spec.head.scale,
-            divisor=spec.head.divisor,
-            soft_cap=spec.head.soft_cap,
-            padding_idx=spec.padding_idx,
-            init_std=spec.init_std,
-            device="meta" if tied else device,  # a tied head discards its own rows, so they are never filled
-            dtype=self.dtype,
-        )
+            table.embedding_dim, self.vocab_size, padding_idx=spec.padding_idx, init_std=spec.init_std,
+            device="meta" if tied else device, dtype=self.dtype, **settings,
+        )  # fmt: skip
         if tied:
             self.tie(head)
             if head.bias is not None:  # the bias is not shared
@@ -321,12 +317,12 @@ class Embeddings(nn.Module):
         """What is added to the rows, in the order of the original models: token types, then absolute positions."""
         batch, tokens = hidden.shape[:2]
         if attention_mask is not None:
-            attention_mask = _check_mask(attention_mask, batch, tokens)
+            attention_mask = check_mask(attention_mask, batch, tokens)
         if self.token_type_embedding is not None:
             if token_type_ids is None:
                 token_type_ids = torch.zeros(1, 1, dtype=torch.int64, device=hidden.device)
             else:
-                token_type_ids = _check_one_per_token(token_type_ids, batch, tokens, "token_type_ids")
+                token_type_ids = check_one_per_token(token_type_ids, batch, tokens, "token_type_ids")
             yield "token type", self.token_type_embedding(token_type_ids)
         elif token_type_ids is not None:
             raise InputError("token_type_ids were given, but this layer has no token types")
@@ -336,7 +332,7 @@ class Embeddings(nn.Module):
                     self.position_id_rule, (batch, tokens), hidden.device, ids, attention_mask
                 )
             else:
-                position_ids = _check_one_per_token(position_ids, batch, tokens, "position_ids")
+                position_ids = check_one_per_token(position_ids, batch, tokens, "position_ids")
             yield "position", self.position_embedding(position_ids).to(hidden.dtype)
 
     def rotary(
@@ -430,25 +426,6 @@ def _check_positions(positions: object, head_dim: int | None, position_id_rule: 
         )
 
 
-def _check_projection(row_width: int | None, project: str | None) -> None:
-    if project not in (None, *PROJECTIONS) or (row_width is None) != (project is None):
-        raise ConfigError(
-            f"row_width is {row_width} and project is {project!r}; give both or neither: project is one of "
-            f"{', '.join(PROJECTIONS)}"
-        )
-
-
-def _check_numbers(scale: float, multiplier: float, dropout: float, norm_eps: float | None, token_types: int) -> None:
-    if not (is_finite(scale) and is_finite(multiplier)):
-        raise ConfigError(f"scale is {scale!r} and multiplier is {multiplier!r}; both must be finite numbers")
-    if not (is_finite(dropout) and 0 <= dropout <= 1):
-        raise ConfigError(f"dropout is {dropout!r}; a dropout rate is in 0..1")
-    if norm_eps is not None and not (is_finite(norm_eps) and norm_eps > 0):
-        raise ConfigError(f"norm_eps is {norm_eps!r}; it must be a positive number, such as 1e-5")
-    if not isinstance(token_types, int) or token_types < 0:
-        raise ConfigError(f"token_types is {token_types!r}; it must be a number of rows, or 0 for none")
-
-
 def _seeds(seed: int | None) -> tuple[int | None, int | None, int | None]:
     """Three independent seeds from one: with the same seed for all, position 0 would equal token 0."""
     if seed is None:
@@ -458,33 +435,5 @@ def _seeds(seed: int | None) -> tuple[int | None, int | None, int | None]:
     return first, second, third
 
 
-def _rotary_of(spec: LayerSpec) -> RotaryPositions:
-    assert spec.rotary is not None
-    rotary = spec.rotary
-    return RotaryPositions(
-        rotary.head_dim, rotary.angles, pairing=rotary.pairing, layout=rotary.layout, float32=rotary.float32
-    )
-
-
 def _width(positions: LearnedPositions | SinusoidalPositions) -> int:
     return positions.embedding_dim if isinstance(positions, LearnedPositions) else positions.n_embd
-
-
-def _check_mask(mask: object, batch: int, tokens: int) -> Tensor:
-    if not isinstance(mask, Tensor):
-        raise DtypeError(f"attention_mask is a {type(mask).__name__}, not a torch tensor")
-    if mask.dim() == 1 and batch == 1:
-        mask = mask[None]
-    if tuple(mask.shape) != (batch, tokens):
-        raise ShapeError(
-            f"attention_mask has shape {tuple(mask.shape)}; expected ({batch}, {tokens}), 1 for a real token"
-        )
-    return mask
-
-
-def _check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tensor:
-    """Check the shape of position or type ids: one that merely broadcasts would change the batch size."""
-    ids = check_ids(ids, name)
-    if tuple(ids.shape) not in {(tokens,), (1, tokens), (batch, tokens)}:
-        raise ShapeError(f"{name} has shape {tuple(ids.shape)}; expected ({batch}, {tokens}) or ({tokens},)")
-    return ids

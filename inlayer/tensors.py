@@ -17,7 +17,15 @@ from torch import Tensor
 
 from inlayer.errors import DtypeError, ShapeError
 
-__all__ = ["check_float", "check_ids", "one_thread", "to_tensor", "torch_dtype"]
+__all__ = [
+    "check_float",
+    "check_ids",
+    "check_mask",
+    "check_one_per_token",
+    "one_thread",
+    "to_tensor",
+    "torch_dtype",
+]
 
 SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels support them, so they are converted
@@ -51,6 +59,27 @@ def check_float(x: object, name: str, width: int | None = None, rank: int | None
     if width is not None and (x.dim() == 0 or x.shape[-1] != width):
         raise ShapeError(f"{name} has shape {tuple(x.shape)}; its last axis must have width {width}")
     return x
+
+
+def check_mask(mask: object, batch: int, tokens: int) -> Tensor:
+    """Check that an attention mask has one value per token."""
+    if not isinstance(mask, Tensor):
+        raise DtypeError(f"attention_mask is a {type(mask).__name__}, not a torch tensor")
+    if mask.dim() == 1 and batch == 1:
+        mask = mask[None]
+    if tuple(mask.shape) != (batch, tokens):
+        raise ShapeError(
+            f"attention_mask has shape {tuple(mask.shape)}; expected ({batch}, {tokens}), 1 for a real token"
+        )
+    return mask
+
+
+def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tensor:
+    """Check the shape of position or type ids: one that merely broadcasts would change the batch size."""
+    ids = check_ids(ids, name)
+    if tuple(ids.shape) not in {(tokens,), (1, tokens), (batch, tokens)}:
+        raise ShapeError(f"{name} has shape {tuple(ids.shape)}; expected ({batch}, {tokens}) or ({tokens},)")
+    return ids
 
 
 def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:

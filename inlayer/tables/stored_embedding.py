@@ -40,6 +40,7 @@ class StoredEmbedding(nn.Module):
         super().__init__()
         self.table = table
         self.dtype, self.device = torch_dtype(table.dtype), torch.device("cpu")
+        self._stored_dtype = torch_dtype(table.stored_dtype)
         self._whole: Tensor | None = None
 
     @property
@@ -62,7 +63,7 @@ class StoredEmbedding(nn.Module):
         check_id_range(index, self.num_embeddings)
         flat = index.reshape(-1).cpu().numpy().astype(np.int64, copy=False)
         if self.table.decode is None:
-            rows = lease((len(flat), self.embedding_dim), torch_dtype(self.table.stored_dtype))
+            rows = lease((len(flat), self.table.embedding_dim), self._stored_dtype)
             self.table.source.read(flat, rows.view(torch.uint8).numpy())
         else:
             rows = to_tensor(self.table.read_stored(flat))
