@@ -31,13 +31,8 @@ These are the model types that `inlayer.describe`, `Embeddings.from_config` and 
 compared with `transformers` {version}: a tiny model with random weights is built, and the input of its first block is
 compared bit by bit with our hidden states, in float32 and bfloat16. The inputs are plain, padded on the right, padded
 on the left, with explicit `position_ids` up to the longest in the table, and with `inputs_embeds`. cos and sin are
-<<<<<<< HEAD
-compared with the output of the model's rotary module. The same comparisons, and controls that show that they can
-fail, run in `tests/families/test_parity.py`.
-=======
 compared with the output of the model's rotary module. The same comparisons, and controls that show that they can fail,
 run in `tests/families/test_parity.py`.
->>>>>>> h/core
 
 The last two columns count the compared values, float32 + bfloat16; all of them are equal.
 
