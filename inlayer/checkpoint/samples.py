@@ -50,7 +50,7 @@ SAMPLES: Mapping[str, SamplePackage] = MappingProxyType(
         "default": SamplePackage(
             module="inlayer",
             path="samples/default",
-            about="a small English model trained by inlayer itself; for looking, not for use",
+            about="a small English model trained with inlayer; for demonstration only",
         ),
         "wordllama": _on_pypi(
             "wordllama==0.4.0.post1",

@@ -502,13 +502,13 @@ def truncated_shard(folder: Path) -> None:
     (folder / FIRST).write_bytes(data[:-1000])
 
 
-@unreadable("claims a header of")
+@unreadable("its header has")
 def header_claims_a_terabyte(folder: Path) -> None:
     data = (folder / FIRST).read_bytes()
     (folder / FIRST).write_bytes(struct.pack("<Q", 2**40) + data[8:])
 
 
-@unreadable("does not fill its")
+@unreadable("which does not match its")
 def header_claims_a_wrong_shape(folder: Path) -> None:
     set_header(folder / FIRST, lambda header: header[TABLE].update(shape=[ROWS, 2 * WIDTH]))
 

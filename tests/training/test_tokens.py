@@ -446,7 +446,7 @@ def test_missing_file_of_the_folder(name: str, written: Path) -> None:
 
 
 def test_path_without_tokens(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match="missing: not found"):
+    with pytest.raises(MissingFileError, match="missing: not a folder"):
         open_tokens(tmp_path / "missing")
     (tmp_path / "file").write_text("")
     with pytest.raises(MissingFileError, match="file: not a folder"):

@@ -39,7 +39,7 @@ def test_no_response_contains_the_path(secret: Path) -> None:
         bodies.append(changed.body)
     assert models.json["models"][0]["source"] == walk.json["source"] == "my-model"
     assert changed.status == 400
-    assert changed.error.startswith("model.safetensors was changed")
+    assert changed.error.startswith("model.safetensors was modified")
     assert not any(b"secret-folder" in body for body in bodies)
 
 
