@@ -136,7 +136,7 @@ def test_submissions_are_found_in_every_layout(tmp_path: Path) -> None:
         (tmp_path.name, "gather", True, ""),
     ]
     assert "did you mean gather.py?" in rows["Ann", "Ann/Gather.py"].message
-    assert rows["Ann", "Ann/notes.txt"].message == "its name is no task's"
+    assert rows["Ann", "Ann/notes.txt"].message == "its name matches no task"
 
 
 def test_notebooks_are_graded_by_their_cells(tmp_path: Path) -> None:

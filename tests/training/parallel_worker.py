@@ -303,9 +303,9 @@ def check_errors(group: ProcessGroup) -> None:
     with pytest.raises(ConfigError, match=r"a batch of 1 rows is too small"):
         local_batch(make_batch(0)[:1], "data", group)
     decoder = shard(make_model("tied"), "data", group)
-    with pytest.raises(InputError, match="sharded for storage only"):
+    with pytest.raises(InputError, match="sharded by FSDP"):
         decoder.embeddings.token_embedding(torch.tensor([[0]]))
-    with pytest.raises(InputError, match="sharded for storage only"):
+    with pytest.raises(InputError, match="sharded by FSDP"):
         decoder.head(torch.zeros(1, 1, 16))
     state = full_state(decoder, ProcessGroup(size=group.size, device=group.device))  # in all processes
     with pytest.raises(CheckpointError, match=r"norm.weight is \(3,\)"):
