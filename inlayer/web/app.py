@@ -163,8 +163,7 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
         elif error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "another method")
             message = f"{quoted(request.url.path)} does not accept {quoted(request.method)}; use {allowed}"
-        headers = None if error.headers is None else dict(error.headers)
-        return error_response(error.status_code, message, headers)
+        return error_response(error.status_code, message, error.headers)
 
     @app.exception_handler(Exception)
     async def internal_error(_: Request, error: Exception) -> Response:
