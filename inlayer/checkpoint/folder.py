@@ -80,6 +80,8 @@ class FolderStore(Store):
         return StoredTable(self._open_rows(tensor), tensor.shape[1], dtype, padding_idx=padding_idx, name=name)
 
     def open_tokenizer(self) -> Tokenizer | None:
+        if self.tokenizer_file is not None:
+            return open_tokenizer(self.tokenizer_file)
         for path in self.folder.iterdir():
             if path.suffix in {".json", ".model", ".tiktoken", ".txt"}:
                 inside(self.folder, path.name)

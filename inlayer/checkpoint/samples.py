@@ -17,12 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from inlayer.checkpoint.folder import FolderStore
-from inlayer.checkpoint.store import Store
 from inlayer.errors import MissingExtraError, MissingFileError
 from inlayer.files import shown
-from inlayer.tokenizers import Tokenizer, open_tokenizer
+
+if TYPE_CHECKING:
+    from inlayer.checkpoint.store import Store
 
 __all__ = ["SAMPLES", "Sample", "find_sample", "open_sample"]
 
@@ -80,28 +81,15 @@ class Sample:
     note: str
 
 
-class SampleStore(FolderStore):
-    """Safetensors whose tokenizer may be in another folder."""
-
-    def __init__(self, sample: Sample) -> None:
-        super().__init__(sample.path)
-        self._tokenizer = sample.tokenizer
-
-    def open_tokenizer(self) -> Tokenizer | None:
-        return super().open_tokenizer() if self._tokenizer is None else open_tokenizer(self._tokenizer)
-
-
 def open_sample(name: str) -> Store:
     """Open a sample by name; its store is labeled as a sample."""
     sample = find_sample(name)
     if sample is None:
         raise MissingFileError(f"unknown sample {shown(name)}; available: {', '.join(SAMPLES)}")
-    if sample.path.suffix == ".gguf":
-        from inlayer.checkpoint.gguf import GgufStore
+    from inlayer.checkpoint.open import open_store
 
-        store: Store = GgufStore(sample.path)
-    else:
-        store = SampleStore(sample)
+    store = open_store(sample.path)
+    store.tokenizer_file = sample.tokenizer
     store.where, store.note = name, sample.note  # the name says more than a path in site-packages
     return store
 
