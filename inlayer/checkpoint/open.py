@@ -53,13 +53,15 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None) 
         >>> load("default").table.rows([1, 2]).shape
         (2, 64)
     """
-    source = DEFAULT if source is None else source
+    source, target = DEFAULT if source is None else source, None
+    if dtype is not None:
+        from inlayer.formats.dtypes import as_float_dtype
+
+        target = as_float_dtype(dtype)
     store = open_store(source)
 
     from inlayer.checkpoint.model import Model
-    from inlayer.formats.dtypes import as_float_dtype
 
-    target = None if dtype is None else as_float_dtype(dtype)
     model = Model(store, target)
     model._arguments = source, target
     return model
@@ -104,8 +106,7 @@ def _open_name(name: str) -> Store:
 
 
 def _open_folder(folder: Path) -> Store:
-    from inlayer.checkpoint.folder import FolderStore
-    from inlayer.checkpoint.shards import INDEX
+    from inlayer.checkpoint.folder import INDEX, FolderStore
 
     try:
         names = sorted(entry.name for entry in folder.iterdir())

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
+from inlayer.checkpoint.folder import INDEX
 from inlayer.checkpoint.remote import transfer
 from inlayer.checkpoint.remote.cache import DiskCache, digest
 from inlayer.checkpoint.remote.transfer import FileVersion, Span, TransferError, UnreachableError
-from inlayer.checkpoint.shards import INDEX
 from inlayer.errors import CheckpointError, InputError, MissingFileError
 from inlayer.files import printable, shown
 

@@ -26,12 +26,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.folder import FolderStore
+from inlayer.checkpoint.folder import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, check_file, parse_index
 from inlayer.checkpoint.gguf import GgufStore
 from inlayer.checkpoint.remote.cache import digest, open_cache
 from inlayer.checkpoint.remote.remote_rows import RemoteRows
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
-from inlayer.checkpoint.shards import INDEX, MAX_INDEX, PLAIN_FILE, check_file, parse_index
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.fields import read_config
@@ -90,7 +89,7 @@ class RemoteIndex(Mapping[str, str]):
     @cached_property
     def files(self) -> Mapping[str, str]:
         """File by tensor name for all tensors; reads the whole index."""
-        return parse_index(self._file.read_all(MAX_INDEX), str(self._file))[0]
+        return parse_index(self._file.read_all(MAX_INDEX), str(self._file))
 
     def search(self, pattern: bytes) -> str | None:
         """The first group of a pattern in the start or the end of the index."""
