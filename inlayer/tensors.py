@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from inlayer.errors import DtypeError, ShapeError
 
@@ -22,6 +22,7 @@ __all__ = [
     "check_ids",
     "check_mask",
     "check_one_per_token",
+    "has_no_values",
     "one_thread",
     "to_tensor",
     "torch_dtype",
@@ -29,6 +30,7 @@ __all__ = [
 
 SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels support them, so they are converted
+PLAIN_TYPES = (Tensor, nn.Parameter, nn.Buffer)
 
 
 def check_ids(ids: object, name: str = "input_ids") -> Tensor:
@@ -80,6 +82,17 @@ def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tens
     if tuple(ids.shape) not in {(tokens,), (1, tokens), (batch, tokens)}:
         raise ShapeError(f"{name} has shape {tuple(ids.shape)}; expected ({batch}, {tokens}) or ({tokens},)")
     return ids
+
+
+def has_no_values(x: Tensor) -> bool:
+    """Whether this is a tensor of a tracer, whose values cannot be read."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None  # torch.jit.trace
+        or x.is_meta
+        or torch._C._functorch.is_functorch_wrapped_tensor(x)
+        or type(x) not in PLAIN_TYPES
+    )
 
 
 def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
