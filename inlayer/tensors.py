@@ -45,7 +45,8 @@ def check_ids(ids: object, name: str = "input_ids") -> Tensor:
         # A value of 2**63 or more becomes negative; replace it by the largest int64, which is outside every table too.
         return signed.masked_fill(signed < 0, 2**63 - 1) if ids.dtype == torch.uint64 else signed
     if ids.dtype not in SIGNED_OR_SMALL:
-        hint = "is it a mask?" if ids.dtype == torch.bool else "are they vectors (inputs_embeds)?"
+        hint = "are they vectors (inputs_embeds)?" if name == "input_ids" else "is it the tensor you meant?"
+        hint = "is it a mask?" if ids.dtype == torch.bool else hint
         raise DtypeError(f"{name} has dtype {ids.dtype}; it must have an integer dtype (torch.int64); {hint}")
     return ids
 
@@ -58,6 +59,8 @@ def check_float(x: object, name: str, width: int | None = None, rank: int | None
         raise DtypeError(f"{name} has dtype {x.dtype}; it holds vectors, so it must be floating point")
     if rank is not None and x.dim() != rank:
         raise ShapeError(f"{name} has {x.dim()} axes {tuple(x.shape)}; expected {rank}")
+    if not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None:  # sizes are tensors there
+        return x
     if width is not None and (x.dim() == 0 or x.shape[-1] != width):
         raise ShapeError(f"{name} has shape {tuple(x.shape)}; its last axis must have width {width}")
     return x

@@ -42,7 +42,7 @@ COMPARED_ROWS = 4096  # per step, when a stored head is compared with the table
 SAMPLED_ROWS = 64  # of a remote head, to decide whether it equals the table
 
 
-def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None) -> Model:
+def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, trainable: bool = False) -> Model:
     """Open a checkpoint's embedding layer without loading the model.
 
     Args:
@@ -50,6 +50,8 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None) 
             name of a sample; by default the bundled sample model.
         dtype: Convert rows to this dtype: a name such as "float32", a numpy dtype or a torch dtype. By default, rows
             keep the dtype of the file.
+        trainable: Read the rows into memory when `embeddings` and `head` are used, so that they can be trained and
+            resized. By default they stay in the file, and the layer is frozen.
 
     Returns:
         The opened checkpoint. Only headers have been read.
@@ -64,7 +66,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None) 
     """
     source = DEFAULT if source is None else source
     target = None if dtype is None else as_float_dtype(dtype)
-    model = Model(open_store(source), target)
+    model = Model(open_store(source), target, trainable=trainable)
     model._arguments = source, target
     return model
 
@@ -77,9 +79,9 @@ class Model:
 
     _arguments: tuple[str | os.PathLike[str], np.dtype[Any] | None]
 
-    def __init__(self, store: Store, dtype: np.dtype[Any] | None = None) -> None:
+    def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
-        self.dtype = dtype
+        self.dtype, self.trainable = dtype, trainable
         self.table_info = find_table(store, self.spec)
 
     @cached_property
@@ -108,9 +110,9 @@ class Model:
 
     @cached_property
     def embeddings(self) -> Embeddings:
-        """The whole input layer as a torch module, frozen and in evaluation mode.
+        """The whole input layer as a torch module.
 
-        Its rows stay in the file; `embeddings.token_embedding.in_memory()` makes rows that can be trained.
+        Its rows stay in the file, frozen; `load(source, trainable=True)` reads them into memory to train them.
         """
         with needs_torch("Model.embeddings"):
             from inlayer.checkpoint.layer import build_embeddings
@@ -178,7 +180,9 @@ class Model:
 
     def __reduce__(self) -> tuple[Any, ...]:
         source, dtype = self._arguments
-        return partial(load, dtype=dtype), (source,)  # a pickle refers to the source and contains no values
+        return partial(load, dtype=dtype, trainable=self.trainable), (
+            source,
+        )  # a pickle refers to the source and contains no values
 
     def __repr__(self) -> str:
         rows, width = self.table_info.shape
