@@ -4,7 +4,7 @@ source -> Model -> [facts] -> findings -> Report
 - ordinary text never produces four kinds of ids: ids without a token, special tokens, reserved tokens (`[unused7]`),
   and single bytes that are impossible in UTF-8 or always encoded as another token (byte fallback in LLaMA-2)
 - the tokenizer is queried id by id, which works for every kind of tokenizer
-- elsewhere: findings about tokens (check_vocabulary.py, check_special_tokens.py)
+- elsewhere: findings about tokens (check_tokens.py)
 Tested on real tokenizers in tests/inspection/test_report.py.
 """
 

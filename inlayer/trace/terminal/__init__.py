@@ -3,7 +3,7 @@
 trace -> [terminal] -> console
 - color is used only if the terminal has it, and no step depends on it; the output is ASCII if the terminal requires it
 - no line is wider than the terminal, none ends in spaces, and no text can control the terminal
-- layout.py: columns and line types; steps.py: the steps
+- layout.py: columns and line types; step_lines.py: the steps
 - elsewhere: all computation (trace/run.py); how a character or a number is written (inlayer/render/glyphs.py)
 Tested at three widths, against snapshots and with hostile texts, in tests/trace/test_terminal.py.
 """
@@ -19,7 +19,7 @@ from inlayer.errors import InputError
 from inlayer.render.numbers import count
 from inlayer.trace.facts import Trace
 from inlayer.trace.terminal.layout import Layout
-from inlayer.trace.terminal.steps import STEPS
+from inlayer.trace.terminal.step_lines import STEPS
 
 __all__ = ["show"]
 

@@ -3,7 +3,7 @@
 - headings, notes, tables of vectors (numbers, then a heat strip), and bands of characters above their bytes
 - tokens and numbers are in the same columns in every step, so a token can be followed down the screen
 - what does not fit is omitted and counted; no line wraps
-- elsewhere: how a character is written (inlayer/render/glyphs.py), the steps (terminal/steps.py)
+- elsewhere: how a character is written (inlayer/render/glyphs.py), the steps (step_lines.py)
 """
 
 from __future__ import annotations
