@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from pydoc_data import topics
 from typing import Any
@@ -18,7 +19,9 @@ import pytest
 import typer
 
 import inlayer
-from inlayer.cli import app, main
+from inlayer.cli import COMMANDS as MODULES
+from inlayer.cli import main
+from inlayer.cli.app import app
 from inlayer.learn.course import open_course
 
 SAMPLE = Path(inlayer.__file__).parent / "samples" / "default"
@@ -35,6 +38,8 @@ def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield from commands(subcommand, f"{name} {child}")
 
 
+for module in MODULES:  # a command joins the app when it is imported
+    import_module(f"inlayer.cli.{module}")
 COMMANDS = dict(commands(typer.main.get_command(app), "inlayer"))
 EXAMPLES = [
     (name, line)
