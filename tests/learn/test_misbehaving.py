@@ -126,7 +126,7 @@ CASES = {  # source, rule, words of the message
     ),
     "a liar of a type": (
         "import torch\nclass Same(torch.Tensor):\n    def __eq__(self, o): return True\ndef add(table, ids):\n"
-        "    return Same(table[0])\n",
+        "    return table[0].as_subclass(Same)\n",
         "values", "differ",
     ),
     "a nest without end": (BODY + "x = []\n    for _ in range(10**5): x = [x]\n    return x\n", "not-a-tensor", "list"),
