@@ -23,7 +23,8 @@ from inlayer.learn.content import LESSONS
 from inlayer.learn.questions import Exercise, Option, exercises_of
 from inlayer.render.markdown import parse
 
-__all__ = ["Course", "Document", "Lesson", "Question", "Task", "open_course", "read_document", "suggest"]
+__all__ = ["Course", "Document", "Lesson", "Question", "Task", "not_found", "open_course", "read_document",
+           "suggest"]  # fmt: skip
 
 CONTENT = Path(__file__).parent / "content"
 HINTS = ("Hint 1", "Hint 2", "Hint 3")
@@ -180,10 +181,9 @@ class Course:
             if name.strip().lower() in {lesson.id, str(lesson.number)}:
                 return lesson
         if (wanted := name.strip().removesuffix(".py")) in self.tasks:
-            raise InputError(f"there is no lesson {quoted(name)}; it is a task of lesson {self.tasks[wanted].lesson}")
+            raise not_found("lesson", name, [], f"it is a task of lesson {self.tasks[wanted].lesson}")
         named = ", ".join(f"{lesson.number} {lesson.id}" for lesson in self.lessons)
-        guess = suggest(name, [lesson.id for lesson in self.lessons])
-        raise InputError(f"there is no lesson {quoted(name)}; {guess or f'the lessons are {named}'}")
+        raise not_found("lesson", name, [lesson.id for lesson in self.lessons], f"the lessons are {named}")
 
     def task(self, name: str) -> Task:
         """Find a task by id or by the name of its file."""
@@ -193,15 +193,20 @@ class Course:
         for lesson in self.lessons:
             if wanted.lower() == lesson.id:
                 tasks = ", ".join(task.id for task in lesson.tasks)
-                raise InputError(f"there is no task {quoted(name)}; it is a lesson with the tasks {tasks}")
-        guess = suggest(wanted, self.tasks) or "inlayer learn list LESSON lists the tasks of a lesson"
-        raise InputError(f"there is no task {quoted(name)}; {guess}")
+                raise not_found("task", name, [], f"it is a lesson with the tasks {tasks}")
+        raise not_found("task", name, self.tasks, "inlayer learn list LESSON lists the tasks of a lesson")
 
 
-def suggest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """A "did you mean" question for the closest known name; "" if none is close."""
+    cutoff = 0.8 if "/" in name else 0.6
     found = difflib.get_close_matches(name.strip().lower()[:80], list(known), n=1, cutoff=cutoff)
     return f"did you mean {found[0]}?" if found else ""
+
+
+def not_found(kind: str, name: str, known: Iterable[str], otherwise: str) -> InputError:
+    """The error for an unknown name: suggests a close one, or says `otherwise`."""
+    return InputError(f"there is no {kind} {quoted(name)}; {suggest(name, known) or otherwise}")
 
 
 @cache

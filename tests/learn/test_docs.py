@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from inlayer.cli.learn.commands import learn
+from inlayer.cli.learn import learn
 from inlayer.learn import batch, session, submission
 from inlayer.learn.course import Task
 from inlayer.learn.grader import grade

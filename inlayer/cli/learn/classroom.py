@@ -9,20 +9,13 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.learn.common import AS_JSON, SEED, examples
+from inlayer.cli.learn.common import AS_JSON, SEED, command
 from inlayer.files import check_path, shown, write_output
 
 __all__ = ["dev_check", "grade", "notebook"]
 
-NOTEBOOK_EXAMPLES = examples("inlayer learn notebook", "inlayer learn notebook forward padding --folder notebooks")
-GRADE_EXAMPLES = examples(
-    "inlayer learn grade class/",
-    "inlayer learn grade class/ --out marks",
-    "inlayer learn grade class/ --task gather --seed 7 --json",
-)
-DEV_CHECK_EXAMPLES = examples("inlayer learn dev-check", "inlayer learn dev-check gather")
 
-
+@command("notebook", "", "forward padding --folder notebooks")
 def notebook(
     lessons: Annotated[list[str] | None, typer.Argument(help="Lessons. \\[default: all]")] = None,
     folder: Annotated[str, typer.Option(help="Folder to write to.")] = "inlayer-notebooks",
@@ -39,6 +32,7 @@ def notebook(
     sys.stdout.write(f"Next: open them with Jupyter (pip install jupyterlab):\n  jupyter lab {shlex.quote(folder)}\n")
 
 
+@command("grade", "class/", "class/ --out marks", "class/ --task gather --seed 7 --json")
 def grade(
     folder: Annotated[str, typer.Argument(help="Folder with one folder per learner.")],
     task: Annotated[list[str] | None, typer.Option(help="Grade only this task; can be repeated.")] = None,
@@ -83,6 +77,7 @@ def _reporter(out: str | None) -> Callable[[int, int], None] | None:
     return report if on_terminal or out is not None else None
 
 
+@command("dev-check", "", "gather")
 def dev_check(
     tasks: Annotated[list[str] | None, typer.Argument(help="Tasks. \\[default: all]")] = None,
 ) -> None:

@@ -9,14 +9,13 @@ import typer
 from inlayer.cli.learn.common import (
     AS_JSON,
     FOLDER,
-    examples,
-    interruptible,
+    command,
     open_printer,
     open_service,
     paged,
     report_unsaved,
     write_json,
-)
+)  # fmt: skip
 from inlayer.cli.learn.questions import ask_exercise, ask_quiz, grading_of
 from inlayer.cli.learn.tasks import show_task_file
 from inlayer.errors import InputError
@@ -29,13 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["list_", "misconceptions", "next_", "read", "skip"]
 
 NO_PAGER = Annotated[bool, typer.Option("--no-pager", help="Print directly, even on a terminal.")]
-LIST_EXAMPLES = examples("inlayer learn list", "inlayer learn list forward", "inlayer learn list --json")
-READ_EXAMPLES = examples("inlayer learn read forward", "inlayer learn read 3", "inlayer learn read gather --no-pager")
-MISCONCEPTIONS_EXAMPLES = examples("inlayer learn misconceptions", "inlayer learn misconceptions index_select")
-NEXT_EXAMPLES = examples("inlayer learn next", "inlayer learn next gather", "inlayer learn next --folder my-answers")
-SKIP_EXAMPLES = examples("inlayer learn skip", "inlayer learn skip gather")
 
 
+@command("list", "", "forward", "--json")
 def list_(
     lesson: Annotated[str | None, typer.Argument(help="Lesson to list in detail.")] = None,
     as_json: AS_JSON = False,
@@ -129,6 +124,7 @@ def show_lesson(out: CoursePrinter, status: LessonStatus) -> None:
     out.line(f"{'✓' if correct == total else '·'} {correct} of {total} questions correct{repeat}", indent=2)
 
 
+@command("read", "forward", "3", "gather --no-pager")
 def read(
     lesson: Annotated[
         str | None, typer.Argument(help="Lesson by name or number, or a task. \\[default: the next lesson]")
@@ -153,6 +149,7 @@ def read(
     report_unsaved(service)
 
 
+@command("misconceptions", "", "index_select")
 def misconceptions(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="One entry. \\[default: all]")] = None,
     no_pager: NO_PAGER = False,
@@ -177,6 +174,7 @@ def misconceptions(
                 out.markdown(text)
 
 
+@command("next", "", "gather", "--folder my-answers")
 def next_(
     task: Annotated[str | None, typer.Argument(help="Task to start.")] = None,
     folder: FOLDER = None,
@@ -198,16 +196,16 @@ def next_(
         read(step.id)
         return
     out = open_printer()
-    with interruptible(service):
-        if step.kind == "exercise":
-            done = ask_exercise(out, service, service.exercise(step.id), None)
-        else:
-            done = ask_quiz(out, service, service.quiz_questions(step.id), None, "inlayer learn next")
+    if step.kind == "exercise":
+        done = ask_exercise(out, service, service.course.exercises[step.id], None)
+    else:
+        done = ask_quiz(out, service, service.quiz_questions(step.id), None, "inlayer learn next")
     if done:
         out.line()
         out.next_step(service.overview())
 
 
+@command("skip", "", "gather")
 def skip(
     what: Annotated[
         str | None, typer.Argument(metavar="ID", help="Task or exercise. \\[default: the next step]")

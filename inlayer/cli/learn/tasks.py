@@ -18,14 +18,14 @@ from inlayer.cli.learn.common import (
     SEED,
     TASK,
     TASK_OR_FILE,
+    command,
     confirm,
-    examples,
     interruptible,
     open_printer,
     open_service,
     report_unsaved,
     write_json,
-)
+)  # fmt: skip
 from inlayer.errors import InputError
 from inlayer.files import shown
 
@@ -38,18 +38,15 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "hint", "reset", "reset_progress", "show_task_file", "show_verdict", "solution"]
 
-CHECK_EXAMPLES = examples(
-    "inlayer learn check",
-    "inlayer learn check gather",
-    "inlayer learn check my/gather.py",
-    "inlayer learn check try2.py --task gather --json",
+
+@command(
+    "check",
+    "",
+    "gather",
+    "my/gather.py",
+    "try2.py --task gather --json",
     note="Exit code: 0 passed, 1 failed or not written yet, 2 bad input.",
 )
-HINT_EXAMPLES = examples("inlayer learn hint", "inlayer learn hint gather --level 3")
-SOLUTION_EXAMPLES = examples("inlayer learn solution gather", "inlayer learn solution gather --show")
-RESET_EXAMPLES = examples("inlayer learn reset gather", "inlayer learn reset --all --yes")
-
-
 def check(
     what: TASK_OR_FILE = None,
     task: Annotated[str | None, typer.Option(help="Task, if the file has another name.")] = None,
@@ -126,6 +123,7 @@ def show_task_file(out: CoursePrinter, file: TaskFile, *, watching: bool = False
             out.command(f"inlayer learn {command} {file.task.id}")
 
 
+@command("hint", "", "gather --level 3")
 def hint(
     task: TASK = None,
     level: Annotated[int | None, typer.Option(min=1, max=3, help="1 a nudge, 2 the idea, 3 most of the code.")] = None,
@@ -140,6 +138,7 @@ def hint(
     report_unsaved(service)
 
 
+@command("solution", "gather", "gather --show")
 def solution(
     task: TASK = None,
     show: Annotated[bool, typer.Option("--show", help="Show it before you have passed; this is recorded.")] = False,
@@ -162,6 +161,7 @@ def _confirm_solution(task: Task) -> bool:
     return confirm(f"{task.id} has not passed yet. It will be recorded that you saw the solution.")
 
 
+@command("reset", "gather", "--all --yes")
 def reset(
     task: TASK = None,
     everything: Annotated[bool, typer.Option("--all", help="Reset all progress; your files stay.")] = False,
@@ -193,7 +193,7 @@ def reset_progress(service: CourseService, *, yes: bool) -> None:
     """Reset all progress after confirmation."""
     if not yes and not confirm("This resets all progress; your files stay."):
         raise InputError("nothing was reset; use --yes to skip the question")
-    kept = service.reset_progress()
+    kept = service.progress.reset()
     sys.stdout.write("Progress was reset.\n" if kept else "There was no progress to reset.\n")
     if kept is not None:
         sys.stdout.write(f"The old progress is kept: {shown(kept)}\n")

@@ -25,12 +25,12 @@ import typer
 from inlayer.cli.learn.common import (
     FOLDER,
     TASK_OR_FILE,
-    examples,
+    command,
     interruptible,
     open_printer,
     open_service,
     report_unsaved,
-)
+)  # fmt: skip
 from inlayer.cli.learn.tasks import show_task_file, show_verdict
 from inlayer.errors import InlayerError
 from inlayer.files import shown
@@ -48,15 +48,12 @@ TYPING_PAUSE = 0.7  # seconds without a key after which typing has ended
 END = "\x04"  # Ctrl-D, or a closed terminal
 KEYS = "h hint   c check again   n next task   s solution   q quit"
 PASSED_KEYS = "passed: n next task   s solution   q quit"
+NOTE = """Keys on a terminal: h hint, c check again, n next task, s solution, q quit; after passing n, s, q, Enter.
 
-WATCH_EXAMPLES = examples(
-    "inlayer learn watch",
-    "inlayer learn watch gather",
-    note="Keys on a terminal: h hint, c check again, n next task, s solution, q quit; after passing n, s, q, Enter.\n\n"
-    "Exit code: 0 if the last check passed, 1 if not.",
-)
+Exit code: 0 if the last check passed, 1 if not."""
 
 
+@command("watch", "", "gather", note=NOTE)
 def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
     """Grade your file whenever you save it, until it passes."""
     service, out = open_service(), open_printer()
@@ -213,12 +210,9 @@ def keyboard() -> Iterator[Callable[[float], str] | None]:
     if sys.stdin is None or not sys.stdin.isatty():
         yield None
         return
-    try:
-        import termios
-        import tty
-    except ImportError:
-        yield _windows_key
-        return
+    import termios  # grading needs a Unix system anyway
+    import tty
+
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     handlers = [signal.signal(number, _exit_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)]
@@ -247,17 +241,3 @@ def _unix_key(descriptor: int, seconds: float) -> str:
     except OSError:  # the terminal was closed
         return END
     return pressed.decode("utf-8", "replace").lower() if pressed else END
-
-
-def _windows_key(seconds: float) -> str:
-    import msvcrt
-
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        held = ""
-        while msvcrt.kbhit():  # type: ignore[attr-defined, unused-ignore]
-            held += str(msvcrt.getwch()).lower()  # type: ignore[attr-defined, unused-ignore]
-        if held:
-            return held
-        time.sleep(0.02)
-    return ""

@@ -100,11 +100,11 @@ def set_limits(memory: int, seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (mapped + memory, mapped + memory))
 
 
-class ForbiddenOperations(TorchDispatchMode):
+class ForbiddenOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Reports tensor operations whose name starts with a forbidden one, such as embedding or embedding_bag."""
 
     def __init__(self, names: tuple[str, ...], report: Callable[[str], NoReturn]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.names = {name: name for name in names}
         if "autograd" in names:  # forward mode has no engine; only it uses this operation
             self.names["has_same_storage"] = "autograd"
@@ -213,7 +213,7 @@ class Runner:
         value = value if item is None else value[item]
         if not isinstance(value, Tensor) or not value.requires_grad or value.shape != weight.shape:
             return {"value": value}
-        (value * weight.to(value.dtype)).sum().backward()  # type: ignore[no-untyped-call]
+        (value * weight.to(value.dtype)).sum().backward()
         of_parameters = {name: one.grad for name, one in target.named_parameters()} if is_module else {}
         return {"value": value, "gradient": None if leaf is None else leaf.grad, "gradients": of_parameters}
 
@@ -261,7 +261,8 @@ class Runner:
             return
         engine = Variable._execution_engine
         if "autograd" in self.forbidden:
-            Variable._execution_engine = SimpleNamespace(run_backward=lambda *_, **__: self.forbid("autograd"))
+            refusing: Any = SimpleNamespace(run_backward=lambda *_, **__: self.forbid("autograd"))
+            Variable._execution_engine = refusing
         try:
             with ForbiddenOperations(self.forbidden, self.forbid):
                 yield
