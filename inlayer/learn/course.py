@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
+from typing import ClassVar
 
 from inlayer.errors import InputError
 from inlayer.files import quoted
@@ -28,7 +29,6 @@ __all__ = ["Course", "Document", "Lesson", "Question", "Task", "not_found", "ope
 
 CONTENT = Path(__file__).parent / "content"
 HINTS = ("Hint 1", "Hint 2", "Hint 3")
-WHY = "Why it works"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,29 +69,37 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
-    """A coding task; the learner's file is named `id`.py."""
+class CoursePart:
+    """A lesson or task: a folder with a document."""
 
     id: str
-    lesson: str
     folder: Path
+    file_name: ClassVar[str]
 
     @cached_property
     def document(self) -> Document:
-        return read_document(self.folder / "task.md")
+        return read_document(self.folder / self.file_name)
 
     @property
     def title(self) -> str:
         return self.document.title
 
     @property
-    def text(self) -> str:
-        return self.document.text
-
-    @property
     def step(self) -> int:
         """The step of `inlayer walk` that shows this topic."""
         return int(self.document.keys["walk"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(CoursePart):
+    """A coding task; the learner's file is named `id`.py."""
+
+    lesson: str
+    file_name = "task.md"
+
+    @property
+    def text(self) -> str:
+        return self.document.text
 
     @property
     def hints(self) -> tuple[str, ...]:
@@ -99,7 +107,7 @@ class Task:
 
     @property
     def why(self) -> str:
-        return self.document.sections[WHY]
+        return self.document.sections["Why it works"]
 
     @property
     def start(self) -> str:
@@ -116,30 +124,16 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lesson:
+class Lesson(CoursePart):
     """A text with its tasks, exercises and quiz."""
 
-    id: str
     number: int
-    folder: Path
-
-    @cached_property
-    def document(self) -> Document:
-        return read_document(self.folder / "lesson.md")
-
-    @property
-    def title(self) -> str:
-        return self.document.title
+    file_name = "lesson.md"
 
     @property
     def text(self) -> str:
         """The whole text, including its sections."""
         return self.document.body
-
-    @property
-    def step(self) -> int:
-        """The step of `inlayer walk` that shows this topic."""
-        return int(self.document.keys["walk"])
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:

@@ -157,7 +157,7 @@ def load_ipython_extension(shell: Any) -> None:
 def _task_magic(shell: Any) -> Callable[[str, str], None]:
     def task(line: str, cell: str) -> None:
         """Grade the cell as a task's file, and define its names here."""
-        service = CourseService(ProgressFile(allow_unsaved=True))
+        service = _open_service()
         try:
             found = service.course.task(line)
             verdict = service.check(found, cell)  # first: endless code is stopped there and never runs here
@@ -173,7 +173,7 @@ def _task_magic(shell: Any) -> Callable[[str, str], None]:
             _write(_printed(lambda out: out.passed(found, verdict, service.compare_with_walk(verdict))))
             following = service.overview().next_step
             _write(f"Next: {following.title}\n" if following else "You have finished the course.\n")
-        return _note_unsaved(service)
+        return None
 
     return task
 
@@ -197,7 +197,7 @@ def answer(name: str, text: str) -> None:
         return _write("Write your answer between the quotes, and run this cell again.\n")
     if name not in _seeds:
         return _write(f'Run ask("{name}") first; it generates the question.\n')
-    service = CourseService(ProgressFile(allow_unsaved=True))
+    service = _open_service()
     try:
         asked = service.ask(name, _seeds[name])
         question = asked.question
@@ -209,7 +209,7 @@ def answer(name: str, text: str) -> None:
     _write(_printed(lambda out: out.answer_result(result)))
     if result.correct and isinstance(question, ChoiceQuestion):
         _write(_printed(lambda out: out.reasons(question)))
-    return _note_unsaved(service)
+    return None
 
 
 def _printed(show: Callable[[CoursePrinter], None]) -> str:
@@ -221,9 +221,8 @@ def _printed(show: Callable[[CoursePrinter], None]) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
-def _note_unsaved(service: CourseService) -> None:
-    if service.progress.unsaved_reason:
-        _write(f"(progress is not saved: {service.progress.unsaved_reason})\n")
+def _open_service() -> CourseService:
+    return CourseService(ProgressFile(allow_unsaved=True, on_notice=lambda line: _write(f"({line})\n")))
 
 
 def _write(text: str) -> None:

@@ -149,8 +149,8 @@ def data_folder() -> Path:
 class ProgressFile:
     """The progress file in a folder.
 
-    `on_notice` receives a line if a damaged file was renamed. With `allow_unsaved`, changes last as long as this
-    object if the file cannot be read or written, and `unsaved_reason` says why.
+    `on_notice` receives a line if a damaged file was renamed or progress is not saved. With `allow_unsaved`, changes
+    last as long as this object if the file cannot be read or written, and `unsaved_reason` says why.
     """
 
     def __init__(
@@ -206,7 +206,10 @@ class ProgressFile:
             raise error
         if state is None:
             state = self.read()  # may set `unsaved_reason` itself
-        self.unsaved_reason, self._unsaved_state = self.unsaved_reason or str(error), state
+        self._unsaved_state = state
+        if not self.unsaved_reason:
+            self.unsaved_reason = str(error)
+            self.on_notice(f"progress is not saved: {error}")
 
     def reset(self) -> Path | None:
         """Start over; returns where the old file was kept, if there was one."""

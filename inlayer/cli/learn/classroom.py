@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -44,12 +43,9 @@ def grade(
 ) -> None:
     """Grade the submissions of a class; a misbehaving file does not affect the others."""
     from inlayer.learn.batch import grade_folder
-    from inlayer.learn.course import open_course
 
-    course = open_course()
-    for name in task or []:
-        course.task(name)
-    report = grade_folder(check_path(folder, "FOLDER"), tasks=task or None, seed=seed, progress=_reporter(out))
+    progress = _report if out is not None or sys.stderr.isatty() else None
+    report = grade_folder(check_path(folder, "FOLDER"), tasks=task or None, seed=seed, progress=progress)
     if out is not None:
         target = check_path(out, "--out").absolute()
         for ending, text in ((".csv", report.to_csv()), (".json", report.to_json())):
@@ -63,18 +59,13 @@ def grade(
         raise typer.Exit(130)
 
 
-def _reporter(out: str | None) -> Callable[[int, int], None] | None:
-    """Progress on stderr: one changing line on a terminal; elsewhere a line per tenth, with --out."""
-    on_terminal = sys.stderr.isatty()
-
-    def report(done: int, total: int) -> None:
-        if on_terminal:
-            sys.stderr.write(f"\r{done:,} of {total:,} files" + ("\n" if done == total else ""))
-        elif done * 10 // total > (done - 1) * 10 // total:
-            sys.stderr.write(f"{done:,} of {total:,} files\n")
-        sys.stderr.flush()
-
-    return report if on_terminal or out is not None else None
+def _report(done: int, total: int) -> None:
+    """Progress on stderr: one changing line on a terminal, elsewhere a line per tenth."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{done:,} of {total:,} files" + ("\n" if done == total else ""))
+    elif done * 10 // total > (done - 1) * 10 // total:
+        sys.stderr.write(f"{done:,} of {total:,} files\n")
+    sys.stderr.flush()
 
 
 @command("dev-check", "", "gather")

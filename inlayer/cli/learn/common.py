@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AS_JSON", "FOLDER", "SEED", "TASK", "TASK_OR_FILE", "command", "confirm", "interruptible", "learn", "open_printer",
-    "open_service", "paged", "prompt", "report_unsaved", "saved_note", "write_json",
+    "open_service", "paged", "prompt", "saved_note", "write_json",
 ]  # fmt: skip
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
@@ -82,7 +82,10 @@ def open_service(*, must_save: bool = False) -> CourseService:
     """The service of the course; unless `must_save`, a command continues if progress cannot be saved."""
     from inlayer.learn.progress import ProgressFile
 
-    notify = lambda line: sys.stderr.write(f"inlayer: {line}\n")  # noqa: E731
+    def notify(line: str) -> None:
+        sys.stdout.flush()
+        sys.stderr.write(f"inlayer: {line}\n")
+
     return CourseService(ProgressFile(on_notice=notify, allow_unsaved=not must_save))
 
 
@@ -107,14 +110,6 @@ def paged(out: CoursePrinter, *, enabled: bool) -> Iterator[None]:
 
 def write_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, allow_nan=False) + "\n")
-
-
-def report_unsaved(service: CourseService) -> None:
-    """Warn on stderr if progress is not saved."""
-    if reason := service.progress.unsaved_reason:
-        sys.stdout.flush()
-        sys.stderr.write(f"inlayer: progress is not saved: {reason}\n")
-        sys.stderr.flush()
 
 
 def saved_note(service: CourseService) -> str:

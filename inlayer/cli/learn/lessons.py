@@ -13,7 +13,6 @@ from inlayer.cli.learn.common import (
     open_printer,
     open_service,
     paged,
-    report_unsaved,
     write_json,
 )  # fmt: skip
 from inlayer.cli.learn.questions import ask_exercise, ask_quiz, grading_of
@@ -53,7 +52,6 @@ def list_(
         show_lessons(out, overview)
         out.line()
         out.next_step(overview, with_current=True)
-    report_unsaved(service)
 
 
 def lesson_json(status: LessonStatus) -> dict[str, Any]:
@@ -146,7 +144,6 @@ def read(
         out.command(f"inlayer walk --step {chosen.step}")
     service.mark_read(chosen)
     out.next_step(service.overview())
-    report_unsaved(service)
 
 
 @command("misconceptions", "", "index_select")
@@ -188,7 +185,6 @@ def next_(
     if step is None or step.kind == "task":
         file = service.start_task(step.id if step is not None else task, folder)
         show_task_file(open_printer(), file)
-        report_unsaved(service)
         return
     if folder is not None:
         service.set_folder(folder)

@@ -18,7 +18,6 @@ from inlayer.cli.learn.common import (
     open_printer,
     open_service,
     prompt,
-    report_unsaved,
     saved_note,
     write_json,
 )  # fmt: skip
@@ -79,7 +78,6 @@ def grade_once(service: CourseService, asked: AskedQuestion, answer: str | None,
         open_printer().model_answer(question, with_points=True)
     else:
         open_printer().answer_result(result)
-    report_unsaved(service)
     raise typer.Exit(1 if data["correct"] is False else 0)
 
 
@@ -146,14 +144,12 @@ def exercise(
     if answer is not None or done:
         grade_once(service, asked, None if done else answer, as_json=as_json)
     write_json(question_json(asked))
-    report_unsaved(service)
 
 
 def ask_exercise(out: CoursePrinter, service: CourseService, one: Exercise, seed: int | None) -> bool:
     """Ask until the answer is correct or revealed; False if the learner leaves."""
     asked = service.draw_exercise(one, seed)
     question = asked.question
-    report_unsaved(service)
     out.heading(f"{one.id}: {one.title} ({grading_of(question)})")
     out.line()
     out.question(question)
@@ -240,7 +236,6 @@ def ask_quiz(
     run = QuizRun(questions, random_seed() if seed is None else seed)
     with service.edit():  # finds out early whether progress can be saved
         pass
-    report_unsaved(service)
 
     def ask() -> None:
         number = 0

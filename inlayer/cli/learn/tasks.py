@@ -23,7 +23,6 @@ from inlayer.cli.learn.common import (
     interruptible,
     open_printer,
     open_service,
-    report_unsaved,
     write_json,
 )  # fmt: skip
 from inlayer.errors import InputError
@@ -68,7 +67,6 @@ def check(
             show_task_file(out, file)
             message = f"{shown(file.path)} is new. Write your answer there, then check again."
             out.line(message, style="bold", wrap=False)
-        report_unsaved(service)
         raise typer.Exit(1)
     with interruptible(service):
         verdict = service.check(file.task, read_file(file.path).text, seed=seed)
@@ -76,7 +74,6 @@ def check(
         write_json(verdict_json(verdict, file.path))
     else:
         show_verdict(open_printer(), service, file.task, verdict, file.path)
-    report_unsaved(service)
     raise typer.Exit(0 if verdict.passed else 1)
 
 
@@ -135,7 +132,6 @@ def hint(
     if shown_hint.is_last:
         out.line("This is the last hint. To see the solution:")
         out.command(f"inlayer learn solution {shown_hint.task.id} --show")
-    report_unsaved(service)
 
 
 @command("solution", "gather", "gather --show")
@@ -146,19 +142,14 @@ def solution(
     """Show the solution of a task you have passed, or of any task with --show."""
     service = open_service()
     found = service.started_task(task, allow_passed=True)
-    if not (show or service.may_see_solution(found) or _confirm_solution(found)):
+    question = f"{found.id} has not passed yet. It will be recorded that you saw the solution."
+    can_ask = sys.stdin and sys.stdin.isatty()
+    if not (show or service.may_see_solution(found) or (can_ask and confirm(question))):
         raise InputError(
             f"{found.id} has not passed yet; to see its solution anyway, run inlayer learn solution {found.id} --show"
         )
     passed = service.record_solution(found)
     open_printer().solution(found, passed=passed)
-    report_unsaved(service)
-
-
-def _confirm_solution(task: Task) -> bool:
-    if not sys.stdin or not sys.stdin.isatty():
-        return False
-    return confirm(f"{task.id} has not passed yet. It will be recorded that you saw the solution.")
 
 
 @command("reset", "gather", "--all --yes")
@@ -186,7 +177,6 @@ def reset(
         out.line(f"Your old file is kept: {shown(kept)}", wrap=False)
     out.line("Next: write your answer there, then run:")
     out.command(f"inlayer learn check {found.id}")
-    report_unsaved(service)
 
 
 def reset_progress(service: CourseService, *, yes: bool) -> None:

@@ -29,7 +29,6 @@ from inlayer.cli.learn.common import (
     interruptible,
     open_printer,
     open_service,
-    report_unsaved,
 )  # fmt: skip
 from inlayer.cli.learn.tasks import show_task_file, show_verdict
 from inlayer.errors import InlayerError
@@ -63,12 +62,10 @@ def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
     watcher = FileWatcher(out, service, file)
     with interruptible(service), keyboard() as key:
         watcher.start()
-        report_unsaved(service)
         watcher.run(key)
     if watcher.passed:
         out.line()
         out.next_step(service.overview())
-    report_unsaved(service)
     raise typer.Exit(0 if watcher.passed else 1)
 
 
