@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
 from typing import Literal
@@ -102,27 +102,25 @@ def grade(
     results: list[CheckOutcome] = []
     steps = run.steps()
     for number, (name, description) in enumerate(names.items()):
-        failed: CheckFailed | None = None
-        if results and results[-1].state != "passed":
-            results.append(CheckOutcome(name=name, description=description, state="not run"))
-            continue
-        try:
-            next(steps)
-        except CheckFailed as error:
-            failed = error
-        except Exception as error:  # a result of a kind the check does not handle
-            message = f"the check cannot process what your code returned ({type(error).__name__}: {error})"
-            failed = CheckFailed("unexpected", message)
-        if failed is None:
-            results.append(CheckOutcome(name=name, description=description, state="passed"))
-            continue
-        check = checks[number - len(COMMON_CHECKS)] if examples and number >= len(COMMON_CHECKS) else None
-        results.append(CheckOutcome(
-            name=name, description=description, state="failed", rule=failed.rule, message=failed.message,
-            feedback=run.feedback(failed, check),
-        ))  # fmt: skip
+        outcome = CheckOutcome(name=name, description=description, state="not run")
+        if all(result.state == "passed" for result in results):
+            try:
+                next(steps)
+                outcome = replace(outcome, state="passed")
+            except Exception as error:
+                failed = error if isinstance(error, CheckFailed) else cannot_process(error)
+                check = checks[number - len(COMMON_CHECKS)] if examples and number >= len(COMMON_CHECKS) else None
+                feedback = run.feedback(failed, check)
+                outcome = replace(outcome, state="failed", rule=failed.rule, message=failed.message, feedback=feedback)
+        results.append(outcome)
     steps.close()
     return Verdict(task=task.id, results=tuple(results), seed=seed, printed=run.printed, walk_output=run.walk_output)
+
+
+def cannot_process(error: Exception) -> CheckFailed:
+    """The failure of a check that does not handle a kind of result."""
+    message = f"the check cannot process what your code returned ({type(error).__name__}: {error})"
+    return CheckFailed("unexpected", message)
 
 
 class GradingRun:

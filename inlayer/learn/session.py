@@ -37,7 +37,7 @@ __all__ = [
     "describe_value", "value_of",
 ]  # fmt: skip
 
-MAX_MESSAGE = 256 << 20  # bytes
+MAX_MESSAGE = 64 << 20  # bytes, most of them tensors; protocol.py bounds the rest
 MAX_PRINTED = 20_000  # characters of printed output that are kept
 
 
@@ -266,6 +266,8 @@ class GradingSession(CallTarget):
         if "forbidden" in answer:
             message = f"this task must be solved without {answer['forbidden']}; line {answer.get('line')} uses it"
             raise CheckFailed("forbidden-name", message)
+        if "too_large" in answer:
+            raise CheckFailed("too-large", f"your code returned too much: {answer['too_large']}")
         if "memory" in answer:
             limit = self.limits.memory / (1 << 30)
             raise CheckFailed("memory", f"your code used more than {limit:g} GiB of memory")

@@ -17,8 +17,6 @@ from inlayer.cli.learn.common import (
 )  # fmt: skip
 from inlayer.cli.learn.questions import ask_exercise, ask_quiz, grading_of
 from inlayer.cli.learn.tasks import show_task_file
-from inlayer.errors import InputError
-from inlayer.files import quoted
 
 if TYPE_CHECKING:
     from inlayer.learn.course_steps import CourseOverview, LessonStatus
@@ -152,19 +150,15 @@ def misconceptions(
     no_pager: NO_PAGER = False,
 ) -> None:
     """Read about common misconceptions, each with a proof that runs."""
-    from inlayer.learn.course import open_course, suggest
+    from inlayer.learn.course import not_found, open_course
 
     document = open_course().misconceptions
     if name is not None and name not in document.sections:
-        near = suggest(name, document.sections) or f"the entries are {', '.join(document.sections)}"
-        raise InputError(f"there is no misconception {quoted(name)}; {near}")
+        otherwise = f"the entries are {', '.join(document.sections)}"
+        raise not_found("misconception", name, document.sections, otherwise)
     out = open_printer()
     with paged(out, enabled=not no_pager):
-        if name is None:
-            out.heading(document.title)
-            out.line()
-            out.markdown(document.text)
-        for entry, text in document.sections.items():
+        for entry, text in {document.title: document.text, **document.sections}.items():
             if name in (None, entry):
                 out.heading(entry)
                 out.line()

@@ -15,9 +15,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import typer
@@ -94,19 +93,15 @@ class FileWatcher:
     def start(self) -> None:
         """Show the task; an unchanged start file is not graded until it is saved."""
         path = self.file.path
-        seen = fingerprint(path)  # before reading: a save in between is graded
-        self._graded = self._previous = seen if self._is_start_file() else None
+        seen, is_start = fingerprint(path), False  # before reading: a save in between is graded
+        with suppress(InlayerError):
+            is_start = read_file(path).text == self.file.task.start
+        self._graded = self._previous = seen if is_start else None
         show_task_file(self.out, self.file, watching=True)
         self.out.line(f"Watching {shown(path)}. Press Ctrl-C to stop.", style="bold", wrap=False)
         self._missing = seen is None
         if self._missing:
             self.out.line("The file does not exist yet; it is graded once it does.", style="yellow")
-
-    def _is_start_file(self) -> bool:
-        try:
-            return read_file(self.file.path).text == self.file.task.start
-        except InlayerError:
-            return False
 
     def run(self, key: Callable[[float], str] | None) -> None:
         """Grade saved versions until one passes or the learner quits; keys may continue with other tasks."""
@@ -212,23 +207,22 @@ def keyboard() -> Iterator[Callable[[float], str] | None]:
 
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
-    handlers = [signal.signal(number, _exit_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)]
+    handlers = {number: signal.signal(number, _exit_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         tty.setcbreak(descriptor, termios.TCSADRAIN)  # one key at a time, without echo; Ctrl-C still works
-        yield lambda seconds: _unix_key(descriptor, seconds)
+        yield lambda seconds: _read_key(descriptor, seconds)
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-        for number, handler in zip((signal.SIGTERM, signal.SIGHUP), handlers, strict=True):
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
-def _exit_on_signal(number: int, frame: FrameType | None) -> None:
+def _exit_on_signal(number: int, _: object) -> None:
     """Exit through the cleanup that restores the terminal."""
-    del frame
     raise SystemExit(128 + number)
 
 
-def _unix_key(descriptor: int, seconds: float) -> str:
+def _read_key(descriptor: int, seconds: float) -> str:
     import select
 
     if not select.select([descriptor], [], [], seconds)[0]:

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from inlayer.learn.sandbox.protocol import RemoteHandle, decode, encode, receive, send
+from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, encode, receive, send
 from inlayer.learn.sandbox.restrict import restrict
 
 __all__ = ["run"]
@@ -154,9 +154,12 @@ class Runner:
             with suppress(OSError, ValueError):
                 stream.flush()
         try:
-            self.send(self.encode(answer, self.keep))
+            message = self.encode(answer, self.keep)
         except MemoryError:
-            self.send(self.encode({"memory": True}))
+            message = self.encode({"memory": True})
+        except ProtocolError as error:
+            message = self.encode({"too_large": str(error)})
+        self.send(message)
 
     def do_parse(self, source: str) -> dict[str, Any]:
         """Parse the source without running it."""
