@@ -18,7 +18,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.measure import Ratio, Result, interleave, milliseconds, ratio
-from inlayer.head import Head, chunk_rows
+from inlayer.chunked_loss import chunk_rows
+from inlayer.head import Head
 
 ROWS, WIDTH, TOKENS = 131_072, 512, 2_048
 PAGE = 4096

@@ -1,6 +1,7 @@
-"""open_store: find out what a source is (a folder, a file, a sample or a hub id) and open it.
+"""load, open_store: find out what a source is (a folder, a file, a sample or a hub id) and open it.
 
 source -> [Store] -> Model
+- an unknown source is reported before anything large is imported, numpy included
 - local paths come first: a folder with the name of a sample is opened as the folder
 - the format of a folder, in order of preference: model*.safetensors, pytorch_model*.bin, GGUF, then any safetensors or
   .bin file, because there may be adapters and value heads next to a model. The format of a file is in its first bytes
@@ -14,18 +15,58 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, shown
 
-__all__ = ["DEFAULT", "open_store"]
+if TYPE_CHECKING:
+    from inlayer.checkpoint.model import Model
+    from inlayer.checkpoint.store import Store
+
+__all__ = ["DEFAULT", "load", "open_store"]
 
 DEFAULT = "default"  # the bundled sample model
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?", re.ASCII)
 URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 FILE_SUFFIXES = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".json", ".ckpt")  # no hub id ends in one
 ZIP, PICKLE, GGUF = b"PK\x03\x04", b"\x80", b"GGUF"
+
+
+def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, trainable: bool = False) -> Model:
+    """Open a checkpoint's embedding layer without loading the model.
+
+    Args:
+        source: A folder, a .safetensors, .gguf or old .bin file, a hub id (`org/name`, `org/name@revision`), or the
+            name of a sample; by default the bundled sample model.
+        dtype: Convert rows to this dtype: a name such as "float32", a numpy dtype or a torch dtype. By default, rows
+            keep the dtype of the file.
+        trainable: Read the rows into memory when `embeddings` and `head` are used, so that they can be trained and
+            resized. By default they stay in the file, and the layer is frozen.
+
+    Returns:
+        The opened checkpoint. Only headers have been read.
+
+    Raises:
+        MissingFileError: If there is no such source.
+        CheckpointError: If its files are damaged or contain no embedding table.
+
+    Example:
+        >>> load("default").table.rows([1, 2]).shape
+        (2, 64)
+    """
+    source, target = DEFAULT if source is None else source, None
+    if dtype is not None:
+        from inlayer.formats.dtypes import as_float_dtype
+
+        target = as_float_dtype(dtype)
+    store = open_store(source)
+
+    from inlayer.checkpoint.model import Model
+
+    model = Model(store, target, trainable=trainable)
+    model._arguments = source, target
+    return model
 
 
 def open_store(source: str | os.PathLike[str]) -> Store:
@@ -67,8 +108,7 @@ def _open_name(name: str) -> Store:
 
 
 def _open_folder(folder: Path) -> Store:
-    from inlayer.checkpoint.folder import FolderStore
-    from inlayer.checkpoint.shards import INDEX
+    from inlayer.checkpoint.folder import INDEX, FolderStore
 
     try:
         names = sorted(entry.name for entry in folder.iterdir())

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inlayer.checkpoint.model import Model, load
+from inlayer.checkpoint import Model, load
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.files import path_kind, printable
 from inlayer.inspection.check_duplicates import duplicate_findings

@@ -109,7 +109,7 @@ class Pipeline:
                 f"a random table of {rows:,} x {width:,} is too large; with this tokenizer, choose a width of at most "
                 f"{MAX_RANDOM_VALUES // rows}"
             )
-        block_size = max(longest, RANDOM_POSITIONS)
+        block_size = None if positions in {"none", "rotary"} else max(longest, RANDOM_POSITIONS)
         layer = Embeddings(rows, width, block_size, positions=positions, padding_idx=padding_idx, seed=seed)
         head = Head(width, rows, padding_idx=padding_idx, device="meta")
         layer.tie(head)

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import inlayer
-from inlayer.checkpoint.shards import INDEX, parse_index
+from inlayer.checkpoint.folder import INDEX
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, MissingFileError
 from inlayer.tensors import to_tensor
 
@@ -227,13 +227,6 @@ def test_invalid_index_is_an_error(tmp_path: Path, index: bytes) -> None:
     (tmp_path / INDEX).write_bytes(index)
     with pytest.raises(CheckpointError, match=INDEX):
         inlayer.load(tmp_path)
-
-
-def test_parse_index_returns_the_total_size() -> None:
-    assert parse_index(b'{"metadata": {"total_size": 7}, "weight_map": {"a": "b.safetensors"}}', "x") == (
-        {"a": "b.safetensors"}, 7,
-    )  # fmt: skip
-    assert parse_index(b'{"weight_map": {"a": "b.safetensors"}}', "x")[1] is None
 
 
 def test_links_out_of_the_folder_are_an_error(tmp_path: Path) -> None:
