@@ -8,7 +8,9 @@ FIRST_START := env -u PYTHONDONTWRITEBYTECODE sh -c '$(BIN)/inlayer --help && $(
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: run serve test test-slow test-all coverage setup bench docs screenshots browser editor clean
+LAYER_TESTS := tests/tables tests/positions tests/test_embeddings.py tests/test_head.py tests/test_pooling.py
+
+.PHONY: run serve test test-slow test-oldest test-all coverage setup bench docs screenshots browser editor clean
 
 run: $(VENV)/installed        ## walk one text through every step of the layer
 	@$(BIN)/inlayer walk "I love dogs"
@@ -24,6 +26,12 @@ test: $(VENV)/installed-dev   ## lint, types, import rules and the fast tests
 
 test-slow: $(VENV)/installed-dev  ## fuzzing, cross products, multi-process, browser and documentation tests
 	@$(PYTEST) -m slow $(PYTEST_ARGS)
+
+test-oldest: export OMP_NUM_THREADS = 1
+test-oldest:                  ## tests of the layer with the oldest supported torch, in its own environment (2 GB)
+	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	@.venv-oldest/bin/python -m pip install --quiet --editable '.[torch]' 'torch==2.6.*' beartype hypothesis pytest transformers
+	@.venv-oldest/bin/python -m pytest -m "not slow" $(LAYER_TESTS)
 
 test-all: test test-slow      ## everything
 
