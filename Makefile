@@ -8,7 +8,7 @@ FIRST_START := env -u PYTHONDONTWRITEBYTECODE sh -c '$(BIN)/inlayer --help && $(
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: run serve test test-slow test-all coverage setup bench docs screenshots browser editor clean
+.PHONY: run serve test test-slow test-all coverage setup bench docs docs-site screenshots browser editor clean
 
 run: $(VENV)/installed        ## walk one text through every step of the layer
 	@$(BIN)/inlayer walk "I love dogs"
@@ -39,6 +39,10 @@ docs: $(VENV)/installed-dev   ## regenerate docs/families.md, schemas, and the o
 	@$(BIN)/python -m tests.families.document
 	@$(BIN)/python -m tests.trace.schema
 	@$(BIN)/python -m tests.console docs/checkpoints.md
+
+docs-site: $(VENV)/installed-dev  ## build the documentation site in site/; a dead link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 screenshots: $(VENV)/installed-dev browser  ## regenerate the pictures in the README
 	@$(BIN)/python scripts/make_screenshots.py
