@@ -31,10 +31,9 @@ from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
 from inlayer.trace.facts import Change, InitializationFacts, MergeFacts, ModelFacts, TableFacts, TokenFacts, Trace
-from inlayer.trace.initialization_facts import initialize
 from inlayer.trace.run import run
 from inlayer.trace.schemes import RANDOM_POSITIONS, ActiveLayer, Rotary, rotate, scheme_of, with_modules, with_positions
-from inlayer.trace.token_facts import describe_token
+from inlayer.trace.token_facts import describe_token, initialize
 
 __all__ = ["Pipeline", "walk"]
 
