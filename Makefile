@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist work
 
 LAYER_TESTS := tests/tables tests/positions tests/test_embeddings.py tests/test_head.py tests/test_pooling.py
 
-.PHONY: run serve test test-slow test-oldest test-all coverage setup bench docs screenshots browser editor clean
+.PHONY: run serve test test-slow test-oldest test-all coverage setup bench docs docs-site screenshots browser editor clean
 
 run: $(VENV)/installed        ## walk one text through every step of the layer
 	@$(BIN)/inlayer walk "I love dogs"
@@ -47,6 +47,10 @@ docs: $(VENV)/installed-dev   ## regenerate docs/families.md, schemas, and the o
 	@$(BIN)/python -m tests.families.document
 	@$(BIN)/python -m tests.trace.schema
 	@$(BIN)/python -m tests.console docs/checkpoints.md
+
+docs-site: $(VENV)/installed-dev  ## build the documentation site in site/; a dead link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 screenshots: $(VENV)/installed-dev browser  ## regenerate the pictures in the README
 	@$(BIN)/python scripts/make_screenshots.py
