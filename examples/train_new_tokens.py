@@ -1,6 +1,6 @@
 """Make a loaded layer trainable, add a token, and train only its row.
 
-Rows of a loaded model stay in its file and are frozen. A copy in memory can be trained and resized.
+Rows of a loaded model stay in its file and are frozen. With trainable=True, they are in memory and can be trained.
 """
 
 import torch
@@ -8,13 +8,12 @@ import torch
 import inlayer
 
 torch.manual_seed(0)
-model = inlayer.load("default", dtype="float32")
+model = inlayer.load("default", dtype="float32", trainable=True)
 layer, head, tokenizer = model.embeddings, model.head, model.tokenizer
-layer.set_input_embeddings(layer.token_embedding.in_memory())  # a trainable copy; the tied head follows
 old_rows = layer.vocab_size
 new_id = old_rows
-layer.resize(old_rows + 1)  # one new row, initialized with the mean of all rows
-table = layer.token_embedding.weight.requires_grad_()
+layer.resize(old_rows + 1)  # one new row, initialized with the mean of all rows; the tied head follows
+table = layer.token_embedding.weight
 start = table.detach().clone()
 is_new = torch.arange(len(table))[:, None] >= old_rows
 table.register_hook(lambda gradient: gradient * is_new)  # the other rows get no gradient

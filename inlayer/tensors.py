@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from inlayer.errors import DtypeError, ShapeError
 
@@ -23,6 +23,7 @@ __all__ = [
     "check_ids",
     "check_mask",
     "check_one_per_token",
+    "has_no_values",
     "one_thread",
     "to_tensor",
     "torch_dtype",
@@ -30,6 +31,7 @@ __all__ = [
 
 SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels support them, so they are converted
+PLAIN_TYPES = (Tensor, nn.Parameter, nn.Buffer)
 
 
 def check_dense(x: object, name: str, hint: str = "") -> Tensor:
@@ -50,7 +52,8 @@ def check_ids(ids: object, name: str = "input_ids") -> Tensor:
         # A value of 2**63 or more becomes negative; replace it by the largest int64, which is outside every table too.
         return signed.masked_fill(signed < 0, 2**63 - 1) if ids.dtype == torch.uint64 else signed
     if ids.dtype not in SIGNED_OR_SMALL:
-        hint = "is it a mask?" if ids.dtype == torch.bool else "are they vectors (inputs_embeds)?"
+        hint = "are they vectors (inputs_embeds)?" if name == "input_ids" else "is it the tensor you meant?"
+        hint = "is it a mask?" if ids.dtype == torch.bool else hint
         raise DtypeError(f"{name} has dtype {ids.dtype}; it must have an integer dtype (torch.int64); {hint}")
     return ids
 
@@ -62,6 +65,8 @@ def check_float(x: object, name: str, width: int | None = None, rank: int | None
         raise DtypeError(f"{name} has dtype {x.dtype}; it holds vectors, so it must be floating point")
     if rank is not None and x.dim() != rank:
         raise ShapeError(f"{name} has {x.dim()} axes {tuple(x.shape)}; expected {rank}")
+    if not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None:  # sizes are tensors there
+        return x
     if width is not None and (x.dim() == 0 or x.shape[-1] != width):
         raise ShapeError(f"{name} has shape {tuple(x.shape)}; its last axis must have width {width}")
     return x
@@ -85,6 +90,17 @@ def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tens
     if tuple(ids.shape) not in {(tokens,), (1, tokens), (batch, tokens)}:
         raise ShapeError(f"{name} has shape {tuple(ids.shape)}; expected ({batch}, {tokens}) or ({tokens},)")
     return ids
+
+
+def has_no_values(x: Tensor) -> bool:
+    """Whether this is a tensor of a tracer, whose values cannot be read."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None  # torch.jit.trace
+        or x.is_meta
+        or torch._C._functorch.is_functorch_wrapped_tensor(x)
+        or type(x) not in PLAIN_TYPES
+    )
 
 
 def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:

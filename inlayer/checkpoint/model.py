@@ -50,9 +50,9 @@ class Model:
 
     _arguments: tuple[str | os.PathLike[str], np.dtype[Any] | None]
 
-    def __init__(self, store: Store, dtype: np.dtype[Any] | None = None) -> None:
+    def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
-        self.dtype = dtype
+        self.dtype, self.trainable = dtype, trainable
         if is_static(store.config):
             mapped = "; ids are mapped to rows by its tensor `mapping`, which is not applied"
             self.config, self.note = None, STATIC + (mapped if store.first_of(["mapping"]) else "")
@@ -84,9 +84,9 @@ class Model:
 
     @cached_property
     def embeddings(self) -> Embeddings:
-        """The whole input layer as a torch module, frozen and in evaluation mode.
+        """The whole input layer as a torch module.
 
-        Its rows stay in the file; `embeddings.token_embedding.in_memory()` makes rows that can be trained.
+        Its rows stay in the file, frozen; `load(source, trainable=True)` reads them into memory to train them.
         """
         with needs_torch("Model.embeddings"):
             from inlayer.checkpoint.layer import build_embeddings
@@ -154,7 +154,9 @@ class Model:
 
     def __reduce__(self) -> tuple[Any, ...]:
         source, dtype = self._arguments
-        return partial(load, dtype=dtype), (source,)  # a pickle refers to the source and contains no values
+        return partial(load, dtype=dtype, trainable=self.trainable), (
+            source,
+        )  # a pickle refers to the source and contains no values
 
     def __repr__(self) -> str:
         rows, width = self.table_info.shape

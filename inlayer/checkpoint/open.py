@@ -36,7 +36,7 @@ MAX_MODULES = 1 << 20  # bytes of a modules.json
 ZIP, PICKLE, GGUF = b"PK\x03\x04", b"\x80", b"GGUF"
 
 
-def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None) -> Model:
+def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, trainable: bool = False) -> Model:
     """Open a checkpoint's embedding layer without loading the model.
 
     Args:
@@ -44,6 +44,8 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None) 
             name of a sample; by default the bundled sample model.
         dtype: Convert rows to this dtype: a name such as "float32", a numpy dtype or a torch dtype. By default, rows
             keep the dtype of the file.
+        trainable: Read the rows into memory when `embeddings` and `head` are used, so that they can be trained and
+            resized. By default they stay in the file, and the layer is frozen.
 
     Returns:
         The opened checkpoint. Only headers have been read.
@@ -65,7 +67,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None) 
 
     from inlayer.checkpoint.model import Model
 
-    model = Model(store, target)
+    model = Model(store, target, trainable=trainable)
     model._arguments = source, target
     return model
 
