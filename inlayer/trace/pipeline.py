@@ -10,6 +10,7 @@ Tested in tests/trace/test_pipeline.py.
 from __future__ import annotations
 
 import copy
+import math
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache, partial
@@ -30,7 +31,7 @@ from inlayer.tables import StoredEmbedding
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
-from inlayer.trace.facts import Change, InitializationFacts, MergeFacts, ModelFacts, TableFacts, TokenFacts, Trace
+from inlayer.trace.facts import Change, MergeFacts, ModelFacts, TableFacts, Trace
 from inlayer.trace.run import run
 from inlayer.trace.schemes import RANDOM_POSITIONS, ActiveLayer, Rotary, rotate, scheme_of, with_modules, with_positions
 from inlayer.trace.token_facts import describe_token, initialize
@@ -53,15 +54,10 @@ class Pipeline:
 
     def __init__(self, model: Model, *, name: str = "", tokenizer: Tokenizer | None = None) -> None:
         remote = model.store.remote
-        self._prepare(
-            model.embeddings,
-            model.tokenizer if tokenizer is None else tokenizer,
-            None if remote else model.head,  # a single logit needs every row of the head
-            model.source,
-            model.note,
-        )
-        if name:
-            self.name = name
+        head = None if remote else model.head  # a single logit needs every row of the head
+        chosen = model.tokenizer if tokenizer is None else tokenizer
+        self._prepare(model.embeddings, chosen, head, model.source, model.note)
+        self.name = name or model.source
         if model.spec is not None:
             self.family, self.init_std = model.spec.family, model.spec.init_std
         self.table = _stored_facts(model.table_info, self.layer.dtype, remote)
@@ -74,13 +70,7 @@ class Pipeline:
 
     @classmethod
     def from_layer(
-        cls,
-        layer: Embeddings,
-        tokenizer: Tokenizer | None = None,
-        head: Head | None = None,
-        *,
-        source: str,
-        note: str = "",
+        cls, layer: Embeddings, tokenizer: Tokenizer | None, head: Head | None = None, *, source: str, note: str = ""
     ) -> Pipeline:
         """Create a pipeline from a layer in memory."""
         pipeline = cls.__new__(cls)
@@ -127,25 +117,9 @@ class Pipeline:
 
     # ---- what a pipeline answers
 
-    def walk(
-        self,
-        texts: Sequence[str] | None,
-        *,
-        inputs_embeds: Tensor | None = None,
-        dims: int = 8,
-        tokens: int = 256,
-        change: Change | None = None,
-    ) -> Trace:
-        """Run a batch of texts, or vectors instead of texts. The arguments are those of `walk` below."""
-        return run(self, texts, inputs_embeds, dims=dims, max_tokens=tokens, change=change or Change())
-
-    def token(self, token_id: int, *, k: int = 8) -> TokenFacts:
-        """Describe one token id and its k nearest neighbors."""
-        return describe_token(self, token_id, k)
-
-    def initialization(self, *, seed: int = 0, dims: int = 8) -> InitializationFacts:
-        """Show how a table like this one is initialized."""
-        return initialize(self, seed, dims)
+    walk = run
+    token = describe_token
+    initialization = initialize
 
     def facts(self) -> ModelFacts:
         """Summarize the model for a list of models."""
@@ -202,16 +176,14 @@ class Pipeline:
 
     def table_of(self, stage: str, layer: Embeddings) -> TableFacts | None:
         """Return the table whose rows a stage of this layer adds; None if it adds none, or not the model's own."""
-        part = STAGE_TABLES.get(stage)
-        if part is None:
-            return None
+        part = STAGE_TABLES.get(stage, "")
         module = part.partition(".")[0]
-        return self.stage_tables.get(part) if getattr(layer, module) is getattr(self.layer, module) else None
+        is_own = getattr(layer, module, None) is getattr(self.layer, module, None)
+        return self.stage_tables.get(part) if is_own else None
 
     def values(self) -> int:
         """Return the number of values in the table."""
-        rows, width = self.table.shape
-        return rows * width
+        return math.prod(self.table.shape)
 
     def blocks(self) -> Iterator[tuple[int, Tensor]]:
         """Yield the whole table in float32, block by block, each with the id of its first row."""

@@ -41,15 +41,16 @@ MAX_BLOCK_BYTES = 64  # bytes shown of a quantized row
 def run(
     pipeline: Pipeline,
     texts: Sequence[str] | None,
-    inputs_embeds: Tensor | None,
     *,
-    dims: int,
-    max_tokens: int,
-    change: Change,
+    inputs_embeds: Tensor | None = None,
+    dims: int = 8,
+    tokens: int = 256,
+    change: Change | None = None,
 ) -> Trace:
-    """Run one walk."""
-    _check(texts, inputs_embeds, dims, max_tokens, change)
-    result = Forward(pipeline, change, dims, max_tokens)
+    """Run a batch of texts, or vectors instead of texts. The arguments are those of `inlayer.walk`."""
+    change = change or Change()
+    _check(texts, inputs_embeds, dims, tokens, change)
+    result = Forward(pipeline, change, dims, tokens)
     result = result.run_texts(list(texts or ())) if inputs_embeds is None else result.run_vectors(inputs_embeds)
     layer, width = result.active.layer, result.stages[-1].after.shape[-1]
     stages = [
@@ -69,10 +70,10 @@ def run(
         vocab_size=None if pipeline.tokenizer is None else pipeline.tokenizer.get_vocab_size(),
         shape=(len(result.mask_BT), result.length, width),
         dims=min(dims, width),
-        max_tokens=max_tokens,
+        max_tokens=tokens,
         input="text" if inputs_embeds is None else "inputs_embeds",
         change=change,
-        texts=[_text(result, b, tokens) for b, tokens in enumerate(_tokens(result, stages))],
+        texts=[_text(result, b, traced) for b, traced in enumerate(_tokens(result, stages))],
         table=pipeline.table,
         gather=_gather(result),
         stages=stages,

@@ -35,8 +35,8 @@ BINS = 41
 
 @one_thread()
 @torch.no_grad()
-def describe_token(pipeline: Pipeline, token_id: int, k: int) -> TokenFacts:
-    """Describe one id and the k rows nearest to its own."""
+def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFacts:
+    """Describe one token id and its k nearest neighbors."""
     rows, width = pipeline.table.shape
     if not isinstance(token_id, int) or not 0 <= token_id < rows:
         raise IdRangeError(f"id {token_id!r} is outside 0..{rows - 1}, the rows of the table")
@@ -73,7 +73,7 @@ def describe_token(pipeline: Pipeline, token_id: int, k: int) -> TokenFacts:
 
 @one_thread()
 @torch.no_grad()
-def initialize(pipeline: Pipeline, seed: int, dims: int) -> InitializationFacts:
+def initialize(pipeline: Pipeline, *, seed: int = 0, dims: int = 8) -> InitializationFacts:
     """Initialize a table like the model's and record every step."""
     rows, width = pipeline.table.shape
     rows = max(2, min(rows, MAX_VALUES // width))
