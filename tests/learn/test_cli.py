@@ -714,7 +714,7 @@ def test_a_class_is_graded_to_csv_and_json(
 
 def test_dev_check_lists_problems(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = {"add_again": ["add_again: the start passes"]}
-    monkeypatch.setattr("inlayer.learn.dev_check.find_problems", lambda task: iter(faults.get(task.id, [])))
+    monkeypatch.setattr("inlayer.learn.grader.find_problems", lambda task: iter(faults.get(task.id, [])))
     done = run("dev-check")
     assert (done.code, done.err) == (1, "")
     assert done.out.splitlines() == [
