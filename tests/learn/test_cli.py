@@ -119,10 +119,9 @@ def test_list_shows_the_parts_of_a_lesson(run: Run) -> None:
 def test_read_shows_a_lesson_and_records_it(run: Run) -> None:
     out = run("read", "first").out
     assert out.startswith("1. The first lesson\n")
-    assert "step 5 (inlayer walk Hi --step 5)" in out.replace("\n", " ")
-    assert "the task (inlayer learn next add)" in out.replace("\n", " ")
-    assert "(inlayer learn misconceptions index_select)" in out.replace("\n", " ")
-    assert "(inlayer learn read second)" in out.replace("\n", " ")
+    assert "Rows are gathered, see step 5 and the task, positions, why." in out.replace("\n", " ")
+    for command in ("walk Hi --step 5", "learn next add", "learn misconceptions index_select", "learn read second"):
+        assert f"\n  inlayer {command}\n" in out
     assert "pictures/rows.svg" not in out
     assert re.search(r"picture .*\n│ A table of rows and an arrow to one of them\. +│\n", out)
     assert "\n    H = E[ids]\n\n    print(1 + 1)\n\n    2\n" in out
