@@ -420,7 +420,7 @@ def test_an_exercise_waits_for_its_answer(run: Run, course: Course) -> None:
     done = run("exercise", "sum_of", typed=f"many\n1\n\n{answer}\n")  # not a number, a wrong number, then leaving
     assert re.findall(r"What is .*\?", done.out) == asked
     assert "is not a number" in done.out
-    assert "✗ Not correct.\nNot quite." in done.out
+    assert "✗ Not correct.\nYour answer, " in done.out
     assert ProgressFile().read().exercises["first/sum_of"].done == ""
     done = run("exercise", typed=f"{answer}\n")
     assert "✓ Correct.\nAdded." in done.out
