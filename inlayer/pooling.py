@@ -19,9 +19,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from inlayer.errors import DtypeError, InputError, ShapeError
+from inlayer.errors import InputError, ShapeError
 from inlayer.ragged import Ragged
-from inlayer.tensors import check_float
+from inlayer.tensors import check_dense, check_float
 
 __all__ = ["first_token_pool", "last_token_pool", "mean_pool"]
 
@@ -157,8 +157,7 @@ def check_inputs(hidden: object, mask: object) -> tuple[Float[Tensor, "B T D"], 
     hidden_BTD = check_float(hidden, "hidden", rank=3)
     if mask is None:
         return hidden_BTD, torch.ones(hidden_BTD.shape[:2], dtype=torch.bool, device=hidden_BTD.device)
-    if not isinstance(mask, Tensor):
-        raise DtypeError(f"mask is a {type(mask).__name__}, not a torch tensor")
+    mask = check_dense(mask, "mask")
     if mask.shape != hidden_BTD.shape[:2]:
         raise ShapeError(
             f"mask has shape {tuple(mask.shape)}, hidden {tuple(hidden_BTD.shape)}; "
