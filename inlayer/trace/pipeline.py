@@ -33,7 +33,7 @@ from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, TableFacts, Trace
 from inlayer.trace.run import run
-from inlayer.trace.schemes import RANDOM_POSITIONS, ActiveLayer, Rotary, rotate, scheme_of, with_modules, with_positions
+from inlayer.trace.schemes import RANDOM_POSITIONS, Rotary, rotate, scheme_of, with_modules, with_positions
 from inlayer.trace.token_facts import describe_token, initialize
 
 __all__ = ["Pipeline", "walk"]
@@ -109,8 +109,9 @@ class Pipeline:
     ) -> None:
         self.layer, self.tokenizer, self.head = layer, tokenizer, head
         self.name, self.source, self.note = source, source, note
-        self.active_layer = lru_cache(maxsize=32)(self._active_layer)
+        self.active_layer = lru_cache(maxsize=32)(lambda *given: with_positions(self.layer, *given, self.init_std))
         self.float32_layer = lru_cache(maxsize=4)(self._float32_layer)
+        self.float32_rows = lru_cache(maxsize=2)(lambda module: module.weight.detach().float())
         self.rotations = lru_cache(maxsize=64)(self._rotations)
         self.spelling = lru_cache(maxsize=65_536)(partial(token_label, tokenizer))
         self.merges = lru_cache(maxsize=4_096)(self._merges)
@@ -124,16 +125,10 @@ class Pipeline:
     def facts(self) -> ModelFacts:
         """Summarize the model for a list of models."""
         return ModelFacts(
-            name=self.name,
-            source=self.source,
-            note=self.note,
-            family=self.family,
-            shape=self.table.shape,
-            dtype=self.table.dtype,
-            positions=scheme_of(self.layer),
-            padding_id=self.padding_id,
+            name=self.name, source=self.source, note=self.note, family=self.family, shape=self.table.shape,
+            dtype=self.table.dtype, positions=scheme_of(self.layer), padding_id=self.padding_id,
             tied=None if self.head is None else self.head.tied,
-        )
+        )  # fmt: skip
 
     @cached_property
     def title(self) -> str:
@@ -190,7 +185,7 @@ class Pipeline:
         table = self.layer.token_embedding
         rows = max(1, BLOCK_VALUES // table.embedding_dim)
         if self.values() <= MAX_CACHED_VALUES:
-            yield 0, self._cached_table
+            yield 0, self.float32_rows(table)
         elif isinstance(table, StoredEmbedding):
             yield from ((start, to_tensor(block).float()) for start, block in table.table.blocks(rows))
         else:
@@ -202,22 +197,9 @@ class Pipeline:
         assert self.head is not None
         if self.values() > MAX_CACHED_VALUES:
             return self.head.weight.detach().float()
-        return self._cached_table if self.head.tied else self._cached_head
-
-    @cached_property
-    def _cached_table(self) -> Tensor:
-        return self.layer.token_embedding.weight.detach().float()
-
-    @cached_property
-    def _cached_head(self) -> Tensor:
-        assert self.head is not None
-        return self.head.weight.detach().float()
+        return self.float32_rows(self.layer.token_embedding if self.head.tied else self.head)
 
     # ---- cached per pipeline
-
-    def _active_layer(self, scheme: str | None, theta: float | None) -> ActiveLayer:
-        """Return the layer of a walk: the model's own, or one with another position scheme or theta."""
-        return with_positions(self.layer, scheme, theta, self.init_std)
 
     def _float32_layer(self, scheme: str | None, theta: float | None) -> Embeddings:
         """Return the active layer with everything but the table in float32, for the backward pass."""
@@ -234,7 +216,7 @@ class Pipeline:
 
     def _rotations(self, scheme: str | None, theta: float | None, shown: int, length: int, dims: int) -> list[Rotary]:
         """Return the rotary angles of the first tokens, which are the same for every text of this length."""
-        return rotate(self.active_layer(scheme, theta).layer, torch.arange(shown), length, dims)
+        return rotate(self.active_layer(scheme, theta).layer, shown, length, dims)
 
     def __repr__(self) -> str:
         rows, width = self.table.shape

@@ -3,8 +3,7 @@
 text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> backward pass
 - every number is read from the objects that do the work; none is computed a second way
 - runs on one thread: sums do not depend on the machine, and parallel walks do not wait for each other's threads
-- elsewhere: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py), the output
-  (trace/terminal/, trace/html.py)
+- elsewhere: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py)
 Tested against the library call by call in tests/trace/test_walk.py.
 """
 
@@ -21,7 +20,7 @@ from inlayer.embeddings import Embeddings, LayerStage
 from inlayer.errors import DtypeError, InputError
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
-from inlayer.trace.facts import Change, Gather, Padding, Positions, StageFacts, StageValue, TextTrace, TokenTrace, Trace
+from inlayer.trace.facts import Change, Gather, Padding, Positions, StageFacts, StageValue, TokenTrace, Trace
 from inlayer.trace.forward import Forward
 from inlayer.trace.schemes import scheme_of
 from inlayer.trace.steps import describe_steps
@@ -73,7 +72,10 @@ def run(
         max_tokens=tokens,
         input="text" if inputs_embeds is None else "inputs_embeds",
         change=change,
-        texts=[_text(result, b, traced) for b, traced in enumerate(_tokens(result, stages))],
+        texts=[
+            replace(text, n_padding=result.length - text.n_tokens, tokens=traced)
+            for text, traced in zip(result.texts, _tokens(result, stages), strict=True)
+        ],
         table=pipeline.table,
         gather=_gather(result),
         stages=stages,
@@ -92,7 +94,7 @@ def _check(texts: object, inputs_embeds: Tensor | None, dims: int, max_tokens: i
             raise DtypeError(f"texts is a {type(texts).__name__}; give a str or a list of str")
         if not list(texts):
             raise InputError("texts is empty; give at least one text")
-    for name, value in (("dims", dims), ("tokens", max_tokens)):
+    for name, value in {"dims": dims, "tokens": max_tokens}.items():
         if type(value) is not int or value < 1:
             raise InputError(f"{name} is {value!r}; it must be an integer of at least 1")
     if not isinstance(change.pad, int) or not 0 <= change.pad <= MAX_PADDING:
@@ -120,8 +122,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
         if table is not None:
             row = positions[b][t] + first_row if stages[number].name == "position" else 0
             offset = table.offset + row * table.row_bytes
-        added_here = None if vectors is None else vectors[b][t]
-        return StageValue(added=added_here, row=row, offset=offset, after=after[number][b][t])
+        return StageValue(added=vectors and vectors[b][t], row=row, offset=offset, after=after[number][b][t])
 
     def trace_token(b: int, t: int) -> TokenTrace:
         values = [stage_value(number, b, t) for number in range(len(stages))]
@@ -156,16 +157,6 @@ def stored_hex(row: bytes, itemsize: int | None, dims: int) -> list[str]:
     if itemsize is None:
         return [f"{byte:02x}" for byte in row[: min(MAX_BLOCK_BYTES, 8 * dims)]]
     return [row[at : at + itemsize][::-1].hex() for at in range(0, min(len(row), dims * itemsize), itemsize)]
-
-
-def _text(result: Forward, b: int, tokens: list[TokenTrace]) -> TextTrace:
-    if result.texts:
-        text = result.texts[b]
-        return replace(text, n_padding=result.length - text.n_tokens, tokens=tokens)
-    return TextTrace(
-        text=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0, n_tokens=result.length,
-        n_padding=0, tokens=tokens,
-    )  # fmt: skip
 
 
 def _gather(result: Forward) -> Gather:
