@@ -60,10 +60,7 @@ def encode_with_both(texts: list[str], fast: EncodeBatch, exact: EncodeBatch, ex
         return fast(texts)
     slow = np.array(excluded, np.int64)
     quick = np.setdiff1d(np.arange(len(texts)), slow)
-    parts = [
-        (quick, fast([texts[index] for index in quick])),
-        (slow, exact([texts[index] for index in slow])),
-    ]
+    parts = [(quick, fast([texts[index] for index in quick])), (slow, exact([texts[index] for index in slow]))]
     return Ragged.merge(len(texts), parts)
 
 
