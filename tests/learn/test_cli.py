@@ -119,10 +119,9 @@ def test_list_shows_the_parts_of_a_lesson(run: Run) -> None:
 def test_read_shows_a_lesson_and_records_it(run: Run) -> None:
     out = run("read", "first").out
     assert out.startswith("1. The first lesson\n")
-    assert "step 5 (inlayer walk Hi --step 5)" in out.replace("\n", " ")
-    assert "the task (inlayer learn next add)" in out.replace("\n", " ")
-    assert "(inlayer learn misconceptions index_select)" in out.replace("\n", " ")
-    assert "(inlayer learn read second)" in out.replace("\n", " ")
+    assert "Rows are gathered, see step 5 and the task, positions, why." in out.replace("\n", " ")
+    for command in ("walk Hi --step 5", "learn next add", "learn misconceptions index_select", "learn read second"):
+        assert f"\n  inlayer {command}\n" in out
     assert "pictures/rows.svg" not in out
     assert re.search(r"picture .*\n│ A table of rows and an arrow to one of them\. +│\n", out)
     assert "\n    H = E[ids]\n\n    print(1 + 1)\n\n    2\n" in out
@@ -421,7 +420,7 @@ def test_an_exercise_waits_for_its_answer(run: Run, course: Course) -> None:
     done = run("exercise", "sum_of", typed=f"many\n1\n\n{answer}\n")  # not a number, a wrong number, then leaving
     assert re.findall(r"What is .*\?", done.out) == asked
     assert "is not a number" in done.out
-    assert "✗ Not correct.\nNot quite." in done.out
+    assert "✗ Not correct.\nYour answer, " in done.out
     assert ProgressFile().read().exercises["first/sum_of"].done == ""
     done = run("exercise", typed=f"{answer}\n")
     assert "✓ Correct.\nAdded." in done.out
@@ -714,7 +713,7 @@ def test_a_class_is_graded_to_csv_and_json(
 
 def test_dev_check_lists_problems(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = {"add_again": ["add_again: the start passes"]}
-    monkeypatch.setattr("inlayer.learn.dev_check.find_problems", lambda task: iter(faults.get(task.id, [])))
+    monkeypatch.setattr("inlayer.learn.grader.find_problems", lambda task: iter(faults.get(task.id, [])))
     done = run("dev-check")
     assert (done.code, done.err) == (1, "")
     assert done.out.splitlines() == [

@@ -9,7 +9,7 @@ from shutil import copytree
 import pytest
 
 from inlayer.learn.course import Task, open_course
-from inlayer.learn.dev_check import find_problems
+from inlayer.learn.grader import find_problems
 
 pytestmark = pytest.mark.slow
 

@@ -104,7 +104,7 @@ def test_links_in_a_notebook_work_there(name: str, tmp_path: Path) -> None:
 
 
 def split(text: str) -> list[Any]:
-    return list(to_notebook(text, lambda _, words, address: f"{words} -> {address}"))
+    return list(to_notebook(text, lambda _, words, address: f"{words} -> {address}", lambda _: None))
 
 
 def test_a_lesson_is_split_at_its_python_fences_only() -> None:

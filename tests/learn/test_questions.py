@@ -17,6 +17,7 @@ from inlayer.learn.questions import (
     FreeTextQuestion,
     NumberQuestion,
     Option,
+    Value,
     exercises_of,
     is_close,
     parse_letter,
@@ -215,7 +216,7 @@ def test_numbers_are_graded() -> None:
     assert asked.grade("1000").message == "So it is."
     assert asked.grade("1011").correct is False
     assert asked.grade("502").message == "Half of them."
-    assert asked.grade("7").message.startswith("Not quite")
+    assert asked.grade("7").message.startswith("Your answer, 7, is too ")
     with pytest.raises(InputError, match="a number"):
         asked.grade("(10, 100)")
 
@@ -286,3 +287,24 @@ def test_exercises_depend_on_their_seed() -> None:
 
 def test_free_text_is_not_judged() -> None:
     assert not hasattr(FreeTextQuestion(text="Why?", model_answer="So.", points=("so",)), "judge")
+
+
+@pytest.mark.parametrize(
+    ("answer", "given", "shown"),
+    [
+        ((2, 10, 4096), "(2, 10)", "Your shape has 2 axes, but it must have 3."),
+        ((2, 10, 4096), "(10, 2, 4096)", "right sizes in the wrong order"),
+        ((2, 10, 4096), "(2, 9, 4096)", "2 of the 3 sizes of your shape are right"),
+        (525_336_576, "4,202,692,608", "8 times too large: bits or bytes?"),
+        (2_000, "2", "1,000 times too small: check the unit."),
+        (2_000, "1999", "too small, but close"),
+        (32.0, "-32", "has the wrong sign"),
+        (32.0, "0", "is too small."),
+        (0, "5", "is too large."),
+    ],
+)
+def test_a_wrong_answer_gets_a_diagnosis_but_not_the_answer(answer: Value, given: str, shown: str) -> None:
+    result = NumberQuestion(text="?", answer=answer, explanation="").grade(given)
+    assert not result.correct
+    assert shown in result.message
+    assert str(answer) not in result.message
