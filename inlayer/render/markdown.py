@@ -109,16 +109,9 @@ def _convert(node: SyntaxTreeNode) -> MarkdownNode:
     if kind in {"fence", "code_block"}:
         info = FENCES.get(node.info.strip(), "plain") if kind == "fence" else "plain"
         return MarkdownNode(kind="fence", info=info, text=node.content, lines=lines)
-    attributes = {"link": "href", "image": "src", "th": "style", "td": "style"}
-    info = str(node.attrs.get(attributes.get(kind, ""), ""))
-    return MarkdownNode(
-        kind=kind,
-        children=children,
-        text="" if children else node.content,
-        info=info,
-        level=int(node.tag[1:]) if kind == "heading" else 0,
-        lines=lines,
-    )
+    info = str(node.attrs.get({"link": "href", "image": "src", "th": "style", "td": "style"}.get(kind, ""), ""))
+    text, level = "" if children else node.content, int(node.tag[1:]) if kind == "heading" else 0
+    return MarkdownNode(kind=kind, children=children, text=text, info=info, level=level, lines=lines)
 
 
 # ---- for the web page
@@ -127,10 +120,7 @@ def _convert(node: SyntaxTreeNode) -> MarkdownNode:
 def to_elements(
     nodes: tuple[MarkdownNode, ...], link: LinkAttributes, picture: Callable[[str], str | None]
 ) -> list[Element]:
-    """Convert nodes to elements for the page.
-
-    `link` maps an address to attributes of an <a> (None: plain text), `picture` to a data: address (None: its text).
-    """
+    """Convert nodes; `link` gives the attributes of an <a>, `picture` a data: address; None shows the text only."""
     return [element for node in nodes for element in _elements(node, link, picture)]
 
 
@@ -150,8 +140,7 @@ def _elements(node: MarkdownNode, link: LinkAttributes, picture: Callable[[str],
         attributes = link(node.info)
         return [["span", {}, inside] if attributes is None else ["a", attributes, inside]]
     if node.kind == "image":
-        source = picture(node.info)
-        alt = node.plain
+        source, alt = picture(node.info), node.plain
         return [["span", {"word": "missing"}, [alt]] if source is None else ["img", {"src": source, "alt": alt}, []]]
     if node.kind in TAGS:
         return [[TAGS[node.kind], {"align": "right"} if "right" in node.info else {}, inside]]
@@ -271,11 +260,7 @@ class NotebookPart:
 
 
 def to_notebook(
-    text: str,
-    rewrite: Callable[[bool, str, str], str],
-    command: Callable[[str], str | None],
-    *,
-    split: bool = True,
+    text: str, rewrite: Callable[[bool, str, str], str], command: Callable[[str], str | None], *, split: bool = True
 ) -> Iterator[NotebookPart]:
     """Split a document at its Python fences.
 
@@ -285,16 +270,13 @@ def to_notebook(
     nodes = parse(text)
     end = 0
     for number, node in enumerate(nodes):
-        before = nodes[number - 1] if number else None
         if split and node.kind == "fence" and node.info == "python":
             if held:
                 yield NotebookPart(kind="text", text="\n\n".join(held))
-            following = nodes[number + 1] if number + 1 < len(nodes) else None
-            printed = following is not None and following.info == "output"
-            output = following.text if following is not None and printed else None
+            output = next((one.text for one in nodes[number + 1 : number + 2] if one.info == "output"), None)
             yield NotebookPart(kind="python", text=node.text.rstrip("\n"), output=output)
             held = []
-        elif not (split and node.info == "output" and before is not None and before.info == "python"):
+        elif not (split and node.info == "output"):
             lines = "\n".join(source[max(end, node.lines[0]) : node.lines[1]]).rstrip("\n")
             held.append(_rewrite_links(node, lines, rewrite))
             held += [f"`{typed}`" for typed in dict.fromkeys(filter(None, map(command, node.addresses)))]

@@ -109,7 +109,7 @@ class Pipeline:
     ) -> None:
         self.layer, self.tokenizer, self.head = layer, tokenizer, head
         self.name, self.source, self.note = source, source, note
-        self.active_layer = lru_cache(maxsize=32)(lambda *given: with_positions(self.layer, *given, self.init_std))
+        self.active_layer = lru_cache(32)(lambda name, theta: with_positions(layer, name, theta, self.init_std))
         self.float32_layer = lru_cache(maxsize=4)(self._float32_layer)
         self.float32_rows = lru_cache(maxsize=2)(lambda module: module.weight.detach().float())
         self.rotations = lru_cache(maxsize=64)(self._rotations)
@@ -197,7 +197,8 @@ class Pipeline:
         assert self.head is not None
         if self.values() > MAX_CACHED_VALUES:
             return self.head.weight.detach().float()
-        return self.float32_rows(self.layer.token_embedding if self.head.tied else self.head)
+        rows_VD: Tensor = self.float32_rows(self.layer.token_embedding if self.head.tied else self.head)
+        return rows_VD
 
     # ---- cached per pipeline
 

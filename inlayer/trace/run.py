@@ -141,7 +141,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
             row=rows[b][t],
             stages=values,
             hidden=values[-1].after if values else rows[b][t],
-            rotations=[one.rotations[t] for one in result.rotary],
+            rotations=[rotations[t] for _, rotations in result.rotary],
         )
 
     return [[trace_token(b, t) for t in range(result.shown)] for b in range(len(masks))]
@@ -203,7 +203,7 @@ def _positions(result: Forward) -> Positions:
         from_model=from_model,
         block_size=layer.block_size if from_model else None,
         note=note,
-        rotary=[one.facts for one in result.rotary],
+        rotary=[facts for facts, _ in result.rotary],
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import nn
@@ -28,6 +28,7 @@ __all__ = ["RANDOM_POSITIONS", "ActiveLayer", "Rotary", "rotate", "scheme_of", "
 
 RANDOM_POSITIONS = 2048  # block size of randomly initialized positions
 DEFAULT_HEAD_DIM = 64  # for a model without rotary positions of its own
+Rotary: TypeAlias = tuple[RotaryFacts, list[Rotation]]  # of one layer type; one rotation per position
 
 
 class ActiveLayer(NamedTuple):
@@ -36,13 +37,6 @@ class ActiveLayer(NamedTuple):
     layer: Embeddings
     from_model: bool
     note: str
-
-
-class Rotary(NamedTuple):
-    """The rotary frequencies of one layer type, and the rotation of each position."""
-
-    facts: RotaryFacts
-    rotations: list[Rotation]
 
 
 def scheme_of(layer: Embeddings) -> str:
@@ -129,7 +123,7 @@ def rotate(layer: Embeddings, shown: int, length: int, dims: int) -> list[Rotary
             unscaled_frequencies=unscaled[:dims].tolist(),
         )
         rows = zip(scaled_angles, unscaled_angles, cos, sin, strict=True)
-        found.append(Rotary(facts, [Rotation(angles=a, unscaled_angles=u, cos=c, sin=s) for a, u, c, s in rows]))
+        found.append((facts, [Rotation(angles=a, unscaled_angles=u, cos=c, sin=s) for a, u, c, s in rows]))
     return found
 
 
