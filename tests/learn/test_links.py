@@ -1,4 +1,4 @@
-"""Texts of the course as elements: all of them, and none that could be more than an element."""
+"""Texts of the course as elements for the page: complete, and never active content."""
 
 from __future__ import annotations
 
