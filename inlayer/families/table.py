@@ -32,8 +32,8 @@ class Family:
     layout: Literal["half", "interleaved", "single"] | None = None
     partial: bool = False  # a fraction of each head may be rotated
     float32_tables: bool = False  # cos and sin stay float32 in a bfloat16 model
-    rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")
-    rope_names: Mapping[str, str] = field(default_factory=dict)
+    rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # the base, and the rotated fraction
+    rope_names: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
     # around the sum
     scaled: Literal["no", "sqrt", "multiplier"] = "no"  # sqrt: rows only; multiplier: rows and inputs_embeds
     normed: bool = False
