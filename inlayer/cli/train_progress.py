@@ -23,7 +23,7 @@ SECONDS = 10.0  # between two lines
 
 
 class Reporter(TrainingProgress):
-    """Shows progress as a bar, or as lines of a log if there is no bar."""
+    """Shows progress as a bar, or as lines of a log without one."""
 
     def __init__(self, bar: rich_progress.Progress | None) -> None:
         self.bar, self.task = bar, rich_progress.TaskID(0)

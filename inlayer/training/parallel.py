@@ -214,8 +214,11 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: 
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     parts = [gradient.to_local() for gradient in gradients if is_sharded(gradient)]  # type: ignore[attr-defined]
     copies = [gradient for gradient in gradients if not is_sharded(gradient)]
-    if group.size > 1:
-        _average(copies)
+    if group.size > 1 and copies:  # averaged with one message
+        flat = torch.cat([gradient.flatten() for gradient in copies])
+        dist.all_reduce(flat)
+        for gradient, mean in zip(copies, torch.split(flat / group.size, [one.numel() for one in copies]), strict=True):
+            gradient.copy_(mean.view_as(gradient))
     norm = nn.utils.get_total_norm(copies)
     if parts:
         squares = nn.utils.get_total_norm(parts).to(group.device) ** 2
@@ -224,17 +227,6 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: 
     if max_norm is not None and gradients:
         torch._foreach_mul_([*copies, *parts], (max_norm / (norm + 1e-6)).clamp(max=1.0))
     return norm
-
-
-def _average(tensors: list[Tensor]) -> None:
-    """Average tensors over all processes, in place, with one message."""
-    if not tensors:
-        return
-    flat = torch.cat([tensor.flatten() for tensor in tensors])
-    dist.all_reduce(flat)
-    flat /= dist.get_world_size()
-    for tensor, mean in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
-        tensor.copy_(mean.view_as(tensor))
 
 
 # ---- state

@@ -39,14 +39,14 @@ from inlayer.training.parallel import (
 
 __all__ = ["Trainer"]
 
+ALONE = ProcessGroup()
+
 
 class Trainer:
     """A decoder in training: `decoder`, `step` (steps taken so far), `take_step`, `validate`, `state`, `load`."""
 
-    def __init__(
-        self, decoder_config: DecoderConfig, config: TrainConfig, *, group: ProcessGroup | None = None
-    ) -> None:
-        self.config, self.step, self.group = config, 0, group or ProcessGroup()
+    def __init__(self, decoder_config: DecoderConfig, config: TrainConfig, group: ProcessGroup = ALONE) -> None:
+        self.config, self.step, self.group = config, 0, group
         self._check_config(decoder_config)
         decoder = Decoder(decoder_config, seed=config.seed).train()
         self.decoder = shard(decoder.to(self.group.device), config.parallel, self.group)
@@ -167,11 +167,8 @@ class Trainer:
             from_input, from_output = float(input_VD.norm()), float((total_VD - input_VD).norm())
         else:
             from_input, from_output = float(total_VD.norm()), float(full_gradient(self.decoder.head.weight).norm())
-        measured |= {
-            "input_gradient": from_input,
-            "output_gradient": from_output,
-            "output_share": from_output / (from_input + from_output or 1.0),
-        }
+        share = from_output / (from_input + from_output or 1.0)
+        measured |= {"input_gradient": from_input, "output_gradient": from_output, "output_share": share}
         if self.group.size == 1:
             self.decoder.eval()
             with torch.no_grad(), self._autocast():

@@ -221,7 +221,7 @@ def failing(error: BaseException) -> Iterator[Chunk]:
 
 
 @pytest.mark.parametrize(
-    "error", [MissingFileError("x.txt is not there"), TextError("x.txt is no text"), KeyboardInterrupt(), MemoryError()]
+    "error", [MissingFileError("x.txt: not found"), TextError("x.txt is not text"), KeyboardInterrupt(), MemoryError()]
 )
 def test_failure_while_reading_leaves_nothing(error: BaseException, tmp_path: Path) -> None:
     with pytest.raises(type(error)) as raised:
