@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test 
     from inlayer.pooling import last_token_pool as last_token_pool
     from inlayer.pooling import mean_pool as mean_pool
     from inlayer.positions import apply_rotary as apply_rotary
+    from inlayer.positions import position_ids_from_mask as position_ids_from_mask
     from inlayer.ragged import Ragged as Ragged
     from inlayer.tables import MappedTable as MappedTable
     from inlayer.tables import Table as Table
@@ -63,6 +64,7 @@ _MODULES = {
     "load": "inlayer.checkpoint",
     "mean_pool": "inlayer.pooling",
     "open_tokenizer": "inlayer.tokenizers",
+    "position_ids_from_mask": "inlayer.positions",
     "train": "inlayer.training.train",
     "train_bpe": "inlayer.tokenizers",
     "walk": "inlayer.trace",

@@ -12,7 +12,6 @@ Tested against transformers for every family in tests/families/test_parity.py, a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import NoneType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -23,11 +22,12 @@ from inlayer.errors import ConfigError, DtypeError, InputError, ShapeError
 from inlayer.families import LayerSpec, describe
 from inlayer.head import Head
 from inlayer.positions import (
-    Angles,
     LearnedPositions,
     PositionIdRule,
+    Positions,
     RotaryPositions,
     SinusoidalPositions,
+    build_positions,
     make_position_ids,
 )
 from inlayer.shapes import check_seed, is_finite
@@ -37,7 +37,6 @@ from inlayer.tensors import check_float, check_ids, check_mask, check_one_per_to
 __all__ = ["Embeddings", "LayerStage"]
 
 PROJECTIONS = ("rows", "sum")
-SCHEMES = ("none", "learned", "sinusoidal", "rotary")
 # Fields of a LayerSpec with the name of an argument of Embeddings.
 SPEC_SETTINGS = (
     "padding_idx", "init_std", "scale", "multiplier", "dropout", "norm_eps", "token_types", "row_width", "project",
@@ -60,7 +59,7 @@ class Embeddings(nn.Module):
     Args:
         vocab_size: Rows of the token table.
         n_embd: Width of the hidden states.
-        block_size: Number of learned positions, or of precomputed sinusoidal ones.
+        block_size: Number of learned positions, or of precomputed sinusoidal ones; not for the other schemes.
         positions: "none", "learned", "sinusoidal", "rotary", or a module from inlayer.positions; by default "learned"
             if block_size is given, otherwise "none".
         padding_idx: A row that is initialized to zero, stays zero, and gets no gradient.
@@ -96,7 +95,7 @@ class Embeddings(nn.Module):
         n_embd: int,
         block_size: int | None = None,
         *,
-        positions: str | LearnedPositions | SinusoidalPositions | RotaryPositions | None = None,
+        positions: str | Positions | None = None,
         padding_idx: int | None = None,
         init: str = "normal",
         init_std: float = 0.02,
@@ -116,7 +115,10 @@ class Embeddings(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _check_positions(positions, head_dim, position_id_rule)
+        if position_id_rule is not None and not isinstance(position_id_rule, PositionIdRule):
+            raise ConfigError(
+                f"position_id_rule is {position_id_rule!r}; give a PositionIdRule, such as PositionIdRule(by='mask')"
+            )
         if project not in (None, *PROJECTIONS) or (row_width is None) != (project is None):
             raise ConfigError(
                 f"row_width is {row_width} and project is {project!r}; give both or neither: project is one of "
@@ -146,22 +148,13 @@ class Embeddings(nn.Module):
         self.token_embedding: nn.Embedding | StoredEmbedding = Table(
             vocab_size, row_width, padding_idx=padding_idx, init=init, init_std=init_std, seed=token_seed, **target
         )
-        if positions is None:
-            positions = "none" if block_size is None else "learned"
-        if positions == "learned":
-            if block_size is None:
-                raise ConfigError('positions="learned" needs block_size, the number of positions to learn')
-            positions = LearnedPositions(
-                block_size, sum_width, offset=position_offset, padding_idx=self.position_id_rule.padding_idx,
-                init_std=init_std, seed=position_seed, **target,
-            )  # fmt: skip
-        elif positions == "sinusoidal":
-            positions = SinusoidalPositions(sum_width, block_size, theta=theta, device=device)
-        elif positions == "rotary":
-            positions = RotaryPositions(n_embd if head_dim is None else head_dim, Angles(theta=theta))
-        self.position_embedding = None if isinstance(positions, str) else positions
-        if isinstance(positions, (LearnedPositions, SinusoidalPositions)) and _width(positions) != sum_width:
-            raise ConfigError(f"positions of width {_width(positions)} cannot be added to rows of width {sum_width}")
+        learned = {
+            "offset": position_offset, "padding_idx": self.position_id_rule.padding_idx, "init_std": init_std,
+            "seed": position_seed,
+        }  # fmt: skip
+        self.position_embedding = build_positions(
+            positions, sum_width, block_size, theta=theta, head_dim=head_dim, learned=learned | target
+        )
         self.token_type_embedding = (
             Table(token_types, sum_width, init_std=init_std, seed=type_seed, **target) if token_types else None
         )
@@ -182,21 +175,12 @@ class Embeddings(nn.Module):
         return cls.from_spec(describe(config), seed=seed, device=device, dtype=dtype)
 
     @classmethod
-    def from_spec(
-        cls,
-        spec: LayerSpec,
-        *,
-        seed: int | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> Embeddings:
-        """Build the input layer that `inlayer.describe` returned."""
+    def from_spec(cls, spec: LayerSpec, **options: Any) -> Embeddings:
+        """Build the input layer that `inlayer.describe` returned; options are seed, device and dtype."""
         positions = RotaryPositions(**vars(spec.rotary)) if spec.rotary else spec.positions
+        block_size = None if positions == "none" else spec.block_size
         settings = {name: getattr(spec, name) for name in SPEC_SETTINGS}
-        return cls(
-            spec.vocab_size, spec.n_embd, spec.block_size, positions=positions, seed=seed, device=device, dtype=dtype,
-            **settings,
-        )  # fmt: skip
+        return cls(spec.vocab_size, spec.n_embd, block_size, positions=positions, **settings, **options)
 
     def head_from_config(
         self, config: object, *, tied: bool | None = None, device: torch.device | str | None = None
@@ -244,7 +228,8 @@ class Embeddings(nn.Module):
             position_ids: (B, T) or (T,). By default, positions count from the left, padding included, unless
                 position_id_rule skips it; a batch that is padded on the left needs position_ids.
             token_type_ids: (B, T), for a layer with token types; 0 by default.
-            attention_mask: (B, T), 1 for real tokens; only used if position_id_rule reads it.
+            attention_mask: (B, T), 1 for real tokens; only used if position_id_rule reads it. A warning says so if a
+                batch is padded on the left: pass position_ids=inlayer.position_ids_from_mask(attention_mask).
             record: A list that receives every stage, for tracing.
 
         Raises:
@@ -264,9 +249,11 @@ class Embeddings(nn.Module):
                 record.append(LayerStage(name, added, hidden[0] if single else hidden))
             return hidden
 
-        hidden = after("row", self._look_up(input_ids) if inputs_embeds is None else inputs_embeds)
+        if input_ids is not None and not isinstance(self.token_embedding, (Table, StoredEmbedding)):
+            check_id_range(input_ids, self.vocab_size)  # other modules do not check ids
+        hidden = after("row", self.token_embedding(input_ids) if inputs_embeds is None else inputs_embeds)
         if self.scale != 1.0 and inputs_embeds is None:
-            hidden = after("scale", hidden * torch.tensor(self.scale, dtype=hidden.dtype, device=hidden.device))
+            hidden = after("scale", hidden * torch.full((), self.scale, dtype=hidden.dtype, device=hidden.device))
         if self.multiplier != 1.0:
             hidden = after("multiplier", hidden * self.multiplier)
         if self.projection is not None and self.project == "rows":
@@ -298,13 +285,6 @@ class Embeddings(nn.Module):
                 f"inputs_embeds has shape {tuple(embeds.shape)}; expected (batch, tokens, width), or (tokens, width)"
             )
         return embeds.dim() == 2, None, embeds[None] if embeds.dim() == 2 else embeds
-
-    def _look_up(self, ids: Tensor | None) -> Tensor:
-        if not isinstance(self.token_embedding, (Table, StoredEmbedding)):  # other modules do not check ids
-            assert ids is not None  # forward checked that
-            check_id_range(ids, self.vocab_size)
-        rows: Tensor = self.token_embedding(ids)
-        return rows
 
     def _added(
         self,
@@ -365,16 +345,12 @@ class Embeddings(nn.Module):
     def set_input_embeddings(self, table: nn.Embedding | StoredEmbedding) -> None:
         """Replace the token table; heads tied to this layer follow."""
         width = self.token_embedding.embedding_dim
-        if isinstance(table, StoredEmbedding):  # its weight would read the whole table
-            if table.embedding_dim != width:
-                raise ShapeError(
-                    f"the new table's rows have width {table.embedding_dim}; this layer's rows have width {width}"
-                )
-            rows = table.num_embeddings
-        else:
-            rows = check_float(getattr(table, "weight", None), "the new table's weight", width=width, rank=2).shape[0]
+        if not isinstance(table, StoredEmbedding):  # whose weight would read the whole table
+            check_float(getattr(table, "weight", None), "the new table's weight", width=width, rank=2)
+        elif table.embedding_dim != width:
+            raise ShapeError(f"the new rows have width {table.embedding_dim}; this layer's rows have width {width}")
         self.token_embedding = table
-        self._resize_biases(rows)
+        self._resize_biases(table.num_embeddings)
 
     def resize(
         self,
@@ -386,7 +362,10 @@ class Embeddings(nn.Module):
     ) -> int:
         """Resize the token table and tied heads; existing rows keep every bit. Returns the new number of rows."""
         if not isinstance(self.token_embedding, Table):
-            raise InputError(f"a {type(self.token_embedding).__name__} cannot be resized; only inlayer.Table can")
+            raise InputError(
+                f"a {type(self.token_embedding).__name__} cannot be resized, only an inlayer.Table; load(source, "
+                "trainable=True) reads a checkpoint's rows into one"
+            )
         rows = self.token_embedding.resize(
             new_vocab_size, pad_to_multiple_of=pad_to_multiple_of, init=init, allow_shrink=allow_shrink
         )
@@ -410,22 +389,6 @@ class Embeddings(nn.Module):
         return f"vocab_size={self.vocab_size}, n_embd={self.n_embd}, scale={self.scale}"
 
 
-def _check_positions(positions: object, head_dim: int | None, position_id_rule: object) -> None:
-    if isinstance(positions, str) and positions not in SCHEMES:
-        raise ConfigError(f"unknown positions {positions!r}; choose one of {', '.join(SCHEMES)}")
-    if not isinstance(positions, (str, LearnedPositions, SinusoidalPositions, RotaryPositions, NoneType)):
-        raise ConfigError(
-            f"positions is a {type(positions).__name__}; give one of {', '.join(SCHEMES)}, or a module from "
-            "inlayer.positions"
-        )
-    if head_dim is not None and positions != "rotary":
-        raise ConfigError(f'head_dim {head_dim} is for positions="rotary"; a RotaryPositions module has its own')
-    if position_id_rule is not None and not isinstance(position_id_rule, PositionIdRule):
-        raise ConfigError(
-            f"position_id_rule is {position_id_rule!r}; give a PositionIdRule, such as PositionIdRule(by='mask')"
-        )
-
-
 def _seeds(seed: int | None) -> tuple[int | None, int | None, int | None]:
     """Three independent seeds from one: with the same seed for all, position 0 would equal token 0."""
     if seed is None:
@@ -433,7 +396,3 @@ def _seeds(seed: int | None) -> tuple[int | None, int | None, int | None]:
     check_seed(seed)
     first, second, third = torch.randint(2**62, (3,), generator=torch.Generator().manual_seed(seed)).tolist()
     return first, second, third
-
-
-def _width(positions: LearnedPositions | SinusoidalPositions) -> int:
-    return positions.embedding_dim if isinstance(positions, LearnedPositions) else positions.n_embd

@@ -10,7 +10,6 @@ Tested in tests/training/test_atomic_folder.py and, with killed processes, in te
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterable, Iterator
@@ -114,6 +113,8 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 def write_output(path: Path, data: bytes) -> None:
     """Write a file that the user asked for: safe with several writers, InputError if it cannot be written."""
+    import secrets  # it imports more than all of the rest
+
     temporary = path.with_name(f".{path.name[:60]}.{secrets.token_hex(4)}.part")
     try:
         try:
@@ -169,10 +170,10 @@ def locked(path: Path, busy: str, *, wait: float = 0.0) -> Iterator[None]:
 
 def sync(path: Path) -> None:
     """Wait until a file, or the entries of a folder, have reached the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        # Some file systems cannot sync a folder, and do not need to.
-        with suppress(OSError) if path.is_dir() else nullcontext():
+    folder = path.is_dir()
+    with suppress(OSError) if folder else nullcontext():  # some systems cannot sync a folder, and do not need to
+        handle = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+        try:
             os.fsync(handle)
-    finally:
-        os.close(handle)
+        finally:
+            os.close(handle)

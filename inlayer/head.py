@@ -6,9 +6,8 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> [head] -> 
 - a tied head holds the *module* that owns the rows and gets its weight at every call, so that a replaced, moved, copied
   or resized table stays tied. The module is not registered as a child: state_dict and parameters() contain it once
 - tied to a table with a padding row, it sends no gradient to that row, so that the row stays zero in training
-- the loss never materializes all logits: torch's chunked linear_cross_entropy, or our own chunks for what it does not
-  support (a soft cap, a z-loss, half precision under autocast, where it would round the loss itself) and for torch
-  versions without it
+- the loss never materializes all logits (chunked_loss.py): torch's chunks, or our own for what those do not support (a
+  soft cap, a z-loss, half precision under autocast, where they would round the loss itself)
 - rows sharded over several processes: each process computes the logits of its own rows, also in the loss (sharding.py)
 - elsewhere: the table (tables/), which models tie their heads (families/)
 Tested against linear + cross_entropy and against transformers' heads in tests/test_head.py.
@@ -17,28 +16,24 @@ Tested against linear + cross_entropy and against transformers' heads in tests/t
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 from inlayer import sharding
-from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
+from inlayer.chunked_loss import IGNORE, check_targets, chunked_losses, loss_by_torch, reduce_losses
+from inlayer.errors import DtypeError, InputError, ShapeError
 from inlayer.shapes import check_padding, check_size, check_std, is_finite
-from inlayer.tensors import check_float, check_ids
+from inlayer.tensors import check_float, check_ids, has_no_values
 from inlayer.tying import resolve_table, table_size, without_row_gradient
 
 __all__ = ["Head"]
 
-IGNORE = -100  # torch's default for ignored targets
 REDUCTIONS = ("mean", "sum", "none")
-
-# Rows of logits per chunk: see chunk_rows.
-MIN_CHUNK_ROWS = 256
-MAX_CHUNK_ROWS = 1024
 
 # Devices where half precision may be emulated and many times slower; torch's chunked loss avoids it there, too.
 FULL_PRECISION = frozenset({"cpu"})
@@ -121,18 +116,20 @@ class Head(nn.Module):
     def weight(self) -> Tensor:
         """The rows (V, D): a parameter, or the weight of a stored table or of the table that the head is tied to."""
         own = self._parameters.get("weight")
-        if own is not None:
-            return own
-        stored = self._modules.get("stored")
-        if stored is None and self._source is None:
-            raise AttributeError("weight")  # nn.Module looks it up before it is registered
-        return (self.table if stored is None else stored).weight  # type: ignore[return-value]
+        return self._owner().weight if own is None else own  # type: ignore[return-value]
 
     @property
     def vocab_size(self) -> int:
         """Number of rows; a tied head follows its table. Reads no rows of a table in a file."""
         own = self._parameters.get("weight")
-        return table_size(self._modules.get("stored") or self.table)[0] if own is None else own.shape[0]
+        return table_size(self._owner())[0] if own is None else own.shape[0]
+
+    def _owner(self) -> nn.Module:
+        """The module that has the rows, for a head without a parameter of its own."""
+        owner = self._modules.get("stored") or self.table
+        if owner is None:
+            raise AttributeError("weight")  # nn.Module looks it up before it is registered
+        return owner
 
     @property
     def tied(self) -> bool:
@@ -140,11 +137,9 @@ class Head(nn.Module):
         return self._parameters["weight"] is None and "stored" not in self._modules
 
     @property
-    def table(self) -> nn.Module:
-        """The table module that the head is currently tied to."""
-        if self._source is None or not self.tied:
-            raise InputError("this head has its own rows; call tie(source) to tie it to a table")
-        return resolve_table(self._source[0])
+    def table(self) -> nn.Module | None:
+        """The table module that the head is currently tied to; None if it has its own rows."""
+        return resolve_table(self._source[0]) if self._source is not None and self.tied else None
 
     def tie(self, source: nn.Module) -> Head:
         """Use the rows of a table module, or of source.get_input_embeddings(), instead of its own. Returns the head."""
@@ -177,6 +172,27 @@ class Head(nn.Module):
             self.weight = nn.Parameter(shared.detach().clone(), requires_grad=shared.requires_grad)  # type: ignore[misc]
             self._source = None
         return self
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Load as usual. A tied head accepts a copy of the table's rows, which plain tied models save as well."""
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+        key = f"{prefix}weight"
+        if self.tied and key in unexpected_keys:
+            unexpected_keys.remove(key)
+            saved, tables = state_dict[key], [self.weight, *(state_dict[name] for name in state_dict if name != key)]
+            if not any(table.shape == saved.shape and torch.equal(table.to(saved), saved) for table in tables):
+                error_msgs.append(f"{key} differs from every table; this head is tied: call head.untie() to load it")
 
     def resize_bias(self, rows: int) -> None:
         """Resize the bias of a tied head to its table's new number of rows; new entries are zero."""
@@ -217,7 +233,8 @@ class Head(nn.Module):
             The loss, in float32 under autocast. Only one backward pass and no higher derivatives are supported.
 
         Raises:
-            IdRangeError: If a target is not a row.
+            IdRangeError: If a target is not a row. Checked on the CPU only, and not while compiling or tracing: reading
+                a value would make the CPU wait for the GPU, whose own kernel stops with an assertion instead.
         """
         hidden_ND, targets_N, shape = self._check_loss(hidden, targets, reduction, z_loss)
         local = self._local_rows()
@@ -226,12 +243,34 @@ class Head(nn.Module):
         kept_N = targets_N != ignore_index
         for padding_idx in {self.padding_idx, self._zero_row()} - {None}:
             kept_N &= targets_N != padding_idx
-        check_targets(targets_N.view(shape), kept_N.view(shape), self.vocab_size, ignore_index)
-        if reduction == "none":
+        # Reading values would break a traced graph, and make the CPU wait for a GPU at every step.
+        readable = targets_N.device.type == "cpu" and not has_no_values(targets_N)
+        if readable:
+            check_targets(targets_N.view(shape), kept_N.view(shape), self.vocab_size, ignore_index)
+        if readable and reduction != "none":
+            if not bool(kept_N.all()):  # skip ignored targets
+                kept = kept_N.nonzero().squeeze(1)
+                hidden_ND, targets_N = hidden_ND.index_select(0, kept), targets_N.index_select(0, kept)
+            loss = self._loss(hidden_ND, targets_N, weight_VD, bias_V, local, reduction=reduction, z_loss=z_loss)
+        else:
             targets_N = targets_N.where(kept_N, IGNORE)
-        elif not bool(kept_N.all()):  # skip ignored targets
-            kept = kept_N.nonzero().squeeze(1)
-            hidden_ND, targets_N = hidden_ND.index_select(0, kept), targets_N.index_select(0, kept)
+            summed = "sum" if reduction == "mean" else reduction
+            loss = self._loss(hidden_ND, targets_N, weight_VD, bias_V, local, reduction=summed, z_loss=z_loss)
+            loss = loss / kept_N.sum().clamp(min=1) if reduction == "mean" else loss
+        return loss.view(shape) if reduction == "none" else loss
+
+    def _loss(
+        self,
+        hidden_ND: Tensor,
+        targets_N: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        local: sharding.LocalRows | None,
+        *,
+        reduction: str,
+        z_loss: float,
+    ) -> Tensor:
+        """The loss of targets that are rows or IGNORE, by torch's chunks or ours."""
         if local is not None:
             hidden_ND = sharding.copy_to_all(hidden_ND, local.mesh)
         device = hidden_ND.device.type
@@ -247,13 +286,14 @@ class Head(nn.Module):
                 empty_N = functional.linear(hidden_ND, weight_VD, bias_V).sum(-1)
                 loss = empty_N if reduction == "none" else empty_N.sum()
             elif hasattr(functional, "linear_cross_entropy") and not unsupported:
-                loss = self._loss_by_torch(hidden_ND, targets_N, weight_VD, bias_V, reduction=reduction)
+                factor = self.scale / self.divisor  # applied to hidden states and bias: the projection is linear
+                scaled_ND = hidden_ND if self.input_scale * factor == 1.0 else hidden_ND * (self.input_scale * factor)
+                scaled_V = bias_V if bias_V is None or factor == 1.0 else bias_V * factor
+                loss = loss_by_torch(scaled_ND, targets_N, weight_VD, scaled_V, reduction)
             else:
-                loss = self._loss_by_chunks(
-                    hidden_ND, targets_N, weight_VD, bias_V, local, reduction=reduction, z_loss=z_loss
-                )
-        loss = loss.to(torch.float32 if autocast else hidden_ND.dtype)
-        return loss.view(shape) if reduction == "none" else loss
+                project = partial(self.project, weight_VD=weight_VD, bias_V=bias_V)
+                loss = reduce_losses(chunked_losses(project, hidden_ND, targets_N, local, z_loss), reduction)
+        return loss.to(torch.float32 if autocast else hidden_ND.dtype)
 
     def extra_repr(self) -> str:
         """Sizes and non-default settings, for print(model)."""
@@ -276,84 +316,12 @@ class Head(nn.Module):
             logits = torch.tanh(logits / self.soft_cap) * self.soft_cap
         return logits
 
-    def _loss_by_torch(
-        self,
-        hidden_ND: Tensor,
-        targets_N: Tensor,
-        weight_VD: Tensor,
-        bias_V: Tensor | None,
-        *,
-        reduction: str,
-    ) -> Tensor:
-        """torch's chunked loss. Factors are applied to hidden states and bias, because the projection is linear."""
-        factor = self.scale / self.divisor
-        if self.input_scale * factor != 1.0:
-            hidden_ND = hidden_ND * (self.input_scale * factor)
-        if bias_V is not None and factor != 1.0:
-            bias_V = bias_V * factor
-        rows = chunk_rows(len(targets_N), self.n_embd)
-        return functional.linear_cross_entropy(
-            hidden_ND,
-            weight_VD,
-            targets_N,
-            linear_bias=bias_V,
-            reduction=reduction,
-            ignore_index=IGNORE,
-            options=nn.LinearCrossEntropyOptions(
-                chunking_method=None,
-                batch_chunk_size=rows,
-                allow_retain_graph=torch.compiler.is_compiling(),  # torch needs it there
-            ),
-        )
-
-    def _loss_by_chunks(
-        self,
-        hidden_ND: Tensor,
-        targets_N: Tensor,
-        weight_VD: Tensor,
-        bias_V: Tensor | None,
-        local: sharding.LocalRows | None,
-        *,
-        reduction: str,
-        z_loss: float,
-    ) -> Tensor:
-        """Our own chunks, recomputed in the backward pass. Everything after the projection is at least float32."""
-
-        def one_chunk(hidden_CD: Tensor, targets_C: Tensor) -> Tensor:
-            logits_CV = self.project(hidden_CD, weight_VD, bias_V)
-            logits_CV = logits_CV.to(torch.promote_types(logits_CV.dtype, torch.float32))
-            if local is not None:
-                losses_C, log_sums_C = sharding.cross_entropy(logits_CV, targets_C, local, IGNORE)
-            else:
-                losses_C = functional.cross_entropy(logits_CV, targets_C, ignore_index=IGNORE, reduction="none")
-                log_sums_C = None
-            if z_loss == 0:
-                return losses_C
-            log_sums_C = logits_CV.logsumexp(-1) if log_sums_C is None else log_sums_C
-            return losses_C + z_loss * log_sums_C.square().masked_fill(targets_C == IGNORE, 0.0)
-
-        rows = chunk_rows(len(targets_N), self.n_embd)
-        losses_N = torch.cat(
-            [
-                checkpoint(
-                    one_chunk,
-                    hidden_ND[start : start + rows],
-                    targets_N[start : start + rows],
-                    use_reentrant=False,
-                )
-                for start in range(0, len(targets_N), rows)
-            ]
-        )
-        if reduction == "none":
-            return losses_N
-        return losses_N.mean() if reduction == "mean" else losses_N.sum()
-
     def _check_loss(
         self, hidden: object, targets: object, reduction: str, z_loss: float
     ) -> tuple[Tensor, Tensor, torch.Size]:
         if reduction not in REDUCTIONS:
             raise InputError(f"reduction {reduction!r} is unknown; choose one of {', '.join(map(repr, REDUCTIONS))}")
-        if not (is_finite(z_loss) and z_loss >= 0):
+        if not torch.compiler.is_compiling() and not (is_finite(z_loss) and z_loss >= 0):
             raise InputError(
                 f"z_loss is {z_loss!r}; it must be finite and not negative (0.0 disables it, 1e-4 is a common value)"
             )
@@ -396,24 +364,3 @@ class Head(nn.Module):
             )
         padding_idx = self._zero_row()
         return weight_VD if padding_idx is None else without_row_gradient(weight_VD, padding_idx)
-
-
-def chunk_rows(tokens: int, n_embd: int) -> int:
-    """Rows of logits per chunk: D, so that a chunk is as large as the gradient of the rows.
-
-    The backward pass briefly needs that gradient twice anyway, so chunks of this size do not increase peak memory, and
-    smaller ones take more time (docs/decisions.md). Larger ones than the maximum are not faster, and smaller ones than
-    the minimum are much slower.
-    """
-    return min(tokens, max(MIN_CHUNK_ROWS, min(n_embd, MAX_CHUNK_ROWS)))
-
-
-def check_targets(targets: Tensor, kept: Tensor, rows: int, ignore_index: int) -> None:
-    """Raise IdRangeError for the first target that is neither ignored nor a row."""
-    outside = kept & ((targets < 0) | (targets >= rows))
-    if bool(outside.any()):
-        where = outside.nonzero()[0].tolist()
-        raise IdRangeError(
-            f"target {int(targets[tuple(where)])} at {where} is outside 0..{rows - 1}; "
-            f"to ignore a target, set it to ignore_index ({ignore_index})"
-        )

@@ -4,6 +4,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [pooling] -> vectors
 - the mask alone decides which positions are real, so that left and right padding give the same result
 - a text of padding only gives zeros, never NaN; values at padded positions, even NaN, do not matter
 - half types are summed in float32 and cast back
+- texts of very different lengths need no padding: give the hidden states (N, D) and the Ragged of their ids
 - elsewhere: normalizing the vectors
 Tested against a plain loop over texts in tests/test_pooling.py.
 """
@@ -12,22 +13,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from inlayer.errors import DtypeError, InputError, ShapeError
-from inlayer.tensors import check_float
+from inlayer.errors import InputError, ShapeError
+from inlayer.ragged import Ragged
+from inlayer.tensors import check_dense, check_float
 
 __all__ = ["first_token_pool", "last_token_pool", "mean_pool"]
+
+SUMMED = 256  # rows summed one after the other
 
 
 def mean_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
     """Average the hidden states of each text's real tokens.
 
+    Every token that the mask does not exclude counts, including special tokens such as begin-of-text: encode with
+    `add_special_tokens=False` to average the tokens of the text alone.
+
     Args:
-        hidden: Hidden states (B, T, D).
-        mask: (B, T), true or 1 for real tokens; by default all tokens are real.
+        hidden: Hidden states (B, T, D), or (N, D) for the N ids of a Ragged.
+        mask: (B, T), true or 1 for the tokens that count, by default all; or the Ragged of the ids.
 
     Returns:
         One vector per text (B, D); zeros for a text without real tokens.
@@ -36,6 +45,14 @@ def mean_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
         >>> mean_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
         tensor([[2.]])
     """
+    if isinstance(mask, Ragged):
+        hidden_ND, counts_B = check_ragged(hidden, mask)
+        wide_ND = hidden_ND.to(torch.promote_types(hidden_ND.dtype, torch.float32))
+        # First sum short blocks, then the blocks of each text: one long sum would lose digits.
+        bounds = np.union1d(mask.offsets, np.arange(0, len(hidden_ND), SUMMED))
+        block_SD = sum_rows(wide_ND, np.repeat(np.arange(len(bounds) - 1), np.diff(bounds)), len(bounds) - 1)
+        sum_BD = sum_rows(block_SD, np.searchsorted(mask.offsets, bounds[:-1], side="right") - 1, len(mask))
+        return (sum_BD / counts_B.clamp(min=1).unsqueeze(-1)).to(hidden_ND.dtype)
     hidden_BTD, mask_BT = check_inputs(hidden, mask)
     wide = torch.promote_types(hidden_BTD.dtype, torch.float32)
     # where instead of a product, because 0 * NaN is NaN
@@ -48,12 +65,15 @@ def last_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
     """Take the hidden state of each text's last real token.
 
     Args:
-        hidden: Hidden states (B, T, D).
-        mask: (B, T), true or 1 for real tokens; by default all tokens are real.
+        hidden: Hidden states (B, T, D), or (N, D) for the N ids of a Ragged.
+        mask: (B, T), true or 1 for the tokens that count, by default all; or the Ragged of the ids.
 
     Returns:
         One vector per text (B, D); zeros for a text without real tokens.
     """
+    if isinstance(mask, Ragged):
+        hidden_ND, counts_B = check_ragged(hidden, mask)
+        return select_flat(hidden_ND, counts_B, counts_B.cumsum(0) - 1)
     hidden_BTD, mask_BT = check_inputs(hidden, mask)
     index_BT = torch.arange(mask_BT.shape[1], device=mask_BT.device).where(mask_BT, -1)
     return select(hidden_BTD, index_BT.amax(1) if mask_BT.shape[1] else None)
@@ -63,17 +83,26 @@ def first_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
     """Take the hidden state of each text's first real token, which follows the padding of a left-padded text.
 
     Args:
-        hidden: Hidden states (B, T, D).
-        mask: (B, T), true or 1 for real tokens; by default all tokens are real.
+        hidden: Hidden states (B, T, D), or (N, D) for the N ids of a Ragged.
+        mask: (B, T), true or 1 for the tokens that count, by default all; or the Ragged of the ids.
 
     Returns:
         One vector per text (B, D); zeros for a text without real tokens.
     """
+    if isinstance(mask, Ragged):
+        hidden_ND, counts_B = check_ragged(hidden, mask)
+        return select_flat(hidden_ND, counts_B, counts_B.cumsum(0) - counts_B)
     hidden_BTD, mask_BT = check_inputs(hidden, mask)
     length = mask_BT.shape[1]
     index_BT = torch.arange(length, device=mask_BT.device).where(mask_BT, length)
     first_B = index_BT.amin(1) if length else None
     return select(hidden_BTD, None if first_B is None else first_B.where(first_B < length, -1))
+
+
+def sum_rows(rows_ND: Tensor, target_N: npt.NDArray[np.int64], count: int) -> Tensor:
+    """Sum rows into `count` vectors: row i is added to vector target_N[i]."""
+    index_N = torch.from_numpy(target_N).to(rows_ND.device)
+    return rows_ND.new_zeros(count, rows_ND.shape[1]).index_add(0, index_N, rows_ND)
 
 
 def select(hidden_BTD: Float[Tensor, "B T D"], index_B: Int[Tensor, " B"] | None) -> Float[Tensor, "B D"]:
@@ -85,13 +114,30 @@ def select(hidden_BTD: Float[Tensor, "B T D"], index_B: Int[Tensor, " B"] | None
     return picked_BD.where(index_B.unsqueeze(-1) >= 0, 0)
 
 
+def select_flat(hidden_ND: Tensor, counts_B: Tensor, index_B: Tensor) -> Float[Tensor, "B D"]:
+    """One of the N hidden states per text; zeros for a text without tokens."""
+    if len(hidden_ND) == 0:
+        return hidden_ND.new_zeros(len(counts_B), hidden_ND.shape[1])
+    return hidden_ND[index_B.clamp(0, len(hidden_ND) - 1)].where(counts_B.unsqueeze(-1) > 0, 0)
+
+
+def check_ragged(hidden: object, ids: Ragged) -> tuple[Float[Tensor, "N D"], Int[Tensor, " B"]]:
+    """Check that there is one hidden state per id; returns them with the number of tokens of each text."""
+    hidden_ND = check_float(hidden, "hidden", rank=2)
+    if len(hidden_ND) != ids.flat.size:
+        raise ShapeError(
+            f"hidden has shape {tuple(hidden_ND.shape)}, but the Ragged has {ids.flat.size} ids; give one hidden state "
+            "per id (N, D)"
+        )
+    return hidden_ND, torch.from_numpy(ids.counts).to(hidden_ND.device)
+
+
 def check_inputs(hidden: object, mask: object) -> tuple[Float[Tensor, "B T D"], Bool[Tensor, "B T"]]:
     """Check hidden states and mask, and convert the mask to bool."""
     hidden_BTD = check_float(hidden, "hidden", rank=3)
     if mask is None:
         return hidden_BTD, torch.ones(hidden_BTD.shape[:2], dtype=torch.bool, device=hidden_BTD.device)
-    if not isinstance(mask, Tensor):
-        raise DtypeError(f"mask is a {type(mask).__name__}, not a torch tensor")
+    mask = check_dense(mask, "mask")
     if mask.shape != hidden_BTD.shape[:2]:
         raise ShapeError(
             f"mask has shape {tuple(mask.shape)}, hidden {tuple(hidden_BTD.shape)}; "

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from inlayer.errors import DtypeError, ShapeError
 
 __all__ = [
+    "check_dense",
     "check_float",
     "check_ids",
     "check_mask",
     "check_one_per_token",
+    "has_no_values",
     "one_thread",
     "to_tensor",
     "torch_dtype",
@@ -29,33 +31,42 @@ __all__ = [
 
 SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels support them, so they are converted
+PLAIN_TYPES = (Tensor, nn.Parameter, nn.Buffer)
+
+
+def check_dense(x: object, name: str, hint: str = "") -> Tensor:
+    """Check that x is a tensor, and not a sparse one."""
+    if not isinstance(x, Tensor):
+        raise DtypeError(f"{name} is a {type(x).__name__}, not a torch tensor{hint}")
+    if x.layout is not torch.strided:
+        raise DtypeError(f"{name} is a sparse tensor ({x.layout}); call its .to_dense()")
+    return x
 
 
 def check_ids(ids: object, name: str = "input_ids") -> Tensor:
     """Check that ids are a tensor of integers."""
-    if not isinstance(ids, Tensor):
-        hint = {"str": "encode it first", "Ragged": "call its .padded(pad_id)"}.get(
-            type(ids).__name__, "wrap it: torch.tensor([[...]])"
-        )
-        raise DtypeError(f"{name} is a {type(ids).__name__}, not a torch tensor; {hint}")
+    hints = {"str": "; encode it first", "Ragged": "; call its .padded(pad_id)"}
+    ids = check_dense(ids, name, hints.get(type(ids).__name__, "; wrap it: torch.tensor([[...]])"))
     if ids.dtype in UNSIGNED:
         signed = ids.to(torch.int64)
         # A value of 2**63 or more becomes negative; replace it by the largest int64, which is outside every table too.
         return signed.masked_fill(signed < 0, 2**63 - 1) if ids.dtype == torch.uint64 else signed
     if ids.dtype not in SIGNED_OR_SMALL:
-        hint = "is it a mask?" if ids.dtype == torch.bool else "are they vectors (inputs_embeds)?"
+        hint = "are they vectors (inputs_embeds)?" if name == "input_ids" else "is it the tensor you meant?"
+        hint = "is it a mask?" if ids.dtype == torch.bool else hint
         raise DtypeError(f"{name} has dtype {ids.dtype}; it must have an integer dtype (torch.int64); {hint}")
     return ids
 
 
 def check_float(x: object, name: str, width: int | None = None, rank: int | None = None) -> Tensor:
     """Check that x is a floating-point tensor, optionally with a given last axis and number of axes."""
-    if not isinstance(x, Tensor):
-        raise DtypeError(f"{name} is a {type(x).__name__}, not a torch tensor")
+    x = check_dense(x, name)
     if not x.is_floating_point():
         raise DtypeError(f"{name} has dtype {x.dtype}; it holds vectors, so it must be floating point")
     if rank is not None and x.dim() != rank:
         raise ShapeError(f"{name} has {x.dim()} axes {tuple(x.shape)}; expected {rank}")
+    if not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None:  # sizes are tensors there
+        return x
     if width is not None and (x.dim() == 0 or x.shape[-1] != width):
         raise ShapeError(f"{name} has shape {tuple(x.shape)}; its last axis must have width {width}")
     return x
@@ -63,8 +74,7 @@ def check_float(x: object, name: str, width: int | None = None, rank: int | None
 
 def check_mask(mask: object, batch: int, tokens: int) -> Tensor:
     """Check that an attention mask has one value per token."""
-    if not isinstance(mask, Tensor):
-        raise DtypeError(f"attention_mask is a {type(mask).__name__}, not a torch tensor")
+    mask = check_dense(mask, "attention_mask")
     if mask.dim() == 1 and batch == 1:
         mask = mask[None]
     if tuple(mask.shape) != (batch, tokens):
@@ -80,6 +90,17 @@ def check_one_per_token(ids: Tensor, batch: int, tokens: int, name: str) -> Tens
     if tuple(ids.shape) not in {(tokens,), (1, tokens), (batch, tokens)}:
         raise ShapeError(f"{name} has shape {tuple(ids.shape)}; expected ({batch}, {tokens}) or ({tokens},)")
     return ids
+
+
+def has_no_values(x: Tensor) -> bool:
+    """Whether this is a tensor of a tracer, whose values cannot be read."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None  # torch.jit.trace
+        or x.is_meta
+        or torch._C._functorch.is_functorch_wrapped_tensor(x)
+        or type(x) not in PLAIN_TYPES
+    )
 
 
 def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:

@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from inlayer import Embeddings, Head, Table
+from inlayer import Embeddings, Head, Table, position_ids_from_mask
 from inlayer.errors import ConfigError, DtypeError, IdRangeError, InputError, PositionRangeError, ShapeError
 from inlayer.positions import LearnedPositions, PositionIdRule, RotaryPositions, SinusoidalPositions
 
@@ -84,7 +84,7 @@ def test_without_block_size_there_are_no_positions() -> None:
 
 
 def test_positions_by_name_and_by_module() -> None:
-    assert make(block_size=L, positions="none").position_embedding is None
+    assert make(positions="none").position_embedding is None
     assert isinstance(make(positions="sinusoidal").position_embedding, SinusoidalPositions)
     rotary = make(positions="rotary", head_dim=4, theta=5e5).position_embedding
     assert isinstance(rotary, RotaryPositions)
@@ -202,7 +202,7 @@ def test_positions_beyond_block_size_are_an_error() -> None:
 def test_sinusoidal_and_rotary_have_no_upper_limit() -> None:
     long = torch.zeros(1, 10 * L, dtype=torch.int64)
     assert make(block_size=L, positions="sinusoidal")(long).shape == (1, 10 * L, D)
-    layer = make(block_size=L, positions="rotary")
+    layer = make(positions="rotary")
     assert layer(long).shape == (1, 10 * L, D)
     assert layer.rotary(torch.tensor([[10**6]]))[0].isfinite().all()
 
@@ -290,6 +290,7 @@ def test_init_rules(options: dict[str, Any], std: float) -> None:
         ({"dropout": 1.5}, "dropout is 1.5"),
         ({"positions": SinusoidalPositions(D + 1)}, "positions of width 9 cannot be added to rows of width 8"),
         ({"positions": "rotary", "head_dim": 3}, "in pairs"),
+        ({"positions": "none", "block_size": 4}, "block_size 4 is for learned and sinusoidal positions"),
     ],
 )
 def test_invalid_options_are_an_error(options: dict[str, Any], message: str) -> None:
@@ -717,6 +718,7 @@ IMPOSSIBLE = {
     "positions='up'": "unknown positions 'up'",
     "positions='learned', head_dim=4": "head_dim 4 is for",
     "positions='rotary', head_dim=0": "head_dim is 0",
+    "positions='rotary', block_size=4": "block_size 4 is for learned",
     "row_width=2, project='foo'": "project is 'foo'",
     "row_width=2": "give both or neither",
     "position_id_rule='ids'": "give a PositionIdRule",
@@ -735,7 +737,7 @@ IMPOSSIBLE = {
 def test_invalid_settings_are_reported_without_type_checks() -> None:
     """Checked in a process without pytest's type checks."""
     code = "import inlayer\n" + "".join(
-        f"try: inlayer.Embeddings(10, 8, 4, {settings}); print('made')\nexcept inlayer.InlayerError as e: print(e)\n"
+        f"try: inlayer.Embeddings(10, 8, {settings}); print('made')\nexcept inlayer.InlayerError as e: print(e)\n"
         for settings in IMPOSSIBLE
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -791,3 +793,43 @@ def test_rows_kept_by_a_hook_are_not_modified() -> None:
     assert len(kept) == 2
     assert all(torch.equal(one, rows) for one in kept)
     assert not torch.equal(hidden, rows)  # control: positions were added, elsewhere
+
+
+def test_jit_trace_gives_no_warnings() -> None:
+    """In its own process: while tracing, sizes are tensors, which pytest's type checks reject."""
+    program = """
+import torch, inlayer
+from inlayer import Embeddings, Head
+ids = torch.tensor([[3, 1, 4], [1, 5, 9]])
+for options in ({}, {"block_size": 8}, {"positions": "rotary"}, {"positions": "sinusoidal"},
+                {"block_size": 8, "padding_idx": 1, "scale": 3.3, "norm_eps": 1e-5, "token_types": 2}):
+    layer = Embeddings(50, 8, **options).eval()
+    assert torch.equal(torch.jit.trace(layer, ids)(ids.roll(1)), layer(ids.roll(1)))
+head = Head(8, 50)
+hidden = torch.randn(2, 3, 8)
+assert torch.equal(torch.jit.trace(head, hidden)(hidden), head(hidden))
+"""
+    subprocess.run([sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", program], check=True)
+
+
+LEFT_PADDED = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_left_padding_without_position_ids_warns(positions: str) -> None:
+    layer = Embeddings(V, D, L, positions=positions)
+    ids = torch.tensor([[0, 0, 3, 4], [5, 6, 7, 8]])
+    with pytest.warns(UserWarning, match=r"position_ids=inlayer\.position_ids_from_mask\(attention_mask\)"):
+        layer(ids, attention_mask=LEFT_PADDED)
+    numbered = layer(ids, position_ids=position_ids_from_mask(LEFT_PADDED), attention_mask=LEFT_PADDED)
+    assert torch.equal(numbered[0, 2:], layer(torch.tensor([3, 4])))
+
+
+@pytest.mark.filterwarnings("error")
+def test_other_masks_do_not_warn() -> None:
+    ids = torch.tensor([[0, 0, 3, 4], [5, 6, 7, 8]])
+    Embeddings(V, D, L)(ids, attention_mask=LEFT_PADDED.flip(1))
+    Embeddings(V, D, L, position_id_rule=PositionIdRule(by="mask"), position_offset=2)(ids, attention_mask=LEFT_PADDED)
+    Embeddings(V, D, positions="rotary")(ids, attention_mask=LEFT_PADDED)
+    with pytest.raises(ShapeError, match=r"expected \(batch, tokens\)"):
+        position_ids_from_mask(LEFT_PADDED[0])

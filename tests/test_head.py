@@ -9,13 +9,16 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import cycle, product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from inlayer import chunked_loss
 from inlayer import head as head_module
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
 from inlayer.head import Head
@@ -318,8 +321,7 @@ def test_untie_makes_a_copy() -> None:
     assert "head.weight" in dict(model.named_parameters())
     weight = model.head.weight
     assert model.head.untie().weight is weight  # nothing to do
-    with pytest.raises(InputError, match="has its own rows"):
-        _ = model.head.table
+    assert model.head.table is None
     model.head.tie(model.table)
     assert is_tied(model)
 
@@ -459,7 +461,7 @@ LOSS_CASES = [
 def test_loss_and_gradients_match_the_plain_loss(
     monkeypatch: pytest.MonkeyPatch, kind: str, dtype: torch.dtype, z_loss: float, reduction: str, rows: int
 ) -> None:
-    monkeypatch.setattr(head_module, "chunk_rows", lambda tokens, *_: min(tokens, rows))
+    monkeypatch.setattr(chunked_loss, "chunk_rows", lambda tokens, *_: min(tokens, rows))
     torch.manual_seed(0)
     ours = Head(D, V, init_std=0.5, dtype=dtype, **HEADS[kind])
     if ours.bias is not None:
@@ -583,7 +585,7 @@ def test_decoder_passes_z_loss_on() -> None:
 def test_loss_without_linear_cross_entropy(monkeypatch: pytest.MonkeyPatch, reduction: str) -> None:
     """Older versions of torch lack the function: our own chunks give the same loss and gradients."""
     monkeypatch.delattr(functional, "linear_cross_entropy", raising=False)
-    monkeypatch.setattr(head_module, "chunk_rows", lambda tokens, *_: min(tokens, 5))
+    monkeypatch.setattr(chunked_loss, "chunk_rows", lambda tokens, *_: min(tokens, 5))
     ours = Head(D, V, init_std=0.5)
     theirs = copy.deepcopy(ours)
     hidden, targets = torch.randn(3, 6, D), torch.randint(0, V, (3, 6))
@@ -625,7 +627,7 @@ def test_loss_under_autocast_is_float32_and_exact(
     """Products are float32 on a CPU and half precision elsewhere; everything after them is float32. Both are tested."""
     if products == "bfloat16":
         monkeypatch.setattr(head_module, "FULL_PRECISION", frozenset())
-    monkeypatch.setattr(head_module, "chunk_rows", lambda tokens, *_: min(tokens, 7))
+    monkeypatch.setattr(chunked_loss, "chunk_rows", lambda tokens, *_: min(tokens, 7))
     torch.manual_seed(0)
     head = Head(D, V, init_std=0.5, **HEADS[kind])
     hidden, targets = torch.randn(33, D, requires_grad=True), torch.randint(0, V, (33,))
@@ -698,7 +700,7 @@ def test_full_logits_are_never_materialized(
                     self.elements = max(self.elements, tensor.numel())
             return result
 
-    monkeypatch.setattr(head_module, "MIN_CHUNK_ROWS", 8)
+    monkeypatch.setattr(chunked_loss, "MIN_CHUNK_ROWS", 8)
     head, hidden, targets = Head(D, 1000, soft_cap=soft_cap), torch.randn(256, D), torch.randint(0, 1000, (256,))
     with Largest() as ours, torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         head.loss(hidden, targets, z_loss=z_loss).backward()
@@ -709,10 +711,10 @@ def test_full_logits_are_never_materialized(
 
 
 def test_chunk_rule() -> None:
-    assert head_module.chunk_rows(10, 512) == 10
-    assert head_module.chunk_rows(10**6, 8) == head_module.MIN_CHUNK_ROWS
-    assert head_module.chunk_rows(10**6, 512) == 512
-    assert head_module.chunk_rows(10**6, 7168) == head_module.MAX_CHUNK_ROWS
+    assert chunked_loss.chunk_rows(10, 512) == 10
+    assert chunked_loss.chunk_rows(10**6, 8) == chunked_loss.MIN_CHUNK_ROWS
+    assert chunked_loss.chunk_rows(10**6, 512) == 512
+    assert chunked_loss.chunk_rows(10**6, 7168) == chunked_loss.MAX_CHUNK_ROWS
 
 
 @pytest.mark.parametrize("target", [V, -1, 2**40])
@@ -791,17 +793,71 @@ with torch.no_grad():
     inner.table.weight.mul_(2)
 torch.testing.assert_close(compiled(ids), inner(ids))
 
-for soft_cap, z_loss in ((None, 0.0), (5.0, 0.1)):
+for soft_cap, z_loss, reduction in ((None, 0.0, "mean"), (5.0, 0.1, "mean"), (None, 0.0, "sum"), (None, 0.1, "none")):
     head = Head(8, 23, soft_cap=soft_cap).tie(Table(23, 8, padding_idx=4))
-    hidden, targets = torch.randn(3, 8), torch.tensor([1, 4, 2])
-    step = torch.compile(lambda h, t: head.loss(h, t, z_loss=z_loss), backend="aot_eager")
-    torch.testing.assert_close(step(hidden, targets), head.loss(hidden, targets, z_loss=z_loss))
-    step(hidden, targets).backward()
-    assert bool((head.weight.grad[4] == 0).all()) and bool((head.weight.grad[1] != 0).all())
+    options = {"z_loss": z_loss, "reduction": reduction}
+    for targets in (torch.tensor([1, 4, 2]), torch.tensor([1, -100, 2]), torch.tensor([4, 4, -100])):
+        hidden = torch.randn(3, 8)
+        step = torch.compile(lambda h, t: head.loss(h, t, **options), backend="aot_eager", fullgraph=True)
+        grads = []
+        for loss in (step(hidden, targets), head.loss(hidden, targets, **options)):
+            head.table.weight.grad = None
+            loss.sum().backward()
+            grads.append((loss, head.table.weight.grad))
+        torch.testing.assert_close(*grads)
+        assert bool((grads[0][1][4] == 0).all())
+        assert bool((grads[0][1][1] != 0).all()) == (1 in targets)
 """
 
 
 @pytest.mark.slow
 def test_compiled_head_matches_eager_mode() -> None:
     """In its own process, because pytest's type checks cannot be compiled."""
-    subprocess.run([sys.executable, "-c", COMPILED], check=True)
+    done = subprocess.run([sys.executable, "-c", COMPILED], check=True, capture_output=True, text=True)
+    assert done.stderr == ""  # no warnings about graph breaks
+
+
+class Operations(TorchDispatchMode):
+    """Records the names of all operations; `_local_scalar_dense` reads a value, `nonzero` a number of values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("soft_cap", [None, 3.0])
+def test_loss_off_the_cpu_reads_no_value(
+    reduction: str, soft_cap: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading a value of a GPU would wait for it at every step. Tensors here are treated as if they had no values."""
+    head = Head(D, V, soft_cap=soft_cap, padding_idx=3)
+    hidden, targets = torch.randn(2, 5, D), torch.tensor([[1, 2, 3, 4, -100]] * 2)
+    with Operations() as usual:
+        expected = head.loss(hidden, targets, reduction=reduction)
+    assert "_local_scalar_dense" in usual.names  # control
+    monkeypatch.setattr(head_module, "has_no_values", lambda _: True)
+    with Operations() as operations:
+        loss = head.loss(hidden, targets, reduction=reduction)
+    assert not operations.names & {"_local_scalar_dense", "nonzero", "item"}
+    torch.testing.assert_close(loss, expected)
+
+
+def test_tied_head_loads_a_copy_of_the_table() -> None:
+    """Plain tied models save head.weight next to the table."""
+    model, other = Model(), Model()
+    saved = dict(other.state_dict()) | {"head.weight": other.table.weight.detach().clone()}
+    model.load_state_dict(saved)
+    assert torch.equal(model.table.weight, other.table.weight)
+    assert is_tied(model)
+    model.head.load_state_dict({"weight": model.table.weight.detach()})
+    saved["head.weight"][1, 1] += 1
+    with pytest.raises(RuntimeError, match=r"differs from every table; this head is tied: call head\.untie\(\)"):
+        model.load_state_dict(saved)
+    model.head.untie()
+    model.load_state_dict(saved)
+    assert torch.equal(model.head.weight, saved["head.weight"])

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from inlayer import Ragged
 from inlayer.errors import DtypeError, InputError, ShapeError
 from inlayer.pooling import first_token_pool, last_token_pool, mean_pool
 
@@ -111,3 +112,35 @@ def test_wrong_arguments(pool: Pool) -> None:
     for bad in (2.0, -1.0, 0.5, float("nan"), float("-inf")):
         with pytest.raises(InputError, match="other than 0 and 1"):
             pool(hidden, torch.tensor([[1, 1, 1], [1, 1, bad]]))
+
+
+@pytest.mark.parametrize("kind", POOLS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_ragged_equals_padded(kind: str, dtype: torch.dtype) -> None:
+    ids = Ragged.from_lists([[1, 2, 3], [], [4], [5, 6], []])
+    flat = torch.randn(6, 4).to(dtype).requires_grad_()
+    padded, mask = ids.padded(0)
+    hidden = torch.zeros(*padded.shape, 4, dtype=dtype)
+    hidden[mask] = flat.detach()
+    pooled = POOLS[kind](flat, ids)
+    torch.testing.assert_close(pooled, POOLS[kind](hidden, mask))
+    pooled.sum().backward()
+    assert bool((flat.grad.sum(0) != 0).all())
+    assert torch.equal(POOLS[kind](flat[:0], Ragged([], [0, 0])), torch.zeros(1, 4, dtype=dtype))
+    assert POOLS[kind](flat[:0], Ragged([], [0])).shape == (0, 4)
+
+
+def test_ragged_with_one_long_text_needs_no_padding() -> None:
+    """Padded, these 51,000 ids would be 501 x 50,000."""
+    ids = Ragged.from_counts(torch.arange(51_000) % 97, [2] * 500 + [50_000])
+    rows = torch.randn(97, 16)
+    pooled = mean_pool(rows[torch.from_numpy(ids.flat)], ids)
+    expected = torch.stack([rows[torch.from_numpy(text)].double().mean(0) for text in ids])
+    torch.testing.assert_close(pooled.double(), expected, atol=1e-5, rtol=0)
+
+
+def test_ragged_needs_one_hidden_state_per_id() -> None:
+    with pytest.raises(ShapeError, match=r"\(5, 4\), but the Ragged has 6 ids; give one hidden state per id"):
+        mean_pool(torch.zeros(5, 4), Ragged.from_lists([[1, 2, 3, 4, 5, 6]]))
+    with pytest.raises(ShapeError, match="3 axes"):
+        mean_pool(torch.zeros(1, 6, 4), Ragged.from_lists([[1, 2, 3, 4, 5, 6]]))

@@ -58,7 +58,7 @@ def test_folder_is_small_and_has_only_data():
 def test_store_and_readme_label_it_as_a_sample(store):
     assert store.note.startswith("sample: ")
     assert "trained with inlayer" in store.note
-    assert find_sample("default").path == FOLDER
+    assert find_sample("default")[0] == FOLDER
     assert "sample" in (FOLDER / "README.md").read_text().splitlines()[0]
 
 

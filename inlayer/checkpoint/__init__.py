@@ -6,6 +6,21 @@ source -> store (checkpoint/open.py) -> Model (checkpoint/model.py) -> tokenizer
 - elsewhere: whether the layer is healthy (inspection/)
 """
 
-from inlayer.checkpoint.model import Model, load
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from inlayer.checkpoint.open import load
+
+if TYPE_CHECKING:
+    from inlayer.checkpoint.model import Model
 
 __all__ = ["Model", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Model":
+        raise AttributeError(f"module 'inlayer.checkpoint' has no attribute {name!r}")
+    from inlayer.checkpoint.model import Model
+
+    return Model

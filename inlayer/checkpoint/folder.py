@@ -4,6 +4,7 @@ source -> [Store] -> Model
 - opening reads config.json and the index; the header of a shard is read when one of its tensors is requested. Without
   an index, `model.safetensors` is used, otherwise every safetensors file of the folder
 - a missing shard only matters when one of its tensors is requested, so that the table's shard alone is enough
+- file names in an index are untrusted: only plain names in the same folder are accepted
 - a symbolic link out of the folder is an error, except into the blobs of the hub's cache, which consists of such links
 - a single file is opened together with the config.json and tokenizer next to it, if there are any
 - elsewhere: other formats (checkpoint/gguf.py, checkpoint/pytorch.py)
@@ -12,7 +13,9 @@ Tested in tests/checkpoint/test_folder.py.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +24,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.shards import INDEX, MAX_INDEX, merge_headers, parse_index
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
-from inlayer.files import not_a_file, path_kind, quoted, shown
+from inlayer.files import not_a_file, path_kind, printable, quoted, shown
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_file import FileRows, read_bytes
 from inlayer.formats.safetensors import TensorInfo, read_header
@@ -33,7 +35,13 @@ from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored import check_table
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 
-__all__ = ["FolderStore"]
+__all__ = ["INDEX", "FolderStore", "check_file", "parse_index"]
+
+INDEX = "model.safetensors.index.json"
+MAX_INDEX = 64 << 20  # bytes; that of Kimi-K2's 139,644 tensors has about 14 MB
+MAX_VALUES = 1_000_000  # each takes many times more memory than bytes in the file
+MAX_FILES = 4096  # DeepSeek-V3 has 163
+PLAIN_FILE = re.compile(r"(?!\.)[^/\\\0:]{1,250}\.(safetensors|bin)")
 
 
 class FolderStore(Store):
@@ -46,7 +54,7 @@ class FolderStore(Store):
         self.kind, self.where = "safetensors" if single else "folder", shown(path)
         self.folder = path.parent if single else path
         self._headers: dict[str, dict[str, TensorInfo]] = {}
-        config = inside(self.folder, "config.json")
+        config = self._beside("config.json")
         self.config = None if path_kind(config) == "missing" else read_config(config)
         self._files = {path.name} if single else self._weight_files()
         absent = single or path_kind(path / self.index) == "missing"
@@ -80,6 +88,8 @@ class FolderStore(Store):
         return StoredTable(self._open_rows(tensor), tensor.shape[1], dtype, padding_idx=padding_idx, name=name)
 
     def open_tokenizer(self) -> Tokenizer | None:
+        if self.tokenizer_file is not None:
+            return open_tokenizer(self.tokenizer_file)
         for path in self.folder.iterdir():
             if path.suffix in {".json", ".model", ".tiktoken", ".txt"}:
                 inside(self.folder, path.name)
@@ -96,6 +106,18 @@ class FolderStore(Store):
         distinct = {(file, t.offset, t.shape) for file in files for t in self._header(file).values()}
         return sum(math.prod(shape) for _, _, shape in distinct)
 
+    def explain_missing_table(self) -> str:
+        path = self._beside("adapter_config.json")
+        if path_kind(path) != "file":
+            return super().explain_missing_table()
+        adapter = read_config(path)
+        kind, base = (printable(str(adapter.get(key))[:80]) for key in ("peft_type", "base_model_name_or_path"))
+        return f"it is a {kind} adapter, which has no table of its own; open its base model, {base}"
+
+    def _beside(self, name: str) -> Path:
+        """The local path of another file of the checkpoint."""
+        return inside(self.folder, name)
+
     def _read_bytes(self, tensor: TensorInfo) -> npt.NDArray[np.uint8]:
         return read_bytes(inside(self.folder, tensor.file), tensor.offset, tensor.nbytes)
 
@@ -105,7 +127,15 @@ class FolderStore(Store):
     @cached_property
     def _found(self) -> dict[str, TensorInfo]:
         """Every tensor of every file, for folders without an index."""
-        return merge_headers((self._header(file) for file in sorted(self._files)), self.where)
+        found: dict[str, TensorInfo] = {}
+        for name, tensor in ((name, t) for file in sorted(self._files) for name, t in self._header(file).items()):
+            if name in found:
+                raise CheckpointError(
+                    f"{self.where}: tensor {quoted(name)} is in both {quoted(found[name].file)} and "
+                    f"{quoted(tensor.file)}, without an index that says which one to use; open one of the files instead"
+                )
+            found[name] = tensor
+        return found
 
     def _header(self, file: str) -> dict[str, TensorInfo]:
         if file not in self._headers:
@@ -137,7 +167,7 @@ class FolderStore(Store):
                 data = stream.read(MAX_INDEX + 1)
         except OSError as error:
             raise CheckpointError(f"{shown(path)} cannot be read: {error.strerror}") from error
-        return parse_index(data, shown(path))[0]
+        return parse_index(data, shown(path))
 
 
 def inside(folder: Path, name: str) -> Path:
@@ -153,3 +183,34 @@ def inside(folder: Path, name: str) -> Path:
     if not any(real.is_relative_to(allowed) for allowed in (home, *blobs)):
         raise CheckpointError(f"{shown(path)} is a symbolic link out of its folder; copy the file itself there")
     return path
+
+
+def parse_index(data: bytes, where: str) -> dict[str, str]:
+    """The file of every tensor."""
+    if len(data) > MAX_INDEX:
+        raise CheckpointError(f"{where} has {len(data):,} bytes; an index has at most {MAX_INDEX:,}")
+    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+        raise CheckpointError(f"{where} has more than {MAX_VALUES:,} values; no model has that many tensors")
+    try:
+        index: Any = json.loads(data)
+    except RecursionError:
+        raise CheckpointError(f"{where} is nested too deeply to be an index") from None
+    except ValueError as error:
+        raise CheckpointError(f"{where} is not valid JSON ({printable(str(error))[:160]}); is it truncated?") from None
+    weight_map = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise CheckpointError(f"{where} has no weight_map, which gives the file of every tensor")
+    for name, file in weight_map.items():
+        check_file(file, name, where)
+    if len(set(weight_map.values())) > MAX_FILES:
+        raise CheckpointError(f"{where} names more than {MAX_FILES:,} files; no model has that many shards")
+    return weight_map
+
+
+def check_file(file: object, name: str, where: str) -> str:
+    """Check that the name of a shard is a plain file name, not a path that could lead out of the folder."""
+    if not isinstance(file, str) or not PLAIN_FILE.fullmatch(file) or not file.isprintable():
+        raise CheckpointError(
+            f"{where} puts tensor {quoted(name)} into {quoted(file)}; a shard is a plain file name in the same folder"
+        )
+    return file

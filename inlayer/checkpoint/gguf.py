@@ -160,14 +160,7 @@ class GgufStore(Store):
 
     def _read_array(self, key: str, array: StoredArray) -> Any:
         """Strings as a list, numbers as an array, and None for nested arrays, which no tokenizer uses."""
-        try:
-            with self._first.open("rb") as stream:
-                stream.seek(array.offset)
-                data = stream.read(array.nbytes)
-        except OSError as error:
-            raise CheckpointError(f"{self.where} cannot be read: {error.strerror}") from error
-        if len(data) < array.nbytes:
-            raise CheckpointError(f"{self.where} was truncated while it was open")
+        data = self._read_bytes(self._first.name, array.offset, array.nbytes).tobytes()
         if array.kind in SCALARS:
             return np.frombuffer(data, SCALARS[array.kind])
         if array.kind != STRING:

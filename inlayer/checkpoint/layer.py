@@ -4,7 +4,7 @@ Store -> Model -> [embeddings, head]
 - token rows stay in the file; small parts (positions, token types, norm, projection) are read in the table's dtype
 - there is a head if the checkpoint has one: a tensor of its own, or the table if the config ties them and the model's
   class has a head. A stored head that differs from the table is not tied, whatever the config says, as in transformers
-- everything is frozen and in evaluation mode
+- everything is frozen and in evaluation mode, unless the model is loaded as trainable: then rows are in memory
 Tested against transformers on checkpoints that it wrote in tests/checkpoint/test_parity.py.
 """
 
@@ -37,10 +37,11 @@ def build_embeddings(model: Model) -> Embeddings:
                 f"{model.source}: the table {quoted(model.table_info.name)} is {rows:,} x {width:,}, but its config "
                 f"requires rows of width {layer.token_embedding.embedding_dim:,}"
             )
-    layer.set_input_embeddings(StoredEmbedding(model.table))
-    parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items()}
-    layer.load_state_dict(parts, assign=True)
-    return layer.requires_grad_(False).eval()
+    stored = StoredEmbedding(model.table)
+    layer.set_input_embeddings(stored.in_memory() if model.trainable else stored)
+    parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items() if like.is_meta}
+    layer.load_state_dict(parts, assign=True, strict=False)
+    return layer.requires_grad_(model.trainable).train(model.trainable)
 
 
 def build_head(model: Model) -> Head | None:
@@ -62,10 +63,14 @@ def build_head(model: Model) -> Head | None:
                 f"{model.source}: the head {quoted(name)} is {table.num_embeddings:,} x {table.embedding_dim:,}, but "
                 f"the table is {head.vocab_size:,} x {head.n_embd:,}"
             )
-        head.store(StoredEmbedding(table if model.dtype is None else table.astype(model.dtype)))
+        stored = StoredEmbedding(table if model.dtype is None else table.astype(model.dtype))
+        if model.trainable:
+            head.weight = nn.Parameter(stored.weight.clone())  # type: ignore[misc]
+        else:
+            head.store(stored)
     if head.bias is not None:
         head.bias = nn.Parameter(_read_part(model, "head.bias", head.bias))
-    return head.requires_grad_(False).eval()
+    return head.requires_grad_(model.trainable).train(model.trainable)
 
 
 def _read_part(model: Model, part: str, like: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""load: the embedding layer, head and tokenizer of a checkpoint, each read on first access.
+"""Model: the embedding layer, head and tokenizer of a checkpoint, each read on first access.
 
 Store -> [Model] -> tokenizer, table, embeddings, head
 - opening locates the table and reads none of it; rows are read from the file when they are looked up
@@ -13,19 +13,19 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.open import DEFAULT, open_store
+from inlayer.checkpoint.open import STATIC, load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError, InlayerError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.weights import HEADS, TABLES, choose_head, choose_part, table_candidates
 from inlayer.files import quoted
-from inlayer.formats.dtypes import as_float_dtype
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
@@ -34,39 +34,12 @@ if TYPE_CHECKING:
     from inlayer.embeddings import Embeddings
     from inlayer.head import Head
 
-__all__ = ["Model", "load"]
+__all__ = ["Model"]
 
 WITH_HEAD = re.compile(r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$")
 MAX_PART = 256 << 20  # bytes; the largest learned positions have about 100 MB
 COMPARED_ROWS = 4096  # per step, when a stored head is compared with the table
 SAMPLED_ROWS = 64  # of a remote head, to decide whether it equals the table
-
-
-def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None) -> Model:
-    """Open a checkpoint's embedding layer without loading the model.
-
-    Args:
-        source: A folder, a .safetensors, .gguf or old .bin file, a hub id (`org/name`, `org/name@revision`), or the
-            name of a sample; by default the bundled sample model.
-        dtype: Convert rows to this dtype: a name such as "float32", a numpy dtype or a torch dtype. By default, rows
-            keep the dtype of the file.
-
-    Returns:
-        The opened checkpoint. Only headers have been read.
-
-    Raises:
-        MissingFileError: If there is no such source.
-        CheckpointError: If its files are damaged or contain no embedding table.
-
-    Example:
-        >>> load("default").table.rows([1, 2]).shape
-        (2, 64)
-    """
-    source = DEFAULT if source is None else source
-    target = None if dtype is None else as_float_dtype(dtype)
-    model = Model(open_store(source), target)
-    model._arguments = source, target
-    return model
 
 
 class Model:
@@ -77,9 +50,12 @@ class Model:
 
     _arguments: tuple[str | os.PathLike[str], np.dtype[Any] | None]
 
-    def __init__(self, store: Store, dtype: np.dtype[Any] | None = None) -> None:
+    def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
-        self.dtype = dtype
+        self.dtype, self.trainable = dtype, trainable
+        if is_static(store.config):
+            mapped = "; ids are mapped to rows by its tensor `mapping`, which is not applied"
+            self.config, self.note = None, STATIC + (mapped if store.first_of(["mapping"]) else "")
         self.table_info = find_table(store, self.spec)
 
     @cached_property
@@ -108,9 +84,9 @@ class Model:
 
     @cached_property
     def embeddings(self) -> Embeddings:
-        """The whole input layer as a torch module, frozen and in evaluation mode.
+        """The whole input layer as a torch module.
 
-        Its rows stay in the file; `embeddings.token_embedding.in_memory()` makes rows that can be trained.
+        Its rows stay in the file, frozen; `load(source, trainable=True)` reads them into memory to train them.
         """
         with needs_torch("Model.embeddings"):
             from inlayer.checkpoint.layer import build_embeddings
@@ -178,12 +154,20 @@ class Model:
 
     def __reduce__(self) -> tuple[Any, ...]:
         source, dtype = self._arguments
-        return partial(load, dtype=dtype), (source,)  # a pickle refers to the source and contains no values
+        return partial(load, dtype=dtype, trainable=self.trainable), (
+            source,
+        )  # a pickle refers to the source and contains no values
 
     def __repr__(self) -> str:
         rows, width = self.table_info.shape
         family = self.spec.family if self.spec is not None else "unknown family"
         return f"Model({self.source!r}, {family}, {rows:,} x {width:,} {self.table_info.dtype})"
+
+
+def is_static(config: Mapping[str, Any] | None) -> bool:
+    """Whether a config describes a table alone, as those of model2vec do."""
+    config = config or {}
+    return config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
 
 
 def find_table(store: Store, spec: LayerSpec | None) -> TensorInfo:
@@ -197,7 +181,8 @@ def find_table(store: Store, spec: LayerSpec | None) -> TensorInfo:
     candidates = list_candidates(store, rows, width, tied=spec is not None and spec.head.tied)
     if not candidates:
         raise CheckpointError(
-            f"{store.where} has no embedding table: no tensor has the name of a table, or its size; is a shard missing?"
+            f"{store.where} has no embedding table: no tensor has the name of a table, or its size; "
+            + store.explain_missing_table()
         )
     return _check_shape(store, store.find(candidates[0]))
 

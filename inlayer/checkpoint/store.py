@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -29,6 +30,7 @@ class Store(ABC):
     where: str  # the source in messages and reports
     config: dict[str, Any] | None  # config.json, or another format's equivalent; None if there is none
     remote = False  # whether rows are downloaded when they are read
+    tokenizer_file: Path | None = None  # if the tokenizer is not next to the weights
     note: str = ""  # shown with the source, for example that it is a sample
 
     @abstractmethod
@@ -59,3 +61,7 @@ class Store(ABC):
     @abstractmethod
     def parameters(self) -> int | None:
         """The number of parameters of the whole model, if headers or an index tell it cheaply."""
+
+    def explain_missing_table(self) -> str:
+        """Why there may be no table, for an error message."""
+        return "is a shard missing?"

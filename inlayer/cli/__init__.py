@@ -1,7 +1,7 @@
 """The command line, the top layer of the package.
 
 - invalid input is reported in one line on stderr with exit code 2, never as a traceback; Ctrl-C exits with 130 (Typer)
-- torch and the packages that need it are imported inside the commands, so that --help is fast
+- only the command that runs is imported, and torch only where it is needed, so that answers start quickly
 Tested in tests/test_cli.py.
 """
 
@@ -10,22 +10,16 @@ from __future__ import annotations
 import io
 import os
 import sys
+from importlib import import_module
 
 from typer.exceptions import TyperException
 
-from inlayer.cli import walk as _walk  # noqa: F401  # commands join the app in the order of --help
-
-# isort: split
-from inlayer.cli import inspect as _inspect  # noqa: F401
-from inlayer.cli import serve as _serve  # noqa: F401
-from inlayer.cli import train as _train  # noqa: F401
-
-# isort: split
-from inlayer.cli import learn as _learn  # noqa: F401
 from inlayer.cli.app import app
 from inlayer.errors import InlayerError, needs_torch
 
 __all__ = ["main"]
+
+COMMANDS = ("walk", "inspect", "serve", "train", "learn")  # modules, in the order of --help
 
 
 def main() -> None:
@@ -33,9 +27,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # characters outside the terminal's encoding are escaped
             stream.reconfigure(errors="backslashreplace")
+    arguments = sys.argv[1:] or ["--help"]
+    for name in COMMANDS if arguments[0] not in COMMANDS else arguments[:1]:  # a command joins the app when imported
+        import_module(f"inlayer.cli.{name}")
     try:
         with needs_torch("this command"):
-            code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+            code = app(args=arguments, standalone_mode=False) or 0
         sys.stdout.flush()  # here, so that a full disk is reported in one line
     except (InlayerError, TyperException) as error:
         code = _report(error.format_message() if isinstance(error, TyperException) else str(error))

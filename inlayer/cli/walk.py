@@ -25,16 +25,16 @@ from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
 
 if TYPE_CHECKING:
+    from inlayer.tokenizers import Tokenizer
     from inlayer.trace import Change, Pipeline
 
 __all__ = ["walk"]
 
 DEFAULT_TEXT = "I love dogs"
-DEFAULT_DIMS = 8
-DEFAULT_TOKENS = 256
-EXPERIMENTS = "Experiments"
-RANDOM = "Random table"
-OUTPUT = "Output"
+DEFAULT_DIMS, DEFAULT_TOKENS = 8, 256
+output = partial(typer.Option, rich_help_panel="Output")
+experiment = partial(typer.Option, rich_help_panel="Experiments")
+random = partial(typer.Option, rich_help_panel="Random table")
 
 # Typer joins lines unless a blank line separates them.
 WALK_EXAMPLES = """Examples:
@@ -85,60 +85,36 @@ def walk(
             "Without --model, the table is randomly initialized for it. \\[default: the model's own]"
         ),
     ] = None,
-    step: Annotated[int | None, typer.Option(min=1, max=8, help="Show this step only.", rich_help_panel=OUTPUT)] = None,
-    dims: Annotated[
-        int, typer.Option(min=1, max=65_536, help="Number of channels to show per vector.", rich_help_panel=OUTPUT)
-    ] = DEFAULT_DIMS,
+    step: Annotated[int | None, output(min=1, max=8, help="Show this step only.")] = None,
+    dims: Annotated[int, output(min=1, max=65_536, help="Number of channels to show per vector.")] = DEFAULT_DIMS,
     tokens: Annotated[
         int | None,
-        typer.Option(
+        output(
             min=1,
             max=65_536,
             help=f"Maximum number of tokens to show per text (also used in step 8). \\[default: {DEFAULT_TOKENS}]",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the trace as JSON.", rich_help_panel=OUTPUT)] = False,
+    as_json: Annotated[bool, output("--json", help="Print the trace as JSON.")] = False,
     html: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help='Write a self-contained HTML page; "-" writes to standard output.',
-            rich_help_panel=OUTPUT,
-        ),
+        output(metavar="FILE", help='Write a self-contained HTML page; "-" writes to standard output.'),
     ] = None,
-    web: Annotated[
-        bool,
-        typer.Option("--web", help="Serve the page on this machine and print its address.", rich_help_panel=OUTPUT),
-    ] = False,
+    web: Annotated[bool, output("--web", help="Serve the page on this machine and print its address.")] = False,
     positions: Annotated[
         str | None,
-        typer.Option(
+        experiment(
             help='Replace the position scheme: "none", "learned", "sinusoidal" or "rotary". '
-            "\\[default: the model's own; for a random table: learned]",
-            rich_help_panel=EXPERIMENTS,
+            "\\[default: the model's own; for a random table: learned]"
         ),
     ] = None,
-    theta: Annotated[
-        float | None,
-        typer.Option(help="Base of rotary or sinusoidal positions.", rich_help_panel=EXPERIMENTS),
-    ] = None,
+    theta: Annotated[float | None, experiment(help="Base of rotary or sinusoidal positions.")] = None,
     swap: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I,J", help="Swap two tokens of the first text, counting from 0.", rich_help_panel=EXPERIMENTS
-        ),
+        str | None, experiment(metavar="I,J", help="Swap two tokens of the first text, counting from 0.")
     ] = None,
-    pad: Annotated[
-        int, typer.Option(min=0, max=4096, help="Number of padding tokens to append.", rich_help_panel=EXPERIMENTS)
-    ] = 0,
-    width: Annotated[
-        int | None, typer.Option(min=1, max=4096, help="Width of the rows. \\[default: 8]", rich_help_panel=RANDOM)
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, max=2**63 - 1, help="Seed of the random rows. \\[default: 0]", rich_help_panel=RANDOM),
-    ] = None,
+    pad: Annotated[int, experiment(min=0, max=4096, help="Number of padding tokens to append.")] = 0,
+    width: Annotated[int | None, random(min=1, max=4096, help="Width of the rows. \\[default: 8]")] = None,
+    seed: Annotated[int | None, random(min=0, max=2**63 - 1, help="Seed of the random rows. \\[default: 0]")] = None,
 ) -> None:
     """Show what happens to a text: bytes, pre-tokens, ids, rows, positions, hidden states and gradients.
 
@@ -155,17 +131,13 @@ def walk(
     if embeds is not None:
         _check_embeds(texts, file, html=html, web=web, is_random=is_random)
     given = [] if embeds is not None else read_texts(texts or [], file or []) or [DEFAULT_TEXT]
-    if is_random:
-        settings = {"width": width, "positions": positions, "seed": seed}
-        open_pipeline = partial(_random_pipeline, given, tokenizer, settings)
-        positions = None
-    else:
-        open_pipeline = partial(_open_pipeline, model, tokenizer, given)
+    settings = {"width": width, "positions": positions, "seed": seed} if is_random else None
+    open_pipeline = partial(_open_pipeline, given, model, tokenizer, settings)
     pipeline = open_pipeline()
 
     from inlayer.trace import Change
 
-    change = Change(positions=positions, theta=theta, swap=swapped, pad=pad)
+    change = Change(positions=None if is_random else positions, theta=theta, swap=swapped, pad=pad)
     if html is not None:
         _write_page(page_path, pipeline, given, dims, step, change)
         return
@@ -209,28 +181,26 @@ def _check_embeds(
         raise InputError("--embeds needs a model; --tokenizer, --width and --seed create a random table for texts")
 
 
-def _open_pipeline(source: str | None, tokenizer: str | None, texts: list[str]) -> Pipeline:
+def _open_pipeline(
+    texts: list[str], source: str | None, tokenizer: str | None, random_settings: dict[str, Any] | None
+) -> Pipeline:
+    """Open a model, or initialize a random table."""
     from inlayer.checkpoint import load
-    from inlayer.cli.serve import last_name
 
-    model = load(source)  # before torch is imported: a wrong path is reported at once
-    chosen = None if tokenizer is None else _tokenizer(tokenizer, texts)
-
-    from inlayer.trace import Pipeline
-
-    return Pipeline(model, name="default" if source is None else last_name(source), tokenizer=chosen)
-
-
-def _random_pipeline(texts: list[str], tokenizer: str | None, settings: dict[str, Any]) -> Pipeline:
-    chosen = _tokenizer("words" if tokenizer is None else tokenizer, texts)
+    model = load(source) if random_settings is None else None  # before torch is imported: a wrong path fails at once
+    name = "words" if tokenizer is None and model is None else tokenizer
+    chosen = None if name is None else _open_tokenizer(name, texts)
 
     from inlayer.trace import Pipeline
 
-    return Pipeline.random(texts, chosen, **{name: value for name, value in settings.items() if value is not None})
+    if model is not None:
+        return Pipeline(model, tokenizer=chosen)
+    assert chosen is not None
+    given = {name: value for name, value in (random_settings or {}).items() if value is not None}
+    return Pipeline.random(texts, chosen, **given)
 
 
-def _tokenizer(name: str, texts: list[str]) -> Any:
-    """Open a tokenizer. Imported here because it needs numpy, which --help does not."""
+def _open_tokenizer(name: str, texts: list[str]) -> Tokenizer:
     from inlayer.tokenizers import ByteTokenizer, WordTokenizer, open_tokenizer
 
     if name == "bytes":

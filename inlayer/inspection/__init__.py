@@ -1,8 +1,7 @@
 """Inspection: is the embedding layer of a checkpoint healthy? Facts and findings, from the files alone.
 
 source -> Model -> facts -> findings -> Report
-- one module per check: check_table.py, check_layer_tensors.py, check_positions.py, check_head.py, check_vocabulary.py,
-  check_special_tokens.py, check_row_values.py, check_duplicates.py, check_undertrained.py
+- the checks: check_layer.py (table, positions, other tensors), check_tokens.py, check_rows.py, check_head.py
 - report.py has the facts, findings.py the codes and advice, terminal.py prints both
 - all rows are read once, in blocks (scan.py); `quick` reads headers and a sample, and may miss faults in between
 - numpy only: torch is never imported
@@ -17,21 +16,21 @@ from pathlib import Path
 
 import numpy as np
 
-from inlayer.checkpoint.model import Model, load
+from inlayer.checkpoint import Model, load
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.files import path_kind, printable
-from inlayer.inspection.check_duplicates import duplicate_findings
 from inlayer.inspection.check_head import head_facts, head_findings, head_row_findings, scan_head
-from inlayer.inspection.check_layer_tensors import layer_tensor_findings
-from inlayer.inspection.check_positions import context_findings, position_facts
-from inlayer.inspection.check_row_values import row_value_findings
-from inlayer.inspection.check_special_tokens import special_token_findings, special_token_roles
-from inlayer.inspection.check_table import table_facts, table_findings, text_config
-from inlayer.inspection.check_undertrained import MIN_REFERENCES, undertrained_findings
-from inlayer.inspection.check_vocabulary import vocabulary_facts, vocabulary_findings
+from inlayer.inspection.check_layer import layer_findings, position_facts, table_facts, table_findings, text_config
+from inlayer.inspection.check_rows import row_findings
+from inlayer.inspection.check_tokens import (
+    special_token_findings,
+    special_token_roles,
+    vocabulary_facts,
+    vocabulary_findings,
+)
 from inlayer.inspection.findings import SEVERITIES, Example, Finding, shorten
 from inlayer.inspection.report import Report
-from inlayer.inspection.rows import Rows, reference_rows, row_facts
+from inlayer.inspection.rows import MIN_REFERENCES, Rows, reference_rows, row_facts
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, mean_direction, near_zero_share, scan_rows
 from inlayer.inspection.token_kinds import REFERENCE_KINDS, TokenKind, TokenKinds, classify_ids
 from inlayer.tables import StoredTable
@@ -91,14 +90,11 @@ def inspect(
     facts = row_facts(examined, padding_id, near_zero_share(model.table, _spread(reached, MAX_SAMPLED)))
     findings = [
         *table_findings(model, table),
-        *context_findings(model, positions),
-        *layer_tensor_findings(model, positions, examined.rms),
+        *layer_findings(model, positions, examined.rms),
         *head_findings(model, head, head_scan),
         *(tokenizer_findings or vocabulary_findings(tokens, vocabulary)),
         *special_token_findings(tokens, config, roles),
-        *duplicate_findings(examined),
-        *undertrained_findings(examined),
-        *row_value_findings(examined, facts),
+        *row_findings(examined, facts),
     ]
     if head_scan.statistics is not None and not head_scan.equal:
         findings += head_row_findings(Rows(head_scan.statistics, tokens), examined)

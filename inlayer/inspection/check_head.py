@@ -22,9 +22,9 @@ import numpy.typing as npt
 from inlayer.checkpoint.model import WITH_HEAD, Model
 from inlayer.errors import InlayerError
 from inlayer.files import quoted
-from inlayer.inspection.check_duplicates import MAX_UNKNOWN, shared_rows
-from inlayer.inspection.check_table import MAX_NAME, text_config
-from inlayer.inspection.findings import Finding, Severity, shorten
+from inlayer.inspection.check_layer import text_config
+from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
+from inlayer.inspection.findings import Finding, shorten
 from inlayer.inspection.report import HeadFacts
 from inlayer.inspection.rows import Rows
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, scan_rows
@@ -34,7 +34,6 @@ __all__ = ["HeadScan", "head_facts", "head_findings", "head_row_findings", "scan
 
 SCALE_RATIO = 100.0  # between head and table
 MAX_RMS, MIN_RMS = 1.0, 1e-4  # values in between are always accepted: T5's head starts at 1
-MAX_ZERO_ROWS = 0.01  # of all rows; more are an error
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,7 +81,7 @@ def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
     return HeadFacts(
         tie_word_embeddings=model.spec.head.tied if model.spec is not None else None,
         tie_is_explicit=isinstance(config.get("tie_word_embeddings"), bool),
-        tensor=shorten(model.head_name, MAX_NAME) if model.head_name is not None else None,
+        tensor=shorten(model.head_name, 200) if model.head_name is not None else None,
         shape=scan.shape,
         equals_table=scan.equal,
         expected=any(WITH_HEAD.search(name) for name in classes) if classes else None,
@@ -111,43 +110,33 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
         yield Finding("note", "head-equals-table", message)
     elif tied and equal:
         yield Finding("note", "head-stored-twice", "head and table are tied, but both are stored")
-    bad = 0 if scan.statistics is None else int((~scan.statistics.finite).sum())
-    if bad:
-        message = f"{bad:,} rows of the head {facts.tensor} contain NaN or infinity, and so will every loss"
-        yield Finding("error", "head-not-finite", message, bad)
+    if scan.statistics is not None and not scan.statistics.finite.all():
+        ids = tuple(scan.statistics.ids[~scan.statistics.finite].tolist())
+        message = f"{len(ids):,} rows of the head {facts.tensor} contain NaN or infinity, and so will every loss"
+        yield Finding("error", "head-not-finite", message, ids=ids)
 
 
 def head_row_findings(head: Rows, table: Rows) -> Iterator[Finding]:
     """Unusual rows in a head with its own weights."""
-    yield from _zero_row_findings(head)
-    yield from _duplicate_row_findings(head)
+    zero, tokens = head.statistics.is_zero, head.tokens
+    reached, unknown = zero & tokens.are(TokenKind.ORDINARY), zero & tokens.are(TokenKind.UNKNOWN)
+    if unknown.mean() > MAX_UNKNOWN:
+        reached |= unknown
+    message = "{rows} only zeros in the head; the logits of these tokens are always zero"
+    severe = reached.mean() > MAX_ZERO_ROWS
+    yield from head.finding("error" if severe else "warning", "head-zero-rows", message, reached)
+    duplicates = head.duplicates & tokens.are(TokenKind.UNKNOWN)
+    if head.all_identical:
+        duplicates = head.duplicates
+    elif duplicates.mean() <= MAX_UNKNOWN:
+        duplicates = np.zeros_like(duplicates)
+        for group in shared_rows(head):
+            duplicates |= group.flags & group.is_fault
+    message = "{rows} the same values as another row of the head; these tokens always get the same logit"
+    yield from head.finding("error" if head.all_identical else "warning", "head-duplicate-rows", message, duplicates)
     rms, expected = head.rms, table.rms
     if rms is None or expected is None:
         return
     if rms > max(MAX_RMS, SCALE_RATIO * expected) or rms < min(MIN_RMS, expected / SCALE_RATIO):
         message = f"values of a typical head row are about {rms:.1g}, those of the table {expected:.1g}"
         yield Finding("warning", "head-scale-mismatch", message)
-
-
-def _zero_row_findings(head: Rows) -> Iterator[Finding]:
-    zero, tokens = head.statistics.is_zero, head.tokens
-    reached, unknown = zero & tokens.are(TokenKind.ORDINARY), zero & tokens.are(TokenKind.UNKNOWN)
-    if unknown.sum() > MAX_UNKNOWN * len(zero):
-        reached |= unknown
-    severity: Severity = "error" if reached.sum() > MAX_ZERO_ROWS * len(zero) else "warning"
-    message = "{rows} only zeros in the head; the logits of these tokens are always zero"
-    yield from head.finding(severity, "head-zero-rows", message, reached)
-
-
-def _duplicate_row_findings(head: Rows) -> Iterator[Finding]:
-    duplicates = head.duplicates & head.tokens.are(TokenKind.UNKNOWN)
-    if head.all_identical:
-        duplicates = head.duplicates
-    elif duplicates.sum() <= MAX_UNKNOWN * len(duplicates):
-        duplicates = np.zeros_like(duplicates)
-        for group in shared_rows(head):
-            if group.is_fault:
-                duplicates |= group.flags
-    severity: Severity = "error" if head.all_identical else "warning"
-    message = "{rows} the same values as another row of the head; these tokens always get the same logit"
-    yield from head.finding(severity, "head-duplicate-rows", message, duplicates)

@@ -103,18 +103,29 @@ class Example:
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem, or a fact worth knowing. `count` is the number of affected rows, ids or tensors."""
+    """A problem, or a fact worth knowing.
+
+    Attributes:
+        severity: "error", "warning" or "note".
+        code: A name that never changes its meaning, such as "nan-rows"; docs/checkpoints.md explains each.
+        message: What was found, in one sentence.
+        count: The number of affected rows, ids or tensors.
+        ids: Every token id behind the finding; empty if it is not about single tokens.
+        examples: The first few of them with their text.
+        advice: What to do next.
+    """
 
     severity: Severity
     code: str
     message: str
-    count: int = 1
+    count: int = 0  # by default the number of ids, or 1
+    ids: tuple[int, ...] = ()
     examples: tuple[Example, ...] = ()
     advice: str = ""  # by default, the advice listed for the code
 
     def __post_init__(self) -> None:
-        if not self.advice:
-            object.__setattr__(self, "advice", ADVICE[self.code])
+        object.__setattr__(self, "count", self.count or len(self.ids) or 1)
+        object.__setattr__(self, "advice", self.advice or ADVICE[self.code])
 
 
 def shorten(text: str, max_length: int = 120) -> str:

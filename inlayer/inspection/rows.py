@@ -1,9 +1,14 @@
-"""Rows and their tokens: scan statistics combined with token kinds, and the facts derived from both.
+"""Rows and their tokens: scan statistics combined with token kinds, undertrained rows, and the facts about both.
 
 source -> Model -> [facts] -> findings -> Report
 - the same class serves the table and a head with its own weights
-- elsewhere: reading rows (scan.py), classifying ids (token_kinds.py), findings (the check_*.py modules)
-Tested in tests/inspection/test_report.py.
+- undertrained rows resemble reference rows, which no training text can reach: rows without a token, reserved tokens and
+  impossible bytes. The method is from Land and Bartolo, "Fishing for Magikarp" (2024)
+- two criteria. Norm: weight decay shrinks reference rows. Cosine similarity: reference rows share a direction, which
+  reveals BERT's `[unused]` rows where norms do not. Each is used only if it clearly separates references from ordinary
+  rows
+- elsewhere: reading rows (scan.py), classifying ids (token_kinds.py), findings (check_rows.py)
+Tested on planted rows in tests/inspection/test_scan.py and on MiniLM in tests/inspection/test_report.py.
 """
 
 from __future__ import annotations
@@ -11,19 +16,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from inlayer.inspection.check_undertrained import Undertrained, find_undertrained
 from inlayer.inspection.findings import Finding, Severity
 from inlayer.inspection.report import RowFacts
 from inlayer.inspection.scan import Flags, Numbers, RowStatistics
 from inlayer.inspection.token_kinds import REFERENCE_KINDS, TokenKind, TokenKinds
 
-__all__ = ["MIN_CHANNELS", "Rows", "reference_rows", "row_facts"]
+__all__ = ["MIN_CHANNELS", "MIN_REFERENCES", "Rows", "Undertrained", "find_undertrained", "reference_rows", "row_facts"]
 
 BINS = 32
 MIN_CHANNELS = 16  # below this, shares of channels are meaningless
+MIN_REFERENCES = 8
+REFERENCE_QUANTILE = 0.75  # some references are not what they seem, such as a reserved token that came into use
+TOLERANCE = 0.1  # an ordinary row may be this much farther out than the references
+MAX_NORM_RATIO = 0.5  # of references to ordinary rows, for the norm criterion
+MIN_COSINE = 0.5  # of references to their mean direction, for the cosine criterion
+MIN_DISTANCE_RATIO = 3.0  # of the median ordinary row to references, measured as 1 - cosine
+MAX_MATCHES = 0.5  # of the ordinary rows: beyond this, a criterion does not separate them
+
+
+class Undertrained(NamedTuple):
+    """Flags of the undertrained rows. A threshold is None if its criterion was not used."""
+
+    rows: Flags
+    references: int
+    norm_threshold: float | None = None
+    cosine_threshold: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,23 +64,24 @@ class Rows:
         return find_undertrained(self.statistics, references, self.tokens.are(TokenKind.ORDINARY))
 
     @property
-    def usable_norms(self) -> Numbers:
-        """Norms of the rows that are finite and not zero."""
-        return self.statistics.norms[self.statistics.finite & ~self.statistics.is_zero]
+    def usable(self) -> Flags:
+        """Rows that are finite and not zero."""
+        return self.statistics.finite & ~self.statistics.is_zero
 
     @property
     def duplicates(self) -> Flags:
-        return self.statistics.is_duplicate & ~self.statistics.is_zero & self.statistics.finite
+        return self.statistics.is_duplicate & self.usable
 
     @property
     def all_identical(self) -> bool:
-        usable = len(self.usable_norms)
+        usable = int(self.usable.sum())
         return usable > 2 and usable - int(self.duplicates.sum()) == 1
 
     @property
     def rms(self) -> float | None:
         """Root mean square of the values of a typical row."""
-        return float(np.median(self.usable_norms) / np.sqrt(self.width)) if len(self.usable_norms) else None
+        norms = self.statistics.norms[self.usable]
+        return float(np.median(norms) / np.sqrt(self.width)) if len(norms) else None
 
     def finding(
         self,
@@ -70,17 +92,15 @@ class Rows:
         values: Numbers | None = None,
         advice: str = "",
     ) -> Iterator[Finding]:
-        """A finding about the flagged rows, with examples; nothing if no row is flagged.
+        """A finding about the flagged rows; nothing if no row is flagged.
 
         "{rows}" in the message becomes "1 row has" or "7 rows have"; `values` are shown with the examples.
         """
-        count = int(flags.sum())
-        if not count:
-            return
-        message = message.replace("{rows}", "1 row has" if count == 1 else f"{count:,} rows have")
         ids = self.statistics.ids[flags].tolist()
-        examples = self.tokens.examples(ids) if values is None else self.tokens.examples(ids, values[flags].tolist())
-        yield Finding(severity, code, message, count, examples, advice)
+        if ids:
+            message = message.replace("{rows}", "1 row has" if len(ids) == 1 else f"{len(ids):,} rows have")
+            examples = self.tokens.examples(ids, [] if values is None else values[flags].tolist())
+            yield Finding(severity, code, message, ids=tuple(ids), examples=examples, advice=advice)
 
 
 def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Flags:
@@ -88,12 +108,43 @@ def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Flags:
     return tokens.are(*REFERENCE_KINDS) | (tokens.are(TokenKind.SPECIAL) & statistics.is_shared)
 
 
+def find_undertrained(statistics: RowStatistics, is_reference: Flags, is_ordinary: Flags) -> Undertrained:
+    """Find ordinary rows that look like the reference rows."""
+    usable = statistics.finite & ~statistics.is_zero
+    references, ordinary = is_reference & usable, is_ordinary & usable
+    count, none = int(references.sum()), np.zeros(len(usable), np.bool_)
+    if count < MIN_REFERENCES or not ordinary.any():
+        return Undertrained(none, count)
+    norms, cosines = statistics.norms, statistics.cosines
+    norm_threshold = _norm_threshold(norms[references], norms[ordinary])
+    by_norm = none if norm_threshold is None else norms <= norm_threshold
+    cosine_threshold = None if cosines is None else _cosine_threshold(cosines[references], cosines[ordinary])
+    by_cosine = none if cosines is None or cosine_threshold is None else cosines >= cosine_threshold
+    return Undertrained(ordinary & (by_norm | by_cosine), count, norm_threshold, cosine_threshold)
+
+
+def _norm_threshold(references: Numbers, ordinary: Numbers) -> float | None:
+    threshold = (1 + TOLERANCE) * float(np.quantile(references, REFERENCE_QUANTILE))
+    separate = threshold < MAX_NORM_RATIO * float(np.median(ordinary))
+    return threshold if separate and float((ordinary <= threshold).mean()) < MAX_MATCHES else None
+
+
+def _cosine_threshold(references: Numbers, ordinary: Numbers) -> float | None:
+    threshold = 1 - (1 + TOLERANCE) * (1 - float(np.quantile(references, 1 - REFERENCE_QUANTILE)))
+    separate = threshold > MIN_COSINE and 1 - float(np.median(ordinary)) > MIN_DISTANCE_RATIO * (1 - threshold)
+    return threshold if separate and float((ordinary >= threshold).mean()) < MAX_MATCHES else None
+
+
 def row_facts(rows: Rows, padding_id: int | None, near_zero_share: float | None) -> RowFacts:
     """Counts of unusual rows, norms and channels. The norm of `padding_id` is reported separately."""
-    scan, norms, undertrained = rows.statistics, rows.usable_norms, rows.undertrained
-    energy = scan.channel_energy
-    total = float(energy.sum())
-    counts, edges = _histogram(norms)
+    scan, undertrained, energy = rows.statistics, rows.undertrained, rows.statistics.channel_energy
+    norms, total = scan.norms[rows.usable], float(energy.sum())
+    low = median = high = edges = None
+    counts: list[int] = []
+    if len(norms):
+        low, median, high = float(norms.min()), float(np.median(norms)), float(norms.max())
+        edges = low, min(high, max(low, 4 * median))  # up to 4 medians if the largest norm is an outlier
+        counts = np.histogram(norms, BINS, edges)[0].tolist()
     dominant = int(energy.argmax()) if total > 0 else None
     padding = np.flatnonzero(scan.ids == (-1 if padding_id is None else padding_id))
     return RowFacts(
@@ -103,12 +154,12 @@ def row_facts(rows: Rows, padding_id: int | None, near_zero_share: float | None)
         zero_rows=int(scan.is_zero.sum()),
         constant_rows=int(scan.is_constant.sum()),
         duplicate_rows=int(rows.duplicates.sum()),
-        norm_min=float(norms.min()) if len(norms) else None,
-        norm_median=float(np.median(norms)) if len(norms) else None,
-        norm_max=float(norms.max()) if len(norms) else None,
+        norm_min=low,
+        norm_median=median,
+        norm_max=high,
         norm_histogram=tuple(counts),
-        histogram_min=edges[0],
-        histogram_max=edges[1],
+        histogram_min=edges[0] if edges else None,
+        histogram_max=edges[1] if edges else None,
         padding_id=padding_id,
         padding_norm=float(scan.norms[padding[0]]) if len(padding) else None,
         dominant_channel=dominant,
@@ -123,19 +174,9 @@ def row_facts(rows: Rows, padding_id: int | None, near_zero_share: float | None)
     )
 
 
-def _histogram(norms: Numbers) -> tuple[list[int], tuple[float | None, float | None]]:
-    """Counts per bin, and the range of the bins: up to the largest norm, or to 4 medians if it is an outlier."""
-    if not len(norms):
-        return [], (None, None)
-    low = float(norms.min())
-    high = min(float(norms.max()), max(low, 4 * float(np.median(norms))))
-    counts, _ = np.histogram(norms, BINS, (low, high))
-    return [int(count) for count in counts], (low, high)
-
-
 def _is_randomly_initialized(rows: Rows) -> bool:
     """Whether the values look like independent draws: norms spread as by chance, channel means that cancel out."""
-    norms, scan = rows.usable_norms, rows.statistics
+    norms, scan = rows.statistics.norms[rows.usable], rows.statistics
     total = float(scan.channel_energy.sum())
     if len(norms) < 64 or rows.width < MIN_CHANNELS or not total > 0:
         return False

@@ -17,9 +17,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from inlayer.inspection.check_undertrained import MIN_REFERENCES
 from inlayer.inspection.findings import Example, Finding, shorten
 from inlayer.inspection.report import HeadFacts, Report, RotarySummary, SpecialToken
+from inlayer.inspection.rows import MIN_REFERENCES
+from inlayer.render.numbers import count
 
 __all__ = ["print_report"]
 
@@ -86,7 +87,7 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
     if report.vocabulary.special_tokens:
         yield "special", _special(report.vocabulary.special_tokens)
     unusual = f"{rows.nan_rows:,} with NaN, {rows.inf_rows:,} with infinity, {rows.zero_rows:,} all zero"
-    yield "rows", f"{unusual}, {_count(rows.duplicate_rows, 'duplicate')}"
+    yield "rows", f"{unusual}, {count(rows.duplicate_rows, 'duplicate')}"
     if rows.norm_median is not None:
         yield "norms", _histogram(report, console)
     if rows.padding_id is not None and rows.padding_norm is not None:
@@ -138,8 +139,8 @@ def _tokens(report: Report) -> str:
         unreadable = any(finding.code == "tokenizer-unreadable" for finding in report.findings)
         return f"{text}; {'the tokenizer cannot be read' if unreadable else 'no tokenizer'}"
     text += f", {facts.tokens:,} tokens ({facts.tokenizer}); "
-    text += f"{_count(facts.trailing_rows or 0, 'row')} after the last token"
-    return text + (f", {_count(facts.gaps, 'gap')}" if facts.gaps else "")
+    text += f"{count(facts.trailing_rows or 0, 'row')} after the last token"
+    return text + (f", {count(facts.gaps, 'gap')}" if facts.gaps else "")
 
 
 def _reusable(report: Report) -> str:
@@ -163,7 +164,7 @@ def _histogram(report: Report, console: Console) -> str:
     bars = BARS if console.encoding.lower().startswith("utf") else ASCII_BARS
     largest = max(rows.norm_histogram, default=0) or 1
     # every bin that is not empty is visible
-    drawn = "".join(bars[0 if not count else max(1, round(count / largest * 8))] for count in rows.norm_histogram)
+    drawn = "".join(bars[0 if not n else max(1, round(n / largest * 8))] for n in rows.norm_histogram)
     low, high, top = rows.histogram_min or 0, rows.histogram_max or 0, rows.norm_max or 0
     beyond = f", largest {top:.3g}" if top > high else ""
     return f"{low:.3g} |{drawn}| {high:.3g}, median {rows.norm_median or 0:.3g}{beyond}"
@@ -173,11 +174,11 @@ def _undertrained(report: Report) -> str:
     rows = report.rows
     thresholds = {"norm": rows.norm_threshold, "cosine similarity": rows.cosine_threshold}
     criteria = [name for name, threshold in thresholds.items() if threshold is not None]
-    references = _count(rows.reference_rows, "reference token")
+    references = count(rows.reference_rows, "reference token")
     if not criteria:
         few = rows.reference_rows < MIN_REFERENCES
         return f"unknown: {f'only {references}' if few else 'reference tokens look like ordinary ones'}"
-    return f"{_count(rows.undertrained_rows, 'row')}, judged by {' and '.join(criteria)} to {references}"
+    return f"{count(rows.undertrained_rows, 'row')}, judged by {' and '.join(criteria)} to {references}"
 
 
 def _finding_text(finding: Finding) -> Text:
@@ -187,25 +188,21 @@ def _finding_text(finding: Finding) -> Text:
     return text.append(f"\n-> {finding.advice}", "dim")
 
 
-def _listed(examples: tuple[Example, ...], count: int) -> str:
+def _listed(examples: tuple[Example, ...], total: int) -> str:
     shown = [f"{example.id:,}" + ("" if example.text is None else f" {example.text}") for example in examples]
-    return ", ".join(shown) + (f" and {count - len(shown):,} more" if count > len(shown) else "")
+    return ", ".join(shown) + (f" and {total - len(shown):,} more" if total > len(shown) else "")
 
 
 def _verdict(report: Report) -> str:
     counts = {name: sum(finding.severity == name for finding in report.findings) for name in STYLES}
-    summary = ", ".join(_count(count, name) for name, count in counts.items() if count)
+    summary = ", ".join(count(amount, name) for name, amount in counts.items() if amount)
     if report.exit_code:
         return f"findings: {summary}"
     return f"healthy: {summary}" if summary else "healthy"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _size(count: int) -> str:
+def _size(amount: int) -> str:
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} bytes"
+        if amount >= size:
+            return f"{amount / size:.3g} {unit}"
+    return f"{amount} bytes"

@@ -4,7 +4,7 @@ source -> Model -> [facts] -> findings -> Report
 - ordinary text never produces four kinds of ids: ids without a token, special tokens, reserved tokens (`[unused7]`),
   and single bytes that are impossible in UTF-8 or always encoded as another token (byte fallback in LLaMA-2)
 - the tokenizer is queried id by id, which works for every kind of tokenizer
-- elsewhere: findings about tokens (check_vocabulary.py, check_special_tokens.py)
+- elsewhere: findings about tokens (check_tokens.py)
 Tested on real tokenizers in tests/inspection/test_report.py.
 """
 
@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
@@ -98,9 +98,9 @@ class TokenKinds:
         text = text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
         return text if token_id in self.tokenizer.special_ids else f"'{text}'"
 
-    def examples(self, ids: Iterable[int], values: Iterable[float | None] = repeat(None)) -> tuple[Example, ...]:
+    def examples(self, ids: Sequence[int], values: Sequence[float | None] = ()) -> tuple[Example, ...]:
         """The first few of these ids, with their tokens and values."""
-        pairs = islice(zip(ids, values, strict=False), MAX_EXAMPLES)
+        pairs = zip_longest(ids[:MAX_EXAMPLES], values[:MAX_EXAMPLES])
         return tuple(Example(id=token_id, text=self.text(token_id), value=value) for token_id, value in pairs)
 
 

@@ -4,8 +4,9 @@ text -> ids -> rows -> [positions] -> hidden states -> head
 """
 
 from inlayer.families.spec import Angles, DynamicNTK, Linear, Llama3, LongRope, PositionIdRule, Scaling, Yarn
+from inlayer.positions.build import Positions, build_positions
 from inlayer.positions.learned import LearnedPositions
-from inlayer.positions.position_ids import make_position_ids
+from inlayer.positions.position_ids import make_position_ids, position_ids_from_mask
 from inlayer.positions.rotary import RotaryPositions, apply_rotary
 from inlayer.positions.sinusoidal import SinusoidalPositions, sinusoidal_encoding
 
@@ -17,11 +18,14 @@ __all__ = [
     "Llama3",
     "LongRope",
     "PositionIdRule",
+    "Positions",
     "RotaryPositions",
     "Scaling",
     "SinusoidalPositions",
     "Yarn",
     "apply_rotary",
+    "build_positions",
     "make_position_ids",
+    "position_ids_from_mask",
     "sinusoidal_encoding",
 ]

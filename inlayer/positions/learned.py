@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from inlayer.errors import ConfigError, PositionRangeError
 from inlayer.initialization import init_rows
 from inlayer.shapes import check_std
-from inlayer.tensors import check_ids
+from inlayer.tensors import check_ids, has_no_values
 
 __all__ = ["LearnedPositions"]
 
@@ -56,7 +56,7 @@ class LearnedPositions(nn.Embedding):
     def forward(self, position_ids: Tensor) -> Float[Tensor, "... D"]:
         """One row per position id: position_ids.shape + (D,)."""
         rows = check_ids(position_ids, "position_ids").long() + self.offset
-        if not torch.compiler.is_compiling() and rows.numel() and not rows.is_meta:
+        if not has_no_values(rows) and rows.numel():
             low, high = (int(end) for end in torch.aminmax(rows))
             if low < 0 or high >= self.num_embeddings:
                 bad = (low if low < 0 else high) - self.offset

@@ -8,12 +8,45 @@ Tested against transformers in tests/families/, and against written-out cases in
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor
 
+from inlayer.errors import ShapeError
 from inlayer.families.spec import PositionIdRule
+from inlayer.tensors import has_no_values
 
-__all__ = ["make_position_ids"]
+__all__ = ["make_position_ids", "position_ids_from_mask"]
+
+LEFT_PADDED = (
+    "attention_mask has padding on the left, but positions count from the first column; pass "
+    "position_ids=inlayer.position_ids_from_mask(attention_mask)"
+)
+
+
+def position_ids_from_mask(attention_mask: Tensor) -> Tensor:
+    """Position ids that skip padding: the first real token of each text is at position 0.
+
+    A batch that is padded on the left needs them wherever positions are absolute or rotary.
+
+    Args:
+        attention_mask: (B, T), 1 or true for real tokens.
+
+    Returns:
+        Position ids (B, T) int64; padding tokens get position 0.
+
+    Raises:
+        ShapeError: If the mask does not have two axes.
+
+    Example:
+        >>> position_ids_from_mask(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]))
+        tensor([[0, 0, 0, 1],
+                [0, 1, 2, 3]])
+    """
+    if attention_mask.dim() != 2:
+        raise ShapeError(f"attention_mask has shape {tuple(attention_mask.shape)}; expected (batch, tokens)")
+    return (attention_mask.ne(0).cumsum(dim=1) - 1).clamp(min=0)
 
 
 def make_position_ids(
@@ -26,5 +59,12 @@ def make_position_ids(
     elif rule.by == "mask" and mask is not None:
         real = mask.ne(0)
     if real is None:  # also for inputs_embeds, where padding cannot be recognized
+        if mask is not None and _is_left_padded(mask):
+            warnings.warn(LEFT_PADDED, stacklevel=6)
         return torch.arange(rule.start, rule.start + shape[1], device=device)[None]
     return torch.where(real, real.cumsum(dim=1) + (rule.start - 1), rule.start - 1)
+
+
+def _is_left_padded(mask: Tensor) -> bool:
+    """Whether a text of the batch starts with padding; not read from a GPU, which would have to be waited for."""
+    return mask.device.type == "cpu" and not has_no_values(mask) and bool((mask[:, :1] == 0).any())

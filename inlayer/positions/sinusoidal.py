@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.errors import ConfigError, PositionRangeError
-from inlayer.tensors import check_ids
+from inlayer.tensors import check_ids, has_no_values
 
 __all__ = ["SinusoidalPositions", "sinusoidal_encoding"]
 
@@ -81,7 +81,7 @@ class SinusoidalPositions(nn.Module):
     def forward(self, position_ids: Tensor) -> Float[Tensor, "... D"]:
         """The encoding of every position: position_ids.shape + (D,), float32."""
         position_ids = check_ids(position_ids, "position_ids").long()  # uint8 would index as a mask
-        if torch.compiler.is_compiling() or position_ids.is_meta:
+        if has_no_values(position_ids):
             return self._encode(position_ids)
         if position_ids.numel() == 0:
             return self.table.new_empty((*position_ids.shape, self.n_embd))

@@ -16,21 +16,20 @@ import math
 
 import torch
 from jaxtyping import Shaped
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from inlayer import sharding
 from inlayer.errors import DtypeError, ShapeError
 from inlayer.shapes import id_range_error
 from inlayer.tables.buffers import shared_pool
-from inlayer.tensors import check_ids
+from inlayer.tensors import check_ids, has_no_values
 
-__all__ = ["add_up", "check_id_range", "has_no_values", "lease", "look_up"]
+__all__ = ["add_up", "check_id_range", "lease", "look_up"]
 
 # From this size on, a lease (about 10 us) is negligible next to the gather (0.4 ms) and numpy requests huge pages;
 # below it, malloc reuses freed memory anyway.
 POOLED_BYTES = 4 * 2**20
-PLAIN_TYPES = (Tensor, nn.Parameter, nn.Buffer)
 
 _POOL = shared_pool()
 
@@ -87,21 +86,10 @@ def check_id_range(ids: Tensor, rows: int, name: str = "id") -> None:
     raise id_range_error(ids.cpu().numpy(), rows, name)
 
 
-def has_no_values(x: Tensor) -> bool:
-    """Whether this is a tensor of a tracer, whose values cannot be read."""
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None  # torch.jit.trace
-        or x.is_meta
-        or torch._C._functorch.is_functorch_wrapped_tensor(x)
-        or type(x) not in PLAIN_TYPES
-    )
-
-
 def _reusable(values: int, *sources: Tensor) -> bool:
     """Whether a result can use pooled memory: large, on the CPU, plain tensors, no gradient to record."""
     return (
-        values * sources[0].dtype.itemsize >= POOLED_BYTES
+        all(source.device.type == "cpu" and not has_no_values(source) for source in sources)
+        and values * sources[0].dtype.itemsize >= POOLED_BYTES
         and not (torch.is_grad_enabled() and any(source.requires_grad for source in sources))
-        and all(source.device.type == "cpu" and not has_no_values(source) for source in sources)
     )

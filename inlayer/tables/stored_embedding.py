@@ -25,10 +25,10 @@ from inlayer.files import check_path, listing, path_kind, quoted, shown
 from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_file import FileRows
 from inlayer.formats.safetensors import TensorInfo, read_header
-from inlayer.tables.lookup import check_id_range, has_no_values, lease, look_up
+from inlayer.tables.lookup import check_id_range, lease, look_up
 from inlayer.tables.memory import Table
 from inlayer.tables.stored import StoredTable, check_table
-from inlayer.tensors import check_ids, to_tensor, torch_dtype
+from inlayer.tensors import check_ids, has_no_values, to_tensor, torch_dtype
 
 __all__ = ["MappedTable", "StoredEmbedding"]
 

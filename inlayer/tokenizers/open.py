@@ -138,7 +138,7 @@ def token_text(value: object) -> str | None:
     """Return the text of a token in tokenizer_config.json, where it is a string or an object with `content`."""
     if isinstance(value, dict):
         value = value.get("content")
-    return value if isinstance(value, str) else None
+    return check_text(value, "a token in tokenizer_config.json") if isinstance(value, str) else None
 
 
 def open_tiktoken(

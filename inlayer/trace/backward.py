@@ -52,16 +52,17 @@ def backward(result: Forward) -> Backward:
     assert unique is not None
     layer = pipeline.float32_layer(result.change.positions, result.change.theta)
     padding, head = layer.padding_idx, pipeline.head
-    targets = _targets(result, layer)
+    targets = _targets(result, unique, layer)
     fits = head is not None and head.n_embd == layer.n_embd and pipeline.values() <= MAX_HEAD_VALUES
     by_head = fits and len(targets.ids_N) > 0
-    gradients = _gradients(result, layer, targets if by_head else None)
-    head_UD = gradients.head_UD
+    gradients = _gradients(result, unique, layer, targets if by_head else None)
+    lookup_UD, head_UD = gradients.lookup_UD, gradients.head_UD
+    unmasked_UD = gradients.unmasked_UD if head_UD is None else gradients.unmasked_UD + head_UD
     if head_UD is not None and padding is not None:
         head_UD = head_UD * unique.ids_U.ne(padding)[:, None]
-    total_UD = gradients.lookup_UD if head_UD is None else gradients.lookup_UD + head_UD
+    total_UD = lookup_UD if head_UD is None else lookup_UD + head_UD
 
-    lookup, total = gradients.lookup_UD[:, :dims].tolist(), total_UD[:, :dims].tolist()
+    lookup, total = lookup_UD[:, :dims].tolist(), total_UD[:, :dims].tolist()
     through_head = None if head_UD is None else head_UD[:, :dims].tolist()
     ids, norms = unique.ids_U.tolist(), total_UD.norm(dim=1).tolist()
     occurrences: dict[int, list[Span]] = {}  # by index into ids_U, in order of first occurrence
@@ -71,7 +72,7 @@ def backward(result: Forward) -> Backward:
     rows = [
         RowGradient(
             id=ids[index],
-            label=_label(result, ids[index], found[0]),
+            label=result.label(*found[0], ids[index]),
             occurrences=found[:max_tokens],
             count=len(found),
             lookup=lookup[index],
@@ -82,13 +83,6 @@ def backward(result: Forward) -> Backward:
         )
         for index, found in list(occurrences.items())[:max_tokens]
     ]
-    unmasked = None
-    if padding is not None and padding in ids:
-        index = ids.index(padding)
-        unmasked_D = gradients.unmasked_UD[index]
-        if gradients.head_UD is not None:
-            unmasked_D = unmasked_D + gradients.head_UD[index]
-        unmasked = unmasked_D[:dims].tolist()
     return Backward(
         loss_kind="next token" if by_head else "sum",
         loss=float(gradients.loss),
@@ -97,22 +91,14 @@ def backward(result: Forward) -> Backward:
         n_rows_with_gradient=int(total_UD.ne(0).any(dim=1).sum()) + gradients.n_other_rows,
         rows=rows,
         n_unique_ids=len(ids),
-        unmasked_padding_gradient=unmasked,
+        unmasked_padding_gradient=unmasked_UD[ids.index(padding), :dims].tolist() if padding in ids else None,
     )
 
 
-def _label(result: Forward, token_id: int, occurrence: Span) -> str:
-    """Label a row as it is shown at its first occurrence."""
-    b, t = occurrence
-    tokens = result.batch.tokens[b]
-    return result.label(tokens[t] if t < len(tokens) else None, token_id)
-
-
-def _targets(result: Forward, layer: Embeddings) -> Targets:
+def _targets(result: Forward, unique: UniqueRows, layer: Embeddings) -> Targets:
     """Find the tokens to predict. As in `Head.loss`, padding ids are never a target, even if written in a text."""
-    unique, head = result.unique, result.pipeline.head
-    assert unique is not None
-    ids_BT, mask_BT = unique.ids_U[unique.inverse_BT], result.batch.mask_BT[:, : result.shown].bool()
+    head = result.pipeline.head
+    ids_BT, mask_BT = unique.ids_U[unique.inverse_BT], result.mask_BT[:, : result.shown].bool()
     is_target_BT = mask_BT
     for padding in (layer.padding_idx, None if head is None else head.padding_idx):
         if padding is not None:
@@ -122,10 +108,8 @@ def _targets(result: Forward, layer: Embeddings) -> Targets:
     return Targets(index_N, ids_BT.flatten()[index_N + 1] if len(index_N) else index_N)
 
 
-def _gradients(result: Forward, layer: Embeddings, targets: Targets | None) -> Gradients:
-    unique, mask_BT = result.unique, result.batch.mask_BT[:, : result.shown]
-    assert unique is not None
-    padding = layer.padding_idx
+def _gradients(result: Forward, unique: UniqueRows, layer: Embeddings, targets: Targets | None) -> Gradients:
+    padding, mask_BT = layer.padding_idx, result.mask_BT[:, : result.shown]
     padding_index = [] if padding is None else (unique.ids_U == padding).nonzero().flatten().tolist()
     head_UD, n_other_rows = None, 0
     with torch.enable_grad():

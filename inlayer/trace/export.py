@@ -14,8 +14,8 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from inlayer.embeddings import SCHEMES
 from inlayer.errors import ConfigError, PositionRangeError
+from inlayer.positions.build import SCHEMES
 from inlayer.trace.facts import Change, Trace, plain
 from inlayer.trace.html import page
 from inlayer.trace.pipeline import Pipeline

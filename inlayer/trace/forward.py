@@ -1,48 +1,36 @@
-"""The forward pass of a walk, as tensors: a batch of ids or vectors through every stage of the layer.
+"""The forward pass of a walk, as tensors: texts or vectors through every stage of the layer.
 
-text -> [ids -> rows -> (+ positions) -> hidden states] -> head
-- several texts form a batch; shorter ones are padded at the end
-- vectors can replace ids; the walk then starts with the gathered rows
+[text -> ids -> rows -> (+ positions) -> hidden states] -> head
+- each text is tokenized once; bytes, pre-tokens, merges and ids all come from that call
+- several texts form a batch; shorter ones are padded at the end. Vectors can replace a text
 - only the first `max_tokens` tokens are run, with the positions they have in the whole text
-- elsewhere: tokenizing (trace/tokenization.py), converting the result to facts (trace/run.py)
-Tested in tests/trace/test_walk.py.
+- elsewhere: converting the result to facts (trace/run.py)
+Tested in tests/trace/test_tokenization.py and tests/trace/test_walk.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from inlayer.embeddings import Embeddings, LayerStage
 from inlayer.errors import DtypeError, InputError
 from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
 from inlayer.ragged import Ragged
 from inlayer.tables import check_id_range
 from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
-from inlayer.trace.facts import Change, TextTrace
-from inlayer.trace.schemes import ActiveLayer, Rotary
-from inlayer.trace.tokenization import label_of, tokenize
+from inlayer.trace.facts import Change, Character, PreToken, Span, TextTrace
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
-__all__ = ["Batch", "Forward", "UniqueRows", "batch_texts", "batch_vectors", "forward"]
+__all__ = ["Forward", "UniqueRows", "tokenize"]
 
-
-class Batch(NamedTuple):
-    """The input of the layer: ids or vectors, and the mask. `tokens` are in the order they are run, after a swap."""
-
-    texts: list[TextTrace]  # without their tokens; empty for vectors
-    tokens: list[list[Token]]
-    ids_BT: Tensor | None
-    embeds_BTD: Tensor | None
-    mask_BT: Tensor
+MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
 
 
 class UniqueRows(NamedTuple):
@@ -52,74 +40,98 @@ class UniqueRows(NamedTuple):
     inverse_BT: Tensor
     rows_UD: Tensor
 
-    @classmethod
-    def of(cls, ids_BT: Tensor, rows_BTD: Tensor) -> UniqueRows:
-        """Remove repeated ids."""
-        ids_U, inverse_BT = torch.unique(ids_BT, return_inverse=True)
+
+class Forward:
+    """One forward pass: the settings of a walk, its batch, and every tensor up to the hidden states."""
+
+    def __init__(self, pipeline: Pipeline, change: Change, dims: int, max_tokens: int) -> None:
+        self.pipeline, self.change, self.dims, self.max_tokens = pipeline, change, dims, max_tokens
+        self.active = pipeline.active_layer(change.positions, change.theta)
+        self.texts: list[TextTrace] = []  # without their tokens; empty for vectors
+        self.tokens: list[list[Token]] = []  # in the order they are run, after a swap
+        self.names: dict[int, str] = {}  # of the unique ids, as spelled in the vocabulary
+        self.unique: UniqueRows | None = None  # None if vectors were given
+
+    def run_texts(self, texts: Sequence[str]) -> Forward:
+        """Tokenize texts, apply the swap, pad, and run the layer."""
+        pipeline, change = self.pipeline, self.change
+        if pipeline.tokenizer is None:
+            raise InputError(f"{pipeline.source} has no tokenizer; choose one, or pass inputs_embeds")
+        for text in texts:
+            trace, tokens = tokenize(text, pipeline, self.max_tokens)
+            self.texts.append(trace)
+            self.tokens.append(list(tokens))
+        if change.swap is not None:
+            first, second = _check_swap(change.swap, len(self.tokens[0]))
+            self.tokens[0][first], self.tokens[0][second] = self.tokens[0][second], self.tokens[0][first]
+        ragged = Ragged.from_lists([[token.id for token in tokens] for tokens in self.tokens])
+        padding = pipeline.padding_id
+        if padding is None and (change.pad or len(set(ragged.counts.tolist())) > 1):
+            raise InputError(
+                f"{pipeline.source} has no padding token; walk one text, or texts with the same number of tokens, "
+                "unpadded"
+            )
+        ids_BT, mask_BT = ragged.padded(padding or 0)
+        if change.pad:
+            ids_BT = functional.pad(ids_BT, (0, change.pad), value=padding)
+            mask_BT = functional.pad(mask_BT, (0, change.pad))
+        check_id_range(ids_BT, self.active.layer.vocab_size)
+        self._run(mask_BT, ids_BT=ids_BT)
+        ids_U, inverse_BT = torch.unique(ids_BT[:, : self.shown], return_inverse=True)
         flat = inverse_BT.flatten()
         place_U = torch.zeros_like(ids_U).index_copy_(0, flat, torch.arange(len(flat)))  # one occurrence of each id
-        return cls(ids_U, inverse_BT, rows_BTD.flatten(0, 1)[place_U])
+        self.unique = UniqueRows(ids_U, inverse_BT, self.stages[0].after.flatten(0, 1)[place_U])
+        self.names = {one: pipeline.spelling(one) for one in ids_U.tolist()}
+        return self
 
+    def run_vectors(self, inputs_embeds: object) -> Forward:
+        """Run the layer on vectors (T, D) or (B, T, D) that replace a text."""
+        if self.change.swap is not None or self.change.pad:
+            raise InputError("swap and pad apply to tokens; they cannot be combined with inputs_embeds")
+        width = self.pipeline.layer.token_embedding.embedding_dim
+        vectors = check_float(inputs_embeds, "inputs_embeds", width=width)
+        if vectors.dim() not in (2, 3):
+            raise DtypeError(f"inputs_embeds has shape {tuple(vectors.shape)}; expected (B, T, D) or (T, D)")
+        embeds_BTD = vectors if vectors.dim() == 3 else vectors[None]
+        self._run(torch.ones(embeds_BTD.shape[:2], dtype=torch.int64), embeds_BTD=embeds_BTD)
+        return self
 
-@dataclass(frozen=True, kw_only=True)
-class Forward:
-    """The result of a forward pass, and the settings it was run with."""
-
-    pipeline: Pipeline
-    batch: Batch
-    change: Change
-    dims: int
-    max_tokens: int
-    active: ActiveLayer
-    position_BT: Tensor  # of the tokens shown
-    stages: list[LayerStage]  # the rows first, the hidden states last
-    rotary: list[Rotary]
-    unique: UniqueRows | None  # None if vectors were given
-    names: dict[int, str]  # of the unique ids, as spelled in the vocabulary
-
-    @property
-    def length(self) -> int:
-        """Tokens per text, padding included."""
-        return self.batch.mask_BT.shape[1]
-
-    @property
-    def shown(self) -> int:
-        """Tokens per text that were run."""
-        return self.position_BT.shape[1]
-
-    @property
-    def layer_position_ids(self) -> Tensor | None:
-        """Position ids to pass to the layer, if its positions are added."""
-        return self.position_BT if _is_absolute(self.active.layer) else None
-
-    def label(self, token: Token | None, token_id: int) -> str:
-        """Label a token of the batch; None stands for padding."""
-        name = self.names[token_id]
-        if token is not None:
-            return label_of(token, name)
-        return "<pad>" if name == f"#{token_id}" else name
-
-
-def batch_texts(pipeline: Pipeline, texts: Sequence[str], max_tokens: int, change: Change) -> Batch:
-    """Tokenize texts, apply the swap, and pad."""
-    if pipeline.tokenizer is None:
-        raise InputError(f"{pipeline.source} has no tokenizer; choose one, or pass inputs_embeds")
-    tokenizations = [tokenize(text, pipeline, max_tokens) for text in texts]
-    tokens = [list(one.tokens) for one in tokenizations]
-    if change.swap is not None:
-        first, second = _check_swap(change.swap, len(tokens[0]))
-        tokens[0][first], tokens[0][second] = tokens[0][second], tokens[0][first]
-    ragged = Ragged.from_lists([[token.id for token in one] for one in tokens])
-    padding = pipeline.padding_id
-    if padding is None and (change.pad or len(set(ragged.counts.tolist())) > 1):
-        raise InputError(
-            f"{pipeline.source} has no padding token; walk one text, or texts with the same number of tokens, unpadded"
+    def _run(self, mask_BT: Tensor, *, ids_BT: Tensor | None = None, embeds_BTD: Tensor | None = None) -> None:
+        layer, (batch, length) = self.active.layer, mask_BT.shape
+        shown = min(length, self.max_tokens)
+        position_BT, positions = torch.arange(length)[None].expand(batch, length), layer.position_embedding
+        is_absolute = isinstance(positions, (LearnedPositions, SinusoidalPositions))
+        if is_absolute:
+            numbered = make_position_ids(layer.position_id_rule, (batch, length), mask_BT.device, ids_BT, mask_BT)
+            position_BT = numbered.expand(batch, length)
+            if length > shown:
+                assert positions is not None
+                positions(position_BT.max())  # raises if the whole text is too long for the layer
+        self.mask_BT, self.length, self.shown = mask_BT, length, shown  # tokens per text, and how many are run
+        self.position_BT = position_BT[:, :shown]
+        self.layer_position_ids = self.position_BT if is_absolute else None
+        self.stages = layer.stages(  # the rows first, the hidden states last
+            None if ids_BT is None else ids_BT[:, :shown],
+            None if embeds_BTD is None else embeds_BTD[:, :shown],
+            self.layer_position_ids,
         )
-    ids_BT, mask_BT = ragged.padded(padding or 0)
-    if change.pad:
-        ids_BT = functional.pad(ids_BT, (0, change.pad), value=padding)
-        mask_BT = functional.pad(mask_BT, (0, change.pad))
-    return Batch([one.trace for one in tokenizations], tokens, ids_BT, None, mask_BT)
+        self.rotary = self.pipeline.rotations(self.change.positions, self.change.theta, shown, length, self.dims)
+
+    def label(self, b: int, t: int, token_id: int) -> str:
+        """Label a token by its text, by its bytes if they are not whole characters, or by name if it is special."""
+        name, token = self.names[token_id], self.token(b, t)
+        if token is None:
+            return "<pad>" if name == f"#{token_id}" else name
+        if token.special or not token.bytes:
+            return name
+        try:
+            return token.bytes.decode()
+        except UnicodeDecodeError:
+            return token.bytes.hex(" ")
+
+    def token(self, b: int, t: int) -> Token | None:
+        """Return a token of the batch; None for padding."""
+        return self.tokens[b][t] if t < len(self.tokens[b]) else None
 
 
 def _check_swap(swap: object, count: int) -> tuple[int, int]:
@@ -132,61 +144,50 @@ def _check_swap(swap: object, count: int) -> tuple[int, int]:
     return swap[0], swap[1]
 
 
-def batch_vectors(pipeline: Pipeline, inputs_embeds: object, change: Change) -> Batch:
-    """Check vectors that replace a text."""
-    if change.swap is not None or change.pad:
-        raise InputError("swap and pad apply to tokens; they cannot be combined with inputs_embeds")
-    width = pipeline.layer.token_embedding.embedding_dim
-    vectors = check_float(inputs_embeds, "inputs_embeds", width=width)
-    if vectors.dim() not in (2, 3):
-        raise DtypeError(f"inputs_embeds has shape {tuple(vectors.shape)}; expected (B, T, D) or (T, D)")
-    embeds_BTD = vectors if vectors.dim() == 3 else vectors[None]
-    return Batch([], [], None, embeds_BTD, torch.ones(embeds_BTD.shape[:2], dtype=torch.int64))
-
-
-def forward(pipeline: Pipeline, batch: Batch, change: Change, dims: int, max_tokens: int) -> Forward:
-    """Run the layer on the first tokens of the batch."""
-    active = pipeline.active_layer(change.positions, change.theta)
-    layer = active.layer
-    length = batch.mask_BT.shape[1]
-    shown = min(length, max_tokens)
-    position_BT = _position_ids(layer, batch)
-    if batch.ids_BT is not None:
-        check_id_range(batch.ids_BT, layer.vocab_size)
-    if _is_absolute(layer) and length > shown:
-        assert layer.position_embedding is not None
-        layer.position_embedding(position_BT.max())  # raises if the whole text is too long for the layer
-    ids_BT = None if batch.ids_BT is None else batch.ids_BT[:, :shown]
-    stages = layer.stages(
-        ids_BT,
-        None if batch.embeds_BTD is None else batch.embeds_BTD[:, :shown],
-        position_BT[:, :shown] if _is_absolute(layer) else None,
+def tokenize(text: str, pipeline: Pipeline, max_tokens: int) -> tuple[TextTrace, list[Token]]:
+    """Tokenize a text; characters and pre-tokens are recorded for its first `max_tokens` tokens."""
+    assert pipeline.tokenizer is not None
+    tokens, spans = pipeline.tokenizer.analyze(text)
+    source = text.encode()
+    end = len(source)
+    if len(tokens) > max_tokens:
+        end = max((token.span[1] for token in tokens[:max_tokens]), default=0)
+    while end < len(source) and source[end] & 0xC0 == 0x80:  # not in the middle of a character
+        end += 1
+    beginning = source[:end].decode()
+    trace = TextTrace(
+        text=beginning,
+        n_characters=len(text),
+        n_bytes=len(source),
+        characters=[Character(text=character, bytes=character.encode().hex()) for character in beginning],
+        pre_tokens=None if spans is None else _pre_tokens(source, spans, tokens, max_tokens, pipeline),
+        n_pre_tokens=0 if spans is None else len(spans),
+        n_tokens=len(tokens),
+        n_padding=0,
+        tokens=[],
     )
-    unique = None if ids_BT is None else UniqueRows.of(ids_BT, stages[0].after)
-    return Forward(
-        pipeline=pipeline,
-        batch=batch,
-        change=change,
-        dims=dims,
-        max_tokens=max_tokens,
-        active=active,
-        position_BT=position_BT[:, :shown],
-        stages=stages,
-        rotary=pipeline.rotations(change.positions, change.theta, shown, length, dims),
-        unique=unique,
-        names={} if unique is None else {one: pipeline.spelling(one) for one in unique.ids_U.tolist()},
-    )
+    return trace, tokens
 
 
-def _is_absolute(layer: Embeddings) -> bool:
-    return isinstance(layer.position_embedding, (LearnedPositions, SinusoidalPositions))
-
-
-def _position_ids(layer: Embeddings, batch: Batch) -> Tensor:
-    """Return the position of every token (B, T), by the layer's own rule."""
-    shape = batch.mask_BT.shape[0], batch.mask_BT.shape[1]
-    if _is_absolute(layer):
-        numbered = make_position_ids(layer.position_id_rule, shape, batch.mask_BT.device, batch.ids_BT, batch.mask_BT)
-    else:
-        numbered = torch.arange(shape[1])[None]
-    return numbered.expand(shape)
+def _pre_tokens(
+    source: bytes, spans: Sequence[Span], tokens: Sequence[Token], max_tokens: int, pipeline: Pipeline
+) -> list[PreToken]:
+    """Assign tokens to the pre-tokens that start within the first `max_tokens` tokens."""
+    # Tokens that the tokenizer added around the text (BOS, EOS) cover no bytes and belong to no pre-token.
+    body = [place for place, token in enumerate(tokens) if token.bytes or not token.special]
+    place, stop = (body[0], body[-1] + 1) if body else (0, 0)
+    found = []
+    for start, end in spans:
+        while place < stop and tokens[place].span[0] < start:
+            place += 1
+        past = place
+        while past < stop and tokens[past].span[1] <= end:
+            past += 1
+        if place >= max_tokens:
+            break
+        ids = tuple(token.id for token in tokens[place:past])
+        merges = pipeline.merges(ids) if len(ids) <= MAX_MERGED_TOKENS else None
+        covered = place, min(past, max_tokens)
+        found.append(PreToken(span=(start, end), bytes=source[start:end].hex(), tokens=covered, merges=merges))
+        place = past
+    return found

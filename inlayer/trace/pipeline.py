@@ -31,10 +31,9 @@ from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
 from inlayer.trace.facts import Change, InitializationFacts, MergeFacts, ModelFacts, TableFacts, TokenFacts, Trace
-from inlayer.trace.initialization_facts import initialize
 from inlayer.trace.run import run
 from inlayer.trace.schemes import RANDOM_POSITIONS, ActiveLayer, Rotary, rotate, scheme_of, with_modules, with_positions
-from inlayer.trace.token_facts import describe_token
+from inlayer.trace.token_facts import describe_token, initialize
 
 __all__ = ["Pipeline", "walk"]
 
@@ -109,7 +108,7 @@ class Pipeline:
                 f"a random table of {rows:,} x {width:,} is too large; with this tokenizer, choose a width of at most "
                 f"{MAX_RANDOM_VALUES // rows}"
             )
-        block_size = max(longest, RANDOM_POSITIONS)
+        block_size = None if positions in {"none", "rotary"} else max(longest, RANDOM_POSITIONS)
         layer = Embeddings(rows, width, block_size, positions=positions, padding_idx=padding_idx, seed=seed)
         head = Head(width, rows, padding_idx=padding_idx, device="meta")
         layer.tie(head)

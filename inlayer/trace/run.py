@@ -21,18 +21,8 @@ from inlayer.embeddings import Embeddings, LayerStage
 from inlayer.errors import DtypeError, InputError
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
-from inlayer.trace.facts import (
-    Change,
-    Gather,
-    Padding,
-    Positions,
-    StageFacts,
-    StageValue,
-    TextTrace,
-    TokenTrace,
-    Trace,
-)  # fmt: skip
-from inlayer.trace.forward import Forward, batch_texts, batch_vectors, forward
+from inlayer.trace.facts import Change, Gather, Padding, Positions, StageFacts, StageValue, TextTrace, TokenTrace, Trace
+from inlayer.trace.forward import Forward
 from inlayer.trace.schemes import scheme_of
 from inlayer.trace.steps import describe_steps
 
@@ -59,17 +49,14 @@ def run(
 ) -> Trace:
     """Run one walk."""
     _check(texts, inputs_embeds, dims, max_tokens, change)
-    if inputs_embeds is not None:
-        batch = batch_vectors(pipeline, inputs_embeds, change)
-    else:
-        batch = batch_texts(pipeline, list(texts or ()), max_tokens, change)
-    result = forward(pipeline, batch, change, dims, max_tokens)
-    active, width = result.active, result.stages[-1].after.shape[-1]
+    result = Forward(pipeline, change, dims, max_tokens)
+    result = result.run_texts(list(texts or ())) if inputs_embeds is None else result.run_vectors(inputs_embeds)
+    layer, width = result.active.layer, result.stages[-1].after.shape[-1]
     stages = [
         StageFacts(
             name=stage.name,  # type: ignore[arg-type]  # every name but "row"
-            note=_stage_note(active.layer, stage),
-            table=pipeline.table_of(stage.name, active.layer),
+            note=_stage_note(layer, stage),
+            table=pipeline.table_of(stage.name, layer),
         )
         for stage in result.stages[1:]
     ]
@@ -80,7 +67,7 @@ def run(
         family=pipeline.family,
         tokenizer=None if pipeline.tokenizer is None else repr(pipeline.tokenizer).partition("(")[0],
         vocab_size=None if pipeline.tokenizer is None else pipeline.tokenizer.get_vocab_size(),
-        shape=(len(batch.mask_BT), result.length, width),
+        shape=(len(result.mask_BT), result.length, width),
         dims=min(dims, width),
         max_tokens=max_tokens,
         input="text" if inputs_embeds is None else "inputs_embeds",
@@ -89,13 +76,7 @@ def run(
         table=pipeline.table,
         gather=_gather(result),
         stages=stages,
-        positions=Positions(
-            scheme=scheme_of(active.layer),  # type: ignore[arg-type]
-            from_model=active.from_model,
-            block_size=active.layer.block_size if active.from_model else None,
-            note=active.note or _length_note(active.layer, result.length),
-            rotary=[one.facts for one in result.rotary],
-        ),
+        positions=_positions(result),
         padding=_padding(pipeline, dims),
         backward=backward(result) if result.unique is not None and result.shown else None,
     )
@@ -111,62 +92,43 @@ def _check(texts: object, inputs_embeds: Tensor | None, dims: int, max_tokens: i
         if not list(texts):
             raise InputError("texts is empty; give at least one text")
     for name, value in (("dims", dims), ("tokens", max_tokens)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if type(value) is not int or value < 1:
             raise InputError(f"{name} is {value!r}; it must be an integer of at least 1")
     if not isinstance(change.pad, int) or not 0 <= change.pad <= MAX_PADDING:
         raise InputError(f"pad is {change.pad!r}; it must be in 0..{MAX_PADDING:,}")
 
 
-def _padding(pipeline: Pipeline, dims: int) -> Padding:
-    row_D = pipeline.padding_row
-    if row_D is None:
-        return Padding(id=None, is_padding_idx=False, is_zero=False, row=[])
-    return Padding(
-        id=pipeline.padding_id,
-        is_padding_idx=pipeline.layer.padding_idx is not None,
-        is_zero=not bool(row_D.float().any()),
-        row=values_of(row_D, dims),
-    )
-
-
 def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]:
     """Record every token of every text."""
-    pipeline, batch, dims = result.pipeline, result.batch, result.dims
+    pipeline, dims = result.pipeline, result.dims
     # Whole tensors are converted at once: one token at a time would take a second for every few thousand.
-    rows = values_of(result.stages[0].after, dims)
-    after = [values_of(stage.after, dims) for stage in result.stages[1:]]
+    rows, *after = [values_of(stage.after, dims) for stage in result.stages]
     added = [
         None if stage.added is None else values_of(stage.added.expand_as(stage.after), dims)
         for stage in result.stages[1:]
     ]
     first_row = getattr(pipeline.layer.position_embedding, "offset", 0)  # OPT's table starts with two unused rows
-    positions, masks = result.position_BT.tolist(), batch.mask_BT.long().tolist()
-    ids, hexes = [], {}
-    if result.unique is not None:
-        ids = result.unique.ids_U[result.unique.inverse_BT].tolist()
-        raw = pipeline.raw_rows(list(result.names))
-        hexes = {
-            one: stored_hex(row, pipeline.table.itemsize, dims) for one, row in zip(result.names, raw, strict=True)
-        }
+    positions, masks = result.position_BT.tolist(), result.mask_BT.long().tolist()
+    ids = None if result.unique is None else result.unique.ids_U[result.unique.inverse_BT].tolist()
+    raw = zip(result.names, pipeline.raw_rows(list(result.names)), strict=True) if ids else ()
+    hexes = {one: stored_hex(row, pipeline.table.itemsize, dims) for one, row in raw}
 
     def stage_value(number: int, b: int, t: int) -> StageValue:
-        stage, vectors = stages[number], added[number]
+        table, vectors = stages[number].table, added[number]
         row = offset = None
-        if stage.table is not None:
-            row = positions[b][t] + first_row if stage.name == "position" else 0
-            offset = stage.table.offset + row * stage.table.row_bytes
-        return StageValue(
-            added=None if vectors is None else vectors[b][t], row=row, offset=offset, after=after[number][b][t]
-        )
+        if table is not None:
+            row = positions[b][t] + first_row if stages[number].name == "position" else 0
+            offset = table.offset + row * table.row_bytes
+        added_here = None if vectors is None else vectors[b][t]
+        return StageValue(added=added_here, row=row, offset=offset, after=after[number][b][t])
 
     def trace_token(b: int, t: int) -> TokenTrace:
-        token = batch.tokens[b][t] if batch.tokens and t < len(batch.tokens[b]) else None
-        token_id = ids[b][t] if ids else None
         values = [stage_value(number, b, t) for number in range(len(stages))]
+        token_id, token = (None, None) if ids is None else (ids[b][t], result.token(b, t))
         return TokenTrace(
             id=token_id,
             token=None if token_id is None else result.names[token_id],
-            label=f"vector {t}" if token_id is None else result.label(token, token_id),
+            label=f"vector {t}" if token_id is None else result.label(b, t, token_id),
             bytes="" if token is None else token.bytes.hex(),
             span=None if token is None else token.span,
             special=token.special if token is not None else token_id is not None,
@@ -196,8 +158,8 @@ def stored_hex(row: bytes, itemsize: int | None, dims: int) -> list[str]:
 
 
 def _text(result: Forward, b: int, tokens: list[TokenTrace]) -> TextTrace:
-    if result.batch.texts:
-        text = result.batch.texts[b]
+    if result.texts:
+        text = result.texts[b]
         return replace(text, n_padding=result.length - text.n_tokens, tokens=tokens)
     return TextTrace(
         text=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0, n_tokens=result.length,
@@ -240,7 +202,24 @@ def _stage_note(layer: Embeddings, stage: LayerStage) -> str:
     }[stage.name]
 
 
-def _length_note(layer: Embeddings, length: int) -> str:
-    if layer.block_size is None or length <= layer.block_size:
-        return ""
-    return f"{length:,} tokens exceed the model's block size of {layer.block_size:,}"
+def _positions(result: Forward) -> Positions:
+    layer, from_model, note = result.active
+    if not note and layer.block_size is not None and result.length > layer.block_size:
+        note = f"{result.length:,} tokens exceed the model's block size of {layer.block_size:,}"
+    return Positions(
+        scheme=scheme_of(layer),  # type: ignore[arg-type]
+        from_model=from_model,
+        block_size=layer.block_size if from_model else None,
+        note=note,
+        rotary=[one.facts for one in result.rotary],
+    )
+
+
+def _padding(pipeline: Pipeline, dims: int) -> Padding:
+    row_D = pipeline.padding_row
+    return Padding(
+        id=pipeline.padding_id,
+        is_padding_idx=row_D is not None and pipeline.layer.padding_idx is not None,
+        is_zero=row_D is not None and not bool(row_D.float().any()),
+        row=[] if row_D is None else values_of(row_D, dims),
+    )

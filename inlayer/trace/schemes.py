@@ -16,9 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from inlayer.embeddings import SCHEMES, Embeddings
+from inlayer.embeddings import Embeddings
 from inlayer.errors import ConfigError, InputError
 from inlayer.positions import Angles, LearnedPositions, PositionIdRule, RotaryPositions, Scaling, SinusoidalPositions
+from inlayer.positions.build import SCHEMES
 from inlayer.positions.rotary import one_angle_per_pair
 from inlayer.positions.scaling import plain_frequencies
 from inlayer.trace.facts import RotaryFacts, Rotation

@@ -1,5 +1,8 @@
-"""One token id: its text, its row, and its nearest neighbors in the table.
+"""Facts about a model outside of a walk: one token with its neighbors, and how a table like it is initialized.
 
+- nn.Embedding draws from N(0, 1). The model's own initialization then draws again with a small std, which overwrites
+  the padding row too, so that row has to be zeroed again. The table is shown after each of these steps
+- that table has the model's width, and as many rows as can be drawn without a delay
 Tested in tests/trace/test_pipeline.py.
 """
 
@@ -8,21 +11,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from inlayer.errors import IdRangeError, InputError
 from inlayer.neighbors import nearest
+from inlayer.shapes import check_seed
 from inlayer.tensors import one_thread
-from inlayer.trace.facts import NeighborFacts, TokenFacts
+from inlayer.trace.facts import InitializationFacts, InitializationStep, NeighborFacts, TokenFacts
 from inlayer.trace.run import stored_hex, values_of
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
-__all__ = ["describe_token"]
+__all__ = ["describe_token", "initialize"]
 
 MAX_CHANNELS = 512
 MAX_SEARCHED = 2**31  # values of a table that is searched for neighbors
 MAX_NEIGHBORS = 100
+MAX_VALUES = 2**20  # of a table that is initialized
+SHOWN_ROWS = 4
+BINS = 41
 
 
 @one_thread()
@@ -43,12 +51,15 @@ def describe_token(pipeline: Pipeline, token_id: int, k: int) -> TokenFacts:
     elif not bool(row_D.float().any()):
         note = "a row of zeros has no direction, so it has no neighbors"
     found = [] if note else nearest(row_D, pipeline.blocks(), k, exclude=token_id)
-    name = pipeline.spelling(token_id)
+    try:
+        token = b"" if pipeline.tokenizer is None else pipeline.tokenizer.token_bytes(token_id)
+    except IdRangeError:  # a row beyond the vocabulary
+        token = b""
     return TokenFacts(
         id=token_id,
-        token=name,
-        label=name,
-        bytes=_bytes(pipeline, token_id),
+        token=pipeline.spelling(token_id),
+        label=pipeline.spelling(token_id),
+        bytes=token.hex(),
         special=pipeline.tokenizer is None or token_id in pipeline.tokenizer.special_ids,
         offset=pipeline.offset_of(token_id),
         stored_hex=stored_hex(pipeline.raw_rows([token_id])[0], pipeline.table.itemsize, 8),
@@ -60,8 +71,56 @@ def describe_token(pipeline: Pipeline, token_id: int, k: int) -> TokenFacts:
     )
 
 
-def _bytes(pipeline: Pipeline, token_id: int) -> str:
-    try:
-        return "" if pipeline.tokenizer is None else pipeline.tokenizer.token_bytes(token_id).hex()
-    except IdRangeError:  # a row beyond the vocabulary
-        return ""
+@one_thread()
+@torch.no_grad()
+def initialize(pipeline: Pipeline, seed: int, dims: int) -> InitializationFacts:
+    """Initialize a table like the model's and record every step."""
+    rows, width = pipeline.table.shape
+    rows = max(2, min(rows, MAX_VALUES // width))
+    padding, std = pipeline.layer.padding_idx, pipeline.init_std
+    if padding is not None:
+        padding = min(padding, rows - 1)  # in a shortened table, the last row stands for the padding row
+    ids = sorted({*range(SHOWN_ROWS), *([] if padding is None else [padding])})[-SHOWN_ROWS - 1 :]
+    ids = [token_id for token_id in ids if token_id < rows]
+    generator = torch.Generator().manual_seed(check_seed(seed))
+    # The same draw as nn.Embedding's own, but with a separate generator: torch's global one belongs to the caller.
+    table = nn.Embedding(rows, width, padding_idx=padding, _weight=torch.empty(rows, width))
+    steps: list[InitializationStep] = []
+
+    def record(title: str, note: str, code: str) -> None:
+        """Record the table: a histogram over a range that covers nearly all values, and some rows."""
+        mean, spread = float(table.weight.mean()), float(table.weight.std())
+        edge = 4 * spread if spread > 0 else 1.0
+        counts = [int(count) for count in torch.histc(table.weight, BINS, -edge, edge).tolist()]
+        edges = torch.linspace(-edge, edge, BINS + 1).tolist()
+        shown = table.weight[ids, :dims].tolist()
+        step = InitializationStep(
+            title=title, note=note, code=code, mean=mean, std=spread, counts=counts, edges=edges, rows=shown
+        )
+        steps.append(step)
+
+    nn.init.normal_(table.weight, generator=generator)
+    if padding is not None:
+        table.weight[padding].zero_()
+    record(
+        "drawn from N(0, 1)",
+        "nn.Embedding draws every value from N(0, 1)" + ("" if padding is None else " and zeroes the padding row"),
+        f"table = nn.Embedding({rows}, {width}{'' if padding is None else f', padding_idx={padding}'})",
+    )
+    nn.init.normal_(table.weight, std=std, generator=generator)
+    record(
+        "initialized by the model",
+        f"the model draws again with std {std:g}" + ("" if padding is None else ", which overwrites the padding row"),
+        f"nn.init.normal_(table.weight, std={std:g})",
+    )
+    if padding is not None:
+        table.weight[padding].zero_()
+        record(
+            "padding row zeroed",
+            "the padding row is zeroed again; from here on, rows are only looked up until training updates them",
+            "with torch.no_grad(): table.weight[table.padding_idx].zero_()",
+        )
+    return InitializationFacts(
+        vocab_size=rows, width=width, padding_idx=padding, seed=seed, init_std=std, dims=min(dims, width), ids=ids,
+        steps=steps,
+    )  # fmt: skip

@@ -112,7 +112,7 @@ class Decoder(nn.Module):
         self.embeddings = Embeddings(
             config.vocab_size,
             config.n_embd,
-            config.block_size,
+            config.block_size if config.position_scheme in {"learned", "sinusoidal"} else None,
             positions=config.position_scheme,
             padding_idx=config.padding_idx,
             init=config.init,

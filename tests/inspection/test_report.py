@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from inlayer.checkpoint.model import load
+from inlayer.checkpoint import load
 from inlayer.inspection import Report, inspect
 from inlayer.inspection.findings import Example
 from inlayer.inspection.token_kinds import TokenKind, classify_ids, is_reserved

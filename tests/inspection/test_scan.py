@@ -15,7 +15,7 @@ from torch import Tensor
 
 import inlayer
 from inlayer.inspection import scan
-from inlayer.inspection.check_undertrained import MIN_REFERENCES, find_undertrained
+from inlayer.inspection.rows import MIN_REFERENCES, find_undertrained
 from inlayer.inspection.scan import RowStatistics, hash_rows, mean_direction, scan_rows
 from inlayer.tables import StoredTable
 

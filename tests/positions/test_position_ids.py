@@ -14,6 +14,7 @@ IDS = torch.tensor([[5, 6, 7, 1, 1], [1, 1, 5, 6, 7], [5, 1, 6, 1, 7]])  # 1 is 
 MASK = IDS.ne(1).long()
 
 
+@pytest.mark.filterwarnings("ignore:attention_mask has padding on the left")
 def test_order_counts_every_token() -> None:
     ours = make_position_ids(PositionIdRule(), (3, 5), CPU, IDS, MASK)
     assert ours.expand(3, 5).tolist() == [[0, 1, 2, 3, 4]] * 3
@@ -24,6 +25,7 @@ def test_roberta_counts_real_tokens_after_the_padding_id() -> None:
     assert ours.tolist() == [[2, 3, 4, 1, 1], [1, 1, 2, 3, 4], [2, 1, 3, 1, 4]]
 
 
+@pytest.mark.filterwarnings("ignore:attention_mask has padding on the left")
 def test_roberta_numbers_inputs_embeds_in_order() -> None:
     """Padding cannot be recognized in vectors."""
     ours = make_position_ids(PositionIdRule(by="ids", start=2, padding_idx=1), (3, 5), CPU, None, MASK)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inlayer.trace.tokenization import tokenize
+from inlayer.trace.forward import tokenize
 from tests.trace.pipelines import SAMPLES, random_bytes, sample
 
 BYTES = random_bytes("none")
@@ -18,24 +18,24 @@ TEXTS = ["I love dogs", "naïve 🙂 漢字", "", "  a\n\nb  ", "<|endoftext|>x"
 def test_tokenization_matches_the_tokenizer(name: str, text: str) -> None:
     tokenizer = sample(name).tokenizer
     assert tokenizer is not None
-    result = tokenize(text, sample(name), 256)
-    assert "".join(character.text for character in result.trace.characters) == text
-    assert bytes.fromhex("".join(character.bytes for character in result.trace.characters)) == text.encode()
-    assert [token.id for token in result.tokens] == tokenizer.encode(text)
+    trace, tokens = tokenize(text, sample(name), 256)
+    assert "".join(character.text for character in trace.characters) == text
+    assert bytes.fromhex("".join(character.bytes for character in trace.characters)) == text.encode()
+    assert [token.id for token in tokens] == tokenizer.encode(text)
     spans = tokenizer.pre_tokens(text)
     assert tokenizer.analyze(text) == (tokenizer.tokens(text), spans)
-    if result.trace.pre_tokens is None:
+    if trace.pre_tokens is None:
         assert spans is None
         return
-    assert [pre_token.span for pre_token in result.trace.pre_tokens] == spans
-    for pre_token in result.trace.pre_tokens:
+    assert [pre_token.span for pre_token in trace.pre_tokens] == spans
+    for pre_token in trace.pre_tokens:
         first, past = pre_token.tokens
-        inside = result.tokens[first:past]
+        inside = tokens[first:past]
         assert all(pre_token.span[0] <= token.span[0] and token.span[1] <= pre_token.span[1] for token in inside)
         if pre_token.merges:
             assert pre_token.merges[-1].id in {token.id for token in inside}
-    within = sum(pre_token.tokens[1] - pre_token.tokens[0] for pre_token in result.trace.pre_tokens)
-    assert within == sum(bool(token.bytes) or not token.special for token in result.tokens)
+    within = sum(pre_token.tokens[1] - pre_token.tokens[0] for pre_token in trace.pre_tokens)
+    assert within == sum(bool(token.bytes) or not token.special for token in tokens)
 
 
 def test_partial_characters_are_labeled_in_hex() -> None:
@@ -48,7 +48,7 @@ def test_partial_characters_are_labeled_in_hex() -> None:
 @given(st.text(max_size=40), st.integers(1, 20))
 def test_shown_text_ends_at_a_character_boundary(text: str, tokens: int) -> None:
     text = text.encode(errors="ignore").decode()
-    result = tokenize(text, BYTES, tokens)
-    assert text.startswith(result.trace.text)
-    assert len(result.trace.text.encode()) >= min(tokens, len(text.encode()))
-    assert result.trace.n_bytes == len(text.encode())
+    trace, _ = tokenize(text, BYTES, tokens)
+    assert text.startswith(trace.text)
+    assert len(trace.text.encode()) >= min(tokens, len(text.encode()))
+    assert trace.n_bytes == len(text.encode())

@@ -12,7 +12,6 @@ Tested against the same rows in a local file in tests/checkpoint/remote/test_rem
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -74,23 +73,22 @@ class RemoteRows:
         """Rows from the cache or the server; None if downloading the whole table is faster."""
         found = self.file.read_cached(map(self._span, ids))
         missing = [row for row in ids if self._span(row) not in found]
-        if missing:
-            count = self._fetched + len(missing)
-            if count > self.rows * MANY_ROWS or count * self.row_bytes > MANY_BYTES:
-                return None
-            received: dict[Span, bytes] = {}
-            try:
+        count = self._fetched + len(missing)
+        if missing and (count > self.rows * MANY_ROWS or count * self.row_bytes > MANY_BYTES):
+            return None
+        received: dict[Span, bytes] = {}
+        try:
+            if missing:
                 self.file.fetch([self._span(*run) for run in self._runs(missing)], received)
-            finally:  # keep what was received even if one of the requests failed
-                rows = {
-                    (at, at + self.row_bytes): data[at - start : at - start + self.row_bytes]
-                    for (start, stop), data in received.items()
-                    for at in range(start, stop, self.row_bytes)
-                }
-                if rows:
-                    self.file.keep(rows)
-            found |= rows
-            self._fetched = count
+        finally:  # keep what was received even if one of the requests failed
+            rows = {
+                (at, at + self.row_bytes): data[at - start : at - start + self.row_bytes]
+                for (start, stop), data in received.items()
+                for at in range(start, stop, self.row_bytes)
+            }
+            if rows:
+                self.file.keep(rows)
+        self._fetched, found = count, found | rows
         return [found[self._span(row)] for row in ids]
 
     def _runs(self, rows: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -103,17 +101,16 @@ class RemoteRows:
             last = row
         yield first, last
 
+    def _key(self) -> str:
+        return digest(self.file.url, self.file.size, self.file.version, self.offset, self.rows, self.row_bytes)
+
     def _find_table(self) -> FileRows | None:
         """The downloaded table, if there is one of the right size."""
         if self._table is None and self.file.cache.folder is not None:
-            self.file.size  # noqa: B018 - makes the version known, which is part of the key
-            path = self.file.cache.folder / "files" / self._key() / "table.rows"
+            path = self.file.cache.folder / self._key() / "table.rows"
             if path.is_file() and path.stat().st_size == self.rows * self.row_bytes:
                 self._table = FileRows(path, 0, self.rows, self.row_bytes)
         return self._table
-
-    def _key(self) -> str:
-        return digest(self.file.path.url, self.file.version, self.offset, self.rows, self.row_bytes)
 
     def _download(self) -> FileRows:
         """The whole table on disk, downloaded if necessary."""
@@ -143,31 +140,22 @@ class RemoteRows:
 
 def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
     """Write bytes start..stop - 1 of a remote file to `path`, which never holds less than all of them."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from huggingface_hub.utils import tqdm
 
     part = path.with_suffix(".part")
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-    with part.open("ab") as stream, bar:
+    settings = {"unit": "B", "unit_scale": True, "desc": f"table in {file}", "disable": not sys.stderr.isatty()}
+    with part.open("ab") as stream, tqdm(total=stop - start, **settings) as bar:  # type: ignore[no-untyped-call]
         done = min(stream.tell(), stop - start) // BLOCK * BLOCK  # only complete blocks are known to be on disk
         stream.truncate(done)
-        free = shutil.disk_usage(path.parent).free
-        if free < stop - start - done:
-            raise CheckpointError(
-                f"the table in {file} needs {stop - start - done:,} more bytes on disk, but {shown(path.parent)} has "
-                f"{free:,} free"
-            )
-        task = bar.add_task(f"table in {file}", total=stop - start, completed=done)
+        bar.update(done)
         blocks = [(at, min(at + BLOCK, stop)) for at in range(start + done, stop, BLOCK)]
         for group in range(0, len(blocks), BLOCKS):
-            received: dict[Span, bytes] = {}
-            file.fetch(blocks[group : group + BLOCKS], received)
+            received = file.fetch(blocks[group : group + BLOCKS])
             for block in blocks[group : group + BLOCKS]:
                 stream.write(received.pop(block))
                 stream.flush()
                 os.fsync(stream.fileno())
-                bar.advance(task, block[1] - block[0])
+                bar.update(block[1] - block[0])
         if stream.tell() != stop - start:
             raise CheckpointError(f"{file} ends inside its table; was it truncated when it was uploaded?")
     part.replace(path)

@@ -1,4 +1,4 @@
-"""Remote folders: a hub repository at one commit, or a folder behind a URL, and the files in it.
+"""Remote files and the folders they are in: a hub repository at one commit, or a folder behind a URL.
 
 [checkpoint] -> Embeddings, Head, tokenizer
 - `org/name[@revision]` and `hf://org/name[@revision][/file]`: a branch is resolved to a commit once, and everything is
@@ -7,36 +7,22 @@
   there, files are found by their usual names
 - a range is read from huggingface_hub's cache if any library downloaded the file, then from our own, then remotely
 - a file that may change (any URL) is compared with the server once per process; offline, its last known version is used
-Tested in tests/checkpoint/remote/test_store.py.
+Tested in tests/checkpoint/remote/test_store.py, with faulty servers in test_transfer.py.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
+from inlayer.checkpoint.folder import INDEX
+from inlayer.checkpoint.remote import transfer
 from inlayer.checkpoint.remote.cache import DiskCache, digest
-from inlayer.checkpoint.remote.transfer import (
-    CONNECT_TIMEOUT,
-    PACKAGES,
-    RETRIED,
-    FileVersion,
-    FsspecRequest,
-    RemotePath,
-    Span,
-    TransferError,
-    UnreachableError,
-    check_online,
-    fetch,
-    one_line,
-    refused,
-    retry,
-)
-from inlayer.checkpoint.shards import INDEX
+from inlayer.checkpoint.remote.transfer import FileVersion, Span, TransferError, UnreachableError
 from inlayer.errors import CheckpointError, InputError, MissingFileError
 from inlayer.files import printable, shown
 
@@ -45,29 +31,35 @@ __all__ = ["HubFolder", "RemoteFile", "RemoteFolder", "UrlFolder", "parse_source
 HUB_SOURCE = re.compile(r"(?:hf://)?([^/@]+/[^/@]+?)(?:@(.*?))?(?:/([^/]+\.(?:safetensors|gguf)))?/?")
 REVISION = re.compile(r"(?!.*\.\.)\w[\w./+-]{0,199}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
+VERSION_FIELDS = ("ETag", "etag", "generation", "LastModified", "updated", "mtime", "created")  # in fsspec's info
+CONCURRENT = 8  # requests
 MISSING = FileVersion(size=-1, etag="")  # the server said that the file does not exist
 
 
 class RemoteFile:
-    """One remote file. Ranges of it are read once and then come from the cache."""
+    """One remote file. Ranges of it are read once and then come from the cache.
 
-    def __init__(self, path: RemotePath, cache: DiskCache, local: Path | None = None) -> None:
-        self.path, self.cache, self.local = path, cache, local
+    `label` is for messages: without query string and credentials, which may be secret. A file of the `hub` is part of a
+    commit, which never changes; its requests carry the hub's token. `local` is its copy in huggingface_hub's cache.
+    """
+
+    def __init__(self, url: str, label: str, cache: DiskCache, *, hub: bool = False, local: Path | None = None) -> None:
+        self.url, self.label, self.cache, self.hub, self.local = url, label, cache, hub, local
         self._version: FileVersion | None = None
 
     def __str__(self) -> str:
-        return str(self.path)
+        return self.label
 
     @property
     def version(self) -> FileVersion | None:
         """Its size and ETag; None if nothing is known yet. A missing file is an error."""
         if self._version is None:
-            known = self.cache.load(digest(self.path.url))
-            if known is not None and not self.path.immutable:
+            known = self.cache.load(digest(self.url))
+            if known is not None and not self.hub:
                 with suppress(UnreachableError):
                     self._request([(0, 1)], {}, attempts=1)
             if known is not None and self._version is None:
-                self._version = FileVersion(size=known[0], etag=known[1])
+                self._version = FileVersion(*known)
         if self._version == MISSING:
             raise MissingFileError(f"{self} does not exist")
         return self._version
@@ -82,13 +74,6 @@ class RemoteFile:
         assert self._version is not None
         return self._version.size
 
-    @property
-    def key(self) -> str:
-        """The key of its ranges in the cache; empty without an ETag, which would reveal a change."""
-        version = self.version
-        cacheable = version is not None and (version.etag or self.path.immutable)
-        return digest(self.path.url, version) if cacheable else ""
-
     def exists(self) -> bool:
         """Whether the server has it."""
         try:
@@ -100,8 +85,10 @@ class RemoteFile:
         """Bytes start..stop - 1; fewer only if the file ends before."""
         if start >= stop:
             return b""
-        found = self.read_cached([(start, stop)]) or self.fetch([(start, stop)])
-        self.keep(found)
+        found = self.read_cached([(start, stop)])
+        if not found:
+            found = self.fetch([(start, stop)])
+            self.keep(found)
         return found[start, stop]
 
     def read_all(self, limit: int) -> bytes:
@@ -112,12 +99,17 @@ class RemoteFile:
 
     def read_cached(self, spans: Iterable[Span]) -> dict[Span, bytes]:
         """Those of the spans that need no request."""
-        return self.cache.get(self.key, spans) if self.local is None and self.key else {}
+        return self.cache.get(key, spans) if (key := self._key()) else {}
 
     def keep(self, ranges: dict[Span, bytes]) -> None:
         """Put ranges into the cache."""
-        if self.local is None and self.key:
-            self.cache.put(self.key, ranges)
+        if key := self._key():
+            self.cache.put(key, ranges)
+
+    def _key(self) -> str:
+        """The key of its ranges in the cache; empty without an ETag, which would reveal a change."""
+        version = self.version if self.local is None else None
+        return digest(self.url, version) if version is not None and (version.etag or self.hub) else ""
 
     def fetch(self, spans: Sequence[Span], out: dict[Span, bytes] | None = None) -> dict[Span, bytes]:
         """Read spans without the cache. If one fails, the others are still added to `out`."""
@@ -136,15 +128,70 @@ class RemoteFile:
         return out
 
     def _request(self, spans: Sequence[Span], out: dict[Span, bytes], attempts: int = 0) -> None:
+        """Request spans until all are in `out`. One ends early only where the file ends."""
         before = self._version
+
+        def attempt() -> None:
+            failures: list[Exception] = []
+            missing = [span for span in spans if span not in out]
+            for (start, stop), data in zip(missing, self._send(missing), strict=True):
+                if not isinstance(data, bytes):
+                    failures.append(transfer.translate(data, self.label))
+                elif self._version is None or len(data) != min(stop, self._version.size) - start:
+                    failures.append(TransferError(f"the server sent {len(data):,} bytes of {stop - start:,}"))
+                else:
+                    out[start, stop] = data
+            for failure in sorted(failures, key=lambda failure: isinstance(failure, TransferError)):
+                raise failure  # an error that no retry can fix, if there is one
+
+        first, last = min(spans)[0], max(stop for _, stop in spans) - 1
         try:
-            self._version = fetch(self.path, spans, out, before, attempts)
+            transfer.retry(attempt, f"cannot read bytes {first:,}..{last:,} of {self}", attempts)
         except MissingFileError:
             self._version = MISSING
             raise
         finally:
             if self._version is not None and self._version != before:
-                self.cache.save(digest(self.path.url), [self._version.size, self._version.etag])
+                self.cache.save(digest(self.url), self._version)
+
+    def _send(self, spans: Sequence[Span]) -> list[Any]:
+        """The bytes of each span, or the exception that it caused."""
+        filesystem = transfer.open_filesystem(self.url)
+        urls, starts, stops = [self.url] * len(spans), *map(list, zip(*spans, strict=True))
+        try:
+            if self.url.startswith("http"):  # the version comes with each response
+                if self.hub:
+                    transfer.check_online(self.label)
+                request = {"label": self.label, "hub": self.hub, "accept": self._accept}
+                return list(filesystem.cat_ranges(urls, starts, stops, batch_size=CONCURRENT, **request))
+            size = self._accept(self._info(filesystem)).size
+            if max(starts) >= size:
+                raise CheckpointError(
+                    f"{self} ends before byte {max(starts):,}; was it truncated when it was uploaded?"
+                )
+            found = list(filesystem.cat_ranges(urls, starts, [min(stop, size) for stop in stops]))
+            self._accept(self._info(filesystem))
+        except Exception as error:
+            return [error] * len(spans)
+        return found
+
+    def _info(self, filesystem: Any) -> FileVersion:
+        filesystem.invalidate_cache(self.url)
+        info = filesystem.info(self.url)
+        if info.get("type") != "file":
+            raise FileNotFoundError(self.url)
+        etag = next((str(info[field]) for field in VERSION_FIELDS if info.get(field)), "")
+        return FileVersion(int(info["size"]), transfer.one_line(etag.strip('"')))
+
+    def _accept(self, version: FileVersion) -> FileVersion:
+        """The version, or an error unless it is the one read before."""
+        before = self._version = self._version or version
+        if version != before:
+            raise CheckpointError(
+                f"{self} changed on the server while it was being read, from {before.size:,} bytes with ETag "
+                f"{before.etag!r} to {version.size:,} with {version.etag!r}; open it again"
+            )
+        return version
 
 
 class RemoteFolder:
@@ -155,18 +202,15 @@ class RemoteFolder:
     example: str  # how to name one file in it
     files: list[str] | None
 
-    def __init__(self, cache: DiskCache) -> None:
-        self.cache = cache
+    def __init__(self, cache: DiskCache, make_file: Callable[[str], RemoteFile]) -> None:
+        self.cache, self._make_file = cache, make_file
         self._opened: dict[str, RemoteFile] = {}
 
     def open(self, name: str) -> RemoteFile:
         """A file of the folder by its plain name. It keeps its version: a change between two reads is an error."""
         if name not in self._opened:
-            self._opened[name] = self._open(name)
+            self._opened[name] = self._make_file(name)
         return self._opened[name]
-
-    def _open(self, name: str) -> RemoteFile:
-        raise NotImplementedError
 
     def has(self, name: str) -> bool:
         """Whether the folder has a file of this name."""
@@ -179,30 +223,29 @@ class HubFolder(RemoteFolder):
     kind = "hub"
 
     def __init__(self, repo_id: str, revision: str | None, cache: DiskCache) -> None:
-        super().__init__(cache)
+        super().__init__(cache, self._file)
         self.repo_id = repo_id
         self.label = repo_id if revision is None else f"{repo_id}@{revision}"
         self.example = f"hf://{self.label}/"
         self.commit, self.files = self._look_up(revision or "main")
 
-    def _open(self, name: str) -> RemoteFile:
+    def _file(self, name: str) -> RemoteFile:
         from huggingface_hub import hf_hub_url, try_to_load_from_cache
 
         local = try_to_load_from_cache(self.repo_id, name, revision=self.commit)
-        url = hf_hub_url(self.repo_id, name, revision=self.commit)
-        label = f"{printable(name)} in {self.repo_id}@{self.commit[:8]}"
-        path = RemotePath(url=url, label=label, hub=True, immutable=True)
-        return RemoteFile(path, self.cache, Path(local) if isinstance(local, str) else None)
+        url, label = hf_hub_url(self.repo_id, name, revision=self.commit), f"{printable(name)} in {self.repo_id}"
+        path = Path(local) if isinstance(local, str) else None
+        return RemoteFile(url, f"{label}@{self.commit[:8]}", self.cache, hub=True, local=path)
 
     def _look_up(self, revision: str) -> tuple[str, list[str]]:
         """The commit of a revision and its files: from the hub, or as they were the last time."""
         from huggingface_hub import constants
 
-        key = digest("commit", constants.ENDPOINT, self.repo_id, revision)
+        key, failed = digest("commit", constants.ENDPOINT, self.repo_id, revision), f"cannot look up {self.label}"
         known = self.cache.load(key) if COMMIT.fullmatch(revision) else None
         try:
             commit, files = known or self.cache.last_known(
-                key, lambda attempts: retry(lambda: self._request(revision), f"cannot look up {self.label}", attempts)
+                key, lambda attempts: transfer.retry(lambda: self._request(revision), failed, attempts)
             )
         except UnreachableError:
             snapshot = self._find_snapshot(revision)
@@ -214,21 +257,19 @@ class HubFolder(RemoteFolder):
     def _request(self, revision: str) -> list[Any]:
         from huggingface_hub import HfApi, errors
 
-        check_online(self.label)
+        transfer.check_online(self.label)
+        commit, files = "", []
         try:
             info = HfApi(library_name="inlayer").model_info(
-                self.repo_id, revision=revision, timeout=CONNECT_TIMEOUT, expand=["sha", "siblings"]
+                self.repo_id, revision=revision, timeout=transfer.CONNECT_TIMEOUT, expand=["sha", "siblings"]
             )
             commit, files = info.sha or "", [file.rfilename for file in info.siblings or []]
         except errors.HfHubHTTPError as error:
-            status = error.response.status_code
-            if status in RETRIED:
-                raise TransferError(f"the hub responded with status {status}") from error
-            raise refused(status, error.response.headers, self.label, hub=True) from error
+            raise transfer.refused(error.response.status_code, error.response.headers, self.label, hub=True) from error
         except (errors.HTTPError, OSError) as error:
-            raise TransferError(one_line(error)) from error
+            raise TransferError(transfer.one_line(error)) from error
         except (ValueError, KeyError, TypeError, AttributeError):
-            commit, files = "", []
+            pass  # not the response of a hub
         if not COMMIT.fullmatch(commit):
             raise CheckpointError(f"{self.label}: the server names no commit; does HF_ENDPOINT point to a hub?")
         return [commit, [file for file in files if "/" not in file]]
@@ -251,33 +292,34 @@ class UrlFolder(RemoteFolder):
     kind = "url"
 
     def __init__(self, url: str, cache: DiskCache) -> None:
-        super().__init__(cache)
-        self.http = url.startswith("http")
-        self.base, self.query = url, ""
+        super().__init__(cache, self._file)
+        self.http, self.query = url.startswith("http"), ""
         if self.http:
             parts = urlsplit(url)
-            self.base, self.query = urlunsplit((*parts[:3], "", "")), f"?{parts.query}" if parts.query else ""
-        self.base = self.base.rstrip("/") + "/"
+            url, self.query = urlunsplit((*parts[:3], "", "")), f"?{parts.query}" if parts.query else ""
+        self.base = url.rstrip("/") + "/"
         self.label = self.example = re.sub(r"://[^/@]*@", "://", self.base) if self.http else self.base
-        self.files = None if self.http else self._list()
+        failed = f"cannot list {self.label}"
+        self.files = (
+            None
+            if self.http
+            else self.cache.last_known(
+                digest("files", self.base), lambda attempts: transfer.retry(self._list, failed, attempts)
+            )
+        )
 
-    def _open(self, name: str) -> RemoteFile:
+    def _file(self, name: str) -> RemoteFile:
         url = self.base + (quote(name) + self.query if self.http else name)
-        return RemoteFile(RemotePath(url=url, label=printable(self.label + name)), self.cache)
+        return RemoteFile(url, printable(self.label + name), self.cache)
 
     def _list(self) -> list[str]:
-        request = FsspecRequest(RemotePath(url=self.base, label=self.label), None)
-
-        def attempt() -> list[str]:
-            try:
-                request.filesystem.invalidate_cache()
-                entries = request.filesystem.ls(self.base, detail=True)
-            except Exception as error:
-                raise request.translate(error) from error
-            return sorted(str(entry["name"]).rpartition("/")[2] for entry in entries if entry["type"] == "file")
-
-        key, failed = digest("files", self.base), f"cannot list {self.label}"
-        return self.cache.last_known(key, lambda attempts: retry(attempt, failed, attempts))
+        filesystem = transfer.open_filesystem(self.base)
+        try:
+            filesystem.invalidate_cache()
+            entries = filesystem.ls(self.base, detail=True)
+        except Exception as error:
+            raise transfer.translate(error, self.label) from error
+        return sorted(str(entry["name"]).rpartition("/")[2] for entry in entries if entry["type"] == "file")
 
 
 def parse_source(source: str, cache: DiskCache) -> tuple[RemoteFolder, str | None]:
@@ -286,16 +328,16 @@ def parse_source(source: str, cache: DiskCache) -> tuple[RemoteFolder, str | Non
     if not separator or scheme == "hf":
         repo_id, revision, file = split_hub_source(source)
         return HubFolder(repo_id, revision, cache), file
-    if scheme not in PACKAGES:
-        allowed = ", ".join(f"{name}://" for name in ("hf", *PACKAGES))
+    if scheme not in transfer.PACKAGES:
+        allowed = ", ".join(f"{name}://" for name in ("hf", *transfer.PACKAGES))
         raise InputError(f"{shown(source)} has the unknown scheme {scheme}://; use {allowed}, or a path")
     if not rest.strip("/") or "::" in source or not source.isprintable() or " " in source:
         raise InputError(f"{shown(source)} is not a valid URL; an example is {scheme}://bucket/folder/")
     path = urlsplit(source).path if scheme.startswith("http") else source
     name = path.rpartition("/")[2]
+    if name.endswith((".bin", ".pt", ".pth", ".json")):
+        raise InputError(f"{printable(name)} cannot be read by byte range; download it and open the file")
     if not name.endswith((".safetensors", ".gguf")):
-        if "." in name and name.endswith((".bin", ".pt", ".pth", ".json")):
-            raise InputError(f"{printable(name)} cannot be read by byte range; download it and open the file")
         return UrlFolder(source, cache), None
     before, _, after = source.rpartition(name)
     return UrlFolder(before + after, cache), name
@@ -313,7 +355,7 @@ def split_hub_source(source: str) -> tuple[str, str | None, str | None]:
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
-        raise InputError(f"{shown(repo_id)} is not a hub id: {one_line(str(error))}") from None
+        raise InputError(f"{shown(repo_id)} is not a hub id: {transfer.one_line(str(error))}") from None
     if revision is not None and not REVISION.fullmatch(revision):
         raise InputError(f"{shown(revision)!r} is not a revision; name a branch, a tag or a commit")
     return repo_id, revision, file

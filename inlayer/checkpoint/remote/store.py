@@ -3,6 +3,8 @@
 [checkpoint] -> Embeddings, Head, tokenizer
 - the same stores as for local files, with other ways to read a header, a tensor and rows
 - config.json and tokenizer files are downloaded whole; they have size limits
+- the index of a model with many experts is larger than its tokenizer, and usually names the table near its start or its
+  end: these two parts are searched first. What a search finds is a hint; the header of the file it names decides
 - nothing in the folder is executed, and file names in an index are plain names or an error
 - elsewhere: old PyTorch files, which cannot be read by byte range: the error tells how to download them
 Tested with a local hub and other servers in tests/checkpoint/remote/test_store.py.
@@ -11,23 +13,24 @@ Tested with a local hub and other servers in tests/checkpoint/remote/test_store.
 from __future__ import annotations
 
 import atexit
+import json
 import math
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.folder import FolderStore
+from inlayer.checkpoint.folder import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, check_file, parse_index
 from inlayer.checkpoint.gguf import GgufStore
 from inlayer.checkpoint.remote.cache import digest, open_cache
-from inlayer.checkpoint.remote.index import RemoteIndex
 from inlayer.checkpoint.remote.remote_rows import RemoteRows
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
-from inlayer.checkpoint.shards import INDEX, PLAIN_FILE
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.fields import read_config
@@ -45,7 +48,7 @@ Bytes = npt.NDArray[np.uint8]
 
 SINGLE = "model.safetensors"
 BESIDE_TOKENIZER = ("config.json", "tokenizer_config.json", "special_tokens_map.json", "pat_str.txt")
-HEADER_START = 64 << 10  # bytes; the whole header of most files
+START = 64 << 10  # bytes; the whole header of most files, and the whole index of most models
 MAX_SHARDS = 256  # whose headers are read without an index
 MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files have 35 MB
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -61,26 +64,54 @@ def open_remote(source: str) -> Store:
             "remote checkpoints need huggingface_hub and fsspec, which are not installed: pip install 'inlayer[hub]'"
         ) from error
     folder, file = parse_source(source, open_cache())
-    if file is None and folder.files is not None and INDEX not in folder.files:
-        file = choose_gguf(folder)
+    if file is None and not any(name.endswith(".safetensors") for name in folder.files or ()):
+        found = [name for name in folder.files or () if name.endswith(".gguf")]
+        found = [name for name in found if "-00001-of-" in name] or found
+        if len(found) > 1:
+            names = printable(listing(found))
+            example = f"{folder.example}{printable(found[0])}"
+            raise CheckpointError(f"{folder.label} has several .gguf files; name one, such as {example}: {names}")
+        file = found[0] if found else None
     if file is not None and file.endswith(".gguf"):
         return RemoteGgufStore(folder, file)
     return RemoteStore(folder, file)
 
 
-def choose_gguf(folder: RemoteFolder) -> str | None:
-    """The GGUF file of a folder that has no safetensors; None if it has none."""
-    files = folder.files or []
-    found = [file for file in files if file.endswith(".gguf")]
-    found = [file for file in found if "-00001-of-" in file] or found
-    if not found or any(file.endswith(".safetensors") for file in files):
-        return None
-    if len(found) > 1:
-        raise CheckpointError(
-            f"{folder.label} has several .gguf files; name one, such as {folder.example}{printable(found[0])}: "
-            f"{printable(listing(found))}"
-        )
-    return found[0]
+class RemoteIndex(Mapping[str, str]):
+    """The weight_map of a checkpoint, file by tensor name. Its start and its end are read first, then everything."""
+
+    def __init__(self, file: RemoteFile) -> None:
+        self._file, size = file, file.size
+        if size > MAX_INDEX:
+            raise CheckpointError(f"{file} has {size:,} bytes; an index has at most {MAX_INDEX:,}")
+        self._ends = [file.read(0, min(START, size)), file.read(max(START, size - START), size)]
+
+    @cached_property
+    def files(self) -> Mapping[str, str]:
+        """File by tensor name for all tensors; reads the whole index."""
+        return parse_index(self._file.read_all(MAX_INDEX), str(self._file))
+
+    def search(self, pattern: bytes) -> str | None:
+        """The first group of a pattern in the start or the end of the index."""
+        found = next(filter(None, (re.search(pattern, part) for part in self._ends)), None)
+        return None if found is None else found[1].decode(errors="replace")
+
+    def first_of(self, names: Sequence[str]) -> str | None:
+        """The first of these names that is in the index; of its start and end, while one of them is there."""
+        return next(filter(self._hint, names), None) or next((name for name in names if name in self.files), None)
+
+    def _hint(self, name: str) -> str | None:
+        found = self.search(rb"(?<!\\)" + re.escape(json.dumps(name).encode()) + rb'\s*:\s*"([^"\\]{0,1000})"')
+        return None if found is None else check_file(found, name, str(self._file))
+
+    def __getitem__(self, name: str) -> str:
+        return self._hint(name) or self.files[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
 
 
 class RemoteStore(FolderStore):
@@ -90,11 +121,9 @@ class RemoteStore(FolderStore):
 
     def __init__(self, folder: RemoteFolder, file: str | None = None) -> None:
         self.kind, self.where, self._remote = folder.kind, folder.label + (file or ""), folder
-        self._headers = {}
-        config = save_locally(folder, ["config.json"]) / "config.json"
+        self._headers, self._index, self._files = {}, None, {file or ""}
+        config = self._beside("config.json")
         self.config = read_config(config) if config.is_file() else None
-        self._files = set() if file is None else {file}
-        self._index = None
         if file is None and folder.has(INDEX):
             self._index = RemoteIndex(folder.open(INDEX))
         elif file is None:
@@ -103,11 +132,11 @@ class RemoteStore(FolderStore):
             self.names()  # a missing file is an error now, not later
 
     def first_of(self, candidates: Sequence[str]) -> str | None:
-        """The first of these names that a tensor has; reads no more of the index than necessary."""
-        return self._index.find(candidates) if isinstance(self._index, RemoteIndex) else super().first_of(candidates)
+        return (
+            self._index.first_of(candidates) if isinstance(self._index, RemoteIndex) else super().first_of(candidates)
+        )
 
     def open_tokenizer(self) -> Tokenizer | None:
-        """The tokenizer in the folder, or None; only its files are downloaded."""
         found = [name for name in FILE_NAMES if self._remote.has(name)] or [
             file for pattern in FILE_PATTERNS for file in self._remote.files or () if fnmatchcase(file, pattern)
         ]
@@ -116,20 +145,25 @@ class RemoteStore(FolderStore):
         return open_tokenizer(save_locally(self._remote, [found[0], *BESIDE_TOKENIZER]) / found[0])
 
     def parameters(self) -> int | None:
-        """The number of parameters, if the headers or the index reveal it at no extra cost."""
         if not isinstance(self._index, RemoteIndex):
             return sum(math.prod(stored.shape) for stored in self._found.values())
         config = self.config or {}
-        total, size = self._index.metadata("total_parameters"), self._index.metadata("total_size")
+        total, size = (
+            self._index.search(rb'"%s"\s*:\s*([0-9]{1,18})\s*[,}]' % name)
+            for name in (b"total_parameters", b"total_size")
+        )
         item = ITEM_BYTES.get(str(config.get("dtype") or config.get("torch_dtype")))
         if total is not None or size is None or item is None or "quantization_config" in config:
-            return total
-        return size // item
+            return None if total is None else int(total)
+        return int(size) // item
+
+    def _beside(self, name: str) -> Path:
+        return save_locally(self._remote, [name]) / name
 
     def _header(self, file: str) -> dict[str, TensorInfo]:
         if file not in self._headers:
             remote = self._remote.open(file)
-            start, where = remote.read(0, HEADER_START), str(remote)
+            start, where = remote.read(0, START), str(remote)
             stop = LENGTH_BYTES + header_length(start, remote.size, where)
             data = (start + remote.read(len(start), stop))[LENGTH_BYTES:stop]
             self._headers[file] = parse_header(data, remote.size, where, file=file)

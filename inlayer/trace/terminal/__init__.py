@@ -3,36 +3,26 @@
 trace -> [terminal] -> console
 - color is used only if the terminal has it, and no step depends on it; the output is ASCII if the terminal requires it
 - no line is wider than the terminal, none ends in spaces, and no text can control the terminal
-- layout.py: columns and line types; token_steps.py, vector_steps.py: the steps
+- layout.py: columns and line types; step_lines.py: the steps
 - elsewhere: all computation (trace/run.py); how a character or a number is written (inlayer/render/glyphs.py)
 Tested at three widths, against snapshots and with hostile texts, in tests/trace/test_terminal.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.text import Text
 
 from inlayer.errors import InputError
+from inlayer.render.numbers import count
 from inlayer.trace.facts import Trace
-from inlayer.trace.terminal.layout import Layout, count
-from inlayer.trace.terminal.token_steps import bytes_step, ids_step, pre_tokens_step, stored_rows_step
-from inlayer.trace.terminal.vector_steps import backward_step, hidden_step, positions_step, rows_step
+from inlayer.trace.terminal.layout import Layout
+from inlayer.trace.terminal.step_lines import STEPS
 
 __all__ = ["show"]
 
-STEPS: list[Callable[[Layout], Iterator[Text]]] = [
-    bytes_step,
-    pre_tokens_step,
-    ids_step,
-    stored_rows_step,
-    rows_step,
-    positions_step,
-    hidden_step,
-    backward_step,
-]
 FIRST_WITH_STRIPS = 5
 
 
@@ -56,7 +46,8 @@ def _lines(layout: Layout, wanted: int | None) -> Iterator[Text]:
         if wanted in (None, step.number):
             yield Text()
             yield from layout.heading(step)
-            yield from STEPS[step.number - 1](layout)
+            if layout.trace.input == "text" or step.number >= FIRST_WITH_STRIPS:
+                yield from STEPS[step.number - 1](layout)
 
 
 def _model(layout: Layout) -> Iterator[Text]:

@@ -3,12 +3,12 @@
 - headings, notes, tables of vectors (numbers, then a heat strip), and bands of characters above their bytes
 - tokens and numbers are in the same columns in every step, so a token can be followed down the screen
 - what does not fit is omitted and counted; no line wraps
-- elsewhere: how a character is written (inlayer/render/glyphs.py), the steps (token_steps.py, vector_steps.py)
+- elsewhere: how a character is written (inlayer/render/glyphs.py), the steps (step_lines.py)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
@@ -16,9 +16,10 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from inlayer.render.glyphs import NUMBER, glyphs_for, largest, number
+from inlayer.render.numbers import count
 from inlayer.trace.facts import StepFacts, TextTrace, TokenTrace, Trace, Vector
 
-__all__ = ["INDENT", "Grid", "Layout", "count"]
+__all__ = ["INDENT", "Grid", "Layout"]
 
 NamedVectors = Sequence[tuple[str, Vector]]
 
@@ -54,12 +55,13 @@ class Layout:
         self, trace: Trace, columns: int, encoding: str, *, color: bool, max_tokens: int | None = None
     ) -> None:
         self.trace, self.columns, self.glyphs = trace, columns, glyphs_for(encoding, color=color)
-        self.max_tokens = max_tokens or (MAX_TOKENS if len(trace.texts) <= 1 else MAX_BATCH_TOKENS)
-        tokens = [token for _, text in self._shown_texts() for token in self.tokens(text)]
+        self.max_tokens = max_tokens or (MAX_BATCH_TOKENS if self.is_batch else MAX_TOKENS)
+        self.shown_tokens = [token for text in self.texts for token in self.tokens(text)]
         self.widest_label = min(MAX_LABEL_WIDTH, columns // 5)
-        self.label_width = max((cell_len(self.label(token).plain) for token in tokens), default=5)
-        self.label_width = max(self.label_width, len("token"))
+        self.label_width = max([len("token"), *(cell_len(self.label(token).plain) for token in self.shown_tokens)])
         self.index_width = max((len(str(max(0, len(self.tokens(text)) - 1))) for text in trace.texts), default=1)
+        self.label_start = INDENT + self.index_width + 2
+        self.head_width = self.label_start + self.label_width
 
     # ---- lines of text
 
@@ -107,28 +109,41 @@ class Layout:
 
     # ---- texts and tokens
 
-    def texts(self) -> Iterator[tuple[int, TextTrace, list[Text]]]:
-        """The texts to show, each with its index and its heading lines."""
-        is_batch = len(self.trace.texts) > 1
-        for index, text in self._shown_texts():
-            yield index, text, [self.text_heading(index, text)] if is_batch else []
+    @property
+    def is_batch(self) -> bool:
+        return len(self.trace.texts) > 1
 
-    def text_heading(self, index: int, text: TextTrace) -> Text:
-        line = Text(f"{' ' * INDENT}text {index + 1} of {self.trace.shape[0]}", style="bold")
-        if text.text is not None:
-            shown = self.glyphs.fold(text.text, self.columns - cell_len(line.plain) - 4, blank=" ")
-            line.append(f"  {shown}", style="not bold dim")
-        return line
-
-    def omitted_texts(self) -> Iterator[Text]:
-        yield from self.more(self.trace.shape[0] - min(MAX_TEXTS, len(self.trace.texts)), "text")
-
-    def _shown_texts(self) -> list[tuple[int, TextTrace]]:
-        return list(enumerate(self.trace.texts[:MAX_TEXTS]))
+    @property
+    def texts(self) -> list[TextTrace]:
+        """The texts to show."""
+        return self.trace.texts[:MAX_TEXTS]
 
     def tokens(self, text: TextTrace) -> list[TokenTrace]:
         """The tokens to show of a text, including at most two padding tokens."""
         return text.tokens[: min(self.max_tokens, text.n_tokens + MAX_PADDING)]
+
+    def each_text(self, lines: Callable[[TextTrace], Iterable[Text]]) -> Iterator[Text]:
+        """The lines of each text, below a heading if there are several, and the number of texts omitted."""
+        for index, text in enumerate(self.texts, start=1):
+            if self.is_batch:
+                line = Text(f"{' ' * INDENT}text {index} of {self.trace.shape[0]}", style="bold")
+                shown = self.glyphs.fold(text.text or "", self.columns - cell_len(line.plain) - 4, blank=" ")
+                yield line if text.text is None else line.append(f"  {shown}", style="not bold dim")
+            yield from lines(text)
+        yield from self.more(self.trace.shape[0] - len(self.texts), "text")
+
+    def each_token(
+        self, lines: Callable[[int, TokenTrace], Iterable[Text]], max_tokens: int | None = None
+    ) -> Iterator[Text]:
+        """The lines of each token of each text, and the number of tokens omitted."""
+
+        def text_lines(text: TextTrace) -> Iterator[Text]:
+            shown = self.tokens(text)[:max_tokens]
+            for index, token in enumerate(shown):
+                yield from lines(index, token)
+            yield from self.omitted_tokens(text, len(shown))
+
+        return self.each_text(text_lines)
 
     def omitted_tokens(self, text: TextTrace, shown: int) -> Iterator[Text]:
         if not text.n_tokens + text.n_padding:
@@ -157,10 +172,6 @@ class Layout:
         line.append("  ")
         return line if token is None else padded(line.append_text(self.label(token)), self.head_width)
 
-    @property
-    def head_width(self) -> int:
-        return INDENT + self.index_width + 2 + self.label_width
-
     # ---- vectors
 
     def grid(self, vectors: Sequence[Vector], channels: int, *, head: int | None = None) -> Grid:
@@ -176,7 +187,7 @@ class Layout:
 
     def grid_heading(self, grid: Grid, name: str = "token", *, unit: str = "", indent: int | None = None) -> Text:
         """Column headings: channel numbers, and the scale of the heat strips."""
-        before = INDENT + self.index_width + 2 if indent is None else indent
+        before = self.label_start if indent is None else indent
         line = padded(Text(" " * before + name[: max(0, grid.head - before)], style="dim"), grid.head)
         for channel in range(grid.numbers):
             line.append(f"{unit if channel == 0 else ''}{channel}".rjust(NUMBER + 1))
@@ -196,7 +207,7 @@ class Layout:
         """Columns for several named vectors per token."""
         first = max((self.label_width + 2 + len(vectors[0][0]) for vectors in tokens), default=0)
         names = max((len(name) for vectors in tokens for name, _ in vectors[1:]), default=0)
-        head = INDENT + self.index_width + 2 + max(first, names)
+        head = self.label_start + max(first, names)
         return self.grid([vector for vectors in tokens for _, vector in vectors], channels, head=head)
 
     def named_vectors(self, index: int | None, label: Text, vectors: NamedVectors, grid: Grid) -> Iterator[Text]:
@@ -208,28 +219,18 @@ class Layout:
             line.append(name, style="dim")
             yield self.vector(line, values, grid)
 
-    def name_width(self, name: str) -> int:
-        return INDENT + self.index_width + 2 + len(name)
-
-    def named(self, name: str) -> Text:
-        return self.head(None).append(name, style="dim")
-
     # ---- bands
-
-    @property
-    def band_width(self) -> int:
-        return self.columns - INDENT - 2  # a bar at each end
 
     def bands(self, units: Sequence[tuple[str, str, str]], *, bars: bool, max_bands: int) -> tuple[list[Text], int]:
         """Units (text, bytes, style of the bytes) side by side, bytes below text; the lines, and how many units fit."""
         lines: list[Text] = []
-        taken = 0
+        taken, available = 0, self.columns - INDENT - 2  # a bar at each end
         while taken < len(units) and len(lines) < 2 * max_bands:
             above, below, used = Text(" " * INDENT), Text(" " * INDENT), 0
             while taken < len(units):
                 shown, data, style = units[taken]
                 size = max(cell_len(shown), len(data))
-                if used and used + 1 + size > self.band_width:
+                if used and used + 1 + size > available:
                     break
                 for line, content, content_style in ((above, shown, ""), (below, data, style)):
                     line.append(self.glyphs.bar if bars else " ", style="bright_black")
@@ -262,8 +263,3 @@ def number_style(value: float) -> str:
     if value == 0:
         return "dim"
     return "" if abs(value) < float("inf") else "bold magenta"  # neither infinite nor NaN
-
-
-def count(amount: int, noun: str) -> str:
-    """Format a count with its noun, in the plural if needed."""
-    return f"{amount:,} {noun}" + ("" if amount == 1 else "s")

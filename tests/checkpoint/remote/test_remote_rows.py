@@ -5,12 +5,10 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -151,17 +149,6 @@ def test_table_file_of_the_wrong_size_is_downloaded_again(hub: Hub, local: np.nd
     (kept,) = (tmp_path / "huggingface").rglob("*.rows")
     os.truncate(kept, 1000)
     assert np.array_equal(open_rows().map(), local)
-
-
-def test_full_disk_is_reported_before_the_download(
-    hub: Hub, local: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = open_rows()
-    hub.reset()
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    with pytest.raises(CheckpointError, match=r"needs 2,097,152 more bytes on disk, but .* has 1,000 free"):
-        source.map()
-    assert not hub.requests
 
 
 def test_table_that_cannot_be_written_is_a_clear_error(hub: Hub, local: np.ndarray) -> None:

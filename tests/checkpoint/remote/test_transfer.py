@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 import time
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.checkpoint.remote import UnreachableError, transfer
-from inlayer.checkpoint.remote.transfer import FileVersion, RemotePath, fetch
+from inlayer.checkpoint.remote import UnreachableError, open_remote, transfer
+from inlayer.checkpoint.remote.cache import DiskCache
+from inlayer.checkpoint.remote.source import RemoteFile
 from inlayer.errors import CheckpointError, InlayerError, MissingExtraError, MissingFileError
 from tests.checkpoint.remote.server import Hub
 
@@ -31,25 +33,25 @@ def folder(hub: Hub, tmp_path: Path) -> Path:
 
 def path_of(
     hub: Hub, file: str = FILE, repo: str = "org/name", revision: str = "main", on_hub: bool = True
-) -> RemotePath:
-    return RemotePath(url=f"{hub.endpoint}/{repo}/resolve/{revision}/{file}", label=f"{file} in {repo}", hub=on_hub)
+) -> RemoteFile:
+    url = f"{hub.endpoint}/{repo}/resolve/{revision}/{file}"
+    return RemoteFile(url, f"{file} in {repo}", DiskCache(None), hub=on_hub)
 
 
-def read(path: RemotePath, start: int, stop: int, version: FileVersion | None = None) -> bytes:
-    out: dict[tuple[int, int], bytes] = {}
-    fetch(path, [(start, stop)], out, version)
-    return out[start, stop]
+def read(file: RemoteFile, start: int, stop: int) -> bytes:
+    return file.fetch([(start, stop)])[start, stop]
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 1), (5, 300), (255_000, 256_000), (255_999, 256_000), (0, 256_000)])
 @pytest.mark.parametrize("file", [FILE, SMALL])
 def test_range_equals_the_bytes_of_the_file(hub: Hub, folder: Path, file: str, start: int, stop: int) -> None:
-    out: dict[tuple[int, int], bytes] = {}
-    version = fetch(path_of(hub, file), [(start, stop)], out, None)
+    opened = path_of(hub, file)
+    out = opened.fetch([(start, stop)])
     assert out == {(start, stop): CONTENT[start:stop]}
     assert out[start, stop] != CONTENT[start + 1 : stop + 1]  # control: neighboring ranges differ
-    assert version.size == len(CONTENT)
-    assert version.etag
+    assert opened.size == len(CONTENT)
+    assert opened.version is not None
+    assert opened.version.etag
 
 
 def test_range_past_the_end_is_shorter_or_an_error(hub: Hub, folder: Path) -> None:
@@ -97,13 +99,13 @@ def test_only_failed_ranges_are_requested_again(hub: Hub, folder: Path, monkeypa
     spans = [(start, start + 10) for start in range(0, 1000, 100)]
     hub.fail("status", FILE, times=2, skip=4)
     out: dict[tuple[int, int], bytes] = {}
-    fetch(path_of(hub), spans, out, None)
+    path_of(hub).fetch(spans, out)
     assert out == {(start, stop): CONTENT[start:stop] for start, stop in spans}
     assert len(hub.ranges(FILE)) == 12
     hub.fail("status", FILE, skip=3)
     out.clear()
     with pytest.raises(UnreachableError, match="status 500"):
-        fetch(path_of(hub), spans, out, None)
+        path_of(hub).fetch(spans, out)
     assert len(out) == 3
     assert all(data == CONTENT[start:stop] for (start, stop), data in out.items())
 
@@ -127,19 +129,19 @@ def test_body_of_a_server_without_ranges_is_not_read(hub: Hub, folder: Path) -> 
 @pytest.mark.parametrize(("kind", "file"), [("change_etag", FILE), ("change_etag", SMALL), ("change_size", FILE)])
 def test_changed_file_is_an_error_without_retries(hub: Hub, folder: Path, kind: str, file: str) -> None:
     path = path_of(hub, file)
-    version = fetch(path, [(0, 10)], {}, None)
-    read(path, 10, 20, version)  # control: the same file
+    read(path, 0, 10)
+    read(path, 10, 20)  # control: the same file
     hub.fail(kind, file)
     hub.reset()
     with pytest.raises(CheckpointError, match="changed on the server while it was being read, from 256,000 bytes"):
-        read(path, 20, 30, version)
+        read(path, 20, 30)
     assert len(hub.ranges(file)) == 1
 
 
 def test_file_that_changes_between_concurrent_ranges_is_an_error(hub: Hub, folder: Path) -> None:
     hub.fail("change_etag", FILE, skip=1)
     with pytest.raises(CheckpointError, match="changed on the server"):
-        fetch(path_of(hub), [(0, 10), (100, 110)], {}, None)
+        path_of(hub).fetch([(0, 10), (100, 110)])
 
 
 def test_retry_after_is_respected_within_limits(hub: Hub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,4 +279,16 @@ def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, protocol: str
     monkeypatch.setitem(sys.modules, package, None)
     transfer._open_filesystem.cache_clear()
     with pytest.raises(MissingExtraError, match=rf"{protocol}:// .*: pip install 'inlayer\[hub\]' {package}"):
-        read(RemotePath(url=f"{protocol}://bucket/file", label="file"), 0, 10)
+        read(RemoteFile(f"{protocol}://bucket/file", "file", DiskCache(None)), 0, 10)
+
+
+def test_unknown_host_is_not_retried(monkeypatch: pytest.MonkeyPatch, hub: Hub) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    with pytest.raises(UnreachableError, match=r"attempts: 1\): .*Name or service not known"):
+        read(RemoteFile("http://nowhere.invalid/file", "file", DiskCache(None)), 0, 10)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://nowhere.invalid")
+    with pytest.raises(UnreachableError, match=r"attempts: 1\): "):
+        open_remote("org/name")

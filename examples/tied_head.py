@@ -1,0 +1,32 @@
+"""Tie a head to the embedding table: one matrix, trained from both ends.
+
+The tie holds the module, so it survives .to(), deepcopy, resizing, and saving. The padding row stays zero.
+"""
+
+import copy
+
+import torch
+
+from inlayer import Embeddings, Head
+
+layer = Embeddings(vocab_size=1000, n_embd=32, padding_idx=0, seed=0)
+head = Head(n_embd=32, vocab_size=1000)
+separate = sum(p.numel() for p in layer.parameters()) + sum(p.numel() for p in head.parameters())
+layer.tie(head)
+model = torch.nn.ModuleDict({"embeddings": layer, "head": head})
+tied = sum(p.numel() for p in model.parameters())
+print(f"parameters: {separate:,} untied, {tied:,} tied")
+
+ids = torch.tensor([[5, 17, 42, 0, 0]])  # 0 is padding: not trained, and not counted in the loss
+loss = head.loss(layer(ids[:, :-1]), ids[:, 1:])
+loss.backward()
+gradient = layer.token_embedding.weight.grad
+print(f"loss {loss.item():.3f}; rows with a gradient: {int(gradient.any(dim=1).sum())} of 1,000")
+print(f"gradient of the padding row: {gradient[0].abs().max().item()}")
+
+copied = copy.deepcopy(model).to(torch.bfloat16)
+print("tied after deepcopy and .to():", copied["head"].weight is copied["embeddings"].token_embedding.weight)
+
+layer.resize(1010)  # ten new rows, initialized with the mean; the head follows
+print("logits after resize:", tuple(head(layer(ids)).shape))
+print("saved once:", list(model.state_dict()))

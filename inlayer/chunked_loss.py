@@ -1,0 +1,100 @@
+"""Cross entropy in chunks: hidden states -> loss, without materializing the logits of a whole batch.
+
+hidden states -> [head -> loss]
+- torch's chunked linear_cross_entropy, where the installed torch has it and supports the case
+- our own chunks for everything else: a soft cap, a z-loss, sharded rows, half precision under autocast
+- elsewhere: which of the two is used, and which targets count (head.py)
+Tested against linear + cross_entropy in tests/test_head.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from inlayer import sharding
+from inlayer.errors import IdRangeError
+
+__all__ = ["IGNORE", "check_targets", "chunk_rows", "chunked_losses", "loss_by_torch", "reduce_losses"]
+
+IGNORE = -100  # torch's default for ignored targets
+
+# Rows of logits per chunk: see chunk_rows.
+MIN_CHUNK_ROWS = 256
+MAX_CHUNK_ROWS = 1024
+
+
+def chunk_rows(tokens: int, n_embd: int) -> int:
+    """Rows of logits per chunk: D, so that a chunk is as large as the gradient of the rows.
+
+    The backward pass briefly needs that gradient twice anyway, so chunks of this size do not increase peak memory, and
+    smaller ones take more time (docs/decisions.md). Larger ones than the maximum are not faster, and smaller ones than
+    the minimum are much slower.
+    """
+    return min(tokens, max(MIN_CHUNK_ROWS, min(n_embd, MAX_CHUNK_ROWS)))
+
+
+def check_targets(targets: Tensor, kept: Tensor, rows: int, ignore_index: int) -> None:
+    """Raise IdRangeError for the first target that is neither ignored nor a row."""
+    outside = kept & ((targets < 0) | (targets >= rows))
+    if bool(outside.any()):
+        where = outside.nonzero()[0].tolist()
+        raise IdRangeError(
+            f"target {int(targets[tuple(where)])} at {where} is outside 0..{rows - 1}; "
+            f"to ignore a target, set it to ignore_index ({ignore_index})"
+        )
+
+
+def loss_by_torch(
+    hidden_ND: Tensor, targets_N: Tensor, weight_VD: Tensor, bias_V: Tensor | None, reduction: str
+) -> Tensor:
+    """torch's chunked loss."""
+    return functional.linear_cross_entropy(
+        hidden_ND,
+        weight_VD,
+        targets_N,
+        linear_bias=bias_V,
+        reduction=reduction,
+        ignore_index=IGNORE,
+        options=nn.LinearCrossEntropyOptions(
+            chunking_method=None,
+            batch_chunk_size=chunk_rows(len(targets_N), hidden_ND.shape[1]),
+            allow_retain_graph=torch.compiler.is_compiling(),  # torch needs it there
+        ),
+    )
+
+
+def chunked_losses(
+    project: Callable[[Tensor], Tensor],
+    hidden_ND: Tensor,
+    targets_N: Tensor,
+    local: sharding.LocalRows | None,
+    z_loss: float,
+) -> Tensor:
+    """One loss per target, by chunks that are recomputed in the backward pass; at least float32 after `project`."""
+
+    def one_chunk(hidden_CD: Tensor, targets_C: Tensor) -> Tensor:
+        logits_CV = project(hidden_CD)
+        logits_CV = logits_CV.to(torch.promote_types(logits_CV.dtype, torch.float32))
+        if local is not None:
+            losses_C, log_sums_C = sharding.cross_entropy(logits_CV, targets_C, local, IGNORE)
+        else:
+            losses_C = functional.cross_entropy(logits_CV, targets_C, ignore_index=IGNORE, reduction="none")
+            log_sums_C = None
+        if z_loss == 0:
+            return losses_C
+        log_sums_C = logits_CV.logsumexp(-1) if log_sums_C is None else log_sums_C
+        return losses_C + z_loss * log_sums_C.square().masked_fill(targets_C == IGNORE, 0.0)
+
+    rows = chunk_rows(len(targets_N), hidden_ND.shape[1])
+    chunks = zip(torch.split(hidden_ND, rows), torch.split(targets_N, rows), strict=True)
+    return torch.cat([checkpoint(one_chunk, hidden, targets, use_reentrant=False) for hidden, targets in chunks])
+
+
+def reduce_losses(losses_N: Tensor, reduction: str) -> Tensor:
+    """The mean or sum of losses, or each of them."""
+    return losses_N if reduction == "none" else losses_N.mean() if reduction == "mean" else losses_N.sum()

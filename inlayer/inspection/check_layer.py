@@ -1,0 +1,296 @@
+"""The layer and its config: table, positions, token types, norm and projection.
+
+source -> Model -> facts -> [findings] -> Report
+- a tensor is read only if its header gives the shape that the config requires; a file may claim any shape
+- of the table only the header is read here, and a few rows of a second candidate
+- learned positions are scanned in blocks; smaller tensors are read whole. Positions that no token uses are ignored: OPT
+  reserves two in front, RoBERTa those up to the padding id
+- elsewhere: row values (check_rows.py), the head (check_head.py)
+Tested with damaged checkpoints in tests/inspection/test_faults.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from inlayer.checkpoint.model import Model
+from inlayer.errors import InlayerError
+from inlayer.families import FAMILIES, LayerSpec
+from inlayer.families.table import NESTED
+from inlayer.families.weights import PARTS, choose_part, table_candidates
+from inlayer.files import printable, quoted
+from inlayer.formats.safetensors import TensorInfo
+from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
+from inlayer.inspection.report import PositionFacts, RotarySummary, TableSummary
+from inlayer.inspection.scan import RowStatistics, scan_rows
+
+__all__ = ["layer_findings", "position_facts", "table_facts", "table_findings", "text_config"]
+
+LEARNED_POSITIONS = "position_embedding.weight"
+MAX_CANDIDATES = 16  # more are not candidates: no tensor has a table's name, so all were listed
+FILE_DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "half": "F16", "float": "F32"}
+MIN_THETA, MAX_THETA = 500.0, 1e12  # published models use 10,000 to about 5e10
+MIN_CONTEXT, MAX_CONTEXT = 8, 2**32  # tokens
+EXTENDING = ("linear", "dynamicntk", "yarn")  # their factor multiplies a length; LLaMA-3's and Phi-3's do not
+MAX_IDENTICAL = 0.01  # of the positions: a table extended by repeating it has a few of each
+SCALE_RATIO = 100.0  # between positions and scaled rows, which are added up
+MAX_RMS, MIN_RMS = 1.0, 1e-5  # values in between are always accepted
+MAX_VALUES = 2**26  # of a tensor that is read whole: 256 MB in float32
+MAX_POSITIONS = 2**23
+
+
+def text_config(config: dict[str, Any] | None) -> dict[str, Any]:
+    """The fields of the text model, completed by those of the outer level."""
+    outer = config or {}
+    nested = outer.get("text_config")
+    return outer | nested if isinstance(nested, dict) else outer
+
+
+# ---- the table
+
+
+def table_facts(model: Model) -> TableSummary:
+    stored, spec, config = model.table_info, model.spec, text_config(model.config)
+    rows, width = stored.shape
+    try:
+        total = model.store.parameters()
+    except InlayerError:  # a missing or damaged shard matters only if one of its tensors is needed
+        total = None
+    architectures = config.get("architectures")
+    config_rows, config_width = _integer(config, "vocab_size"), _integer(config, "hidden_size", "n_embd")
+    if spec is not None:
+        config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
+    return TableSummary(
+        model_type=spec.family if spec is not None else _string(config.get("model_type")),
+        architecture=_string(architectures[0]) if isinstance(architectures, list) and architectures else None,
+        tensor=shorten(stored.name, 200),
+        file=shorten(stored.file, 200),
+        offset=stored.offset,
+        bytes=stored.nbytes,
+        dtype=stored.dtype,
+        rows=rows,
+        width=width,
+        config_vocab_size=config_rows,
+        config_width=config_width,
+        config_dtype=_string(config.get("torch_dtype") or config.get("dtype")),
+        scale=spec.scale * spec.multiplier if spec is not None else None,
+        parameters=rows * width,
+        model_parameters=total,
+        parameter_share=rows * width / total if total else None,
+        other_candidates=tuple(shorten(name, 200) for name in _other_candidates(model)),
+    )
+
+
+def table_findings(model: Model, facts: TableSummary) -> Iterator[Finding]:
+    """Contradictions between the table and the config."""
+    if model.config is not None and model.spec is None:
+        model_type = text_config(model.config).get("model_type")
+        known = isinstance(model_type, str) and (model_type in FAMILIES or model_type in NESTED)
+        message = shorten(str(model.spec_error).split("; known are")[0], 300)
+        yield Finding("error", "invalid-config", message) if known else Finding("note", "unknown-model-type", message)
+    if facts.config_vocab_size not in (None, facts.rows):
+        message = f"the table has {facts.rows:,} rows, but vocab_size in the config is {facts.config_vocab_size:,}"
+        yield Finding("error", "vocab-size-mismatch", message)
+    if facts.config_width not in (None, facts.width):
+        message = f"the table has {facts.width:,} channels, but the config expects {facts.config_width:,}"
+        yield Finding("error", "hidden-size-mismatch", message)
+    if facts.config_dtype in FILE_DTYPES and FILE_DTYPES[facts.config_dtype] != facts.dtype:
+        message = f"the table is stored as {facts.dtype}, but the config names {facts.config_dtype}"
+        yield Finding("note", "dtype-mismatch", message)
+    others = [name for name in _other_candidates(model) if _is_second_table(model, name)]
+    if others and model.spec is not None:  # without a known family, encoder and decoder may have their own tables
+        message = f"{quoted(others[0])} has the same shape as {facts.tensor}, which was used, but different rows"
+        yield Finding("warning", "ambiguous-table", message, len(others))
+
+
+def _other_candidates(model: Model) -> list[str]:
+    """Other tensors with a table's name. Only names are compared, so that no further header or remote index is read."""
+    if model.store.remote:
+        return []
+    candidates = table_candidates(dict.fromkeys(model.store.names(), model.table_info.shape), *model.table_info.shape)
+    return [name for name in candidates if name != model.table_info.name] if len(candidates) <= MAX_CANDIDATES else []
+
+
+def _is_second_table(model: Model, name: str) -> bool:
+    """Whether a tensor of the table's size has different rows. T5 stores the same table under three names."""
+    try:
+        if model.store.find(name).shape != model.table_info.shape:
+            return False
+        sample = np.unique(np.linspace(0, model.table_info.shape[0] - 1, 16).astype(np.int64))
+        ours, theirs = (table.rows(sample).astype(np.float64) for table in (model.table, model.store.table(name)))
+        return not np.array_equal(ours, theirs)
+    except InlayerError:
+        return False
+
+
+def _integer(config: dict[str, Any], *names: str) -> int | None:
+    values = (value for value in map(config.get, names) if type(value) is int)
+    return next((max(-MAX_NUMBER, min(value, MAX_NUMBER)) for value in values), None)
+
+
+def _string(value: object) -> str | None:
+    return printable(value[:60]) if isinstance(value, str) else None
+
+
+# ---- positions
+
+
+def position_facts(model: Model) -> PositionFacts:
+    if (spec := model.spec) is None:
+        return PositionFacts(kind="unknown")
+    rotary = _rotary_facts(spec)
+    length = _context_length(spec, rotary)
+    name = None
+    if spec.positions == "learned":  # otherwise all tensor names, which may be remote, are not needed
+        name = choose_part(LEARNED_POSITIONS, model.store.names(), model.table_info.name)
+    if name is None:
+        return PositionFacts(kind=spec.positions, context_length=length, rotary=rotary)
+    try:
+        tensor_rows = next(iter(model.store.find(name).shape), None)
+    except InlayerError:  # reported as tensor-unreadable
+        tensor_rows = None
+    return PositionFacts(kind="learned", context_length=length, tensor=shorten(name, 200), tensor_rows=tensor_rows)
+
+
+def _rotary_facts(spec: LayerSpec) -> tuple[RotarySummary, ...]:
+    if spec.rotary is None:
+        return ()
+    angles = spec.rotary.angles
+    by_type: dict[Any, Any] = angles if isinstance(angles, dict) else {None: angles}
+    return tuple(
+        RotarySummary(
+            layer_type=layer_type,
+            rope_type="default" if one.scaling is None else type(one.scaling).__name__.lower(),
+            rope_theta=one.theta,
+            factor=getattr(one.scaling, "factor", None),
+            original_max_position_embeddings=getattr(one.scaling, "original_max_position_embeddings", None),
+            partial_rotary_factor=one.partial,
+        )
+        for layer_type, one in by_type.items()
+    )
+
+
+def _context_length(spec: LayerSpec, rotary: tuple[RotarySummary, ...]) -> int | None:
+    """Effective context length. Configs state it after scaling (LLaMA-3.1, Phi-3) or before, as a factor on the
+    declared length or, for YaRN (Qwen), on the original one. Learned positions may start after the padding id.
+    """
+    if spec.block_size is None:
+        return None
+    if spec.positions == "learned":
+        return max(0, spec.block_size - spec.position_id_rule.start)
+    scaling = rotary[0] if len(rotary) == 1 else None
+    if scaling is None or scaling.factor is None or scaling.rope_type not in EXTENDING:
+        return spec.block_size
+    extended = min((scaling.original_max_position_embeddings or spec.block_size) * scaling.factor, 2.0**62)
+    return max(spec.block_size, round(extended))
+
+
+# ---- context length and the tensors besides the table
+
+
+def layer_findings(model: Model, positions: PositionFacts, row_rms: float | None) -> Iterator[Finding]:
+    """Unusual context lengths, and missing or damaged tensors; `row_rms` is the RMS of a typical row of the table."""
+    if (spec := model.spec) is None:
+        return
+    yield from _context_findings(spec, positions)
+    for part, shape in _shapes(spec).items():
+        name = choose_part(part, model.store.names(), model.table_info.name)
+        if name is None:
+            if part != "head.bias":  # a model saved without its head has none
+                yield Finding("error", "tensor-missing", f"the files contain no tensor for {part}")
+            continue
+        try:
+            stored = model.store.find(name)
+            if stored.shape != shape:
+                yield _wrong_shape(part, stored, shape, positions)
+            else:
+                yield from _value_findings(model, spec, part, stored, row_rms)
+        except InlayerError as error:
+            message = f"{quoted(name)} cannot be read: {shorten(str(error), 300)}"
+            yield Finding("warning", "tensor-unreadable", message)
+
+
+def _context_findings(spec: LayerSpec, facts: PositionFacts) -> Iterator[Finding]:
+    unusual = [rotary.rope_theta for rotary in facts.rotary if not MIN_THETA <= rotary.rope_theta <= MAX_THETA]
+    if unusual:
+        message = f"rope_theta is {unusual[0]:g}; published models use 10,000 to 5e10"
+        yield Finding("warning", "unusual-rope-theta", message, len(unusual))
+    length, declared = facts.context_length, spec.block_size
+    if length is None or declared is None:
+        return
+    if not MIN_CONTEXT <= length <= MAX_CONTEXT:
+        message = f"the context length is {length:,} token{'' if length == 1 else 's'}"
+        yield Finding("warning", "unusual-context-length", message)
+    original = max((rotary.original_max_position_embeddings or 0 for rotary in facts.rotary), default=0)
+    if original > declared:
+        message = f"max_position_embeddings is {declared:,}, less than the original length of "
+        message += f"{original:,} that rotary scaling starts from"
+        yield Finding("warning", "context-length-below-original", message)
+
+
+def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor that the config requires."""
+    row_width = spec.row_width or spec.n_embd
+    sum_width = row_width if spec.project == "sum" else spec.n_embd
+    learned, normed, projected = spec.positions == "learned", spec.norm_eps is not None, spec.project is not None
+    shapes = {
+        LEARNED_POSITIONS: ((spec.block_size or 0) + spec.position_offset, sum_width) if learned else None,
+        "token_type_embedding.weight": (spec.token_types, sum_width) if spec.token_types > 0 else None,
+        "norm.weight": (sum_width,) if normed else None,
+        "norm.bias": (sum_width,) if normed else None,
+        "projection.weight": (spec.n_embd, row_width) if projected else None,
+        "projection.bias": (spec.n_embd,) if spec.project == "sum" else None,
+        "head.bias": (spec.vocab_size,) if spec.head.bias else None,
+    }
+    return {part: shape for part in PARTS if (shape := shapes[part]) is not None}
+
+
+def _wrong_shape(part: str, stored: TensorInfo, shape: tuple[int, ...], positions: PositionFacts) -> Finding:
+    rows = positions.tensor_rows
+    if part == LEARNED_POSITIONS and rows is not None and stored.shape[1:] == shape[1:]:
+        code = "positions-too-few" if rows < shape[0] else "positions-too-many"
+        return Finding("error", code, f"the files contain {rows:,} positions, but the config requires {shape[0]:,}")
+    message = f"{quoted(stored.name)} has shape {quoted(stored.shape)}, but the config requires {shape}"
+    return Finding("error", "tensor-shape-mismatch", message)
+
+
+def _value_findings(
+    model: Model, spec: LayerSpec, part: str, stored: TensorInfo, row_rms: float | None
+) -> Iterator[Finding]:
+    name, size = quoted(stored.name), math.prod(stored.shape)
+    if part == LEARNED_POSITIONS and stored.shape[0] <= MAX_POSITIONS:
+        scan = scan_rows(model.store.table(stored.name))
+        if scan.finite.all():
+            yield from _position_row_findings(scan, spec, name, row_rms)
+            return
+    elif size > MAX_VALUES:
+        yield Finding("warning", "tensor-too-large", f"{name} has {size:,} values and was not read")
+        return
+    elif np.isfinite(model.store.read(stored.name).astype(np.float64)).all():
+        return
+    yield Finding("error", "tensor-not-finite", f"{name} contains NaN or infinity, which affects every token")
+
+
+def _position_row_findings(scan: RowStatistics, spec: LayerSpec, name: str, row_rms: float | None) -> Iterator[Finding]:
+    """Learned positions that cannot express order: zero, identical, or of another scale than the rows."""
+    used = np.arange(len(scan.ids)) >= spec.position_offset + spec.position_id_rule.start
+    count, zero = int(used.sum()), int((used & scan.is_zero).sum())
+    if zero > 1 or 0 < count == zero:
+        message = f"{zero:,} of {count:,} positions in {name} are zero, so tokens there have no position"
+        yield Finding("error" if zero == count else "warning", "positions-zero", message, zero)
+    _, sizes = np.unique(scan.first_equal[used & ~scan.is_zero], return_counts=True)
+    largest = int(sizes.max(initial=0))
+    if largest > 2 and largest > MAX_IDENTICAL * count:
+        message = f"{largest:,} of {count:,} positions in {name} are identical; the model cannot distinguish them"
+        yield Finding("error" if largest == count else "warning", "positions-identical", message, largest)
+    norms = scan.norms[used & ~scan.is_zero]
+    if not len(norms) or row_rms is None:
+        return
+    rms, expected = float(np.median(norms)) / math.sqrt(len(scan.channel_means)), row_rms * spec.scale * spec.multiplier
+    if rms > max(MAX_RMS, SCALE_RATIO * expected) or rms < min(MIN_RMS, expected / SCALE_RATIO):
+        message = f"values of a typical position are about {rms:.1g}, those of a row {expected:.1g}; one of the two "
+        yield Finding("warning", "positions-scale-mismatch", message + "disappears in their sum")

@@ -1,0 +1,193 @@
+"""Rows: NaN, zero, constant and duplicate rows, norms, channels, padding, undertrained tokens.
+
+source -> Model -> facts -> [findings] -> Report
+- warnings are about rows that ordinary text reaches. Zero, equal or untrained rows beyond the tokenizer, in reserved
+  tokens and in the padding row are normal in healthy models
+- NaN and infinity are errors in every row: a tied head spreads them to all logits
+- without a tokenizer it is unknown which rows are reached; only what padding cannot explain is a warning then
+- healthy models have duplicates: reserved tokens, padding, and a few words missing from the training text. In SmolLM2
+  four tokens share the row of a special one; a small English model has one row for all bytes it never saw. They are a
+  note as long as they are few. Ordinary tokens that share a row of their own are a warning, except for the last tokens
+  of a vocabulary, which are its rarest (merges are learned by frequency)
+- thresholds let published models pass; each is a constant with its reason
+- elsewhere: which rows are undertrained (rows.py), the same rules for a head (check_head.py)
+Tested with damaged checkpoints in tests/inspection/test_faults.py, on real models in tests/inspection/test_report.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from inlayer.inspection.findings import Finding
+from inlayer.inspection.report import RowFacts
+from inlayer.inspection.rows import MIN_CHANNELS, Rows
+from inlayer.inspection.scan import Flags, RowStatistics
+from inlayer.inspection.token_kinds import TokenKind
+
+__all__ = ["MAX_UNKNOWN", "MAX_ZERO_ROWS", "row_findings", "shared_rows"]
+
+MAX_ZERO_ROWS = 0.01  # of all rows; more are an error
+MAX_NORM_RATIO = 30.0  # to the median norm; published models stay below 10
+MAX_DEVIATIONS = 10.0  # robust standard deviations of the log norm; both limits must be exceeded
+EXPLODED_RATIO, EXPLODED_LIMIT = 100.0, 20.0  # if the largest ratio exceeds the first, the second is the limit
+MIN_RMS, MAX_RMS = 1e-5, 1e4  # of the median row: 0.003 in Mistral's table, about 10 in T5's
+MAX_CHANNEL_ENERGY = 0.9  # of all energy: a few strong channels are common, one that dominates is not
+MAX_DEAD_CHANNELS = 0.1
+MIN_NEAR_ZERO = 0.005  # of the values; 8 % of normally distributed ones, almost none if the dtype is wrong
+MAX_UNDERTRAINED = 0.1  # of the ordinary rows; published models have up to 3 %
+MAX_SHARING_UNTRAINED = 0.01  # of the ordinary tokens
+MAX_SHARING = 0.005  # of the ordinary tokens, if they are rare
+RARE_FROM = 0.75  # of the vocabulary: later tokens are rare
+MAX_UNKNOWN = 0.25  # of all rows in a table without a tokenizer; padding is less
+MIN_BLOCK = 16  # rows of a repeated block; shorter ones may be tokens that were added alike
+
+
+def row_findings(rows: Rows, facts: RowFacts) -> Iterator[Finding]:
+    """Unusual rows of a table."""
+    scan, tokens = rows.statistics, rows.tokens
+    yield from _duplicate_findings(rows)
+    yield from _undertrained_findings(rows)
+    yield from rows.finding("error", "nan-rows", "{rows} NaN", scan.has_nan)
+    yield from rows.finding("error", "inf-rows", "{rows} infinite values", scan.has_inf)
+    zero = scan.is_zero & tokens.are(TokenKind.ORDINARY)
+    message = "{rows} only zeros although text reaches them; the model cannot distinguish these tokens"
+    yield from rows.finding("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "zero-rows", message, zero)
+    yield from _unknown_findings(rows, scan.is_zero & tokens.are(TokenKind.UNKNOWN), "zero-rows", "only zeros")
+    reached = tokens.are(TokenKind.ORDINARY, TokenKind.UNKNOWN)
+    message = "{rows} the same value in every channel"
+    yield from rows.finding("warning", "constant-rows", message, scan.is_constant & reached, scan.norms)
+    yield from _norm_findings(rows, facts.norm_median, reached)
+    if facts.near_zero_share is not None and facts.near_zero_share < MIN_NEAR_ZERO:
+        message = f"only {facts.near_zero_share:.2%} of the values are near zero, unlike in any trained table"
+        yield Finding("warning", "unusual-value-distribution", message)
+    yield from _channel_findings(facts, rows.width)
+    if facts.padding_norm and facts.padding_id is not None:
+        message = f"the padding row {facts.padding_id:,} is not zero; its norm is {facts.padding_norm:.3g}"
+        yield Finding("note", "padding-row-nonzero", message, ids=(facts.padding_id,))
+    if facts.randomly_initialized:
+        yield Finding("note", "random-initialization", "the table looks randomly initialized and not yet trained")
+
+
+def _undertrained_findings(rows: Rows) -> Iterator[Finding]:
+    found, ordinary = rows.undertrained, int(rows.tokens.are(TokenKind.ORDINARY).sum())
+    count = int(found.rows.sum())
+    many = count > MAX_UNDERTRAINED * ordinary
+    yield from rows.finding(
+        "warning" if many else "note",
+        "undertrained-tokens",
+        f"{count:,} of {ordinary:,} ordinary tokens look undertrained: their embeddings resemble those of "
+        f"{found.references:,} reference tokens that text never reaches",
+        found.rows,
+        rows.statistics.norms,
+        "Check the tokenizer: with this many, it is not the one the table was trained with." if many else "",
+    )
+
+
+def _norm_findings(rows: Rows, median: float | None, is_reached: Flags) -> Iterator[Finding]:
+    scan, rms = rows.statistics, rows.rms
+    if median is None or rms is None:
+        return
+    if not MIN_RMS <= rms <= MAX_RMS:
+        code = "scale-too-small" if rms < MIN_RMS else "scale-too-large"
+        yield Finding("warning", code, f"values of a typical row are about {rms:.1g}, unlike in any published model")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distance = np.log(scan.norms / median)
+    usable = scan.finite & ~scan.is_zero
+    deviation = max(1e-3, 1.4826 * float(np.median(np.abs(distance[usable] - np.median(distance[usable])))))
+    outliers = scan.finite & (scan.norms > MAX_NORM_RATIO * median) & (distance > MAX_DEVIATIONS * deviation)
+    reached_norms = scan.norms[is_reached & usable]
+    if len(reached_norms) and reached_norms.max() > EXPLODED_RATIO * np.median(reached_norms):
+        outliers |= is_reached & scan.finite & (scan.norms > EXPLODED_LIMIT * np.median(reached_norms))
+    for reached in (True, False):
+        group = outliers & (is_reached == reached)
+        ratio = float(scan.norms[group].max(initial=0)) / median
+        message = f"{{rows}} a norm up to {ratio:,.0f} times the median of {median:.3g}"
+        message += "" if reached else "; ordinary text does not reach them"
+        yield from rows.finding("warning" if reached else "note", "norm-outliers", message, group, scan.norms)
+
+
+def _channel_findings(facts: RowFacts, width: int) -> Iterator[Finding]:
+    if width < MIN_CHANNELS:
+        return
+    share, dead = facts.dominant_channel_energy, facts.dead_channels
+    if share is not None and share > MAX_CHANNEL_ENERGY:
+        message = f"channel {facts.dominant_channel} holds {share:.1%} of the table's energy (sum of squares)"
+        yield Finding("warning", "dominant-channel", message)
+    if dead:
+        message = f"{dead:,} of {width:,} channels are zero in every row"
+        yield Finding("warning" if dead > MAX_DEAD_CHANNELS * width else "note", "dead-channels", message, dead)
+
+
+# ---- duplicates
+
+
+class SharedRows(NamedTuple):
+    """Ordinary tokens that share their rows, either with an untrained row or among themselves."""
+
+    flags: Flags
+    with_untrained: bool
+    is_fault: bool
+
+
+def _duplicate_findings(rows: Rows) -> Iterator[Finding]:
+    scan, tokens, duplicates = rows.statistics, rows.tokens, rows.duplicates
+    if rows.all_identical:
+        message = "all rows are identical, so all tokens have the same embedding"
+        yield from rows.finding("error", "all-rows-identical", message, rows.usable)
+        return
+    block = _repeated_block(scan, duplicates & tokens.are(TokenKind.ORDINARY, TokenKind.UNKNOWN))
+    if block is not None:
+        first, source, length = block
+        message = f"rows {first:,} to {first + length - 1:,} repeat the rows from {source:,} on"
+        in_block = duplicates & (scan.ids >= first) & (scan.ids < first + length)
+        yield from rows.finding("error", "repeated-block", message, in_block)
+        return
+    for group in shared_rows(rows):
+        other = "rows that look untrained" if group.with_untrained else "another row"
+        message = f"{{rows}} the same values as {other}; the model cannot distinguish these tokens"
+        values = scan.first_equal.astype(np.float64)
+        yield from rows.finding("warning" if group.is_fault else "note", "duplicate-rows", message, group.flags, values)
+    unknown = duplicates & tokens.are(TokenKind.UNKNOWN)
+    yield from _unknown_findings(rows, unknown, "duplicate-rows", "the same values as another row")
+
+
+def shared_rows(rows: Rows) -> tuple[SharedRows, SharedRows]:
+    """Ordinary tokens with equal rows: those that share a row of their own, and those that share an untrained row."""
+    scan, ordinary = rows.statistics, rows.tokens.are(TokenKind.ORDINARY)
+    shared, count = scan.is_shared & ordinary, int(ordinary.sum())
+    rare_bytes = rows.tokens.are_rare_bytes(shared)  # a byte that shares its row never occurred in training
+    untrained = ~ordinary | rare_bytes | rows.undertrained.rows
+    with_untrained = np.isin(scan.first_equal, scan.first_equal[untrained])
+    own, borrowed = shared & ~with_untrained, shared & with_untrained
+    # Of rows of their own, pairs are faults, as are groups with a common token, and any groups if there are many.
+    _, group_of, sizes = np.unique(scan.first_equal, return_inverse=True, return_counts=True)
+    is_pair, is_common = sizes[group_of.reshape(-1)] == 2, scan.ids < RARE_FROM * rows.tokens.last_token
+    is_fault = bool((own & (is_pair | is_common)).any()) or int(own.sum()) > MAX_SHARING * count
+    return (
+        SharedRows(own, False, is_fault),
+        SharedRows(borrowed, True, int((borrowed & ~rare_bytes).sum()) >= MAX_SHARING_UNTRAINED * count),
+    )
+
+
+def _unknown_findings(rows: Rows, flags: Flags, code: str, what: str) -> Iterator[Finding]:
+    """Unusual rows of a table without a tokenizer: they may be padding, unless there are too many."""
+    if int(flags.sum()) > 1:  # a single one is the padding row
+        message = f"{{rows}} {what}; without a tokenizer it is unknown whether text reaches them"
+        advice = "Add the tokenizer and inspect again."
+        yield from rows.finding("warning" if flags.mean() > MAX_UNKNOWN else "note", code, message, flags, None, advice)
+
+
+def _repeated_block(scan: RowStatistics, duplicates: Flags) -> tuple[int, int, int] | None:
+    """The longest run of consecutive rows that repeats another run: its first id, the other's first id, its length."""
+    indices = np.flatnonzero(duplicates)
+    if len(indices) < MIN_BLOCK:
+        return None
+    ids, sources = scan.ids[indices], scan.first_equal[indices]
+    breaks = np.flatnonzero((np.diff(ids) != 1) | (np.diff(sources) != 1)) + 1
+    starts, ends = np.concatenate(([0], breaks)), np.concatenate((breaks, [len(ids)]))
+    longest = int((ends - starts).argmax())
+    length = int(ends[longest] - starts[longest])
+    return (int(ids[starts[longest]]), int(sources[starts[longest]]), length) if length >= MIN_BLOCK else None

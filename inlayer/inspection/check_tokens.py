@@ -1,0 +1,177 @@
+"""Tokens and rows: ids beyond the table, gaps and reusable ids, and the special ids of the config.
+
+source -> Model -> facts -> [findings] -> Report
+- rows after the last token are normal: tables are padded to a multiple of 64 or 128
+- a special token beyond the table that is named after images or audio belongs to a larger sibling model (Gemma-3 1B)
+- the config assigns ids to roles such as eos and pad; null and -1 both mean that a role has no token
+- elsewhere: classifying ids (token_kinds.py)
+Tested with damaged checkpoints in tests/inspection/test_faults.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from inlayer.files import quoted
+from inlayer.inspection.findings import MAX_NUMBER, Finding, Severity
+from inlayer.inspection.report import SpecialToken, VocabularyFacts
+from inlayer.inspection.scan import RowStatistics
+from inlayer.inspection.token_kinds import TokenKind, TokenKinds
+
+__all__ = ["special_token_findings", "special_token_roles", "vocabulary_facts", "vocabulary_findings"]
+
+MAX_SPECIAL = 64
+MAX_TRAILING_ROWS = 0.2  # of the table; published models stay below 2 %
+OTHER_MODALITY = re.compile(r"image|audio|video|vision|sound|speech", re.IGNORECASE)
+MAX_IDS, MAX_ROLES = 32, 8
+MAIN_ROLES = frozenset(("bos", "eos", "pad", "unk", "cls", "sep", "mask"))
+SPECIAL_SPELLING = re.compile(r"'?[<\[].*[>\]]'?", re.DOTALL)  # <|im_end|>: special whatever its file says
+
+
+def vocabulary_facts(
+    tokens: TokenKinds, scan: RowStatistics, roles: Mapping[int, list[str]], config_vocab_size: int | None
+) -> VocabularyFacts:
+    """Count tokens, gaps and reusable ids; `roles` are the special ids of the config."""
+    tokenizer = tokens.tokenizer
+    missing, reserved = tokens.are(TokenKind.MISSING), tokens.are(TokenKind.RESERVED)
+    reusable = tokens.ids[missing | reserved].tolist()
+    special_tokens = tuple(_special_tokens(tokens, scan, roles))
+    if tokenizer is None:
+        return VocabularyFacts(
+            config_vocab_size=config_vocab_size, table_rows=tokens.rows, rows_checked=len(tokens.ids),
+            special_tokens=special_tokens,
+        )  # fmt: skip
+    trailing = tokens.rows - 1 - tokens.last_token
+    if len(tokens.ids) < tokens.rows:  # a sample, whose last token is unknown; ids are assumed to have no gaps
+        trailing = max(0, tokens.rows - tokenizer.get_vocab_size())
+    return VocabularyFacts(
+        tokenizer=type(tokenizer).__name__.removesuffix("Tokenizer"),
+        tokens=tokenizer.get_vocab_size(),
+        config_vocab_size=config_vocab_size,
+        table_rows=tokens.rows,
+        rows_checked=len(tokens.ids),
+        trailing_rows=trailing,
+        gaps=int((missing & (tokens.ids <= tokens.last_token)).sum()),
+        tokens_out_of_range=tokens.tokens_out_of_range,
+        reserved_tokens=int(reserved.sum()),
+        reusable_ids=len(reusable),
+        reusable_examples=tokens.examples(reusable),
+        special_tokens=special_tokens,
+    )
+
+
+def _special_tokens(tokens: TokenKinds, scan: RowStatistics, roles: Mapping[int, list[str]]) -> Iterator[SpecialToken]:
+    special = tokens.tokenizer.special_ids if tokens.tokenizer is not None else frozenset[int]()
+    others = sorted(special - set(roles) - set(tokens.ids[tokens.are(TokenKind.RESERVED)].tolist()))
+    for token_id in [*sorted(roles), *others[:MAX_SPECIAL]]:
+        norms = scan.norms[scan.ids == token_id].tolist()
+        text, role = tokens.text(token_id), tuple(roles.get(token_id, ()))
+        yield SpecialToken(id=token_id, text=text, roles=role, norm=norms[0] if norms else None)
+
+
+def vocabulary_findings(tokens: TokenKinds, facts: VocabularyFacts) -> Iterator[Finding]:
+    """Contradictions between the tokenizer and the table."""
+    if tokens.tokenizer is None:
+        message = "without a tokenizer, rows cannot be shown as text or told apart by use"
+        yield Finding("note", "tokenizer-missing", message)
+        return
+    outside, count, trailing = tokens.out_of_range_ids, tokens.tokens_out_of_range, facts.trailing_rows or 0
+    if count:
+        special = tokens.tokenizer.special_ids
+        sibling = len(outside) == count and all(
+            token_id in special and OTHER_MODALITY.search(tokens.text(token_id) or "") for token_id in outside
+        )
+        message = f"{count:,} {'token has an id' if count == 1 else 'tokens have ids'} beyond the {tokens.rows:,} rows "
+        message += "of the table" + ("; named after images or audio, which this model does not accept" * sibling)
+        advice = "These tokens never reach this model." if sibling else ""
+        severity: Severity = "note" if sibling else "error"
+        examples = tokens.examples(outside)
+        yield Finding(severity, "token-ids-out-of-range", message, count, outside, examples, advice)
+    if trailing > MAX_TRAILING_ROWS * tokens.rows:
+        message = f"the last {trailing:,} of {tokens.rows:,} rows have no token, more than padding explains"
+        ids = tuple(range(tokens.rows - trailing, tokens.rows))
+        yield Finding("warning", "tokenizer-too-small", message, ids=ids)
+
+
+# ---- special ids of the config
+
+
+def special_token_roles(config: Mapping[str, Any]) -> dict[int, list[str]]:
+    """The special ids in a config, each with its roles: {2: ["eos", "pad"]}."""
+    found: dict[int, list[str]] = {}
+    for key, value in config.items():
+        role = re.fullmatch(r"(\w{1,40})_token_ids?", key)
+        for one in value if isinstance(value, list) else [value]:
+            if role and type(one) is int and 0 <= one < MAX_NUMBER and (one in found or len(found) < MAX_IDS):
+                roles = found.setdefault(one, [])
+                if role.group(1) not in roles and len(roles) < MAX_ROLES:
+                    roles.append(role.group(1))
+    return found
+
+
+def special_token_findings(
+    tokens: TokenKinds, config: Mapping[str, Any], roles: Mapping[int, list[str]]
+) -> Iterator[Finding]:
+    """Special ids that are invalid, out of range, or not special tokens."""
+    yield from _invalid_id_findings(config)
+    groups: dict[tuple[Severity, str], list[int]] = {
+        ("error", "special-id-out-of-range"): [],
+        ("note", "special-id-out-of-range"): [],
+    }
+    for token_id in roles:
+        if group := _classify(tokens, token_id, roles[token_id]):
+            groups.setdefault(group, []).append(token_id)
+    for (severity, code), ids in groups.items():
+        if ids:
+            one = len(ids) == 1
+            what = {
+                "special-id-out-of-range": f"outside the table of {tokens.rows:,} rows",
+                "special-id-without-token": f"without a token, although {'it has a row' if one else 'they have rows'}",
+                "special-id-not-special": "an ordinary token" if one else "ordinary tokens",
+            }[code]
+            ends_texts = "Text ends wherever this token occurs. Check that config.json and the tokenizer match."
+            advice = ends_texts if (severity, code) == ("warning", "special-id-not-special") else ""
+            message = f"the config's {_subject(roles, ids)} {what}"
+            examples = tokens.examples(ids) if not one or code == "special-id-not-special" else ()
+            yield Finding(severity, code, message, ids=tuple(ids), examples=examples, advice=advice)
+
+
+def _invalid_id_findings(config: Mapping[str, Any]) -> Iterator[Finding]:
+    invalid = [
+        f"{key} {quoted(value)}"
+        for key in (f"{role}_token_id" for role in sorted(MAIN_ROLES))
+        for value in (config.get(key),)
+        if not all(
+            one is None or (type(one) is int and -1 <= one < MAX_NUMBER)
+            for one in (value if isinstance(value, list) else [value])
+        )
+    ]
+    if invalid:
+        kind = "a valid token id" if len(invalid) == 1 else "valid token ids"
+        message = f"the config's {' and '.join(invalid)} {'is' if len(invalid) == 1 else 'are'} not {kind}"
+        yield Finding("warning", "special-id-invalid", message, len(invalid))
+
+
+def _classify(tokens: TokenKinds, token_id: int, roles: list[str]) -> tuple[Severity, str] | None:
+    """Severity and code for a special id; None if it is a special token, or its role does not matter."""
+    if token_id >= tokens.rows:
+        other = all(OTHER_MODALITY.search(role) for role in roles)
+        return "note" if other else "error", "special-id-out-of-range"
+    tokenizer, text = tokens.tokenizer, tokens.text(token_id)
+    if tokenizer is None or not MAIN_ROLES.intersection(roles):
+        return None
+    if token_id in tokenizer.special_ids or SPECIAL_SPELLING.fullmatch(text or ""):
+        return None
+    if text is None:
+        return "warning" if token_id < tokenizer.get_vocab_size() else "note", "special-id-without-token"
+    return "warning" if "eos" in roles else "note", "special-id-not-special"
+
+
+def _subject(roles: Mapping[int, list[str]], ids: list[int]) -> str:
+    """Special ids as the subject of a sentence: "eos id 7 is", or the roles and the number of ids."""
+    if len(ids) == 1:
+        return f"{' and '.join(roles[ids[0]])} id {ids[0]:,} is"
+    names = list(dict.fromkeys(role for one in ids for role in roles[one]))[:MAX_ROLES]
+    return f"{' and '.join(names)} ids ({len(ids):,} in total) are"

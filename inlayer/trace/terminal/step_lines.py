@@ -1,0 +1,344 @@
+"""The eight steps in the terminal: characters and bytes, ids and where rows are stored, then numbers and heat strips.
+
+- bytes that are not whole characters are shown in hexadecimal, never as a replacement character
+- one line per token if it has one vector; sums are shown term by term for the first tokens
+- a batch is shown text by text; padding is shown in place, with mask 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from inlayer.render.glyphs import NUMBER, number
+from inlayer.render.numbers import count
+from inlayer.trace.facts import Backward, PreToken, RotaryFacts, RowGradient, TextTrace, TokenTrace, Vector
+from inlayer.trace.terminal.layout import INDENT, Layout, NamedVectors, is_text, padded
+
+__all__ = ["STEPS"]
+
+MAX_BANDS = 3  # of characters above bytes, per text; one in a batch
+MAX_MERGED = 6  # pre-tokens per text whose merges are shown
+MAX_SUMS = 4  # tokens per text shown term by term
+MAX_BATCH_SUMS = 2  # per text of a batch
+MAX_ROTATIONS = 6  # tokens whose angles are shown
+MAX_GRADIENT_SUMS = 3  # rows whose gradient is shown term by term
+
+
+def bytes_step(layout: Layout) -> Iterator[Text]:
+    """Step 1: each character above its bytes."""
+    fold, as_hex = layout.glyphs.fold, layout.glyphs.hex
+
+    def lines(text: TextTrace) -> Iterator[Text]:
+        units = [
+            (fold(one.text, 12), as_hex(one.bytes, 24), "cyan" if len(one.bytes) > 2 else "dim")
+            for one in text.characters
+        ]
+        yield from _bands(layout, units, text.n_characters, "character", bars=False)
+        if not text.n_bytes:
+            yield Text(" " * INDENT + " (no bytes)", style="dim")
+
+    return layout.each_text(lines)
+
+
+def pre_tokens_step(layout: Layout) -> Iterator[Text]:
+    """Step 2: the same bytes, divided into pre-tokens."""
+    available = layout.columns - INDENT - 2
+
+    def lines(text: TextTrace) -> Iterator[Text]:
+        units = [
+            (_bytes_as_text(layout, one.bytes, available), layout.glyphs.hex(one.bytes, available), "dim")
+            for one in text.pre_tokens or []
+        ]
+        return _bands(layout, units, text.n_pre_tokens, "pre-token", bars=True)
+
+    has_any = any(text.pre_tokens is not None for text in layout.trace.texts)
+    return layout.each_text(lines) if has_any else iter(())
+
+
+def ids_step(layout: Layout) -> Iterator[Text]:
+    """Step 3: the id of each token, and the merges that produced it."""
+    digits = max([2, *(len(str(token.id)) for token in layout.shown_tokens)])
+    yield _token_heading(layout).append(f"  {'id':>{digits}}  bytes")
+
+    def lines(text: TextTrace) -> Iterator[Text]:
+        tokens = layout.tokens(text)
+        for index, token in enumerate(tokens):
+            line = layout.head(index, token)
+            line.append(f"  {token.id:>{digits}}", style="bold cyan" if token.mask else "dim")
+            mark = "special" if token.special and token.mask else "" if token.mask or token.bytes else "padding"
+            available = layout.columns - layout.head_width - digits - 4 - (len(mark) + 2 if mark else 0)
+            data = layout.glyphs.hex(token.bytes, available)
+            line.append(f"  {data}" if data else "", style="dim")
+            yield line.append(f"  {mark}" if mark else "", style="magenta")
+        yield from layout.omitted_tokens(text, len(tokens))
+        yield from _merges(layout, text, len(tokens))
+
+    yield from layout.each_text(lines)
+
+
+def stored_rows_step(layout: Layout) -> Iterator[Text]:
+    """Step 4: the byte offset of each row, and its first values as stored."""
+    table, glyphs, tokens = layout.trace.table, layout.glyphs, layout.shown_tokens
+    size, start = f"{table.row_bytes:,}", "" if table.offset == 0 else f"{table.offset:,} + "
+    yield from layout.note(f"row i starts at byte {start}i {glyphs.times} {size} and has {size} bytes")
+    digits = max([2, *(len(str(token.id)) for token in tokens)])
+    offsets = max([len("byte"), *(len(f"{token.offset:,}") for token in tokens)])
+    available = layout.columns - (layout.head_width + digits + offsets + 6)
+    title = glyphs.fold(f"first {'values' if table.itemsize else 'block'} in hex", available, blank=" ")
+    yield _token_heading(layout).append(f"  {'id':>{digits}}  {'byte':>{offsets}}  {title}")
+
+    def lines(index: int, token: TokenTrace) -> Iterator[Text]:
+        line = layout.head(index, token).append(f"  {token.id:>{digits}}", style="cyan")
+        line.append(f"  {token.offset:>{offsets},}  ")
+        yield line.append(_joined(token.stored_hex, available, glyphs.more), style="dim")
+
+    yield from layout.each_token(lines)
+
+
+def rows_step(layout: Layout) -> Iterator[Text]:
+    """Step 5: the gathered rows, and whether a one-hot matrix product gives the same."""
+    gather = layout.trace.gather
+    yield from _token_table(layout, lambda token: token.row, gather.shape[2])
+    if layout.trace.input == "text":
+        line = Text(f"{' ' * INDENT}one_hot @ table is ", style="dim")
+        line.append("equal" if gather.equal else "not equal", style="bold green" if gather.equal else "bold yellow")
+        rows = count(gather.compared_rows, "row")
+        over = f"all {rows}" if gather.whole_table else f"the {rows} in use"
+        yield line.append(f" to these rows, compared over {over}", style="not bold dim")
+        if gather.note:
+            yield from layout.note(gather.note)
+
+
+def positions_step(layout: Layout) -> Iterator[Text]:
+    """Step 6: the sum of row and position for each token, or the rotary angles."""
+    for which, rotary in enumerate(layout.trace.positions.rotary):
+        yield from _rotary(layout, which, rotary)
+    names = ["row", *(f"after {stage.name}" for stage in layout.trace.stages)]
+    if "after position" not in names:
+        return
+    stage = names.index("after position") - 1
+
+    def parts(token: TokenTrace) -> NamedVectors:
+        before, value = token.stages[stage - 1].after if stage else token.row, token.stages[stage]
+        added = [] if value.added is None else [(f"+ position {token.position}", value.added)]
+        return [(names[stage], before), *added, ("= sum", value.after)]
+
+    shown = MAX_BATCH_SUMS if layout.is_batch else MAX_SUMS
+    tokens = [token for text in layout.texts for token in layout.tokens(text)[:shown]]
+    grid = layout.named_grid([parts(token) for token in tokens], layout.trace.shape[2])
+    yield layout.grid_heading(grid)
+    yield from layout.each_token(
+        lambda index, token: layout.named_vectors(index, layout.label(token), parts(token), grid), shown
+    )
+
+
+def hidden_step(layout: Layout) -> Iterator[Text]:
+    """Step 7: the other stages, the hidden states, the mask and the padding row."""
+    trace = layout.trace
+    if any(stage.name != "position" for stage in trace.stages):
+        yield from _stages(layout)
+    yield from _token_table(layout, lambda token: token.hidden, trace.shape[2])
+    if not any(text.n_padding for text in trace.texts):
+        return
+    yield from _masks(layout)
+    padding = trace.padding
+    if padding.id is None:
+        return
+    kind = "the table's padding_idx" if padding.is_padding_idx else "an ordinary token"
+    line = f"the padding row is {padding.id:,}, {kind}; its values are {'all zero' if padding.is_zero else 'not zero'}"
+    if padding.is_zero and any(any(token.hidden) for text in trace.texts for token in text.tokens if not token.mask):
+        line += ", and the values shown here were added by later stages"
+    yield from layout.note(line)
+
+
+def backward_step(layout: Layout) -> Iterator[Text]:
+    """Step 8: the gradients of the rows, through the lookup and the tied head, and the padding row."""
+    backward, channels = layout.trace.backward, layout.trace.table.shape[1]
+    if backward is None:
+        return
+    yield Text(f"{' ' * INDENT}loss ", style="dim").append(number(backward.loss), style="not dim bold")
+    yield from _gradients(layout, backward, channels)
+    unmasked = backward.unmasked_padding_gradient
+    if unmasked is not None:
+        yield from layout.note("the padding row receives no gradient; without padding_idx it would receive")
+        name = layout.head(None).append("padding", style="dim")
+        grid = layout.grid([unmasked], channels, head=max(layout.head_width, len(name)))
+        yield layout.vector(name, unmasked, grid)
+
+
+STEPS: list[Callable[[Layout], Iterator[Text]]] = [
+    bytes_step, pre_tokens_step, ids_step, stored_rows_step, rows_step, positions_step, hidden_step, backward_step,
+]  # fmt: skip
+
+
+# ---- text and ids
+
+
+def _bands(
+    layout: Layout, units: Sequence[tuple[str, str, str]], total: int, noun: str, *, bars: bool
+) -> Iterator[Text]:
+    lines, shown = layout.bands(units, bars=bars, max_bands=1 if layout.is_batch else MAX_BANDS)
+    yield from lines
+    yield from layout.more(total - shown, noun)
+
+
+def _token_heading(layout: Layout) -> Text:
+    return padded(Text(" " * layout.label_start + "token", style="dim"), layout.head_width)
+
+
+def _merges(layout: Layout, text: TextTrace, tokens: int) -> Iterator[Text]:
+    every = [pre_token for pre_token in text.pre_tokens or [] if pre_token.merges and pre_token.tokens[0] < tokens]
+    merged = list({pre_token.bytes: pre_token for pre_token in every}.values())  # equal pre-tokens have equal merges
+    if not merged:
+        return
+    names = [_bytes_as_text(layout, pre_token.bytes, layout.widest_label) for pre_token in merged[:MAX_MERGED]]
+    columns = max(layout.head_width, layout.label_start + max(cell_len(name) for name in names))
+    yield from layout.note("merges, in the order they are applied", max_lines=1)
+    for pre_token, name in zip(merged, names, strict=False):
+        yield _merge_line(layout, padded(Text(" " * layout.label_start + name), columns).append("  "), pre_token)
+    if len(merged) > MAX_MERGED:
+        yield Text(f"{' ' * INDENT}{layout.glyphs.more} and those of the remaining pre-tokens", style="dim")
+
+
+def _merge_line(layout: Layout, line: Text, pre_token: PreToken) -> Text:
+    shown = [
+        "+".join(_bytes_as_text(layout, part, layout.widest_label) for part in (merge.left, merge.right))
+        for merge in pre_token.merges or []
+    ]
+    available = layout.columns - cell_len(line.plain)
+    for index, merge in enumerate(shown):
+        left_out = len(shown) - index - 1
+        rest = f"  {layout.glyphs.more} {left_out} more"
+        if cell_len(merge) + (len(rest) if left_out else 0) > available:
+            return line.append(f"{layout.glyphs.more} {left_out + 1} more"[:available], style="dim")
+        line.append(merge).append("  ")
+        available -= cell_len(merge) + 2
+    return line
+
+
+def _bytes_as_text(layout: Layout, data: str, columns: int) -> str:
+    if is_text(data):
+        return layout.glyphs.fold(bytes.fromhex(data).decode(), columns)
+    return layout.glyphs.escaped(data, columns)
+
+
+def _joined(parts: Sequence[str], columns: int, more: str) -> str:
+    """Join as many parts as fit."""
+    if len(" ".join(parts)) <= columns:
+        return " ".join(parts)
+    while parts and len(" ".join(parts)) + 1 + len(more) > columns:
+        parts = parts[:-1]
+    return " ".join([*parts, more])[: max(0, columns)]
+
+
+# ---- vectors
+
+
+def _token_table(layout: Layout, vector: Callable[[TokenTrace], Vector], channels: int) -> Iterator[Text]:
+    """One vector per token, for each text shown."""
+    grid = layout.grid([vector(token) for token in layout.shown_tokens], channels)
+    yield layout.grid_heading(grid)
+
+    def lines(index: int, token: TokenTrace) -> Iterator[Text]:
+        yield layout.vector(layout.head(index, token), vector(token), grid, style="" if token.mask else "dim")
+
+    yield from layout.each_token(lines)
+
+
+def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
+    """The rotary frequencies, and the angle, cosine and sine for the first tokens of the longest text."""
+    glyphs = layout.glyphs
+    kind = "" if rotary.layer_type is None else f"{rotary.layer_type}: "
+    scaling = "unscaled" if rotary.scaling is None else f"scaled by {rotary.scaling}"
+    factor = "" if rotary.attention_factor == 1 else f", cos and sin {glyphs.times} {number(rotary.attention_factor)}"
+    pairs = f"theta {rotary.theta:,.10g}, {count(rotary.n_pairs, 'pair')} of a head's {rotary.head_dim} channels"
+    yield from layout.note(f"{kind}{pairs} ({rotary.pairing}), {scaling}{factor}")
+    longest = max(layout.trace.texts, key=lambda text: text.n_tokens)
+    tokens = [token for token in longest.tokens if token.mask][:MAX_ROTATIONS]
+    if not tokens:
+        return
+    rotations = [token.rotations[which] for token in tokens]
+    blocks = [("angle", [rotation.angles for rotation in rotations])]
+    if rotary.scaling is not None and rotary.frequencies == rotary.unscaled_frequencies:
+        yield from layout.note("the scaling does not change the pairs shown")
+    elif rotary.scaling is not None:
+        blocks.append(("unscaled", [rotation.unscaled_angles for rotation in rotations]))
+    blocks += [("cos", [rotation.cos for rotation in rotations]), ("sin", [rotation.sin for rotation in rotations])]
+    head = max(layout.head_width, *(layout.label_start + len(name) for name, _ in blocks))
+    for name, vectors in blocks:
+        grid = layout.grid(vectors, rotary.n_pairs, head=head)
+        yield layout.grid_heading(grid, name, unit="pair ")
+        for token, values in zip(tokens, vectors, strict=True):
+            yield layout.vector(layout.head(token.position, token), values, grid)
+    yield from layout.omitted_tokens(longest, len(tokens))
+
+
+def _stages(layout: Layout) -> Iterator[Text]:
+    """The stages of the layer, and the first token after each of them."""
+    trace = layout.trace
+    for stage in trace.stages:
+        yield from layout.note(f"{stage.name}: {stage.note}", max_lines=2)
+    token = next((token for text in trace.texts for token in text.tokens if token.mask), None)
+    if token is None:
+        return
+    parts: list[tuple[str, Vector]] = [("row", token.row)]
+    for stage, value in zip(trace.stages, token.stages, strict=True):
+        parts.append((stage.name, value.after) if value.added is None else (f"+ {stage.name}", value.added))
+    grid = layout.named_grid([parts], trace.shape[2])
+    yield layout.grid_heading(grid)
+    yield from layout.named_vectors(0, layout.label(token), parts, grid)
+
+
+def _masks(layout: Layout) -> Iterator[Text]:
+    """The mask of each text, one digit per token."""
+    name = len(f"text {len(layout.trace.texts)}")
+    for index, text in enumerate(layout.texts, start=1):
+        line = padded(Text(f"{' ' * INDENT}text {index}", style="dim"), INDENT + name)
+        line.append("  mask")
+        available = (layout.columns - INDENT - name - 6 - len(layout.glyphs.more) - 1) // 2
+        for token in text.tokens[:available]:
+            line.append(f" {token.mask}", style="not dim" if token.mask else "dim")
+        if len(text.tokens) < text.n_tokens + text.n_padding or len(text.tokens) > available:
+            line.append(f" {layout.glyphs.more}")
+        yield line
+
+
+def _gradients(layout: Layout, backward: Backward, channels: int) -> Iterator[Text]:
+    """The gradient of each row, and for some rows of a tied model the two gradients it is the sum of."""
+    rows = backward.rows[: layout.max_tokens]
+    labels = [_row_label(layout, row) for row in rows]
+    names = max([len("token"), *(cell_len(label.plain) for label in labels)])
+    ids = max([2, *(len(str(row.id)) for row in rows)])
+    times = max([len("count"), *(len(f"{row.count:,}") for row in rows)])
+    head = INDENT + names + ids + times + NUMBER + 6
+    grid = layout.grid([row.total for row in rows], channels, head=head)
+    title = f"{'token':<{names}}  {'id':>{ids}}  {'count':>{times}}  {'norm':>{NUMBER}}"
+    yield layout.grid_heading(grid, title, indent=INDENT)
+    for row, label in zip(rows, labels, strict=True):
+        line = padded(Text(" " * INDENT).append_text(label), INDENT + names)
+        line.append(f"  {row.id:>{ids}}", style="cyan")
+        line.append(f"  {row.count:>{times},}", style="bold yellow" if row.count > 1 else "dim")
+        line.append(f"  {number(row.norm):>{NUMBER}}")
+        yield layout.vector(line, row.total, grid)
+    yield from layout.more(backward.n_unique_ids - len(rows), "row")
+    sums = [
+        (label, [("lookup", row.lookup), ("+ head", row.head), ("= total", row.total)])
+        for row, label in zip(rows, labels, strict=True)
+        if row.head is not None and not row.is_padding
+    ][:MAX_GRADIENT_SUMS]
+    if sums:
+        grid = layout.named_grid([parts for _, parts in sums], channels)
+        yield layout.grid_heading(grid)
+        for label, parts in sums:
+            yield from layout.named_vectors(None, label, parts, grid)
+
+
+def _row_label(layout: Layout, row: RowGradient) -> Text:
+    """The label of its first occurrence, if that is part of the trace."""
+    for text, token in row.occurrences:
+        if text < len(layout.trace.texts) and token < len(layout.trace.texts[text].tokens):
+            return layout.label(layout.trace.texts[text].tokens[token])
+    return Text(layout.glyphs.fold(row.label, layout.widest_label))
