@@ -41,6 +41,10 @@ def mean_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
     Returns:
         One vector per text (B, D); zeros for a text without real tokens.
 
+    Raises:
+        ShapeError: If hidden states and mask do not fit together.
+        InputError: If a mask has values other than 0 and 1.
+
     Example:
         >>> mean_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
         tensor([[2.]])
@@ -70,6 +74,14 @@ def last_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
 
     Returns:
         One vector per text (B, D); zeros for a text without real tokens.
+
+    Raises:
+        ShapeError: If hidden states and mask do not fit together.
+        InputError: If a mask has values other than 0 and 1.
+
+    Example:
+        >>> last_token_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
+        tensor([[3.]])
     """
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)
@@ -88,6 +100,14 @@ def first_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
 
     Returns:
         One vector per text (B, D); zeros for a text without real tokens.
+
+    Raises:
+        ShapeError: If hidden states and mask do not fit together.
+        InputError: If a mask has values other than 0 and 1.
+
+    Example:
+        >>> first_token_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
+        tensor([[1.]])
     """
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)

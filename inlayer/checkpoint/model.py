@@ -43,9 +43,25 @@ SAMPLED_ROWS = 64  # of a remote head, to decide whether it equals the table
 
 
 class Model:
-    """An opened checkpoint: `table`, `tokenizer`, `spec`, and with torch `embeddings` and `head`.
+    """An opened checkpoint, as `inlayer.load` returns it. Everything is read on first access.
 
-    `source` is where it came from, and `note` is text to show with it, for example that it is a sample.
+    Attributes:
+        source: Where it came from.
+        note: Text to show with it, for example that it is a sample.
+        config: The contents of config.json, or None.
+        table_info: Name, file, byte offset, shape and dtype of the table.
+        spec: The layer that the config describes, or None if its family is unknown.
+        tokenizer: The checkpoint's tokenizer, or None.
+        table: The rows, as numpy arrays.
+        embeddings: The input layer, a torch module.
+        head: The head, a torch module, or None.
+
+    Example:
+        >>> model = inlayer.load("default")
+        >>> model
+        Model('default', llama, 6,144 x 128 BF16)
+        >>> model.embeddings(torch.tensor([model.tokenizer.encode("I love dogs")])).shape
+        torch.Size([1, 4, 128])
     """
 
     _arguments: tuple[str | os.PathLike[str], np.dtype[Any] | None]

@@ -56,7 +56,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
 
     Example:
         >>> load("default").table.rows([1, 2]).shape
-        (2, 64)
+        (2, 128)
     """
     source, target = DEFAULT if source is None else source, None
     if dtype is not None:
