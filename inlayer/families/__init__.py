@@ -112,7 +112,7 @@ def _check_tables(width: int, *rows: int) -> None:
 def _rotary(family: Family, fields: Fields, n_embd: int) -> RotarySpec:
     return RotarySpec(
         head_dim=fields.optional_size("qk_rope_head_dim", "head_dim") or n_embd // fields.size(*HEADS),
-        angles=read_angles(fields, family.rope_fields, renamed=family.rope_names, partial_by_default=family.partial),
+        angles=read_angles(fields, family),
         pairing=family.pairing,
         layout=family.layout,
         float32=family.float32_tables,
