@@ -25,7 +25,7 @@ from itertools import combinations
 from typing import Any
 
 from inlayer.errors import ConfigError, PositionRangeError
-from inlayer.positions.build import SCHEMES
+from inlayer.positions import SCHEMES
 from inlayer.render import style_sheet
 from inlayer.trace.facts import Change, Trace, plain
 from inlayer.trace.pipeline import Pipeline
