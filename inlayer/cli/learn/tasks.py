@@ -24,7 +24,7 @@ from inlayer.cli.learn.common import (
     open_printer,
     open_service,
     write_json,
-)  # fmt: skip
+)
 from inlayer.errors import InputError
 from inlayer.files import shown
 
