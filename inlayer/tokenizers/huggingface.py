@@ -29,7 +29,7 @@ import numpy as np
 from inlayer.errors import InlayerError, TokenizerError
 from inlayer.ragged import IdArray, Ragged
 from inlayer.tokenizers.base import Token, check_text
-from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, unsupported_feature
+from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
 from inlayer.tokenizers.growth import GrowthLimit
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_of_json
@@ -131,7 +131,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def _open_fast_path(self) -> EncodeBatch | None:
         assert self._fast_source is not None
         (text, settings), self._fast_source = self._fast_source, None
-        if self._added_around is None or unsupported_feature(settings, self._exact.token_to_id) is not None:
+        if self._added_around is None or not is_supported(settings, self._exact.token_to_id):
             return None
         exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
         added = [token["content"] for token in settings.get("added_tokens") or []]
