@@ -12,6 +12,7 @@ from typing import Literal
 
 from inlayer.learn.course import Course, Lesson, Question, Task
 from inlayer.learn.progress import ExerciseRecord, ProgressState, QuestionRecord, TaskRecord
+from inlayer.learn.questions import Exercise
 
 __all__ = ["CourseOverview", "CourseStep", "LessonStatus", "find_next_step", "lesson_steps"]
 
@@ -38,8 +39,8 @@ class CourseStep:
     def title(self) -> str:
         """The step in words: "the task gather, Gather the rows yourself"."""
         if self.kind in {"task", "exercise"}:
-            titles = {one.id: one.title for one in self.lesson.tasks} | {one.id: one.title for one in self.lesson.exercises}
-            return f"the {self.kind} {self.id}, {titles[self.id]}"
+            parts: tuple[Task | Exercise, ...] = (*self.lesson.tasks, *self.lesson.exercises)
+            return f"the {self.kind} {self.id}, {next(one.title for one in parts if one.id == self.id)}"
         return f"{'read' if self.kind == 'read' else 'the quiz of'} lesson {self.lesson.number}, {self.lesson.title}"
 
     def is_done(self, state: ProgressState) -> bool:
