@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from inlayer.errors import needs_torch
 
 if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test compares the two
-    from inlayer.checkpoint import Model as Model
     from inlayer.checkpoint import load as load
+    from inlayer.checkpoint.model import Model as Model
     from inlayer.embeddings import Embeddings as Embeddings
     from inlayer.errors import InlayerError as InlayerError
     from inlayer.families import describe as describe
@@ -48,7 +48,7 @@ _MODULES = {
     "Head": "inlayer.head",
     "InlayerError": "inlayer.errors",
     "MappedTable": "inlayer.tables",
-    "Model": "inlayer.checkpoint",
+    "Model": "inlayer.checkpoint.model",
     "Ragged": "inlayer.ragged",
     "Report": "inlayer.inspection",
     "Table": "inlayer.tables",

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 import inlayer
-from inlayer.checkpoint.samples import find_sample, open_sample
+from inlayer.checkpoint.open import find_sample, open_sample
 from inlayer.families import describe
 from inlayer.tensors import to_tensor
 from inlayer.training.decoder import Decoder

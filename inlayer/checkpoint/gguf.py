@@ -1,10 +1,8 @@
-"""GgufStore: a model in a .gguf file.
+"""GgufStore: a model in a .gguf file, or in several (`x-00001-of-00003.gguf`).
 
 source -> [Store] -> Model
-- opening reads the header only; rows of a table are read and decoded when they are looked up, the arrays of the
-  vocabulary when the tokenizer is opened
-- a model in several files (`x-00001-of-00003.gguf`) is opened through any of them; all must be present, because only
-  all of them together tell whether a tensor (the head) exists
+- opening reads the header only; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
+- all parts must be present, because only all of them together tell whether a tensor (the head) exists
 - elsewhere: header and rows (formats/gguf.py), the meaning of the metadata (families/gguf.py, tokenizers/gguf.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
 """
@@ -26,9 +24,8 @@ from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError
 from inlayer.families.gguf import ROPE_FACTORS, config_from_gguf
 from inlayer.files import listing, path_kind, quoted, shown
 from inlayer.formats.gguf import PLAIN, SCALARS, STRING, GgufHeader, StoredArray, decoder, read_gguf_header, row_bytes
-from inlayer.formats.row_file import FileRows, read_bytes
 from inlayer.formats.safetensors import TensorInfo
-from inlayer.tables import RowSource, StoredTable
+from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer
 
@@ -48,12 +45,16 @@ class GgufStore(Store):
         self.path = path
         self.where = getattr(self, "where", shown(path))
         header = self._read_header(path)
-        self._folder, self._first, self._tensors = path.parent, path, dict(header.tensors)
+        self.folder, self._first, self._tensors = path.parent, path, dict(header.tensors)
         if _integer(header.metadata, "split.count", 1) > 1:
             header = self._join(header)
         self.metadata = header.metadata
+        values = {key: value for key, value in self.metadata.items() if not isinstance(value, StoredArray)}
+        shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
+        small = [name for name in ROPE_FACTORS if name in shapes and math.prod(shapes[name]) <= MAX_FACTORS]
         try:
-            self.config = self._translate()
+            factors = {name: self.read(name).astype(np.float64).reshape(-1).tolist() for name in small}
+            self.config = config_from_gguf(values, shapes, factors)
         except InlayerError as error:
             raise CheckpointError(f"{self.where}: {error}") from error
 
@@ -90,15 +91,11 @@ class GgufStore(Store):
         prefix = "tokenizer.ggml."
         if self.metadata.get(f"{prefix}model", "none") in {"none", "no_vocab"}:
             return None
-        fields = {
-            key.removeprefix(prefix): value
-            for key, value in self.metadata.items()
-            if key.startswith(prefix) and not isinstance(value, StoredArray)
-        }
-        for name in TOKENIZER_ARRAYS:
-            array = self.metadata.get(prefix + name)
-            if isinstance(array, StoredArray):
-                fields[name] = self._read_array(prefix + name, array)
+        fields: dict[str, Any] = {}
+        for key, value in self.metadata.items():
+            name = key.removeprefix(prefix)
+            if key.startswith(prefix) and (name in TOKENIZER_ARRAYS or not isinstance(value, StoredArray)):
+                fields[name] = self._read_array(key, value) if isinstance(value, StoredArray) else value
         return open_gguf_tokenizer(fields, where=self.where)
 
     def parameters(self) -> int | None:
@@ -113,7 +110,7 @@ class GgufStore(Store):
                 f"{self.where} is one of {count:,} parts, but its name has no part number; it must be named like "
                 "x-00001-of-00003.gguf"
             )
-        paths = [self._folder / f"{name['stem']}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1)]
+        paths = [self.folder / f"{name['stem']}-{number:05}-of-{count:05}.gguf" for number in range(1, count + 1)]
         missing = [path.name for path in paths if not self._exists(path)]
         if missing:
             raise CheckpointError(
@@ -133,28 +130,11 @@ class GgufStore(Store):
             self._tensors.update(header.tensors)
         return headers[0]
 
-    # ---- overridden for remote files (checkpoint/remote/store.py)
-
     def _read_header(self, path: Path) -> GgufHeader:
         return read_gguf_header(path)
 
     def _exists(self, path: Path) -> bool:
         return path_kind(path) == "file"
-
-    def _read_bytes(self, file: str, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
-        return read_bytes(self._folder / file, offset, nbytes)
-
-    def _open_rows(self, tensor: TensorInfo) -> RowSource:
-        return FileRows.for_tensor(self._folder / tensor.file, tensor)
-
-    def _translate(self) -> dict[str, Any] | None:
-        factors: dict[str, list[float]] = {}
-        for name in ROPE_FACTORS:
-            if name in self._tensors and math.prod(self._tensors[name].shape) <= MAX_FACTORS:
-                factors[name] = self.read(name).astype(np.float64).reshape(-1).tolist()
-        values = {key: value for key, value in self.metadata.items() if not isinstance(value, StoredArray)}
-        shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
-        return config_from_gguf(values, shapes, factors)
 
     def _read_array(self, key: str, array: StoredArray) -> Any:
         """Strings as a list, numbers as an array, and None for nested arrays, which no tokenizer uses."""

@@ -2,8 +2,7 @@
 
 Store -> Model -> [embeddings, head]
 - token rows stay in the file; small parts (positions, token types, norm, projection) are read in the table's dtype
-- there is a head if the checkpoint has one: a tensor of its own, or the table if the config ties them and the model's
-  class has a head. A stored head that differs from the table is not tied, whatever the config says, as in transformers
+- a stored head that differs from the table is not tied, whatever the config says, as in transformers
 - everything is frozen and in evaluation mode, unless the model is loaded as trainable: then rows are in memory
 Tested against transformers on checkpoints that it wrote in tests/checkpoint/test_parity.py.
 """

@@ -1,19 +1,16 @@
 """Model: the embedding layer, head and tokenizer of a checkpoint, each read on first access.
 
 Store -> [Model] -> tokenizer, table, embeddings, head
-- opening locates the table and reads none of it; rows are read from the file when they are looked up
 - `spec`, `tokenizer` and `table` need numpy only; `embeddings` and `head` need torch (checkpoint/layer.py)
 - a file without a config has rows but no positions. A config of an unsupported family gives a `table`, but no
   `embeddings`: what the layer adds to its rows is not guessed
-Tested against transformers on checkpoints that it wrote in tests/checkpoint/test_parity.py, and without torch in
-tests/test_without_torch.py.
+Tested against transformers in tests/checkpoint/test_parity.py, and without torch in tests/test_without_torch.py.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +66,8 @@ class Model:
     def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
         self.dtype, self.trainable = dtype, trainable
-        if is_static(store.config):
+        config = store.config or {}
+        if config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]:
             mapped = "; ids are mapped to rows by its tensor `mapping`, which is not applied"
             self.config, self.note = None, STATIC + (mapped if store.first_of(["mapping"]) else "")
         self.table_info = find_table(store, self.spec)
@@ -91,8 +89,7 @@ class Model:
     @cached_property
     def table(self) -> StoredTable:
         """The token rows: `table.rows(ids)` reads them from the file as numpy arrays, without torch."""
-        spec = self.spec
-        padding_idx = spec.padding_idx if spec is not None else None
+        padding_idx = self.spec.padding_idx if self.spec is not None else None
         if padding_idx is not None and padding_idx >= self.table_info.shape[0]:
             padding_idx = None
         table = self.store.table(self.table_info.name, padding_idx)
@@ -114,11 +111,6 @@ class Model:
         with needs_torch("Model.head"):
             from inlayer.checkpoint.layer import build_head
         return build_head(self)
-
-    @cached_property
-    def candidates(self) -> list[str]:
-        """All tensors that could be the table, the most likely first; reads the headers of all files."""
-        return list_candidates(self.store, *_table_size(self.spec), tied=self.is_tied)
 
     @property
     def is_tied(self) -> bool:
@@ -169,10 +161,8 @@ class Model:
         return self.store.read(tensor.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        source, dtype = self._arguments
-        return partial(load, dtype=dtype, trainable=self.trainable), (
-            source,
-        )  # a pickle refers to the source and contains no values
+        source, dtype = self._arguments  # a pickle contains no values
+        return partial(load, dtype=dtype, trainable=self.trainable), (source,)
 
     def __repr__(self) -> str:
         rows, width = self.table_info.shape
@@ -180,56 +170,32 @@ class Model:
         return f"Model({self.source!r}, {family}, {rows:,} x {width:,} {self.table_info.dtype})"
 
 
-def is_static(config: Mapping[str, Any] | None) -> bool:
-    """Whether a config describes a table alone, as those of model2vec do."""
-    config = config or {}
-    return config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
-
-
 def find_table(store: Store, spec: LayerSpec | None) -> TensorInfo:
     """The token table: under a usual name if it has the size that the config requires, otherwise the best candidate."""
-    rows, width = _table_size(spec)
+    size = (None, None) if spec is None else (spec.vocab_size, spec.row_width or spec.n_embd)
     usual = store.first_of(TABLES)
-    if usual is not None:
-        tensor = store.find(usual)
-        if len(tensor.shape) == 2 and (spec is None or tensor.shape == (rows, width)):
-            return _check_shape(store, tensor)
-    candidates = list_candidates(store, rows, width, tied=spec is not None and spec.head.tied)
-    if not candidates:
-        raise CheckpointError(
-            f"{store.where} has no embedding table: no tensor has the name of a table, or its size; "
-            + store.explain_missing_table()
-        )
-    return _check_shape(store, store.find(candidates[0]))
-
-
-def list_candidates(store: Store, rows: int | None, width: int | None, *, tied: bool) -> list[str]:
-    """All tensors that could be the table, the most likely first."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    first_error = None
-    for name in store.names():
-        try:
-            shapes[name] = store.find(name).shape
-        except InlayerError as error:  # noqa: PERF203  # in one file or tensor; the table may be another
-            first_error = first_error or error
-    found = table_candidates(shapes, rows, width, tied=tied)
-    if not found and first_error is not None:
-        raise first_error
-    return found
-
-
-def _same_bytes(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    return one.dtype == other.dtype and np.array_equal(one.view(np.uint8), other.view(np.uint8))
-
-
-def _table_size(spec: LayerSpec | None) -> tuple[int | None, int | None]:
-    """Rows and width of the table according to the config."""
-    return (None, None) if spec is None else (spec.vocab_size, spec.row_width or spec.n_embd)
-
-
-def _check_shape(store: Store, tensor: TensorInfo) -> TensorInfo:
+    tensor = None if usual is None else store.find(usual)
+    if tensor is None or len(tensor.shape) != 2 or (spec is not None and tensor.shape != size):
+        shapes: dict[str, tuple[int, ...]] = {}
+        first_error = None
+        for name in store.names():
+            try:
+                shapes[name] = store.find(name).shape
+            except InlayerError as error:  # noqa: PERF203  # in one file or tensor; the table may be another
+                first_error = first_error or error
+        candidates = table_candidates(shapes, *size, tied=spec is not None and spec.head.tied)
+        if not candidates:
+            raise first_error or CheckpointError(
+                f"{store.where} has no embedding table: no tensor has the name of a table, or its size; "
+                + store.explain_missing_table()
+            )
+        tensor = store.find(candidates[0])
     if len(tensor.shape) != 2 or 0 in tensor.shape:
         raise CheckpointError(
             f"{store.where}: tensor {quoted(tensor.name)} has shape {quoted(tensor.shape)}; a table is (V, D)"
         )
     return tensor
+
+
+def _same_bytes(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    return one.dtype == other.dtype and np.array_equal(one.view(np.uint8), other.view(np.uint8))

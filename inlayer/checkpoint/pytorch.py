@@ -1,12 +1,10 @@
 """PytorchStore: old PyTorch files, `pytorch_model.bin` and its shards, without executing the pickle in them.
 
 source -> [Store] -> Model
-- a file is a zip archive of a pickle and one uncompressed record per storage; before torch 1.6, a sequence of pickles
-  followed by the storages. Either way a tensor is a range of the file, so that its rows are read like safetensors
-- checked first: records are uncompressed, inside the file, as long as their storages, and have unique names; the
-  archive's directory and the pickle have a plausible size
+- a zip archive of a pickle and one uncompressed record per storage; before torch 1.6, a sequence of pickles followed by
+  the storages. Either way a tensor is a range of the file, so that its rows are read like safetensors
 - a tensor that is not stored row by row (a transposed one) is listed, but reading it is an error
-- elsewhere: the pickle (formats/torch_pickle.py), folders (checkpoint/folder.py)
+- elsewhere: the pickle (formats/torch_pickle.py)
 Tested against torch.load, and with hostile and damaged files, in tests/checkpoint/test_pytorch.py.
 """
 
@@ -19,7 +17,7 @@ import struct
 import zipfile
 from pathlib import Path
 
-from inlayer.checkpoint.folder import FolderStore
+from inlayer.checkpoint.store import FolderStore
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.files import not_a_file, path_kind, printable, quoted, shown
 from inlayer.formats.safetensors import BITS, TensorInfo
@@ -47,11 +45,8 @@ class PytorchStore(FolderStore):
         self._not_contiguous: dict[str, View] = {}
         super().__init__(path)
         self.kind = "pytorch"
-        if self._index is None:
-            self.names()  # so that an error occurs now and not later
 
     def find(self, name: str) -> TensorInfo:
-        """As for any folder; tensors that share values have entries with the same offset."""
         stored = super().find(name)
         if name in self._not_contiguous:
             view = self._not_contiguous[name]
@@ -66,7 +61,14 @@ class PytorchStore(FolderStore):
             raise not_a_file(path, kind)
         views, offsets = read_file(path)
         self._not_contiguous |= {name: view for name, view in views.items() if not view.is_contiguous}
-        return {name: describe_view(name, view, offsets, path.name) for name, view in views.items()}
+        found: dict[str, TensorInfo] = {}
+        for name, view in views.items():
+            item = BITS[view.dtype] // 8
+            offset, nbytes = offsets[view.storage.key] + view.offset * item, math.prod(view.shape) * item
+            found[name] = TensorInfo(
+                name=name, dtype=view.dtype, shape=view.shape, file=path.name, offset=offset, nbytes=nbytes
+            )
+        return found
 
     def _weight_files(self) -> set[str]:
         """The usual file, or its shards, or the only .bin file."""
@@ -75,18 +77,6 @@ class PytorchStore(FolderStore):
         if WEIGHTS in files or not (shards or len(files) == 1):
             return {WEIGHTS}
         return shards or files
-
-
-def describe_view(name: str, view: View, offsets: Offsets, file: str) -> TensorInfo:
-    item = BITS[view.dtype] // 8
-    return TensorInfo(
-        name=name,
-        dtype=view.dtype,
-        shape=view.shape,
-        file=file,
-        offset=offsets[view.storage.key] + view.offset * item,
-        nbytes=math.prod(view.shape) * item,
-    )
 
 
 def read_file(path: Path) -> tuple[dict[str, View], Offsets]:
@@ -119,7 +109,16 @@ class BoundedFile(io.FileIO):
 
 def read_archive(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, View], Offsets]:
     """A zip archive `name/data.pkl`, `name/data/0`, ..."""
-    records = list_records(stream, where)
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            listed = archive.infolist()
+    except InlayerError:
+        raise
+    except Exception as error:  # zipfile raises all kinds of errors for a damaged directory
+        raise unreadable(where, f"its zip directory is damaged ({printable(str(error))[:80]})", cut=True) from None
+    records = {record.filename: record for record in listed}
+    if len(records) != len(listed):
+        raise unreadable(where, "its archive has two records with the same name")
     pickles = [name for name in records if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(pickles) != 1:
         raise unreadable(where, f"its archive has {len(pickles)} records data.pkl instead of one")
@@ -137,31 +136,13 @@ def read_archive(stream: BoundedFile, size: int, where: str) -> tuple[dict[str, 
             raise unreadable(where, "its values are not little-endian")
     offsets: Offsets = {}
     for storage in storages.values():
-        record = records.get(f"{folder}/data/{storage.key}")
+        record, name = records.get(f"{folder}/data/{storage.key}"), printable(storage.key[:40])
         if record is None:
-            raise unreadable(where, f"its archive does not have the record data/{printable(storage.key[:40])}")
+            raise unreadable(where, f"its archive does not have the record data/{name}")
         offsets[storage.key], length = locate(stream, record, size, where)
         if length != storage.nbytes:
-            raise unreadable(
-                where,
-                f"record data/{printable(storage.key[:40])} has {length:,} bytes; its storage has {storage.nbytes:,}",
-            )
+            raise unreadable(where, f"record data/{name} has {length:,} bytes; its storage has {storage.nbytes:,}")
     return views, offsets
-
-
-def list_records(stream: BoundedFile, where: str) -> dict[str, zipfile.ZipInfo]:
-    """The records of an archive by name, none of them opened."""
-    try:
-        with zipfile.ZipFile(stream) as archive:
-            listed = archive.infolist()
-    except InlayerError:
-        raise
-    except Exception as error:  # zipfile raises all kinds of errors for a damaged directory
-        raise unreadable(where, f"its zip directory is damaged ({printable(str(error))[:80]})", cut=True) from None
-    records = {record.filename: record for record in listed}
-    if len(records) != len(listed):
-        raise unreadable(where, "its archive has two records with the same name")
-    return records
 
 
 def locate(stream: BoundedFile, record: zipfile.ZipInfo, size: int, where: str) -> tuple[int, int]:

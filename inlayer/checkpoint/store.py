@@ -1,26 +1,42 @@
-"""Store: an opened checkpoint, whatever its format. Opening reads nothing but headers.
+"""Store: an opened checkpoint of any format. FolderStore: a folder of safetensors, or one such file.
 
 source -> [Store] -> Model -> tokenizer, table, embeddings, head
-- one class per kind of source: a folder or file of safetensors (checkpoint/folder.py), a GGUF (checkpoint/gguf.py), old
-  PyTorch files (checkpoint/pytorch.py), a remote repository (checkpoint/remote/)
-- tensors have the names that the file gives them; families/weights.py decides which one is the table
-- elsewhere: building the layer (checkpoint/model.py)
+- opening reads headers only: that of a shard when one of its tensors is requested, so the table's shard alone is enough
+- file names in an index are untrusted: only plain names in the same folder are accepted, and no symbolic link out of
+  the folder, except into the blobs of the hub's cache, which consists of such links
+- elsewhere: other formats (gguf.py, pytorch.py, remote/), which tensor is the table (families/weights.py)
+Tested in tests/checkpoint/test_folder.py.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from inlayer.formats.safetensors import TensorInfo
-from inlayer.tables import StoredTable
-from inlayer.tokenizers import Tokenizer
+from inlayer.errors import CheckpointError, DtypeError, MissingFileError
+from inlayer.families.fields import read_config
+from inlayer.files import not_a_file, path_kind, printable, quoted, shown
+from inlayer.formats.row_file import FileRows, read_bytes
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, read_header
+from inlayer.tables import RowSource, StoredTable
+from inlayer.tables.stored import check_table
+from inlayer.tokenizers import Tokenizer, open_tokenizer
 
-__all__ = ["Store"]
+__all__ = ["INDEX", "FolderStore", "Store", "check_file", "parse_index"]
+
+INDEX = "model.safetensors.index.json"
+MAX_INDEX = 64 << 20  # bytes; that of Kimi-K2's 139,644 tensors has about 14 MB
+MAX_VALUES = 1_000_000  # each takes many times more memory than bytes in the file
+MAX_FILES = 4096  # DeepSeek-V3 has 163
+PLAIN_FILE = re.compile(r"(?!\.)[^/\\\0:]{1,250}\.(safetensors|bin)")
 
 
 class Store(ABC):
@@ -29,6 +45,7 @@ class Store(ABC):
     kind: str  # "folder", "safetensors", "gguf", "pytorch", "hub"
     where: str  # the source in messages and reports
     config: dict[str, Any] | None  # config.json, or another format's equivalent; None if there is none
+    folder: Path  # where local files are
     remote = False  # whether rows are downloaded when they are read
     tokenizer_file: Path | None = None  # if the tokenizer is not next to the weights
     note: str = ""  # shown with the source, for example that it is a sample
@@ -65,3 +82,173 @@ class Store(ABC):
     def explain_missing_table(self) -> str:
         """Why there may be no table, for an error message."""
         return "is a shard missing?"
+
+    def _beside(self, name: str) -> Path:
+        """The local path of a file of the checkpoint."""
+        return self.folder / name
+
+    def _read_bytes(self, file: str, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
+        return read_bytes(self._beside(file), offset, nbytes)
+
+    def _open_rows(self, tensor: TensorInfo) -> RowSource:
+        return FileRows.for_tensor(self._beside(tensor.file), tensor)
+
+
+class FolderStore(Store):
+    """The safetensors of a folder, or the single file `path`."""
+
+    index = INDEX  # the name of the index file
+
+    def __init__(self, path: Path) -> None:
+        single = path_kind(path) == "file"
+        self.kind, self.where = "safetensors" if single else "folder", shown(path)
+        self.folder = path.parent if single else path
+        self._headers: dict[str, dict[str, TensorInfo]] = {}
+        config = self._beside("config.json")
+        self.config = None if path_kind(config) == "missing" else read_config(config)
+        self._index: Mapping[str, str] = {}  # file by tensor name
+        absent = single or path_kind(path / self.index) == "missing"
+        files = {path.name} if single else self._weight_files()
+        self._index = self._list_tensors(files) if absent else self._read_index()
+
+    def names(self) -> Collection[str]:
+        return self._index
+
+    def find(self, name: str) -> TensorInfo:
+        file = self._index.get(name)
+        if file is None:
+            raise CheckpointError(f"{self.where} has no tensor {quoted(name)}")
+        tensor = self._header(file).get(name)
+        if tensor is None:
+            raise CheckpointError(
+                f"{self.where}: the index puts tensor {quoted(name)} into {shown(file)}, which does not contain it"
+            )
+        return tensor
+
+    def read(self, name: str) -> npt.NDArray[Any]:
+        tensor = self.find(name)
+        if tensor.dtype not in SAFETENSORS_DTYPES:
+            raise DtypeError(
+                f"tensor {quoted(name)} of {shown(tensor.file)} has dtype {tensor.dtype}; it must be floating point"
+            )
+        data = self._read_bytes(tensor.file, tensor.offset, tensor.nbytes)
+        return data.view(SAFETENSORS_DTYPES[tensor.dtype]).reshape(tensor.shape)
+
+    def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
+        tensor = check_table(self.find(name))
+        dtype = SAFETENSORS_DTYPES[tensor.dtype]
+        return StoredTable(self._open_rows(tensor), tensor.shape[1], dtype, padding_idx=padding_idx, name=name)
+
+    def open_tokenizer(self) -> Tokenizer | None:
+        if self.tokenizer_file is not None:
+            return open_tokenizer(self.tokenizer_file)
+        for path in self.folder.iterdir():
+            if path.suffix in {".json", ".model", ".tiktoken", ".txt"}:
+                self._beside(path.name)
+        try:
+            return open_tokenizer(self.folder)
+        except MissingFileError:
+            return None
+
+    def parameters(self) -> int | None:
+        files = set(self._index.values())
+        if any(path_kind(self.folder / file) != "file" for file in files):
+            return None
+        # Tensors at the same place are counted once: a PyTorch file stores a tied head as a second name.
+        distinct = {(file, t.offset, t.shape) for file in files for t in self._header(file).values()}
+        return sum(math.prod(shape) for _, _, shape in distinct)
+
+    def explain_missing_table(self) -> str:
+        path = self._beside("adapter_config.json")
+        if path_kind(path) != "file":
+            return super().explain_missing_table()
+        adapter = read_config(path)
+        kind, base = (printable(str(adapter.get(key))[:80]) for key in ("peft_type", "base_model_name_or_path"))
+        return f"it is a {kind} adapter, which has no table of its own; open its base model, {base}"
+
+    def _beside(self, name: str) -> Path:
+        """The path of a file, checked not to be a link out of the folder or out of the hub's cache."""
+        path = self.folder / name
+        if not path.is_symlink():
+            return path
+        try:
+            real, home = path.resolve(), self.folder.resolve()
+        except (OSError, RuntimeError) as error:
+            raise CheckpointError(f"{shown(path)} is a broken symbolic link") from error
+        blobs = [parent.parent / "blobs" for parent in home.parents if parent.name == "snapshots"]
+        if not any(real.is_relative_to(allowed) for allowed in (home, *blobs)):
+            raise CheckpointError(f"{shown(path)} is a symbolic link out of its folder; copy the file itself there")
+        return path
+
+    def _list_tensors(self, files: Iterable[str]) -> dict[str, str]:
+        """The index of files without one."""
+        index: dict[str, str] = {}
+        for file in sorted(files):
+            for name in self._header(file):
+                if name in index:
+                    raise CheckpointError(
+                        f"{self.where}: tensor {quoted(name)} is in both {quoted(index[name])} and {quoted(file)}, "
+                        "without an index that says which one to use; open one of the files instead"
+                    )
+                index[name] = file
+        return index
+
+    def _header(self, file: str) -> dict[str, TensorInfo]:
+        if file not in self._headers:
+            path = self._beside(file)
+            if path_kind(path) == "missing":
+                named = ", which its index names" if self._index else ""
+                raise MissingFileError(f"{self.where} lacks the file {shown(file)}{named}; download it as well")
+            self._headers[file] = self._read_header(path)
+        return self._headers[file]
+
+    def _read_header(self, path: Path) -> dict[str, TensorInfo]:
+        return read_header(path)
+
+    def _weight_files(self) -> set[str]:
+        """The files to use without an index: model.safetensors, or its shards, or all safetensors files."""
+        files = {path.name for path in self.folder.glob("*.safetensors")}
+        return {"model.safetensors"} & files or {file for file in files if file.startswith("model")} or files
+
+    def _read_index(self) -> dict[str, str]:
+        path = self._beside(self.index)
+        kind = path_kind(path)
+        if kind != "file":
+            raise not_a_file(path, kind)
+        try:
+            with path.open("rb") as stream:
+                data = stream.read(MAX_INDEX + 1)
+        except OSError as error:
+            raise CheckpointError(f"{shown(path)} cannot be read: {error.strerror}") from error
+        return parse_index(data, shown(path))
+
+
+def parse_index(data: bytes, where: str) -> dict[str, str]:
+    """The file of every tensor."""
+    if len(data) > MAX_INDEX:
+        raise CheckpointError(f"{where} has {len(data):,} bytes; an index has at most {MAX_INDEX:,}")
+    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
+        raise CheckpointError(f"{where} has more than {MAX_VALUES:,} values; no model has that many tensors")
+    try:
+        index: Any = json.loads(data)
+    except RecursionError:
+        raise CheckpointError(f"{where} is nested too deeply to be an index") from None
+    except ValueError as error:
+        raise CheckpointError(f"{where} is not valid JSON ({printable(str(error))[:160]}); is it truncated?") from None
+    weight_map = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise CheckpointError(f"{where} has no weight_map, which gives the file of every tensor")
+    for name, file in weight_map.items():
+        check_file(file, name, where)
+    if len(set(weight_map.values())) > MAX_FILES:
+        raise CheckpointError(f"{where} names more than {MAX_FILES:,} files; no model has that many shards")
+    return weight_map
+
+
+def check_file(file: object, name: str, where: str) -> str:
+    """Check that the name of a shard is a plain file name, not a path that could lead out of the folder."""
+    if not isinstance(file, str) or not PLAIN_FILE.fullmatch(file) or not file.isprintable():
+        raise CheckpointError(
+            f"{where} puts tensor {quoted(name)} into {quoted(file)}; a shard is a plain file name in the same folder"
+        )
+    return file

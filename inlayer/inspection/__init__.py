@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from inlayer.checkpoint import Model, load
+from inlayer.checkpoint import load
+from inlayer.checkpoint.model import Model
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.files import path_kind, printable
 from inlayer.inspection.check_head import head_facts, head_findings, head_row_findings, scan_head

@@ -3,15 +3,9 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - ids equal `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken does the work where it is proven equal
 - truncation and padding stored in the file are turned off, and so is dropout, which makes ids random
-- the padding token is the one in tokenizer_config.json or special_tokens_map.json, else the file's own `padding`, else
-  a special token of that name (base.py)
-- parse_special=False is `encode_special_tokens=True` in `tokenizers`: special tokens are read as plain text, other
-  added tokens are still found
-- pre-tokens are those of `tokenizers`, which reports the pre-token of each token. Merges are replayed from the file,
-  which is parsed again the first time they are needed
+- the padding token is the one in the config files, else the file's own `padding`, else a special token of that name
 - elsewhere: choosing the file (open.py), validation (tokenizer_json.py), the fast path (gigatoken.py)
-Tested against `tokenizers` in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py and test_merges.py of
-tests/tokenizers/.
+Tested in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py and test_merges.py of tests/tokenizers/.
 """
 
 from __future__ import annotations
@@ -73,10 +67,12 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         self.special_tokens: Mapping[str, int] = MappingProxyType(
             {token.content: token_id for token_id, token in self._added.items() if token.special}
         )
-        pre_tokenizers = steps_of(config, "pre_tokenizer")
+        normalizers, pre_tokenizers, decoders = (
+            [step.get("type") for step in steps_of(config, part)] for part in ("normalizer", "pre_tokenizer", "decoder")
+        )
         self._pre_tokenizes = bool(pre_tokenizers)
-        self._encodes_bytes = has_byte_level([*pre_tokenizers, *steps_of(config, "normalizer")])
-        self._byte_level = self._encodes_bytes or has_byte_level(steps_of(config, "decoder"))
+        self._encodes_bytes = "ByteLevel" in pre_tokenizers + normalizers
+        self._byte_level = self._encodes_bytes or "ByteLevel" in decoders
         vocab = model["vocab"]
         last = max(vocab.values()) if isinstance(vocab, dict) else len(vocab) - 1
         self._id_limit = max([last, *self._added]) + 1
@@ -90,10 +86,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     # -- encoding --
 
     def _variant(self, parse_special: bool, post_process: bool = True) -> tokenizers.Tokenizer:
-        """Return the library's tokenizer with these settings.
-
-        Settings are fields of the library's object, so threads with different settings need different objects.
-        """
+        """The library's tokenizer with these settings, which are fields of it: threads need different objects."""
         key = (parse_special, post_process)
         with self._lock:
             if key not in self._variants:
@@ -109,10 +102,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         return self._variant(parse_special).encode(text, add_special_tokens=add_special_tokens).ids
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
-        """Encode a block of texts at a time, so that the library's per-text objects are freed early.
-
-        The library returns ids only as a list; joining the texts of a block first makes one list per block.
-        """
+        """Encode a block of texts at a time: per-text objects are freed early, and each block is one list of ids."""
         from tokenizers import Encoding
 
         variant = self._variant(parse_special)
@@ -182,11 +172,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     # -- explanations --
 
     def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        """Encode a text into tokens.
-
-        The bytes of byte-level tokens add up to the text. For other tokenizers, and if a normalizer changed the text,
-        spans come from the offsets of `tokenizers`, by the rules in offsets.py.
-        """
+        """Encode a text into tokens. Where their bytes do not add up to it, spans follow the rules in offsets.py."""
         tokens, body = self._tokens_of_text(text, parse_special)
         return self._with_special_tokens(text, tokens, body, add_special_tokens, parse_special)
 
@@ -198,10 +184,23 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def _with_special_tokens(
         self, text: str, tokens: list[Token], body: tokenizers.Encoding, add_special_tokens: bool, parse_special: bool
     ) -> list[Token]:
-        """Insert the tokens that the post-processor adds, such as begin-of-text."""
+        """Insert the tokens that the post-processor adds, such as begin-of-text, with empty spans."""
         with library_errors(f"{self._where} cannot encode this text"):
             whole = self._variant(parse_special).post_process(body, add_special_tokens=add_special_tokens)
-        return insert_added(whole.ids, whole.special_tokens_mask, tokens, len(text.encode()), self._where)
+        result: list[Token] = []
+        remaining, position = iter(tokens), 0
+        for token_id, is_added in zip(whole.ids, whole.special_tokens_mask, strict=True):
+            if is_added:
+                result.append(Token(token_id, b"", (position, position), True))
+                continue
+            token = next(remaining, None)
+            if token is None or token.id != token_id:
+                raise TokenizerError(
+                    f"the post-processor of {self._where} changes ids, so the bytes of its tokens are not known"
+                )
+            result.append(token)
+            position = token.span[1] if token is not tokens[-1] else len(text.encode())
+        return result
 
     def _tokens_of_text(self, text: str, parse_special: bool) -> tuple[list[Token], tokenizers.Encoding]:
         """Encode the text itself; the word ids of the encoding are the numbers of the pre-tokens."""
@@ -237,10 +236,6 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         return self._added
 
 
-def has_byte_level(steps: list[dict[str, Any]]) -> bool:
-    return any(step.get("type") == "ByteLevel" for step in steps)
-
-
 def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     """Copy a tokenizer, so that it has its own settings. The vocabulary is shared, which makes this cheap."""
     copy = type(original)(original.model)
@@ -255,20 +250,3 @@ def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.To
         copy = type(original).from_str(original.to_str())
         copy.post_processor = None
     return copy
-
-
-def insert_added(ids: list[int], added: list[int], tokens: list[Token], end: int, where: str) -> list[Token]:
-    """Insert the ids that a post-processor added among the tokens of the text, with empty spans."""
-    result: list[Token] = []
-    remaining = iter(tokens)
-    position = 0
-    for token_id, is_added in zip(ids, added, strict=True):
-        if is_added:
-            result.append(Token(token_id, b"", (position, position), True))
-            continue
-        token = next(remaining, None)
-        if token is None or token.id != token_id:
-            raise TokenizerError(f"the post-processor of {where} changes ids, so the bytes of its tokens are not known")
-        result.append(token)
-        position = token.span[1] if token is not tokens[-1] else end
-    return result

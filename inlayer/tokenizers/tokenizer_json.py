@@ -1,14 +1,11 @@
 """tokenizer.json: validation before `tokenizers` reads it, and a readable error if it cannot.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- rejected up front: a missing or empty vocabulary, and ids outside 0..MAX_ID
 - a few kilobytes can ask for terabytes: 28 Replace steps that double a letter, or a template that repeats 1,000 ids.
-  Pre-tokenizers, post-processors and decoders of real files add little: more is an error when the file is opened.
-  Normalizers can add a lot in theory (NFKC turns one character into 18), so that no bound fits all real files. Where it
-  is exceeded, the steps are run one by one on each text, and the length is checked before and after each
-- `tokenizers` often reports only that "data did not match any variant of untagged enum"; the error here names the part
+  That is an error when the file is opened. Only normalizers of real files can add a lot in theory (NFKC turns one
+  character into 18): if so, their steps are run one by one on each text, and the length is checked before and after
 - elsewhere: encoding (huggingface.py), features that gigatoken lacks (gigatoken.py), panics (untrusted_files.py)
-Tested with modified files in tests/tokenizers/test_malformed_files.py and tests/tokenizers/test_growth.py.
+Tested with modified files in test_malformed_files.py and test_growth.py of tests/tokenizers/.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ EXPANSION = {
     "NFC": 4, "NFD": 4, "NFKC": MAX_EXPANSION, "NFKD": MAX_EXPANSION, "Lowercase": 3, "BertNormalizer": 4,
     "ByteLevel": 4, "Metaspace": 2,
 }  # fmt: skip
-SEQUENCES = ("normalizers", "pretokenizers", "processors", "decoders")
+SEQUENCES = [key for _, key in PARTS.values() if key]
 TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 STEPS = [part for part in PARTS if part != "model"]
 

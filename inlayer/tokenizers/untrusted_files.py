@@ -74,14 +74,12 @@ def parse_json_object(data: bytes, where: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         byte = data[error.start]
         raise TokenizerError(f"{where} is not valid JSON: byte 0x{byte:02X} at {error.start} is not UTF-8") from None
-    except json.JSONDecodeError as error:
-        truncated = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+    except ValueError as error:  # JSONDecodeError, or a number with thousands of digits
+        truncated = getattr(error, "pos", 0) >= len(text.rstrip()) or str(error).startswith("Unterminated string")
         hint = "; is the file truncated?" if truncated else ""
         raise TokenizerError(f"{where} is not valid JSON ({one_line(error)}){hint}") from None
     except RecursionError:
         raise TokenizerError(f"{where} is nested too deeply for a tokenizer file") from None
-    except ValueError as error:  # a number with thousands of digits
-        raise TokenizerError(f"{where} is not valid JSON ({one_line(error)})") from None
     if not isinstance(value, dict):
         raise TokenizerError(f"{where} contains {JSON_KINDS.get(type(value), 'a list')}, not a JSON object")
     return value

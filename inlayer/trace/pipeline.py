@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from inlayer.checkpoint import Model, load
+from inlayer.checkpoint import load
+from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
 from inlayer.files import base_name

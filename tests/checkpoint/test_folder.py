@@ -18,8 +18,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 import inlayer
-from inlayer.checkpoint.folder import INDEX
-from inlayer.checkpoint.samples import find_sample
+from inlayer.checkpoint.open import find_sample
+from inlayer.checkpoint.store import INDEX
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, MissingFileError
 from inlayer.tensors import to_tensor
 

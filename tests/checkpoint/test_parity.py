@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
 import inlayer
-from inlayer.checkpoint.folder import FolderStore
+from inlayer.checkpoint.store import FolderStore
 from inlayer.families import FAMILIES
 from inlayer.positions import RotaryPositions
 from tests.families.references import CASES, Case, Reference, reference_config

@@ -6,8 +6,7 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from inlayer.checkpoint.open import open_store
-from inlayer.checkpoint.samples import SAMPLES, find_sample, open_sample
+from inlayer.checkpoint.open import SAMPLES, find_sample, open_sample, open_store
 from inlayer.errors import MissingExtraError, MissingFileError
 
 SHAPES = {

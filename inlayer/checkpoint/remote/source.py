@@ -1,10 +1,8 @@
 """Remote files and the folders they are in: a hub repository at one commit, or a folder behind a URL.
 
 [checkpoint] -> Embeddings, Head, tokenizer
-- `org/name[@revision]` and `hf://org/name[@revision][/file]`: a branch is resolved to a commit once, and everything is
-  read from that commit. Offline, it is the commit of the last time
-- `s3://`, `gs://`, `https://`: a folder, or one .safetensors or .gguf file. Plain HTTP servers cannot list a folder;
-  there, files are found by their usual names
+- a branch is resolved to a commit once, and everything is read from that commit. Offline, it is that of the last time
+- plain HTTP servers cannot list a folder; there, files are found by their usual names
 - a range is read from huggingface_hub's cache if any library downloaded the file, then from our own, then remotely
 - a file that may change (any URL) is compared with the server once per process; offline, its last known version is used
 Tested in tests/checkpoint/remote/test_store.py, with faulty servers in test_transfer.py.
@@ -12,17 +10,19 @@ Tested in tests/checkpoint/remote/test_store.py, with faulty servers in test_tra
 
 from __future__ import annotations
 
+import functools
+import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from inlayer.checkpoint.folder import INDEX
 from inlayer.checkpoint.remote import transfer
-from inlayer.checkpoint.remote.cache import DiskCache, digest
-from inlayer.checkpoint.remote.transfer import FileVersion, Span, TransferError, UnreachableError
+from inlayer.checkpoint.remote.transfer import DiskCache, FileVersion, Span, TransferError, UnreachableError, digest
+from inlayer.checkpoint.store import INDEX
 from inlayer.errors import CheckpointError, InputError, MissingFileError
 from inlayer.files import printable, shown
 
@@ -77,13 +77,6 @@ class RemoteFile:
             self._request([(0, 1)], {})
         assert self._version is not None
         return self._version.size
-
-    def exists(self) -> bool:
-        """Whether the server has it."""
-        try:
-            return self.size >= 0
-        except MissingFileError:
-            return False
 
     def read(self, start: int, stop: int) -> bytes:
         """Bytes start..stop - 1; fewer only if the file ends before."""
@@ -160,7 +153,7 @@ class RemoteFile:
 
     def _send(self, spans: Sequence[Span]) -> list[Any]:
         """The bytes of each span, or the exception that it caused."""
-        filesystem = transfer.open_filesystem(self.url)
+        filesystem = transfer.open_filesystem(self.url.partition("://")[0], os.getpid())
         urls, starts, stops = [self.url] * len(spans), *map(list, zip(*spans, strict=True))
         try:
             if self.url.startswith("http"):  # the version comes with each response
@@ -198,7 +191,7 @@ class RemoteFile:
         return version
 
 
-class RemoteFolder:
+class RemoteFolder(ABC):
     """Files behind one prefix. `files` are the names in it; None if the server cannot list them."""
 
     kind: str
@@ -206,19 +199,22 @@ class RemoteFolder:
     example: str  # how to name one file in it
     files: list[str] | None
 
-    def __init__(self, cache: DiskCache, make_file: Callable[[str], RemoteFile]) -> None:
-        self.cache, self._make_file = cache, make_file
-        self._opened: dict[str, RemoteFile] = {}
+    def __init__(self, cache: DiskCache) -> None:
+        self.cache = cache
+        self.open = functools.cache(self._file)  # a file keeps its version: a change between two reads is an error
 
-    def open(self, name: str) -> RemoteFile:
-        """A file of the folder by its plain name. It keeps its version: a change between two reads is an error."""
-        if name not in self._opened:
-            self._opened[name] = self._make_file(name)
-        return self._opened[name]
+    @abstractmethod
+    def _file(self, name: str) -> RemoteFile:
+        """A file of the folder by its plain name."""
 
     def has(self, name: str) -> bool:
         """Whether the folder has a file of this name."""
-        return name in self.files if self.files is not None else self.open(name).exists()
+        if self.files is not None:
+            return name in self.files
+        try:
+            return self.open(name).size >= 0
+        except MissingFileError:
+            return False
 
 
 class HubFolder(RemoteFolder):
@@ -227,7 +223,7 @@ class HubFolder(RemoteFolder):
     kind = "hub"
 
     def __init__(self, repo_id: str, revision: str | None, cache: DiskCache) -> None:
-        super().__init__(cache, self._file)
+        super().__init__(cache)
         self.repo_id = repo_id
         self.label = repo_id if revision is None else f"{repo_id}@{revision}"
         self.example = f"hf://{self.label}/"
@@ -241,22 +237,18 @@ class HubFolder(RemoteFolder):
         path = Path(local) if isinstance(local, str) else None
         return RemoteFile(url, f"{label}@{self.commit[:8]}", self.cache, hub=True, local=path)
 
-    def _look_up(self, revision: str) -> tuple[str, list[str]]:
+    def _look_up(self, revision: str) -> list[Any]:
         """The commit of a revision and its files: from the hub, or as they were the last time."""
         from huggingface_hub import constants
 
         key, failed = digest("commit", constants.ENDPOINT, self.repo_id, revision), f"cannot look up {self.label}"
-        known = self.cache.load(key) if COMMIT.fullmatch(revision) else None
+        known: list[Any] | None = self.cache.load(key) if COMMIT.fullmatch(revision) else None
         try:
-            commit, files = known or self.cache.last_known(
-                key, lambda attempts: transfer.retry(lambda: self._request(revision), failed, attempts)
-            )
+            return known or self.cache.last_known(key, lambda: self._request(revision), failed)
         except UnreachableError:
-            snapshot = self._find_snapshot(revision)
-            if snapshot is None:
-                raise
-            commit, files = snapshot
-        return commit, files
+            if snapshot := self._find_snapshot(revision):
+                return snapshot
+            raise
 
     def _request(self, revision: str) -> list[Any]:
         from huggingface_hub import HfApi, errors
@@ -298,28 +290,22 @@ class UrlFolder(RemoteFolder):
     kind = "url"
 
     def __init__(self, url: str, cache: DiskCache) -> None:
-        super().__init__(cache, self._file)
+        super().__init__(cache)
         self.http, self.query = url.startswith("http"), ""
         if self.http:
             parts = urlsplit(url)
             url, self.query = urlunsplit((*parts[:3], "", "")), f"?{parts.query}" if parts.query else ""
         self.base = url.rstrip("/") + "/"
         self.label = self.example = re.sub(r"://[^/@]*@", "://", self.base) if self.http else self.base
-        failed = f"cannot list {self.label}"
-        self.files = (
-            None
-            if self.http
-            else self.cache.last_known(
-                digest("files", self.base), lambda attempts: transfer.retry(self._list, failed, attempts)
-            )
-        )
+        failed, key = f"cannot list {self.label}", digest("files", self.base)
+        self.files = None if self.http else self.cache.last_known(key, self._list, failed)
 
     def _file(self, name: str) -> RemoteFile:
         url = self.base + (quote(name) + self.query if self.http else name)
         return RemoteFile(url, printable(self.label + name), self.cache)
 
     def _list(self) -> list[str]:
-        filesystem = transfer.open_filesystem(self.base)
+        filesystem = transfer.open_filesystem(self.base.partition("://")[0], os.getpid())
         try:
             filesystem.invalidate_cache()
             entries = filesystem.ls(self.base, detail=True)

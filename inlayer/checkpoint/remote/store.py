@@ -1,13 +1,11 @@
 """Stores for remote checkpoints: safetensors and GGUF, read by byte range.
 
 [checkpoint] -> Embeddings, Head, tokenizer
-- the same stores as for local files, with other ways to read a header, a tensor and rows
-- config.json and tokenizer files are downloaded whole; they have size limits
 - the index of a model with many experts is larger than its tokenizer, and usually names the table near its start or its
   end: these two parts are searched first. What a search finds is a hint; the header of the file it names decides
-- nothing in the folder is executed, and file names in an index are plain names or an error
+- a few rows: only those are fetched. Many: the table is downloaded once, then read from disk; a download can resume
 - elsewhere: old PyTorch files, which cannot be read by byte range: the error tells how to download them
-Tested with a local hub and other servers in tests/checkpoint/remote/test_store.py.
+Tested with a local hub and other servers in test_store.py and test_remote_rows.py of tests/checkpoint/remote/.
 """
 
 from __future__ import annotations
@@ -15,8 +13,10 @@ from __future__ import annotations
 import atexit
 import json
 import math
+import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -26,15 +26,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.folder import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, check_file, parse_index
 from inlayer.checkpoint.gguf import GgufStore
-from inlayer.checkpoint.remote.cache import digest, open_cache
-from inlayer.checkpoint.remote.remote_rows import RemoteRows
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
-from inlayer.checkpoint.store import Store
-from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
+from inlayer.checkpoint.remote.transfer import Span, digest, open_cache
+from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
+from inlayer.errors import CheckpointError, InlayerError, MissingExtraError, MissingFileError
 from inlayer.families.fields import read_config
-from inlayer.files import listing, printable, write_atomic
+from inlayer.files import listing, printable, shown, write_atomic
 from inlayer.formats.gguf import GgufHeader, parse_gguf_header
 from inlayer.formats.row_file import FileRows
 from inlayer.formats.safetensors import LENGTH_BYTES, TensorInfo, header_length, parse_header
@@ -42,7 +40,7 @@ from inlayer.tables.stored import RowSource
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import FILE_NAMES, FILE_PATTERNS
 
-__all__ = ["RemoteGgufStore", "RemoteStore", "open_remote"]
+__all__ = ["RemoteGgufStore", "RemoteRows", "RemoteStore", "open_remote"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -52,6 +50,12 @@ START = 64 << 10  # bytes; the whole header of most files, and the whole index o
 MAX_SHARDS = 256  # whose headers are read without an index
 MAX_SMALL_FILE = 256 << 20  # bytes; the largest tokenizer files have 35 MB
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+MANY_ROWS = 1 / 8  # of the table, or
+MANY_BYTES = 128 << 20  # in rows: beyond either, downloading the whole table is faster
+MAX_GAP = 32 << 10  # bytes between two rows that cost less than a second request
+MAX_REQUEST = 8 << 20  # bytes of neighboring rows in one request
+BLOCK = 16 << 20  # bytes of a download that reach the disk at a time
+BLOCKS = 4  # requested at a time
 
 
 def open_remote(source: str) -> Store:
@@ -89,7 +93,7 @@ class RemoteIndex(Mapping[str, str]):
     @cached_property
     def files(self) -> Mapping[str, str]:
         """File by tensor name for all tensors; reads the whole index."""
-        return parse_index(self._file.read_all(MAX_INDEX), str(self._file))
+        return parse_index(self._file.read(0, self._file.size), str(self._file))
 
     def search(self, pattern: bytes) -> str | None:
         """The first group of a pattern in the start or the end of the index."""
@@ -114,27 +118,44 @@ class RemoteIndex(Mapping[str, str]):
         return len(self.files)
 
 
-class RemoteStore(FolderStore):
-    """Safetensors in a remote folder, or one remote file."""
+class RemoteReader(Store):
+    """Tensors in remote files."""
 
     remote = True
+    _remote: RemoteFolder
+
+    def _read_bytes(self, file: str, offset: int, nbytes: int) -> Bytes:
+        remote = self._remote.open(file)
+        data = np.frombuffer(bytearray(remote.read(offset, offset + nbytes)), np.uint8)
+        if len(data) != nbytes:
+            raise CheckpointError(
+                f"{remote} ends before byte {offset + nbytes:,}; was it truncated when it was uploaded?"
+            )
+        return data
+
+    def _open_rows(self, tensor: TensorInfo) -> RowSource:
+        file, rows = self._remote.open(tensor.file), tensor.shape[0]
+        if file.local is not None:
+            return FileRows.for_tensor(file.local, tensor)
+        return RemoteRows(file, tensor.offset, rows, tensor.nbytes // rows)
+
+
+class RemoteStore(RemoteReader, FolderStore):
+    """Safetensors in a remote folder, or one remote file."""
 
     def __init__(self, folder: RemoteFolder, file: str | None = None) -> None:
         self.kind, self.where, self._remote = folder.kind, folder.label + (file or ""), folder
-        self._headers, self._index, self._files = {}, None, {file or ""}
+        self._headers, self._index = {}, {}
         config = self._beside("config.json")
         self.config = read_config(config) if config.is_file() else None
         if file is None and folder.has(INDEX):
             self._index = RemoteIndex(folder.open(INDEX))
-        elif file is None:
-            self._files = self._weight_files()
-        if self._index is None:
-            self.names()  # a missing file is an error now, not later
+        else:
+            self._index = self._list_tensors({file} if file is not None else self._weight_files())
 
     def first_of(self, candidates: Sequence[str]) -> str | None:
-        return (
-            self._index.first_of(candidates) if isinstance(self._index, RemoteIndex) else super().first_of(candidates)
-        )
+        index = self._index
+        return index.first_of(candidates) if isinstance(index, RemoteIndex) else super().first_of(candidates)
 
     def open_tokenizer(self) -> Tokenizer | None:
         found = [name for name in FILE_NAMES if self._remote.has(name)] or [
@@ -146,7 +167,7 @@ class RemoteStore(FolderStore):
 
     def parameters(self) -> int | None:
         if not isinstance(self._index, RemoteIndex):
-            return sum(math.prod(stored.shape) for stored in self._found.values())
+            return sum(math.prod(self.find(name).shape) for name in self._index)
         config = self.config or {}
         total, size = (
             self._index.search(rb'"%s"\s*:\s*([0-9]{1,18})\s*[,}]' % name)
@@ -169,12 +190,6 @@ class RemoteStore(FolderStore):
             self._headers[file] = parse_header(data, remote.size, where, file=file)
         return self._headers[file]
 
-    def _read_bytes(self, stored: TensorInfo) -> Bytes:
-        return read_bytes(self._remote.open(stored.file), stored.offset, stored.nbytes)
-
-    def _open_rows(self, stored: TensorInfo) -> RowSource:
-        return open_rows(self._remote.open(stored.file), stored)
-
     def _weight_files(self) -> set[str]:
         """The safetensors files of a folder without index, or an error that says what it has instead."""
         if self._remote.has(SINGLE):
@@ -194,10 +209,8 @@ class RemoteStore(FolderStore):
         return found
 
 
-class RemoteGgufStore(GgufStore):
+class RemoteGgufStore(RemoteReader, GgufStore):
     """A remote .gguf file, or several that name each other."""
-
-    remote = True
 
     def __init__(self, folder: RemoteFolder, file: str) -> None:
         self._remote, self.where = folder, folder.label + file
@@ -209,12 +222,6 @@ class RemoteGgufStore(GgufStore):
 
     def _exists(self, path: Path) -> bool:
         return self._remote.has(path.name)
-
-    def _read_bytes(self, file: str, offset: int, nbytes: int) -> Bytes:
-        return read_bytes(self._remote.open(file), offset, nbytes)
-
-    def _open_rows(self, stored: TensorInfo) -> RowSource:
-        return open_rows(self._remote.open(stored.file), stored)
 
 
 def save_locally(folder: RemoteFolder, names: Iterable[str]) -> Path:
@@ -231,16 +238,114 @@ def save_locally(folder: RemoteFolder, names: Iterable[str]) -> Path:
     return local
 
 
-def read_bytes(file: RemoteFile, offset: int, nbytes: int) -> Bytes:
-    """A range of a remote file as an array that can be written."""
-    data = np.frombuffer(bytearray(file.read(offset, offset + nbytes)), np.uint8)
-    if len(data) != nbytes:
-        raise CheckpointError(f"{file} ends before byte {offset + nbytes:,}; was it truncated when it was uploaded?")
-    return data
+class RemoteRows:
+    """`rows` rows of `row_bytes` bytes each, starting at `offset` of a remote file."""
+
+    def __init__(self, file: RemoteFile, offset: int, rows: int, row_bytes: int) -> None:
+        self.file, self.offset, self.rows, self.row_bytes = file, offset, rows, row_bytes
+        self._fetched = 0  # a loop over the whole table soon counts as many rows
+        self._table: FileRows | None = None
+
+    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+        """Fill `out` (n, row_bytes) with the rows of ids within 0..rows - 1."""
+        unique, inverse = np.unique(ids, return_inverse=True)
+        found = self._read_some(unique.tolist()) if self._find_table() is None else None
+        if found is None:
+            self._download().read(ids, out)
+        else:
+            raw = np.frombuffer(b"".join(found), np.uint8).reshape(-1, self.row_bytes)
+            out[:] = raw[inverse.reshape(-1)]
+
+    def map(self) -> Bytes:
+        """All rows (rows, row_bytes), mapped from the downloaded table."""
+        return self._download().map()
+
+    def check(self) -> None:
+        """Raise an error if the downloaded table was changed."""
+        if self._table is not None:
+            self._table.check()
+
+    def _read_some(self, ids: Sequence[int]) -> list[bytes] | None:
+        """Rows from the cache or the server; None if downloading the whole table is faster."""
+        from fsspec.utils import merge_offset_ranges
+
+        spans = [(at, at + self.row_bytes) for at in (self.offset + row * self.row_bytes for row in ids)]
+        found = self.file.read_cached(spans)
+        missing = [span for span in spans if span not in found]
+        count = self._fetched + len(missing)
+        if missing and (count > self.rows * MANY_ROWS or count * self.row_bytes > MANY_BYTES):
+            return None
+        received: dict[Span, bytes] = {}
+        try:
+            if missing:
+                starts, stops = map(list, zip(*missing, strict=True))
+                _, starts, stops = merge_offset_ranges([""] * len(missing), starts, stops, MAX_GAP, MAX_REQUEST)
+                self.file.fetch(list(zip(starts, stops, strict=True)), received)
+        finally:  # keep what was received even if one of the requests failed
+            rows = {
+                (at, at + self.row_bytes): data[at - start : at - start + self.row_bytes]
+                for (start, stop), data in received.items()
+                for at in range(start, stop, self.row_bytes)
+            }
+            if rows:
+                self.file.keep(rows)
+        self._fetched, found = count, found | rows
+        return [found[span] for span in spans]
+
+    def _key(self) -> str:
+        return digest(self.file.url, self.file.size, self.file.version, self.offset, self.rows, self.row_bytes)
+
+    def _find_table(self) -> FileRows | None:
+        """The downloaded table, if there is one of the right size."""
+        if self._table is None and self.file.cache.folder is not None:
+            path = self.file.cache.folder / self._key() / "table.rows"
+            if path.is_file() and path.stat().st_size == self.rows * self.row_bytes:
+                self._table = FileRows(path, 0, self.rows, self.row_bytes)
+        return self._table
+
+    def _download(self) -> FileRows:
+        """The whole table on disk, downloaded if necessary."""
+        from huggingface_hub.utils import WeakFileLock
+
+        table = self._find_table()
+        if table is None:
+            folder = self.file.cache.make_folder(self._key())
+            if folder is None:
+                raise CheckpointError(
+                    f"the table in {self.file} must be downloaded, but the cache folder cannot be written; set HF_HOME "
+                    "to a folder that can"
+                )
+            path = folder / "table.rows"
+            try:
+                with WeakFileLock(path.with_suffix(".lock")):
+                    if self._find_table() is None:  # another process may have been faster
+                        download(self.file, self.offset, self.offset + self.rows * self.row_bytes, path)
+            except InlayerError:
+                raise  # some of them are OSErrors too
+            except OSError as error:
+                raise CheckpointError(f"{shown(path)} cannot be written: {error.strerror}") from error
+            table = FileRows(path, 0, self.rows, self.row_bytes)
+        return table
 
 
-def open_rows(file: RemoteFile, stored: TensorInfo) -> RowSource:
-    """The rows of a tensor: in a local copy if there is one."""
-    rows = stored.shape[0]
-    place = (stored.offset, rows, stored.nbytes // rows)
-    return FileRows(file.local, *place) if file.local is not None else RemoteRows(file, *place)
+def download(file: RemoteFile, start: int, stop: int, path: Path) -> None:
+    """Write bytes start..stop - 1 of a remote file to `path`, which never holds less than all of them."""
+    from huggingface_hub.utils import tqdm
+
+    part = path.with_suffix(".part")
+    settings = {"unit": "B", "unit_scale": True, "desc": f"table in {file}", "disable": not sys.stderr.isatty()}
+    with part.open("ab") as stream, tqdm(total=stop - start, **settings) as bar:  # type: ignore[no-untyped-call]
+        done = min(stream.tell(), stop - start) // BLOCK * BLOCK  # only complete blocks are known to be on disk
+        stream.truncate(done)
+        bar.update(done)
+        blocks = [(at, min(at + BLOCK, stop)) for at in range(start + done, stop, BLOCK)]
+        for group in range(0, len(blocks), BLOCKS):
+            received = file.fetch(blocks[group : group + BLOCKS])
+            for block in blocks[group : group + BLOCKS]:
+                stream.write(received.pop(block))
+                stream.flush()
+                os.fsync(stream.fileno())
+                bar.update(block[1] - block[0])
+        if stream.tell() != stop - start:
+            raise CheckpointError(f"{file} ends inside its table; was it truncated when it was uploaded?")
+    part.replace(path)

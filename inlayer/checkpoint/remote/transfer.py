@@ -1,29 +1,36 @@
-"""Requests to remote servers: what a response must look like, which failures are retried, and how they are reported.
+"""Requests to remote servers, and a bounded cache on disk of what they returned.
 
 [checkpoint] -> Embeddings, Head, tokenizer
 - each response of fsspec's HTTP file system is validated before its body is read: the requested range, the length, no
-  compression. A server that ignores ranges costs one set of headers
-- HfFileSystem is not used: it reads and accepts whatever the server sends (docs/decisions.md has the measurement)
+  compression. HfFileSystem accepts whatever the server sends (docs/decisions.md has the measurement)
 - the hub's token is sent to the hub alone, never along a redirect to another host
-Tested with faulty servers in tests/checkpoint/remote/test_transfer.py.
+- a cache can always be lost: a damaged range is fetched again; on a full disk, nothing is kept
+Tested with faulty servers in tests/checkpoint/remote/test_transfer.py, the cache in test_cache.py.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import os
 import re
+import secrets
+import shutil
 import socket
 import time
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 from inlayer.errors import CheckpointError, InlayerError, MissingExtraError, MissingFileError
 from inlayer.files import printable
 
-__all__ = ["FileVersion", "Span", "TransferError", "UnreachableError", "open_filesystem", "retry", "translate"]
+__all__ = ["DiskCache", "FileVersion", "Span", "TransferError", "UnreachableError", "digest", "open_cache", "retry"]
 
 Result = TypeVar("Result")
 Span = tuple[int, int]  # first byte, one past the last byte
@@ -36,6 +43,9 @@ READ_TIMEOUT = 30.0  # seconds without a byte
 MIN_SPEED = 4 << 10  # bytes per second; a slower server counts as hanging
 RETRIED = {408, 429, 500, 502, 503, 504}
 CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
+MAX_RANGE = 64 << 20  # bytes
+MAX_BYTES = 32 << 30
+CHECKSUM = 4  # bytes before those of the range
 PACKAGES = {"https": "aiohttp", "http": "aiohttp", "s3": "s3fs", "gs": "gcsfs"}
 
 
@@ -178,11 +188,15 @@ def check_online(what: str) -> None:
         raise UnreachableError(f"{what} is not in the local cache, and HF_HUB_OFFLINE is set; unset it to download")
 
 
-def open_filesystem(url: str) -> Any:
-    """The fsspec file system for a URL, shared by the threads of this process."""
-    protocol = url.partition("://")[0]
+@lru_cache(maxsize=16)
+def open_filesystem(protocol: str, _pid: int) -> Any:
+    """An fsspec file system, shared by the threads of a process: its event loop does not survive a fork."""
     try:
-        return _open_filesystem(protocol, os.getpid())
+        import fsspec
+
+        if protocol not in {"http", "https"}:
+            return fsspec.filesystem(protocol, skip_instance_cache=True)
+        from fsspec.implementations.http import HTTPFileSystem
     except ImportError as error:
         package = PACKAGES.get(protocol, "")
         raise MissingExtraError(
@@ -190,20 +204,98 @@ def open_filesystem(url: str) -> Any:
             + (f" {package}" if package != "aiohttp" else "")
         ) from error
 
-
-@lru_cache(maxsize=16)
-def _open_filesystem(protocol: str, _pid: int) -> Any:
-    """One instance per process: fsspec's event loop does not survive a fork."""
-    import fsspec
-
-    if protocol not in {"http", "https"}:
-        return fsspec.filesystem(protocol, skip_instance_cache=True)
-
-    from fsspec.implementations.http import HTTPFileSystem
-
     class CheckedHttp(HTTPFileSystem):  # type: ignore[misc]
         async def _cat_file(self, url: str, start: int, end: int, **request: Any) -> bytes:
             return await get_range(await self.set_session(), self.encode_url(url), (start, end), **request)
 
     # Not aiohttp's trust_env, which also adds credentials from ~/.netrc and then refuses the hub's token.
     return CheckedHttp(skip_instance_cache=True, encoded=True)
+
+
+def open_cache() -> DiskCache:
+    """The cache of this user; one without a folder keeps nothing."""
+    from huggingface_hub import cached_assets_path, constants
+
+    try:
+        return DiskCache(cached_assets_path("inlayer", "remote", "v3", assets_dir=constants.HF_ASSETS_CACHE))
+    except (OSError, ValueError):  # not writable, or a file in place of a folder
+        return DiskCache(None)
+
+
+def digest(*parts: object) -> str:
+    """A key for anything, secret or not."""
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:40]
+
+
+class DiskCache:
+    """Ranges, values and files below a folder, or nothing at all."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder, self._trimmed = folder, False
+
+    def get(self, key: str, spans: Iterable[Span]) -> dict[Span, bytes]:
+        """Those of the spans that are cached and intact."""
+        found: dict[Span, bytes] = {}
+        if self.folder is None:
+            return found
+        for start, stop in spans:
+            with suppress(OSError):
+                data = (self.folder / key / f"{start}-{stop}").read_bytes()
+                if checksum(data[CHECKSUM:]) == data[:CHECKSUM]:
+                    found[start, stop] = data[CHECKSUM:]
+        return found
+
+    def put(self, key: str, ranges: Mapping[Span, bytes]) -> None:
+        """Keep these ranges, except very large ones."""
+        folder = self.make_folder(key)
+        for (start, stop), data in ranges.items():
+            if folder is not None and len(data) <= MAX_RANGE:
+                temporary = folder / f".{secrets.token_hex(8)}"
+                with suppress(OSError):
+                    temporary.write_bytes(checksum(data) + data)
+                    temporary.replace(folder / f"{start}-{stop}")
+                temporary.unlink(missing_ok=True)
+
+    def load(self, key: str) -> Any:
+        """A JSON value, or None."""
+        found = self.get(key, [(0, 0)])
+        return json.loads(found[0, 0]) if found else None
+
+    def save(self, key: str, value: object) -> None:
+        """Keep a JSON value."""
+        self.put(key, {(0, 0): json.dumps(value).encode()})
+
+    def last_known(self, key: str, request: Callable[[], Result], failed: str) -> Result:
+        """What `request` returns; if the server cannot be reached, what it returned the last time."""
+        known: Result | None = self.load(key)
+        try:
+            found = retry(request, failed, attempts=0 if known is None else 1)
+        except UnreachableError:
+            if known is None:
+                raise
+            return known
+        if found != known:
+            self.save(key, found)
+        return found
+
+    def make_folder(self, key: str) -> Path | None:
+        """The folder of a key, marked as used; None if it cannot be written. Deletes others past the limit once."""
+        if self.folder is None:
+            return None
+        folder, total = self.folder / key, 0
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            os.utime(folder)
+        except OSError:
+            return None
+        with suppress(OSError):  # another process deletes them as well
+            for other in () if self._trimmed else sorted(self.folder.iterdir(), key=lambda path: -path.stat().st_mtime):
+                total += sum(file.stat().st_size for file in other.iterdir())
+                if total > MAX_BYTES and other != folder:
+                    shutil.rmtree(other, ignore_errors=True)
+        self._trimmed = True
+        return folder
+
+
+def checksum(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(CHECKSUM, "little")

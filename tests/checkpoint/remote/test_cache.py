@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.checkpoint.remote import cache as cache_module
-from inlayer.checkpoint.remote.cache import DiskCache, open_cache
+from inlayer.checkpoint.remote import transfer
 from inlayer.checkpoint.remote.source import RemoteFile
+from inlayer.checkpoint.remote.transfer import DiskCache, open_cache
 from inlayer.errors import CheckpointError, MissingFileError
 from tests.checkpoint.remote.server import Hub
 
@@ -92,7 +92,8 @@ def test_missing_file_is_remembered(hub: Hub, url: str) -> None:
             open_file(url + ".no").read(0, 10)
     assert len(hub.requests) == 1
     hub.stop()
-    assert not open_file(url + ".no").exists()
+    with pytest.raises(MissingFileError):
+        open_file(url + ".no").read(0, 10)
 
 
 def test_size_limit_of_small_files(hub: Hub, url: str) -> None:
@@ -134,7 +135,7 @@ def test_full_disk_only_means_that_nothing_is_kept(hub: Hub, url: str, monkeypat
 
 
 def test_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_module, "MAX_BYTES", 250)
+    monkeypatch.setattr(transfer, "MAX_BYTES", 250)
     for number, name in enumerate("abcd"):
         folder = DiskCache(tmp_path).make_folder(name)
         assert folder is not None
@@ -147,7 +148,7 @@ def test_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 WRITER = """
 import sys
 from pathlib import Path
-from inlayer.checkpoint.remote.cache import DiskCache
+from inlayer.checkpoint.remote.transfer import DiskCache
 cache, number = DiskCache(Path(sys.argv[1])), int(sys.argv[2])
 for step in range(12):
     cache.save(f"file {number}", step)

@@ -33,7 +33,7 @@ def bucket(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    transfer._open_filesystem.cache_clear()
+    transfer.open_filesystem.cache_clear()
     filesystem = s3fs.S3FileSystem(skip_instance_cache=True)
     filesystem.mkdir("bucket")
     yield filesystem

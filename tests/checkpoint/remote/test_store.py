@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inlayer.checkpoint.open import open_store
+from inlayer.checkpoint.open import find_sample, open_store
 from inlayer.checkpoint.remote import UnreachableError, open_remote, store, transfer
-from inlayer.checkpoint.samples import find_sample
 from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, MissingExtraError, MissingFileError
 from inlayer.formats.row_file import FileRows
 from tests.checkpoint.remote.models import (

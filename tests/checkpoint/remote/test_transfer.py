@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from inlayer.checkpoint.remote import UnreachableError, open_remote, transfer
-from inlayer.checkpoint.remote.cache import DiskCache
 from inlayer.checkpoint.remote.source import RemoteFile
+from inlayer.checkpoint.remote.transfer import DiskCache
 from inlayer.errors import CheckpointError, InlayerError, MissingExtraError, MissingFileError
 from tests.checkpoint.remote.server import Hub
 
@@ -277,7 +277,7 @@ def test_threads_read_one_file(hub: Hub, folder: Path) -> None:
 @pytest.mark.parametrize(("protocol", "package"), [("s3", "s3fs"), ("gs", "gcsfs")])
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, protocol: str, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    transfer._open_filesystem.cache_clear()
+    transfer.open_filesystem.cache_clear()
     with pytest.raises(MissingExtraError, match=rf"{protocol}:// .*: pip install 'inlayer\[hub\]' {package}"):
         read(RemoteFile(f"{protocol}://bucket/file", "file", DiskCache(None)), 0, 10)
 
