@@ -8,7 +8,9 @@ FIRST_START := env -u PYTHONDONTWRITEBYTECODE sh -c '$(BIN)/inlayer --help && $(
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-.PHONY: run serve test test-slow test-all coverage setup bench docs screenshots browser editor clean
+LAYER_TESTS := tests/tables tests/positions tests/test_embeddings.py tests/test_head.py tests/test_pooling.py
+
+.PHONY: run serve test test-slow test-oldest test-all coverage setup bench docs docs-site screenshots browser editor clean
 
 run: $(VENV)/installed        ## walk one text through every step of the layer
 	@$(BIN)/inlayer walk "I love dogs"
@@ -25,6 +27,12 @@ test: $(VENV)/installed-dev   ## lint, types, import rules and the fast tests
 test-slow: $(VENV)/installed-dev  ## fuzzing, cross products, multi-process, browser and documentation tests
 	@$(PYTEST) -m slow $(PYTEST_ARGS)
 
+test-oldest: export OMP_NUM_THREADS = 1
+test-oldest:                  ## tests of the layer with the oldest supported torch, in its own environment (2 GB)
+	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	@.venv-oldest/bin/python -m pip install --quiet --editable '.[torch]' 'torch==2.6.*' beartype hypothesis pytest transformers
+	@.venv-oldest/bin/python -m pytest -m "not slow" $(LAYER_TESTS)
+
 test-all: test test-slow      ## everything
 
 coverage: $(VENV)/installed-dev  ## all tests, with the lines they do not reach
@@ -39,6 +47,10 @@ docs: $(VENV)/installed-dev   ## regenerate docs/families.md, schemas, and the o
 	@$(BIN)/python -m tests.families.document
 	@$(BIN)/python -m tests.trace.schema
 	@$(BIN)/python -m tests.console docs/checkpoints.md
+
+docs-site: $(VENV)/installed-dev  ## build the documentation site in site/; a dead link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 screenshots: $(VENV)/installed-dev browser  ## regenerate the pictures in the README
 	@$(BIN)/python scripts/make_screenshots.py

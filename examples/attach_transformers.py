@@ -32,5 +32,5 @@ print("still tied after a step:", model.lm_head.weight is model.get_input_embedd
 
 try:
     model(torch.tensor([[6144]]))
-except inlayer.InlayerError as error:  # instead of a crash, or of silence on a GPU
+except inlayer.InlayerError as error:  # names the id, its place and the range
     print("a wrong id is explained:", error)

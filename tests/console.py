@@ -1,6 +1,7 @@
-"""The console blocks of the documentation: each command's real output, run again and compared, or written anew.
+"""The console blocks of the documentation: each command's real output, compared by a test, or updated.
 
-python -m tests.console docs/checkpoints.md      # write the outputs anew (`make docs`)
+python -m tests.console                          # update the outputs on all pages
+python -m tests.console docs/checkpoints.md      # update one page
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```console\n\$ (inlayer [^\n]*)\n(.*?)```", re.DOTALL)
+
+
+def pages() -> list[str]:
+    """The pages with console blocks, relative to the root."""
+    found = [page for page in sorted((ROOT / "docs").rglob("*.md")) if BLOCK.search(page.read_text(encoding="utf-8"))]
+    return [page.relative_to(ROOT).as_posix() for page in found]
 
 
 def refreshed(text: str) -> str:
@@ -36,6 +43,6 @@ def output(command: str) -> str:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
+    for name in sys.argv[1:] or pages():
         file = ROOT / name
         file.write_text(refreshed(file.read_text(encoding="utf-8")), encoding="utf-8")

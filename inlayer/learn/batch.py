@@ -15,19 +15,19 @@ import io
 import json
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError, MissingFileError
-from inlayer.files import check_path, not_a_file, path_kind
-from inlayer.learn.course import Task, open_course
-from inlayer.learn.submission import Submission, find_submissions, printable_name
+from inlayer.files import check_path, not_a_file, path_kind, printable
+from inlayer.learn.course import open_course
+from inlayer.learn.submission import Submission, find_submissions
 
 if TYPE_CHECKING:
     from inlayer.learn.session import GradingLimits
 
-__all__ = ["BatchReport", "BatchRow", "LearnerTotals", "grade_folder"]
+__all__ = ["BatchReport", "BatchRow", "grade_folder"]
 
 MAX_MESSAGE = 1_000  # characters
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
@@ -49,16 +49,6 @@ class BatchRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnerTotals:
-    """Totals of one learner: tasks submitted, and how many passed in at least one file."""
-
-    learner: str
-    passed: int
-    tasks: int
-    files: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class BatchReport:
     """All rows by learner, task and file; `left` files were not graded because grading was stopped."""
 
@@ -67,18 +57,16 @@ class BatchReport:
     left: int = 0
 
     @property
-    def learners(self) -> tuple[LearnerTotals, ...]:
-        """Totals per learner, in the order of the rows."""
-        names = list(dict.fromkeys(row.learner for row in self.rows))
-        return tuple(self._learner(name, [row for row in self.rows if row.learner == name]) for name in names)
-
-    @staticmethod
-    def _learner(name: str, rows: list[BatchRow]) -> LearnerTotals:
-        passed = {row.task for row in rows if row.passed}
-        tasks = {row.task for row in rows if row.task}
-        return LearnerTotals(
-            learner=name, passed=len(passed), tasks=len(tasks), files=len({row.file for row in rows} - {""})
-        )
+    def learners(self) -> list[dict[str, str | int]]:
+        """Totals per learner: tasks submitted, how many passed in at least one file, and files."""
+        by_name: dict[str, list[BatchRow]] = {}
+        for row in self.rows:
+            by_name.setdefault(row.learner, []).append(row)
+        return [
+            {"learner": name, "passed": len({row.task for row in rows if row.passed}),
+             "tasks": len({row.task for row in rows} - {""}), "files": len({row.file for row in rows} - {""})}
+            for name, rows in by_name.items()
+        ]  # fmt: skip
 
     def to_csv(self) -> str:
         """One line per row; no cell can be taken for a formula."""
@@ -91,12 +79,8 @@ class BatchReport:
         return text.getvalue()
 
     def to_json(self) -> str:
-        data = {
-            "seed": self.seed,
-            "left": self.left,
-            "learners": [asdict(learner) for learner in self.learners],
-            "rows": [asdict(row) for row in self.rows],
-        }
+        rows = [asdict(row) for row in self.rows]
+        data = {"seed": self.seed, "left": self.left, "learners": self.learners, "rows": rows}
         return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
 
 
@@ -144,21 +128,15 @@ def _row(one: Submission, seed: int, limits: GradingLimits | None) -> BatchRow:
     except Exception as error:  # a bug in the grader must not stop the batch
         return _ungraded(one, seed, "not-graded", f"the grader itself failed: {type(error).__name__}: {error}")
     failure = verdict.failure
-    return BatchRow(
-        learner=one.learner,
-        task=one.task.id,
-        passed=verdict.passed,
-        checks=verdict.n_passed,
-        of=len(verdict.results),
-        rule=failure.rule if failure else "",
-        message=_one_line(failure.message) if failure else "",
-        seed=seed,
-        file=one.file,
-    )
+    rule, message = (failure.rule, failure.message) if failure else ("", "")
+    row = _ungraded(one, seed, rule, message)
+    return replace(row, passed=verdict.passed, checks=verdict.n_passed, of=len(verdict.results))
 
 
 def _ungraded(one: Submission, seed: int, rule: str, message: str) -> BatchRow:
     """A row without a verdict: unreadable files failed, the others were not graded."""
+    from inlayer.learn.grader import count_checks
+
     if one.source is None:
         rule, message = one.rule, one.message
     return BatchRow(
@@ -166,7 +144,7 @@ def _ungraded(one: Submission, seed: int, rule: str, message: str) -> BatchRow:
         task=one.task.id if one.task else "",
         passed=False if one.task and one.source is None else None,
         checks=0,
-        of=_count_checks(one.task),
+        of=count_checks(one.task) if one.task else 0,
         rule=rule,
         message=_one_line(message),
         seed=seed,
@@ -174,15 +152,9 @@ def _ungraded(one: Submission, seed: int, rule: str, message: str) -> BatchRow:
     )
 
 
-def _count_checks(task: Task | None) -> int:
-    from inlayer.learn.grader import count_checks
-
-    return count_checks(task) if task else 0
-
-
 def _one_line(message: str) -> str:
     """A message on one line, without the markers under a drawing."""
-    lines = [" ".join(printable_name(part) for part in line.split()) for line in message.splitlines()]
+    lines = [" ".join(printable(part) for part in line.split()) for line in message.splitlines()]
     whole = " / ".join(line for line in lines if line.strip("^ "))
     return whole if len(whole) <= MAX_MESSAGE else whole[:MAX_MESSAGE] + "..."
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
+from typing import ClassVar
 
 from inlayer.errors import InputError
 from inlayer.files import quoted
@@ -23,11 +24,11 @@ from inlayer.learn.content import LESSONS
 from inlayer.learn.questions import Exercise, Option, exercises_of
 from inlayer.render.markdown import parse
 
-__all__ = ["Course", "Document", "Lesson", "Question", "Task", "open_course", "read_document", "suggest"]
+__all__ = ["Course", "Document", "Lesson", "Question", "Task", "not_found", "open_course", "read_document",
+           "suggest"]  # fmt: skip
 
 CONTENT = Path(__file__).parent / "content"
 HINTS = ("Hint 1", "Hint 2", "Hint 3")
-WHY = "Why it works"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,29 +69,37 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
-    """A coding task; the learner's file is named `id`.py."""
+class CoursePart:
+    """A lesson or task: a folder with a document."""
 
     id: str
-    lesson: str
     folder: Path
+    file_name: ClassVar[str]
 
     @cached_property
     def document(self) -> Document:
-        return read_document(self.folder / "task.md")
+        return read_document(self.folder / self.file_name)
 
     @property
     def title(self) -> str:
         return self.document.title
 
     @property
-    def text(self) -> str:
-        return self.document.text
-
-    @property
     def step(self) -> int:
         """The step of `inlayer walk` that shows this topic."""
         return int(self.document.keys["walk"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(CoursePart):
+    """A coding task; the learner's file is named `id`.py."""
+
+    lesson: str
+    file_name = "task.md"
+
+    @property
+    def text(self) -> str:
+        return self.document.text
 
     @property
     def hints(self) -> tuple[str, ...]:
@@ -98,7 +107,7 @@ class Task:
 
     @property
     def why(self) -> str:
-        return self.document.sections[WHY]
+        return self.document.sections["Why it works"]
 
     @property
     def start(self) -> str:
@@ -115,30 +124,16 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lesson:
+class Lesson(CoursePart):
     """A text with its tasks, exercises and quiz."""
 
-    id: str
     number: int
-    folder: Path
-
-    @cached_property
-    def document(self) -> Document:
-        return read_document(self.folder / "lesson.md")
-
-    @property
-    def title(self) -> str:
-        return self.document.title
+    file_name = "lesson.md"
 
     @property
     def text(self) -> str:
         """The whole text, including its sections."""
         return self.document.body
-
-    @property
-    def step(self) -> int:
-        """The step of `inlayer walk` that shows this topic."""
-        return int(self.document.keys["walk"])
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -180,10 +175,9 @@ class Course:
             if name.strip().lower() in {lesson.id, str(lesson.number)}:
                 return lesson
         if (wanted := name.strip().removesuffix(".py")) in self.tasks:
-            raise InputError(f"there is no lesson {quoted(name)}; it is a task of lesson {self.tasks[wanted].lesson}")
+            raise not_found("lesson", name, [], f"it is a task of lesson {self.tasks[wanted].lesson}")
         named = ", ".join(f"{lesson.number} {lesson.id}" for lesson in self.lessons)
-        guess = suggest(name, [lesson.id for lesson in self.lessons])
-        raise InputError(f"there is no lesson {quoted(name)}; {guess or f'the lessons are {named}'}")
+        raise not_found("lesson", name, [lesson.id for lesson in self.lessons], f"the lessons are {named}")
 
     def task(self, name: str) -> Task:
         """Find a task by id or by the name of its file."""
@@ -193,15 +187,20 @@ class Course:
         for lesson in self.lessons:
             if wanted.lower() == lesson.id:
                 tasks = ", ".join(task.id for task in lesson.tasks)
-                raise InputError(f"there is no task {quoted(name)}; it is a lesson with the tasks {tasks}")
-        guess = suggest(wanted, self.tasks) or "inlayer learn list LESSON lists the tasks of a lesson"
-        raise InputError(f"there is no task {quoted(name)}; {guess}")
+                raise not_found("task", name, [], f"it is a lesson with the tasks {tasks}")
+        raise not_found("task", name, self.tasks, "inlayer learn list LESSON lists the tasks of a lesson")
 
 
-def suggest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """A "did you mean" question for the closest known name; "" if none is close."""
+    cutoff = 0.8 if "/" in name else 0.6
     found = difflib.get_close_matches(name.strip().lower()[:80], list(known), n=1, cutoff=cutoff)
     return f"did you mean {found[0]}?" if found else ""
+
+
+def not_found(kind: str, name: str, known: Iterable[str], otherwise: str) -> InputError:
+    """The error for an unknown name: suggests a close one, or says `otherwise`."""
+    return InputError(f"there is no {kind} {quoted(name)}; {suggest(name, known) or otherwise}")
 
 
 @cache

@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
 from typing import Literal
@@ -102,27 +102,25 @@ def grade(
     results: list[CheckOutcome] = []
     steps = run.steps()
     for number, (name, description) in enumerate(names.items()):
-        failed: CheckFailed | None = None
-        if results and results[-1].state != "passed":
-            results.append(CheckOutcome(name=name, description=description, state="not run"))
-            continue
-        try:
-            next(steps)
-        except CheckFailed as error:
-            failed = error
-        except Exception as error:  # a result of a kind the check does not handle
-            message = f"the check cannot process what your code returned ({type(error).__name__}: {error})"
-            failed = CheckFailed("unexpected", message)
-        if failed is None:
-            results.append(CheckOutcome(name=name, description=description, state="passed"))
-            continue
-        check = checks[number - len(COMMON_CHECKS)] if examples and number >= len(COMMON_CHECKS) else None
-        results.append(CheckOutcome(
-            name=name, description=description, state="failed", rule=failed.rule, message=failed.message,
-            feedback=run.feedback(failed, check),
-        ))  # fmt: skip
+        outcome = CheckOutcome(name=name, description=description, state="not run")
+        if all(result.state == "passed" for result in results):
+            try:
+                next(steps)
+                outcome = replace(outcome, state="passed")
+            except Exception as error:
+                failed = error if isinstance(error, CheckFailed) else cannot_process(error)
+                check = checks[number - len(COMMON_CHECKS)] if examples and number >= len(COMMON_CHECKS) else None
+                feedback = run.feedback(failed, check)
+                outcome = replace(outcome, state="failed", rule=failed.rule, message=failed.message, feedback=feedback)
+        results.append(outcome)
     steps.close()
     return Verdict(task=task.id, results=tuple(results), seed=seed, printed=run.printed, walk_output=run.walk_output)
+
+
+def cannot_process(error: Exception) -> CheckFailed:
+    """The failure of a check that does not handle a kind of result."""
+    message = f"the check cannot process what your code returned ({type(error).__name__}: {error})"
+    return CheckFailed("unexpected", message)
 
 
 class GradingRun:
@@ -144,14 +142,13 @@ class GradingRun:
             raise CheckFailed("syntax", message)
         session = self.open_session(self.seed)
         try:
-            used = session.parse(self.source)
+            session.parse(self.source)
             yield
-            raised = session.load(self.source, f"{self.task.id}.py")
+            raised = session.load(self.source, f"{self.task.id}.py", tuple(getattr(self.module, "FORBIDDEN", ())))
             if raised is not None:
                 raise CheckFailed("raises", f"your file raised {raised}")
             yield
             check_signature(session, self.module)
-            check_forbidden_names(used, getattr(self.module, "FORBIDDEN_NAMES", ()))
             yield
             for number, check in enumerate(self.module.CHECKS, start=1):
                 self.calls = session.calls = []
@@ -166,7 +163,7 @@ class GradingRun:
                 yield
         finally:
             session.close()
-            self.printed = session.output.text()
+            self.printed = session.printed
 
     def feedback(self, failed: CheckFailed, check: Callable[[GradingSession], None] | None) -> CheckFeedback | None:
         """The last call of the failed check, and an example from the reference solution."""
@@ -194,9 +191,3 @@ def check_signature(session: GradingSession, module: ModuleType) -> None:
     if parameters != wanted:
         message = f"{name} must take the parameters ({', '.join(wanted)}); yours takes ({', '.join(parameters)})"
         raise CheckFailed("parameters", message)
-
-
-def check_forbidden_names(used: dict[str, int], names: tuple[str, ...]) -> None:
-    for name in names:
-        if name in used:
-            raise CheckFailed("forbidden-name", f"this task must be solved without {name}; line {used[name]} uses it")

@@ -1,71 +1,50 @@
-"""The course as a page: what is in page/, and what it shares with the walk's page, put together into one document.
+"""The course page: the files of page/ and the shared parts of the walk page, assembled into one HTML document.
 
-rendering, grader -> web -> [html] -> browser
-- the walk's colors, parts and matrices, so that the two read as one; the editor is CodeMirror,
-  bundled by scripts/editor
-- the policy names the scripts and the style by their hashes; the editor makes <style> elements, which a nonce of each
-  answer lets through. Only the walk of this very server may stand in a frame
-- plain JavaScript in small files, in one scope, in the order below; only the editor is built, and committed as built
-Checked in Chromium in tests/browser/test_learn.py.
+page/ -> [html] -> web -> browser
+- colors, style sheets and matrices are those of the walk page; the editor is CodeMirror, bundled by scripts/editor
+- the content security policy lists scripts and the style sheet by hash. The editor creates <style> elements, which a
+  nonce in each response allows. Only the walk page of the same server may be framed
+- plain JavaScript in small files that share one scope, in the order below; only the editor has a build step
+Tested in Chromium in tests/browser/test_learn.py.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, partial
 
 from inlayer.trace.html import hash_of, read_part, shared_style
 
 __all__ = ["learn_page", "learn_policy"]
 
-ROOM = "inlayer.learn"
-STYLES = ("learn.css", "doing.css")
 SHARED_SCRIPTS = ("dom.js", "format.js", "grid.js", "theme.js")
 SCRIPTS = (
     "state.js", "server.js", "text.js", "walk_pane.js", "results.js", "task.js", "exercises.js", "quiz.js",
-    "lessons.js",
-    "main.js",
+    "lessons.js", "main.js",
 )  # fmt: skip
+read_own = partial(read_part, package="inlayer.learn")
+
+
+@cache
+def _parts() -> dict[str, str]:
+    files = [*map(read_part, SHARED_SCRIPTS), *map(read_own, SCRIPTS)]
+    return {
+        "style": "\n".join([shared_style(), read_own("learn.css"), read_own("doing.css")]),
+        "editor": read_own("editor.js"),
+        "script": "\n(() => {\n" + '"use strict";\n' + "\n".join(files) + "})();\n",
+    }
 
 
 def learn_page(nonce: str) -> str:
-    """The whole document; the nonce is that of the answer's policy."""
-    parts = {"nonce": nonce, "style": _style(), "editor": _editor(), "script": _script()}
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], read_part("learn.html", ROOM))
+    """The whole document; the nonce is that of the response's policy."""
+    parts = {"nonce": nonce, **_parts()}
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], read_own("learn.html"))
 
 
 def learn_policy(nonce: str) -> str:
-    """What the page may do."""
-    return f"{_rules()}; style-src '{hash_of(_style())}' 'nonce-{nonce}'"
-
-
-@cache
-def _rules() -> str:
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src '{hash_of(_editor())}' '{hash_of(_script())}'",
-            "img-src data:",
-            "connect-src 'self'",
-            "frame-src 'self'",
-            "frame-ancestors 'none'",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
+    """The content security policy of the page."""
+    style, editor, script = (hash_of(_parts()[name]) for name in ("style", "editor", "script"))
+    return (
+        f"default-src 'none'; script-src '{editor}' '{script}'; style-src '{style}' 'nonce-{nonce}'; img-src data:; "
+        "connect-src 'self'; frame-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     )
-
-
-@cache
-def _style() -> str:
-    return "\n".join([shared_style(), *(read_part(name, ROOM) for name in STYLES)])
-
-
-@cache
-def _script() -> str:
-    files = [*(read_part(name) for name in SHARED_SCRIPTS), *(read_part(name, ROOM) for name in SCRIPTS)]
-    return "\n(() => {\n" + '"use strict";\n' + "\n".join(files) + "})();\n"
-
-
-@cache
-def _editor() -> str:
-    return read_part("editor.js", ROOM)

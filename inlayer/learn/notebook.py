@@ -16,19 +16,19 @@ import contextlib
 import html
 import io
 import json
-import secrets
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from inlayer.errors import InlayerError, InputError
-from inlayer.files import quoted, shown, write_atomic
+from inlayer.files import shown, write_atomic
 from inlayer.learn.course import Lesson, open_course
 from inlayer.learn.links import parse_link, picture_data
-from inlayer.learn.questions import FreeTextQuestion, TheoryQuestion
+from inlayer.learn.progress import ProgressFile
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, TheoryQuestion
 from inlayer.learn.quiz import shuffle_options
-from inlayer.learn.service import CourseService, DrawnExercise
+from inlayer.learn.service import CourseService, random_seed
 from inlayer.learn.terminal import CoursePrinter
 from inlayer.render.markdown import to_notebook
 
@@ -54,7 +54,7 @@ def write_notebooks(
             f"{', '.join(existing)}: already exists and may contain your answers; nothing was written. Choose another "
             "folder, or use --overwrite"
         )
-    seed = secrets.randbelow(2**31) if seed is None else seed
+    seed = random_seed() if seed is None else seed
     texts = [json.dumps(make_notebook(lesson, seed), ensure_ascii=False, indent=1) + "\n" for lesson in lessons]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -157,9 +157,7 @@ def load_ipython_extension(shell: Any) -> None:
 def _task_magic(shell: Any) -> Callable[[str, str], None]:
     def task(line: str, cell: str) -> None:
         """Grade the cell as a task's file, and define its names here."""
-        from inlayer.learn.progress import ProgressFile
-
-        service = CourseService(ProgressFile(allow_unsaved=True))
+        service = _open_service()
         try:
             found = service.course.task(line)
             verdict = service.check(found, cell)  # first: endless code is stopped there and never runs here
@@ -175,7 +173,7 @@ def _task_magic(shell: Any) -> Callable[[str, str], None]:
             _write(_printed(lambda out: out.passed(found, verdict, service.compare_with_walk(verdict))))
             following = service.overview().next_step
             _write(f"Next: {following.title}\n" if following else "You have finished the course.\n")
-        return _note_unsaved(service)
+        return None
 
     return task
 
@@ -185,9 +183,9 @@ _seeds: dict[str, int] = {}  # of the questions asked in this notebook
 
 def ask(name: str, seed: int | None = None) -> None:
     """Print an exercise or quiz question, generated from the seed."""
-    _seeds[name] = secrets.randbelow(2**31) if seed is None else seed
+    _seeds[name] = random_seed() if seed is None else seed
     try:
-        question = _question(name)
+        question = CourseService().ask(name, _seeds[name]).question
     except InputError as error:
         return _write(f"{error}\n")
     return _write(_printed(lambda out: out.question(question)))
@@ -195,37 +193,23 @@ def ask(name: str, seed: int | None = None) -> None:
 
 def answer(name: str, text: str) -> None:
     """Print whether an answer to the question asked last is correct."""
-    from inlayer.learn.progress import ProgressFile
-
     if not text.strip():
         return _write("Write your answer between the quotes, and run this cell again.\n")
     if name not in _seeds:
         return _write(f'Run ask("{name}") first; it generates the question.\n')
-    service = CourseService(ProgressFile(allow_unsaved=True))
+    service = _open_service()
     try:
-        question = _question(name)
+        asked = service.ask(name, _seeds[name])
+        question = asked.question
         if isinstance(question, FreeTextQuestion):  # only the learner can mark it done: `inlayer learn exercise --done`
             return _write(_printed(lambda out: out.model_answer(question, with_points=True)))
-        if name in service.course.exercises:
-            drawn = DrawnExercise(exercise=service.exercise(name), question=question, seed=_seeds[name])
-            result = service.answer_exercise(drawn, text)
-        else:
-            _, result = service.answer_question(service.question(name), _seeds[name], text)
+        result = service.answer(asked, text)
     except InputError as error:
         return _write(f"{error}\n")
     _write(_printed(lambda out: out.answer_result(result)))
-    if result.correct and not isinstance(question, FreeTextQuestion) and question.kind == "choice":
-        _write(_printed(lambda out: out.reasons(question)))  # type: ignore[arg-type]
-    return _note_unsaved(service)
-
-
-def _question(name: str) -> TheoryQuestion:
-    course = open_course()
-    if name in course.questions:
-        return shuffle_options(course.questions[name], _seeds[name])
-    if name not in course.exercises:
-        raise InputError(f"there is no exercise or question {quoted(name)}")
-    return course.exercises[name].ask(_seeds[name])
+    if result.correct and isinstance(question, ChoiceQuestion):
+        _write(_printed(lambda out: out.reasons(question)))
+    return None
 
 
 def _printed(show: Callable[[CoursePrinter], None]) -> str:
@@ -237,9 +221,8 @@ def _printed(show: Callable[[CoursePrinter], None]) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
 
 
-def _note_unsaved(service: CourseService) -> None:
-    if service.progress.unsaved_reason:
-        _write(f"(progress is not saved: {service.progress.unsaved_reason})\n")
+def _open_service() -> CourseService:
+    return CourseService(ProgressFile(allow_unsaved=True, on_notice=lambda line: _write(f"({line})\n")))
 
 
 def _write(text: str) -> None:

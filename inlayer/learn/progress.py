@@ -15,12 +15,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from inlayer.errors import InputError
 from inlayer.files import locked, printable, shown, write_atomic
@@ -149,8 +149,8 @@ def data_folder() -> Path:
 class ProgressFile:
     """The progress file in a folder.
 
-    `on_notice` receives a line if a damaged file was renamed. With `allow_unsaved`, changes last as long as this
-    object if the file cannot be read or written, and `unsaved_reason` says why.
+    `on_notice` receives a line if a damaged file was renamed or progress is not saved. With `allow_unsaved`, changes
+    last as long as this object if the file cannot be read or written, and `unsaved_reason` says why.
     """
 
     def __init__(
@@ -206,7 +206,10 @@ class ProgressFile:
             raise error
         if state is None:
             state = self.read()  # may set `unsaved_reason` itself
-        self.unsaved_reason, self._unsaved_state = self.unsaved_reason or str(error), state
+        self._unsaved_state = state
+        if not self.unsaved_reason:
+            self.unsaved_reason = str(error)
+            self.on_notice(f"progress is not saved: {error}")
 
     def reset(self) -> Path | None:
         """Start over; returns where the old file was kept, if there was one."""
@@ -278,13 +281,13 @@ class ProgressAccessError(InputError):
     """The progress file cannot be read or written."""
 
 
-Record = TypeVar("Record", TaskRecord, ExerciseRecord, QuestionRecord)
+RECORDS: dict[str, type[Any]] = {"tasks": TaskRecord, "exercises": ExerciseRecord, "questions": QuestionRecord}
 
 
 def dump_state(state: ProgressState) -> bytes:
     """Serialize to JSON, without empty records."""
     data: dict[str, Any] = {"format": FORMAT, "version": VERSION, **vars(state)}
-    for name, kind in (("tasks", TaskRecord), ("exercises", ExerciseRecord), ("questions", QuestionRecord)):
+    for name, kind in RECORDS.items():
         data[name] = {key: record for key, record in data[name].items() if record != kind()}
     return (json.dumps(data, default=vars, indent=1, sort_keys=True) + "\n").encode()
 
@@ -304,43 +307,31 @@ def load_state(data: bytes) -> ProgressState:
             f"the progress file has version {printable(str(raw['version']))[:20]}, but this inlayer reads version "
             f"{VERSION}; update inlayer"
         )
-    return ProgressState(
-        folder=_string(raw.get("folder", ""), "folder"),
-        current=_string(raw.get("current", ""), "current"),
-        read={key: _string(time, "read") for key, time in _mapping(raw, "read").items()},
-        skipped={key: _string(time, "skipped") for key, time in _mapping(raw, "skipped").items()},
-        tasks={key: _record(one, "tasks", TaskRecord) for key, one in _mapping(raw, "tasks").items()},
-        exercises={key: _record(one, "exercises", ExerciseRecord) for key, one in _mapping(raw, "exercises").items()},
-        questions={key: _record(one, "questions", QuestionRecord) for key, one in _mapping(raw, "questions").items()},
-    )
+    state = ProgressState()
+    for one in fields(ProgressState):
+        value = raw.get(one.name, getattr(state, one.name))
+        if type(value) is not type(getattr(state, one.name)):
+            raise DamagedProgressError(f"has {one.name} of type {type(value).__name__}")
+        if one.name in RECORDS:
+            value = {key: _record(record, one.name, RECORDS[one.name]) for key, record in value.items()}
+        elif isinstance(value, dict) and not all(isinstance(time, str) for time in value.values()):
+            raise DamagedProgressError(f"has a value in {one.name} that is not a string")
+        setattr(state, one.name, value)
+    return state
 
 
-def _string(value: object, name: str) -> str:
-    if not isinstance(value, str):
-        raise DamagedProgressError(f"has a value in {name} that is not a string")
-    return value
-
-
-def _mapping(raw: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = raw.get(name, {})
-    if not isinstance(value, dict):
-        raise DamagedProgressError(f"has {name} that is not an object")
-    return value
-
-
-def _record(raw: object, name: str, kind: type[Record]) -> Record:
+def _record(raw: object, name: str, kind: type[Any]) -> Any:
     if not isinstance(raw, dict):
         raise DamagedProgressError(f"has a record in {name} that is not an object")
-    values: dict[str, Any] = {}
-    for one in fields(kind):
-        value = raw.get(one.name, one.default)
-        limit = 2**63 if one.default is None else 2**31
-        counts = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit
-        valid = isinstance(value, str) if isinstance(one.default, str) else counts
-        if not valid and not (one.default is None and value is None):
-            raise DamagedProgressError(f"has a record in {name} with an invalid {one.name}")
-        values[one.name] = value
-    return kind(**values)
+    record = kind()
+    for key, default in vars(kind()).items():
+        value = raw.get(key, default)
+        limit = 2**63 if default is None else 2**31
+        valid = isinstance(value, str) if isinstance(default, str) else type(value) is int and 0 <= value < limit
+        if not valid and not (default is None and value is None):
+            raise DamagedProgressError(f"has a record in {name} with an invalid {key}")
+        setattr(record, key, value)
+    return record
 
 
 # ---- merging
@@ -348,28 +339,28 @@ def _record(raw: object, name: str, kind: type[Record]) -> Record:
 
 def merge_states(mine: ProgressState, other: ProgressState) -> ProgressState:
     """Combine two states: what is done in either is done. The folder and the current task stay mine."""
-    merged = ProgressState(folder=mine.folder, current=mine.current)
-    merged.read = _earliest(mine.read, other.read)
-    for name in {**mine.tasks, **other.tasks}:
-        one, two = replace(mine.tasks.get(name, TaskRecord())), other.tasks.get(name, TaskRecord())
-        one.summary = one.summary if one.tries >= two.tries else two.summary
-        one.tries, one.hints = max(one.tries, two.tries), max(one.hints, two.hints)
-        one.passed = _first(one.passed, two.passed)
-        one.solution_seen = _first(one.solution_seen, two.solution_seen)
-        merged.tasks[name] = one
-    for name in {**mine.exercises, **other.exercises}:
-        ours, theirs = mine.exercises.get(name, ExerciseRecord()), other.exercises.get(name, ExerciseRecord())
-        done, seed = _first(ours.done, theirs.done), theirs.seed if ours.seed is None else ours.seed
-        tries = max(ours.tries, theirs.tries)
-        merged.exercises[name] = ExerciseRecord(tries=tries, done=done, seed=None if done else seed)
-    for name in {**mine.questions, **other.questions}:
-        here, there = mine.questions.get(name, QuestionRecord()), other.questions.get(name, QuestionRecord())
-        more = here if here.asked >= there.asked else there
-        merged.questions[name] = replace(more, right=_first(here.right, there.right))
-    done_now = {f"task/{name}" for name, record in merged.tasks.items() if record.passed}
-    done_now |= {f"exercise/{name}" for name, record in merged.exercises.items() if record.done}
+    merged = ProgressState(folder=mine.folder, current=mine.current, read=_earliest(mine.read, other.read))
+    for name, kind in RECORDS.items():
+        ours, theirs = getattr(mine, name), getattr(other, name)
+        pairs = {key: (ours.get(key, kind()), theirs.get(key, kind())) for key in {**ours, **theirs}}
+        setattr(merged, name, {key: _merge_records(*pair) for key, pair in pairs.items()})
+    done = {f"task/{name}" for name, record in merged.tasks.items() if record.passed}
+    done |= {f"exercise/{name}" for name, record in merged.exercises.items() if record.done}
     skipped = _earliest(mine.skipped, other.skipped)
-    merged.skipped = {key: time for key, time in skipped.items() if key not in done_now}
+    merged.skipped = {key: time for key, time in skipped.items() if key not in done}
+    return merged
+
+
+def _merge_records(mine: Any, other: Any) -> Any:
+    """The record with more tries, except that times are the earliest and hints the most of both."""
+    count = "asked" if isinstance(mine, QuestionRecord) else "tries"
+    merged = replace(mine if getattr(mine, count) >= getattr(other, count) else other)
+    for name in {"passed", "solution_seen", "done", "right"} & vars(merged).keys():
+        setattr(merged, name, _first(getattr(mine, name), getattr(other, name)))
+    if isinstance(merged, TaskRecord):
+        merged.hints = max(mine.hints, other.hints)
+    if isinstance(merged, ExerciseRecord):
+        merged.seed = None if merged.done else other.seed if mine.seed is None else mine.seed
     return merged
 
 

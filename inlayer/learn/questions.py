@@ -22,16 +22,8 @@ from typing import ClassVar, TypeAlias
 from inlayer.errors import InputError
 from inlayer.files import quoted
 
-__all__ = [
-    "AnswerResult",
-    "ChoiceQuestion",
-    "Exercise",
-    "FreeTextQuestion",
-    "NumberQuestion",
-    "Option",
-    "TheoryQuestion",
-    "exercises_of",
-]
+__all__ = ["AnswerResult", "ChoiceQuestion", "Exercise", "FreeTextQuestion", "GradedQuestion", "NumberQuestion",
+           "Option", "TheoryQuestion", "exercises_of"]  # fmt: skip
 
 Value: TypeAlias = "int | float | tuple[int, ...]"
 SIZES = {
@@ -122,6 +114,11 @@ class ChoiceQuestion:
         random.Random(seed).shuffle(options)
         return replace(self, options=tuple(options))
 
+    @property
+    def formatted_answer(self) -> str:
+        """The text of the correct option."""
+        return next(option.text for option in self.options if option.correct)
+
     def grade(self, answer: str) -> AnswerResult:
         """Grade a letter: a, b, c, ..."""
         chosen = self.options[parse_letter(answer, len(self.options))]
@@ -139,7 +136,8 @@ class FreeTextQuestion:
     kind: ClassVar[str] = "free"
 
 
-TheoryQuestion: TypeAlias = "NumberQuestion | ChoiceQuestion | FreeTextQuestion"
+GradedQuestion: TypeAlias = "NumberQuestion | ChoiceQuestion"
+TheoryQuestion: TypeAlias = "GradedQuestion | FreeTextQuestion"
 
 
 @dataclass(frozen=True, kw_only=True)

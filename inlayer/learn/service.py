@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,18 +21,11 @@ from typing import TYPE_CHECKING
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
 from inlayer.learn import course as course_module
-from inlayer.learn.course import Course, Lesson, Question, Task, suggest
+from inlayer.learn.course import Course, Lesson, Question, Task, not_found, suggest
 from inlayer.learn.course_steps import CourseOverview, LessonStatus, find_next_step, lesson_steps
 from inlayer.learn.progress import ProgressFile, ProgressState, now
-from inlayer.learn.questions import AnswerResult, ChoiceQuestion, Exercise, FreeTextQuestion, TheoryQuestion
-from inlayer.learn.quiz import (
-    QuizRun,
-    due_questions,
-    note_answer,
-    quiz_questions,
-    shuffle_options,
-    unfinished_lesson,
-)
+from inlayer.learn.questions import AnswerResult, Exercise, FreeTextQuestion, GradedQuestion, TheoryQuestion
+from inlayer.learn.quiz import due_questions, note_answer, quiz_questions, shuffle_options, unfinished_lesson
 from inlayer.learn.submission import SourceFile
 from inlayer.learn.task_files import (
     TaskFile,
@@ -43,15 +36,13 @@ from inlayer.learn.task_files import (
     read_file,
     require_unchanged,
     write_file,
-)
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from inlayer.learn.comparison import Comparison
     from inlayer.learn.grader import Verdict
 
-__all__ = [
-    "MAX_SEED", "CourseService", "DrawnExercise", "Hint", "ReadOnlyError", "random_seed",
-]  # fmt: skip
+__all__ = ["MAX_SEED", "AskedQuestion", "CourseService", "Hint", "ReadOnlyError", "random_seed"]
 
 MAX_SEED = 2**31 - 1
 
@@ -74,10 +65,12 @@ class Hint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawnExercise:
-    """An exercise with the question that a seed generated."""
+class AskedQuestion:
+    """An exercise or quiz question in the form that a seed gives it; exercises have ids like "forward/shape"."""
 
-    exercise: Exercise
+    id: str
+    lesson: str
+    title: str  # "" for a quiz question
     question: TheoryQuestion
     seed: int
 
@@ -163,29 +156,21 @@ class CourseService:
         self.require_writable()
         steps = {step.key: step for lesson in self.course.lessons for step in lesson_steps(lesson)}
         with self.progress.edit() as state:
-            if name is None:
-                step = find_next_step(self.course, state)
-                if step is None:
-                    raise InputError("there is nothing to skip: the course is done")
-                if step.key in state.skipped:
-                    raise InputError(f"everything that is left was skipped before; the first of it is {step.title}")
-            elif name in steps:
-                step = steps[name]
-            elif f"exercise/{name}" in steps:
-                step = steps[f"exercise/{name}"]
-            elif "/" in name:
-                near = suggest(name, [*self.course.exercises, *steps], cutoff=0.8)
-                raise InputError(f"there is no exercise {quoted(name)}; {near or 'see inlayer learn list LESSON'}")
+            if name is not None:
+                near = next((key for key in (name, f"exercise/{name}") if key in steps), None)
+                if near is None and "/" in name:
+                    raise not_found("exercise", name, [*self.course.exercises, *steps], "see inlayer learn list LESSON")
+                step = steps[near or f"task/{self.course.task(name).id}"]
+            elif (found := find_next_step(self.course, state)) is None:
+                raise InputError("there is nothing to skip: the course is done")
+            elif found.key in state.skipped:
+                raise InputError(f"everything that is left was skipped before; the first of it is {found.title}")
             else:
-                step = steps[f"task/{self.course.task(name).id}"]
+                step = found
             state.skipped[step.key] = now()
             if step.key == f"task/{state.current}":
                 state.current = ""
         return step.title
-
-    def reset_progress(self) -> Path | None:
-        """Start over; returns where the old progress file was kept, if there was one."""
-        return self.progress.reset()
 
     # ---- tasks
 
@@ -197,12 +182,11 @@ class CourseService:
         current = self.course.tasks.get(state.current)
         if current is not None and not state.task(current.id).passed:
             return current
-        steps = [step for lesson in self.course.lessons for step in lesson_steps(lesson) if step.kind == "task"]
-        left = [step for step in steps if not step.is_done(state)]
-        if unskipped := [step for step in left if step.key not in state.skipped]:
-            return self.course.tasks[unskipped[0].id]
-        if current is not None or left:
-            return current or self.course.tasks[left[0].id]
+        left = [task for task in self.course.tasks.values() if not state.task(task.id).passed]
+        unskipped = [task for task in left if f"task/{task.id}" not in state.skipped]
+        for task in (*unskipped, current, *left):
+            if task is not None:
+                return task
         raise InputError("every task has passed; name one")
 
     def started_task(self, name: str | None, *, allow_passed: bool = False) -> Task:
@@ -248,19 +232,16 @@ class CourseService:
         return file
 
     def _names_file(self, name: str) -> bool:
-        if name in self.course.tasks:
-            return False
         kind = path_kind(Path(name).expanduser()) if name else "missing"
-        if name.endswith(".py") or "/" in name or "\\" in name or kind == "folder":
-            known = Path(name).stem in self.course.tasks
-            if kind == "folder" or (kind == "missing" and not known):
-                near = suggest(Path(name).stem, self.course.tasks) if name.endswith(".py") else ""
-                raise MissingFileError(f"{not_a_file(Path(name), kind)}{f'; {near}' if near else ''}")
-            if not known:
-                raise InputError(f"{shown(name)} is not named after a task; name the task with --task")
-            return True
-        self.course.task(name)  # raises if there is no such task
-        return False
+        if name in self.course.tasks or not (name.endswith(".py") or "/" in name or "\\" in name or kind == "folder"):
+            return False
+        known = Path(name).stem in self.course.tasks
+        if kind == "folder" or (kind == "missing" and not known):
+            near = suggest(Path(name).stem, self.course.tasks) if name.endswith(".py") else ""
+            raise MissingFileError(f"{not_a_file(Path(name), kind)}{f'; {near}' if near else ''}")
+        if not known:
+            raise InputError(f"{shown(name)} is not named after a task; name the task with --task")
+        return True
 
     def set_folder(self, folder: str) -> None:
         with self.edit() as state:
@@ -334,11 +315,6 @@ class CourseService:
 
     # ---- exercises
 
-    def exercise(self, name: str) -> Exercise:
-        if name not in self.course.exercises:
-            raise InputError(f"there is no exercise {quoted(name)}")
-        return self.course.exercises[name]
-
     def find_exercises(self, name: str | None) -> list[Exercise]:
         """The named exercise; the open ones of a lesson (all if none is open); or the next open one."""
         state, everything = self.state(), list(self.course.exercises.values())
@@ -352,64 +328,72 @@ class CourseService:
             if len(named) > 1:
                 raise InputError(f"{quoted(name)} is in several lessons: {', '.join(one.id for one in named)}")
             return named
-        if wanted in {key for lesson in self.course.lessons for key in (lesson.id, str(lesson.number))}:
-            of_lesson = list(self.course.lesson(wanted).exercises)
-            return [one for one in of_lesson if not state.exercise(one.id).done] or of_lesson
-        raise InputError(f"there is no exercise or lesson {quoted(name)}; {self._suggest_exercise(wanted)}")
-
-    def _suggest_exercise(self, wanted: str) -> str:
+        for lesson in self.course.lessons:
+            if wanted in (lesson.id, str(lesson.number)):
+                return [one for one in lesson.exercises if not state.exercise(one.id).done] or list(lesson.exercises)
+        known = [*(lesson.id for lesson in self.course.lessons), *(one.id.partition("/")[2] for one in everything)]
+        otherwise = "inlayer learn list LESSON lists the exercises of a lesson"
         if wanted in self.course.tasks:
-            return f"it is a task: run inlayer learn next {wanted}"
-        lesson, slash, _ = wanted.partition("/")
-        ids = [one.id for one in self.course.exercises.values()]
-        if slash:
-            of_lesson = [one for one in ids if one.startswith(f"{lesson}/")]
-            listed = f"that lesson has {', '.join(of_lesson)}" if of_lesson else ""
-            return suggest(wanted, ids, cutoff=0.8) or listed or "see inlayer learn list"
-        lessons = [one.id for one in self.course.lessons]
-        short = [one.partition("/")[2] for one in ids]
-        return suggest(wanted, lessons + short) or f"the lessons are {', '.join(lessons)}"
+            known, otherwise = [], f"it is a task: run inlayer learn next {wanted}"
+        elif "/" in wanted:
+            known = [one.id for one in everything]
+            of_lesson = [one for one in known if one.startswith(wanted.partition("/")[0] + "/")]
+            otherwise = f"that lesson has {', '.join(of_lesson)}" if of_lesson else otherwise
+        raise not_found("exercise or lesson", name, known, otherwise)
 
-    def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> DrawnExercise:
+    def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> AskedQuestion:
         """Generate a question: from the given seed, or again the one that was asked and not answered yet."""
         with self.edit() as state:
             record = state.exercise(exercise.id)
             if seed is None:
                 seed = record.seed if record.seed is not None else random_seed()
             record.seed = seed
-        return DrawnExercise(exercise=exercise, question=exercise.ask(seed), seed=seed)
+        return self.ask(exercise.id, seed)
 
     def was_asked(self, exercise: Exercise) -> bool:
         """Whether a question of this exercise is waiting for its answer."""
         return self.state().exercise(exercise.id).seed is not None
 
-    def answer_exercise(self, drawn: DrawnExercise, answer: str) -> AnswerResult:
-        """Grade an answer and record it; InputError if it cannot be parsed, which counts as no try."""
-        if isinstance(drawn.question, FreeTextQuestion):
-            raise InputError(f"{drawn.exercise.id} is answered in words and not graded; compare with its model answer")
-        result = drawn.question.grade(answer)
-        self.record_exercise(drawn.exercise, correct=result.correct)
-        return result
-
-    def record_exercise(self, exercise: Exercise, *, correct: bool) -> None:
+    def record_exercise(self, name: str, *, correct: bool) -> None:
         """Record a result, such as the learner's own assessment of a free-text answer."""
         with self.edit() as state:
-            state.note_exercise(exercise.id, correct=correct)
+            state.note_exercise(name, correct=correct)
 
-    def reveal_answer(self, drawn: DrawnExercise) -> None:
+    def reveal_answer(self, asked: AskedQuestion) -> GradedQuestion:
         """Record that the answer is shown; the exercise stays open with other numbers."""
-        if isinstance(drawn.question, FreeTextQuestion):
-            raise InputError(f"{drawn.exercise.id} is not graded; its model answer is shown with any answer")
+        if isinstance(asked.question, FreeTextQuestion):
+            raise InputError(f"{asked.id} is not graded; its model answer is shown with any answer")
         with self.edit() as state:
-            state.note_revealed(drawn.exercise.id)
+            state.note_revealed(asked.id)
+        return asked.question
 
-    # ---- quizzes
+    # ---- exercises and quizzes
+
+    def ask(self, name: str, seed: int) -> AskedQuestion:
+        """An exercise or quiz question by its id."""
+        if name in self.course.exercises:
+            one = self.course.exercises[name]
+            return AskedQuestion(id=name, lesson=one.lesson, title=one.title, question=one.ask(seed), seed=seed)
+        found = self.question(name)
+        choice = shuffle_options(found, seed)
+        return AskedQuestion(id=name, lesson=found.lesson, title="", question=choice, seed=seed)
 
     def question(self, name: str) -> Question:
         if name not in self.course.questions:
-            near = suggest(name, self.course.questions) or "inlayer learn quiz --json lists the questions"
-            raise InputError(f"there is no question {quoted(name)}; {near}")
+            known = [*self.course.exercises, *self.course.questions]
+            raise not_found("exercise or question", name, known, "inlayer learn quiz --json lists the questions")
         return self.course.questions[name]
+
+    def answer(self, asked: AskedQuestion, answer: str, *, repeated: bool = False) -> AnswerResult:
+        """Grade an answer and record it; InputError if it cannot be parsed, which counts as no try."""
+        if isinstance(asked.question, FreeTextQuestion):
+            raise InputError(f"{asked.id} is answered in words and not graded; compare with its model answer")
+        result = asked.question.grade(answer)
+        if asked.id in self.course.exercises:
+            self.record_exercise(asked.id, correct=result.correct)
+        else:
+            self.record_answer(asked.id, correct=result.correct, repeated=repeated)
+        return result
 
     def quiz_questions(self, lesson: str | None) -> list[Question]:
         """The questions of a lesson's quiz, or of the next quiz, in order."""
@@ -420,23 +404,9 @@ class CourseService:
             raise InputError("every quiz is done and no question is due; name a lesson to repeat its quiz")
         return questions
 
-    def start_quiz(self, questions: list[Question], seed: int | None = None) -> QuizRun:
-        with suppress(ReadOnlyError), self.edit():
-            pass  # finds out early whether progress can be saved
-        return QuizRun(questions, random_seed() if seed is None else seed)
-
-    def answer_question(
-        self, question: Question, seed: int, answer: str, *, repeated: bool = False
-    ) -> tuple[ChoiceQuestion, AnswerResult]:
-        """Grade an answer to a question in the order of a seed, and record it."""
-        choice = shuffle_options(question, seed)
-        result = choice.grade(answer)
-        self.record_answer(question, correct=result.correct, repeated=repeated)
-        return choice, result
-
-    def record_answer(self, question: Question, *, correct: bool, repeated: bool = False) -> tuple[int, int]:
+    def record_answer(self, question: str, *, correct: bool, repeated: bool = False) -> tuple[int, int]:
         """Record an answer; returns how often the question was due before, and how often it still is."""
         with self.edit() as state:
-            before = state.question(question.id).due
-            note_answer(state, question.id, correct=correct, repeated=repeated)
-            return before, state.question(question.id).due
+            before = state.question(question).due
+            note_answer(state, question, correct=correct, repeated=repeated)
+            return before, state.question(question).due

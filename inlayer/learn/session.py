@@ -2,6 +2,7 @@
 
 check.py of a task -> [session] <-> sandbox runner
 - arguments are random and depend on the session's seed; expected values never leave this process
+- what the code prints goes to a temporary file; the runner's file size limit bounds it
 - the runner is killed if it uses too much CPU time, memory or output, or does something that is refused
 - the CPU clock decides about "too slow", so a busy machine fails nobody; the wall clock is a generous backstop
 - results are data: nothing that comes back is executed
@@ -10,15 +11,13 @@ Tested in tests/learn/test_session.py and, with misbehaving code, in tests/learn
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,7 +37,7 @@ __all__ = [
     "describe_value", "value_of",
 ]  # fmt: skip
 
-MAX_MESSAGE = 256 << 20  # bytes
+MAX_MESSAGE = 64 << 20  # bytes, most of them tensors; protocol.py bounds the rest
 MAX_PRINTED = 20_000  # characters of printed output that are kept
 
 
@@ -90,7 +89,28 @@ class CallResult:
         return tuple(one for one in self.arguments if isinstance(one, Tensor))
 
 
-class GradingSession:
+class CallTarget:
+    """Something of the learner's that can be called."""
+
+    def _call_self(self, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any) -> CallResult:
+        raise NotImplementedError
+
+    def try_call(self, *args: Any, **kwargs: Any) -> CallResult:
+        """Call it; errors are part of the result."""
+        return self._call_self(args, kwargs)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it; the check fails if it raises."""
+        return value_of(self.try_call(*args, **kwargs))
+
+    def must_raise(
+        self, rule: str, *args: Any, error: type[Exception] = ValueError, message: str = "", **kwargs: Any
+    ) -> None:
+        """Call it; the check fails unless it raises `error`."""
+        check_raised(self.try_call(*args, **kwargs), rule, error, message)
+
+
+class GradingSession(CallTarget):
     """A learner's file, loaded in its own process until the session is closed."""
 
     def __init__(
@@ -103,11 +123,11 @@ class GradingSession:
         if sys.platform == "win32":
             raise InputError("grading needs Linux, macOS or WSL, because code runs in a forked process with limits")
         self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
-        self.output = OutputCapture(self.limits.output)
-        with self.output.writer() as output:
-            self.channel, self.pid = fork_server().fork(
-                output, scratch=self.scratch, memory=self.limits.memory, seconds=self.limits.seconds
-            )
+        self._output = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by close()
+        self.printed = ""  # the beginning of what the code printed, once the session is closed
+        self.channel, self.pid = fork_server().fork(
+            self._output.fileno(), scratch=self.scratch, memory=self.limits.memory, seconds=self.limits.seconds
+        )
         self.channel.settimeout(0.1)
         self.wall_left = self.limits.wall_seconds
 
@@ -120,10 +140,14 @@ class GradingSession:
         self.close()
 
     def close(self) -> None:
-        """Kill the process and its group, and remove its scratch folder."""
+        """Kill the process and its group, keep what it printed, and remove its scratch folder."""
         kill_group(self.pid)
         self.channel.close()
-        self.output.close()
+        with self._output as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            self.printed = file.read(MAX_PRINTED * 4).decode("utf-8", "replace")[:MAX_PRINTED]
+        self.printed += f"\n... {size:,} bytes in total" if size > MAX_PRINTED * 4 else ""
         try:
             shutil.rmtree(self.scratch, ignore_errors=True)
         except RecursionError:  # very deeply nested folders
@@ -145,29 +169,19 @@ class GradingSession:
 
     # ---- requests
 
-    def parse(self, source: str) -> dict[str, int]:
-        """The names that a file uses, with their lines; fails if it is not valid Python. Runs nothing."""
-        found = self._request(do="read", source=source)
-        if "error" in found:
-            raise CheckFailed("syntax", str(found["error"]))
-        return dict(found.get("names") or {})
+    def parse(self, source: str) -> None:
+        """Fail if a file is not valid Python. Runs nothing."""
+        if error := self._request(do="parse", source=source).get("error"):
+            raise CheckFailed("syntax", str(error))
 
-    def load(self, source: str, file: str) -> RaisedError | None:
-        """Run the learner's file; returns the error it raised, if any."""
-        return self._result(do="load", source=source, file=file).raised
+    def load(self, source: str, file: str, forbidden: tuple[str, ...] = ()) -> RaisedError | None:
+        """Run the learner's file; returns the error it raised, if any. From now on, `forbidden` names fail a check."""
+        return self._result(do="load", source=source, file=file, forbidden=forbidden).raised
 
     def signature(self) -> tuple[str, tuple[str, ...]]:
         """What `name` is in the file ("function", "class", "nothing" or a type name), and its parameters."""
         found = self._request(do="signature", name=self.name)
         return str(found.get("kind")), tuple(str(one) for one in found.get("parameters", ()))
-
-    def try_call(self, *args: Any, return_arguments: bool = False, **kwargs: Any) -> CallResult:
-        """Call the learner's function; errors are part of the result."""
-        return self._call(self.name, "", args, kwargs, return_arguments=return_arguments)
-
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the learner's function; the check fails if it raises."""
-        return value_of(self.try_call(*args, **kwargs))
 
     def call_other(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call another function of the file; the check fails if it does not exist."""
@@ -182,30 +196,27 @@ class GradingSession:
 
         `of` is the argument's position or name; `item` selects a part of a result that is a tuple.
         """
-        result = self._call(self.name, "", args, kwargs, of=of, weight=weight, item=item)
+        result = self._call_self(args, kwargs, of=of, weight=weight, item=item)
         value_of(result)
         return result.gradient
 
-    def must_raise(
-        self, rule: str, *args: Any, error: type[Exception] = ValueError, message: str = "", **kwargs: Any
-    ) -> None:
-        """Call the learner's function; the check fails unless it raises `error`."""
-        check_raised(self.try_call(*args, **kwargs), rule, error, message)
-
     def construct(self, *args: Any, **kwargs: Any) -> RemoteObject:
         """An object of the learner's class; it stays in the runner."""
-        value = value_of(self._call(self.name, "", args, kwargs))
+        value = self.call(*args, **kwargs)
         if not isinstance(value, RemoteHandle):
             message = f"{self.name}(...) must return an object of the class; it returned {describe_value(value)}"
             raise CheckFailed("missing", message)
         return RemoteObject(self, value)
 
+    def _call_self(self, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any) -> CallResult:
+        return self._call(self.name, "", args, kwargs, **gradients)
+
     def _call(
-        self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Any
+        self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any
     ) -> CallResult:
-        result = self._result(do="call", target=target, path=path, args=args, kwargs=kwargs, **options)
+        result = self._result(do="call", target=target, path=path, args=args, kwargs=kwargs, **gradients)
         name = ".".join(filter(None, [target.kind if isinstance(target, RemoteHandle) else target, path]))
-        returned = result.gradient if options.get("of") is not None else result.value
+        returned = result.gradient if gradients.get("of") is not None else result.value
         output = result.raised if result.raised is not None else returned
         parameters = self.parameters if target == self.name else ()
         self.calls.append(partial(record_call, name, parameters, args, kwargs, output))
@@ -230,11 +241,11 @@ class GradingSession:
         end = time.monotonic() + self.wall_left
 
         def wait() -> None:
-            if self.output.too_much:
-                raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes and was stopped")
+            self._check_output()
             used = cpu_seconds(self.pid)
             if (used is not None and used >= self.limits.seconds) or time.monotonic() >= end:
-                raise self._too_slow()
+                limit = f"your code ran longer than {self.limits.seconds:g} seconds and was stopped"
+                raise CheckFailed("timeout", f"{limit}; is there an endless loop?")
 
         try:
             send(self.channel, encode(request), wait)
@@ -243,8 +254,7 @@ class GradingSession:
         except ProtocolError:
             raise self._tampered() from None
         except (EOFError, OSError):
-            if self.output.too_much:
-                raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes") from None
+            self._check_output()
             message = "the process of your code ended unexpectedly: it crashed or used too much memory"
             raise CheckFailed("ended", message) from None
         if not isinstance(answer, dict):
@@ -253,6 +263,11 @@ class GradingSession:
             raise CheckFailed(
                 "refused", f"your code tried to {answer['refused']}, which no task needs and is not allowed"
             )
+        if "forbidden" in answer:
+            message = f"this task must be solved without {answer['forbidden']}; line {answer.get('line')} uses it"
+            raise CheckFailed("forbidden-name", message)
+        if "too_large" in answer:
+            raise CheckFailed("too-large", f"your code returned too much: {answer['too_large']}")
         if "memory" in answer:
             limit = self.limits.memory / (1 << 30)
             raise CheckFailed("memory", f"your code used more than {limit:g} GiB of memory")
@@ -262,9 +277,9 @@ class GradingSession:
             raise CheckFailed("ended", message)
         return answer
 
-    def _too_slow(self) -> CheckFailed:
-        limit = f"your code ran longer than {self.limits.seconds:g} seconds and was stopped"
-        return CheckFailed("timeout", f"{limit}; is there an endless loop?")
+    def _check_output(self) -> None:
+        if os.fstat(self._output.fileno()).st_size > self.limits.output:
+            raise CheckFailed("output", f"your code printed more than {self.limits.output:,} bytes and was stopped")
 
     def _tampered(self) -> CheckFailed:
         return CheckFailed("refused", "your code wrote to the grader's channel, which no task needs and is not allowed")
@@ -281,37 +296,27 @@ def cpu_seconds(pid: int) -> float | None:
 
 
 @dataclass(frozen=True)
-class RemoteObject:
+class RemoteObject(CallTarget):
     """An object of the learner's class that lives in the runner."""
 
     session: GradingSession
     handle: RemoteHandle
 
-    def try_call(self, *args: Any, return_arguments: bool = False, **kwargs: Any) -> CallResult:
-        """Call the object; errors are part of the result."""
-        return self.session._call(self.handle, "", args, kwargs, return_arguments=return_arguments)
-
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the object; the check fails if it raises."""
-        return value_of(self.try_call(*args, **kwargs))
-
-    def must_raise(
-        self, rule: str, *args: Any, error: type[Exception] = ValueError, message: str = "", **kwargs: Any
-    ) -> None:
-        """Call the object; the check fails unless it raises `error`."""
-        check_raised(self.try_call(*args, **kwargs), rule, error, message)
+    def _call_self(self, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any) -> CallResult:
+        return self.session._call(self.handle, "", args, kwargs, **gradients)
 
     def method(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the object or of a part of it: "token_embedding.reset_parameters"."""
-        value = value_of(self.session._call(self.handle, name, args, kwargs))
-        return RemoteObject(self.session, value) if isinstance(value, RemoteHandle) else value
+        return self._local(value_of(self.session._call(self.handle, name, args, kwargs)))
 
     def attribute(self, path: str) -> Any:
         """An attribute of the object or of a part of it; the check fails if it does not exist."""
         found = self.session._request(do="attribute", target=self.handle, path=path)
         if "raised" in found or "missing" in found:
             raise CheckFailed("missing", f"the object has no {path}")
-        value = found.get("value")
+        return self._local(found.get("value"))
+
+    def _local(self, value: Any) -> Any:
         return RemoteObject(self.session, value) if isinstance(value, RemoteHandle) else value
 
     def parameters(self) -> dict[str, Tensor]:
@@ -323,13 +328,9 @@ class RemoteObject:
     def state_dict(self) -> dict[str, Tensor]:
         return self._tensors("state_dict")
 
-    def load_state_dict(self, state: Mapping[str, Tensor], strict: bool = True) -> None:
-        """Load a state dict; the check fails if that raises."""
-        value_of(self.session._call(self.handle, "load_state_dict", (dict(state),), {"strict": strict}))
-
     def gradients(self, *args: Any, weight: Tensor, **kwargs: Any) -> dict[str, Tensor | None]:
         """The gradients of sum(result * weight) with respect to the parameters."""
-        result = self.session._call(self.handle, "", args, kwargs, weight=weight, parameters=True)
+        result = self._call_self(args, kwargs, weight=weight)
         value_of(result)
         return result.gradients
 
@@ -339,46 +340,6 @@ class RemoteObject:
         if not isinstance(value, dict):
             raise CheckFailed("missing", f"the object must be an nn.Module; it has no {which}")
         return {str(name): tensor for name, tensor in value.items() if isinstance(tensor, Tensor)}
-
-
-class OutputCapture:
-    """Captures what the runner prints: keeps the beginning and counts the rest."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes, self.size, self.kept = max_bytes, 0, bytearray()
-        self.reader, self._writer = os.pipe()
-        self.thread = threading.Thread(target=self._read, name="inlayer-output", daemon=True)
-
-    @contextlib.contextmanager
-    def writer(self) -> Any:
-        try:
-            yield self._writer
-        finally:
-            os.close(self._writer)
-            self.thread.start()
-
-    @property
-    def too_much(self) -> bool:
-        return self.size > self.max_bytes
-
-    def text(self) -> str:
-        """The beginning of the output."""
-        text = bytes(self.kept).decode("utf-8", "replace")[:MAX_PRINTED]
-        return text + (f"\n... {self.size:,} bytes in total" if self.size > len(self.kept) else "")
-
-    def _read(self) -> None:
-        while data := os.read(self.reader, 65_536):
-            self.size += len(data)
-            self.kept += data[: max(0, MAX_PRINTED * 4 - len(self.kept))]
-            if self.too_much:  # stop reading; the process blocks until it is killed
-                return
-
-    def close(self) -> None:
-        """Stop capturing; call this after the process has ended."""
-        self.thread.join(1.0)
-        if self.reader >= 0:
-            os.close(self.reader)
-            self.reader = -1
 
 
 def value_of(result: CallResult) -> Any:

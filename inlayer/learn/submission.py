@@ -10,22 +10,21 @@ Tested in tests/learn/test_batch.py and, for single files, tests/learn/test_serv
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inlayer.errors import InputError
-from inlayer.learn.course import Course, Task
+from inlayer.files import printable
+from inlayer.learn.course import Course, Task, suggest
 
-__all__ = ["SourceFile", "Submission", "SubmissionError", "find_submissions", "printable_name", "read_source_file",
-           "task_cells"]  # fmt: skip
+__all__ = ["SourceFile", "Submission", "SubmissionError", "find_submissions", "read_source_file", "task_cells"]
 
 MAX_SOURCE_BYTES = 1 << 20
 MAX_NOTEBOOK_BYTES = 32 << 20  # with pictures and outputs
@@ -117,12 +116,12 @@ def find_submissions(folder: Path, course: Course, wanted: list[Task] | None) ->
     by_learner: dict[str, list[Submission]] = {}
     for entry in _entries(str(folder)):
         if entry.is_dir(follow_symlinks=False) and _task_named(entry.name, course) is None:
-            name = printable_name(entry.name)
+            name = printable(entry.name)
             found = _in_folder(name, entry, course)
         else:
-            name, task = _owner(entry.name, course, printable_name(folder.resolve().name))
-            found = _from_entry(name, entry, printable_name(entry.name), task, course)
-        by_learner.setdefault(name, []).extend(_limit_copies(found))
+            name, task = _owner(entry.name, course, printable(folder.resolve().name))
+            found = _from_entry(name, entry, printable(entry.name), task, course)
+        by_learner.setdefault(name, []).extend(found)
     everything = [one for name, found in by_learner.items() for one in _counted(name, found, wanted)]
     order = list(course.tasks)
     return sorted(
@@ -133,34 +132,29 @@ def find_submissions(folder: Path, course: Course, wanted: list[Task] | None) ->
 def _counted(name: str, found: list[Submission], wanted: list[Task] | None) -> Iterator[Submission]:
     """The submissions of a learner that count, and the tasks that are missing."""
     kept = [one for one in found if wanted is None or one.task is None or one.task in wanted]
-    unknown = [one for one in kept if one.rule == "unknown-file"]
-    yield from (one for one in kept if one.rule != "unknown-file")
-    yield from unknown[:MAX_UNKNOWN]
-    if more := len(unknown[MAX_UNKNOWN:]):
-        message = f"{more:,} more files with names that match no task"
-        yield Submission(learner=name, file="", rule="unknown-file", message=message)
-    missing = [task for task in wanted or () if task not in [one.task for one in kept]]
-    for task in missing:
-        yield Submission(learner=name, file="", task=task, rule="not-submitted", message=f"there is no {task.id}.py")
-    if not kept and not missing:
-        yield Submission(learner=name, file="", rule="nothing-submitted", message="the folder contains no files")
-
-
-def _limit_copies(found: Iterable[Submission]) -> Iterator[Submission]:
-    """Keep the source of the first files of each task only."""
-    copies: Counter[str] = Counter()
-    for one in found:
-        copies[one.task.id if one.task else ""] += 1
-        if one.task and one.source is not None and copies[one.task.id] > MAX_COPIES:
+    seen: Counter[str] = Counter()
+    for one in kept:
+        seen[one.task.id if one.task else one.rule] += 1
+        if one.task and one.source is not None and seen[one.task.id] > MAX_COPIES:
             message = f"there are more than {MAX_COPIES} files for this task; this one was not graded"
             yield replace(one, source=None, rule="too-many-files", message=message)
-        else:
+        elif one.task or one.rule != "unknown-file" or seen["unknown-file"] <= MAX_UNKNOWN:
             yield one
+    missing = [task for task in wanted or () if task not in [one.task for one in kept]]
+    notes: list[tuple[Task | None, str, str]] = [
+        (task, "not-submitted", f"there is no {task.id}.py") for task in missing
+    ]
+    if (more := seen["unknown-file"] - MAX_UNKNOWN) > 0:
+        notes.append((None, "unknown-file", f"{more:,} more files with names that match no task"))
+    if not kept and not missing:
+        notes.append((None, "nothing-submitted", "the folder contains no files"))
+    for task, rule, message in notes:
+        yield Submission(learner=name, file="", task=task, rule=rule, message=message)
 
 
 def _in_folder(name: str, top: os.DirEntry[str], course: Course) -> Iterator[Submission]:
     """Everything in a learner's folder, at any depth."""
-    waiting = [(top.path, printable_name(top.name))]
+    waiting = [(top.path, printable(top.name))]
     seen = 0
     while waiting:
         path, label = waiting.pop(0)
@@ -176,7 +170,7 @@ def _in_folder(name: str, top: os.DirEntry[str], course: Course) -> Iterator[Sub
                 message = f"more than {MAX_ENTRIES:,} files, or {MAX_DEPTH} levels of folders; the rest was ignored"
                 yield Submission(learner=name, file=label, rule="too-many-files", message=message)
                 return
-            file = f"{label}/{printable_name(entry.name)}"
+            file = f"{label}/{printable(entry.name)}"
             task = _task_named(entry.name, course)
             if entry.is_dir(follow_symlinks=False) and task is None:
                 waiting.append((entry.path, file))
@@ -191,7 +185,10 @@ def _from_entry(
     is_notebook = entry.name.endswith(".ipynb")
     try:
         if task is None and not is_notebook:
-            raise SubmissionError("link", LINK_MESSAGE) if entry.is_symlink() else _unknown_file(entry.name, course)
+            if entry.is_symlink():
+                raise SubmissionError("link", LINK_MESSAGE)
+            near = suggest(entry.name, [f"{known}.py" for known in course.tasks])
+            raise SubmissionError("unknown-file", "its name matches no task" + (f"; {near}" if near else ""))
         limit = MAX_NOTEBOOK_BYTES if is_notebook else MAX_SOURCE_BYTES
         source = read_source_file(entry.path, limit, follow_links=False).text
         if task is not None:
@@ -233,21 +230,8 @@ def _owner(name: str, course: Course, folder: str) -> tuple[str, Task | None]:
     if ending == "py":
         for known in sorted(course.tasks, key=len, reverse=True):  # ann_mean_pool before a task called pool
             if found := re.fullmatch(rf"(.+)[_ -]{known}", stem, flags=re.DOTALL):
-                return printable_name(found[1]), course.tasks[known]
+                return printable(found[1]), course.tasks[known]
     if ending == "ipynb":
         named = re.fullmatch(r"(?:(.+)[_ -])?\d\d-[a-z]+", stem, flags=re.DOTALL)
-        return printable_name(stem if named is None else named[1] or folder), None
+        return printable(stem if named is None else named[1] or folder), None
     return folder, None
-
-
-def _unknown_file(name: str, course: Course) -> SubmissionError:
-    known = [f"{task}.py" for task in course.tasks]
-    close = difflib.get_close_matches(name.lower()[:80], known, n=1, cutoff=0.7)
-    return SubmissionError(
-        "unknown-file", "its name matches no task" + (f"; did you mean {close[0]}?" if close else "")
-    )
-
-
-def printable_name(name: str) -> str:
-    """A file name on one line, even if it is not valid text."""
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in name)

@@ -50,18 +50,11 @@ def choose_folder(state: ProgressState, folder: str | None = None) -> Path:
 def create_file(task: Task, folder: Path) -> TaskFile:
     """Write the task's start file, unless the file exists."""
     path = folder / f"{task.id}.py"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(task.start)
-    except FileExistsError:
-        if path_kind(path) != "file":
-            raise not_a_file(path, path_kind(path)) from None
-        return TaskFile(task=task, path=path)
-    except OSError as error:
-        message = f"{shown(path)} cannot be written: {error.strerror}; choose another folder with --folder"
-        raise InputError(message) from error
-    return TaskFile(task=task, path=path, is_new=True)
+    if (kind := path_kind(path)) == "missing":
+        write_file(path, task.start)
+    elif kind != "file":
+        raise not_a_file(path, kind)
+    return TaskFile(task=task, path=path, is_new=kind == "missing")
 
 
 def read_file(path: Path) -> SourceFile:
@@ -96,7 +89,8 @@ def write_file(path: Path, source: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, data)
     except OSError as error:
-        raise InputError(f"{shown(path)} cannot be written: {error.strerror}") from None
+        message = f"{shown(path)} cannot be written: {error.strerror}; choose another folder with --folder"
+        raise InputError(message) from None
 
 
 def keep_old_file(path: Path) -> Path:

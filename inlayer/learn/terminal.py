@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from inlayer.learn.links import link_command
@@ -48,21 +49,14 @@ class EncodedOutput:
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
-        self.table = str.maketrans({one: other for one, other in REPLACEMENTS.items() if not _can_encode(stream, one)})
+        encode = partial(str.encode, encoding=stream.encoding or "utf-8", errors="ignore")
+        self.table = str.maketrans({one: other for one, other in REPLACEMENTS.items() if not encode(one)})
 
     def write(self, text: str) -> int:
         return int(self.stream.write(TRAILING_SPACES.sub("", text.translate(self.table))))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
-
-
-def _can_encode(stream: Any, character: str) -> bool:
-    try:
-        character.encode(stream.encoding or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
 
 
 class CoursePrinter:
@@ -80,16 +74,12 @@ class CoursePrinter:
         from rich.text import Text
 
         content = Text(text, style=style)
-        if not wrap:
-            self.console.print(content, soft_wrap=True)
-        else:
-            self.console.print(Padding(content, (0, 0, 0, indent), expand=False) if indent and text else content)
+        padded = Padding(content, (0, 0, 0, indent), expand=False) if indent and text else content
+        self.console.print(padded, soft_wrap=not wrap)
 
-    def command(self, text: str, indent: int = 2) -> None:
+    def command(self, text: str) -> None:
         """Print a command to type; never wrapped."""
-        from rich.text import Text
-
-        self.console.print(Text(" " * indent + text, style="cyan"), soft_wrap=True)
+        self.line(f"  {text}", style="cyan", wrap=False)
 
     def heading(self, text: str) -> None:
         self.line(text, style="bold")

@@ -9,6 +9,7 @@ Tested in tests/web/test_course.py.
 
 from __future__ import annotations
 
+import inspect
 import re
 import secrets
 import threading
@@ -21,14 +22,14 @@ from fastapi.responses import Response
 
 from inlayer.errors import InputError
 from inlayer.files import shown
-from inlayer.learn.course import Lesson, Question, Task
+from inlayer.learn.course import Lesson, Task
 from inlayer.learn.course_steps import CourseStep, LessonStatus
 from inlayer.learn.html import learn_page, learn_policy
 from inlayer.learn.links import course_elements, course_line
 from inlayer.learn.progress import ProgressFile
-from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion
-from inlayer.learn.quiz import quiz_questions, shuffle_options
-from inlayer.learn.service import CourseService, DrawnExercise, ReadOnlyError, random_seed
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, NumberQuestion
+from inlayer.learn.quiz import quiz_questions
+from inlayer.learn.service import AskedQuestion, CourseService, ReadOnlyError, random_seed
 from inlayer.learn.task_files import FileConflictError
 from inlayer.trace.facts import plain, to_json
 from inlayer.web.guard import error_response
@@ -62,13 +63,28 @@ READ_ONLY = (
 
 
 def add_course(app: FastAPI, *, runs_code: bool) -> None:
-    """Add the course to an application."""
+    """Add the course to an application; each route is a method of `CourseView`."""
     view = CourseView(read_only=not runs_code)
     reading, grading = Jobs(READING_THREADS, READING_QUEUE), Jobs(GRADING_THREADS, GRADING_QUEUE)
 
-    async def run(request: Request, call: Callable[[], Any], jobs: Jobs = reading) -> Response:
-        body = await jobs.run(lambda: to_json(call()), request)
-        return Response(body, media_type="application/json")
+    def add(method: str, path: str, call: Callable[..., Any], jobs: Jobs) -> None:
+        async def endpoint(request: Request, **given: Any) -> Response:
+            body = await jobs.run(lambda: to_json(call(**given)), request)
+            return Response(body, media_type="application/json")
+
+        takes_request = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
+        signature = inspect.signature(call, eval_str=True)
+        endpoint.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[*signature.parameters.values(), takes_request], return_annotation=Response
+        )
+        app.add_api_route(path, endpoint, methods=[method], name=call.__name__, description=call.__doc__)
+
+    add("GET", "/api/course", view.overview, reading)
+    for name in ("lesson", "misconceptions", "exercise", "file"):
+        add("GET", f"/api/course/{name}", getattr(view, name), reading)
+    for name in ("save", "reset", "hint", "solution", "answer", "read", "skip"):
+        add("POST", f"/api/course/{name}", getattr(view, name), reading)
+    add("POST", "/api/course/check", view.check, grading)
 
     @app.get("/learn", include_in_schema=False)
     async def get_page() -> Response:
@@ -76,74 +92,8 @@ def add_course(app: FastAPI, *, runs_code: bool) -> None:
         headers = {"content-security-policy": learn_policy(nonce)}
         return Response(learn_page(nonce), media_type="text/html", headers=headers)
 
-    @app.get("/api/course")
-    async def get_course(request: Request) -> Response:
-        """List the lessons with the learner's progress."""
-        return await run(request, view.overview)
-
-    @app.get("/api/course/lesson")
-    async def get_lesson(query: Annotated[LessonQuery, Query()], request: Request) -> Response:
-        """Return a lesson: its text, tasks, exercises and quiz questions."""
-        return await run(request, lambda: view.lesson(query.id))
-
-    @app.get("/api/course/misconceptions")
-    async def get_misconceptions(request: Request) -> Response:
-        """Return the page of common misconceptions."""
-        return await run(request, view.misconceptions)
-
-    @app.get("/api/course/exercise")
-    async def get_exercise(query: Annotated[ExerciseQuery, Query()], request: Request) -> Response:
-        """Return an exercise with the numbers of a seed."""
-        return await run(request, lambda: view.exercise(view.draw(query.id, query.seed)))
-
-    @app.get("/api/course/file")
-    async def get_file(query: Annotated[TaskRequest, Query()], request: Request) -> Response:
-        """Return the learner's file for a task, or the start file."""
-        return await run(request, lambda: view.file(query.task))
-
-    @app.post("/api/course/check")
-    async def post_check(body: CodeRequest, request: Request) -> Response:
-        """Save code as the learner's file and grade it."""
-        return await run(request, lambda: view.check(body), grading)
-
-    @app.post("/api/course/save")
-    async def post_save(body: CodeRequest, request: Request) -> Response:
-        """Save code as the learner's file."""
-        return await run(request, lambda: {"digest": view.save(body)})
-
-    @app.post("/api/course/reset")
-    async def post_reset(body: ResetRequest, request: Request) -> Response:
-        """Restore a task's start file; the old file is kept."""
-        return await run(request, lambda: view.reset(body))
-
-    @app.post("/api/course/hint")
-    async def post_hint(body: TaskRequest, request: Request) -> Response:
-        """Return the hints shown so far and the next one."""
-        return await run(request, lambda: view.hints(body.task))
-
-    @app.post("/api/course/solution")
-    async def post_solution(body: TaskRequest, request: Request) -> Response:
-        """Return a solution and why it works."""
-        return await run(request, lambda: view.solution(body.task))
-
-    @app.post("/api/course/answer")
-    async def post_answer(body: AnswerRequest, request: Request) -> Response:
-        """Grade an answer to an exercise or a quiz question."""
-        return await run(request, lambda: view.answer(body))
-
-    @app.post("/api/course/read")
-    async def post_read(body: ReadRequest, request: Request) -> Response:
-        """Record that a lesson was read."""
-        return await run(request, lambda: view.mark_read(body.lesson))
-
-    @app.post("/api/course/skip")
-    async def post_skip(body: SkipRequest, request: Request) -> Response:
-        """Skip a step of the course."""
-        return await run(request, lambda: {"skipped": view.service.skip(body.step)})
-
     @app.exception_handler(ReadOnlyError)
-    async def read_only(_: Request, error: Exception) -> Response:
-        del error
+    async def read_only(_: Request, __: Exception) -> Response:
         return error_response(403, READ_ONLY)
 
     @app.exception_handler(FileConflictError)
@@ -167,6 +117,7 @@ class CourseView:
     # ---- reading
 
     def overview(self) -> dict[str, Any]:
+        """List the lessons with the learner's progress."""
         overview = self.service.overview()
         return {
             "lessons": [_lesson_status(one) for one in overview.lessons],
@@ -176,8 +127,9 @@ class CourseView:
             "notices": list(self.notices),
         }
 
-    def lesson(self, name: str) -> dict[str, Any]:
-        lesson, state = self.service.course.lesson(name), self.service.state()
+    def lesson(self, query: Annotated[LessonQuery, Query()]) -> dict[str, Any]:
+        """Return a lesson: its text, tasks, exercises and quiz questions."""
+        lesson, state = self.service.course.lesson(query.id), self.service.state()
         status = self.service.lesson_status(lesson, state)
         return {
             **_lesson_head(lesson),
@@ -188,119 +140,97 @@ class CourseView:
                 for task, record in zip(lesson.tasks, status.tasks, strict=True)
             ],
             "exercises": [
-                {**self.exercise(self.draw(one.id, random_seed())), "done": bool(record.done)}
+                {**_exercise(self.service.ask(one.id, random_seed())), "done": bool(record.done)}
                 for one, record in zip(lesson.exercises, status.exercises, strict=True)
             ],
             "questions": [
-                _question(one, random_seed(), state.question(one.id).due)
+                _question(self.service.ask(one.id, random_seed()), state.question(one.id).due)
                 for one in quiz_questions(self.service.course, state, lesson)
             ],
         }  # fmt: skip
 
     def misconceptions(self) -> dict[str, Any]:
+        """Return the page of common misconceptions."""
         page = self.service.course.misconceptions
         return {"title": page.title, "text": course_elements(page.body)}
 
-    def draw(self, name: str, seed: int) -> DrawnExercise:
-        exercise = self.service.exercise(name)
-        return DrawnExercise(exercise=exercise, question=exercise.ask(seed), seed=seed)
+    def exercise(self, query: Annotated[ExerciseQuery, Query()]) -> dict[str, Any]:
+        """Return an exercise with the numbers of a seed."""
+        return _exercise(self.service.ask(query.id, query.seed))
 
-    def exercise(self, drawn: DrawnExercise) -> dict[str, Any]:
-        """Show an exercise without its answer."""
-        question = drawn.question
-        options = question.options if isinstance(question, ChoiceQuestion) else ()
-        return {
-            "id": drawn.exercise.id,
-            "title": drawn.exercise.title,
-            "kind": question.kind,
-            "seed": drawn.seed,
-            "text": course_elements(question.text),
-            "unit": question.unit if isinstance(question, NumberQuestion) else "",
-            "is_shape": isinstance(question, NumberQuestion) and isinstance(question.answer, tuple),
-            "options": [course_line(option.text) for option in options],
-        }
-
-    def mark_read(self, name: str) -> dict[str, Any]:
+    def read(self, body: ReadRequest) -> dict[str, Any]:
+        """Record that a lesson was read."""
         self.service.require_writable()
-        self.service.mark_read(self.service.course.lesson(name))
+        self.service.mark_read(self.service.course.lesson(body.lesson))
         return {}
+
+    def skip(self, body: SkipRequest) -> dict[str, Any]:
+        """Skip a step of the course."""
+        return {"skipped": self.service.skip(body.step)}
 
     # ---- answers
 
     def answer(self, body: AnswerRequest) -> dict[str, Any]:
-        if body.question is not None:
-            return self._answer_question(body, self.service.question(body.question))
-        drawn = self.draw(body.exercise or "", body.seed)
+        """Grade an answer to an exercise or a quiz question."""
+        asked = self.service.ask(body.exercise or body.question or "", body.seed)
+        question = asked.question
         if body.reveal:
-            return self._reveal(drawn)
-        if isinstance(drawn.question, FreeTextQuestion):
+            return _revealed(self.service.reveal_answer(asked))
+        if isinstance(question, FreeTextQuestion):
             if body.matches_model:
-                self.service.record_exercise(drawn.exercise, correct=True)
+                self.service.record_exercise(asked.id, correct=True)
                 return {"correct": True}
-            points = [course_line(one) for one in drawn.question.points]
-            return {"correct": None, "model_answer": course_elements(drawn.question.model_answer), "points": points}
+            points = [course_line(one) for one in question.points]
+            return {"correct": None, "model_answer": course_elements(question.model_answer), "points": points}
         if body.matches_model:
-            raise InputError(f"{drawn.exercise.id} is graded; send an answer")
+            raise InputError(f"{asked.id} is graded; send an answer")
         try:
-            result = self.service.answer_exercise(drawn, body.answer)
+            result = self.service.answer(asked, body.answer, repeated=body.repeated)
         except InputError as error:  # a typing error, which does not count as a try
+            if body.question is not None:
+                raise
             return {"correct": False, "is_valid": False, "message": [["p", {}, [str(error)]]]}
-        return {"correct": result.correct, "is_valid": True, "message": course_elements(result.message)}
+        graded = {"correct": result.correct, "is_valid": True, "message": course_elements(result.message)}
+        return graded if body.exercise is not None else graded | self._option_results(asked, body, result.correct)
 
-    def _reveal(self, drawn: DrawnExercise) -> dict[str, Any]:
-        self.service.reveal_answer(drawn)
-        question = drawn.question
-        options = question.options if isinstance(question, ChoiceQuestion) else ()
-        if isinstance(question, NumberQuestion):
-            answer = question.formatted_answer
-        else:
-            answer = next(option.text for option in options if option.correct)
-        assert not isinstance(question, FreeTextQuestion)
-        return {
-            "correct": None,
-            "answer": course_line(answer),
-            "message": course_elements(question.explanation),
-            "option_results": [option.correct for option in options],
-            "reasons": [course_line(option.reason) for option in options],
-        }
-
-    def _answer_question(self, body: AnswerRequest, question: Question) -> dict[str, Any]:
-        """Grade an option. A wrong one gets its reason and the question again; a correct one gets every reason."""
-        choice, result = self.service.answer_question(question, body.seed, body.answer, repeated=body.repeated)
+    def _option_results(self, asked: AskedQuestion, body: AnswerRequest, correct: bool) -> dict[str, Any]:
+        """A wrong option gets its reason and the question again; a correct one gets every reason."""
+        options = asked.question.options if isinstance(asked.question, ChoiceQuestion) else ()
         chosen = ord(body.answer.strip().lower()[0]) - ord("a")
-        shown_options = [
-            option if result.correct or number == chosen else None for number, option in enumerate(choice.options)
-        ]
+        shown_options = [option if correct or number == chosen else None for number, option in enumerate(options)]
         return {
-            "correct": result.correct,
             "option_results": [None if option is None else option.correct for option in shown_options],
             "reasons": [None if option is None else course_line(option.reason) for option in shown_options],
-            "next_try": None if result.correct else _question(question, random_seed(), 0),
+            "next_try": None if correct else _question(self.service.ask(asked.id, random_seed()), 0),
         }
 
     # ---- the learner's file
 
-    def file(self, name: str) -> dict[str, Any]:
-        task = self.service.course.task(name)
+    def file(self, query: Annotated[TaskRequest, Query()]) -> dict[str, Any]:
+        """Return the learner's file for a task, or the start file."""
+        task = self.service.course.task(query.task)
         if self.read_only:
             return {"code": task.start, "digest": None, "path": ""}
-        self._warm_up()
+        if self._warming is None:  # while the learner is still reading: it takes seconds, once
+            self._warming = threading.Thread(target=_start_fork_server, name="inlayer-fork-server", daemon=True)
+            self._warming.start()
         path, source = self.service.load_file(task)
         code, digest = (task.start, None) if source is None else (source.text, source.digest)
         return {"code": code, "digest": digest, "path": shown(path)}
 
-    def save(self, body: CodeRequest) -> str:
-        return self.service.save_file(self.service.course.task(body.task), body.code, body.loaded)
+    def save(self, body: CodeRequest) -> dict[str, Any]:
+        """Save code as the learner's file."""
+        return {"digest": self.service.save_file(self.service.course.task(body.task), body.code, body.loaded)}
 
     def reset(self, body: ResetRequest) -> dict[str, Any]:
+        """Restore a task's start file; the old file is kept."""
         kept = self.service.reset_file(self.service.course.task(body.task), loaded=body.loaded)
-        return {**self.file(body.task), "kept": "" if kept is None else kept.name}
+        return {**self.file(body), "kept": "" if kept is None else kept.name}
 
     def check(self, body: CodeRequest) -> dict[str, Any]:
-        task = self.service.course.task(body.task)
-        digest = self.save(body)
-        verdict = self.service.check(task, body.code)
-        return {**self._verdict(verdict, task), "digest": digest}
+        """Save code as the learner's file and grade it."""
+        saved, task = self.save(body), self.service.course.task(body.task)
+        return {**self._verdict(self.service.check(task, body.code), task), **saved}
 
     def _verdict(self, verdict: Verdict, task: Task) -> dict[str, Any]:
         from inlayer.learn.feedback import feedback_lines
@@ -330,21 +260,17 @@ class CourseView:
 
     # ---- help
 
-    def hints(self, name: str) -> dict[str, Any]:
-        task = self.service.course.task(name)
+    def hint(self, body: TaskRequest) -> dict[str, Any]:
+        """Return the hints shown so far and the next one."""
+        task = self.service.course.task(body.task)
         shown_hints = task.hints if self.read_only else task.hints[: self.service.hint(task).level]
         return {"hints": [course_elements(text) for text in shown_hints]}
 
-    def solution(self, name: str) -> dict[str, Any]:
-        task = self.service.course.task(name)
+    def solution(self, body: TaskRequest) -> dict[str, Any]:
+        """Return a solution and why it works."""
+        task = self.service.course.task(body.task)
         self.service.record_solution(task)
         return {"solution": course_elements(f"```python\n{task.solution}```"), "why": course_elements(task.why)}
-
-    def _warm_up(self) -> None:
-        """Start the fork server while the learner is still reading: it takes seconds, once."""
-        if self._warming is None:
-            self._warming = threading.Thread(target=_start_fork_server, name="inlayer-fork-server", daemon=True)
-            self._warming.start()
 
 
 def _start_fork_server() -> None:
@@ -387,15 +313,34 @@ def _location(step: CourseStep) -> dict[str, Any]:
     return {"lesson": lesson.id, "task": None, "part": part, "title": title if part is None else f"{title}: {part}"}
 
 
-def _question(question: Question, seed: int, due: int) -> dict[str, Any]:
-    choice = shuffle_options(question, seed)
+def _question(asked: AskedQuestion, due: int) -> dict[str, Any]:
+    return {**_exercise(asked), "lesson": asked.lesson, "due": due}
+
+
+def _exercise(asked: AskedQuestion) -> dict[str, Any]:
+    """Show a question without its answer."""
+    question = asked.question
+    options = question.options if isinstance(question, ChoiceQuestion) else ()
     return {
-        "id": question.id,
-        "lesson": question.lesson,
-        "seed": seed,
-        "text": course_elements(choice.text),
-        "options": [course_line(option.text) for option in choice.options],
-        "due": due,
+        "id": asked.id,
+        "title": asked.title,
+        "kind": question.kind,
+        "seed": asked.seed,
+        "text": course_elements(question.text),
+        "unit": question.unit if isinstance(question, NumberQuestion) else "",
+        "is_shape": isinstance(question, NumberQuestion) and isinstance(question.answer, tuple),
+        "options": [course_line(option.text) for option in options],
+    }
+
+
+def _revealed(question: GradedQuestion) -> dict[str, Any]:
+    options = question.options if isinstance(question, ChoiceQuestion) else ()
+    return {
+        "correct": None,
+        "answer": course_line(question.formatted_answer),
+        "message": course_elements(question.explanation),
+        "option_results": [option.correct for option in options],
+        "reasons": [course_line(option.reason) for option in options],
     }
 
 

@@ -9,11 +9,11 @@ from types import ModuleType
 
 import pytest
 
-from inlayer.cli.learn.commands import learn
+from inlayer.cli.learn import learn
 from inlayer.learn import batch, session, submission
 from inlayer.learn.course import Task
 from inlayer.learn.grader import grade
-from inlayer.learn.sandbox import runner
+from inlayer.learn.sandbox import protocol, runner
 from tests.learn.toy import SOLUTION, toy
 
 DOC = (Path(__file__).parents[2] / "docs" / "learn.md").read_text(encoding="utf-8")
@@ -37,6 +37,7 @@ def test_documented_limits_match_the_code() -> None:
         "printed output": f"{session.GradingLimits().output >> 20} MiB",
         "size of a file": "64 MiB",
         "open files": "256",
+        "size of a result without its tensors": f"{protocol.MAX_TREE >> 20} MiB",
         "threads": str(runner.MAX_THREADS),
     }
     source = Path(runner.__file__).read_text(encoding="utf-8")

@@ -126,7 +126,7 @@ CASES = {  # source, rule, words of the message
     ),
     "a liar of a type": (
         "import torch\nclass Same(torch.Tensor):\n    def __eq__(self, o): return True\ndef add(table, ids):\n"
-        "    return Same(table[0])\n",
+        "    return table[0].as_subclass(Same)\n",
         "values", "differ",
     ),
     "a nest without end": (BODY + "x = []\n    for _ in range(10**5): x = [x]\n    return x\n", "not-a-tensor", "list"),
@@ -140,6 +140,13 @@ CASES = {  # source, rule, words of the message
     "nothing": ("", "missing", "must define add(table, ids)"),
     "a name that is no function": ("add = 3\n", "missing", "of type int"),
     "an answer too large to send": (BODY + "return 'x' * (300 << 20)\n", "", ""),
+    "a list too large to send": (BODY + "return [None] * 10**6\n", "too-large", "returned too much"),
+    "a forged answer of empty objects": (
+        "import os, struct\ntree = b'[' + b'{},' * 10**7 + b'{}]'\nmessage = struct.pack('<Q', len(tree)) + tree + bytes(10)\n"
+        "message = struct.pack('<Q', len(message)) + message\nfor fd in range(3, 64):\n    try:\n"
+        "        while message: message = message[os.write(fd, message):]\n    except OSError: pass\n",
+        "refused", "channel",
+    ),
     "builtins replaced": ("import builtins\nbuiltins.len = builtins.isinstance = None\n", "ended", ""),
     "print replaced": (
         "import sys\nsys.stdout = sys.stderr = None\ndef add(table, ids):\n    return 1\n",

@@ -103,6 +103,8 @@ BAD = {
     "keys that cannot be": packed({"dict": [[{"list": []}, None]]}),
     "too deep": packed(deep(60)),
     "a float that is none": packed({"float": "many"}),
+    "a tree too large": packed([{}] * 2_000_000),
+    "a description of tensors too large": packed(None, struct.pack("<Q", 1 << 26) + b'{"0":{}}'),
 }
 
 
@@ -110,6 +112,11 @@ BAD = {
 def test_forged_messages_are_errors(name: str) -> None:
     with pytest.raises(ProtocolError):
         decode(BAD[name])
+
+
+def test_a_value_too_large_is_not_sent() -> None:
+    with pytest.raises(ProtocolError, match="the limit is"):
+        encode([None] * 2_000_000)
 
 
 def test_what_is_nested_too_deep_is_told_by_its_type() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import sys
 from pathlib import Path
@@ -54,14 +55,16 @@ REFUSED = {
     "another group": "os.setpgid(0, os.getppid())",
     "a session": "os.setsid()",
     "the network": "import socket; socket.socket().bind(('127.0.0.1', 0))",
-    "the grader's memory": "open(f'/proc/{os.getppid()}/mem', 'rb').read(1)",
+    "the fork server's memory": "open(f'/proc/{os.getppid()}/mem', 'rb').read(1)",
+    "the grader's environment": "open(f'/proc/{GRADER}/environ', 'rb').read()",
+    "the grader's environment by a library": "import readline; readline.read_history_file(f'/proc/{GRADER}/environ')",
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_kernel_refuses(name: str, tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("all of it")
-    source = f"{SILENCED}LEARN, PLACE = {str(LEARN)!r}, {str(tmp_path)!r}\n{REFUSED[name]}\nprint('done')\n"
+    source = f"{SILENCED}LEARN, PLACE, GRADER = {(str(LEARN), str(tmp_path), os.getpid())!r}\n{REFUSED[name]}\nprint('done')\n"
     verdict = grade(toy(), source + SOLUTION, limits=GradingLimits(seconds=10.0))
     assert verdict.failure is not None, verdict.printed
     assert verdict.failure.rule == "raises", verdict.failure

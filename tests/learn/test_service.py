@@ -70,14 +70,14 @@ def test_a_check_is_recorded(service: CourseService) -> None:
 
 
 def test_an_unanswered_exercise_keeps_its_question(service: CourseService) -> None:
-    exercise = service.exercise("first/sum_of")
+    exercise = service.course.exercises["first/sum_of"]
     drawn = service.draw_exercise(exercise)
     assert service.draw_exercise(exercise) == drawn
     assert isinstance(drawn.question, NumberQuestion)
     with pytest.raises(InputError):
-        service.answer_exercise(drawn, "many")
+        service.answer(drawn, "many")
     assert service.state().exercise(exercise.id).tries == 0
-    assert service.answer_exercise(drawn, str(drawn.question.answer)).correct
+    assert service.answer(drawn, str(drawn.question.answer)).correct
     assert not service.was_asked(exercise)
 
 
@@ -85,7 +85,7 @@ def test_a_read_only_service_records_nothing_and_runs_nothing(service: CourseSer
     guest = CourseService(service.progress, course=service.course, read_only=True)
     task = guest.course.task("add")
     assert guest.hint(task).level == 1
-    guest.answer_exercise(guest.draw_exercise(guest.exercise("first/sum_of"), 1), "1")
+    guest.answer(guest.ask("first/sum_of", 1), "1")
     for refused in (lambda: guest.check(task, SOLUTION), lambda: guest.skip(None), lambda: guest.reset_file(task)):
         with pytest.raises(ReadOnlyError):
             refused()

@@ -42,6 +42,9 @@ def untold():
 """
 
 
+FORBIDDEN = "import torch\nimport torch.nn.functional as F\ndef add(table, ids):\n    return {}.sum(0)\n"
+
+
 @pytest.fixture
 def session() -> Iterator[GradingSession]:
     with GradingSession("Made", seed=1) as made:
@@ -72,10 +75,10 @@ def test_an_object_answers(session: GradingSession, remote: RemoteObject) -> Non
 def test_a_state_goes_from_one_object_to_another(session: GradingSession, remote: RemoteObject) -> None:
     other = session.construct(5)
     assert not torch.equal(other.parameters()["table.weight"], remote.parameters()["table.weight"])
-    other.load_state_dict(remote.state_dict())
+    other.method("load_state_dict", remote.state_dict())
     assert torch.equal(other.parameters()["table.weight"], remote.parameters()["table.weight"])
     with pytest.raises(CheckFailed, match="raises"):
-        other.load_state_dict({"strange": torch.ones(1)})
+        other.method("load_state_dict", {"strange": torch.ones(1)})
 
 
 def test_gradients_of_parameters(session: GradingSession, remote: RemoteObject) -> None:
@@ -107,7 +110,7 @@ def test_errors_are_told_or_wanted(remote: RemoteObject) -> None:
 def test_arguments_edited_in_place_are_seen(session: GradingSession) -> None:
     session.name = "edit"
     table = session.random_normal(2, 2)
-    answer = session.try_call(table, [], return_arguments=True)
+    answer = session.try_call(table, [])
     (after,) = answer.tensor_arguments
     assert answer.arguments[1] == [1]
     assert bool((after[0] == 7).all())
@@ -149,8 +152,10 @@ def test_verdicts_count_passed_checks() -> None:
     [
         ("def add(a, b): return 1\n", "parameters"),
         ("def add(ids, table): return 1\n", "parameters"),
-        ("from torch.nn.functional import embedding\n" + SOLUTION, "forbidden-name"),
-        ("import torch\nx = torch.nn.functional.embedding\n" + SOLUTION, "forbidden-name"),
+        (FORBIDDEN.format("F.embedding(ids, table)"), "forbidden-name"),
+        (FORBIDDEN.format("getattr(F, 'embed' + 'ding')(ids, table)"), "forbidden-name"),
+        (FORBIDDEN.format("torch.ops.aten.embedding(table, ids)"), "forbidden-name"),
+        (FORBIDDEN.format("torch.nn.EmbeddingBag.from_pretrained(table)(ids[None])"), "forbidden-name"),
         ("def add(table, ids):\n    return table[ids]\n", "not-added"),
         ("def add(table, ids):\n    return [1]\n", "not-a-tensor"),
         ("def add(table, ids):\n    return table[ids].sum(0).detach()\n", "no-gradient"),

@@ -55,7 +55,7 @@ def toy() -> Task:
     module.__dict__.update(
         NAME="add",
         PARAMETERS=("table", "ids"),
-        FORBIDDEN_NAMES=("embedding",),
+        FORBIDDEN=("embedding",),
         CHECKS=(shape, values, gradient),
         walk_output=walk_output,
     )

@@ -251,7 +251,7 @@ HOSTILE = [
     ("answer", {}, "give either an exercise or a question"),
     ("answer", {"exercise": "forward/hidden_shape", "question": "x"}, "give either an exercise or a question"),
     ("answer", {"exercise": "no/such", "answer": "1"}, "there is no exercise"),
-    ("answer", {"question": "no_such", "answer": "a"}, "there is no question"),
+    ("answer", {"question": "no_such", "answer": "a"}, "there is no exercise or question"),
     ("answer", {"exercise": "forward/hidden_shape", "seed": -1}, "seed: Input should be greater"),
     ("answer", {"exercise": "forward/hidden_shape", "seed": 2**31}, "seed: Input should be less"),
     ("answer", {"exercise": "forward/hidden_shape", "matches_model": True}, "is graded; send an answer"),

@@ -1,5 +1,11 @@
-"""`inlayer learn`: the course in the terminal, one module per group of commands."""
+"""`inlayer learn`: the course in the terminal, one module per group of commands.
 
-from inlayer.cli.learn.commands import learn
+- without a command it lists the lessons, what is done and what is next
+- torch is imported only when code is graded, so reading and answering are fast
+Tested in tests/learn/test_cli.py and, from end to end, in tests/learn/test_course_taken.py.
+"""
 
-__all__ = ["learn"]
+from inlayer.cli.learn import classroom, lessons, progress, questions, tasks, watch
+from inlayer.cli.learn.common import learn
+
+__all__ = ["classroom", "learn", "lessons", "progress", "questions", "tasks", "watch"]

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from inlayer.cli.learn.common import AS_JSON, SEED, examples
+from inlayer.cli.learn.common import AS_JSON, SEED, command
 from inlayer.files import check_path, shown, write_output
 
 __all__ = ["dev_check", "grade", "notebook"]
 
-NOTEBOOK_EXAMPLES = examples("inlayer learn notebook", "inlayer learn notebook forward padding --folder notebooks")
-GRADE_EXAMPLES = examples(
-    "inlayer learn grade class/",
-    "inlayer learn grade class/ --out marks",
-    "inlayer learn grade class/ --task gather --seed 7 --json",
-)
-DEV_CHECK_EXAMPLES = examples("inlayer learn dev-check", "inlayer learn dev-check gather")
 
-
+@command("notebook", "", "forward padding --folder notebooks")
 def notebook(
     lessons: Annotated[list[str] | None, typer.Argument(help="Lessons. \\[default: all]")] = None,
     folder: Annotated[str, typer.Option(help="Folder to write to.")] = "inlayer-notebooks",
@@ -39,6 +31,7 @@ def notebook(
     sys.stdout.write(f"Next: open them with Jupyter (pip install jupyterlab):\n  jupyter lab {shlex.quote(folder)}\n")
 
 
+@command("grade", "class/", "class/ --out marks", "class/ --task gather --seed 7 --json")
 def grade(
     folder: Annotated[str, typer.Argument(help="Folder with one folder per learner.")],
     task: Annotated[list[str] | None, typer.Option(help="Grade only this task; can be repeated.")] = None,
@@ -50,12 +43,9 @@ def grade(
 ) -> None:
     """Grade the submissions of a class; a misbehaving file does not affect the others."""
     from inlayer.learn.batch import grade_folder
-    from inlayer.learn.course import open_course
 
-    course = open_course()
-    for name in task or []:
-        course.task(name)
-    report = grade_folder(check_path(folder, "FOLDER"), tasks=task or None, seed=seed, progress=_reporter(out))
+    progress = _report if out is not None or sys.stderr.isatty() else None
+    report = grade_folder(check_path(folder, "FOLDER"), tasks=task or None, seed=seed, progress=progress)
     if out is not None:
         target = check_path(out, "--out").absolute()
         for ending, text in ((".csv", report.to_csv()), (".json", report.to_json())):
@@ -69,20 +59,16 @@ def grade(
         raise typer.Exit(130)
 
 
-def _reporter(out: str | None) -> Callable[[int, int], None] | None:
-    """Progress on stderr: one changing line on a terminal; elsewhere a line per tenth, with --out."""
-    on_terminal = sys.stderr.isatty()
-
-    def report(done: int, total: int) -> None:
-        if on_terminal:
-            sys.stderr.write(f"\r{done:,} of {total:,} files" + ("\n" if done == total else ""))
-        elif done * 10 // total > (done - 1) * 10 // total:
-            sys.stderr.write(f"{done:,} of {total:,} files\n")
-        sys.stderr.flush()
-
-    return report if on_terminal or out is not None else None
+def _report(done: int, total: int) -> None:
+    """Progress on stderr: one changing line on a terminal, elsewhere a line per tenth."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{done:,} of {total:,} files" + ("\n" if done == total else ""))
+    elif done * 10 // total > (done - 1) * 10 // total:
+        sys.stderr.write(f"{done:,} of {total:,} files\n")
+    sys.stderr.flush()
 
 
+@command("dev-check", "", "gather")
 def dev_check(
     tasks: Annotated[list[str] | None, typer.Argument(help="Tasks. \\[default: all]")] = None,
 ) -> None:

@@ -1,27 +1,34 @@
-"""What the `inlayer learn` commands share: options, the service, the printer, the pager and prompts."""
+"""What the `inlayer learn` commands share: the group, options, the service, the printer, the pager and prompts."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from inlayer.cli.app import app
 from inlayer.learn.service import MAX_SEED, CourseService
 
 if TYPE_CHECKING:
     from inlayer.learn.terminal import CoursePrinter
 
 __all__ = [
-    "AS_JSON", "FOLDER", "SEED", "TASK", "TASK_OR_FILE", "confirm", "examples", "interruptible", "open_printer",
-    "open_service", "paged", "prompt", "report_unsaved", "write_json",
+    "AS_JSON", "FOLDER", "SEED", "TASK", "TASK_OR_FILE", "command", "confirm", "interruptible", "learn", "open_printer",
+    "open_service", "paged", "prompt", "saved_note", "write_json",
 ]  # fmt: skip
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
+
+ORDER = (
+    "list", "read", "next", "check", "watch", "hint", "solution", "skip", "reset", "exercise", "quiz", "progress",
+    "misconceptions", "notebook", "grade", "dev-check",
+)  # fmt: skip
 
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 FOLDER = Annotated[
@@ -36,16 +43,49 @@ TASK_OR_FILE = Annotated[
 ]
 
 
-def examples(*lines: str, note: str = "") -> str:
-    """The epilog of a command: example commands, each on its own line."""
+class DefaultToList(TyperGroup):
+    """The command group; without a command it runs `list`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, ["list", *args] if args in ([], ["--json"]) else args)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        del ctx
+        return sorted(self.commands, key=ORDER.index)
+
+
+def command(name: str, *examples: str, note: str = "") -> Callable[[Any], Any]:
+    """Register a command; its help ends with example arguments, each on its own line as a whole command."""
+    return learn.command(name, epilog=epilog(*(f"{name} {one}" for one in examples), note=note))
+
+
+def epilog(*examples: str, note: str = "") -> str:
+    lines = [f"inlayer learn {one}".strip() for one in examples]
     return "\n\n".join(["Examples:", *lines, *([note] if note else [])]) + "\n"
+
+
+learn = typer.Typer(
+    cls=DefaultToList,
+    rich_markup_mode="rich",
+    epilog=epilog("", "next", "check"),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(learn, name="learn")
+
+
+@learn.callback()
+def learn_() -> None:
+    """Take the course: lessons, graded tasks, exercises and quizzes. Lists them if no command is given."""
 
 
 def open_service(*, must_save: bool = False) -> CourseService:
     """The service of the course; unless `must_save`, a command continues if progress cannot be saved."""
     from inlayer.learn.progress import ProgressFile
 
-    notify = lambda line: sys.stderr.write(f"inlayer: {line}\n")  # noqa: E731
+    def notify(line: str) -> None:
+        sys.stdout.flush()
+        sys.stderr.write(f"inlayer: {line}\n")
+
     return CourseService(ProgressFile(on_notice=notify, allow_unsaved=not must_save))
 
 
@@ -70,14 +110,6 @@ def paged(out: CoursePrinter, *, enabled: bool) -> Iterator[None]:
 
 def write_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, allow_nan=False) + "\n")
-
-
-def report_unsaved(service: CourseService) -> None:
-    """Warn on stderr if progress is not saved."""
-    if reason := service.progress.unsaved_reason:
-        sys.stdout.flush()
-        sys.stderr.write(f"inlayer: progress is not saved: {reason}\n")
-        sys.stderr.flush()
 
 
 def saved_note(service: CourseService) -> str:

@@ -9,18 +9,14 @@ import typer
 from inlayer.cli.learn.common import (
     AS_JSON,
     FOLDER,
-    examples,
-    interruptible,
+    command,
     open_printer,
     open_service,
     paged,
-    report_unsaved,
     write_json,
-)
+)  # fmt: skip
 from inlayer.cli.learn.questions import ask_exercise, ask_quiz, grading_of
 from inlayer.cli.learn.tasks import show_task_file
-from inlayer.errors import InputError
-from inlayer.files import quoted
 
 if TYPE_CHECKING:
     from inlayer.learn.course_steps import CourseOverview, LessonStatus
@@ -29,13 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["list_", "misconceptions", "next_", "read", "skip"]
 
 NO_PAGER = Annotated[bool, typer.Option("--no-pager", help="Print directly, even on a terminal.")]
-LIST_EXAMPLES = examples("inlayer learn list", "inlayer learn list forward", "inlayer learn list --json")
-READ_EXAMPLES = examples("inlayer learn read forward", "inlayer learn read 3", "inlayer learn read gather --no-pager")
-MISCONCEPTIONS_EXAMPLES = examples("inlayer learn misconceptions", "inlayer learn misconceptions index_select")
-NEXT_EXAMPLES = examples("inlayer learn next", "inlayer learn next gather", "inlayer learn next --folder my-answers")
-SKIP_EXAMPLES = examples("inlayer learn skip", "inlayer learn skip gather")
 
 
+@command("list", "", "forward", "--json")
 def list_(
     lesson: Annotated[str | None, typer.Argument(help="Lesson to list in detail.")] = None,
     as_json: AS_JSON = False,
@@ -58,7 +50,6 @@ def list_(
         show_lessons(out, overview)
         out.line()
         out.next_step(overview, with_current=True)
-    report_unsaved(service)
 
 
 def lesson_json(status: LessonStatus) -> dict[str, Any]:
@@ -129,6 +120,7 @@ def show_lesson(out: CoursePrinter, status: LessonStatus) -> None:
     out.line(f"{'✓' if correct == total else '·'} {correct} of {total} questions correct{repeat}", indent=2)
 
 
+@command("read", "forward", "3", "gather --no-pager")
 def read(
     lesson: Annotated[
         str | None, typer.Argument(help="Lesson by name or number, or a task. \\[default: the next lesson]")
@@ -150,33 +142,30 @@ def read(
         out.command(f"inlayer walk --step {chosen.step}")
     service.mark_read(chosen)
     out.next_step(service.overview())
-    report_unsaved(service)
 
 
+@command("misconceptions", "", "index_select")
 def misconceptions(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="One entry. \\[default: all]")] = None,
     no_pager: NO_PAGER = False,
 ) -> None:
     """Read about common misconceptions, each with a proof that runs."""
-    from inlayer.learn.course import open_course, suggest
+    from inlayer.learn.course import not_found, open_course
 
     document = open_course().misconceptions
     if name is not None and name not in document.sections:
-        near = suggest(name, document.sections) or f"the entries are {', '.join(document.sections)}"
-        raise InputError(f"there is no misconception {quoted(name)}; {near}")
+        otherwise = f"the entries are {', '.join(document.sections)}"
+        raise not_found("misconception", name, document.sections, otherwise)
     out = open_printer()
     with paged(out, enabled=not no_pager):
-        if name is None:
-            out.heading(document.title)
-            out.line()
-            out.markdown(document.text)
-        for entry, text in document.sections.items():
+        for entry, text in {document.title: document.text, **document.sections}.items():
             if name in (None, entry):
                 out.heading(entry)
                 out.line()
                 out.markdown(text)
 
 
+@command("next", "", "gather", "--folder my-answers")
 def next_(
     task: Annotated[str | None, typer.Argument(help="Task to start.")] = None,
     folder: FOLDER = None,
@@ -190,7 +179,6 @@ def next_(
     if step is None or step.kind == "task":
         file = service.start_task(step.id if step is not None else task, folder)
         show_task_file(open_printer(), file)
-        report_unsaved(service)
         return
     if folder is not None:
         service.set_folder(folder)
@@ -198,16 +186,16 @@ def next_(
         read(step.id)
         return
     out = open_printer()
-    with interruptible(service):
-        if step.kind == "exercise":
-            done = ask_exercise(out, service, service.exercise(step.id), None)
-        else:
-            done = ask_quiz(out, service, service.quiz_questions(step.id), None, "inlayer learn next")
+    if step.kind == "exercise":
+        done = ask_exercise(out, service, service.course.exercises[step.id], None)
+    else:
+        done = ask_quiz(out, service, service.quiz_questions(step.id), None, "inlayer learn next")
     if done:
         out.line()
         out.next_step(service.overview())
 
 
+@command("skip", "", "gather")
 def skip(
     what: Annotated[
         str | None, typer.Argument(metavar="ID", help="Task or exercise. \\[default: the next step]")

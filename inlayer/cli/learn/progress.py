@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from inlayer.cli.inputs import read_start
-from inlayer.cli.learn.common import AS_JSON, examples, open_printer, open_service, write_json
+from inlayer.cli.learn.common import AS_JSON, command, open_printer, open_service, write_json
 from inlayer.cli.learn.tasks import reset_progress
 from inlayer.errors import InputError
 from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
@@ -20,14 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["progress"]
 
-PROGRESS_EXAMPLES = examples(
-    "inlayer learn progress",
-    "inlayer learn progress --json",
-    "inlayer learn progress --export progress.json",
-    "inlayer learn progress --import progress.json",
-)
 
-
+@command("progress", "", "--json", "--export progress.json", "--import progress.json")
 def progress(
     as_json: AS_JSON = False,
     export: Annotated[

@@ -18,14 +18,13 @@ from inlayer.cli.learn.common import (
     SEED,
     TASK,
     TASK_OR_FILE,
+    command,
     confirm,
-    examples,
     interruptible,
     open_printer,
     open_service,
-    report_unsaved,
     write_json,
-)
+)  # fmt: skip
 from inlayer.errors import InputError
 from inlayer.files import shown
 
@@ -38,18 +37,15 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "hint", "reset", "reset_progress", "show_task_file", "show_verdict", "solution"]
 
-CHECK_EXAMPLES = examples(
-    "inlayer learn check",
-    "inlayer learn check gather",
-    "inlayer learn check my/gather.py",
-    "inlayer learn check try2.py --task gather --json",
+
+@command(
+    "check",
+    "",
+    "gather",
+    "my/gather.py",
+    "try2.py --task gather --json",
     note="Exit code: 0 passed, 1 failed or not written yet, 2 bad input.",
 )
-HINT_EXAMPLES = examples("inlayer learn hint", "inlayer learn hint gather --level 3")
-SOLUTION_EXAMPLES = examples("inlayer learn solution gather", "inlayer learn solution gather --show")
-RESET_EXAMPLES = examples("inlayer learn reset gather", "inlayer learn reset --all --yes")
-
-
 def check(
     what: TASK_OR_FILE = None,
     task: Annotated[str | None, typer.Option(help="Task, if the file has another name.")] = None,
@@ -71,7 +67,6 @@ def check(
             show_task_file(out, file)
             message = f"{shown(file.path)} is new. Write your answer there, then check again."
             out.line(message, style="bold", wrap=False)
-        report_unsaved(service)
         raise typer.Exit(1)
     with interruptible(service):
         verdict = service.check(file.task, read_file(file.path).text, seed=seed)
@@ -79,7 +74,6 @@ def check(
         write_json(verdict_json(verdict, file.path))
     else:
         show_verdict(open_printer(), service, file.task, verdict, file.path)
-    report_unsaved(service)
     raise typer.Exit(0 if verdict.passed else 1)
 
 
@@ -126,6 +120,7 @@ def show_task_file(out: CoursePrinter, file: TaskFile, *, watching: bool = False
             out.command(f"inlayer learn {command} {file.task.id}")
 
 
+@command("hint", "", "gather --level 3")
 def hint(
     task: TASK = None,
     level: Annotated[int | None, typer.Option(min=1, max=3, help="1 a nudge, 2 the idea, 3 most of the code.")] = None,
@@ -137,9 +132,9 @@ def hint(
     if shown_hint.is_last:
         out.line("This is the last hint. To see the solution:")
         out.command(f"inlayer learn solution {shown_hint.task.id} --show")
-    report_unsaved(service)
 
 
+@command("solution", "gather", "gather --show")
 def solution(
     task: TASK = None,
     show: Annotated[bool, typer.Option("--show", help="Show it before you have passed; this is recorded.")] = False,
@@ -147,21 +142,17 @@ def solution(
     """Show the solution of a task you have passed, or of any task with --show."""
     service = open_service()
     found = service.started_task(task, allow_passed=True)
-    if not (show or service.may_see_solution(found) or _confirm_solution(found)):
+    question = f"{found.id} has not passed yet. It will be recorded that you saw the solution."
+    can_ask = sys.stdin and sys.stdin.isatty()
+    if not (show or service.may_see_solution(found) or (can_ask and confirm(question))):
         raise InputError(
             f"{found.id} has not passed yet; to see its solution anyway, run inlayer learn solution {found.id} --show"
         )
     passed = service.record_solution(found)
     open_printer().solution(found, passed=passed)
-    report_unsaved(service)
 
 
-def _confirm_solution(task: Task) -> bool:
-    if not sys.stdin or not sys.stdin.isatty():
-        return False
-    return confirm(f"{task.id} has not passed yet. It will be recorded that you saw the solution.")
-
-
+@command("reset", "gather", "--all --yes")
 def reset(
     task: TASK = None,
     everything: Annotated[bool, typer.Option("--all", help="Reset all progress; your files stay.")] = False,
@@ -186,14 +177,13 @@ def reset(
         out.line(f"Your old file is kept: {shown(kept)}", wrap=False)
     out.line("Next: write your answer there, then run:")
     out.command(f"inlayer learn check {found.id}")
-    report_unsaved(service)
 
 
 def reset_progress(service: CourseService, *, yes: bool) -> None:
     """Reset all progress after confirmation."""
     if not yes and not confirm("This resets all progress; your files stay."):
         raise InputError("nothing was reset; use --yes to skip the question")
-    kept = service.reset_progress()
+    kept = service.progress.reset()
     sys.stdout.write("Progress was reset.\n" if kept else "There was no progress to reset.\n")
     if kept is not None:
         sys.stdout.write(f"The old progress is kept: {shown(kept)}\n")

@@ -15,9 +15,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import typer
@@ -25,12 +24,11 @@ import typer
 from inlayer.cli.learn.common import (
     FOLDER,
     TASK_OR_FILE,
-    examples,
+    command,
     interruptible,
     open_printer,
     open_service,
-    report_unsaved,
-)
+)  # fmt: skip
 from inlayer.cli.learn.tasks import show_task_file, show_verdict
 from inlayer.errors import InlayerError
 from inlayer.files import shown
@@ -48,15 +46,12 @@ TYPING_PAUSE = 0.7  # seconds without a key after which typing has ended
 END = "\x04"  # Ctrl-D, or a closed terminal
 KEYS = "h hint   c check again   n next task   s solution   q quit"
 PASSED_KEYS = "passed: n next task   s solution   q quit"
+NOTE = """Keys on a terminal: h hint, c check again, n next task, s solution, q quit; after passing n, s, q, Enter.
 
-WATCH_EXAMPLES = examples(
-    "inlayer learn watch",
-    "inlayer learn watch gather",
-    note="Keys on a terminal: h hint, c check again, n next task, s solution, q quit; after passing n, s, q, Enter.\n\n"
-    "Exit code: 0 if the last check passed, 1 if not.",
-)
+Exit code: 0 if the last check passed, 1 if not."""
 
 
+@command("watch", "", "gather", note=NOTE)
 def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
     """Grade your file whenever you save it, until it passes."""
     service, out = open_service(), open_printer()
@@ -66,12 +61,10 @@ def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
     watcher = FileWatcher(out, service, file)
     with interruptible(service), keyboard() as key:
         watcher.start()
-        report_unsaved(service)
         watcher.run(key)
     if watcher.passed:
         out.line()
         out.next_step(service.overview())
-    report_unsaved(service)
     raise typer.Exit(0 if watcher.passed else 1)
 
 
@@ -100,19 +93,15 @@ class FileWatcher:
     def start(self) -> None:
         """Show the task; an unchanged start file is not graded until it is saved."""
         path = self.file.path
-        seen = fingerprint(path)  # before reading: a save in between is graded
-        self._graded = self._previous = seen if self._is_start_file() else None
+        seen, is_start = fingerprint(path), False  # before reading: a save in between is graded
+        with suppress(InlayerError):
+            is_start = read_file(path).text == self.file.task.start
+        self._graded = self._previous = seen if is_start else None
         show_task_file(self.out, self.file, watching=True)
         self.out.line(f"Watching {shown(path)}. Press Ctrl-C to stop.", style="bold", wrap=False)
         self._missing = seen is None
         if self._missing:
             self.out.line("The file does not exist yet; it is graded once it does.", style="yellow")
-
-    def _is_start_file(self) -> bool:
-        try:
-            return read_file(self.file.path).text == self.file.task.start
-        except InlayerError:
-            return False
 
     def run(self, key: Callable[[float], str] | None) -> None:
         """Grade saved versions until one passes or the learner quits; keys may continue with other tasks."""
@@ -213,31 +202,27 @@ def keyboard() -> Iterator[Callable[[float], str] | None]:
     if sys.stdin is None or not sys.stdin.isatty():
         yield None
         return
-    try:
-        import termios
-        import tty
-    except ImportError:
-        yield _windows_key
-        return
+    import termios  # grading needs a Unix system anyway
+    import tty
+
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
-    handlers = [signal.signal(number, _exit_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)]
+    handlers = {number: signal.signal(number, _exit_on_signal) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         tty.setcbreak(descriptor, termios.TCSADRAIN)  # one key at a time, without echo; Ctrl-C still works
-        yield lambda seconds: _unix_key(descriptor, seconds)
+        yield lambda seconds: _read_key(descriptor, seconds)
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-        for number, handler in zip((signal.SIGTERM, signal.SIGHUP), handlers, strict=True):
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
-def _exit_on_signal(number: int, frame: FrameType | None) -> None:
+def _exit_on_signal(number: int, _: object) -> None:
     """Exit through the cleanup that restores the terminal."""
-    del frame
     raise SystemExit(128 + number)
 
 
-def _unix_key(descriptor: int, seconds: float) -> str:
+def _read_key(descriptor: int, seconds: float) -> str:
     import select
 
     if not select.select([descriptor], [], [], seconds)[0]:
@@ -247,17 +232,3 @@ def _unix_key(descriptor: int, seconds: float) -> str:
     except OSError:  # the terminal was closed
         return END
     return pressed.decode("utf-8", "replace").lower() if pressed else END
-
-
-def _windows_key(seconds: float) -> str:
-    import msvcrt
-
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        held = ""
-        while msvcrt.kbhit():  # type: ignore[attr-defined, unused-ignore]
-            held += str(msvcrt.getwch()).lower()  # type: ignore[attr-defined, unused-ignore]
-        if held:
-            return held
-        time.sleep(0.02)
-    return ""

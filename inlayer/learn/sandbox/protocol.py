@@ -4,7 +4,8 @@ session -> [protocol] -> runner -> [protocol] -> session
 - a message is the length of its JSON, the JSON, and a safetensors file with the tensors it refers to
 - a value that cannot be sent (a generator, an open file, a complex tensor) becomes an `Unsendable` with its type name
 - an object that stays in the runner, such as a module, becomes a `RemoteHandle`
-- messages from the runner are untrusted: they are validated, and decoding never runs code
+- messages from the runner are untrusted: their size and depth are limited, they are validated, and decoding never
+  runs code
 Tested, with forged messages, in tests/learn/test_protocol.py.
 """
 
@@ -17,6 +18,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,13 +29,12 @@ from torch import Tensor
 __all__ = ["ProtocolError", "RemoteHandle", "Unsendable", "decode", "encode", "receive", "send"]
 
 MAX_DEPTH = 24
+MAX_TREE = 4 << 20  # bytes of JSON, and of what safetensors says about the tensors: bounds time and memory
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
 )}  # fmt: skip
 FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-
-
 LENGTH = struct.Struct("<Q")
 
 
@@ -56,20 +57,24 @@ class Unsendable:
     kind: str
 
 
-def encode(value: Any, keep: Callable[[Any], RemoteHandle | None] | None = None) -> bytes:
+def encode(value: Any, keep: Callable[[Any], RemoteHandle | None] = lambda _: None) -> bytes:
     """Encode a value; `keep` returns a handle for an object that stays in this process."""
     tensors: dict[str, Tensor] = {}
     tree = json.dumps(_pack(value, tensors, keep, 0)).encode()
+    if len(tree) > MAX_TREE:
+        raise ProtocolError(f"values without tensors take {len(tree):,} bytes; the limit is {MAX_TREE:,}")
     return LENGTH.pack(len(tree)) + tree + save(tensors)
 
 
-def decode(message: bytes, find: Callable[[RemoteHandle], Any] | None = None) -> Any:
+def decode(message: bytes, find: Callable[[RemoteHandle], Any] = lambda handle: handle) -> Any:
     """Decode a message; `find` returns the object of a handle."""
     try:
         (size,) = LENGTH.unpack_from(message)
+        (header,) = LENGTH.unpack_from(message, LENGTH.size + size)
+        if size > MAX_TREE or header > MAX_TREE:
+            raise ProtocolError(f"a tree of {size:,} bytes, {header:,} bytes about tensors; the limit is {MAX_TREE:,}")
         tree = json.loads(message[8 : 8 + size])
-        tensors = load(bytes(message[8 + size :]))
-        return _unpack(tree, tensors, find or (lambda handle: handle), 0)
+        return _unpack(tree, load(message[8 + size :]), find, 0)
     except (struct.error, ValueError, SafetensorError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise ProtocolError(f"{type(error).__name__}: {error}") from None
 
@@ -106,38 +111,36 @@ def _receive(channel: socket.socket, size: int, wait: Callable[[], None] | None)
     return bytes(got)
 
 
-def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], RemoteHandle | None] | None, depth: int) -> Any:
-    if depth > MAX_DEPTH:
-        return {"other": type(value).__name__}
+def _pack(  # one branch for each kind of value
+    value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], RemoteHandle | None], depth: int
+) -> Any:
     kind = type(value)  # not isinstance: a subclass could misbehave
-    if value is None or kind in {bool, str}:
-        return value if kind is not str else {"str": value.encode("utf-8", "surrogatepass").hex()}
-    if kind is int:
-        return {"int": hex(value)}
-    if kind is float:
-        return value if math.isfinite(value) else {"float": str(value)}
-    if kind is bytes:
-        return {"bytes": value.hex()}
+    if value is None or kind is bool or (kind is float and math.isfinite(value)):
+        return value
+    if depth > MAX_DEPTH:
+        return {"other": kind.__name__}
+    if kind in {str, bytes}:
+        data = value.encode("utf-8", "surrogatepass") if kind is str else value
+        return {kind.__name__: data.hex()}
+    if kind in {int, float}:
+        return {"int": hex(value)} if kind is int else {"float": str(value)}
     if kind in {list, tuple, torch.Size}:
-        name = "list" if kind is list else "tuple"
-        return {name: [_pack(item, tensors, keep, depth + 1) for item in value]}
+        items = [_pack(item, tensors, keep, depth + 1) for item in value]
+        return {"list" if kind is list else "tuple": items}
     if isinstance(value, dict):
-        pairs = [[_pack(part, tensors, keep, depth + 1) for part in pair] for pair in value.items()]
-        return {"dict": pairs}
+        return {"dict": [[_pack(part, tensors, keep, depth + 1) for part in pair] for pair in value.items()]}
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
-    if isinstance(value, (RemoteHandle, Unsendable)):
-        return (
-            {"handle": value.number, "kind": value.kind} if isinstance(value, RemoteHandle) else {"other": value.kind}
-        )
+    if isinstance(value, Unsendable):
+        return {"other": value.kind}
     if isinstance(value, Tensor):
         if value.dtype not in DTYPES.values() or value.layout != torch.strided or value.device.type != "cpu":
             return {"other": f"Tensor of {value.dtype}, {value.layout}, on {value.device.type}"}
         name = str(len(tensors))
         tensors[name] = value.detach().clone(memory_format=torch.contiguous_format)
         return {"tensor": name, "grad": bool(value.requires_grad)}
-    handle = keep(value) if keep is not None else None
-    return {"handle": handle.number, "kind": handle.kind} if handle is not None else {"other": kind.__name__}
+    handle = value if isinstance(value, RemoteHandle) else keep(value)
+    return {"other": kind.__name__} if handle is None else {"handle": handle.number, "kind": handle.kind}
 
 
 def _unpack(  # noqa: PLR0912  # one branch for each kind of value
@@ -145,11 +148,10 @@ def _unpack(  # noqa: PLR0912  # one branch for each kind of value
 ) -> Any:
     if depth > MAX_DEPTH + 1:
         raise ProtocolError("nested too deeply")
-    if tree is None or isinstance(tree, (bool, float, int)):
-        return tree
-    if not isinstance(tree, dict):
-        raise ProtocolError("unknown kind of value")
+    inner = partial(_unpack, tensors=tensors, find=find, depth=depth + 1)
     match tree:
+        case None | bool() | float() | int():
+            return tree
         case {"str": str(text)}:
             return bytes.fromhex(text).decode("utf-8", "surrogatepass")
         case {"int": str(digits)}:
@@ -159,13 +161,11 @@ def _unpack(  # noqa: PLR0912  # one branch for each kind of value
         case {"bytes": str(digits)}:
             return bytes.fromhex(digits)
         case {"list": list(items)}:
-            return [_unpack(item, tensors, find, depth + 1) for item in items]
+            return [inner(item) for item in items]
         case {"tuple": list(items)}:
-            return tuple(_unpack(item, tensors, find, depth + 1) for item in items)
+            return tuple(inner(item) for item in items)
         case {"dict": list(pairs)}:
-            return {
-                _unpack(key, tensors, find, depth + 1): _unpack(value, tensors, find, depth + 1) for key, value in pairs
-            }
+            return {inner(key): inner(value) for key, value in pairs}
         case {"dtype": str(name)}:
             return DTYPES.get(name, Unsendable(f"dtype {name[:40]}"))
         case {"tensor": str(name), "grad": bool(grad)}:

@@ -1,8 +1,9 @@
 """Kernel restrictions of the runner, which hold even if its code disables the audit hook.
 
 fork server -> runner -> [restrict] -> the learner's file
-- Landlock (Linux 5.13 and later): read everything except the course, write only in the scratch folder, and with newer
-  kernels no network and no signals to other processes
+- no capabilities, so that root, too, cannot read the grader's environment in /proc
+- Landlock (Linux 5.13 and later): read everything except the course and other processes, write only in the scratch
+  folder, and with newer kernels no network and no signals to other processes
 - seccomp (Linux on x86-64 and ARM): no new process or program, and no change of process group. Only this stops a
   process that outlives the grading: without it, four cases of tests/learn/test_restrict.py fail ("a fork", ...)
 - both work without privileges and cannot be undone; on other systems only the audit hook of runner.py applies
@@ -24,6 +25,7 @@ from pathlib import Path
 __all__ = ["restrict"]
 
 NO_NEW_PRIVILEGES, SECCOMP, FILTER = 38, 22, 2  # for prctl
+CAPABILITIES_VERSION = 0x20080522
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, the same on every architecture
 
 # Landlock rights by bit: 0 execute, 1 write, 2 read, 3 list a folder, 4 and 5 remove, 6 to 12 create; later versions
@@ -50,6 +52,7 @@ def restrict(scratch: str, private: str) -> None:
         return
     library = ctypes.CDLL(None, use_errno=True)
     library.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    library.capset(struct.pack("<Ii", CAPABILITIES_VERSION, 0), bytes(24))  # root may not look into other processes
     restrict_files(library.syscall, scratch, private)
     if platform.machine() in ARCHITECTURES:
         restrict_calls(library.prctl, *ARCHITECTURES[platform.machine()])
@@ -81,8 +84,10 @@ def restrict_files(syscall: Callable[..., int], scratch: str, private: str) -> N
     allow("/", LIST)
     allow(scratch, handled)
     allow(os.devnull, READ | WRITE)
+    processes = {"/proc": [f"/proc/{os.getpid()}", "/proc/cpuinfo", "/proc/meminfo", "/proc/sys"]}
     for path in siblings(private):
-        allow(path, READ | EXECUTE)
+        for part in processes.get(path, [path]):  # other processes' environment may contain secrets
+            allow(part, READ | EXECUTE)
     if syscall(RESTRICT_SELF, rules, 0) != 0:
         raise OSError(ctypes.get_errno(), "Landlock refused its rules")
     os.close(rules)

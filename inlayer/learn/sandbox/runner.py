@@ -12,6 +12,7 @@ Tested with misbehaving code in tests/learn/test_misbehaving.py.
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import linecache
 import math
@@ -21,17 +22,19 @@ import socket
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Variable
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from inlayer.learn.sandbox.protocol import RemoteHandle, decode, encode, receive, send
+from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, encode, receive, send
 from inlayer.learn.sandbox.restrict import restrict
 
 __all__ = ["run"]
@@ -40,35 +43,17 @@ PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
 MAX_THREADS = 16
 MAX_MESSAGE = 2_000  # characters of an error message
 
-# Audit events that no task needs, and how a refusal describes them: "your code tried to ...".
-REFUSED = {
-    "os.fork": "start another process",
-    "os.forkpty": "start another process",
-    "os.posix_spawn": "start another process",
-    "os.exec": "start another program",
-    "os.system": "start another program",
-    "os.spawn": "start another program",
-    "os.startfile": "start another program",
-    "subprocess.Popen": "start another program",
-    "pty.spawn": "start another program",
-    "os.kill": "send a signal",
-    "os.killpg": "send a signal",
-    "signal.pthread_kill": "send a signal",
-    "resource.setrlimit": "change its limits",
-    "resource.prlimit": "change its limits",
-    "socket.connect": "use the network",
-    "socket.bind": "use the network",
-    "socket.getaddrinfo": "use the network",
-    "socket.sendto": "use the network",
-    "ctypes.dlopen": "leave Python (ctypes)",
-    "ctypes.dlsym": "leave Python (ctypes)",
-    "ctypes.call_function": "leave Python (ctypes)",
-    "sys.addaudithook": "add an audit hook",
-    "gc.get_objects": "search the process's memory",
-    "gc.get_referrers": "search the process's memory",
-    "gc.get_referents": "search the process's memory",
-    "sys._current_frames": "search the process's memory",
-}
+# Audit events that no task needs, by how a refusal describes them: "your code tried to ...".
+REFUSED = {event: what for what, events in {
+    "start another process": "os.fork os.forkpty os.posix_spawn",
+    "start another program": "os.exec os.system os.spawn os.startfile subprocess.Popen pty.spawn",
+    "send a signal": "os.kill os.killpg signal.pthread_kill",
+    "change its limits": "resource.setrlimit resource.prlimit",
+    "use the network": "socket.connect socket.bind socket.getaddrinfo socket.sendto",
+    "leave Python (ctypes)": "ctypes.dlopen ctypes.dlsym ctypes.call_function",
+    "add an audit hook": "sys.addaudithook",
+    "search the process's memory": "gc.get_objects gc.get_referrers gc.get_referents sys._current_frames",
+}.items() for event in events.split()}  # fmt: skip
 CHANGES = {  # events that change files, and which of their arguments are paths
     "os.remove": (0,), "os.rename": (0, 1), "os.rmdir": (0,), "os.mkdir": (0,), "os.link": (0, 1), "os.symlink": (1,),
     "os.truncate": (0,), "os.chmod": (0,), "os.chown": (0,), "os.utime": (0,), "shutil.rmtree": (0,),
@@ -93,7 +78,8 @@ def run(channel: socket.socket, scratch: str, memory: int, seconds: float) -> No
     sys.addaudithook(runner.audit)
     os._exit = runner.refuse_exit  # type: ignore[assignment]
     # These open files without an audit event.
-    torch.from_file = torch.UntypedStorage.from_file = runner.refuse_from_file  # type: ignore[method-assign]
+    refuse_from_file = lambda *_, **__: runner.refuse("open a file without Python's file API")  # noqa: E731
+    torch.from_file = torch.UntypedStorage.from_file = refuse_from_file  # type: ignore
     try:
         while True:
             runner.answer(receive(channel, sys.maxsize))
@@ -114,29 +100,26 @@ def set_limits(memory: int, seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (mapped + memory, mapped + memory))
 
 
-def names_of(node: ast.AST) -> list[str]:
-    """The names that a syntax node reads or imports."""
-    if isinstance(node, ast.Name):
-        return [node.id]
-    if isinstance(node, ast.Attribute):
-        return [node.attr]
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        origin = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
-        return [part for name in (origin, *(alias.name for alias in node.names)) for part in name.split(".")]
-    return []
+class ForbiddenOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Reports tensor operations whose name starts with a forbidden one, such as embedding or embedding_bag."""
 
+    def __init__(self, names: tuple[str, ...], report: Callable[[str], NoReturn]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names = {name: name for name in names}
+        if "autograd" in names:  # forward mode has no engine; only it uses this operation
+            self.names["has_same_storage"] = "autograd"
+        self.report = report
 
-def names_bound(node: ast.AST) -> list[str]:
-    """The names that a syntax node defines; an import counts only if it renames."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        return [node.id]
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return [node.name]
-    if isinstance(node, ast.arg):
-        return [node.arg]
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return [alias.asname for alias in node.names if alias.asname]
-    return []
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # skipping imports torch._dynamo, which takes seconds
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        operation = func._schema.name.partition("::")[2].lstrip("_")
+        for prefix, name in self.names.items():
+            if operation.startswith(prefix):
+                self.report(name)
+        return func(*args, **(kwargs or {}))
 
 
 class Runner:
@@ -151,7 +134,8 @@ class Runner:
         self.streams = (sys.stdout, sys.stderr)  # the code may replace them in sys
         self.encode, self.decode = encode, decode  # the module is removed from sys.modules
         self.on_refusal, self.realpath, self.is_folder = self.refuse, os.path.realpath, os.path.isdir
-        self.pid = str(os.getpid())
+        self.pid, self.builtin_hash = str(os.getpid()), hash
+        self.forbidden: tuple[str, ...] = ()
 
     # ---- requests
 
@@ -170,34 +154,36 @@ class Runner:
             with suppress(OSError, ValueError):
                 stream.flush()
         try:
-            self.send(self.encode(answer, self.keep))
+            message = self.encode(answer, self.keep)
         except MemoryError:
-            self.send(self.encode({"memory": True}))
+            message = self.encode({"memory": True})
+        except ProtocolError as error:
+            message = self.encode({"too_large": str(error)})
+        self.send(message)
 
-    def do_read(self, source: str) -> dict[str, Any]:
-        """Parse the source without running it: the names it uses with their lines, or the syntax error."""
+    def do_parse(self, source: str) -> dict[str, Any]:
+        """Parse the source without running it."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                tree = ast.parse(source)
+                ast.parse(source)
         except SyntaxError as error:
             return {"error": f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)}
         except (ValueError, RecursionError, MemoryError) as error:  # a NUL, a lone surrogate, endless brackets
             return {"error": f"the file cannot be parsed as Python: {error or type(error).__name__}"}
-        bound = {name for node in ast.walk(tree) for name in names_bound(node)}
-        used: dict[str, int] = {}
-        for node in ast.walk(tree):
-            for name in names_of(node):
-                if not (isinstance(node, ast.Name) and name in bound):  # a variable of their own
-                    used.setdefault(name, getattr(node, "lineno", 0))
-        return {"names": used}
+        return {}
 
-    def do_load(self, source: str, file: str) -> dict[str, Any]:
+    def do_load(self, source: str, file: str, forbidden: tuple[str, ...]) -> dict[str, Any]:
         place = f"{self.scratch}/{file}"
         Path(place).write_text(source, encoding="utf-8")  # for inspect and tracebacks
         linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
         self.module.__dict__.update(__file__=place, __name__=file.removesuffix(".py"))
         sys.modules[self.module.__name__] = self.module
+        self.forbidden = forbidden
+        for name in [name for name in sys.modules if name.partition(".")[0] in forbidden]:
+            del sys.modules[name]  # importing it raises an audit event again
+        if "hash" in forbidden:
+            builtins.hash = self.hash
         exec(compile(source, place, "exec", dont_inherit=True), self.module.__dict__)
         return {}
 
@@ -213,36 +199,26 @@ class Runner:
         return {"kind": kind, "parameters": tuple(str(one.name) for one in parameters)}
 
     def do_call(
-        self,
-        target: Any,
-        path: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        return_arguments: bool = False,
-        of: int | str | None = None,
-        item: int | None = None,
-        weight: Tensor | None = None,
-        parameters: bool = False,
+        self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any
     ) -> dict[str, Any]:
-        """Call `target` or its attribute `path`; with `weight`, also compute gradients of sum(result * weight)."""
+        """Call `target` or its attribute `path`; with `gradients`, also differentiate sum(result * weight)."""
         found = self.module.__dict__[target] if isinstance(target, str) else target
         for part in filter(None, path.split(".")):
             found = getattr(found, part)
-        leaf: Tensor | None = None
-        if of is not None:
-            leaf = kwargs[of] if isinstance(of, str) else args[of]
-            leaf.requires_grad_()
-        if parameters:
+        of, item, weight = (gradients.get(name) for name in ("of", "item", "weight"))
+        leaf = None if of is None else (kwargs[of] if isinstance(of, str) else args[of]).requires_grad_()
+        if is_module := of is None and weight is not None:
             target.zero_grad(set_to_none=True)
-        value = found(*args, **kwargs)
-        if weight is not None:
-            value = value if item is None else value[item]
-            if not isinstance(value, Tensor) or not value.requires_grad or value.shape != weight.shape:
-                return {"value": value, "gradient": None, "gradients": {}}
-            (value * weight.to(value.dtype)).sum().backward()  # type: ignore[no-untyped-call]
-            gradients = {name: one.grad for name, one in target.named_parameters()} if parameters else {}
-            return {"value": value, "gradient": None if leaf is None else leaf.grad, "gradients": gradients}
-        return {"value": value, "arguments": (*args, *kwargs.values()) if return_arguments else ()}
+        with self.forbidding():
+            value = found(*args, **kwargs)
+        if weight is None:
+            return {"value": value, "arguments": (*args, *kwargs.values())}
+        value = value if item is None else value[item]
+        if not isinstance(value, Tensor) or not value.requires_grad or value.shape != weight.shape:
+            return {"value": value}
+        (value * weight.to(value.dtype)).sum().backward()
+        of_parameters = {name: one.grad for name, one in target.named_parameters()} if is_module else {}
+        return {"value": value, "gradient": None if leaf is None else leaf.grad, "gradients": of_parameters}
 
     def do_attribute(self, target: Any, path: str) -> dict[str, Any]:
         found = target
@@ -278,6 +254,37 @@ class Runner:
         bases = tuple(str(one.__name__) for one in type(error).__mro__)
         return {"raised": {"type": bases[0], "bases": bases, "message": message, "line": line}}
 
+    # ---- what a task forbids
+
+    @contextmanager
+    def forbidding(self) -> Iterator[None]:
+        """Detect forbidden tensor operations and autograd by what is executed, however the code got hold of them."""
+        if not self.forbidden:
+            yield
+            return
+        engine = Variable._execution_engine
+        if "autograd" in self.forbidden:
+            refusing: Any = SimpleNamespace(run_backward=lambda *_, **__: self.forbid("autograd"))
+            Variable._execution_engine = refusing
+        try:
+            with ForbiddenOperations(self.forbidden, self.forbid):
+                yield
+        finally:
+            Variable._execution_engine = engine
+
+    def hash(self, value: Any) -> int:
+        if sys._getframe(1).f_code.co_filename == self.module.__file__:
+            self.forbid("hash")
+        return self.builtin_hash(value)
+
+    def forbid(self, name: str) -> NoReturn:
+        """Report first, because the code may catch the error."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename != self.module.__file__:
+            frame = frame.f_back
+        self.send(self.encode({"forbidden": name, "line": frame.f_lineno if frame else None}))
+        raise PermissionError(f"this task must be solved without {name}")
+
     # ---- refusals
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
@@ -286,6 +293,8 @@ class Runner:
             self.on_refusal(REFUSED[event])
         elif event == "import" and str(args[0]).startswith("inlayer.learn"):
             self.on_refusal("import the grader")
+        elif event == "import" and str(args[0]).partition(".")[0] in self.forbidden:
+            self.forbid(str(args[0]).partition(".")[0])
         elif event == "open" and isinstance(args[0], (str, bytes, os.PathLike)):
             path, mode, flags = (*args, 0, 0)[:3]
             writes = (isinstance(mode, str) and set(mode) & set("wax+")) or (
@@ -317,10 +326,6 @@ class Runner:
         """Report the refusal first, because the code may catch the error."""
         self.send(self.encode({"refused": what}))
         raise PermissionError(f"not allowed in a task: {what}")
-
-    def refuse_from_file(self, *args: Any, **kwargs: Any) -> NoReturn:
-        del args, kwargs
-        self.refuse("open a file without Python's file API")
 
     def refuse_exit(self, code: int = 0) -> NoReturn:
         self.send(self.encode({"refused": f"end its process (os._exit({code!r:.20}))"}))

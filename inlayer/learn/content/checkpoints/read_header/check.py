@@ -11,7 +11,7 @@ from inlayer.learn.session import CallResult, CheckFailed, GradingSession, descr
 
 NAME = "read_header"
 PARAMETERS = ("data",)
-FORBIDDEN_NAMES = ("inlayer", "safetensors")
+FORBIDDEN = ("inlayer", "safetensors")
 
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "I64": 8, "I32": 4, "U8": 1}
 Entries = dict[str, Any]

@@ -12,7 +12,7 @@ from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "hash_rows"
 PARAMETERS = ("words", "table", "multipliers")
-FORBIDDEN_NAMES = ("hash",)
+FORBIDDEN = ("hash",)
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 OTHERS = "äßéøñ犬猫爱"

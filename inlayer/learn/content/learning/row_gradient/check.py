@@ -10,10 +10,7 @@ from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "row_gradient"
 PARAMETERS = ("ids", "upstream", "vocab_size", "padding_idx")
-FORBIDDEN_NAMES = (
-    *("Embedding", "embedding", "EmbeddingBag", "embedding_bag", "embedding_dense_backward"),
-    *("backward", "autograd", "func", "functorch", "vjp", "jvp", "ops", "getattr", "inlayer"),
-)
+FORBIDDEN = ("embedding", "autograd", "inlayer")
 
 
 def add_up(ids: Tensor, upstream: Tensor, rows: int) -> Tensor:
@@ -141,7 +138,7 @@ def padding(session: GradingSession) -> None:
 def upstream_stays(session: GradingSession) -> None:
     """does not modify upstream"""
     ids, upstream = repeated(session, 8, 2, 4), session.random_normal(2, 4, 3)
-    answer = session.try_call(ids, upstream, 8, int(ids[0, 0]), return_arguments=True)
+    answer = session.try_call(ids, upstream, 8, int(ids[0, 0]))
     if answer.raised is None and not torch.equal(answer.tensor_arguments[1], upstream):
         raise CheckFailed("upstream-edited", "you modified upstream in place; it belongs to the caller")
 

@@ -35,7 +35,7 @@ def draw(session: GradingSession) -> tuple[Tensor, Tensor, Tensor]:
 
 def step(session: GradingSession, *arguments: Any) -> tuple[Tensor, Any]:
     """Return the table after the call, and what the call returned."""
-    answer = session.try_call(*arguments, return_arguments=True)
+    answer = session.try_call(*arguments)
     value = value_of(answer)
     return answer.tensor_arguments[0], value
 

@@ -11,7 +11,7 @@ from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "mean_pool"
 PARAMETERS = ("hidden", "mask")
-FORBIDDEN_NAMES = ("inlayer",)
+FORBIDDEN = ("inlayer",)
 
 CLOSE = 1e-5
 

@@ -14,7 +14,7 @@ from inlayer.ragged import Ragged
 
 NAME = "pad_batch"
 PARAMETERS = ("texts", "pad_id", "side")
-FORBIDDEN_NAMES = ("inlayer",)
+FORBIDDEN = ("inlayer",)
 
 PAD = 300  # random ids stay below it
 
@@ -144,7 +144,7 @@ def untouched(session: GradingSession) -> None:
     """does not modify the input lists"""
     texts = draw(session)
     for side in ("right", "left"):
-        answer = session.try_call(texts, PAD, side=side, return_arguments=True)
+        answer = session.try_call(texts, PAD, side=side)
         if answer.raised is None and answer.arguments[0] != texts:
             raise CheckFailed("texts-edited", f'a call with side="{side}" modified the input lists; create new ones')
 

@@ -14,7 +14,7 @@ from inlayer.positions import sinusoidal_encoding
 
 NAME = "PositionWrapper"
 PARAMETERS = ("vocab_size", "n_embd", "block_size", "positions", "dtype")
-FORBIDDEN_NAMES = ("inlayer",)
+FORBIDDEN = ("inlayer",)
 
 CLOSE = 2e-3  # tolerance between the learner's float32 angles and ours
 CLOSER = 2e-5  # the same for the first few dozen positions
@@ -60,7 +60,7 @@ def untouched(session: GradingSession) -> None:
     if not torch.equal(before, table_of(wrapper)):
         raise CheckFailed("table-edited", "the table changed during a call: your code wrote positions into its rows")
     vectors = session.random_normal(*ids.shape, width)
-    answer = wrapper.try_call(inputs_embeds=vectors, return_arguments=True)
+    answer = wrapper.try_call(inputs_embeds=vectors)
     if answer.raised is None and any(not torch.equal(vectors, after) for after in answer.tensor_arguments):
         raise CheckFailed(
             "input-edited",

@@ -10,7 +10,7 @@ from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "rotate_pairs"
 PARAMETERS = ("x", "positions", "theta")
-FORBIDDEN_NAMES = ("inlayer",)
+FORBIDDEN = ("inlayer",)
 
 CLOSE = 2e-3  # tolerance between the learner's float32 angles and our float64 ones
 ROUNDED = 1.01 * 2**-8  # relative rounding error of bfloat16

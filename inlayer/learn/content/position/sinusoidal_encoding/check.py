@@ -13,7 +13,7 @@ from inlayer.positions import sinusoidal_encoding as waves_of
 
 NAME = "sinusoidal_encoding"
 PARAMETERS = ("positions", "n_embd")
-FORBIDDEN_NAMES = ("inlayer",)
+FORBIDDEN = ("inlayer",)
 
 CLOSE = 2e-3  # tolerance between the learner's float32 angles and ours at positions of a few hundred
 

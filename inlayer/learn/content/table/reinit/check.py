@@ -14,7 +14,7 @@ PARAMETERS = ("weight", "std", "padding_idx")
 def in_place(session: GradingSession) -> None:
     """changes the given table and returns nothing"""
     table, std = drawn(session)
-    answer = session.try_call(table, std, 1, return_arguments=True)
+    answer = session.try_call(table, std, 1)
     after = table_after(session, table, std, 1)
     if torch.equal(after, table):
         raise CheckFailed(
@@ -156,7 +156,7 @@ def has_copies(rows: Tensor) -> bool:
 
 def table_after(session: GradingSession, table: Tensor, std: float, padding: int | None) -> Tensor:
     """Return the learner's copy of the table after the call."""
-    answer = session.try_call(table, std, padding, return_arguments=True)
+    answer = session.try_call(table, std, padding)
     if answer.raised is not None:
         raise CheckFailed("raises", f"your code raised {answer.raised}")
     (after,) = answer.tensor_arguments

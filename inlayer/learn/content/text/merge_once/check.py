@@ -134,7 +134,7 @@ def counting(session: GradingSession) -> None:
 def list_stays(session: GradingSession) -> None:
     """does not modify the input list"""
     ids, new_id = text_with_winner(session)
-    answer = session.try_call(ids, new_id, return_arguments=True)
+    answer = session.try_call(ids, new_id)
     value_of(answer)
     if answer.arguments[0] != ids:
         raise CheckFailed("input-modified", "your function modified the input list; build a new one")

@@ -8,7 +8,7 @@ from inlayer.learn.session import CheckFailed, GradingSession
 
 NAME = "utf8_bytes"
 PARAMETERS = ("text",)
-FORBIDDEN_NAMES = ("inlayer",)
+FORBIDDEN = ("inlayer",)
 
 WIDER = "éßñЖ€あ漢🙂🦔"  # two, three and four bytes each
 

@@ -10,7 +10,7 @@ from inlayer.learn.session import CheckFailed, GradingSession, value_of
 
 NAME = "tied_padding"
 PARAMETERS = ("hidden", "table", "padding_idx")
-FORBIDDEN_NAMES = ("inlayer",)
+FORBIDDEN = ("inlayer",)
 
 
 def draw(session: GradingSession) -> tuple[Tensor, Tensor, int]:
@@ -67,7 +67,7 @@ def values(session: GradingSession) -> None:
 def table_stays(session: GradingSession) -> None:
     """does not modify the table"""
     hidden, table, pad = draw(session)
-    answer = session.try_call(hidden, table, pad, return_arguments=True)
+    answer = session.try_call(hidden, table, pad)
     value_of(answer)
     if not torch.equal(answer.tensor_arguments[1], table):
         raise CheckFailed("table-edited", "you modified the table in place; it belongs to the caller")
