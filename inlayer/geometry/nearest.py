@@ -25,7 +25,7 @@ from inlayer.errors import InputError, ShapeError
 from inlayer.shapes import check_size
 from inlayer.tables.stored import StoredTable
 
-__all__ = ["Progress", "nearest", "normalized", "to_float32"]
+__all__ = ["Progress", "cosine_blocks", "nearest", "normalized", "to_float32"]
 
 Vectors = npt.NDArray[np.float32]
 Progress = Callable[[int, int], None]  # rows searched so far, rows of the table
@@ -103,6 +103,13 @@ class Best:
             ids = np.concatenate((self.ids[query], start + found))
             order = np.lexsort((ids, -scores))[: self.k]
             self.ids[query], self.scores[query] = ids[order], scores[order]
+
+
+def cosine_blocks(table: StoredTable, queries_QD: Vectors) -> Iterator[tuple[int, Vectors]]:
+    """Cosines (Q, n) of unit vectors with each block of rows, and the id of its first row."""
+    size = max(1, min(BLOCK_VALUES // table.embedding_dim, BLOCK_SCORES // max(len(queries_QD), 1)))
+    for start, block in _blocks(table, 0, table.num_embeddings, size):
+        yield start, cosines(queries_QD, block)
 
 
 def cosines(queries_QD: Vectors, rows_ND: Vectors) -> Vectors:
