@@ -11,6 +11,7 @@ Tested against transformers, family by family, in tests/families/; docs/families
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from inlayer.errors import ConfigError
 from inlayer.families.fields import Fields, read_config, short
@@ -56,9 +57,10 @@ def describe(config: object) -> LayerSpec:
     model_type = raw.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):
-        known = ", ".join(sorted([*FAMILIES, *NESTED]))
+        kind, known = short(model_type or outer_type), [*FAMILIES, *NESTED]
+        similar = ", ".join(get_close_matches(kind.strip("'"), known, cutoff=0.5)) or "none"
         raise ConfigError(
-            f"unknown model type {short(model_type or outer_type)}; supported are {known}. "
+            f"unknown model type {kind}; similar ones are {similar} (inlayer.families.FAMILIES has all {len(known)}). "
             "For another model, build its layer with inlayer.Embeddings(vocab_size, n_embd, positions=...)"
         )
     return _translate(model_type, family, Fields(raw, family.defaults))

@@ -60,7 +60,7 @@ def train_bpe(
         TextError: If a file is not valid UTF-8.
 
     Example:
-        >>> train_bpe("corpus.txt", 1024, "tokenizer")  # doctest: +SKIP
+        >>> train_bpe("book.txt", 1024, "tokenizer")
         HuggingFaceTokenizer('tokenizer/tokenizer.json', 1024 tokens)
     """
     target = None if save_to is None else find_target(check_path(save_to, "save_to"))

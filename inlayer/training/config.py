@@ -276,6 +276,7 @@ class TrainConfig:
 
     @property
     def warmup_steps(self) -> int:
+        """Number of warm-up steps, derived from `steps` if `warmup` is None."""
         return min(50, self.steps // 10) if self.warmup is None else self.warmup
 
     @property
