@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import app, console
+from inlayer.cli.app import app, console, progress_bar
 
 __all__ = ["inspect"]
 
@@ -53,7 +51,7 @@ def inspect(
     model = load(source)  # before further imports, so that an unknown source is reported quickly
     from inlayer.inspection import inspect as inspect_model
 
-    with _progress(enabled=not quick) as progress:
+    with progress_bar("reading rows") as progress:
         report = inspect_model(model, quick=quick, progress=progress)
     if as_json:
         sys.stdout.write(json.dumps(report.to_dict(), allow_nan=False) + "\n")
@@ -62,17 +60,3 @@ def inspect(
 
         print_report(report, console())
     raise typer.Exit(report.exit_code)
-
-
-@contextmanager
-def _progress(*, enabled: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar that disappears when the work is done; None if stderr is not a terminal."""
-    if not enabled or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading rows")
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -73,9 +73,7 @@ class Analogy(NamedTuple):
     with_inputs: list[Neighbor]
 
 
-def query_vector(
-    query: Query, table: StoredTable, vocabulary: Vocabulary
-) -> tuple[npt.NDArray[np.float32], list[int]]:
+def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tuple[npt.NDArray[np.float32], list[int]]:
     """The vector of a query, and the ids it was made from: the mean of the rows of a text's tokens."""
     if isinstance(query, str):
         ids = vocabulary.ids_of(query)

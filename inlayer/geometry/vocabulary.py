@@ -23,7 +23,9 @@ __all__ = ["Vocabulary"]
 
 Mask = npt.NDArray[np.bool_]
 WORD = regex.compile(r"\p{L}[\p{L}\p{M}'’-]*")
-PLACEHOLDER = regex.compile(r"[<\[>].*(unused|reserved|dummy|place.?holder|extra_|control_).*[>\]<]|madeupword\d+", regex.I)
+PLACEHOLDER = regex.compile(
+    r"[<\[>].*(unused|reserved|dummy|place.?holder|extra_|control_).*[>\]<]|madeupword\d+", regex.I
+)
 SPACES = str.maketrans({"▁": " ", "Ġ": " "})
 
 
@@ -81,8 +83,12 @@ class Vocabulary:
         try:
             pattern = regex.compile(rf"[^\p{{L}}]*\p{{Script={name}}}([^\p{{L}}]|\p{{Script={name}}})*")
         except regex.error:
-            raise InputError(f"script {quoted(name)} is unknown; use a Unicode name: Latin, Greek, Han, Arabic") from None
-        return np.fromiter((text is not None and bool(pattern.fullmatch(text)) for text in self.texts), np.bool_, self.rows)
+            raise InputError(
+                f"script {quoted(name)} is unknown; use a Unicode name: Latin, Greek, Han, Arabic"
+            ) from None
+        return np.fromiter(
+            (text is not None and bool(pattern.fullmatch(text)) for text in self.texts), np.bool_, self.rows
+        )
 
     def ids_of(self, text: str) -> list[int]:
         """The ids of a word or text as it occurs in running text: a word follows a space if that takes fewer tokens."""
