@@ -114,7 +114,7 @@ def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
     table = Table(box=None, show_header=any(columns), pad_edge=False, header_style="bold")
     for title in columns:
         table.add_column(printable(title), no_wrap=True)
-        table.add_column("cosine" if any(columns) else "", justify="right")
+        table.add_column("", justify="right")
     for index in range(max(map(len, columns.values()), default=0)):
         cells = []
         for found in columns.values():

@@ -130,7 +130,7 @@ def _tokens(vocabulary: Vocabulary) -> dict[bytes, int]:
     for token_id in range(vocabulary.rows):
         try:
             found.setdefault(vocabulary.tokenizer.token_bytes(token_id).replace(SPACE, b" "), token_id)
-        except InlayerError:
+        except InlayerError:  # noqa: PERF203  # a gap in the ids
             continue
     return found
 
@@ -155,11 +155,9 @@ def _row_facts(
         part = slice(start, start + len(one))
         with np.errstate(all="ignore"):
             norms_a[part], norms_b[part] = np.sqrt(np.vecdot(one, one)), np.sqrt(np.vecdot(other, other))
-            if rotation is None:
-                equal[part] = (one == other).all(axis=1)
-            else:
-                other = other @ rotation
-            cosines[part] = np.vecdot(one, other) / (np.sqrt(np.vecdot(other, other)) * norms_a[part])
+            equal[part] = rotation is None and (one == other).all(axis=1)
+            turned = other if rotation is None else other @ rotation
+            cosines[part] = np.vecdot(one, turned) / (np.sqrt(np.vecdot(turned, turned)) * norms_a[part])
     cosines[~np.isfinite(cosines)] = np.nan
     return np.minimum(cosines, 1.0), norms_a, norms_b, equal
 
@@ -167,9 +165,9 @@ def _row_facts(
 def _procrustes(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> npt.NDArray[np.float32]:
     """The orthogonal matrix (Db, Da) that brings unit rows of b closest to those of a."""
     product = np.zeros((table_b.embedding_dim, table_a.embedding_dim))
-    for _, one, other in _pairs(table_a, table_b, ids_a, ids_b):
+    for _, *pair in _pairs(table_a, table_b, ids_a, ids_b):
         with np.errstate(all="ignore"):
-            one, other = (rows / np.sqrt(np.vecdot(rows, rows))[:, None] for rows in (one, other))
+            one, other = (rows / np.sqrt(np.vecdot(rows, rows))[:, None] for rows in pair)
         valid = np.isfinite(one).all(axis=1) & np.isfinite(other).all(axis=1)
         product += other[valid].T @ one[valid]
     left, _, right = np.linalg.svd(product, full_matrices=False)

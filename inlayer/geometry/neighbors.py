@@ -59,6 +59,9 @@ class Filter(NamedTuple):
         return allowed
 
 
+NO_FILTER = Filter()
+
+
 class Analogy(NamedTuple):
     """The answers to "a - b + c", and what the words alone would have answered.
 
@@ -96,7 +99,7 @@ def find_neighbors(
     vocabulary: Vocabulary,
     query: Query,
     k: int,
-    only: Filter = Filter(),
+    only: Filter = NO_FILTER,
     progress: Progress | None = None,
 ) -> list[Neighbor]:
     """The k tokens nearest to a query, nearest first."""
@@ -105,7 +108,7 @@ def find_neighbors(
 
 
 def find_analogy(
-    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, only: Filter = Filter()
+    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, only: Filter = NO_FILTER
 ) -> Analogy:
     """The tokens nearest to a - b + c, for words (a, b, c), next to the baselines. Vectors have length 1 before."""
     pairs = [query_vector(word, table, vocabulary) for word in words]

@@ -83,9 +83,7 @@ class Vocabulary:
         try:
             pattern = regex.compile(rf"[^\p{{L}}]*\p{{Script={name}}}([^\p{{L}}]|\p{{Script={name}}})*")
         except regex.error:
-            raise InputError(
-                f"script {quoted(name)} is unknown; use a Unicode name: Latin, Greek, Han, Arabic"
-            ) from None
+            raise InputError(f"script {quoted(name)} is unknown; use a Unicode name such as Latin or Han") from None
         return np.fromiter(
             (text is not None and bool(pattern.fullmatch(text)) for text in self.texts), np.bool_, self.rows
         )
