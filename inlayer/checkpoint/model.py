@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from inlayer.embeddings import Embeddings
     from inlayer.geometry.nearest import Progress
     from inlayer.geometry.neighbors import Analogy, Neighbor
-    from inlayer.geometry.projection import Projection
+    from inlayer.geometry.projection import TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
     from inlayer.head import Head
 
@@ -181,7 +181,7 @@ class Model:
 
         return find_analogy(self._searched(table), self.vocabulary, (a, b, c), k, Filter(words))
 
-    def project(self, method: str = "pca", *, progress: Progress | None = None) -> Projection:
+    def project(self, method: str = "pca", *, progress: Progress | None = None) -> TableProjection:
         """Compute two coordinates for every row. Results are cached by content.
 
         Args:

@@ -24,7 +24,7 @@ from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
 
-__all__ = ["Comparison", "MovedRow", "compare", "compare_tables"]
+__all__ = ["ModelComparison", "MovedRow", "compare", "compare_tables"]
 
 SAME_SPACE = 0.5
 BLOCK_VALUES = 2**21
@@ -45,7 +45,7 @@ class MovedRow(NamedTuple):
     norm_b: float
 
 
-class Comparison(NamedTuple):
+class ModelComparison(NamedTuple):
     """What two tables have in common.
 
     shared: Number of tokens in both.
@@ -67,7 +67,7 @@ class Comparison(NamedTuple):
     overlap: float | None
 
 
-def compare(a: Any, b: Any, *, top: int = 20) -> Comparison:
+def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
     """Compare the tables of two models: shared tokens, rows that moved, common neighborhoods.
 
     Args:
@@ -87,7 +87,7 @@ def compare(a: Any, b: Any, *, top: int = 20) -> Comparison:
 
 def compare_tables(
     a: tuple[StoredTable, Vocabulary], b: tuple[StoredTable, Vocabulary], *, top: int = 20
-) -> Comparison:
+) -> ModelComparison:
     """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
     (table_a, words_a), (table_b, words_b) = a, b
     of_a, of_b = _tokens(words_a), _tokens(words_b)
@@ -110,7 +110,7 @@ def compare_tables(
                  float(norms_b[i]))
         for i in order.tolist() if not (np.isnan(cosines[i]) or equal[i])
     ]  # fmt: skip
-    return Comparison(
+    return ModelComparison(
         shared=len(common),
         only_a=[words_a.text(token_id) for token, token_id in of_a.items() if token not in of_b],
         only_b=[words_b.text(token_id) for token, token_id in of_b.items() if token not in of_a],

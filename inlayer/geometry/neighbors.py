@@ -19,7 +19,7 @@ import numpy.typing as npt
 from inlayer.errors import InputError
 from inlayer.geometry.nearest import Progress, nearest, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.shapes import check_id_array
+from inlayer.shapes import check_id_array, check_size
 from inlayer.tables.stored import StoredTable
 
 __all__ = ["Analogy", "Filter", "Neighbor", "find_analogy", "find_neighbors", "query_vector"]
@@ -129,6 +129,7 @@ def _search(
     progress: Progress | None,
 ) -> list[list[Neighbor]]:
     """The k neighbors of each query, without the ids excluded for it."""
+    check_size(k, "k")
     most = max(map(len, excluded))
     ids_QK, scores_QK = nearest(table, queries_QD, k + most, allowed=only.mask(vocabulary), progress=progress)
     results = []

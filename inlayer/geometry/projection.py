@@ -27,7 +27,7 @@ from inlayer.files import quoted
 from inlayer.geometry.nearest import Progress, to_float32
 from inlayer.tables.stored import StoredTable
 
-__all__ = ["METHODS", "Projection", "pca", "project"]
+__all__ = ["METHODS", "TableProjection", "pca", "project"]
 
 METHODS = ("pca", "tsne")
 EXACT_WIDTH = 1024
@@ -40,7 +40,7 @@ Floats = npt.NDArray[np.float64]
 Points = npt.NDArray[np.float32]
 
 
-class Projection(NamedTuple):
+class TableProjection(NamedTuple):
     """A map of a table.
 
     method: "pca" or "tsne".
@@ -57,16 +57,16 @@ class Projection(NamedTuple):
 
 def project(
     table: StoredTable, method: str = "pca", *, cache: Path | None = None, progress: Progress | None = None
-) -> Projection:
+) -> TableProjection:
     """Map every row of a table; `cache` is a folder where results are kept, by the content of the table."""
     if method not in METHODS:
         raise InputError(f"method {quoted(method)} is unknown; choose one of {', '.join(METHODS)}")
     file = None if cache is None else cache / f"{_fingerprint(table)}-{method}.npz"
     if file is not None and file.is_file():
         try:
-            with np.load(file, allow_pickle=False) as saved:
+            with file.open("rb") as stream, np.load(stream, allow_pickle=False) as saved:
                 explained = float(saved["explained"])
-                return Projection(method, saved["points"], None if np.isnan(explained) else explained)
+                return TableProjection(method, saved["points"], None if np.isnan(explained) else explained)
         except (OSError, ValueError, KeyError, EOFError, BadZipFile):
             file.unlink(missing_ok=True)  # damaged: compute it again
     found = pca(table, progress=progress) if method == "pca" else _tsne(table, progress)
@@ -80,7 +80,7 @@ def project(
     return found
 
 
-def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) -> Projection:
+def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) -> TableProjection:
     """Project every row onto the `count` directions of largest variance."""
     width = table.embedding_dim
     mean_D, valid_V, total = _statistics(table)
@@ -102,10 +102,10 @@ def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) ->
         points_VA[start : start + len(rows)] = rows @ axes_DA.astype(np.float32)
     points_VA[~valid_V] = np.nan
     spread = float(np.square(points_VA[valid_V], dtype=np.float64).sum())
-    return Projection("pca", points_VA, min(spread / total, 1.0) if total > 0 else None)
+    return TableProjection("pca", points_VA, min(spread / total, 1.0) if total > 0 else None)
 
 
-def _tsne(table: StoredTable, progress: Progress | None) -> Projection:
+def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
     """t-SNE of the leading principal components, by openTSNE. Ctrl-C returns the points so far."""
     try:
         from openTSNE import TSNE
@@ -133,7 +133,7 @@ def _tsne(table: StoredTable, progress: Progress | None) -> Projection:
         complete = False
     points = np.full((table.num_embeddings, 2), np.nan, np.float32)
     points[valid_V] = latest
-    return Projection("tsne", points, complete=complete)
+    return TableProjection("tsne", points, complete=complete)
 
 
 def _fingerprint(table: StoredTable) -> str:

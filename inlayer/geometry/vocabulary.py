@@ -2,8 +2,8 @@
 
 tokenizer -> [texts, masks] -> which rows a search may return
 - a row's text is the text of its token; a row without a token has none
-- a whole word is a token of letters that encodes back to exactly this token, alone or after a space. This definition
-  needs no knowledge of how a tokenizer marks spaces (`Ġking`, `▁king`, `king` and `##ing`)
+- a whole word is a token of letters that its text gives when it follows another word. This definition needs no
+  knowledge of how a tokenizer marks spaces (`Ġking`, `▁king`, `king` and `##ing`)
 Tested on real tokenizers in tests/geometry/test_vocabulary.py.
 """
 
@@ -26,6 +26,7 @@ WORD = regex.compile(r"\p{L}[\p{L}\p{M}'’-]*")
 PLACEHOLDER = regex.compile(
     r"[<\[>].*(unused|reserved|dummy|place.?holder|extra_|control_).*[>\]<]|madeupword\d+", regex.I
 )
+CONTEXT = "the"  # the word before a candidate
 SPACES = str.maketrans({"▁": " ", "Ġ": " "})
 
 
@@ -68,14 +69,15 @@ class Vocabulary:
         """Rows of whole words."""
         stripped = [(text or "").translate(SPACES).strip() for text in self.texts]
         candidates = [token_id for token_id, text in enumerate(stripped) if WORD.fullmatch(text)]
+        before = self._tokenizer().encode(CONTEXT, add_special_tokens=False)
+        encoded = self._tokenizer().encode_batch(
+            [f"{CONTEXT} {stripped[token_id]}" for token_id in candidates],
+            add_special_tokens=False,
+            parse_special=False,
+        )
         mask = np.zeros(self.rows, np.bool_)
-        for before in ("", " "):
-            encoded = self._tokenizer().encode_batch(
-                [before + stripped[token_id] for token_id in candidates], add_special_tokens=False, parse_special=False
-            )
-            single = encoded.counts == 1
-            ids = np.array(candidates, np.int64)
-            mask[ids[single][encoded.flat[encoded.offsets[:-1][single]] == ids[single]]] = True
+        for token_id, ids in zip(candidates, encoded, strict=True):
+            mask[token_id] = ids.tolist() == [*before, token_id]
         return mask & ~self.special
 
     def script(self, name: str) -> Mask:
