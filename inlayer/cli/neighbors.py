@@ -89,13 +89,13 @@ def analogy(
     parts = " ".join(words).split()
     if len(parts) != 5 or parts[1] not in {"-", "−", "–"} or parts[3] != "+":
         raise InputError("write an analogy as A - B + C, such as: king - man + woman")
-    found = load(model).analogy(*parts[::2], k=k, table="head" if head else "input", words=only_words)
+    a, b, c = parts[::2]
+    found = load(model).analogy(a, b, c, k=k, table="head" if head else "input", words=only_words)
     if as_json:
         print_json(
             {"words": parts[::2]} | {name: [one._asdict() for one in all_] for name, all_ in found._asdict().items()}
         )
         return
-    a, b, c = parts[::2]
     print_neighbors(
         {
             f"{a} - {b} + {c}": found.answers,

@@ -171,7 +171,8 @@ def _procrustes(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: I
         valid = np.isfinite(one).all(axis=1) & np.isfinite(other).all(axis=1)
         product += other[valid].T @ one[valid]
     left, _, right = np.linalg.svd(product, full_matrices=False)
-    return (left @ right).astype(np.float32)
+    rotation: npt.NDArray[np.float32] = (left @ right).astype(np.float32)
+    return rotation
 
 
 def _overlap(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> float | None:
@@ -184,7 +185,7 @@ def _overlap(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids)
         index = np.full(table.num_embeddings, -1, np.int64)
         index[ids] = np.arange(len(ids))
         rows = to_float32(table.rows(ids[sample]))
-        valid = np.isfinite(rows).all(axis=1) & rows.any(axis=1)
+        valid = np.asarray(np.isfinite(rows).all(axis=1) & rows.any(axis=1))
         rows[~valid] = 1.0
         near, _ = nearest(table, rows, NEIGHBORS + 1, allowed=index >= 0)
         found.append([set(index[row[row >= 0]].tolist()) - {int(i)} if ok else set() for row, i, ok in

@@ -82,7 +82,10 @@ def nearest(
     else:
         with ThreadPoolExecutor(parts) as pool:
             found = list(pool.map(search, range(parts)))
-    ids_QK, scores_QK = _top(*(np.concatenate(all_, axis=1) for all_ in zip(*found, strict=True)), k=min(k, rows))
+    ids_QM = np.concatenate([ids for ids, _ in found], axis=1)
+    scores_QM = np.concatenate([scores for _, scores in found], axis=1)
+    order_QK = np.lexsort((ids_QM, -scores_QM), axis=1)[:, : min(k, rows)]
+    ids_QK, scores_QK = np.take_along_axis(ids_QM, order_QK, 1), np.take_along_axis(scores_QM, order_QK, 1)
     return np.where(np.isfinite(scores_QK), ids_QK, -1), scores_QK
 
 
@@ -114,6 +117,7 @@ def cosine_blocks(table: StoredTable, queries_QD: Vectors) -> Iterator[tuple[int
 
 def cosines(queries_QD: Vectors, rows_ND: Vectors) -> Vectors:
     """Cosines (Q, N) of unit vectors and rows; -inf for a row without a direction."""
+    scores_QN: Vectors
     with np.errstate(all="ignore"):
         norms_N = np.sqrt(np.vecdot(rows_ND, rows_ND))
         if len(queries_QD) >= BATCHED:
@@ -135,7 +139,8 @@ def normalized(vectors: npt.ArrayLike, width: int) -> Vectors:
     norms_Q = np.linalg.norm(vectors_QD, axis=1, keepdims=True)
     if not np.isfinite(norms_Q).all() or (norms_Q == 0).any():
         raise InputError("the query has no direction: its values are all zero, or not finite")
-    return (vectors_QD / norms_Q).astype(np.float32)
+    units_QD: Vectors = (vectors_QD / norms_Q).astype(np.float32)
+    return units_QD
 
 
 def to_float32(rows: npt.NDArray[Any], out: Vectors | None = None) -> Vectors:
@@ -158,11 +163,6 @@ def _blocks(table: StoredTable, first: int, end: int, size: int) -> Iterator[tup
         stored = table.read_stored(np.arange(start, stop)) if whole is None else whole[start:stop]
         yield start, to_float32(stored, wide)
     table.source.check()
-
-
-def _top(ids_QM: npt.NDArray[np.int64], scores_QM: Vectors, k: int) -> tuple[npt.NDArray[np.int64], Vectors]:
-    order_QK = np.lexsort((ids_QM, -scores_QM), axis=1)[:, :k]
-    return np.take_along_axis(ids_QM, order_QK, 1), np.take_along_axis(scores_QM, order_QK, 1)
 
 
 def _cores() -> int:

@@ -74,8 +74,8 @@ def project(
         file.parent.mkdir(parents=True, exist_ok=True)
         explained = np.nan if found.explained is None else found.explained
         partial = file.with_suffix(f".{os.getpid()}.part")
-        with partial.open("wb") as stream:
-            np.savez(stream, points=found.points, explained=explained)
+        with partial.open("wb") as output:
+            np.savez(output, points=found.points, explained=explained)
         partial.replace(file)  # never a partial file under the final name
     return found
 

@@ -70,11 +70,8 @@ class Vocabulary:
         stripped = [(text or "").translate(SPACES).strip() for text in self.texts]
         candidates = [token_id for token_id, text in enumerate(stripped) if WORD.fullmatch(text)]
         before = self._tokenizer().encode(CONTEXT, add_special_tokens=False)
-        encoded = self._tokenizer().encode_batch(
-            [f"{CONTEXT} {stripped[token_id]}" for token_id in candidates],
-            add_special_tokens=False,
-            parse_special=False,
-        )
+        texts = [f"{CONTEXT} {stripped[token_id]}" for token_id in candidates]
+        encoded = self._tokenizer().encode_batch(texts, add_special_tokens=False, parse_special=False)
         mask = np.zeros(self.rows, np.bool_)
         for token_id, ids in zip(candidates, encoded, strict=True):
             mask[token_id] = ids.tolist() == [*before, token_id]
