@@ -20,7 +20,7 @@ from inlayer.errors import InlayerError, needs_torch
 __all__ = ["main"]
 
 COMMANDS = {  # modules, in the order of --help
-    "walk": "walk", "inspect": "inspect", "neighbors": "neighbors", "analogy": "neighbors",
+    "walk": "walk", "inspect": "inspect", "neighbors": "neighbors", "analogy": "neighbors", "map": "map",
     "compare": "compare", "evaluate": "evaluate", "serve": "serve", "train": "train", "learn": "learn",
 }  # fmt: skip
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.model import Model, load
+from inlayer.checkpoint import Model, load
 from inlayer.errors import InlayerError, InputError
 from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
