@@ -61,11 +61,11 @@ def map_page(
     here = files("inlayer.geometry") / "page"
     style, script = style_sheet() + (here / "map.css").read_text("utf-8"), (here / "map.js").read_text("utf-8")
     holes = int(np.isnan(projection.points).any(axis=1).sum())
+    missing = f"Rows without a direction, which are not drawn: {holes:,}. " if holes else ""
     about = (
         f"{METHODS[projection.method]}{'' if projection.complete else ' (interrupted)'}. {distortion.kept.mean():.0%} "
         f"of the {distortion.k} true nearest tokens stay neighbors on this map; trustworthiness "
-        f"{distortion.trustworthiness:.2f}. {f'Rows without a direction, which are not drawn: {holes:,}. ' if holes else ''}"
-        "Click a token to see its true neighbors."
+        f"{distortion.trustworthiness:.2f}. {missing}Click a token to see its true neighbors."
     )
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     parts = {
