@@ -12,7 +12,7 @@ import typer
 
 from inlayer.cli.app import app, console, progress_bar
 from inlayer.cli.neighbors import Json, print_json
-from inlayer.files import atomic_path, check_path, printable, shown, write_output
+from inlayer.files import check_path, printable, shown, write_output
 
 __all__ = ["map_"]
 
@@ -61,8 +61,8 @@ def map_(
         write_output(check_path(png, "--png"), map_page.map_picture(title, model.vocabulary, projection))
         written.append(png)
     if parquet is not None:
-        with atomic_path(check_path(parquet, "--parquet")) as path:
-            map_page.map_parquet(str(path), model.vocabulary, projection, distortion)
+        data = map_page.map_parquet(model.vocabulary, projection, distortion)
+        write_output(check_path(parquet, "--parquet"), data)
         written.append(parquet)
     facts = {
         "source": model.source, "method": projection.method, "complete": projection.complete,

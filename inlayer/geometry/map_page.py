@@ -109,7 +109,7 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
     return output.getvalue()
 
 
-def map_parquet(path: str, vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion) -> None:
+def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion) -> bytes:
     """A file with id, text, x, y and kept, which embedding-atlas opens."""
     try:
         import pyarrow as pa
@@ -123,7 +123,9 @@ def map_parquet(path: str, vocabulary: Vocabulary, projection: TableProjection, 
         "id": np.arange(rows), "text": [vocabulary.text(token_id) for token_id in range(rows)],
         "x": projection.points[:, 0], "y": projection.points[:, 1], "kept": kept,
     }  # fmt: skip
-    parquet.write_table(pa.table(columns), path)
+    output = io.BytesIO()
+    parquet.write_table(pa.table(columns), output)
+    return output.getvalue()
 
 
 def _all_neighbors(
