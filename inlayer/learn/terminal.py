@@ -100,7 +100,7 @@ class CoursePrinter:
         from rich.padding import Padding
 
         for node in parse(text):
-            self.console.print(Padding(inline_text(node.children, link_command, style), (0, 0, 0, indent)))
+            self.console.print(Padding(inline_text(node.children, style), (0, 0, 0, indent)))
 
     def code(self, source: str) -> None:
         print_fence(self.console, MarkdownNode(kind="fence", info="python", text=source))
@@ -121,10 +121,9 @@ class CoursePrinter:
         table = Table.grid(padding=(0, 1))
         for result in verdict.results:
             mark, style = MARKS[result.state]
-            skipped = result.state == "not run"
-            description = f"{result.description} (not run)" if skipped else result.description
-            dim = "dim" if skipped else ""
-            table.add_row(Text(f"  {mark}", style=style), Text(result.name, style=dim), Text(description, style=dim))
+            note, dim = (" (not run)", "dim") if result.state == "not run" else ("", "")
+            description = Text(result.description + note, style=dim)
+            table.add_row(Text(f"  {mark}", style=style), Text(result.name, style=dim), description)
         self.console.print(table)
         if verdict.failure is not None:
             from inlayer.learn.feedback import feedback_lines
@@ -195,7 +194,7 @@ class CoursePrinter:
 
         table = Table.grid(padding=(0, 1))
         letter = Text(f"  {chr(ord('a') + number)}{f' {mark}' if mark else ''}", style="bold")
-        table.add_row(letter, *(inline_text(node.children, link_command) for node in parse(text)[:1]))
+        table.add_row(letter, *(inline_text(node.children) for node in parse(text)[:1]))
         self.console.print(table)
 
     def reasons(self, choice: ChoiceQuestion) -> None:

@@ -29,12 +29,11 @@ import numpy as np
 from inlayer.errors import InlayerError, TokenizerError
 from inlayer.ragged import IdArray, Ragged
 from inlayer.tokenizers.base import Token, check_text
-from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, unsupported_feature
-from inlayer.tokenizers.growth import GrowthLimit
+from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_of_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
-from inlayer.tokenizers.tokenizer_json import parse_tokenizer_json, steps_of, unreadable_part
+from inlayer.tokenizers.tokenizer_json import GrowthLimit, parse_tokenizer_json, steps_of, unreadable_part
 from inlayer.tokenizers.untrusted_files import library_errors, parse_json_object
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def _open_fast_path(self) -> EncodeBatch | None:
         assert self._fast_source is not None
         (text, settings), self._fast_source = self._fast_source, None
-        if self._added_around is None or unsupported_feature(settings, self._exact.token_to_id) is not None:
+        if self._added_around is None or not is_supported(settings, self._exact.token_to_id):
             return None
         exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
         added = [token["content"] for token in settings.get("added_tokens") or []]

@@ -138,7 +138,9 @@ def token_text(value: object) -> str | None:
     """Return the text of a token in tokenizer_config.json, where it is a string or an object with `content`."""
     if isinstance(value, dict):
         value = value.get("content")
-    return check_text(value, "a token in tokenizer_config.json") if isinstance(value, str) else None
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise TokenizerError(f"a special token next to the tokenizer is {value[:40]!r}, which is not valid Unicode")
+    return value if isinstance(value, str) else None
 
 
 def open_tiktoken(

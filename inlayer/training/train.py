@@ -11,11 +11,11 @@ Tested in tests/training/test_run.py.
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import torch
 
-from inlayer.errors import CheckpointError, ConfigError, MissingExtraError
+from inlayer.errors import ConfigError, MissingExtraError
 from inlayer.files import base_name, check_path, shown, write_atomic
 from inlayer.tokenizers import Tokenizer
 from inlayer.training.analysis import compare_tables
@@ -82,7 +82,9 @@ def _start(config: TrainConfig, resume: bool) -> Run:
     if not resume or not is_run(check_path(config.out, "out")):
         return Run.create(config)
     run = Run.open(config.out, config.parallel)
-    wanted, existing = with_absolute_paths(config).resolved(), run.config.resolved()
+    longer = config.steps > run.config.steps and config.untie_at is None  # untying happens at a fraction of the steps
+    same_length = replace(config, steps=run.config.steps) if longer else config
+    wanted, existing = with_absolute_paths(same_length).resolved(), run.config.resolved()
     for name, value in wanted.items():
         if name not in NOT_SAVED and existing[name] != value and not (name == "threads" and value is None):
             change = "other files" if name == "files" else f"{name.replace('_', '-')} {existing[name]}, not {value}"
@@ -90,6 +92,8 @@ def _start(config: TrainConfig, resume: bool) -> Run:
                 f"{shown(config.out)} contains a run with {change}; to resume it, leave that out; to change it, start "
                 "a new run in another folder"
             )
+    if longer:
+        run.extend(config.steps)
     return run
 
 
@@ -107,13 +111,12 @@ def make_report(run: Run) -> TrainingReport:
     """Report on a finished run; also written to its folder."""
     tokenizer, tokens, config = run.open_tokenizer(), open_tokens(run.inner / "tokens"), run.config
     state = load_state(run.inner)
-    if state is None:
-        raise CheckpointError(f"{shown(run.folder)} has no saved state; no step was taken")
+    assert state is not None  # a finished run has one
     decoder_config = run.decoder_config(tokenizer, tokens)
     untrained = Decoder(decoder_config, seed=config.seed)
     table = compare_tables(
         untrained.embeddings.token_embedding.weight.detach(),
-        state[1][f"model.{TABLE}"],
+        state.tensors[f"model.{TABLE}"],
         tokens.count_ids(),
         tokenizer,
         padding_idx=decoder_config.padding_idx,

@@ -102,6 +102,7 @@ def test_points_are_drawn_at_every_width(page: Page, width: int, scheme: Any) ->
     page.emulate_media(color_scheme=scheme)
     page.wait_for_function(
         "(() => { const c = document.getElementById('map');"
-        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n > 3000; })()"
+        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        "let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n > 3000; })()"
     )
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
