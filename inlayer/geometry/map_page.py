@@ -93,7 +93,7 @@ def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection)
     points = projection.points
     drawn = np.isfinite(points).all(axis=1)
     figure, axes = pyplot.subplots(figsize=(12, 9), layout="constrained")
-    axes.scatter(*points[drawn].T, s=2, color="#8da3b0", linewidths=0)
+    axes.scatter(points[drawn, 0], points[drawn, 1], s=2, color="#8da3b0", linewidths=0)
     candidates = np.flatnonzero(vocabulary.words & drawn) if vocabulary.tokenizer is not None else np.flatnonzero(drawn)
     for token_id in _spread(points, candidates):
         axes.annotate(
