@@ -17,9 +17,9 @@ __all__ = ["compare"]
 
 COMPARE_EXAMPLES = """Examples:
 
-inlayer compare base-model fine-tuned-model
+inlayer compare default path/to/model
 
-inlayer compare default smollm2 --top 10 --json
+inlayer compare default path/to/model --top 3 --json
 """
 
 

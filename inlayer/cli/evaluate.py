@@ -19,9 +19,9 @@ __all__ = ["evaluate"]
 
 EVALUATE_EXAMPLES = """Examples:
 
-inlayer evaluate --similarity EN-MEN-TR-3k.txt
+inlayer evaluate --similarity pairs.txt
 
-inlayer evaluate minilm --similarity wordsim/ --analogies questions-words.txt
+inlayer evaluate path/to/model --similarity pairs.txt --analogies questions.txt --json
 """
 
 

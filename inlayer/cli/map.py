@@ -22,7 +22,7 @@ inlayer map
 
 inlayer map --html map.html --png map.png
 
-inlayer map path/to/model --method tsne --html map.html
+inlayer map path/to/model --parquet map.parquet --json
 """
 
 

@@ -5,7 +5,7 @@ table, points (V, 2) -> [distortion]
 - trustworthiness (Venna and Kaski, 2001): 1 if every neighbor on the map is a true neighbor; a false one costs more the
   further down the true ranking it is
 - both are measured exactly for each row of a sample, against all rows of the table
-Tested against scikit-learn's trustworthiness in tests/geometry/test_distortion.py.
+Tested against scikit-learn's trustworthiness in tests/geometry/test_projection.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ projection -> [page, picture, file]
 - coordinates and neighbors are embedded as base64; tokens as JSON that cannot end its script element
 - true neighbors of every row are embedded for tables of up to MAX_NEIGHBOR_ROWS rows: finding them compares every row
   with every other
-Tested in Chromium in tests/browser/test_map.py, the files in tests/geometry/test_map_page.py.
+Tested in Chromium in tests/browser/test_map.py, the files in tests/geometry/test_commands.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ tokenizer -> [texts, masks] -> which rows a search may return
 - a row's text is the text of its token; a row without a token has none
 - a whole word is a token of letters that its text gives when it follows another word. This definition needs no
   knowledge of how a tokenizer marks spaces (`Ġking`, `▁king`, `king` and `##ing`)
-Tested on real tokenizers in tests/geometry/test_vocabulary.py.
+Tested on real tokenizers in tests/geometry/test_neighbors.py.
 """
 
 from __future__ import annotations
