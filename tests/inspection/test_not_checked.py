@@ -123,7 +123,7 @@ def test_scale_that_training_folded_in_is_explained(
 
     text = tmp_path / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 200)
-    flags = "--tokenizer bytes --preset toy --n-layer 1 --block-size 16 --batch-size 2 --steps 2".split()
+    flags = ["--tokenizer=bytes", "--preset=toy", "--n-layer=1", "--block-size=16", "--batch-size=2", "--steps=2"]
     for arguments in (["train", str(text), *flags, "--out", str(tmp_path / "out")], ["inspect", str(tmp_path / "out")]):
         monkeypatch.setattr("sys.argv", ["inlayer", *arguments])
         with pytest.raises(SystemExit) as stopped:

@@ -18,6 +18,7 @@ from rich.text import Text
 from inlayer.errors import InputError
 from inlayer.render.numbers import count
 from inlayer.trace.facts import Trace
+from inlayer.trace.steps import setup_code
 from inlayer.trace.terminal.layout import Layout
 from inlayer.trace.terminal.step_lines import STEPS
 
@@ -40,6 +41,8 @@ def show(trace: Trace, console: Console, *, step: int | None = None, tokens: int
 
 def _lines(layout: Layout, wanted: int | None) -> Iterator[Text]:
     yield from _model(layout)
+    for line in setup_code(layout.trace, wanted):
+        yield from layout.code(line, indent=0)
     if wanted is None or wanted >= FIRST_WITH_STRIPS:
         yield _legend(layout)
     for step in layout.trace.steps:
