@@ -318,7 +318,18 @@ class Embeddings(nn.Module):
     def rotary(
         self, position_ids: Tensor, layer_type: str | None = None
     ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]:
-        """cos and sin for attention, in the table's dtype; `layer_type` for models whose layers differ (Gemma-3)."""
+        """Compute cos and sin for attention (`inlayer.apply_rotary`).
+
+        Args:
+            position_ids: Positions (B, T) or (T,).
+            layer_type: For models whose layers differ (Gemma-3), such as "sliding_attention".
+
+        Returns:
+            cos and sin, each (B, T, R) for R rotated channels, in the table's dtype.
+
+        Raises:
+            InputError: If the positions are not rotary, or `layer_type` is missing or unknown.
+        """
         if not isinstance(self.position_embedding, RotaryPositions):
             raise InputError("this layer's positions are not rotary, so it has no cos and sin")
         cos_sin: tuple[Tensor, Tensor] = self.position_embedding(position_ids, self.dtype, layer_type)
@@ -328,18 +339,22 @@ class Embeddings(nn.Module):
 
     @property
     def vocab_size(self) -> int:
+        """Number of rows of the token table."""
         return self.token_embedding.num_embeddings
 
     @property
     def padding_idx(self) -> int | None:
+        """The padding row, or None."""
         return self.token_embedding.padding_idx
 
     @property
     def dtype(self) -> torch.dtype:
+        """Dtype of the rows."""
         table = self.token_embedding
         return table.dtype if isinstance(table, StoredEmbedding) else table.weight.dtype
 
     def get_input_embeddings(self) -> nn.Embedding | StoredEmbedding:
+        """The token table, under the name that transformers uses."""
         return self.token_embedding
 
     def set_input_embeddings(self, table: nn.Embedding | StoredEmbedding) -> None:
@@ -360,7 +375,26 @@ class Embeddings(nn.Module):
         *,
         allow_shrink: bool = False,
     ) -> int:
-        """Resize the token table and tied heads; existing rows keep every bit. Returns the new number of rows."""
+        """Resize the token table and the heads tied to it; existing rows keep every bit.
+
+        The weight becomes a new parameter: create the optimizer after this call.
+
+        Args:
+            new_vocab_size: Number of rows.
+            pad_to_multiple_of: Round the number of rows up to a multiple.
+            init: New rows: "mean" of the existing ones, "zeros", or a rule of the constructor's `init`.
+            allow_shrink: Allow fewer rows, which drops the last ones.
+
+        Returns:
+            The new number of rows.
+
+        Raises:
+            InputError: If rows would be dropped, or the rows are in a file (use `load(source, trainable=True)`).
+
+        Example:
+            >>> Embeddings(vocab_size=100, n_embd=4).resize(101, pad_to_multiple_of=64)
+            128
+        """
         if not isinstance(self.token_embedding, Table):
             raise InputError(
                 f"a {type(self.token_embedding).__name__} cannot be resized, only an inlayer.Table; load(source, "

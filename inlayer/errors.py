@@ -26,7 +26,15 @@ __all__ = [
 
 
 class InlayerError(Exception):
-    """Base class of all errors that inlayer raises on purpose."""
+    """Base class of all errors that inlayer raises on purpose.
+
+    Example:
+        >>> try:
+        ...     inlayer.Embeddings(vocab_size=0, n_embd=4)
+        ... except inlayer.InlayerError as error:  # this one is a ValueError, too
+        ...     print(error)
+        vocab_size is 0; it must be an integer of at least 1
+    """
 
 
 class InputError(InlayerError, ValueError):

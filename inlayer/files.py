@@ -170,10 +170,10 @@ def locked(path: Path, busy: str, *, wait: float = 0.0) -> Iterator[None]:
 
 def sync(path: Path) -> None:
     """Wait until a file, or the entries of a folder, have reached the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        # Some file systems cannot sync a folder, and do not need to.
-        with suppress(OSError) if path.is_dir() else nullcontext():
+    folder = path.is_dir()
+    with suppress(OSError) if folder else nullcontext():  # some systems cannot sync a folder, and do not need to
+        handle = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+        try:
             os.fsync(handle)
-    finally:
-        os.close(handle)
+        finally:
+            os.close(handle)

@@ -19,9 +19,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from inlayer.errors import DtypeError, InputError, ShapeError
+from inlayer.errors import InputError, ShapeError
 from inlayer.ragged import Ragged
-from inlayer.tensors import check_float
+from inlayer.tensors import check_dense, check_float
 
 __all__ = ["first_token_pool", "last_token_pool", "mean_pool"]
 
@@ -40,6 +40,10 @@ def mean_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
 
     Returns:
         One vector per text (B, D); zeros for a text without real tokens.
+
+    Raises:
+        ShapeError: If hidden states and mask do not fit together.
+        InputError: If a mask has values other than 0 and 1.
 
     Example:
         >>> mean_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
@@ -70,6 +74,14 @@ def last_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
 
     Returns:
         One vector per text (B, D); zeros for a text without real tokens.
+
+    Raises:
+        ShapeError: If hidden states and mask do not fit together.
+        InputError: If a mask has values other than 0 and 1.
+
+    Example:
+        >>> last_token_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
+        tensor([[3.]])
     """
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)
@@ -88,6 +100,14 @@ def first_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
 
     Returns:
         One vector per text (B, D); zeros for a text without real tokens.
+
+    Raises:
+        ShapeError: If hidden states and mask do not fit together.
+        InputError: If a mask has values other than 0 and 1.
+
+    Example:
+        >>> first_token_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
+        tensor([[1.]])
     """
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)
@@ -137,8 +157,7 @@ def check_inputs(hidden: object, mask: object) -> tuple[Float[Tensor, "B T D"], 
     hidden_BTD = check_float(hidden, "hidden", rank=3)
     if mask is None:
         return hidden_BTD, torch.ones(hidden_BTD.shape[:2], dtype=torch.bool, device=hidden_BTD.device)
-    if not isinstance(mask, Tensor):
-        raise DtypeError(f"mask is a {type(mask).__name__}, not a torch tensor")
+    mask = check_dense(mask, "mask")
     if mask.shape != hidden_BTD.shape[:2]:
         raise ShapeError(
             f"mask has shape {tuple(mask.shape)}, hidden {tuple(hidden_BTD.shape)}; "

@@ -42,6 +42,11 @@ class Ragged:
         flat: All ids, one text after the other.
         offsets: n + 1 offsets into `flat`, from 0 to len(flat).
 
+    Raises:
+        DtypeError: If an array is not of integers.
+        InputError: If the offsets decrease, or do not go from 0 to len(flat).
+        ShapeError: If an array does not have one axis.
+
     Example:
         >>> batch = Ragged.from_lists([[72, 105], [], [33]])
         >>> batch.flat.tolist(), batch.offsets.tolist()

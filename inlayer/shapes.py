@@ -33,6 +33,8 @@ def as_int64(values: object, name: str) -> npt.NDArray[np.int64]:
         array = np.asarray(values)
     except ValueError as error:  # rows of different lengths
         raise ShapeError(f"{name} has rows of different lengths; it must be a regular array of integers") from error
+    except (TypeError, RuntimeError) as error:  # a tensor that is sparse, on a GPU, or part of a graph
+        raise DtypeError(f"{name} cannot be converted to a numpy array: {str(error).splitlines()[0][:120]}") from error
     if array.size == 0:
         return array.astype(np.int64)
     if array.dtype in {np.dtype(object), np.dtype(np.uint64)}:

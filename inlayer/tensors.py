@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from inlayer.errors import DtypeError, ShapeError
 
 __all__ = [
+    "check_dense",
     "check_float",
     "check_ids",
     "check_mask",
@@ -33,13 +34,19 @@ UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels support the
 PLAIN_TYPES = (Tensor, nn.Parameter, nn.Buffer)
 
 
+def check_dense(x: object, name: str, hint: str = "") -> Tensor:
+    """Check that x is a tensor, and not a sparse one."""
+    if not isinstance(x, Tensor):
+        raise DtypeError(f"{name} is a {type(x).__name__}, not a torch tensor{hint}")
+    if x.layout is not torch.strided:
+        raise DtypeError(f"{name} is a sparse tensor ({x.layout}); call its .to_dense()")
+    return x
+
+
 def check_ids(ids: object, name: str = "input_ids") -> Tensor:
     """Check that ids are a tensor of integers."""
-    if not isinstance(ids, Tensor):
-        hint = {"str": "encode it first", "Ragged": "call its .padded(pad_id)"}.get(
-            type(ids).__name__, "wrap it: torch.tensor([[...]])"
-        )
-        raise DtypeError(f"{name} is a {type(ids).__name__}, not a torch tensor; {hint}")
+    hints = {"str": "; encode it first", "Ragged": "; call its .padded(pad_id)"}
+    ids = check_dense(ids, name, hints.get(type(ids).__name__, "; wrap it: torch.tensor([[...]])"))
     if ids.dtype in UNSIGNED:
         signed = ids.to(torch.int64)
         # A value of 2**63 or more becomes negative; replace it by the largest int64, which is outside every table too.
@@ -53,8 +60,7 @@ def check_ids(ids: object, name: str = "input_ids") -> Tensor:
 
 def check_float(x: object, name: str, width: int | None = None, rank: int | None = None) -> Tensor:
     """Check that x is a floating-point tensor, optionally with a given last axis and number of axes."""
-    if not isinstance(x, Tensor):
-        raise DtypeError(f"{name} is a {type(x).__name__}, not a torch tensor")
+    x = check_dense(x, name)
     if not x.is_floating_point():
         raise DtypeError(f"{name} has dtype {x.dtype}; it holds vectors, so it must be floating point")
     if rank is not None and x.dim() != rank:
@@ -68,8 +74,7 @@ def check_float(x: object, name: str, width: int | None = None, rank: int | None
 
 def check_mask(mask: object, batch: int, tokens: int) -> Tensor:
     """Check that an attention mask has one value per token."""
-    if not isinstance(mask, Tensor):
-        raise DtypeError(f"attention_mask is a {type(mask).__name__}, not a torch tensor")
+    mask = check_dense(mask, "attention_mask")
     if mask.dim() == 1 and batch == 1:
         mask = mask[None]
     if tuple(mask.shape) != (batch, tokens):

@@ -1,4 +1,4 @@
-"""Hook of the documentation site (mkdocs.yml): fill the page of the command line from the commands themselves.
+"""Hook of the documentation site (mkdocs.yml): fill pages from what they describe, the commands and the examples.
 
 Tested in tests/test_docs.py, which builds the site.
 """
@@ -8,14 +8,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-PLACE = "<!-- commands -->"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by mkdocs for every page."""
-    return markdown.replace(PLACE, "\n".join(command_pages())) if PLACE in markdown else markdown
+    for place, parts in (("<!-- commands -->", command_pages), ("<!-- examples -->", example_sections)):
+        if place in markdown:
+            markdown = markdown.replace(place, "\n".join(parts()))
+    return markdown
+
+
+def example_sections() -> Iterator[str]:
+    """Every example script with its code."""
+    for script in sorted(EXAMPLES.glob("*.py")):
+        yield f"\n## {script.name}\n\n```python\n{script.read_text(encoding='utf-8')}```\n"
 
 
 def command_pages() -> Iterator[str]:

@@ -35,7 +35,7 @@ from inlayer.tokenizers import Tokenizer
 from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
 from inlayer.training.run import END, PADDING, Run, TrainingProgress, is_run
-from inlayer.training.save import TABLE, load_decoder, write_decoder
+from inlayer.training.save import TABLE, load_decoder, save_decoder
 from inlayer.training.tokens import Tokens, open_tokens, validation_batches
 
 VOCAB_SIZE = 6144
@@ -91,7 +91,7 @@ def make(
     run = train(replace(config, out=str(work / "trained"), files=files, tokenizer=str(tokenizer.resolve())))
     made = shrink(load_decoder(run.folder), ROW_DIVISOR).bfloat16()
     reader = open_tokenizer(tokenizer)
-    write_decoder(out, made, tokenizer=tokenizer, eos_id=reader.special_tokens[END])
+    save_decoder(made, out, tokenizer=tokenizer, eos_id=reader.special_tokens[END])
     metrics = measure(run, load_decoder(out).float(), reader, evals)
     write_json(out / "metrics.json", metrics)
     return metrics
@@ -128,9 +128,10 @@ class ValidationLines(TrainingProgress):
     def stage(self, name: str, total: int | None = None) -> None:
         print(name if total is None else f"{name}: {total:,}", flush=True)
 
-    def step(self, metrics: dict[str, int | float], warnings: list[str]) -> None:
-        for warning in warnings:
-            print(f"warning: {warning}", flush=True)
+    def warning(self, text: str) -> None:
+        print(f"warning: {text}", flush=True)
+
+    def step(self, metrics: dict[str, int | float]) -> None:
         if "validation_loss" in metrics:
             losses = f"loss {metrics['loss']:.3f}, validation {metrics['validation_loss']:.3f}"
             print(f"step {metrics['step']}, {losses}", flush=True)

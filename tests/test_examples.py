@@ -35,6 +35,8 @@ def test_examples_are_listed_with_their_purpose() -> None:
     assert (len(SCRIPTS), len(NOTEBOOKS)) == (8, 2)
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\| \[(.+?)\]\(\1\) \|", readme, flags=re.MULTILINE)) == sorted(SCRIPTS + NOTEBOOKS)
+    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| `(.+?)` \|", page, flags=re.MULTILINE)) == sorted(SCRIPTS + NOTEBOOKS)
     for name in SCRIPTS:
         source = (EXAMPLES / name).read_text(encoding="utf-8")
         assert source.count("\n") <= MAX_LINES, name

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import inlayer
+from inlayer.errors import DtypeError
+from inlayer.tables import look_up
 
 CALLS = """
 import math, torch, inlayer
@@ -36,3 +45,21 @@ assert Head(4, 10, padding_idx=-1).padding_idx == 9  # as Table and nn.Embedding
 def test_invalid_arguments_are_reported_without_type_checks() -> None:
     done = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_tensors_are_a_typed_error(layout: torch.layout) -> None:
+    ids, model = torch.tensor([[1, 0, 3]]), inlayer.load("default")
+    layer, head = inlayer.Embeddings(10, 8, 4), inlayer.Head(8, 10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CSR is in beta
+        sparse = ids.to_sparse(layout=layout)
+    calls: list[Callable[[], object]] = [
+        lambda: layer(sparse), lambda: layer(ids, position_ids=sparse), lambda: look_up(sparse, torch.zeros(10, 8)),
+        lambda: model.embeddings(sparse), lambda: model.table.rows(sparse), lambda: model.embeddings.rotary(sparse),
+        lambda: head.loss(torch.zeros(1, 3, 8), sparse), lambda: inlayer.mean_pool(torch.zeros(1, 3, 8), sparse),
+        lambda: inlayer.ByteTokenizer().decode(sparse),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(DtypeError, match=r"sparse|Sparse"):
+            call()

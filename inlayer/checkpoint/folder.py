@@ -54,7 +54,7 @@ class FolderStore(Store):
         self.kind, self.where = "safetensors" if single else "folder", shown(path)
         self.folder = path.parent if single else path
         self._headers: dict[str, dict[str, TensorInfo]] = {}
-        config = inside(self.folder, "config.json")
+        config = self._beside("config.json")
         self.config = None if path_kind(config) == "missing" else read_config(config)
         self._files = {path.name} if single else self._weight_files()
         absent = single or path_kind(path / self.index) == "missing"
@@ -105,6 +105,18 @@ class FolderStore(Store):
         # Tensors at the same place are counted once: a PyTorch file stores a tied head as a second name.
         distinct = {(file, t.offset, t.shape) for file in files for t in self._header(file).values()}
         return sum(math.prod(shape) for _, _, shape in distinct)
+
+    def explain_missing_table(self) -> str:
+        path = self._beside("adapter_config.json")
+        if path_kind(path) != "file":
+            return super().explain_missing_table()
+        adapter = read_config(path)
+        kind, base = (printable(str(adapter.get(key))[:80]) for key in ("peft_type", "base_model_name_or_path"))
+        return f"it is a {kind} adapter, which has no table of its own; open its base model, {base}"
+
+    def _beside(self, name: str) -> Path:
+        """The local path of another file of the checkpoint."""
+        return inside(self.folder, name)
 
     def _read_bytes(self, tensor: TensorInfo) -> npt.NDArray[np.uint8]:
         return read_bytes(inside(self.folder, tensor.file), tensor.offset, tensor.nbytes)

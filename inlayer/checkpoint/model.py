@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.open import load
+from inlayer.checkpoint.open import STATIC, load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError, InlayerError, needs_torch
 from inlayer.families import LayerSpec, describe
@@ -42,9 +43,25 @@ SAMPLED_ROWS = 64  # of a remote head, to decide whether it equals the table
 
 
 class Model:
-    """An opened checkpoint: `table`, `tokenizer`, `spec`, and with torch `embeddings` and `head`.
+    """An opened checkpoint, as `inlayer.load` returns it. Everything is read on first access.
 
-    `source` is where it came from, and `note` is text to show with it, for example that it is a sample.
+    Attributes:
+        source: Where it came from.
+        note: Text to show with it, for example that it is a sample.
+        config: The contents of config.json, or None.
+        table_info: Name, file, byte offset, shape and dtype of the table.
+        spec: The layer that the config describes, or None if its family is unknown.
+        tokenizer: The checkpoint's tokenizer, or None.
+        table: The rows, as numpy arrays.
+        embeddings: The input layer, a torch module.
+        head: The head, a torch module, or None.
+
+    Example:
+        >>> model = inlayer.load("default")
+        >>> model
+        Model('default', llama, 6,144 x 128 BF16)
+        >>> model.embeddings(torch.tensor([model.tokenizer.encode("I love dogs")])).shape
+        torch.Size([1, 4, 128])
     """
 
     _arguments: tuple[str | os.PathLike[str], np.dtype[Any] | None]
@@ -52,6 +69,9 @@ class Model:
     def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
         self.dtype, self.trainable = dtype, trainable
+        if is_static(store.config):
+            mapped = "; ids are mapped to rows by its tensor `mapping`, which is not applied"
+            self.config, self.note = None, STATIC + (mapped if store.first_of(["mapping"]) else "")
         self.table_info = find_table(store, self.spec)
 
     @cached_property
@@ -160,6 +180,12 @@ class Model:
         return f"Model({self.source!r}, {family}, {rows:,} x {width:,} {self.table_info.dtype})"
 
 
+def is_static(config: Mapping[str, Any] | None) -> bool:
+    """Whether a config describes a table alone, as those of model2vec do."""
+    config = config or {}
+    return config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
+
+
 def find_table(store: Store, spec: LayerSpec | None) -> TensorInfo:
     """The token table: under a usual name if it has the size that the config requires, otherwise the best candidate."""
     rows, width = _table_size(spec)
@@ -171,7 +197,8 @@ def find_table(store: Store, spec: LayerSpec | None) -> TensorInfo:
     candidates = list_candidates(store, rows, width, tied=spec is not None and spec.head.tied)
     if not candidates:
         raise CheckpointError(
-            f"{store.where} has no embedding table: no tensor has the name of a table, or its size; is a shard missing?"
+            f"{store.where} has no embedding table: no tensor has the name of a table, or its size; "
+            + store.explain_missing_table()
         )
     return _check_shape(store, store.find(candidates[0]))
 

@@ -5,6 +5,7 @@ source -> [Store] -> Model
 - local paths come first: a folder with the name of a sample is opened as the folder
 - the format of a folder, in order of preference: model*.safetensors, pytorch_model*.bin, GGUF, then any safetensors or
   .bin file, because there may be adapters and value heads next to a model. The format of a file is in its first bytes
+- a sentence-transformers folder (modules.json) without weights of its own is opened at its first module
 - URLs (hf://, https://, s3://, gs://) are remote. So are hub ids, `org/name` or `org/name@revision`, unless such a path
   exists
 Tested in tests/checkpoint/test_folder.py and test_samples.py, remote sources in tests/checkpoint/remote/.
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT", "load", "open_store"]
 
+STATIC = "static embeddings: one vector per token, no positions or head"
 DEFAULT = "default"  # the bundled sample model
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*(@[\w./-]+)?", re.ASCII)
 URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 FILE_SUFFIXES = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".json", ".ckpt")  # no hub id ends in one
+MAX_MODULES = 1 << 20  # bytes of a modules.json
 ZIP, PICKLE, GGUF = b"PK\x03\x04", b"\x80", b"GGUF"
 
 
@@ -53,7 +56,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
 
     Example:
         >>> load("default").table.rows([1, 2]).shape
-        (2, 64)
+        (2, 128)
     """
     source, target = DEFAULT if source is None else source, None
     if dtype is not None:
@@ -108,6 +111,15 @@ def _open_name(name: str) -> Store:
 
 
 def _open_folder(folder: Path) -> Store:
+    kind, name = _first_module(folder)
+    inner = name and path_kind(folder / name) == "folder" and not any(folder.glob("*.safetensors"))
+    store = _open_weights(folder / name if inner else folder)
+    if kind == "StaticEmbedding":
+        store.config, store.note = None, STATIC
+    return store
+
+
+def _open_weights(folder: Path) -> Store:
     from inlayer.checkpoint.folder import INDEX, FolderStore
 
     try:
@@ -129,6 +141,19 @@ def _open_folder(folder: Path) -> Store:
     if any(name.endswith(".bin") for name in names):
         return _open_pytorch(folder)
     raise MissingFileError(f"{shown(folder)} has no weights; expected *.safetensors, *.gguf or pytorch_model.bin")
+
+
+def _first_module(folder: Path) -> tuple[str, str]:
+    """Class and subfolder of the first module of a sentence-transformers model; empty if there is none."""
+    import json
+
+    try:
+        with (folder / "modules.json").open("rb") as stream:
+            module = json.loads(stream.read(MAX_MODULES))[0]
+        kind, name = str(module["type"]).rpartition(".")[2], str(module["path"])
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        return "", ""
+    return kind, name if re.fullmatch(r"[\w-]+", name, re.ASCII) else ""
 
 
 def _open_pytorch(path: Path) -> Store:

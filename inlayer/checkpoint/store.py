@@ -61,3 +61,7 @@ class Store(ABC):
     @abstractmethod
     def parameters(self) -> int | None:
         """The number of parameters of the whole model, if headers or an index tell it cheaply."""
+
+    def explain_missing_table(self) -> str:
+        """Why there may be no table, for an error message."""
+        return "is a shard missing?"

@@ -9,6 +9,7 @@ Tested in tests/training/test_cli.py.
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import shlex
 import sys
@@ -46,13 +47,10 @@ JSON = typer.Option("--json", help="Print the report as JSON.", rich_help_panel=
 
 def parameters() -> Iterator[inspect.Parameter]:
     """The parameters of the command: one flag for each field of TrainConfig. None means that a flag was not given."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    yield inspect.Parameter("files", keyword, default=None, annotation=Annotated[list[str] | None, FILES])
-    for one in fields(TrainConfig):
-        if one.metadata:
-            yield inspect.Parameter(one.name, keyword, default=None, annotation=annotation(one))
-    yield inspect.Parameter("resume", keyword, default=False, annotation=Annotated[bool, RESUME])
-    yield inspect.Parameter("as_json", keyword, default=False, annotation=Annotated[bool, JSON])
+    flags = {one.name: (annotation(one), None) for one in fields(TrainConfig) if one.metadata}
+    switches = {"resume": (Annotated[bool, RESUME], False), "as_json": (Annotated[bool, JSON], False)}
+    for name, (kind, default) in ({"files": (Annotated[list[str] | None, FILES], None)} | flags | switches).items():
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def annotation(one: Field[Any]) -> Any:
@@ -84,8 +82,19 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
         if str(stopped):
             sys.stderr.write(f"{stopped}\n")
         raise typer.Exit(130) from None
-    if report is not None:
-        show_report(report, config.out, as_json=as_json)
+    if report is None:  # another process of torchrun has it
+        return
+    from inlayer.training.report import show, to_json
+
+    if as_json:
+        sys.stdout.write(to_json(report))
+        return
+    terminal, folder = console(), shlex.quote(config.out)
+    show(report, terminal)
+    terminal.print(f"\n{folder} contains the model, report.html and metrics.jsonl. Try it:", soft_wrap=True)
+    terminal.print(f'inlayer walk "I love dogs" --model {folder}', soft_wrap=True)
+    if importlib.util.find_spec("matplotlib") is None:
+        sys.stderr.write("no plot was drawn; it needs matplotlib: pip install 'inlayer[train]'\n")
 
 
 def saved_config(given: dict[str, Any]) -> TrainConfig:
@@ -97,23 +106,6 @@ def saved_config(given: dict[str, Any]) -> TrainConfig:
         return TrainConfig(**given)
     saved = Run.open(out, parallel).config
     return replace(saved, **{**given, "files": given["files"] or saved.files})
-
-
-def show_report(report: Any, out: str, *, as_json: bool) -> None:
-    """Print the report and the next command."""
-    from inlayer.training.report import show, to_json
-
-    if as_json:
-        sys.stdout.write(to_json(report))
-        return
-    terminal, folder = console(), shlex.quote(out)
-    show(report, terminal)
-    terminal.print(f"\n{folder} contains the model, report.html and metrics.jsonl. Try it:", soft_wrap=True)
-    terminal.print(f'inlayer walk "I love dogs" --model {folder}', soft_wrap=True)
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        sys.stderr.write("no plot was drawn; it needs matplotlib: pip install 'inlayer[train]'\n")
 
 
 train.__signature__ = inspect.Signature(list(parameters()))  # type: ignore[attr-defined]

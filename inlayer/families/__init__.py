@@ -11,6 +11,7 @@ Tested against transformers, family by family, in tests/families/; docs/families
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from inlayer.errors import ConfigError
 from inlayer.families.fields import Fields, read_config, short
@@ -56,9 +57,10 @@ def describe(config: object) -> LayerSpec:
     model_type = raw.get("model_type")
     family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
     if family is None or not isinstance(model_type, str):
-        known = ", ".join(sorted([*FAMILIES, *NESTED]))
+        kind, known = short(model_type or outer_type), [*FAMILIES, *NESTED]
+        similar = ", ".join(get_close_matches(kind.strip("'"), known, cutoff=0.5)) or "none"
         raise ConfigError(
-            f"unknown model type {short(model_type or outer_type)}; supported are {known}. "
+            f"unknown model type {kind}; similar ones are {similar} (inlayer.families.FAMILIES has all {len(known)}). "
             "For another model, build its layer with inlayer.Embeddings(vocab_size, n_embd, positions=...)"
         )
     return _translate(model_type, family, Fields(raw, family.defaults))
@@ -110,7 +112,7 @@ def _check_tables(width: int, *rows: int) -> None:
 def _rotary(family: Family, fields: Fields, n_embd: int) -> RotarySpec:
     return RotarySpec(
         head_dim=fields.optional_size("qk_rope_head_dim", "head_dim") or n_embd // fields.size(*HEADS),
-        angles=read_angles(fields, family.rope_fields, renamed=family.rope_names, partial_by_default=family.partial),
+        angles=read_angles(fields, family),
         pairing=family.pairing,
         layout=family.layout,
         float32=family.float32_tables,

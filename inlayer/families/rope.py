@@ -14,54 +14,44 @@ from typing import Any
 from inlayer.errors import ConfigError
 from inlayer.families.fields import Fields, short
 from inlayer.families.spec import Angles, DynamicNTK, Linear, Llama3, LongRope, Scaling, Yarn
+from inlayer.families.table import Family
 
 __all__ = ["read_angles"]
 
 KNOWN_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
 
 
-def read_angles(
-    fields: Fields, names: tuple[str, str], *, renamed: Mapping[str, str], partial_by_default: bool
-) -> Angles | dict[str, Angles]:
-    """One `Angles`, or one per layer type.
-
-    `names` are the family's fields for the base and for the rotated fraction of a head. `renamed` are its old names of
-    rope types (Phi-3 writes "su" for longrope). Families that always rotate whole heads ignore a
-    `partial_rotary_factor`, unless there is a scaling rule: for them, `partial_by_default` is False.
-    """
-
-    def one(rope: Mapping[str, Any]) -> Angles:
-        return _one(Fields(rope, {}), fields, names, renamed, partial_by_default)
-
+def read_angles(fields: Fields, family: Family) -> Angles | dict[str, Angles]:
+    """One `Angles`, or one per layer type."""
     local = fields.optional_number("rope_local_base_freq")
     if local is not None:  # Gemma-3: layers with full and with sliding attention
         by_layer = Fields(fields.mapping("rope_parameters"), {})
         full = by_layer.mapping("full_attention") or {"rope_type": "default"}
         return {
             # the old spelling overrides the new one, except for its key "type"
-            "full_attention": one(full | fields.mapping("rope_scaling")),
-            "sliding_attention": one({"rope_theta": local} | by_layer.mapping("sliding_attention")),
+            "full_attention": _one(full | fields.mapping("rope_scaling"), fields, family),
+            "sliding_attention": _one({"rope_theta": local} | by_layer.mapping("sliding_attention"), fields, family),
         }
     rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
     by_layer_type = any(isinstance(value, Mapping) for value in rope.values())
     if by_layer_type and all(value is None or isinstance(value, Mapping) for value in rope.values()):
         # None is a layer type without positions
-        return {layer_type: one(settings) for layer_type, settings in rope.items() if settings is not None}
-    return one(rope)
+        return {layer: _one(settings, fields, family) for layer, settings in rope.items() if settings is not None}
+    return _one(rope, fields, family)
 
 
-def _one(
-    rope: Fields, fields: Fields, names: tuple[str, str], renamed: Mapping[str, str], partial_by_default: bool
-) -> Angles:
+def _one(settings: Mapping[str, Any], fields: Fields, family: Family) -> Angles:
+    rope = Fields(settings, {})
     _, kind = rope.get("rope_type", "type")
-    kind = renamed.get(kind, kind) if isinstance(kind, str) else kind
+    kind = family.rope_names.get(kind, kind) if isinstance(kind, str) else kind
     scaling = None if kind in (None, "default") else _scaling(kind, rope, fields)
     theta, partial = rope.optional_number("rope_theta"), rope.optional_number("partial_rotary_factor")
     if partial is None:
-        partial = fields.number(names[1], otherwise=1.0)
+        partial = fields.number(family.rope_fields[1], otherwise=1.0)
     return Angles(
-        theta=fields.number(names[0], otherwise=10_000.0) if theta is None else theta,
-        partial=partial if partial_by_default or scaling is not None else 1.0,
+        theta=fields.number(family.rope_fields[0], otherwise=10_000.0) if theta is None else theta,
+        # Families that always rotate whole heads ignore the fraction, unless there is a scaling rule.
+        partial=partial if family.partial or scaling is not None else 1.0,
         scaling=scaling,
     )
 

@@ -34,8 +34,9 @@ Pairing: TypeAlias = Literal["half", "interleaved"]
 Layout: TypeAlias = Literal["half", "interleaved", "single"]
 
 
-def _check_range(kind: str, **settings: int | float) -> None:
-    for name, value in settings.items():
+def _check_range(rule: object, *names: str) -> None:
+    kind = type(rule).__name__.lower()
+    for name, value in ((name, getattr(rule, name)) for name in names):
         if not MIN_SETTING <= value <= MAX_SETTING:
             raise ConfigError(
                 f"rotary scaling {kind!r} has {name} {value}; it must be a number in {MIN_SETTING:g}..{MAX_SETTING:g}"
@@ -49,7 +50,7 @@ class Linear:
     factor: float
 
     def __post_init__(self) -> None:
-        _check_range("linear", factor=self.factor)
+        _check_range(self, "factor")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +61,7 @@ class DynamicNTK:
     original_max_position_embeddings: int
 
     def __post_init__(self) -> None:
-        length = self.original_max_position_embeddings
-        _check_range("dynamic", factor=self.factor, original_max_position_embeddings=length)
+        _check_range(self, "factor", "original_max_position_embeddings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +78,7 @@ class Yarn:
     truncate: bool = True
 
     def __post_init__(self) -> None:
-        _check_range(
-            "yarn",
-            factor=self.factor,
-            original_max_position_embeddings=self.original_max_position_embeddings,
-            beta_fast=self.beta_fast,
-            beta_slow=self.beta_slow,
-        )
+        _check_range(self, "factor", "original_max_position_embeddings", "beta_fast", "beta_slow")
 
     @property
     def cos_sin_factor(self) -> float:
@@ -110,13 +104,7 @@ class Llama3:
     original_max_position_embeddings: int
 
     def __post_init__(self) -> None:
-        _check_range(
-            "llama3",
-            factor=self.factor,
-            low_freq_factor=self.low_freq_factor,
-            high_freq_factor=self.high_freq_factor,
-            original_max_position_embeddings=self.original_max_position_embeddings,
-        )
+        _check_range(self, "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
         if self.high_freq_factor == self.low_freq_factor:
             raise ConfigError(
                 f"rotary scaling 'llama3' has low_freq_factor = high_freq_factor = {self.low_freq_factor}; "
@@ -135,14 +123,15 @@ class LongRope:
     attention_factor: float | None = None
 
     def __post_init__(self) -> None:
-        _check_range("longrope", factor=self.factor)
+        _check_range(self, "factor")
         if self.original_max_position_embeddings < 2:
             raise ConfigError(
                 f"rotary scaling 'longrope' has original_max_position_embeddings "
                 f"{self.original_max_position_embeddings}; it must be at least 2"
             )
         for divisor in (*self.short_factor, *self.long_factor):
-            _check_range("longrope", divisor=divisor)
+            if not MIN_SETTING <= divisor <= MAX_SETTING:
+                raise ConfigError(f"rotary scaling 'longrope' has the divisor {divisor}; it must be in 1e-06..1e+09")
 
     @property
     def cos_sin_factor(self) -> float:

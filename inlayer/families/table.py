@@ -33,8 +33,8 @@ class Family:
     layout: Literal["half", "interleaved", "single"] | None = None
     partial: bool = False  # a fraction of each head may be rotated
     float32_tables: bool = False  # cos and sin stay float32 in a bfloat16 model
-    rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")
-    rope_names: Mapping[str, str] = field(default_factory=dict)
+    rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # the base, and the rotated fraction
+    rope_names: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
     # around the sum
     scaled: Literal["no", "sqrt", "multiplier"] = "no"  # sqrt: rows only; multiplier: rows and inputs_embeds
     normed: bool = False
@@ -55,13 +55,11 @@ def _sizes(
 
 
 TIED = {"tie_word_embeddings": True}
-ENCODER = {
-    "pad_token_id": 0,
-    "type_vocab_size": 2,
-    "layer_norm_eps": 1e-12,
-    "hidden_dropout_prob": 0.1,
-    **TIED,
-}
+ENCODER = {"pad_token_id": 0, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1, **TIED}
+GPT_OSS_YARN = {
+    "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+    "original_max_position_embeddings": 4096,
+}  # fmt: skip
 
 _bert = Family(
     defaults=_sizes(30522, 768, 12, 512, **ENCODER),
@@ -74,10 +72,7 @@ _bert = Family(
 _roberta = replace(_bert, defaults=_sizes(50265, 768, 12, 512, **ENCODER | {"pad_token_id": 1}), position_ids_by="ids")
 _xlm_roberta = replace(_roberta, defaults=_roberta.defaults | {"vocab_size": 30522})
 _gpt2 = Family(
-    defaults=_sizes(50257, 768, 12, 1024, embd_pdrop=0.1, **TIED),
-    positions="learned",
-    pads=False,
-    dropout="embd_pdrop",
+    defaults=_sizes(50257, 768, 12, 1024, embd_pdrop=0.1, **TIED), positions="learned", pads=False, dropout="embd_pdrop"
 )
 _t5 = Family(
     defaults=_sizes(32128, 512, 8, dropout_rate=0.1, initializer_range=1.0, **TIED),
@@ -97,15 +92,7 @@ _gemma = Family(defaults=_sizes(256000, 3072, 16, 8192, head_dim=256, pad_token_
 _gemma3 = replace(
     _gemma,
     defaults=_sizes(
-        262208,
-        2304,
-        8,
-        131072,
-        head_dim=256,
-        pad_token_id=0,
-        rope_theta=1e6,
-        rope_local_base_freq=1e4,
-        **TIED,
+        262208, 2304, 8, 131072, head_dim=256, pad_token_id=0, rope_theta=1e6, rope_local_base_freq=1e4, **TIED
     ),
 )
 _glm = Family(
@@ -132,10 +119,7 @@ FAMILIES: dict[str, Family] = {
     "arcee": Family(defaults=_sizes(32000, 2560, 32, 4096)),
     "bert": _bert,
     "bloom": Family(
-        defaults=_sizes(250880, 64, 8, layer_norm_epsilon=1e-5, **TIED),
-        positions="none",
-        pads=False,
-        normed=True,
+        defaults=_sizes(250880, 64, 8, layer_norm_epsilon=1e-5, **TIED), positions="none", pads=False, normed=True
     ),
     "camembert": _xlm_roberta,
     "cohere": _cohere,
@@ -174,27 +158,11 @@ FAMILIES: dict[str, Family] = {
         dropout="hidden_dropout",
     ),
     "gpt_oss": Family(
-        defaults=_sizes(
-            201088,
-            2880,
-            64,
-            131072,
-            head_dim=64,
-            rope_theta=150000.0,
-            rope_parameters={
-                "rope_type": "yarn",
-                "factor": 32.0,
-                "beta_fast": 32.0,
-                "beta_slow": 1.0,
-                "truncate": False,
-                "original_max_position_embeddings": 4096,
-            },
-        ),
+        defaults=_sizes(201088, 2880, 64, 131072, head_dim=64, rope_theta=150000.0, rope_parameters=GPT_OSS_YARN),
         layout="single",
     ),
     "granite": Family(
-        defaults=_sizes(32000, 4096, 32, 2048, embedding_multiplier=1.0, logits_scaling=1.0),
-        scaled="multiplier",
+        defaults=_sizes(32000, 4096, 32, 2048, embedding_multiplier=1.0, logits_scaling=1.0), scaled="multiplier"
     ),
     "helium": Family(
         defaults=_sizes(48000, 2560, 20, 4096, head_dim=128, pad_token_id=3, rope_theta=1e5),
@@ -216,8 +184,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "mt5": _mt5,
     "nemotron": Family(
-        defaults=_sizes(256000, 6144, 48, 4096, partial_rotary_factor=0.5, initializer_range=0.0134),
-        partial=True,
+        defaults=_sizes(256000, 6144, 48, 4096, partial_rotary_factor=0.5, initializer_range=0.0134), partial=True
     ),
     "olmo": _olmo,
     "olmo2": _olmo,
@@ -257,9 +224,4 @@ FAMILIES: dict[str, Family] = {
 }
 
 # Model types with a nested text config, and the type of that config if it has none of its own.
-NESTED: dict[str, str] = {
-    "gemma3": "gemma3_text",
-    "kimi_k25": "deepseek_v3",
-    "llava": "llama",
-    "mistral3": "mistral",
-}
+NESTED: dict[str, str] = {"gemma3": "gemma3_text", "kimi_k25": "deepseek_v3", "llava": "llama", "mistral3": "mistral"}

@@ -25,15 +25,7 @@ from inlayer.files import not_a_file, path_kind, quoted, shown
 from inlayer.formats.ggml import GGML_TYPES, row_bytes
 from inlayer.formats.safetensors import TensorInfo
 
-__all__ = [
-    "SCALARS",
-    "STRING",
-    "UINT64",
-    "GgufHeader",
-    "StoredArray",
-    "parse_gguf_header",
-    "read_gguf_header",
-]
+__all__ = ["SCALARS", "STRING", "UINT64", "GgufHeader", "StoredArray", "parse_gguf_header", "read_gguf_header"]
 
 ReadRange = Callable[[int, int], bytes]  # start, stop -> the bytes between; fewer at the end of the file
 

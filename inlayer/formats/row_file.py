@@ -1,8 +1,9 @@
 """Rows of equal length in a local file, read by position.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
-- a row is read with `preadv` straight into the result. With a memory mapping, the pages around each row would become
-  resident as well: 2,048 rows of a 2.35 GB table brought in 1.9 GB (docs/decisions.md)
+- a row is read with `preadv` straight into the result (Windows lacks it: one thread reads at a time there). With a
+  memory mapping, the pages around each row would become resident as well: 2,048 rows of a 2.35 GB table brought in
+  1.9 GB (docs/decisions.md)
 - a file that is truncated or rewritten while it is open is an error at the next read, not a killed process; one that is
   replaced by renaming stays readable, because the old file is still open
 - elsewhere: the meaning of a row's bytes (tables/stored.py)
@@ -15,6 +16,7 @@ import mmap
 import os
 import weakref
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ __all__ = ["FileRows", "read_bytes"]
 
 Bytes = npt.NDArray[np.uint8]
 MAX_READ = 1 << 30  # bytes; the system reads at most 2 GB per call
+SEEKING = Lock()
 
 
 def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
@@ -37,13 +40,24 @@ def read_bytes(path: Path, offset: int, nbytes: int) -> Bytes:
     return span.reshape(-1)
 
 
+def read_into(file: int, out: memoryview, at: int) -> int:
+    """Fill a buffer from a position in a file; returns the number of bytes."""
+    if hasattr(os, "preadv"):
+        return os.preadv(file, [out], at)
+    with SEEKING:  # the position belongs to the file, which threads share
+        os.lseek(file, at, os.SEEK_SET)
+        data = os.read(file, len(out))
+    out[: len(data)] = data
+    return len(data)
+
+
 class FileRows:
     """`rows` rows of `row_bytes` bytes each, starting at `offset` of a file."""
 
     def __init__(self, path: Path, offset: int, rows: int, row_bytes: int) -> None:
         self.path, self.offset, self.rows, self.row_bytes = path, offset, rows, row_bytes
         try:
-            self._file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            self._file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
         except OSError as error:
             raise MissingFileError(f"{shown(path)} cannot be opened: {error.strerror}") from error
         weakref.finalize(self, os.close, self._file)
@@ -93,7 +107,7 @@ class FileRows:
     def _fill(self, out: memoryview, at: int) -> None:
         while len(out):
             try:
-                count = os.preadv(self._file, [out[:MAX_READ]], at)
+                count = read_into(self._file, out[:MAX_READ], at)
             except OSError as error:
                 raise CheckpointError(f"{shown(self.path)} cannot be read: {error.strerror}") from error
             if count == 0:

@@ -58,7 +58,10 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
         DtypeError: If the weights have an unsupported dtype.
 
     Example:
-        >>> model = inlayer.attach(LlamaForCausalLM.from_pretrained("folder"))  # doctest: +SKIP
+        >>> from transformers import LlamaForCausalLM
+        >>> model = inlayer.attach(LlamaForCausalLM.from_pretrained("model"))
+        >>> type(model.lm_head).__name__
+        'AttachedHead'
     """
     table, head = parts_of(model)
     if isinstance(table, Table) and isinstance(head, AttachedHead) and head.partner is table:

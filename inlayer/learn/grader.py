@@ -10,7 +10,7 @@ Tested with every solution, start and wrong solution of the course by `inlayer l
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -24,7 +24,7 @@ from inlayer.learn.feedback import CheckFeedback, RecordedCall
 from inlayer.learn.session import CheckFailed, GradingLimits, GradingSession, describe_value
 from inlayer.shapes import check_seed
 
-__all__ = ["CheckOutcome", "Verdict", "count_checks", "grade"]
+__all__ = ["CheckOutcome", "Verdict", "count_checks", "find_problems", "grade"]
 
 MAX_SOURCE = 1 << 20  # characters
 COMMON_CHECKS = {
@@ -32,6 +32,8 @@ COMMON_CHECKS = {
     "runs": "the file runs",
     "signature": "it defines what the task asks for",
 }
+MIN_WRONG = 5  # wrong solutions of a task
+SOLUTION_RUNS = 3  # with different random values
 NO_FEEDBACK = {"timeout", "output", "memory", "refused", "ended"}  # the last call explains nothing there
 
 
@@ -191,3 +193,31 @@ def check_signature(session: GradingSession, module: ModuleType) -> None:
     if parameters != wanted:
         message = f"{name} must take the parameters ({', '.join(wanted)}); yours takes ({', '.join(parameters)})"
         raise CheckFailed("parameters", message)
+
+
+# ---- for authors
+
+
+def find_problems(task: Task) -> Iterator[str]:
+    """The problems of a task, one line each."""
+    for _ in range(SOLUTION_RUNS):
+        verdict = grade(task, task.solution, examples=False)
+        if verdict.failure is not None:
+            failed = verdict.failure
+            yield f"{task.id}: the solution fails {failed.name} ({failed.rule}, seed {verdict.seed}): {failed.message}"
+    if grade(task, task.start, examples=False).passed:
+        yield f"{task.id}: the start file passes"
+    wrong = task.wrong
+    messages: dict[str, str] = {}
+    if len(wrong) < MIN_WRONG:
+        yield f"{task.id}: there are {len(wrong)} wrong solutions; at least {MIN_WRONG} are required"
+    for name, source in wrong.items():
+        failure = grade(task, source, examples=False).failure
+        if failure is None:
+            yield f"{task.id}: wrong/{name}.py passes"
+        elif failure.rule != name:
+            yield f"{task.id}: wrong/{name}.py fails by {failure.rule} ({failure.name}): {failure.message}"
+        elif failure.message in messages:
+            yield f"{task.id}: wrong/{name}.py has the same message as wrong/{messages[failure.message]}.py"
+        else:
+            messages[failure.message] = name

@@ -18,6 +18,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def _question_cells(name: str, question: TheoryQuestion, seed: int) -> Iterator[
 
 def _text_cells(text: str, lesson: Lesson, *, split: bool = True) -> Iterator[Cell]:
     """Cells of a text; with `split`, Python fences become code cells."""
-    for part in to_notebook(text, lambda *link: _rewrite_link(lesson, *link), split=split):
+    for part in to_notebook(text, partial(_rewrite_link, lesson), _link_command, split=split):
         yield _code(part.text, part.output) if part.kind == "python" else _markdown(part.text)
 
 
@@ -131,18 +132,23 @@ def _code(text: str, output: str | None = None) -> Cell:
 
 
 def _rewrite_link(lesson: Lesson, is_picture: bool, text: str, address: str) -> str:
-    """A link or picture of the course as it works in a notebook."""
+    """A link or picture of the course as it works in a notebook; commands are printed below the text."""
     if is_picture:
         alt = html.escape(" ".join(text.split()))
         return f'<img alt="{alt}" src="{picture_data(address)}">'
     link = parse_link(address)
     if link is None or link.kind == "web":
         return f"[{text}]({address})"
-    if link.kind in {"task", "lesson"}:
-        course = open_course()
-        target = course.lesson(course.task(link.target).lesson if link.kind == "task" else link.target)
-        return f"{text} (below)" if target.id == lesson.id else f"[{text}]({file_name(target)})"
-    return f"{text} (`{link.command}`)"
+    if link.kind not in {"task", "lesson"}:
+        return text
+    course = open_course()
+    target = course.lesson(course.task(link.target).lesson if link.kind == "task" else link.target)
+    return f"{text} (below)" if target.id == lesson.id else f"[{text}]({file_name(target)})"
+
+
+def _link_command(address: str) -> str | None:
+    link = parse_link(address)
+    return link.command if link is not None and link.kind in {"walk", "misconception"} else None
 
 
 # ---- in the notebook

@@ -42,6 +42,10 @@ SHAPE = re.compile(r"""(?a:  # digits are 0 to 9
     | \d+(\s*,\s*\d+)+                          # 2, 3
     | [(\[]?\s*\d+(\s*x\s*\d+)+\s*[)\]]?        # 2 x 3
 )""", re.VERBOSE)  # fmt: skip
+FACTORS = {  # a wrong answer that is off by such a factor, and a hint
+    2: "is something counted twice, or not at all?", 4: "how many bytes does one value take?", 8: "bits or bytes?",
+    10: "check the zeros.", 100: "check the zeros.",
+} | dict.fromkeys((10**3, 2**10, 10**6, 2**20, 10**9, 2**30), "check the unit.")  # fmt: skip
 THOUSANDS_SEPARATORS = {",": "commas", " ": "spaces", "'": "apostrophes"}
 
 
@@ -96,7 +100,8 @@ class NumberQuestion:
         for wrong, explanation in self.common_mistakes.items():
             if is_close(value, wrong, self.tolerance):
                 return AnswerResult(correct=False, message=explanation)
-        return AnswerResult(correct=False, message="Not quite. Work through it again, step by step.")
+        diagnosis = diagnose(value, self.answer)
+        return AnswerResult(correct=False, message=f"{diagnosis} Work through it again, step by step.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +234,29 @@ def parse_factor(text: str, answer: str) -> Fraction:
         return Fraction(digits)
     except ValueError:
         raise InputError(f"{quoted(answer)} is not a number") from None
+
+
+def diagnose(value: Value, answer: Value) -> str:
+    """What is wrong with an answer, without giving the right one away."""
+    if isinstance(value, tuple) and isinstance(answer, tuple):
+        if len(value) != len(answer):
+            return f"Your shape has {len(value)} axes, but it must have {len(answer)}."
+        if sorted(value) == sorted(answer):
+            return "Your shape has the right sizes in the wrong order."
+        right = sum(one == other for one, other in zip(value, answer, strict=True))
+        return f"{right} of the {len(answer)} sizes of your shape are right."
+    assert not isinstance(value, tuple)
+    assert not isinstance(answer, tuple)
+    direction = "large" if value > answer else "small"
+    start = f"Your answer, {f'{value:,}' if abs(value) < 1e15 else f'{value:.6g}'}, "
+    smaller, larger = sorted((abs(value), abs(answer)))
+    for factor, hint in FACTORS.items():
+        if value * answer > 0 and is_close(larger, smaller * factor, ROUNDING):
+            return f"{start}is {factor:,} times too {direction}: {hint}"
+    if value and value == -answer:
+        return f"{start}has the wrong sign."
+    close = ", but close" if larger - smaller <= smaller / 20 and value * answer > 0 else ""
+    return f"{start}is too {direction}{close}."
 
 
 def normalize(answer: str) -> str:

@@ -140,13 +140,6 @@ class CourseService:
             skipped=frozenset(state.skipped),
         )
 
-    def lesson_to_read(self, name: str | None) -> Lesson:
-        """The named lesson, or the first one not read yet."""
-        if name is not None:
-            return self.course.lesson(name)
-        read = self.state().read
-        return next((lesson for lesson in self.course.lessons if lesson.id not in read), self.course.lessons[0])
-
     def mark_read(self, lesson: Lesson) -> None:
         with self.edit() as state:
             state.read.setdefault(lesson.id, now())
@@ -242,10 +235,6 @@ class CourseService:
         if not known:
             raise InputError(f"{shown(name)} is not named after a task; name the task with --task")
         return True
-
-    def set_folder(self, folder: str) -> None:
-        with self.edit() as state:
-            choose_folder(state, folder)
 
     def check(self, task: Task, source: str, *, seed: int | None = None) -> Verdict:
         """Grade code and record the result."""
@@ -349,10 +338,6 @@ class CourseService:
                 seed = record.seed if record.seed is not None else random_seed()
             record.seed = seed
         return self.ask(exercise.id, seed)
-
-    def was_asked(self, exercise: Exercise) -> bool:
-        """Whether a question of this exercise is waiting for its answer."""
-        return self.state().exercise(exercise.id).seed is not None
 
     def record_exercise(self, name: str, *, correct: bool) -> None:
         """Record a result, such as the learner's own assessment of a free-text answer."""

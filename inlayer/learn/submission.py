@@ -67,7 +67,8 @@ class Submission:
 
 def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, follow_links: bool = True) -> SourceFile:
     """Read a regular file of UTF-8 text; SubmissionError says why it cannot be read."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | (0 if follow_links else os.O_NOFOLLOW)
+    names = ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY", *(() if follow_links else ("O_NOFOLLOW",)))  # not on every system
+    flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in names)
     try:
         handle = os.open(path, flags)
     except OSError as error:

@@ -100,7 +100,7 @@ class CoursePrinter:
         from rich.padding import Padding
 
         for node in parse(text):
-            self.console.print(Padding(inline_text(node.children, link_command, style), (0, 0, 0, indent)))
+            self.console.print(Padding(inline_text(node.children, style), (0, 0, 0, indent)))
 
     def code(self, source: str) -> None:
         print_fence(self.console, MarkdownNode(kind="fence", info="python", text=source))
@@ -195,7 +195,7 @@ class CoursePrinter:
 
         table = Table.grid(padding=(0, 1))
         letter = Text(f"  {chr(ord('a') + number)}{f' {mark}' if mark else ''}", style="bold")
-        table.add_row(letter, *(inline_text(node.children, link_command) for node in parse(text)[:1]))
+        table.add_row(letter, *(inline_text(node.children) for node in parse(text)[:1]))
         self.console.print(table)
 
     def reasons(self, choice: ChoiceQuestion) -> None:

@@ -56,6 +56,12 @@ class MarkdownNode:
         return self.text + "".join(child.plain for child in self.children)
 
     @property
+    def addresses(self) -> list[str]:
+        """The addresses of all links in this node."""
+        own = [self.info] if self.kind == "link" else []
+        return own + [address for child in self.children for address in child.addresses]
+
+    @property
     def anchor(self) -> str:
         return re.sub(r"[^a-z0-9_]+", "-", self.plain.lower()).strip("-")
 
@@ -179,15 +185,17 @@ def _highlight(text: str) -> list[Element]:
 # ---- for the terminal
 
 
-def print_markdown(
-    console: Console, nodes: tuple[MarkdownNode, ...], command: Callable[[str], str | None], *, style: str = ""
-) -> None:
-    """Print nodes, each followed by an empty line; `command` gives what to type to follow a link."""
+def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: Callable[[str], str | None]) -> None:
+    """Print nodes, each followed by the commands that follow its links, on their own lines, and an empty line."""
+    from rich.text import Text
+
     for node in nodes:
         if node.kind == "fence":
             print_fence(console, node)
         else:
-            console.print(_renderable(node, command, style))
+            console.print(_renderable(node))
+        for typed in dict.fromkeys(filter(None, map(command, node.addresses))):
+            console.print(Text(f"  {typed}", style="cyan"), soft_wrap=True)
         console.print()
 
 
@@ -213,28 +221,23 @@ def fence_text(node: MarkdownNode, *, colored: bool) -> Text:
     return highlighted
 
 
-def inline_text(nodes: tuple[MarkdownNode, ...], command: Callable[[str], str | None], style: str = "") -> Text:
+def inline_text(nodes: tuple[MarkdownNode, ...], style: str = "") -> Text:
     """The inline content of a paragraph as one styled text."""
     from rich.text import Text
 
-    styles = {"strong": "bold", "em": "italic", "code_inline": "bold cyan"}
+    styles = {"strong": "bold", "em": "italic", "code_inline": "bold cyan", "link": "underline"}
     made = Text(style=style)
     for node in nodes:
         if node.kind in {"softbreak", "hardbreak"}:
             made.append(" " if node.kind == "softbreak" else "\n")
-        elif node.kind == "link":
-            typed = command(node.info)
-            made.append_text(inline_text(node.children, command))
-            if typed is not None:
-                made.append(" (").append(typed, style="bold cyan").append(")")
         elif node.children:
-            made.append_text(inline_text(node.children, command, styles.get(node.kind, "")))
+            made.append_text(inline_text(node.children, styles.get(node.kind, "")))
         else:
             made.append(node.text, style=styles.get(node.kind, ""))
     return made
 
 
-def _renderable(node: MarkdownNode, command: Callable[[str], str | None], style: str = "") -> RenderableType:
+def _renderable(node: MarkdownNode, style: str = "") -> RenderableType:
     from rich.console import Group
     from rich.padding import Padding
     from rich.panel import Panel
@@ -245,35 +248,35 @@ def _renderable(node: MarkdownNode, command: Callable[[str], str | None], style:
         return Panel(Text(" ".join(node.plain.split())), title="picture", title_align="left", border_style="dim")
     if node.kind == "callout":
         title = Text(f"Common misconception: {' '.join(node.text.split())}", style="bold")
-        inside = [line for child in node.children for line in (Text(), _renderable(child, command))]
+        inside = [line for child in node.children for line in (Text(), _renderable(child))]
         return Panel(Group(title, *inside), border_style="yellow")
     if node.kind == "fence":
         return Padding(fence_text(node, colored=True), (0, 0, 0, 2), expand=False)
     if node.kind == "blockquote":
-        return Padding(Group(*(_renderable(child, command, "dim") for child in node.children)), (0, 0, 0, 2))
+        return Padding(Group(*(_renderable(child, "dim") for child in node.children)), (0, 0, 0, 2))
     if node.kind in {"bullet_list", "ordered_list"}:
         grid = Table.grid(padding=(0, 1))
         for number, item in enumerate(node.children, start=1):
-            grid.add_row(" •" if node.kind == "bullet_list" else f" {number}.", _list_item(item, command))
+            grid.add_row(" •" if node.kind == "bullet_list" else f" {number}.", _list_item(item))
         return grid
     if node.kind == "table":
-        return _table(node, command)
+        return _table(node)
     if node.kind == "hr":
         return Text("─" * 20, style="dim")
-    return inline_text(node.children, command, "bold" if node.kind == "heading" else style)
+    return inline_text(node.children, "bold" if node.kind == "heading" else style)
 
 
-def _list_item(node: MarkdownNode, command: Callable[[str], str | None]) -> RenderableType:
+def _list_item(node: MarkdownNode) -> RenderableType:
     """The content of a list item: lines of text, then nested blocks."""
     from rich.console import Group
 
     blocks = {"paragraph", "bullet_list", "ordered_list", "fence", "blockquote", "callout", "table"}
     line = tuple(child for child in node.children if child.kind not in blocks)
-    nested = [_renderable(child, command) for child in node.children if child.kind in blocks]
-    return Group(*([inline_text(line, command)] if line else []), *nested)
+    nested = [_renderable(child) for child in node.children if child.kind in blocks]
+    return Group(*([inline_text(line)] if line else []), *nested)
 
 
-def _table(node: MarkdownNode, command: Callable[[str], str | None]) -> RenderableType:
+def _table(node: MarkdownNode) -> RenderableType:
     from rich.box import SIMPLE
     from rich.table import Table
 
@@ -281,9 +284,9 @@ def _table(node: MarkdownNode, command: Callable[[str], str | None]) -> Renderab
     rows = [row.children for section in node.children for row in section.children]
     for cell in rows[0]:
         justify = "right" if "right" in cell.info else "left"
-        table.add_column(inline_text(cell.children, command), justify=justify)  # type: ignore[arg-type]
+        table.add_column(inline_text(cell.children), justify=justify)  # type: ignore[arg-type]
     for row in rows[1:]:
-        table.add_row(*(inline_text(cell.children, command) for cell in row))
+        table.add_row(*(inline_text(cell.children) for cell in row))
     return table
 
 
@@ -299,8 +302,17 @@ class NotebookPart:
     output: str | None = None
 
 
-def to_notebook(text: str, rewrite: Callable[[bool, str, str], str], *, split: bool = True) -> Iterator[NotebookPart]:
-    """Split a document at its Python fences; `rewrite(is_picture, text, address)` replaces each link and picture."""
+def to_notebook(
+    text: str,
+    rewrite: Callable[[bool, str, str], str],
+    command: Callable[[str], str | None],
+    *,
+    split: bool = True,
+) -> Iterator[NotebookPart]:
+    """Split a document at its Python fences.
+
+    `rewrite(is_picture, text, address)` replaces each link and picture; `command(address)` is printed below the text.
+    """
     source, held = text.splitlines(), list[str]()
     nodes = parse(text)
     end = 0
@@ -317,6 +329,7 @@ def to_notebook(text: str, rewrite: Callable[[bool, str, str], str], *, split: b
         elif not (split and node.info == "output" and before is not None and before.info == "python"):
             lines = "\n".join(source[max(end, node.lines[0]) : node.lines[1]]).rstrip("\n")
             held.append(_rewrite_links(node, lines, rewrite))
+            held += [f"`{typed}`" for typed in dict.fromkeys(filter(None, map(command, node.addresses)))]
         end = node.lines[1]
     if held:
         yield NotebookPart(kind="text", text="\n\n".join(held))

@@ -39,6 +39,10 @@ class Table(nn.Embedding):
         device: As in torch.nn.Embedding.
         dtype: As in torch.nn.Embedding.
 
+    Raises:
+        InputError: If a size, rule, seed or padding row is invalid.
+        DtypeError: If the dtype is not floating point.
+
     Example:
         >>> Table(256, 4)(torch.tensor([[72, 105]])).shape
         torch.Size([1, 2, 4])
@@ -106,10 +110,21 @@ class Table(nn.Embedding):
         *,
         allow_shrink: bool = False,
     ) -> int:
-        """Change the number of rows in place and return it; existing rows keep every bit.
+        """Change the number of rows in place; existing rows keep every bit.
 
-        New rows are the mean of the existing ones except the padding row ("mean"), "zeros", or initialized by one of
-        the rules of `init`. The weight becomes a new Parameter: create the optimizer after this call.
+        The weight becomes a new Parameter: create the optimizer after this call.
+
+        Args:
+            new_vocab_size: Number of rows.
+            pad_to_multiple_of: Round the number of rows up to a multiple.
+            init: New rows: the "mean" of the existing ones except the padding row, "zeros", or a rule of `Table`.
+            allow_shrink: Allow fewer rows, which drops the last ones.
+
+        Returns:
+            The new number of rows.
+
+        Raises:
+            InputError: If rows would be dropped without `allow_shrink`, or the padding row would be.
         """
         check_size(new_vocab_size, "new_vocab_size")
         check_rule(init, RESIZE_RULES)

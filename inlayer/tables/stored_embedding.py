@@ -121,6 +121,10 @@ class MappedTable(StoredEmbedding):
     Raises:
         MissingFileError: If there is no such file.
         InputError: If the file is not valid, or `name` is missing or ambiguous.
+
+    Example:
+        >>> MappedTable("model/model.safetensors", "model.embed_tokens.weight")(torch.tensor([40, 812])).shape
+        torch.Size([2, 128])
     """
 
     def __init__(self, path: str | Path, name: str | None = None, *, padding_idx: int | None = None) -> None:

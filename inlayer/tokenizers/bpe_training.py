@@ -3,7 +3,8 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - trained with `tokenizers`: ids 0..255 are the bytes, then one merge per id, then the special tokens
 - text is pre-tokenized like GPT-2's before merges are counted
-- the vocabulary has exactly the requested size; a text too small for it is an error with the number of merges found
+- the vocabulary has exactly the requested size; a text too small for it is an error with the number of merges found,
+  unless `exact` is False
 - the same files give the same tokenizer.json, whatever the number of threads
 - all arguments, including `save_to`, are checked before training starts
 - elsewhere: choosing a good size, other models' split patterns
@@ -40,6 +41,7 @@ def train_bpe(
     *,
     special_tokens: Sequence[str] = (),
     min_frequency: int = 1,
+    exact: bool = True,
 ) -> HuggingFaceTokenizer:
     """Train a byte-level BPE tokenizer on text files.
 
@@ -50,17 +52,18 @@ def train_bpe(
             A new name with another extension is an error.
         special_tokens: Tokens that get the last ids.
         min_frequency: How often a pair must occur to be merged.
+        exact: Whether a text too small for `vocab_size` is an error. If not, the vocabulary is smaller.
 
     Returns:
         The trained tokenizer.
 
     Raises:
-        InputError: If the text is too small for the vocabulary, or `save_to` cannot be written.
+        InputError: If the text is too small for an exact size, or `save_to` cannot be written.
         MissingFileError: If a file does not exist or cannot be read.
         TextError: If a file is not valid UTF-8.
 
     Example:
-        >>> train_bpe("corpus.txt", 1024, "tokenizer")  # doctest: +SKIP
+        >>> train_bpe("book.txt", 1024, "tokenizer")
         HuggingFaceTokenizer('tokenizer/tokenizer.json', 1024 tokens)
     """
     target = None if save_to is None else find_target(check_path(save_to, "save_to"))
@@ -86,13 +89,13 @@ def train_bpe(
     with library_errors("training failed"):
         engine.train_from_iterator(read_lines(paths), trainer)
     found = engine.get_vocab_size()
-    if found != vocab_size - len(specials):
+    if exact and found != vocab_size - len(specials):
         raise InputError(
             f"the text gives {found - 256} merges, which makes {found + len(specials)} ids; for vocab_size "
             f"{vocab_size} use more text" + (" or a lower min_frequency" if min_frequency > 1 else "")
         )
     engine.add_special_tokens(specials)
-    if engine.get_vocab_size() != vocab_size:
+    if engine.get_vocab_size() != found + len(specials):
         raise InputError(f"one of the special tokens {specials} is also a learned token; choose another name")
     data = engine.to_str(pretty=True).encode()
     if target is not None:

@@ -24,7 +24,7 @@ from inlayer.ragged import Ragged
 from inlayer.tokenizers.tokenizer_json import steps_of
 from inlayer.tokenizers.untrusted_files import library_errors
 
-__all__ = ["EncodeBatch", "encode_with_both", "open_fast_path", "unsupported_feature"]
+__all__ = ["EncodeBatch", "encode_with_both", "is_supported", "open_fast_path"]
 
 EncodeBatch = Callable[[list[str]], Ragged]
 
@@ -32,6 +32,8 @@ SPLIT_BEHAVIORS = ({"behavior": "Isolated", "invert": False}, {"behavior": "Remo
 REPLACE_SPACES = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 PREPEND_SPACE = {"type": "Prepend", "prepend": "▁"}
 SPLIT_AT_SPACES = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+
+UNSUPPORTED = ("dropout", "continuing_subword_prefix", "end_of_word_suffix")  # fields of a model
 
 # Every kind of boundary a pre-tokenizer can find, next to every other kind.
 SELF_CHECK = (
@@ -60,10 +62,7 @@ def encode_with_both(texts: list[str], fast: EncodeBatch, exact: EncodeBatch, ex
         return fast(texts)
     slow = np.array(excluded, np.int64)
     quick = np.setdiff1d(np.arange(len(texts)), slow)
-    parts = [
-        (quick, fast([texts[index] for index in quick])),
-        (slow, exact([texts[index] for index in slow])),
-    ]
+    parts = [(quick, fast([texts[index] for index in quick])), (slow, exact([texts[index] for index in slow]))]
     return Ragged.merge(len(texts), parts)
 
 
@@ -85,30 +84,29 @@ def open_fast_path(make: Callable[[Any], Any], exact: EncodeBatch, added_tokens:
     return fast if ours == exact(texts) else None
 
 
-def unsupported_feature(config: dict[str, Any], id_of: Callable[[str], int | None]) -> str | None:
-    """Name the first feature of a tokenizer.json that is not proven to be equal, or return None.
+def is_supported(config: dict[str, Any], id_of: Callable[[str], int | None]) -> bool:
+    """Does a tokenizer.json only use features that are proven to be equal?
 
     `id_of` returns the id that `tokenizers` gives an added token: it renumbers those that would leave a gap.
     """
     model = config["model"]
-    if model.get("type", "BPE") != "BPE":
-        return f"model {model.get('type')}"
-    for field in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
-        if model.get(field):
-            return f"model.{field}"
+    if model.get("type", "BPE") != "BPE" or any(map(model.get, UNSUPPORTED)):
+        return False
     normalizers, pre_tokenizers = steps_of(config, "normalizer"), steps_of(config, "pre_tokenizer")
     if model.get("byte_fallback"):
-        if model.get("ignore_merges"):
-            return "ignore_merges with byte_fallback"
-        if normalizers not in ([PREPEND_SPACE, REPLACE_SPACES], [REPLACE_SPACES]):
-            return "normalizer of a byte_fallback model"
-        if pre_tokenizers not in ([], [SPLIT_AT_SPACES]):
-            return "pre_tokenizer of a byte_fallback model"
-    elif [step.get("type") for step in normalizers] not in ([], ["NFC"]):
-        return "normalizer"
-    elif not keeps_all_bytes(pre_tokenizers):
-        return "pre_tokenizer"
-    return unsupported_added_token(config.get("added_tokens") or [], bool(normalizers), id_of)
+        known = normalizers in ([PREPEND_SPACE, REPLACE_SPACES], [REPLACE_SPACES])
+        known = known and pre_tokenizers in ([], [SPLIT_AT_SPACES]) and not model.get("ignore_merges")
+    else:
+        known = [step.get("type") for step in normalizers] in ([], ["NFC"]) and keeps_all_bytes(pre_tokenizers)
+    tokens = config.get("added_tokens") or []
+    if not known or any(token.get("single_word") or (token.get("normalized") and normalizers) for token in tokens):
+        return False
+    if any(not token.get("content") or token.get("id") != id_of(token["content"]) for token in tokens):
+        return False
+    # `tokenizers` finds the raw ones first, then the normalized ones in the rest: where they overlap, the leftmost one
+    # does not always win
+    normalized = [token["content"] for token in tokens if token.get("normalized")]
+    return not can_overlap(normalized, [token["content"] for token in tokens if not token.get("normalized")])
 
 
 def keeps_all_bytes(pre_tokenizers: list[dict[str, Any]]) -> bool:
@@ -128,23 +126,6 @@ def keeps_all_bytes(pre_tokenizers: list[dict[str, Any]]) -> bool:
             for step in splits
         )
     )
-
-
-def unsupported_added_token(
-    tokens: list[dict[str, Any]], normalizes: bool, id_of: Callable[[str], int | None]
-) -> str | None:
-    for token in tokens:
-        if token.get("single_word"):
-            return "an added token with single_word"
-        if token.get("normalized") and normalizes:
-            return "a normalized added token with a normalizer"
-        if not token.get("content") or token.get("id") != id_of(token["content"]):
-            return "an added token that tokenizers renumbers"
-    # `tokenizers` finds the raw ones first, then the normalized ones in the rest: where they overlap, the leftmost one
-    # does not always win
-    normalized = [token["content"] for token in tokens if token.get("normalized")]
-    raw = [token["content"] for token in tokens if not token.get("normalized")]
-    return "added tokens that overlap" if can_overlap(normalized, raw) else None
 
 
 def can_overlap(some: list[str], others: list[str]) -> bool:

@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inlayer.errors import TokenizerError
+from inlayer.errors import InlayerError, TokenizerError
 from inlayer.ragged import IdArray, Ragged
 from inlayer.tokenizers.base import Token, check_text
-from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, unsupported_feature
+from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
+from inlayer.tokenizers.growth import GrowthLimit
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_of_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
@@ -57,7 +58,13 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         self._where, self._data = where, data
         with library_errors(f"{where} cannot be opened"):
             try:
+                self._limit = GrowthLimit(config, where)
+                for token in config.get("added_tokens") or ():
+                    if isinstance(token, dict) and isinstance(token.get("content"), str):
+                        self._limit.check(token["content"])  # `tokenizers` normalizes them right away
                 self._exact = tokenizers.Tokenizer.from_str(text)
+            except InlayerError:
+                raise
             except Exception as error:  # the library raises nothing more specific
                 raise unreadable_part(config, where, error) from error
         self._exact.no_truncation()
@@ -99,6 +106,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             return self._variants[key]
 
     def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
+        self._limit.check(text)
         return self._variant(parse_special).encode(text, add_special_tokens=add_special_tokens).ids
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
@@ -109,6 +117,8 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         from tokenizers import Encoding
 
         variant = self._variant(parse_special)
+        for text in texts:
+            self._limit.check(text)
         flats: list[IdArray] = [np.empty(0, np.int64)]
         counts: list[int] = []
         for start in range(0, len(texts), BLOCK_TEXTS):
@@ -121,7 +131,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def _open_fast_path(self) -> EncodeBatch | None:
         assert self._fast_source is not None
         (text, settings), self._fast_source = self._fast_source, None
-        if self._added_around is None or unsupported_feature(settings, self._exact.token_to_id) is not None:
+        if self._added_around is None or not is_supported(settings, self._exact.token_to_id):
             return None
         exact = partial(self._encode_exactly, add_special_tokens=False, parse_special=True)
         added = [token["content"] for token in settings.get("added_tokens") or []]
@@ -134,6 +144,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         for probe in ("a", "the 1!"):
             try:
                 with library_errors(f"{self._where} cannot encode"):
+                    self._limit.check(probe)
                     encoding = self._exact.encode(probe)
                     bare = self._exact.encode(probe, add_special_tokens=False).ids
             except TokenizerError:  # a vocabulary without these letters and without an unknown token
@@ -197,6 +208,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         """Encode the text itself; the word ids of the encoding are the numbers of the pre-tokens."""
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
+            self._limit.check(text)
             # without the post-processor, which would trim white space from the offsets
             body = self._variant(parse_special, post_process=False).encode(text, add_special_tokens=False)
         ids, tokens = body.ids, None

@@ -67,34 +67,31 @@ class MergeTable:
         # A token is identified by the position of its first byte, and the next one starts where it ends.
         following, previous = list(range(1, end + 1)), list(range(-1, end))
         queue: list[tuple[int, int, int]] = []
+
+        def pair_at(position: int) -> tuple[int, int] | None:
+            """The rank and id of the merge of the token at a position with the one after it."""
+            left, right = ids[position], ids[following[position]] if following[position] < end else None
+            return None if left is None or right is None else self.merge(left, right)
+
+        def enqueue(position: int) -> None:
+            if position >= 0 and (pair := pair_at(position)) is not None:
+                heapq.heappush(queue, (pair[0], position, pair[1]))
+
         for position in range(end):
-            self._enqueue(position, ids, following, queue)
+            enqueue(position)
         merges = []
         while queue:
             rank, start, token_id = heapq.heappop(queue)
-            pair = self._pair_at(start, ids, following)
+            pair = pair_at(start)
             if pair is None or pair[1] != token_id:
                 continue
             middle, stop = following[start], following[following[start]]
             merges.append(Merge(data[start:middle], data[middle:stop], rank, token_id))
             ids[start], ids[middle] = token_id, None
             following[start], previous[stop] = stop, start
-            self._enqueue(start, ids, following, queue)
-            if previous[start] >= 0:
-                self._enqueue(previous[start], ids, following, queue)
+            enqueue(start)
+            enqueue(previous[start])
         return merges, [token_id for token_id in ids if token_id is not None]
-
-    def _pair_at(self, position: int, ids: list[int | None], following: list[int]) -> tuple[int, int] | None:
-        """Return the rank and id of the merge of the token at a position with the one after it."""
-        left, right = ids[position], ids[following[position]] if following[position] < len(ids) else None
-        return None if left is None or right is None else self.merge(left, right)
-
-    def _enqueue(
-        self, position: int, ids: list[int | None], following: list[int], queue: list[tuple[int, int, int]]
-    ) -> None:
-        pair = self._pair_at(position, ids, following)
-        if pair is not None:
-            heapq.heappush(queue, (pair[0], position, pair[1]))
 
 
 def merges_of_ranks(ranks: Mapping[bytes, int]) -> MergeTable:

@@ -52,8 +52,8 @@ def open_tokenizer(
         InputError: If `pat_str` or `special_tokens` is given for another format, which has its own.
 
     Example:
-        >>> open_tokenizer("model").encode("Hello")  # doctest: +SKIP
-        [9906]
+        >>> open_tokenizer("model").encode("I love dogs")
+        [40, 812, 2228, 82]
     """
     if pat_str is not None:
         check_text(pat_str, "pat_str")
@@ -138,6 +138,8 @@ def token_text(value: object) -> str | None:
     """Return the text of a token in tokenizer_config.json, where it is a string or an object with `content`."""
     if isinstance(value, dict):
         value = value.get("content")
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise TokenizerError(f"a special token next to the tokenizer is {value[:40]!r}, which is not valid Unicode")
     return value if isinstance(value, str) else None
 
 

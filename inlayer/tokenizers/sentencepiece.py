@@ -22,6 +22,7 @@ import numpy.typing as npt
 from inlayer.errors import TokenizerError
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Token, check_text
+from inlayer.tokenizers.growth import check_normalized
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.offsets import tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import library_errors
@@ -72,12 +73,15 @@ class SentencePieceTokenizer(LibraryTokenizer):
 
     def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
         del parse_special
+        self._check_growth(text)
         before, after = self._around if add_special_tokens else ((), ())
         return [*before, *self._exact.encode(text, return_type=int), *after]
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         """Encode a block of texts at a time, so that Ctrl-C works."""
         del parse_special
+        for text in texts:
+            self._check_growth(text)
         rows: list[npt.NDArray[np.int32]] = []
         for start in range(0, len(texts), BLOCK_TEXTS):
             rows += self._exact.encode(texts[start : start + BLOCK_TEXTS], return_type="numpy")
@@ -90,6 +94,10 @@ class SentencePieceTokenizer(LibraryTokenizer):
         if skip_special_tokens:
             valid = [token_id for token_id in valid if token_id not in self.special_ids]
         return str(self._exact.decode(valid))
+
+    def _check_growth(self, text: str) -> None:
+        """Raise TokenizerError if the model's own normalization rules make this text far too long."""
+        check_normalized(len(self._exact.normalize(text)), len(text), self._where)
 
     def _id_of(self, piece: str | None) -> int:
         """Return the id of a piece, or -1: for an unknown one the library returns the id of the unknown token."""
@@ -110,6 +118,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         del parse_special
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
+            self._check_growth(text)
             options: dict[str, Any] = {
                 "return_type": "offset_mapping",
                 "return_bytes": True,

@@ -30,6 +30,9 @@ class WordTokenizer(Tokenizer):
         words: The vocabulary, in the order of the ids.
         unk: Token for unknown words. It gets the next free id unless it is one of the words.
 
+    Raises:
+        InputError: If a word is repeated, empty or contains white space.
+
     Example:
         >>> words = WordTokenizer.from_text("I love dogs")
         >>> words.encode("dogs love I")

@@ -235,7 +235,25 @@ class StepFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """One walk of a batch of texts through a model's embedding layer."""
+    """One walk of a batch of texts through a model's embedding layer, as `inlayer.walk` returns it.
+
+    Attributes:
+        source: The model; `note`, `family`, `tokenizer` and `vocab_size` describe it.
+        shape: Of the hidden states: batch, tokens, width. Vectors below have the first `dims` channels.
+        texts: Each text with its characters, pre-tokens and tokens; tokens have ids, rows and hidden states.
+        table: Where the rows are stored.
+        gather: The lookup compared with a product of one-hot vectors.
+        positions: The position scheme; `stages` are the steps from rows to hidden states.
+        padding: The padding row.
+        backward: The gradients of the rows, or None.
+        steps: Title, summary and line of PyTorch of each of the eight steps.
+        format: Version of the JSON format. `input` and `change` repeat the arguments of the walk.
+
+    Example:
+        >>> love = inlayer.walk("I love dogs").texts[0].tokens[1]
+        >>> love.id, love.label, love.stored_hex[:2]
+        (812, ' love', ['3e80', 'be82'])
+    """
 
     format: Literal[2] = 2
     source: str

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from inlayer.errors import InlayerError, InputError, ShapeError
+from inlayer.errors import InlayerError
 from inlayer.neighbors import nearest
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
@@ -41,7 +40,6 @@ ALL = "all rows"
 
 Ids = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +100,7 @@ class TableComparison:
 def compare_tables(
     before_VD: Float[Tensor, "V D"],
     after_VD: Float[Tensor, "V D"],
-    counts_V: npt.NDArray[Any] | Tensor,
+    counts_V: Ids,
     tokenizer: Tokenizer,
     *,
     padding_idx: int | None = None,
@@ -111,42 +109,31 @@ def compare_tables(
 ) -> TableComparison:
     """Compare a table before and after training, with `k` neighbors of each of `tokens` tokens.
 
-    `counts_V` has the occurrences of each id in the training text; rows beyond its end never occurred.
+    `counts_V` has the occurrences of each id in the training text.
     """
-    rows = len(before_VD)
-    if before_VD.shape != after_VD.shape:
-        raise ShapeError(
-            f"the table has shape {tuple(before_VD.shape)} before and {tuple(after_VD.shape)} after; was it resized?"
-        )
-    given = counts_V.cpu().numpy() if isinstance(counts_V, Tensor) else counts_V
-    if given.ndim != 1 or len(given) > rows:
-        raise ShapeError(f"counts has shape {given.shape}; expected one number for each of the {rows:,} rows")
-    if padding_idx is not None and not 0 <= padding_idx < rows:
-        raise InputError(f"padding_idx is {padding_idx}; the table has rows 0..{rows - 1}")
-    if tokens < 0 or k < 0:
-        raise InputError(f"tokens is {tokens} and k is {k}; they must not be negative")
-    seen_V = np.zeros(rows, np.int64)
-    seen_V[: len(given)] = given
-    kept_V = np.ones(rows, bool)
-    if padding_idx is not None:
-        kept_V[padding_idx] = False
-    before_VD, after_VD = before_VD.detach().cpu(), after_VD.detach().cpu()
-    measures = _RowMeasures(before_VD, after_VD)
+    tables = before_VD, after_VD = before_VD.detach().cpu(), after_VD.detach().cpu()
+    kept = [token_id for token_id in range(len(before_VD)) if token_id != padding_idx]
+    measures = _measure_rows(before_VD, after_VD)
+    ratios = [
+        _finite(float(_sum_rows(table, padding_idx).norm()) / float(norms_V[kept].sum() or math.nan))
+        for table, norms_V in zip(tables, measures[:2], strict=True)
+    ]
+    chosen = _choose(np.where(np.arange(len(counts_V)) == padding_idx, 0, counts_V), tokenizer, tokens)
     return TableComparison(
         tokens=tuple(
             TokenComparison(
                 id=token_id,
                 token=token_label(tokenizer, token_id),
-                count=int(seen_V[token_id]),
+                count=int(counts_V[token_id]),
                 before=_neighbors(before_VD, token_id, tokenizer, k),
                 after=_neighbors(after_VD, token_id, tokenizer, k),
             )
-            for token_id in _choose(seen_V * kept_V, tokenizer, tokens)
+            for token_id in chosen
         ),
-        groups=tuple(measures.change(name, ids, seen_V) for name, ids in _groups(seen_V, kept_V)),
-        mean_vector_ratio_before=_mean_vector_ratio(before_VD, measures.norm_before, kept_V),
-        mean_vector_ratio_after=_mean_vector_ratio(after_VD, measures.norm_after, kept_V),
-        nonfinite_rows=int(np.count_nonzero(~np.isfinite(measures.norm_after[kept_V]))),
+        groups=tuple(_change(name, ids, measures, counts_V) for name, ids in _groups(counts_V, kept)),
+        mean_vector_ratio_before=ratios[0],
+        mean_vector_ratio_after=ratios[1],
+        nonfinite_rows=int(np.count_nonzero(~np.isfinite(measures[1][kept]))),
     )
 
 
@@ -201,34 +188,34 @@ def _neighbors(table_VD: Tensor, token_id: int, tokenizer: Tokenizer, k: int) ->
 # ---- rows
 
 
-class _RowMeasures:
-    """Norms, cosine and relative distance of every row."""
-
-    def __init__(self, before_VD: Tensor, after_VD: Tensor) -> None:
-        blocks = []
-        for (_, old_ND), (_, new_ND) in zip(_blocks(before_VD), _blocks(after_VD), strict=True):
-            old, new = old_ND.double(), new_ND.double()
-            norm_old, norm_new = old.norm(dim=1), new.norm(dim=1)
-            cosine = ((old / norm_old[:, None]) * (new / norm_new[:, None])).sum(dim=1).clamp(-1, 1)
-            blocks.append(torch.stack((norm_old, norm_new, cosine, (new - old).norm(dim=1) / norm_old)))
-        values: Values = torch.cat(blocks, dim=1).numpy() if blocks else np.empty((4, 0))
-        self.norm_before, self.norm_after, self.cosine, self.distance = values[0], values[1], values[2], values[3]
-
-    def change(self, name: str, ids: Ids, counts_V: Ids) -> RowChange:
-        return RowChange(
-            name=name,
-            rows=len(ids),
-            share=float(counts_V[ids].sum() / max(1, counts_V.sum())),
-            cosine=_mean(self.cosine[ids]),
-            distance=_mean(self.distance[ids]),
-            norm_before=_mean(self.norm_before[ids]),
-            norm_after=_mean(self.norm_after[ids]),
-        )
+def _measure_rows(before_VD: Tensor, after_VD: Tensor) -> Values:
+    """Four values of every row (4, V): norm before, norm after, cosine, relative distance."""
+    blocks = [torch.empty(4, 0, dtype=torch.float64)]
+    for (_, old_ND), (_, new_ND) in zip(_blocks(before_VD), _blocks(after_VD), strict=True):
+        old, new = old_ND.double(), new_ND.double()
+        norm_old, norm_new = old.norm(dim=1), new.norm(dim=1)
+        cosine = ((old / norm_old[:, None]) * (new / norm_new[:, None])).sum(dim=1).clamp(-1, 1)
+        blocks.append(torch.stack((norm_old, norm_new, cosine, (new - old).norm(dim=1) / norm_old)))
+    values: Values = torch.cat(blocks, dim=1).numpy()
+    return values
 
 
-def _groups(counts_V: Ids, kept_V: Mask) -> Iterator[tuple[str, Ids]]:
-    order = np.argsort(-counts_V, kind="stable")
-    order = order[kept_V[order]]
+def _change(name: str, ids: Ids, measures: Values, counts_V: Ids) -> RowChange:
+    finite = [values[np.isfinite(values)] for values in measures[:, ids]]
+    norm_before, norm_after, cosine, distance = (float(one.mean()) if len(one) else None for one in finite)
+    return RowChange(
+        name=name,
+        rows=len(ids),
+        share=float(counts_V[ids].sum() / max(1, counts_V.sum())),
+        cosine=cosine,
+        distance=distance,
+        norm_before=norm_before,
+        norm_after=norm_after,
+    )
+
+
+def _groups(counts_V: Ids, kept: list[int]) -> Iterator[tuple[str, Ids]]:
+    order = np.array(kept, np.int64)[np.argsort(-counts_V[kept], kind="stable")]
     seen = int(np.count_nonzero(counts_V[order]))
     quarters = zip(QUARTERS, np.array_split(order[:seen], len(QUARTERS)), strict=True)
     for name, ids in ((ALL, order), *quarters, (UNSEEN, order[seen:])):
@@ -236,13 +223,11 @@ def _groups(counts_V: Ids, kept_V: Mask) -> Iterator[tuple[str, Ids]]:
             yield name, ids
 
 
-def _mean_vector_ratio(table_VD: Tensor, norms_V: Values, kept_V: Mask) -> float | None:
+def _sum_rows(table_VD: Tensor, padding_idx: int | None) -> Tensor:
     total_D = torch.zeros(table_VD.shape[1], dtype=torch.float64)
-    for start, block_ND in _blocks(table_VD):
-        total_D += block_ND[torch.from_numpy(kept_V[start : start + len(block_ND)])].double().sum(dim=0)
-    total_norm = float(norms_V[kept_V].sum())
-    ratio = float(total_D.norm()) / total_norm if total_norm else math.nan
-    return ratio if math.isfinite(ratio) else None
+    for _, block_ND in _blocks(table_VD):
+        total_D += block_ND.double().sum(dim=0)
+    return total_D if padding_idx is None else total_D - table_VD[padding_idx].double()
 
 
 def _blocks(table_VD: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -250,7 +235,5 @@ def _blocks(table_VD: Tensor) -> Iterator[tuple[int, Tensor]]:
     yield from ((start, table_VD[start : start + rows]) for start in range(0, len(table_VD), rows))
 
 
-def _mean(values: Values) -> float | None:
-    """Mean of the finite values; None if there are none."""
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if len(finite) else None
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -19,6 +19,7 @@ from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any
 
 from inlayer.errors import ConfigError
+from inlayer.files import quoted
 
 __all__ = ["PARALLEL_MODES", "PRESETS", "DecoderConfig", "TrainConfig"]
 
@@ -37,7 +38,7 @@ PARALLEL_MODES = ("data", "vocab")
 SIZES = ("vocab_size", "n_embd", "n_layer", "n_head", "block_size", "kv_heads", "hidden_width")
 VOCAB_SIZE, TIED_OUTPUT_SCALE = 4096, 3.0
 NOT_SAVED = ("out", "parallel")  # may change when a run is resumed
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +90,7 @@ class DecoderConfig:
         if self.n_head % self.kv_heads:
             raise ConfigError(f"n_head {self.n_head} is not divisible by n_kv_head {self.kv_heads}")
         if self.architecture == "gpt" and self.kv_heads != self.n_head:
-            raise ConfigError(
-                f"n_kv_head is {self.kv_heads} and n_head {self.n_head}; only llama has grouped-query attention"
-            )
+            raise ConfigError(f"n_kv_head is {self.kv_heads}; only llama has grouped-query attention")
         if self.position_scheme not in POSITIONS[self.architecture]:
             allowed = " or ".join(POSITIONS[self.architecture])
             raise ConfigError(f"positions {self.positions!r} do not work with {self.architecture}; use {allowed}")
@@ -113,9 +112,7 @@ class DecoderConfig:
 
     @property
     def hidden_width(self) -> int:
-        """4 n_embd. SwiGLU has three matrices instead of two, so llama takes 8/3 n_embd, rounded up to a multiple of
-        64.
-        """
+        """4 n_embd; llama 8/3 n_embd rounded up to a multiple of 64, since SwiGLU has three matrices, not two."""
         if self.n_hidden is not None:
             return self.n_hidden
         return 4 * self.n_embd if self.architecture == "gpt" else -(-8 * self.n_embd // (3 * 64)) * 64
@@ -133,13 +130,8 @@ def option(default: Any, group: str, help: str, **limits: Any) -> Any:  # noqa: 
     return field(default=default, metadata={"group": group, "help": help, **limits})
 
 
-DATA, MODEL, OPTIMIZER, RUN, TYING = (
-    "Data",
-    "Model",
-    "Optimization",
-    "Run",
-    "Experiments on tied tables (docs/tying.md)",
-)
+DATA, MODEL, OPTIMIZER, RUN = "Data", "Model", "Optimization", "Run"
+TYING = "Experiments on tied tables (docs/tying.md)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,19 +163,13 @@ class TrainConfig:
 
     files: tuple[str, ...] = ()
     out: str = option("trained", DATA, "Folder to create. It becomes the trained model.")
-    tokenizer: str = option(
-        "bpe", DATA, '"bpe" trains a tokenizer on the text, "bytes" uses none, a path opens an existing one.'
-    )
-    vocab_size: int | None = option(
-        None, DATA, "Vocabulary size of the trained tokenizer.", derived=str(VOCAB_SIZE), minimum=1
-    )
+    tokenizer: str = option("bpe", DATA, '"bpe" (trained on the text), "bytes", or a path.')
+    vocab_size: int | None = option(None, DATA, "Size of the trained vocabulary.", derived=f"{VOCAB_SIZE} or less")
     validation: float = option(0.05, DATA, "Fraction of the text held out for validation.", maximum=0.5)
 
     preset: str = option("small", MODEL, "Model sizes by name.", choices=tuple(PRESETS))
     architecture: str = option("llama", MODEL, "Architecture of the decoder.", choices=tuple(POSITIONS))
-    positions: str | None = option(
-        None, MODEL, "Position scheme of gpt; llama uses rotary.", choices=SCHEMES, derived="learned"
-    )
+    positions: str | None = option(None, MODEL, "Position scheme of gpt.", choices=SCHEMES, derived="learned")
     n_embd: int | None = option(None, MODEL, "Embedding width.", derived="from the preset")
     n_layer: int | None = option(None, MODEL, "Number of transformer blocks.", derived="from the preset")
     n_head: int | None = option(None, MODEL, "Number of attention heads.", derived="from the preset")
@@ -194,13 +180,11 @@ class TrainConfig:
     tie: bool = option(True, MODEL, "Share the embedding table with the output head.")
     init_std: float = option(0.02, MODEL, "Standard deviation of the initial weights.")
     input_scale: float | None = option(None, MODEL, "Factor applied to looked-up rows.", derived="1 / init-std")
-    output_scale: float | None = option(
-        None, MODEL, "Factor applied to the input of the head.", derived=f"{TIED_OUTPUT_SCALE:g} if tied, else 1"
-    )
+    output_scale: float | None = option(None, MODEL, "Factor of the head's input.", derived="3 if tied, else 1")
 
-    steps: int = option(600, OPTIMIZER, "Number of training steps.", minimum=1)
-    batch_size: int = option(16, OPTIMIZER, "Sequences per step, over all processes.", minimum=1)
-    accumulate: int = option(1, OPTIMIZER, "Gradient accumulation: forward/backward passes per step.", minimum=1)
+    steps: int = option(600, OPTIMIZER, "Number of training steps.")
+    batch_size: int = option(16, OPTIMIZER, "Sequences per step, over all processes.")
+    accumulate: int = option(1, OPTIMIZER, "Gradient accumulation: forward/backward passes per step.")
     learning_rate: float = option(2e-3, OPTIMIZER, "Peak learning rate.")
     table_rate: float = option(1.0, OPTIMIZER, "Learning-rate multiplier for the embedding table.")
     head_rate: float = option(1.0, OPTIMIZER, "Learning-rate multiplier for an untied head.")
@@ -209,35 +193,25 @@ class TrainConfig:
     beta1: float = option(0.9, OPTIMIZER, "AdamW's first beta.", maximum=1.0)
     beta2: float = option(0.95, OPTIMIZER, "AdamW's second beta.", maximum=1.0)
     epsilon: float = option(1e-8, OPTIMIZER, "AdamW's epsilon.")
-    warmup: int | None = option(
-        None, OPTIMIZER, "Warm-up steps.", derived="a tenth of the steps, at most 50", minimum=0
-    )
-    schedule: str = option(
-        "cosine", OPTIMIZER, "Learning-rate schedule after warm-up.", choices=("cosine", "linear", "constant")
-    )
+    warmup: int | None = option(None, OPTIMIZER, "Warm-up steps.", derived="a tenth, at most 50", minimum=0)
+    schedule: str = option("cosine", OPTIMIZER, "Schedule after warm-up.", choices=("cosine", "linear", "constant"))
     final_rate: float = option(0.1, OPTIMIZER, "Final learning rate as a fraction of the peak.", maximum=1.0)
     clip: float = option(1.0, OPTIMIZER, "Gradient-norm clipping; 0 turns it off.")
-    precision: str = option(
-        "float32", OPTIMIZER, "Precision of the products; bfloat16 uses autocast.", choices=("float32", "bfloat16")
-    )
+    precision: str = option("float32", OPTIMIZER, "bfloat16 uses autocast.", choices=("float32", "bfloat16"))
 
     z_loss: float = option(0.0, TYING, "Weight of the z-loss: the squared log of the softmax normalizer.")
     center: bool = option(False, TYING, "Subtract the mean row from the table after each step.")
     shared_moment: bool = option(False, TYING, "Average AdamW's second moment over the vocabulary.")
     input_gradient_scale: float = option(1.0, TYING, "Factor applied to the gradient of the lookups.", maximum=1.0)
-    untie_at: float | None = option(
-        None, TYING, "Untie the head after this fraction of the steps.", derived="never", maximum=1.0
-    )
+    untie_at: float | None = option(None, TYING, "Fraction of steps with a tied head.", derived="all", maximum=1.0)
 
     seed: int = option(0, RUN, "Random seed; the same seed gives the same losses.", minimum=0)
     validate_every: int = option(100, RUN, "Steps between validations; 0 validates only at the end.", minimum=0)
-    validation_windows: int = option(64, RUN, "Maximum number of validation sequences.", minimum=1)
+    validation_windows: int = option(64, RUN, "Maximum number of validation sequences.")
     save_every: int = option(100, RUN, "Steps between saved states; 0 saves only at the end.", minimum=0)
     measure_every: int = option(20, RUN, "Steps between measurements of the table.", minimum=0)
-    threads: int | None = option(None, RUN, "CPU threads of torch.", derived="torch's own number", minimum=1)
-    parallel: str = option(
-        "data", RUN, "Under torchrun: data (FSDP2), or vocab (table and head sharded by rows).", choices=PARALLEL_MODES
-    )
+    threads: int | None = option(None, RUN, "CPU threads of torch.", derived="torch's own number")
+    parallel: str = option("data", RUN, "Under torchrun: FSDP2, or a sharded vocabulary.", choices=PARALLEL_MODES)
 
     def __post_init__(self) -> None:
         files = (self.files,) if isinstance(self.files, (str, os.PathLike)) else self.files
@@ -259,10 +233,7 @@ class TrainConfig:
         if self.untie_at is not None and not self.tie:
             raise ConfigError("untie_at needs a tied model; tie is False")
         if self.vocab_size is not None and self.tokenizer != "bpe":
-            raise ConfigError(
-                f"vocab_size is {self.vocab_size}, but the tokenizer {self.tokenizer!r} determines it; vocab_size only "
-                'works with the tokenizer "bpe", which is trained'
-            )
+            raise ConfigError(f"vocab_size is {self.vocab_size}, but the tokenizer {self.tokenizer!r} determines it")
         if self.tokenizer == "bpe":
             from inlayer.tokenizers.bpe_training import check_vocab_size
 
@@ -276,41 +247,32 @@ class TrainConfig:
 
     @property
     def warmup_steps(self) -> int:
+        """Number of warm-up steps, derived from `steps` if `warmup` is None."""
         return min(50, self.steps // 10) if self.warmup is None else self.warmup
-
-    @property
-    def embedding_settings(self) -> dict[str, Any]:
-        """Initialization and scales of the table, as fields of DecoderConfig."""
-        default_output = TIED_OUTPUT_SCALE if self.tie else 1.0
-        return {
-            "init": "normal",
-            "init_std": self.init_std,
-            "input_scale": 1 / self.init_std if self.input_scale is None else self.input_scale,
-            "output_scale": default_output if self.output_scale is None else self.output_scale,
-        }
 
     def decoder_config(self, vocab_size: int, padding_idx: int | None = None) -> DecoderConfig:
         """The architecture to train, for a tokenizer."""
-        sizes: dict[str, int | None] = {**PRESETS[self.preset], "n_hidden": None}
+        values: dict[str, Any] = {**PRESETS[self.preset], "n_hidden": None}
         if self.architecture == "gpt":
-            sizes["n_kv_head"] = None
-        sizes |= {name: getattr(self, name) for name in sizes if getattr(self, name) is not None}
-        same = {name: getattr(self, name) for name in ("architecture", "positions", "dropout", "tie")}
-        values: dict[str, Any] = {**sizes, **same, **self.embedding_settings}
+            values["n_kv_head"] = None
+        values |= {name: getattr(self, name) for name in values if getattr(self, name) is not None}
+        values |= {name: getattr(self, name) for name in ("architecture", "positions", "dropout", "tie", "init_std")}
+        values["input_scale"] = 1 / self.init_std if self.input_scale is None else self.input_scale
+        default = TIED_OUTPUT_SCALE if self.tie else 1.0
+        values["output_scale"] = default if self.output_scale is None else self.output_scale
         return DecoderConfig(vocab_size=vocab_size, padding_idx=padding_idx, **values)
 
     def resolved(self) -> dict[str, Any]:
         """All fields, with effective values in place of None."""
-        decoder = self.decoder_config(self.bpe_vocab_size)
-        values = asdict(self)
-        values |= {name: getattr(decoder, name) for name in values if hasattr(decoder, name) and name != "vocab_size"}
-        values |= {
+        decoder, values = self.decoder_config(self.bpe_vocab_size), asdict(self)
+        values |= {name: getattr(decoder, name) for name in values if hasattr(decoder, name)}
+        return values | {
             "positions": decoder.position_scheme,
             "n_kv_head": decoder.kv_heads,
             "n_hidden": decoder.hidden_width,
+            "vocab_size": self.bpe_vocab_size if self.tokenizer == "bpe" else None,
+            "warmup": self.warmup_steps,
         }
-        values["vocab_size"] = self.bpe_vocab_size if self.tokenizer == "bpe" else None
-        return values | {"warmup": self.warmup_steps}
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of a step, counted from 1."""
@@ -336,7 +298,14 @@ class TrainConfig:
         values = json.loads(data)
         if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
-        return cls(**{**values, "files": tuple(values["files"]), **not_saved})
+        if different := {one.name for one in fields(cls)} - {*NOT_SAVED} ^ values.keys():
+            raise ValueError(f"{quoted(min(different))} is missing or unknown")
+        if not isinstance(values["files"], list) or not all(isinstance(file, str) for file in values["files"]):
+            raise ValueError("files is not a list of paths")
+        for one in fields(cls):
+            if one.metadata and one.name in values:
+                check_value(one, values[one.name])
+        return cls(**{**values, "files": tuple(values["files"])}, **not_saved)
 
 
 def check_value(one: Field[Any], value: object) -> None:

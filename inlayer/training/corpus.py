@@ -48,7 +48,9 @@ class Chunk(NamedTuple):
 
 def read_chunks(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Iterator[Chunk]:
     """Read UTF-8 files in order. A missing file is reported at once, invalid bytes when they are reached."""
-    return _read_all(check_files(files, "a corpus consists of text files"))
+    paths = check_files(files, "a corpus consists of text files")
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return _chunks(map(decode_file, paths), InputError(f"no text to train on: {shown(paths[0])}{more} empty"))
 
 
 def python_chunks() -> Iterator[Chunk]:
@@ -57,16 +59,9 @@ def python_chunks() -> Iterator[Chunk]:
     A Python without sources (zipped or frozen) has only the topics; one without either raises MissingFileError.
     """
     seen: set[str] = set()
-    found = False
-    for text in chain(_topics(), map("\n\n".join, _docstrings())):
-        for chunk in _chunk([_without_repeats(text, seen)]):
-            found = True
-            yield chunk
-    if not found:
-        raise MissingFileError(
-            "this Python installation has neither documentation topics (pydoc_data) nor sources, so it has no text "
-            "to train on; pass your own text files"
-        )
+    texts = ([_without_repeats(text, seen)] for text in chain(_topics(), map("\n\n".join, _docstrings())))
+    message = "this Python has no documentation topics and no sources to train on; pass your own text files"
+    return _chunks(texts, MissingFileError(message))
 
 
 def cut(text: str, start: int, size: int) -> int:
@@ -75,15 +70,15 @@ def cut(text: str, start: int, size: int) -> int:
     return len(text) if len(text) <= end else (text.rfind("\n", start, end) + 1 or end)
 
 
-def _read_all(paths: Sequence[Path]) -> Iterator[Chunk]:
+def _chunks(files: Iterable[Iterable[str]], if_empty: Exception) -> Iterator[Chunk]:
+    """The chunks of all files; raises `if_empty` if there are none."""
     found = False
-    for path in paths:
-        for chunk in _chunk(decode_file(path)):
+    for file in files:
+        for chunk in _chunk(file):
             found = True
             yield chunk
     if not found:
-        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        raise InputError(f"no text to train on: {shown(paths[0])}{more} empty")
+        raise if_empty
 
 
 def _chunk(texts: Iterable[str]) -> Iterator[Chunk]:

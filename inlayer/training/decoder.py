@@ -33,23 +33,16 @@ from inlayer.training.config import DecoderConfig
 __all__ = ["Decoder", "DecoderConfig"]
 
 
-class Projection(nn.Linear):
-    """Linear layer without its own initialization; the decoder initializes all weights."""
-
-    def reset_parameters(self) -> None:
-        """Do nothing: see Decoder._initialize."""
-
-
 class Attention(nn.Module):
     """Causal self-attention."""
 
-    def __init__(self, config: DecoderConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+    def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.heads = (config.n_head, config.kv_heads, config.kv_heads)
         self.head_dim, self.dropout = config.head_dim, config.dropout
         biased, width = config.architecture == "gpt", sum(self.heads) * config.head_dim
-        self.qkv = Projection(config.n_embd, width, bias=biased, device=device, dtype=dtype)
-        self.out = Projection(config.n_embd, config.n_embd, bias=biased, device=device, dtype=dtype)
+        self.qkv = nn.Linear(config.n_embd, width, bias=biased)
+        self.out = nn.Linear(config.n_embd, config.n_embd, bias=biased)
 
     def forward(
         self, hidden_BTD: Float[Tensor, "B T D"], rotary: tuple[Tensor, Tensor] | None
@@ -62,19 +55,18 @@ class Attention(nn.Module):
         values_BHTK = functional.scaled_dot_product_attention(
             q, k, v, is_causal=True, dropout_p=self.dropout if self.training else 0.0, enable_gqa=k.shape != q.shape
         )
-        output: Tensor = self.out(values_BHTK.transpose(1, 2).flatten(2))
-        return output
+        return self.out(values_BHTK.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
 class FeedForward(nn.Module):
     """Feed-forward layer: GELU for gpt, SwiGLU for llama."""
 
-    def __init__(self, config: DecoderConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+    def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.gated, biased = config.architecture == "llama", config.architecture == "gpt"
         width = config.hidden_width
-        self.up = Projection(config.n_embd, 2 * width if self.gated else width, bias=biased, device=device, dtype=dtype)
-        self.down = Projection(width, config.n_embd, bias=biased, device=device, dtype=dtype)
+        self.up = nn.Linear(config.n_embd, 2 * width if self.gated else width, bias=biased)
+        self.down = nn.Linear(width, config.n_embd, bias=biased)
 
     def forward(self, hidden_BTD: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         wide = self.up(hidden_BTD)
@@ -83,27 +75,25 @@ class FeedForward(nn.Module):
             activated = functional.silu(gate) * wide
         else:
             activated = functional.gelu(wide, approximate="tanh")
-        output: Tensor = self.down(activated)
-        return output
+        return self.down(activated)  # type: ignore[no-any-return]
 
 
 class Block(nn.Module):
     """Transformer block with pre-norm attention and feed-forward layers."""
 
-    def __init__(self, config: DecoderConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> None:
+    def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
-        self.attention_norm = make_norm(config, device, dtype)
-        self.attention = Attention(config, device, dtype)
-        self.feed_forward_norm = make_norm(config, device, dtype)
-        self.feed_forward = FeedForward(config, device, dtype)
+        self.attention_norm = make_norm(config)
+        self.attention = Attention(config)
+        self.feed_forward_norm = make_norm(config)
+        self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout if config.architecture == "gpt" else 0.0)
 
     def forward(
         self, hidden_BTD: Float[Tensor, "B T D"], rotary: tuple[Tensor, Tensor] | None
     ) -> Float[Tensor, "B T D"]:
         hidden_BTD = hidden_BTD + self.dropout(self.attention(self.attention_norm(hidden_BTD), rotary))
-        output_BTD: Tensor = hidden_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(hidden_BTD)))
-        return output_BTD
+        return hidden_BTD + self.dropout(self.feed_forward(self.feed_forward_norm(hidden_BTD)))  # type: ignore[no-any-return]
 
 
 class Decoder(nn.Module):
@@ -115,16 +105,10 @@ class Decoder(nn.Module):
     """
 
     def __init__(
-        self,
-        config: DecoderConfig,
-        *,
-        seed: int | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, config: DecoderConfig, *, seed: int | None = None, device: torch.device | str | None = None
     ) -> None:
         super().__init__()
         self.config = config
-        rotary, is_gpt = config.position_scheme == "rotary", config.architecture == "gpt"
         self.embeddings = Embeddings(
             config.vocab_size,
             config.n_embd,
@@ -135,53 +119,48 @@ class Decoder(nn.Module):
             init_std=config.init_std,
             seed=seed,
             scale=config.input_scale,
-            dropout=config.dropout if is_gpt else 0.0,
-            head_dim=config.head_dim if rotary else None,
+            dropout=config.dropout if config.architecture == "gpt" else 0.0,
+            head_dim=config.head_dim if config.position_scheme == "rotary" else None,
             theta=config.theta,
             device=device,
-            dtype=dtype,
         )
-        self.input_norm = make_norm(config, device, dtype) if config.input_norm else None
-        self.blocks = nn.ModuleList(Block(config, device, dtype) for _ in range(config.n_layer))
-        self.norm = make_norm(config, device, dtype)
-        self.head = Head(
-            config.n_embd,
-            config.vocab_size,
-            input_scale=config.output_scale,
-            soft_cap=config.soft_cap,
-            padding_idx=self.embeddings.padding_idx,
-            init_std=config.init_std,
-            device="meta",  # no random numbers are drawn there, neither from the global generator nor for tied rows
-            dtype=dtype,
-        )
+        with torch.device("meta"):  # no random numbers are drawn there
+            self.input_norm = make_norm(config) if config.input_norm else None
+            self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
+            self.norm = make_norm(config)
+            self.head = Head(
+                config.n_embd,
+                config.vocab_size,
+                input_scale=config.output_scale,
+                soft_cap=config.soft_cap,
+                padding_idx=self.embeddings.padding_idx,
+                init_std=config.init_std,
+            )
         table = self.embeddings.token_embedding.weight
+        if not table.is_meta:
+            for module in (self.input_norm, self.blocks, self.norm, None if config.tie else self.head):
+                if module is not None:
+                    module.to_empty(device=table.device)
+            self._initialize(None if seed is None else torch.Generator(table.device).manual_seed(check_seed(seed)))
         if config.tie:
             self.embeddings.tie(self.head)
-        else:
-            self.head.to_empty(device=table.device)
-        if not table.is_meta:
-            self._initialize(None if seed is None else torch.Generator(table.device).manual_seed(check_seed(seed)))
 
     @torch.no_grad()
     def _initialize(self, generator: torch.Generator | None) -> None:
-        """Initialize all weights except the input layer (done in Embeddings) and the norms (ones and zeros)."""
+        """Initialize all weights except the input layer, which Embeddings has initialized."""
         std = residual_std = self.config.init_std
         if self.config.architecture == "gpt":
             residual_std = std / math.sqrt(2 * self.config.n_layer)
-        for block in self.blocks:
-            assert isinstance(block, Block)
-            attention, feed_forward = block.attention, block.feed_forward
-            for layer, layer_std in (
-                (attention.qkv, std),
-                (attention.out, residual_std),
-                (feed_forward.up, std),
-                (feed_forward.down, residual_std),
-            ):
-                layer.weight.normal_(0.0, layer_std, generator=generator)
-                if layer.bias is not None:
-                    layer.bias.zero_()
-        if not self.head.tied:
-            self.head.weight.normal_(0.0, self.config.init_std, generator=generator)
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear):
+                is_residual = name.endswith((".out", ".down"))
+                module.weight.normal_(0.0, residual_std if is_residual else std, generator=generator)
+                if module.bias is not None:
+                    module.bias.zero_()
+            elif isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+                module.reset_parameters()  # ones and zeros
+        if not self.config.tie:
+            self.head.weight.normal_(0.0, std, generator=generator)
 
     def forward(self, input_ids: Tensor) -> Float[Tensor, "B T D"]:
         """Return the hidden states after the last norm, which are the input of the head."""
@@ -196,13 +175,11 @@ class Decoder(nn.Module):
             hidden_BTD = self.input_norm(hidden_BTD)
         for block in self.blocks:
             hidden_BTD = block(hidden_BTD, rotary)
-        normed_BTD: Tensor = self.norm(hidden_BTD)
-        return normed_BTD
+        return self.norm(hidden_BTD)  # type: ignore[no-any-return]
 
     def logits(self, input_ids: Tensor) -> Float[Tensor, "B T V"]:
         """Return next-token logits for every position."""
-        logits_BTV: Tensor = self.head(self(input_ids))
-        return logits_BTV
+        return self.head(self(input_ids))  # type: ignore[no-any-return]
 
     def loss(
         self, input_ids: Tensor, targets: Tensor, *, reduction: str = "mean", z_loss: float = 0.0
@@ -243,10 +220,9 @@ class Decoder(nn.Module):
         return ids
 
 
-def make_norm(config: DecoderConfig, device: torch.device | str | None, dtype: torch.dtype | None) -> nn.Module:
+def make_norm(config: DecoderConfig) -> nn.Module:
     """LayerNorm for gpt, RMSNorm for llama."""
-    norm = nn.LayerNorm if config.architecture == "gpt" else nn.RMSNorm
-    return norm(config.n_embd, eps=config.norm_eps, device=device, dtype=dtype)
+    return (nn.LayerNorm if config.architecture == "gpt" else nn.RMSNorm)(config.n_embd, eps=config.norm_eps)
 
 
 def sample(

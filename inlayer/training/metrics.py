@@ -1,4 +1,4 @@
-"""Measurements of the table during training, and alerts about known problems.
+"""Metrics of a run: the lines of metrics.jsonl, measurements of the table, and alerts about known problems.
 
 rows -> [metrics] <- gradients
 - row norms, and the norm of the mean row relative to them: rows that share a direction are hard to tell apart
@@ -10,18 +10,19 @@ Tested against autograd on an untied copy in tests/training/test_metrics.py.
 
 from __future__ import annotations
 
+import json
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-from inlayer.training.decoder import Decoder
-from inlayer.training.parallel import ProcessGroup
+from inlayer.tables import Table
 
-__all__ = ["Alerts", "InputGradient", "measure_rows"]
+__all__ = ["Alerts", "Metrics", "from_line", "measure_rows", "record_input_gradient", "to_line"]
+
+IN_EVERY_LINE = {"step", "loss", "learning_rate", "gradient_norm", "tokens", "seconds"}
 
 SPIKE = 1.0  # nats above the best smoothed loss so far
 WINDOW = 20  # steps of the running mean
@@ -31,47 +32,41 @@ MAX_GROWTH = 20.0  # factor over the largest row norm at the start
 MAX_LOGIT_STD = 10.0
 
 
-class InputGradient:
-    """Gradient that reaches the table from its lookups, summed while it is recorded."""
+Metrics = dict[str, int | float]
 
-    def __init__(self, decoder: Decoder) -> None:
-        self.table: nn.Module = decoder.embeddings.token_embedding
-        self.grad_VD: Tensor | None = None
 
-    @contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Record every lookup in the block, before other hooks change the rows."""
-        handle = self.table.register_forward_hook(self._record, prepend=True)
-        try:
-            yield
-        finally:
-            handle.remove()
+def to_line(metrics: Metrics) -> bytes:
+    """A line of metrics.jsonl, with null for NaN and infinity, which JSON lacks."""
+    values = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+    return (json.dumps(values) + "\n").encode()
 
-    def total(self, group: ProcessGroup) -> Tensor:
-        """The gradient of the whole table (V, D), averaged over processes with different tokens."""
-        assert self.grad_VD is not None
-        if group.size > 1:
-            import torch.distributed
 
-            torch.distributed.all_reduce(self.grad_VD)
-            self.grad_VD /= group.size
-        return self.grad_VD
+def from_line(data: bytes, step: int) -> Metrics:
+    """Read a line of metrics.jsonl; ValueError if it is not the line of this step."""
+    line = json.loads(data)
+    if not isinstance(line, dict) or not line.keys() >= IN_EVERY_LINE or line["step"] != step:
+        raise ValueError(f"line {step:,} is not that of step {step:,}")
+    values = {name: math.nan if value is None else value for name, value in line.items()}
+    for name, value in values.items():
+        if type(value) not in {int, float} or abs(value) >= 2**63:
+            raise ValueError(f"{name} in line {step:,} is not a number")
+    return values
 
-    def _record(self, table: nn.Module, inputs: tuple[Tensor, ...], rows: Tensor) -> None:
-        weight = table.weight
-        assert isinstance(weight, Tensor)
-        if not rows.requires_grad:
-            return
-        if self.grad_VD is None:
-            self.grad_VD = torch.zeros(weight.shape, device=rows.device)
-        total_VD, ids_N, padding_idx = self.grad_VD, inputs[0].reshape(-1), getattr(table, "padding_idx", None)
 
+def record_input_gradient(table: Table) -> tuple[RemovableHandle, Tensor]:
+    """Sum the gradient that reaches the table from its lookups into a tensor (V, D), until the handle is removed."""
+    total_VD, padding_idx = torch.zeros(table.weight.shape, device=table.weight.device), table.padding_idx
+
+    def record(_: nn.Module, inputs: tuple[Tensor, ...], rows: Tensor) -> None:
         def add(grad: Tensor) -> None:
-            total_VD.index_add_(0, ids_N, grad.reshape(-1, grad.shape[-1]).float())
+            total_VD.index_add_(0, inputs[0].reshape(-1), grad.reshape(-1, grad.shape[-1]).float())
             if padding_idx is not None:
                 total_VD[padding_idx] = 0
 
-        rows.register_hook(add)  # type: ignore[no-untyped-call]
+        if rows.requires_grad:
+            rows.register_hook(add)  # type: ignore[no-untyped-call]
+
+    return table.register_forward_hook(record, prepend=True), total_VD  # before other hooks change the rows
 
 
 @torch.no_grad()
@@ -101,7 +96,7 @@ class Alerts:
         self._losses: deque[float] = deque(maxlen=WINDOW)
         self._best, self._first_norm = math.inf, math.nan
 
-    def check(self, line: Mapping[str, int | float]) -> list[str]:
+    def check(self, line: Metrics) -> list[str]:
         """Warnings that this line of metrics is the first to cause."""
         step, found = int(line["step"]), {}
         self._losses.append(line["loss"])

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
 
-__all__ = ["CoupledAdamW", "make_optimizers", "set_learning_rates"]
+__all__ = ["CoupledAdamW", "make_optimizers", "set_learning_rates", "zero_moments"]
 
 Group = dict[str, Any]
 
@@ -44,9 +44,7 @@ class CoupledAdamW(torch.optim.Optimizer):
                     continue
                 state = self.state[weight_VD]
                 if not state:
-                    state["step"] = torch.tensor(0.0)
-                    state["exp_avg"] = torch.zeros_like(weight_VD)
-                    state["exp_avg_sq"] = torch.zeros_like(weight_VD[:1])
+                    state |= zero_moments(weight_VD, shared=True)
                 state["step"] += 1
                 steps = float(state["step"])
                 weight_VD.mul_(1 - group["lr"] * group["weight_decay"])
@@ -55,6 +53,13 @@ class CoupledAdamW(torch.optim.Optimizer):
                 denominator_1D = (state["exp_avg_sq"] / (1 - beta2**steps)).sqrt_().add_(group["eps"])
                 step_size = group["lr"] / (1 - beta1**steps)
                 weight_VD.addcdiv_(state["exp_avg"], denominator_1D.expand_as(weight_VD), value=-step_size)
+
+
+def zero_moments(weight: Tensor, *, shared: bool) -> dict[str, Tensor]:
+    """The state of a parameter before its first step, as AdamW names it."""
+    step = torch.zeros((), device=weight.device, dtype=torch.float32)
+    second = torch.zeros_like(weight[:1] if shared else weight)
+    return {"step": step, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": second}
 
 
 def make_optimizers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.Optimizer]:

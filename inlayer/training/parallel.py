@@ -26,19 +26,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
+from torch.optim import Optimizer
 
 from inlayer.errors import CheckpointError, ConfigError, InlayerError
 from inlayer.sharding import MESH, is_sharded, rows_each
 from inlayer.training.config import PARALLEL_MODES
 from inlayer.training.decoder import Decoder
+from inlayer.training.optimizer import CoupledAdamW, zero_moments
 
 __all__ = [
     "ProcessGroup",
     "clip_gradients",
-    "full_optimizer_state",
     "full_state",
     "full_tensor",
-    "load_full_optimizer_state",
     "load_full_state",
     "local_batch",
     "process_group",
@@ -87,22 +87,19 @@ class ProcessGroup:
 
 
 @contextmanager
-def process_group(device: torch.device | str | None = None) -> Iterator[ProcessGroup]:
-    """Join the processes that torchrun started, or make a group of one. An existing torch process group is reused.
-
-    `device` defaults to the GPU of this process, or to the CPU if there is none.
-    """
+def process_group() -> Iterator[ProcessGroup]:
+    """Join the processes that torchrun started, or make a group of one. An existing torch process group is reused."""
     rank, size = _rank_and_size()
-    chosen = _device(device)
+    device = _device()
     if size == 1:
-        yield ProcessGroup(device=chosen)
+        yield ProcessGroup(device=device)
         return
     created = not dist.is_initialized()
     if created:
-        on_gpu = chosen.type == "cuda"
-        dist.init_process_group("nccl" if on_gpu else "gloo", timeout=TIMEOUT, device_id=chosen if on_gpu else None)
+        on_gpu = device.type == "cuda"
+        dist.init_process_group("nccl" if on_gpu else "gloo", timeout=TIMEOUT, device_id=device if on_gpu else None)
     try:
-        yield ProcessGroup(rank=rank, size=size, device=chosen)
+        yield ProcessGroup(rank=rank, size=size, device=device)
         dist.barrier()  # a process that left early would break the communication of the others
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and not any(part in str(error).lower() for part in CONNECTION_ERRORS):
@@ -137,10 +134,9 @@ def _rank_and_size() -> tuple[int, int]:
     return rank, size
 
 
-def _device(device: torch.device | str | None) -> torch.device:
-    if device is not None and torch.device(device).type != "cuda":
-        return torch.device(device)
-    if device is None and not torch.cuda.is_available():
+def _device() -> torch.device:
+    """The GPU of this process; the CPU if there is none."""
+    if not torch.cuda.is_available():
         return CPU
     local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if local >= gpus:
@@ -218,8 +214,11 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: 
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     parts = [gradient.to_local() for gradient in gradients if is_sharded(gradient)]  # type: ignore[attr-defined]
     copies = [gradient for gradient in gradients if not is_sharded(gradient)]
-    if group.size > 1:
-        _average(copies)
+    if group.size > 1 and copies:  # averaged with one message
+        flat = torch.cat([gradient.flatten() for gradient in copies])
+        dist.all_reduce(flat)
+        for gradient, mean in zip(copies, torch.split(flat / group.size, [one.numel() for one in copies]), strict=True):
+            gradient.copy_(mean.view_as(gradient))
     norm = nn.utils.get_total_norm(copies)
     if parts:
         squares = nn.utils.get_total_norm(parts).to(group.device) ** 2
@@ -228,17 +227,6 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float | None, group: 
     if max_norm is not None and gradients:
         torch._foreach_mul_([*copies, *parts], (max_norm / (norm + 1e-6)).clamp(max=1.0))
     return norm
-
-
-def _average(tensors: list[Tensor]) -> None:
-    """Average tensors over all processes, in place, with one message."""
-    if not tensors:
-        return
-    flat = torch.cat([tensor.flatten() for tensor in tensors])
-    dist.all_reduce(flat)
-    flat /= dist.get_world_size()
-    for tensor, mean in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
-        tensor.copy_(mean.view_as(tensor))
 
 
 # ---- state
@@ -250,117 +238,54 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def full_state(decoder: Decoder, group: ProcessGroup) -> dict[str, Tensor]:
-    """The decoder's whole state_dict on the CPU, in the main process; empty in the others.
+def full_state(decoder: Decoder, optimizers: Iterable[Optimizer], group: ProcessGroup) -> dict[str, Tensor]:
+    """Weights as "model.NAME" and moments as "optimizer.NAME.KEY", whole and on the CPU; empty in other processes.
 
     Tensors that are not sharded are not copied: write them before the next step.
     """
-    _reshard(decoder)
-    return _gather(decoder.state_dict(), group)
-
-
-@torch.no_grad()
-def load_full_state(decoder: Decoder, state: Mapping[str, Tensor]) -> None:
-    """Load a whole state into the decoder, sharded or not. Every process passes all of it and keeps its part."""
-    _reshard(decoder)
-    own = decoder.state_dict()
-    missing = set(own) - set(state)
-    if missing:
-        raise CheckpointError(f"the state has no tensor {min(missing)}; was it written by another model?")
-    _check_known(own, state)
-    for name, tensor in own.items():
-        value = state[name]
-        if value.shape != tensor.shape or value.dtype != tensor.dtype:
-            raise CheckpointError(
-                f"{name} is {tuple(value.shape)} of {value.dtype} in the state and {tuple(tensor.shape)} of "
-                f"{tensor.dtype} in the decoder; was the state written by another model?"
-            )
-    for name, tensor in own.items():
-        local = tensor.to_local() if is_sharded(tensor) else tensor
-        local.copy_(_local_rows(state[name], tensor))
-
-
-@torch.no_grad()
-def full_optimizer_state(
-    decoder: Decoder, optimizer: torch.optim.Optimizer, group: ProcessGroup
-) -> dict[str, dict[str, Tensor]]:
-    """The whole optimizer state by parameter name, in the main process.
-
-    Parameters without a gradient so far are left out. Tensors that are not sharded are not copied.
-    """
-    _reshard(decoder)
-    return {
-        name: gathered
-        for name, parameter in decoder.named_parameters()
-        if (gathered := _gather(optimizer.state.get(parameter, {}), group))
-    }
-
-
-@torch.no_grad()
-def load_full_optimizer_state(
-    decoder: Decoder, optimizer: torch.optim.Optimizer, state: Mapping[str, Mapping[str, Tensor]]
-) -> None:
-    """Load what `full_optimizer_state` returned, on any number of processes. Learning rates and the like stay."""
-    _reshard(decoder)
-    named = dict(decoder.named_parameters())
-    _check_known(named, state)
-    # The order in which the optimizer's state_dict numbers its parameters.
-    ordered = [parameter for parameters in optimizer.param_groups for parameter in parameters["params"]]
-    numbers = {parameter: number for number, parameter in enumerate(ordered)}
-    loaded: dict[int, dict[str, Tensor]] = {}
-    for name, values in state.items():
-        parameter = named[name]
-        for key, value in values.items():
-            if any(size not in (1, there) for size, there in zip(value.shape, parameter.shape, strict=False)):
-                raise CheckpointError(
-                    f"{key} of {name} is {tuple(value.shape)} in the state, but the parameter is "
-                    f"{tuple(parameter.shape)}"
-                )
-        # Values of another shape (step count, shared moment) are replicated; the rest is sharded like the parameter.
-        loaded[numbers[parameter]] = {
-            key: _moment(value, parameter) if value.shape == parameter.shape else value.clone()
-            for key, value in values.items()
-        }
-    optimizer.load_state_dict({"state": loaded, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def _reshard(decoder: Decoder) -> None:
-    """Drop the gathered root weights that FSDP keeps after a forward without a backward; the shards are trained."""
-    if reshard := getattr(decoder, "reshard", None):
-        reshard()
-
-
-def _gather(tensors: Mapping[str, Any], group: ProcessGroup) -> dict[str, Tensor]:
-    """Gather tensors one by one, so that only the main process holds more than one of them whole."""
     found = {}
-    for name, tensor in tensors.items():
+    for name, tensor in _tensors(decoder, optimizers).items():  # only the main process holds more than one of them
         gathered = full_tensor(tensor)
         if group.is_main:
             found[name] = gathered.detach().cpu()
     return found
 
 
-def _local_rows(value: Tensor, like: Any) -> Tensor:
-    """The rows of a whole value that this process holds of `like`."""
-    if not is_sharded(like):
-        return value
-    first = like.device_mesh.get_local_rank() * rows_each(len(like), like.device_mesh.size())
-    return value[first : first + len(like.to_local())]
+@torch.no_grad()
+def load_full_state(decoder: Decoder, optimizers: Iterable[Optimizer], state: Mapping[str, Tensor]) -> None:
+    """Load what `full_state` returned, on any number of processes. Each passes all of it and keeps its part."""
+    optimizers, names = list(optimizers), {parameter: name for name, parameter in decoder.named_parameters()}
+    for optimizer in optimizers:
+        optimizer.state.clear()
+        for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
+            if f"optimizer.{names[parameter]}.step" in state:  # it has had a gradient
+                optimizer.state[parameter] = zero_moments(parameter, shared=isinstance(optimizer, CoupledAdamW))
+    own = _tensors(decoder, optimizers)
+    if different := own.keys() ^ state.keys():
+        name = min(different)
+        found = f"has no tensor {name}" if name in own else f"has {name}, which the decoder does not have"
+        raise CheckpointError(f"the state {found}; was it written by another model?")
+    for name, tensor in own.items():
+        if state[name].shape != tensor.shape or state[name].dtype != tensor.dtype:
+            raise CheckpointError(
+                f"{name} is {tuple(state[name].shape)} of {state[name].dtype} in the state and {tuple(tensor.shape)} "
+                f"of {tensor.dtype} in the decoder; was the state written by another model?"
+            )
+    for name, tensor in own.items():
+        if is_sharded(tensor):
+            mesh, local = tensor.device_mesh, tensor.to_local()
+            first = mesh.get_local_rank() * rows_each(len(tensor), mesh.size())
+            local.copy_(state[name][first : first + len(local)])
+        else:
+            tensor.copy_(state[name])
 
 
-def _moment(value: Tensor, parameter: Any) -> Tensor:
-    """A copy of a moment, sharded like its parameter."""
-    part = _local_rows(value, parameter).to(parameter.device, copy=True)
-    if not is_sharded(parameter):
-        return part
-    from torch.distributed.tensor import DTensor
-
-    mesh, placements = parameter.device_mesh, parameter.placements
-    return DTensor.from_local(part, mesh, placements, run_check=False, shape=parameter.shape, stride=parameter.stride())
-
-
-def _check_known(own: Iterable[str], given: Iterable[str]) -> None:
-    if unknown := set(given) - set(own):
-        raise CheckpointError(
-            f"the state has {min(unknown)}, which the decoder does not have; was it written by another model?"
-        )
+def _tensors(decoder: Decoder, optimizers: Iterable[Optimizer]) -> dict[str, Any]:
+    """The tensors in use, whole or sharded."""
+    if reshard := getattr(decoder, "reshard", None):
+        reshard()  # drops the root weights that FSDP keeps gathered after a forward without a backward
+    tensors: dict[str, Any] = {f"model.{name}": tensor for name, tensor in decoder.state_dict().items()}
+    moments = {parameter: values for optimizer in optimizers for parameter, values in optimizer.state.items()}
+    for name, parameter in decoder.named_parameters():
+        tensors |= {f"optimizer.{name}.{key}": value for key, value in moments.get(parameter, {}).items()}
+    return tensors

@@ -5,6 +5,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
   what resuming needs: config, tokenizer, tokens, the last two states
 - files are written atomically, in the order they are needed. After a kill, `train` continues from what is there, and
   losses are bit-equal to those of an uninterrupted run
+- a state has the checksums of the config and of the metrics up to it: a run folder that was edited is rejected
 - Ctrl-C and SIGTERM stop the run after the current step, with a state and a model on disk
 - a run that fails before its first step, because of its text for example, leaves nothing behind
 - a loss or gradient that is not finite ends the run: later states would be useless
@@ -14,11 +15,11 @@ Tested in tests/training/test_run.py, and with kills in tests/training/test_resu
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -28,22 +29,23 @@ from itertools import islice
 from pathlib import Path
 from types import FrameType
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
 from inlayer.files import check_path, locked, path_kind, shown, sync, write_atomic
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
+from inlayer.training.atomic_folder import new_folder
 from inlayer.training.config import TrainConfig
 from inlayer.training.corpus import python_chunks, read_chunks
 from inlayer.training.decoder import Decoder, DecoderConfig
-from inlayer.training.metrics import Alerts
-from inlayer.training.parallel import ProcessGroup, full_state
-from inlayer.training.save import write_decoder
+from inlayer.training.metrics import Alerts, Metrics, from_line, to_line
+from inlayer.training.parallel import ProcessGroup
+from inlayer.training.save import save_decoder, tokenizer_files
 from inlayer.training.state import load_state, save_state
-from inlayer.training.tokenizer_files import tokenizer_files
 from inlayer.training.tokens import Tokens, check_windows, draw_batch, open_tokens, validation_batches, write_tokens
-from inlayer.training.trainer import Metrics, Trainer
+from inlayer.training.trainer import Trainer
 
 __all__ = ["DivergedError", "Run", "TrainingProgress"]
 
@@ -64,8 +66,11 @@ class TrainingProgress:
     def advance(self, amount: int) -> None:
         """Report the steps or bytes done so far in this stage."""
 
-    def step(self, metrics: Metrics, warnings: list[str]) -> None:
-        """Report a training step and new warnings."""
+    def step(self, metrics: Metrics) -> None:
+        """Report a training step."""
+
+    def warning(self, text: str) -> None:
+        """Report a problem that does not end the run."""
 
 
 class Run:
@@ -76,18 +81,17 @@ class Run:
         self.progress = TrainingProgress()
         self.metrics: list[Metrics] = []
         self.alerts = Alerts()
+        self._digest = hashlib.sha256()  # of metrics.jsonl
         self._created: tuple[Path, ...] | None = None  # folders made by `create`, innermost first
 
     @classmethod
     def create(cls, config: TrainConfig) -> Run:
         """Start a run in `config.out`, which must be empty or not exist."""
         folder = check_path(config.out, "out")
-        kind = path_kind(folder)
-        if kind not in {"folder", "missing"} or (kind == "folder" and not is_free(folder)):
-            reason = "not a folder" if kind != "folder" else "not empty"
-            if kind == "folder" and is_run(folder):
-                reason = "it already contains a run; use --resume to continue it"
-            raise InputError(f"cannot start a run in {shown(folder)}: {reason}, or choose another folder")
+        if is_run(folder):
+            raise InputError(f"{shown(folder)} already contains a run; use --resume to continue it, or another folder")
+        if not is_free(folder):
+            raise InputError(f"cannot start a run in {shown(folder)}: it is not an empty folder; choose another one")
         try:
             str(folder.absolute()).encode()
         except UnicodeEncodeError:
@@ -118,8 +122,14 @@ class Run:
         path = folder / "run" / CONFIG
         try:
             return cls(folder, TrainConfig.from_json(path.read_bytes(), out=out, parallel=parallel))
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise CheckpointError(f"{shown(path)} is damaged: {error}") from error
+
+    def extend(self, steps: int) -> None:
+        """Give the run more steps. The learning rates of the remaining ones are those of a run of this length."""
+        self.config = replace(self.config, steps=steps)
+        with self.locked():
+            write_atomic(self.inner / CONFIG, self.config.to_json())
 
     def locked(self) -> AbstractContextManager[None]:
         """Lock the folder: one process trains in it at a time."""
@@ -171,29 +181,26 @@ class Run:
         folder = self.inner / "tokenizer"
         if self.config.tokenizer == "bytes" or path_kind(folder) == "folder":
             return
-        for leftover in self.inner.glob(".tokenizer*"):  # of a killed process
-            shutil.rmtree(leftover, ignore_errors=True)
-        with tempfile.TemporaryDirectory(dir=self.inner, prefix=".tokenizer") as temporary:
-            new = Path(temporary, "new")
-            new.mkdir()
+        with new_folder(folder) as new:
             if self.config.tokenizer == "bpe":
                 self._train_tokenizer(new)
             else:
                 for name, data in tokenizer_files(self.config.tokenizer).items():
-                    write_atomic(new / name, data)
-            new.rename(folder)
+                    (new / name).write_bytes(data)
 
     def _train_tokenizer(self, folder: Path) -> None:
-        vocab_size = self.config.bpe_vocab_size
+        vocab_size, corpus = self.config.bpe_vocab_size, folder / "corpus.txt"
         self.progress.stage(f"training a tokenizer with {vocab_size:,} ids")
-        files = [Path(file) for file in self.config.files]
-        if not files:
-            files = [folder.with_name("corpus.txt")]
-            with files[0].open("w", encoding="utf-8", newline="") as text:
+        if not self.config.files:
+            with corpus.open("w", encoding="utf-8", newline="") as text:
                 text.writelines(chunk.text for chunk in python_chunks())
-        train_bpe(files, vocab_size, folder, special_tokens=[PADDING, END])
+        exact, special = self.config.vocab_size is not None, [PADDING, END]
+        at_least = 1 if exact else 2  # how often a pair must occur: what a text has only once cannot be learned
+        files = self.config.files or corpus
+        train_bpe(files, vocab_size, folder, special_tokens=special, min_frequency=at_least, exact=exact)
+        corpus.unlink(missing_ok=True)
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": PADDING, "eos_token": END}
-        write_atomic(folder / "tokenizer_config.json", (json.dumps(config, indent=2) + "\n").encode())
+        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
     # ---- training
 
@@ -207,6 +214,11 @@ class Run:
                 if group.is_main and self._created is not None and not self.metrics:
                     self._remove()
                 raise
+            except OSError as error:
+                raise InputError(
+                    f"{shown(self.folder)} cannot be written: {error.strerror or error}; saved states are kept, and "
+                    "--resume continues from the last one"
+                ) from error
 
     def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
         config = self.config
@@ -218,12 +230,13 @@ class Run:
         # Only the main process reports alerts, and counting reads all tokens.
         self.alerts = Alerts(unigram_loss=tokens.unigram_loss() if group.is_main else math.inf, steps=config.steps)
         width = decoder_config.block_size + 1
-        check_windows(tokens.train, config.batch_size, width)
+        check_windows(tokens.train, width)
+        self._warn_about_the_text(tokens, width)
         saved = self._restore(trainer)
         seconds = self.metrics[-1]["seconds"] if self.metrics else 0.0
         group.barrier()  # all processes have read the metrics before the main process rewrites them
         if group.is_main:
-            self._write_metrics(self.metrics, new_file=True)
+            write_atomic(self.folder / METRICS, b"".join(map(to_line, self.metrics)))
         self.progress.stage("training", config.steps)
         self.progress.advance(trainer.step)
         with stop_signals() as received:
@@ -240,26 +253,64 @@ class Run:
                     saved = self._save(trainer)
         if trainer.step != saved:
             self._save(trainer)
-        state = full_state(trainer.decoder, group)
+        state = trainer.state()
         if group.is_main:
-            self._write_model(trainer.decoder.config, state, tokenizer)
+            self._write_model(trainer.decoder.config, state, tokenizer, tokens)
         group.barrier()
         return trainer.step == config.steps
 
+    def _warn_about_the_text(self, tokens: Tokens, width: int) -> None:
+        """Warn if the text is too small for the vocabulary or for validation."""
+        config, found = self.config, tokens.validation.size
+        if config.tokenizer == "bpe" and tokens.vocab_size < config.bpe_vocab_size:
+            self.alerts.raised["vocabulary"] = (
+                f"the vocabulary has {tokens.vocab_size:,} ids instead of {config.bpe_vocab_size:,}, because the text "
+                "is too small for more"
+            )
+        if config.validation and found < width:
+            self.alerts.raised["validation"] = (
+                f"no validation loss: {found:,} tokens of the text are held out, fewer than the {width:,} of one "
+                "window; add more text, or hold out more with --validation"
+            )
+        for warning in self.alerts.raised.values():
+            self.progress.warning(warning)
+
     def _restore(self, trainer: Trainer) -> int:
         """Load the newest state and the metrics up to it; returns its step."""
-        state = load_state(self.inner)
+        path, state, lines = self.folder / METRICS, load_state(self.inner), list[bytes]()
+        step = 0 if state is None else state.step
+        if path_kind(path) == "file":
+            with path.open("rb") as file:
+                lines = list(islice(file, step))
+        self._digest = hashlib.sha256(b"".join(lines))
         if state is not None:
-            trainer.load(*state)
-        self.metrics = read_metrics(self.folder / METRICS, trainer.step)
-        if len(self.metrics) != trainer.step:
-            raise CheckpointError(
-                f"{shown(self.folder / METRICS)} has {len(self.metrics):,} of the {trainer.step:,} steps of the saved "
-                "state: it was changed or truncated; restore it, or start a new run in another folder"
-            )
+            self._check_unchanged(step, state.facts)
+            trainer.load(step, state.tensors)
+        try:
+            self.metrics = [from_line(line, number) for number, line in enumerate(lines, 1)]
+        except (ValueError, RecursionError) as error:
+            raise CheckpointError(f"{shown(path)} is damaged: {error}") from error
         for line in self.metrics:
             self.alerts.check(line)
-        return trainer.step
+        return step
+
+    def _facts(self) -> dict[str, str]:
+        """Checksums that a state has to match: of the config, whose number of steps may grow, and of the metrics."""
+        config = hashlib.sha256(replace(self.config, steps=1).to_json())
+        return {"config": config.hexdigest(), "metrics": self._digest.hexdigest()}
+
+    def _check_unchanged(self, step: int, facts: dict[str, str]) -> None:
+        if step > self.config.steps:
+            raise CheckpointError(
+                f"{shown(self.inner / CONFIG)} has {self.config.steps:,} steps, but the saved state is that of step "
+                f"{step:,}; restore the number of steps"
+            )
+        for name, path in (("config", self.inner / CONFIG), ("metrics", self.folder / METRICS)):
+            if facts.get(name) != self._facts()[name]:
+                raise CheckpointError(
+                    f"{shown(path)} does not match the saved state of step {step:,}: it was changed or truncated; "
+                    "restore it, or start a new run in another folder"
+                )
 
     def _validate(self, trainer: Trainer, tokens: Tokens) -> float:
         width, rows = trainer.decoder.config.block_size + 1, self.config.batch_size // self.config.accumulate
@@ -270,8 +321,13 @@ class Run:
         """Write the metrics of a step and report them; DivergedError if they are not finite."""
         self.metrics.append(line)
         if group.is_main:
-            self._write_metrics([line])
-        self.progress.step(line, self.alerts.check(line))
+            data = to_line(line)
+            self._digest.update(data)
+            with (self.folder / METRICS).open("ab") as file:
+                file.write(data)
+        self.progress.step(line)
+        for warning in self.alerts.check(line):
+            self.progress.warning(warning)
         for name in ("loss", "gradient_norm"):
             if not math.isfinite(line[name]):
                 raise DivergedError(
@@ -280,38 +336,27 @@ class Run:
                     "states are kept)"
                 )
 
-    def _write_metrics(self, lines: list[Metrics], *, new_file: bool = False) -> None:
-        path, data = self.folder / METRICS, b"".join(map(to_line, lines))
-        try:
-            if new_file:
-                write_atomic(path, data)
-            else:
-                with path.open("ab") as file:
-                    file.write(data)
-        except OSError as error:
-            raise InputError(
-                f"{shown(path)} cannot be written: {error.strerror}; saved states are kept, and --resume continues "
-                "from the last one"
-            ) from error
-
     def _save(self, trainer: Trainer) -> int:
         state = trainer.state()
         if trainer.group.is_main:
             sync(self.folder / METRICS)  # a state is useless without the metrics up to it
-            save_state(self.inner, trainer.step, state)
+            save_state(self.inner, trainer.step, state, self._facts())
         trainer.group.barrier()
         return trainer.step
 
-    def _write_model(self, config: DecoderConfig, state: dict[str, Tensor], tokenizer: Tokenizer) -> None:
-        source = tokenizer if isinstance(tokenizer, ByteTokenizer) else self.inner / "tokenizer"
-        decoder, eos_id = Decoder(config, device="meta"), tokenizer.special_tokens.get(END)
-        try:
-            write_decoder(self.folder, decoder, tokenizer=source, eos_id=eos_id, state=state)
-        except OSError as error:
-            raise InputError(
-                f"the model cannot be written to {shown(self.folder)}: {error.strerror or error}; the state is saved, "
-                "and --resume writes the model again"
-            ) from error
+    def _write_model(
+        self, config: DecoderConfig, state: dict[str, Tensor], tokenizer: Tokenizer, tokens: Tokens
+    ) -> None:
+        weights = {name.removeprefix("model."): state[name] for name in state if name.startswith("model.")}
+        unseen = set(np.flatnonzero(tokens.count_ids() == 0).tolist()) - set(tokenizer.special_ids)
+        save_decoder(
+            Decoder(config, device="meta"),
+            self.folder,
+            tokenizer=tokenizer if isinstance(tokenizer, ByteTokenizer) else self.inner / "tokenizer",
+            eos_id=tokenizer.special_tokens.get(END),
+            state=weights,
+            facts={"training_tokens": tokens.train.size, "unseen_tokens": len(unseen)},
+        )
 
 
 def with_absolute_paths(config: TrainConfig) -> TrainConfig:
@@ -328,36 +373,8 @@ def is_run(folder: Path) -> bool:
 
 def is_free(folder: Path) -> bool:
     """Whether a run may start here: the folder is empty, apart from what a process killed while starting left."""
-    if {path.name for path in folder.iterdir()} - {"run"}:
-        return False
-    inner = folder / "run"
-    kind = path_kind(inner)
-    leftovers = {"lock", f".{CONFIG}.saving"}
-    return kind == "missing" or (kind == "folder" and {path.name for path in inner.iterdir()} <= leftovers)
-
-
-def to_line(line: Metrics) -> bytes:
-    """A line of metrics.jsonl, with null for NaN and infinity, which JSON lacks."""
-    values = {name: value if math.isfinite(value) else None for name, value in line.items()}
-    return (json.dumps(values) + "\n").encode()
-
-
-def read_metrics(path: Path, steps: int) -> list[Metrics]:
-    """Metrics of the first steps, up to a line that a kill cut off."""
-    found: list[Metrics] = []
-    if path_kind(path) != "file":
-        return found
-    with path.open("rb") as file:
-        for text in islice(file, steps):
-            try:
-                line = json.loads(text)
-            except (ValueError, RecursionError):
-                break
-            valid = isinstance(line, dict) and {"loss", "seconds"} <= set(line) and line.get("step") == len(found) + 1
-            if not valid:
-                break
-            found.append({name: math.nan if value is None else value for name, value in line.items()})
-    return found
+    leftovers = {folder / "run" / name for name in ("", "lock", f".{CONFIG}.saving")}
+    return path_kind(folder) == "missing" or (folder.is_dir() and all(path in leftovers for path in folder.rglob("*")))
 
 
 @contextmanager

@@ -9,6 +9,9 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
   Hidden states stay bit-equal, logits equal up to rounding, and a loaded decoder has scales of 1
 - `soft_cap` and `input_norm` cannot be expressed this way; `check_savable` rejects them
 - a tied model stores its table once and no head
+- a ByteTokenizer becomes a tokenizer.json without merges whose ids are the byte values. A tokenizer.json without a
+  tokenizer_config.json gets one: transformers would otherwise use the class of the model family, and GPT-2's adds
+  `<|endoftext|>` with an id outside the table
 - elsewhere: training states, which keep the decoder's own names and every bit (state.py)
 Tested against transformers, tied and untied, in tests/training/test_save.py.
 """
@@ -27,25 +30,60 @@ from torch import Tensor
 
 from inlayer.checkpoint.open import open_store
 from inlayer.checkpoint.store import Store
-from inlayer.errors import CheckpointError, ConfigError
+from inlayer.errors import CheckpointError, ConfigError, InputError
 from inlayer.families import describe
-from inlayer.families.fields import Fields
-from inlayer.families.fields import short as shown
-from inlayer.files import write_atomic
+from inlayer.families.fields import Fields, short
+from inlayer.files import check_path, path_kind, shown, write_atomic
 from inlayer.positions import Angles, SinusoidalPositions, sinusoidal_encoding
 from inlayer.tensors import to_tensor
-from inlayer.tokenizers import ByteTokenizer
-from inlayer.training.atomic_folder import replace_folder, write_tensors
+from inlayer.tokenizers import ByteTokenizer, open_tokenizer
+from inlayer.tokenizers.merges import byte_alphabet
+from inlayer.training.atomic_folder import write_tensors
 from inlayer.training.decoder import Decoder, DecoderConfig
-from inlayer.training.tokenizer_files import tokenizer_files
 
-__all__ = ["check_savable", "load_decoder", "save_decoder", "write_decoder"]
+__all__ = ["check_savable", "load_decoder", "save_decoder", "tokenizer_files"]
 
-CLASSES = {"gpt": "GPT2LMHeadModel", "llama": "LlamaForCausalLM"}
+FAMILIES = {"gpt": ("gpt2", "GPT2LMHeadModel"), "llama": ("llama", "LlamaForCausalLM")}
 TABLE, POSITIONS = "embeddings.token_embedding.weight", "embeddings.position_embedding.weight"
 LAST_NORM, HEAD = "norm", "head.weight"
 WEIGHTS = "model.safetensors"
+TOKENIZER_CONFIGS = ("tokenizer_config.json", "special_tokens_map.json", "pat_str.txt")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "tiktoken.model",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    *TOKENIZER_CONFIGS,
+)
 
+# Modules of a block, and their names in transformers' models.
+BLOCKS = {
+    "gpt": {
+        "attention_norm": "ln_1", "attention.qkv": "attn.c_attn", "attention.out": "attn.c_proj",
+        "feed_forward_norm": "ln_2", "feed_forward.up": "mlp.c_fc", "feed_forward.down": "mlp.c_proj",
+    },
+    "llama": {
+        "attention_norm": "input_layernorm", "attention.qkv": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
+        "attention.out": "self_attn.o_proj", "feed_forward_norm": "post_attention_layernorm",
+        "feed_forward.up": "mlp.gate_proj mlp.up_proj", "feed_forward.down": "mlp.down_proj",
+    },
+}  # fmt: skip
+# Sizes and numbers, and the fields of config.json that have them.
+FIELDS = {
+    "gpt": {
+        "n_embd": "n_embd", "n_layer": "n_layer", "n_head": "n_head", "n_inner": "hidden_width",
+        "n_positions": "block_size", "layer_norm_epsilon": "norm_eps", "embd_pdrop": "dropout",
+        "attn_pdrop": "dropout", "resid_pdrop": "dropout",
+    },
+    "llama": {
+        "hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
+        "num_key_value_heads": "kv_heads", "head_dim": "head_dim", "intermediate_size": "hidden_width",
+        "max_position_embeddings": "block_size", "rms_norm_eps": "norm_eps", "rope_theta": "theta",
+        "attention_dropout": "dropout",
+    },
+}  # fmt: skip
 # Config fields for which the decoder supports only transformers' default.
 SUPPORTED: dict[str, dict[str, Any]] = {
     "gpt2": {
@@ -92,34 +130,25 @@ def save_decoder(
     tokenizer: ByteTokenizer | str | os.PathLike[str] | None = None,
     eos_id: int | None = None,
     state: Mapping[str, Tensor] | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the decoder to `folder` atomically.
+    """Write the decoder's files to `folder`, each atomically. Other files stay.
 
-    An existing folder is replaced, unless it contains a file that would be lost. `tokenizer` is a ByteTokenizer, or the
-    file or folder of another one; `state` is the whole state_dict of a decoder that is itself sharded or empty.
+    `tokenizer` is a ByteTokenizer, or the file or folder of another one; `state` is the whole state_dict of a decoder
+    that is itself sharded or empty; `facts` about its training go to the config's `inlayer` entry.
     """
-    with replace_folder(folder) as new:
-        write_decoder(new, decoder, tokenizer=tokenizer, eos_id=eos_id, state=state)
-
-
-def write_decoder(
-    folder: Path,
-    decoder: Decoder,
-    *,
-    tokenizer: ByteTokenizer | str | os.PathLike[str] | None = None,
-    eos_id: int | None = None,
-    state: Mapping[str, Tensor] | None = None,
-) -> None:
-    """Write the decoder's files into an existing folder, each atomically. Other files stay."""
     check_savable(decoder.config)
-    state = decoder.state_dict() if state is None else state
+    path, state = check_path(folder, "folder"), decoder.state_dict() if state is None else state
     config = to_config(decoder.config) | {"bos_token_id": None, "eos_token_id": eos_id}
+    if facts:
+        config["inlayer"] = {**config.get("inlayer", {}), **facts}
     config["dtype"] = str(state[TABLE].dtype).removeprefix("torch.")
     files = {} if tokenizer is None else tokenizer_files(tokenizer)
     files["config.json"] = (json.dumps(config, indent=2) + "\n").encode()
+    path.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
-        write_atomic(folder / name, data)
-    write_tensors(folder / WEIGHTS, to_tensors(decoder.config, state), metadata={"format": "pt"})
+        write_atomic(path / name, data)
+    write_tensors(path / WEIGHTS, to_tensors(decoder.config, state), metadata={"format": "pt"})
 
 
 def load_decoder(folder: str | os.PathLike[str]) -> Decoder:
@@ -146,9 +175,8 @@ def check_savable(config: DecoderConfig) -> None:
     """Raise ConfigError for a decoder that cannot be expressed as GPT-2 or LLaMA."""
     for name in ("soft_cap", "input_norm"):
         if getattr(config, name):
-            raise ConfigError(
-                f"a decoder with {name} cannot be saved for transformers: {CLASSES[config.architecture]} has no {name}"
-            )
+            theirs = FAMILIES[config.architecture][1]
+            raise ConfigError(f"a decoder with {name} cannot be saved for transformers: {theirs} has no {name}")
 
 
 # ---- tensors
@@ -176,10 +204,10 @@ def check_tensors(store: Store, config: DecoderConfig, state: Mapping[str, Tenso
     for name, shape in shapes.items():
         found = store.find(name).shape
         if found != shape:
-            raise CheckpointError(f"{store.where}: tensor {name} has shape {shown(found)}; its config requires {shape}")
-    extra = set(store.names()) - {*shapes, stored[POSITIONS].names[0] if POSITIONS in stored else ""}
+            raise CheckpointError(f"{store.where}: tensor {name} has shape {short(found)}; its config requires {shape}")
+    extra = set(store.names()) - {*shapes, stored[POSITIONS].names[0]}
     if extra:
-        raise CheckpointError(f"{store.where} has an unexpected tensor {shown(min(extra))}")
+        raise CheckpointError(f"{store.where} has an unexpected tensor {short(min(extra))}")
 
 
 def sinusoids(config: DecoderConfig) -> Tensor:
@@ -196,53 +224,26 @@ def is_sinusoidal(store: Store, config: DecoderConfig) -> bool:
 
 def stored_tensors(config: DecoderConfig) -> dict[str, StoredTensor]:
     """How each tensor that a decoder of this config may have is stored."""
-    return (gpt2_tensors if config.architecture == "gpt" else llama_tensors)(config)
-
-
-def gpt2_tensors(config: DecoderConfig) -> dict[str, StoredTensor]:
-    tensors = {
-        TABLE: StoredTensor(names=("transformer.wte.weight",)),
-        POSITIONS: StoredTensor(names=("transformer.wpe.weight",)),
-        HEAD: StoredTensor(names=("lm_head.weight",)),
-    }
-    modules = {LAST_NORM: "transformer.ln_f"}
+    is_gpt = config.architecture == "gpt"
+    root, table, layers, norm = (
+        ("transformer", "wte", "h", "ln_f") if is_gpt else ("model", "embed_tokens", "layers", "norm")
+    )
+    modules: dict[str, tuple[str, ...]] = {LAST_NORM: (f"{root}.{norm}",)}
     for block in range(config.n_layer):
-        ours, theirs = f"blocks.{block}", f"transformer.h.{block}"
-        modules |= {f"{ours}.attention_norm": f"{theirs}.ln_1", f"{ours}.feed_forward_norm": f"{theirs}.ln_2"}
-        for mine, name in (
-            ("attention.qkv", "attn.c_attn"),
-            ("attention.out", "attn.c_proj"),
-            ("feed_forward.up", "mlp.c_fc"),
-            ("feed_forward.down", "mlp.c_proj"),
-        ):
-            tensors[f"{ours}.{mine}.weight"] = StoredTensor(names=(f"{theirs}.{name}.weight",), transposed=True)
-            tensors[f"{ours}.{mine}.bias"] = StoredTensor(names=(f"{theirs}.{name}.bias",))
-    for mine, name in modules.items():
+        for module, names in BLOCKS[config.architecture].items():
+            modules[f"blocks.{block}.{module}"] = tuple(f"{root}.{layers}.{block}.{name}" for name in names.split())
+    keys = config.kv_heads * config.head_dim
+    rows = {"qkv": (config.n_head * config.head_dim, keys, keys), "up": (config.hidden_width,) * 2}
+    tensors = {TABLE: f"{root}.{table}.weight", POSITIONS: f"{root}.wpe.weight", HEAD: "lm_head.weight"}
+    stored = {name: StoredTensor(names=(theirs,)) for name, theirs in tensors.items()}
+    for module, parts in modules.items():
         for part in ("weight", "bias"):
-            tensors[f"{mine}.{part}"] = StoredTensor(names=(f"{name}.{part}",))
-    return tensors
-
-
-def llama_tensors(config: DecoderConfig) -> dict[str, StoredTensor]:
-    tensors = {
-        TABLE: StoredTensor(names=("model.embed_tokens.weight",)),
-        f"{LAST_NORM}.weight": StoredTensor(names=("model.norm.weight",)),
-        HEAD: StoredTensor(names=("lm_head.weight",)),
-    }
-    queries, keys = config.n_head * config.head_dim, config.kv_heads * config.head_dim
-    for block in range(config.n_layer):
-        ours, theirs = f"blocks.{block}", f"model.layers.{block}"
-        for mine, names, rows in (
-            ("attention_norm", ("input_layernorm",), ()),
-            ("attention.qkv", tuple(f"self_attn.{one}_proj" for one in "qkv"), (queries, keys, keys)),
-            ("attention.out", ("self_attn.o_proj",), ()),
-            ("feed_forward_norm", ("post_attention_layernorm",), ()),
-            ("feed_forward.up", ("mlp.gate_proj", "mlp.up_proj"), (config.hidden_width,) * 2),
-            ("feed_forward.down", ("mlp.down_proj",), ()),
-        ):
-            full_names = tuple(f"{theirs}.{name}.weight" for name in names)
-            tensors[f"{ours}.{mine}.weight"] = StoredTensor(names=full_names, rows=rows)
-    return tensors
+            stored[f"{module}.{part}"] = StoredTensor(
+                names=tuple(f"{name}.{part}" for name in parts),
+                rows=rows[module.rpartition(".")[2]] if len(parts) > 1 else (),
+                transposed=is_gpt and part == "weight" and not module.endswith("norm"),
+            )
+    return stored
 
 
 # ---- config.json
@@ -250,43 +251,20 @@ def llama_tensors(config: DecoderConfig) -> dict[str, StoredTensor]:
 
 def to_config(config: DecoderConfig) -> dict[str, Any]:
     """The config.json for transformers."""
-    common = {
-        "architectures": [CLASSES[config.architecture]],
+    family, name = FAMILIES[config.architecture]
+    values = {
+        "model_type": family,
+        "architectures": [name],
         "vocab_size": config.vocab_size,
         "initializer_range": config.init_std,
         "tie_word_embeddings": config.tie,
         "pad_token_id": None if config.padding_idx is None else config.padding_idx % config.vocab_size,
+        **{field: getattr(config, ours) for field, ours in FIELDS[config.architecture].items()},
+        **SUPPORTED[family],
     }
-    if config.architecture == "gpt":
-        sinusoidal = {"inlayer": {"positions": "sinusoidal", "theta": config.theta}}
-        return common | {
-            "model_type": "gpt2",
-            "n_embd": config.n_embd,
-            "n_layer": config.n_layer,
-            "n_head": config.n_head,
-            "n_inner": config.hidden_width,
-            "n_positions": config.block_size,
-            "activation_function": "gelu_new",
-            "layer_norm_epsilon": config.norm_eps,
-            **dict.fromkeys(("embd_pdrop", "attn_pdrop", "resid_pdrop"), config.dropout),
-            **(sinusoidal if config.position_scheme == "sinusoidal" else {}),
-        }
-    return common | {
-        "model_type": "llama",
-        "hidden_size": config.n_embd,
-        "num_hidden_layers": config.n_layer,
-        "num_attention_heads": config.n_head,
-        "num_key_value_heads": config.kv_heads,
-        "head_dim": config.head_dim,
-        "intermediate_size": config.hidden_width,
-        "max_position_embeddings": config.block_size,
-        "hidden_act": "silu",
-        "rms_norm_eps": config.norm_eps,
-        "rope_theta": config.theta,
-        "attention_dropout": config.dropout,
-        "attention_bias": False,
-        "mlp_bias": False,
-    }
+    if config.position_scheme == "sinusoidal":
+        values["inlayer"] = {"positions": "sinusoidal", "theta": config.theta}
+    return values
 
 
 def from_config(raw: dict[str, Any]) -> DecoderConfig:
@@ -297,7 +275,7 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
     fields = Fields(raw, SUPPORTED[spec.family])
     for name, value in SUPPORTED[spec.family].items():
         if fields.get(name)[1] != value:
-            raise ConfigError(f"the config's {name} is {shown(raw[name])}; the decoder supports only {value!r}")
+            raise ConfigError(f"the config's {name} is {short(raw[name])}; the decoder supports only {value!r}")
     shared: dict[str, Any] = {
         "vocab_size": spec.vocab_size, "n_embd": spec.n_embd, "block_size": spec.block_size,
         "tie": spec.head.tied, "init_std": spec.init_std,
@@ -335,3 +313,45 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
         padding_idx=spec.padding_idx,
         **shared,
     )
+
+
+# ---- tokenizer files
+
+
+def tokenizer_files(tokenizer: ByteTokenizer | str | os.PathLike[str]) -> dict[str, bytes]:
+    """Name and contents of each file of a tokenizer, given as its file or folder."""
+    if isinstance(tokenizer, ByteTokenizer):
+        found = {"tokenizer.json": byte_tokenizer_json()}
+    else:
+        found = _copy(check_path(tokenizer, "tokenizer"))
+    if "tokenizer.json" in found:
+        found.setdefault("tokenizer_config.json", b'{"tokenizer_class": "PreTrainedTokenizerFast"}\n')
+    return found
+
+
+def byte_tokenizer_json() -> bytes:
+    """A byte-level BPE without merges: id 72 is the byte 72."""
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    parts: dict[str, Any] = {
+        "version": "1.0",
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": byte_alphabet(), "merges": []},
+    }
+    return json.dumps(parts, ensure_ascii=False).encode()
+
+
+def _copy(path: Path) -> dict[str, bytes]:
+    open_tokenizer(path)  # reports a damaged tokenizer now, not when the saved model is opened
+    folder = path if path_kind(path) == "folder" else path.parent
+    names = (*(TOKENIZER_FILES if folder == path else (path.name,)), *TOKENIZER_CONFIGS)
+    try:
+        found = {name: (folder / name).read_bytes() for name in names if path_kind(folder / name) == "file"}
+    except OSError as error:
+        raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from error
+    if path.suffix == ".json" and path.name in found:  # saved under another name
+        found["tokenizer.json"] = found.pop(path.name)
+    return found

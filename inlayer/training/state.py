@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -21,17 +23,26 @@ from inlayer.errors import CheckpointError, InputError
 from inlayer.files import shown
 from inlayer.training.atomic_folder import write_tensors
 
-__all__ = ["load_state", "save_state"]
+__all__ = ["State", "load_state", "save_state"]
 
 KEPT_STATES = 2
 
 
-def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor]) -> None:
+class State(NamedTuple):
+    """A saved state; `facts` are what the run noted about it."""
+
+    step: int
+    tensors: dict[str, Tensor]
+    facts: dict[str, str]
+
+
+def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
     """Write the state after a step, then remove all but the last two."""
-    path = folder / f"state-{step:09}.safetensors"
+    metadata = {**facts, "step": str(step)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_tensors(path, tensors, metadata={"step": str(step), "sha256": _digest(tensors)})
+        path = folder / f"state-{step:09}.safetensors"
+        write_tensors(path, tensors, metadata={**metadata, "sha256": _digest(tensors, metadata)})
     except OSError as error:
         last = max(_states(folder), default=None)
         kept = "no earlier state exists" if last is None else f"the state of step {last:,} is kept"
@@ -44,21 +55,20 @@ def save_state(folder: Path, step: int, tensors: Mapping[str, Tensor]) -> None:
         old.unlink(missing_ok=True)
 
 
-def load_state(folder: Path) -> tuple[int, dict[str, Tensor]] | None:
-    """Step and tensors of the newest state, verified; None if there is none."""
+def load_state(folder: Path) -> State | None:
+    """The newest state, verified; None if there is none."""
     states = sorted(_states(folder).items(), reverse=True)
     if not states:
         return None
     (step, path), *earlier = states
     try:
-        return step, _read(step, path)
+        return _read(step, path)
     except ValueError as error:
-        intact = next((other for other, file in earlier if _is_intact(other, file)), None)
-        advice = (
-            "no other state is intact; start a new run in another folder"
-            if intact is None
-            else f"the state of step {intact:,} is intact: to resume from it, remove {path.name}"
-        )
+        advice = "no other state is intact; start a new run in another folder"
+        for other, file in earlier:
+            with suppress(ValueError):
+                _read(other, file)
+                advice = f"the state of step {other:,} is intact: to resume from it, remove {path.name}"
         raise CheckpointError(f"{shown(path)}, the state of step {step:,}, is damaged: {error}; {advice}") from error
 
 
@@ -68,30 +78,23 @@ def _states(folder: Path) -> dict[int, Path]:
     return {int(number): path for path, number in numbers.items() if number.isascii() and number.isdigit()}
 
 
-def _read(step: int, path: Path) -> dict[str, Tensor]:
-    """The tensors of a state; ValueError if it is damaged."""
+def _read(step: int, path: Path) -> State:
+    """Read a state; ValueError if it is damaged."""
     try:
         with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
+            metadata = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise ValueError(str(error)) from error
-    if metadata.get("step") != str(step) or metadata.get("sha256") != _digest(tensors):
+    digest = metadata.pop("sha256", "")
+    if metadata.get("step") != str(step) or digest != _digest(tensors, metadata):
         raise ValueError("its checksum does not match")
-    return tensors
+    return State(step, tensors, metadata)
 
 
-def _is_intact(step: int, path: Path) -> bool:
-    try:
-        _read(step, path)
-    except ValueError:
-        return False
-    return True
-
-
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """Checksum of names, dtypes, shapes and values."""
-    digest = hashlib.sha256()
+def _digest(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """Checksum of the metadata and of all names, dtypes, shapes and values."""
+    digest = hashlib.sha256(repr(sorted(metadata.items())).encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())

@@ -19,7 +19,9 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -35,7 +37,7 @@ from inlayer.ragged import IdArray
 from inlayer.shapes import check_seed
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.bpe_training import MAX_VOCAB
-from inlayer.training.atomic_folder import replace_folder
+from inlayer.training.atomic_folder import new_folder
 from inlayer.training.corpus import Chunk, cut
 
 __all__ = ["Tokens", "draw_batch", "open_tokens", "validation_batches", "write_tokens"]
@@ -44,7 +46,8 @@ FORMAT = 2
 FACTS = "tokens.json"
 DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 FIRST_SEGMENT, SEGMENT_GROWTH, MAX_SEGMENT = 1024, 128, 16_384  # characters
-ENCODED_AT_ONCE = 1 << 20  # characters
+ENCODED_AT_ONCE = 64  # segments
+SIDES = ("train", "validation")
 BLOCK = 1 << 20  # ids counted or verified at once
 WRITE_AGAIN = "remove the folder, and resume the run to encode the text again"
 
@@ -80,47 +83,41 @@ def write_tokens(
     separator: int | None,
     progress: Callable[[int], None] | None = None,
 ) -> Tokens:
-    """Encode a corpus into `folder` and open it. After a kill, call it again.
+    """Encode a corpus into a new folder and open it. After a kill, call it again.
 
     `validation` is the fraction of text held out; `separator` is an id inserted before every file except the first.
     `progress` is called with the number of UTF-8 bytes encoded so far.
     """
-    if not 0 <= validation <= 0.5:
-        raise InputError(f"validation is {validation}; it must be a fraction from 0 to 0.5")
     every = round(min(1 / validation, 1e18)) if validation else 0
     vocab_size = max([tokenizer.get_vocab_size(), *(value + 1 for value in tokenizer.special_ids)])
     if vocab_size > MAX_VOCAB:
         raise InputError(f"the tokenizer's largest id is {vocab_size - 1:,}; a table has at most {MAX_VOCAB:,} rows")
-    if separator is not None and not 0 <= separator < vocab_size:
-        raise IdRangeError(f"separator is {separator}; it must be an id of the tokenizer, 0..{vocab_size - 1}")
     dtype = "uint16" if vocab_size <= 1 << 16 else "uint32"
-    encoded = 0  # UTF-8 bytes
-    with replace_folder(folder) as new:
-        with (new / "train.bin").open("wb") as train_file, (new / "validation.bin").open("wb") as validation_file:
-            train, held_out = _IdWriter(train_file, DTYPES[dtype]), _IdWriter(validation_file, DTYPES[dtype])
-            for segments in _batch(_segments(chunks)):
-                texts = [segment.text for segment in segments]
-                batch = tokenizer.encode_batch(texts, add_special_tokens=False, parse_special=False)
-                _check_range(batch.flat, vocab_size)
-                for segment, ids in zip(segments, batch, strict=True):
-                    writer = held_out if every > 0 and segment.number % every == every // 2 else train
+    encoded, counts, digests = 0, dict.fromkeys(SIDES, 0), {side: hashlib.sha256() for side in SIDES}
+    segments = _segments(chunks)
+    with new_folder(folder) as new:
+        with (new / "train.bin").open("wb") as train, (new / "validation.bin").open("wb") as held_out:
+            while batch := list(islice(segments, ENCODED_AT_ONCE)):
+                texts = [segment.text for segment in batch]
+                rows = tokenizer.encode_batch(texts, add_special_tokens=False, parse_special=False)
+                _check_range(rows.flat, vocab_size)
+                for segment, row in zip(batch, rows, strict=True):
+                    is_held_out = every > 0 and segment.number % every == every // 2
+                    side, file = ("validation", held_out) if is_held_out else ("train", train)
                     if segment.starts_file and segment.number > 0 and separator is not None:
-                        writer.write(np.array([separator]))
-                    writer.write(ids)
-                    encoded += len(segment.text) if segment.text.isascii() else len(segment.text.encode())
+                        row = np.insert(row, 0, separator)  # noqa: PLW2901
+                    data = row.astype(DTYPES[dtype]).tobytes()
+                    file.write(data)
+                    digests[side].update(data)
+                    counts[side] += row.size
+                    encoded += len(segment.text.encode())
                 if progress is not None:
                     progress(encoded)
         if not encoded:
             raise InputError("the corpus contains no text")
-        facts = {
-            "format": FORMAT,
-            "dtype": dtype,
-            "vocab_size": vocab_size,
-            "train_ids": train.count,
-            "train_sha256": train.digest.hexdigest(),
-            "validation_ids": held_out.count,
-            "validation_sha256": held_out.digest.hexdigest(),
-        }
+        facts: dict[str, Any] = {"format": FORMAT, "dtype": dtype, "vocab_size": vocab_size}
+        for side in SIDES:
+            facts |= {f"{side}_ids": counts[side], f"{side}_sha256": digests[side].hexdigest()}
         (new / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
     return open_tokens(folder)
 
@@ -128,24 +125,16 @@ def write_tokens(
 def open_tokens(folder: str | os.PathLike[str]) -> Tokens:
     """Open the tokens of a folder. Both files are read once to verify them."""
     path = check_path(folder, "folder").expanduser()
-    kind = path_kind(path)
-    if kind != "folder":
-        raise MissingFileError(f"{shown(path)}: {'not found' if kind == 'nothing' else 'not a folder'}")
     facts = _read_facts(path / FACTS)
-    return Tokens(
-        train=_open_ids(path / "train.bin", facts),
-        validation=_open_ids(path / "validation.bin", facts),
-        vocab_size=facts["vocab_size"],
-    )
+    train, validation = (_open_ids(path / f"{side}.bin", facts) for side in SIDES)
+    return Tokens(train=train, validation=validation, vocab_size=facts["vocab_size"])
 
 
 def draw_batch(
     ids: Integer[np.ndarray, " N"], *, rows: int, width: int, seed: int, step: int
 ) -> Int64[Tensor, "rows width"]:
     """Draw `rows` windows of `width` consecutive ids; seed and step determine them in every version of numpy."""
-    check_windows(ids, rows, width)
-    if step < 0:
-        raise InputError(f"step is {step}; it must not be negative")
+    check_windows(ids, width)
     seeds = np.random.SeedSequence(check_seed(seed), spawn_key=(step,))  # the list [seed, step] would have collisions
     drawn = np.random.Philox(seeds).random_raw(rows)
     return _windows(ids, drawn % np.uint64(ids.size - width + 1), width)
@@ -155,9 +144,7 @@ def validation_batches(
     ids: Integer[np.ndarray, " N"], *, rows: int, width: int, max_windows: int
 ) -> Iterator[Int64[Tensor, "_ width"]]:
     """At most `max_windows` windows, evenly spread and not overlapping, in batches of up to `rows`; always the same."""
-    check_windows(ids, rows, width)
-    if max_windows < 1:
-        raise InputError(f"max_windows is {max_windows}; it must be at least 1")
+    check_windows(ids, width)
     count = min(max_windows, ids.size // width)
     starts = np.arange(count, dtype=np.uint64) * np.uint64(ids.size - width) // np.uint64(max(count - 1, 1))
     return (_windows(ids, starts[first : first + rows], width) for first in range(0, count, rows))
@@ -171,10 +158,8 @@ def _windows(ids: npt.NDArray[Any], starts: npt.NDArray[np.uint64], width: int) 
     return torch.from_numpy(windows_BT)
 
 
-def check_windows(ids: npt.NDArray[Any], rows: int, width: int) -> None:
+def check_windows(ids: npt.NDArray[Any], width: int) -> None:
     """Raise InputError if no window of this width can be drawn."""
-    if rows < 1 or width < 1:
-        raise InputError(f"rows is {rows} and width is {width}; both must be at least 1")
     if ids.size < width:
         raise InputError(
             f"the text has {ids.size:,} training tokens, fewer than the {width:,} of one window; add more text, or "
@@ -203,34 +188,6 @@ def _segments(chunks: Iterable[Chunk]) -> Iterator[_Segment]:
             start, number, starts_file = end, number + 1, False
 
 
-def _batch(segments: Iterable[_Segment]) -> Iterator[list[_Segment]]:
-    """Group segments into lists of about ENCODED_AT_ONCE characters."""
-    batch: list[_Segment] = []
-    size = 0
-    for segment in segments:
-        batch.append(segment)
-        size += len(segment.text)
-        if size >= ENCODED_AT_ONCE:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-class _IdWriter:
-    """Writes ids to a file, counting and hashing them."""
-
-    def __init__(self, file: BinaryIO, dtype: np.dtype[Any]) -> None:
-        self._file, self._dtype = file, dtype
-        self.count, self.digest = 0, hashlib.sha256()
-
-    def write(self, ids: IdArray) -> None:
-        data = ids.astype(self._dtype).tobytes()
-        self._file.write(data)
-        self.digest.update(data)
-        self.count += ids.size
-
-
 def _check_range(ids: IdArray, vocab_size: int) -> None:
     if ids.size and (ids.max() >= vocab_size or ids.min() < 0):
         bad = int(ids.max()) if ids.max() >= vocab_size else int(ids.min())
@@ -245,11 +202,9 @@ def _check_range(ids: IdArray, vocab_size: int) -> None:
 
 def _read_facts(path: Path) -> dict[str, Any]:
     """Read tokens.json and check the type and range of every entry."""
-    _check_is_file(path)
     try:
-        facts: Any = json.loads(path.read_bytes())
-    except OSError as error:
-        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
+        with _opened(path) as file:
+            facts: Any = json.loads(file.read())
     except (ValueError, RecursionError):
         raise CheckpointError(f"{shown(path)} is not valid JSON; {WRITE_AGAIN}") from None
     if not isinstance(facts, dict):
@@ -267,32 +222,30 @@ def _read_facts(path: Path) -> dict[str, Any]:
 
 def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
     """Memory-map a file of ids after checking its size, its checksum and its largest id."""
-    _check_is_file(path)
-    dtype, count = DTYPES[facts["dtype"]], facts[f"{path.stem}_ids"]
-    size = path.stat().st_size
-    if size != count * dtype.itemsize:
-        raise CheckpointError(
-            f"{shown(path)} has {size:,} bytes instead of {count * dtype.itemsize:,} for {count:,} ids; {WRITE_AGAIN}"
-        )
-    digest, largest = hashlib.sha256(), -1
-    try:
-        with path.open("rb") as file:
-            while data := file.read(BLOCK * dtype.itemsize):
-                digest.update(data)
-                largest = max(largest, int(np.frombuffer(data, dtype).max()))
-    except OSError as error:
-        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
+    dtype, count, rows = DTYPES[facts["dtype"]], facts[f"{path.stem}_ids"], facts["vocab_size"]
+    digest, largest, size = hashlib.sha256(), -1, count * dtype.itemsize
+    with _opened(path) as file:
+        if (found := path.stat().st_size) != size:
+            raise CheckpointError(
+                f"{shown(path)} has {found:,} bytes instead of {size:,} for {count:,} ids; {WRITE_AGAIN}"
+            )
+        while data := file.read(BLOCK * dtype.itemsize):
+            digest.update(data)
+            largest = max(largest, int(np.frombuffer(data, dtype).max()))
     if digest.hexdigest() != facts[f"{path.stem}_sha256"]:
         raise CheckpointError(f"{shown(path)} is damaged: its checksum does not match; {WRITE_AGAIN}")
-    if largest >= facts["vocab_size"]:
-        raise CheckpointError(
-            f"{shown(path)} contains id {largest}, outside 0..{facts['vocab_size'] - 1}; {WRITE_AGAIN}"
-        )
+    if largest >= rows:
+        raise CheckpointError(f"{shown(path)} contains id {largest}, outside 0..{rows - 1}; {WRITE_AGAIN}")
     # An empty file cannot be mapped.
     return np.memmap(path, dtype, "r", shape=(count,)) if count else np.frombuffer(b"", dtype)
 
 
-def _check_is_file(path: Path) -> None:
-    kind = path_kind(path)
-    if kind != "file":
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    if (kind := path_kind(path)) != "file":
         raise MissingFileError(f"{not_a_file(path, kind)}; {WRITE_AGAIN}")
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error

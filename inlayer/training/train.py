@@ -11,7 +11,7 @@ Tested in tests/training/test_run.py.
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import torch
 
@@ -58,11 +58,10 @@ def train(
         KeyboardInterrupt: If the run was stopped; the message has the command that resumes it.
 
     Example:
-        >>> import inlayer
-        >>> config = inlayer.TrainConfig(files=("book.txt",), out="model", steps=300)
-        >>> report = inlayer.train(config)  # doctest: +SKIP
-        >>> report.validation.last  # doctest: +SKIP
-        4.512
+        >>> config = inlayer.TrainConfig(files=("book.txt",), out="run", tokenizer="bytes", preset="toy", steps=3)
+        >>> report = inlayer.train(config)
+        >>> report.training.last < report.training.first
+        True
     """
     with process_group() as group:
         run = _start(config, resume) if group.is_main else None
@@ -83,7 +82,9 @@ def _start(config: TrainConfig, resume: bool) -> Run:
     if not resume or not is_run(check_path(config.out, "out")):
         return Run.create(config)
     run = Run.open(config.out, config.parallel)
-    wanted, existing = with_absolute_paths(config).resolved(), run.config.resolved()
+    longer = config.steps > run.config.steps and config.untie_at is None  # untying happens at a fraction of the steps
+    same_length = replace(config, steps=run.config.steps) if longer else config
+    wanted, existing = with_absolute_paths(same_length).resolved(), run.config.resolved()
     for name, value in wanted.items():
         if name not in NOT_SAVED and existing[name] != value and not (name == "threads" and value is None):
             change = "other files" if name == "files" else f"{name.replace('_', '-')} {existing[name]}, not {value}"
@@ -91,6 +92,8 @@ def _start(config: TrainConfig, resume: bool) -> Run:
                 f"{shown(config.out)} contains a run with {change}; to resume it, leave that out; to change it, start "
                 "a new run in another folder"
             )
+    if longer:
+        run.extend(config.steps)
     return run
 
 
@@ -114,7 +117,7 @@ def make_report(run: Run) -> TrainingReport:
     untrained = Decoder(decoder_config, seed=config.seed)
     table = compare_tables(
         untrained.embeddings.token_embedding.weight.detach(),
-        state[1][f"model.{TABLE}"],
+        state.tensors[f"model.{TABLE}"],
         tokens.count_ids(),
         tokenizer,
         padding_idx=decoder_config.padding_idx,

@@ -25,32 +25,28 @@ from inlayer.errors import ConfigError, ShapeError
 from inlayer.tables import Table
 from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder, DecoderConfig
-from inlayer.training.metrics import InputGradient, measure_rows
+from inlayer.training.metrics import Metrics, measure_rows, record_input_gradient
 from inlayer.training.optimizer import make_optimizers, set_learning_rates
 from inlayer.training.parallel import (
     ProcessGroup,
     clip_gradients,
-    full_optimizer_state,
     full_state,
     full_tensor,
-    load_full_optimizer_state,
     load_full_state,
     local_batch,
     shard,
 )
 
-__all__ = ["Metrics", "Trainer"]
+__all__ = ["Trainer"]
 
-Metrics = dict[str, int | float]
+ALONE = ProcessGroup()
 
 
 class Trainer:
     """A decoder in training: `decoder`, `step` (steps taken so far), `take_step`, `validate`, `state`, `load`."""
 
-    def __init__(
-        self, decoder_config: DecoderConfig, config: TrainConfig, *, group: ProcessGroup | None = None
-    ) -> None:
-        self.config, self.step, self.group = config, 0, group or ProcessGroup()
+    def __init__(self, decoder_config: DecoderConfig, config: TrainConfig, group: ProcessGroup = ALONE) -> None:
+        self.config, self.step, self.group = config, 0, group
         self._check_config(decoder_config)
         decoder = Decoder(decoder_config, seed=config.seed).train()
         self.decoder = shard(decoder.to(self.group.device), config.parallel, self.group)
@@ -76,8 +72,9 @@ class Trainer:
             self._untie()
         learning_rate = config.learning_rate_at(step)
         set_learning_rates(self.optimizers, learning_rate)
-        input_gradient = InputGradient(self.decoder) if measured and self.decoder.head.tied else None
-        with input_gradient.recorded() if input_gradient else nullcontext():
+        tied = measured and self.decoder.head.tied
+        handle, input_gradient = record_input_gradient(self.table) if tied else (nullcontext(), None)
+        with handle:
             loss = self._backward(windows, step)
         measurements = self._measure(windows, input_gradient) if measured else {}
         norm = clip_gradients(self.decoder.parameters(), config.clip or None, self.group)
@@ -114,33 +111,14 @@ class Trainer:
 
     def state(self) -> dict[str, Tensor]:
         """Weights and moments by name: all that the next step needs besides its number. In the main process only."""
-        tensors = {f"model.{name}": value for name, value in full_state(self.decoder, self.group).items()}
-        for optimizer in self.optimizers:
-            for name, moments in full_optimizer_state(self.decoder, optimizer, self.group).items():
-                tensors |= {f"optimizer.{name}.{key}": value for key, value in moments.items()}
-        return tensors
+        return full_state(self.decoder, self.optimizers, self.group)
 
     def load(self, step: int, state: Mapping[str, Tensor]) -> None:
         """Continue from the state after a step, on any number of processes; each passes all of it."""
         if self.config.untie_at is not None and step > self._last_tied_step:
             self._untie()
+        load_full_state(self.decoder, self.optimizers, state)
         self.step = step
-        model: dict[str, Tensor] = {}
-        moments: dict[str, dict[str, Tensor]] = {}
-        for name, value in state.items():
-            kind, _, rest = name.partition(".")
-            if kind == "model":
-                model[rest] = value
-            else:
-                parameter, _, key = rest.rpartition(".")
-                moments.setdefault(parameter, {})[key] = value
-        load_full_state(self.decoder, model)
-        names = {id(parameter): name for name, parameter in self.decoder.named_parameters()}
-        for optimizer in self.optimizers:
-            own = {names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]}
-            load_full_optimizer_state(
-                self.decoder, optimizer, {name: values for name, values in moments.items() if name in own}
-            )
 
     # ---- parts of a step
 
@@ -178,20 +156,19 @@ class Trainer:
             total += float(loss.detach())
         return (math.fsum(self.group.gather(total)) if split else total) / count
 
-    def _measure(self, windows: Tensor, input_gradient: InputGradient | None) -> Metrics:
+    def _measure(self, windows: Tensor, input_VD: Tensor | None) -> Metrics:
         """Measure the table and its gradients before the step changes them."""
         measured: Metrics = {**measure_rows(full_tensor(self.table.weight), self.table.padding_idx)}
         total_VD = full_gradient(self.table.weight)
-        if input_gradient is not None:
-            input_VD = input_gradient.total(self.group if self.config.parallel == "data" else ProcessGroup())
+        if input_VD is not None:
+            if self.group.size > 1 and self.config.parallel == "data":  # processes have different tokens
+                torch.distributed.all_reduce(input_VD)
+                input_VD /= self.group.size
             from_input, from_output = float(input_VD.norm()), float((total_VD - input_VD).norm())
         else:
             from_input, from_output = float(total_VD.norm()), float(full_gradient(self.decoder.head.weight).norm())
-        measured |= {
-            "input_gradient": from_input,
-            "output_gradient": from_output,
-            "output_share": from_output / (from_input + from_output or 1.0),
-        }
+        share = from_output / (from_input + from_output or 1.0)
+        measured |= {"input_gradient": from_input, "output_gradient": from_output, "output_share": share}
         if self.group.size == 1:
             self.decoder.eval()
             with torch.no_grad(), self._autocast():

@@ -89,6 +89,7 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     page.click("#learn")
     page.wait_for_selector("#stage h1:has-text('The forward pass')")
     assert page.eval_on_selector_all("img.picture", "(all) => all.every((one) => one.naturalWidth > 0)")
+    assert page.eval_on_selector(".prose aside", "(one) => getComputedStyle(one).borderLeftWidth") == "4px"
     page.click(".prose a.walk-link >> nth=0")
     walk = page.frame_locator("#pane iframe")
     walk.locator(".figure[data-step='5']").wait_for()
@@ -99,7 +100,11 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     go(watched, "Exercises")
     card = page.locator("section[data-id='forward/hidden_shape']")
     seed = int(str(card.locator("form").get_attribute("data-seed")))
-    for given, shown in (("12", "cannot be read"), ("(1, 2, 3)", "Not yet."), (None, "Correct!")):
+    for given, shown in (
+        ("12", "cannot be read"),
+        ("(1, 2)", "Your shape has 2 axes, but it must have 3."),
+        (None, "Correct!"),
+    ):
         correct = str(open_course().exercises["forward/hidden_shape"].ask(seed).answer)
         card.locator("input").fill(correct if given is None else given)
         card.locator("input").press("Enter")
@@ -159,7 +164,10 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     missed = answer(watched, right=False)
     assert "will come back" in page.inner_text("#question .graded")
     assert page.inner_text(".pick.chosen .pick-word") == "\u2717 Incorrect, your answer"
-    assert page.inner_text("#question-title").endswith(" correct, 1 to repeat")
+    page.wait_for_selector("#quiz-tally:has-text('1 to repeat')")
+    tally = page.inner_text("#quiz-tally")
+    done, total = page.inner_text("#lessons-list a:has-text('Quiz') .done-mark").split("/")
+    assert tally == f"Lesson 3: {done} of {total} correct, 1 to repeat"  # the same counts in both places
     seen = []
     while page.locator("#next-question").count():
         page.click("#next-question")

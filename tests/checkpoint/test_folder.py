@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pickle
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from torch import nn
 
 import inlayer
 from inlayer.checkpoint.folder import INDEX
+from inlayer.checkpoint.samples import find_sample
 from inlayer.errors import CheckpointError, ConfigError, DtypeError, MissingFileError
 from inlayer.tensors import to_tensor
 
@@ -226,6 +228,63 @@ def test_invalid_index_is_an_error(tmp_path: Path, index: bytes) -> None:
     write(tmp_path, SHARDS)
     (tmp_path / INDEX).write_bytes(index)
     with pytest.raises(CheckpointError, match=INDEX):
+        inlayer.load(tmp_path)
+
+
+MODEL2VEC = {"model_type": "model2vec", "architectures": ["StaticModel"], "hidden_dim": 8, "normalize": True}
+STATIC_MODULE = {
+    "idx": 0,
+    "name": "0",
+    "path": "0_StaticEmbedding",
+    "type": "sentence_transformers.models.StaticEmbedding",
+}
+
+
+def write_static(folder: Path, name: str) -> None:
+    folder.mkdir(parents=True)
+    save_file({name: weights()[TABLE]}, folder / "model.safetensors")
+    shutil.copy(find_sample("default")[0] / "tokenizer.json", folder)
+
+
+@pytest.mark.parametrize("kind", ["model2vec", "subfolder", "root"])
+def test_static_embeddings_open_with_table_and_tokenizer(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "static"
+    if kind == "model2vec":
+        write_static(folder, "embeddings")
+        (folder / "config.json").write_text(json.dumps(MODEL2VEC))
+    else:
+        path = "0_StaticEmbedding" if kind == "subfolder" else ""
+        write_static(folder / path, "embedding.weight")
+        (folder / "modules.json").write_text(json.dumps([STATIC_MODULE | {"path": path}]))
+        (folder / path / "config.json").write_text('{"vocab_size": 20}')
+    model = inlayer.load(folder)
+    assert model.note.startswith("static embeddings")
+    assert torch.equal(model.embeddings(IDS), weights()[TABLE][IDS])
+    assert model.head is None
+    assert model.tokenizer is not None
+
+
+@pytest.mark.parametrize(
+    "modules", [b"", b"[]", b"{}", b'[{"path": 3, "type": 1}]', b'[{"path": "..", "type": "a.b"}]']
+)
+def test_damaged_modules_file_changes_nothing(tmp_path: Path, modules: bytes) -> None:
+    folder = write(tmp_path / "m", {"model.safetensors": [*weights()]}, index=False)
+    (folder / "modules.json").write_bytes(modules)
+    assert inlayer.load(folder).config == LLAMA
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(MissingFileError, match="has no weights"):
+        inlayer.load(folder)
+
+
+def test_adapter_folder_names_its_base_model(tmp_path: Path) -> None:
+    lora = {"base_model.model.model.layers.0.q_proj.lora_A.weight": torch.zeros(4, 8)}
+    lora |= {"base_model.model.model.layers.0.q_proj.lora_B.weight": torch.zeros(8, 4)}
+    save_file(lora, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(CheckpointError, match="is a shard missing"):
+        inlayer.load(tmp_path)  # control: without its config it could be anything
+    config = {"peft_type": "LORA", "base_model_name_or_path": "meta-llama/Llama-3.1-8B"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"it is a LORA adapter, .* base model, meta-llama/Llama-3.1-8B$"):
         inlayer.load(tmp_path)
 
 

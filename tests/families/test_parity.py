@@ -49,6 +49,7 @@ def each(cases: list[Case]) -> pytest.MarkDecorator:
 WITHOUT_POSITIONS = {"bloom", "t5", "mt5", "umt5"}
 
 
+@pytest.mark.filterwarnings("ignore:attention_mask has padding on the left")  # as transformers numbers them
 @each(CASES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("padded", [None, "right", "left"])

@@ -31,10 +31,13 @@ def read(rows: FileRows, ids: list[int]) -> np.ndarray:
 
 @pytest.mark.parametrize("ids", [[], [0], [99], [3, 4, 5, 6], [7, 3, 4, 4, 5, 0, 99], list(range(100)), [9, 8, 7]])
 @pytest.mark.parametrize("longest", [7, 1 << 30])
+@pytest.mark.parametrize("preadv", [True, False])
 def test_rows_are_the_bytes_of_the_file(
-    file: Path, ids: list[int], longest: int, monkeypatch: pytest.MonkeyPatch
+    file: Path, ids: list[int], longest: int, preadv: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_file, "MAX_READ", longest)
+    if not preadv:
+        monkeypatch.delattr(os, "preadv", raising=False)  # as on Windows
     content = file.read_bytes()
     found = read(FileRows(file, OFFSET, ROWS, WIDTH), ids)
     for row, token in zip(found, ids, strict=True):  # slow, obvious

@@ -1,4 +1,4 @@
-"""No test of the course touches the progress of whoever runs it."""
+"""Tests of the course never touch the progress of the person who runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A course of two lessons, small enough to see through, in place of the real one: for the tests of its doors.
+"""A small course of two lessons that replaces the real one in tests of its front ends.
 
 Its tasks are graded by the checks of toy.py, for real.
 """
@@ -110,9 +110,9 @@ def words(draw: random.Random) -> FreeTextQuestion:
     return FreeTextQuestion(text="Why?", model_answer="Because.", points=("it says because", "it is short"))
 
 
-def toys_own(name: str) -> Any:
-    """Of the checks of toy.py, which need torch, and so are imported where a file is graded."""
-    if name.startswith("__"):  # what Python asks of every module
+def toy_attribute(name: str) -> Any:
+    """An attribute of the checks in toy.py, which need torch and are imported only when a file is graded."""
+    if name.startswith("__"):  # Python looks these up in every module
         raise AttributeError(name)
     from tests.learn.toy import toy
 
@@ -133,7 +133,7 @@ def make_course(folder: Path) -> Course:
             (place / task / "start.py").write_text(START)
             (place / task / "solution.py").write_text(SOLUTION)
             checks = ModuleType(f"inlayer.learn.content.{name}.{task}.check")
-            checks.__dict__["__getattr__"] = toys_own
+            checks.__dict__["__getattr__"] = toy_attribute
             sys.modules[checks.__name__] = checks
         (place / "lesson.md").write_text(LESSON.format(title=f"{name} lesson", tasks=", ".join(tasks)))
         (place / "quiz.md").write_text(QUIZ.format(name=name))

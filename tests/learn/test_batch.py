@@ -1,4 +1,4 @@
-"""A class is graded file by file, and no file spoils another's mark."""
+"""A class is graded file by file, and no file affects the result of another."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MEAN = open_course().task("mean_pool")
 
 @pytest.fixture(scope="module", autouse=True)
 def _warm() -> None:
-    """What is loaded once, is; the limits are for the rest."""
+    """Load everything that is loaded once, so that the limits apply only to the rest."""
     assert grader.grade(GATHER, GATHER.solution).passed
 
 
@@ -50,8 +50,8 @@ def graded(folder: Path, **further: object) -> dict[tuple[str, str], BatchRow]:
     return made
 
 
-def test_one_misbehaving_file_does_not_spoil_the_rest(tmp_path: Path) -> None:
-    """Each has its own reason; the good files before, between and after them pass."""
+def test_misbehaving_files_do_not_affect_the_others(tmp_path: Path) -> None:
+    """Each one has its own rule; the correct files before, between and after them pass."""
     wrong_rule, wrong = next(iter(GATHER.wrong.items()))
     put(
         tmp_path,
@@ -77,7 +77,9 @@ def test_one_misbehaving_file_does_not_spoil_the_rest(tmp_path: Path) -> None:
     (tmp_path / "loop" / "gather.py").symlink_to("gather.py")
     (tmp_path / "loop" / "again").symlink_to(tmp_path)
     (tmp_path / "copies").mkdir()
-    (tmp_path / "copies" / "gather.py").symlink_to(GATHER.folder / "solution.py")  # a link to the solution is no work
+    (tmp_path / "copies" / "gather.py").symlink_to(
+        GATHER.folder / "solution.py"
+    )  # linking to the solution does not count
 
     rows = graded(tmp_path)
     for name in ("a_first", "middle", "z_last"):
@@ -102,7 +104,7 @@ def test_one_misbehaving_file_does_not_spoil_the_rest(tmp_path: Path) -> None:
     }
     failed = [row for row in rows.values() if row.passed is False]
     assert all(row.message and row.task == "gather" and row.checks < row.of for row in failed)
-    assert len({row.of for row in failed}) == 1  # what could not be read had as many checks before it
+    assert len({row.of for row in failed}) == 1  # unreadable files report the same number of checks
     assert not [row.message for row in rows.values() if "\n" in row.message]
     assert rows["loop", "loop/again"].rule == "link"
     assert (tmp_path / "z_last" / "gather.py").exists()
@@ -113,14 +115,14 @@ def test_submissions_are_found_in_every_layout(tmp_path: Path) -> None:
         tmp_path,
         {
             "Ann/inlayer-course/gather.py": GATHER.solution,
-            "Ann/mean_pool.py": b"\xef\xbb\xbf" + MEAN.solution.encode(),  # a byte order mark is no mistake
+            "Ann/mean_pool.py": b"\xef\xbb\xbf" + MEAN.solution.encode(),  # a byte order mark is accepted
             "Bob_mean_pool.py": MEAN.solution,
             "Cleo D_123_file_gather.py": GATHER.solution,
             "gather.py": GATHER.solution,
             "Ann/Gather.py": GATHER.solution,
             "Ann/notes.txt": "",
-            "Ann/__pycache__/gather.py": "not looked at",
-            "Ann/.git/gather.py": "not looked at",
+            "Ann/__pycache__/gather.py": "ignored",
+            "Ann/.git/gather.py": "ignored",
             "Dora/.hidden": "",
         },
     )
@@ -169,7 +171,7 @@ def test_notebooks_are_graded_by_their_cells(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_everybody_is_asked_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everybody_gets_the_same_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path, {f"{name}/gather.py": GATHER.solution for name in "abc"})
     asked: list[object] = []
 
@@ -179,7 +181,7 @@ def test_everybody_is_asked_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(grader, "grade", noted)
     seeds = {grade_folder(tmp_path).seed for _ in range(3)}
-    assert len(seeds) == 3  # drawn afresh
+    assert len(seeds) == 3  # random unless given
     assert [seed for seed in dict.fromkeys(asked) for _ in "abc"] == asked
     report = grade_folder(tmp_path, seed=7)
     assert asked[-3:] == [7, 7, 7]
@@ -214,7 +216,7 @@ def test_an_error_in_the_grader_does_not_stop_the_batch(tmp_path: Path, monkeypa
     put(tmp_path, {"Ann/gather.py": "bad", "Bob/gather.py": "good"})
     monkeypatch.setattr(grader, "grade", broken)
     rows = graded(tmp_path)
-    assert [row.passed for row in rows.values()] == [None, True]  # nobody's failure
+    assert [row.passed for row in rows.values()] == [None, True]  # an error in the grader is not a failure
     assert rows["Ann", "Ann/gather.py"].rule == "not-graded"
     assert "RuntimeError: no more processes" in rows["Ann", "Ann/gather.py"].message
 
@@ -242,13 +244,13 @@ def test_stopping_reports_what_was_not_graded(tmp_path: Path, monkeypatch: pytes
     assert json.loads(report.to_json())["left"] == 2
 
 
-def test_ctrl_c_reaches_the_grading_and_not_the_learner(tmp_path: Path) -> None:
-    """A real one, while code runs that never ends: what was done is told, and no process stays."""
+def test_ctrl_c_stops_the_grading(tmp_path: Path) -> None:
+    """A real signal, while code runs that never ends: finished rows are reported, and no process is left."""
     put(tmp_path, {"a/gather.py": GATHER.solution, "b/gather.py": "while True: pass\n", "c/gather.py": GATHER.start})
     timer = threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT))
 
     def noted(done: int, of: int) -> None:
-        timer.start()  # after the first
+        timer.start()  # after the first file
 
     report = grade_folder(tmp_path, progress=noted, limits=GradingLimits(seconds=60.0))
     assert [(row.learner, row.passed, row.rule) for row in report.rows] == [
@@ -335,22 +337,22 @@ def test_no_cell_is_a_formula(cell: str) -> None:
 
 def test_json_has_the_same_facts_and_totals() -> None:
     rows = (row(passed=True), row(passed=False), row(task="mean_pool"), row("Bob", task="", passed=None, file=""))
-    told = json.loads(BatchReport(rows=rows, seed=7).to_json())
-    assert told["seed"] == 7
-    assert told["learners"] == [
+    data = json.loads(BatchReport(rows=rows, seed=7).to_json())
+    assert data["seed"] == 7
+    assert data["learners"] == [
         {"learner": "Ann", "passed": 1, "tasks": 2, "files": 1},
         {"learner": "Bob", "passed": 0, "tasks": 0, "files": 0},
     ]
-    assert [one["passed"] for one in told["rows"]] == [True, False, False, None]
-    assert set(told["rows"][0]) == set(BatchRow.__annotations__)
+    assert [one["passed"] for one in data["rows"]] == [True, False, False, None]
+    assert set(data["rows"][0]) == set(BatchRow.__annotations__)
 
 
-def test_names_that_are_no_text_are_shown_as_what_they_are(tmp_path: Path) -> None:
+def test_file_names_that_are_not_text_are_escaped(tmp_path: Path) -> None:
     bad = os.fsencode(tmp_path) + b"/A\xff\nn"
     try:
         os.mkdir(bad)  # noqa: PTH102
     except OSError:
-        pytest.skip("the file system takes text alone")
+        pytest.skip("the file system only accepts text")
     report = grade_folder(tmp_path)
     assert [one.learner for one in report.rows] == ["A\\udcff n"]
     assert re.search(r"A\\udcff n", report.to_csv().encode().decode())

@@ -1,4 +1,4 @@
-"""Comparisons say which rule is broken and where, tell known mistakes apart, and never give the answer away."""
+"""Comparisons name the rule that was broken and where, recognize known mistakes, and never reveal the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def failure(check: Any, *args: Any, **kwargs: Any) -> CheckFailed:
     return failed.value
 
 
-def test_what_is_the_same_passes() -> None:
+def test_equal_values_pass() -> None:
     check_shape(torch.ones(2, 3), (2, 3), "T D")
     check_dtype(torch.ones(2), torch.float32)
     check_values(torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("nan")]))
@@ -43,7 +43,7 @@ def test_shapes_are_drawn() -> None:
     assert failure(check_shape, [1.0], (1,), "D").rule == "not-a-tensor"
 
 
-def test_a_known_mistake_is_told_by_its_name() -> None:
+def test_a_known_mistake_fails_by_its_own_rule() -> None:
     want = torch.tensor([1.0, 2.0])
     wrong = {"doubled": (2 * want, "twice as much"), "negative": (-want, "the sign")}
     assert failure(check_values, -want, want, mistakes=wrong).rule == "negative"
@@ -54,13 +54,13 @@ def test_a_known_mistake_is_told_by_its_name() -> None:
 
 def test_messages_never_contain_expected_values() -> None:
     secret = torch.tensor([0.12345, 0.54321])
-    told = failure(check_values, torch.zeros(2), secret).message + failure(check_equal, [0], [8765]).message
-    told += failure(check_equal, "no", "openly").message + failure(check_equal, {"a": 1}, {"a": 4321}).message
+    messages = failure(check_values, torch.zeros(2), secret).message + failure(check_equal, [0], [8765]).message
+    messages += failure(check_equal, "no", "openly").message + failure(check_equal, {"a": 1}, {"a": 4321}).message
     for answer in ("12345", "54321", "8765", "openly", "4321"):
-        assert answer not in told
+        assert answer not in messages
 
 
-def test_types_count() -> None:
+def test_types_must_match() -> None:
     assert failure(check_dtype, torch.ones(1), torch.float64).rule == "dtype"
     for got, want in ((True, 1), ((1,), [1]), (1, 1.0), (None, 0), ({"a": True}, {"a": 1})):
         assert failure(check_equal, got, want).rule in {"type", "values"}

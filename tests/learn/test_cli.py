@@ -50,7 +50,7 @@ def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Course:
 
 @pytest.fixture
 def run(course: Course, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`inlayer learn ...` in this process, in a folder of its own, with what is typed."""
+    """Run `inlayer learn ...` in this process and its own folder, with typed input."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.chdir(home)
@@ -63,7 +63,7 @@ def run(course: Course, tmp_path: Path, capfd: pytest.CaptureFixture[str], monke
             main()
         captured = capfd.readouterr()
         assert "Traceback" not in captured.err
-        assert "\x1b" not in captured.out  # no color where nobody looks
+        assert "\x1b" not in captured.out  # no color without a terminal
         return Done(int(stopped.value.code or 0), captured.out, captured.err)
 
     return run_here
@@ -81,7 +81,7 @@ def test_every_command_has_help_with_examples(run: Run, verb: str) -> None:
     assert f"inlayer learn {verb}" in done.out.split("Examples:")[1]
 
 
-# ---- finding one's way
+# ---- finding your way
 
 
 def test_without_a_command_lists_lessons_and_the_next_step(run: Run) -> None:
@@ -94,11 +94,11 @@ def test_without_a_command_lists_lessons_and_the_next_step(run: Run) -> None:
 
 
 def test_list_as_json(run: Run) -> None:
-    told = json.loads(run("--json").out)
-    assert told == json.loads(run("list", "--json").out)
-    assert [lesson["id"] for lesson in told["lessons"]] == ["first", "second"]
-    assert told["next"] == {"kind": "read", "id": "first", "command": "inlayer learn read first"}
-    assert [one["graded"] for one in told["lessons"][0]["exercises"]] == [True, True, False]
+    data = json.loads(run("--json").out)
+    assert data == json.loads(run("list", "--json").out)
+    assert [lesson["id"] for lesson in data["lessons"]] == ["first", "second"]
+    assert data["next"] == {"kind": "read", "id": "first", "command": "inlayer learn read first"}
+    assert [one["graded"] for one in data["lessons"][0]["exercises"]] == [True, True, False]
     assert [lesson["id"] for lesson in json.loads(run("list", "2", "--json").out)["lessons"]] == ["second"]
 
 
@@ -119,10 +119,9 @@ def test_list_shows_the_parts_of_a_lesson(run: Run) -> None:
 def test_read_shows_a_lesson_and_records_it(run: Run) -> None:
     out = run("read", "first").out
     assert out.startswith("1. The first lesson\n")
-    assert "step 5 (inlayer walk Hi --step 5)" in out.replace("\n", " ")
-    assert "the task (inlayer learn next add)" in out.replace("\n", " ")
-    assert "(inlayer learn misconceptions index_select)" in out.replace("\n", " ")
-    assert "(inlayer learn read second)" in out.replace("\n", " ")
+    assert "Rows are gathered, see step 5 and the task, positions, why." in out.replace("\n", " ")
+    for command in ("walk Hi --step 5", "learn next add", "learn misconceptions index_select", "learn read second"):
+        assert f"\n  inlayer {command}\n" in out
     assert "pictures/rows.svg" not in out
     assert re.search(r"picture .*\n│ A table of rows and an arrow to one of them\. +│\n", out)
     assert "\n    H = E[ids]\n\n    print(1 + 1)\n\n    2\n" in out
@@ -202,7 +201,7 @@ def test_first_check_creates_the_file(run: Run) -> None:
     done = run("check", "add")
     assert done.code == 1
     assert "is new. Write your answer there" in done.out.replace("\n", " ")
-    assert "of 6 checks" not in done.out  # nobody has written anything: not a try
+    assert "of 6 checks" not in done.out  # nothing was written, so this is not a try
     assert Path("inlayer-course/add.py").read_text() == START
     assert ProgressFile().read().tasks == {}
     assert ProgressFile().read().current == "add"
@@ -214,18 +213,18 @@ def test_first_check_creates_the_file(run: Run) -> None:
 def test_check_as_json_and_by_file(run: Run) -> None:
     Path("try2.py").write_text(WRONG)
     done = run("check", "try2.py", "--task", "add", "--seed", "3", "--json")
-    told = json.loads(done.out)
-    assert (done.code, told["task"], told["passed"], told["n_passed"], told["n_checks"]) == (1, "add", False, 4, 6)
-    assert told["seed"] == 3
-    assert [check["state"] for check in told["checks"]] == ["passed"] * 4 + ["failed", "not run"]
-    assert told["checks"][4]["rule"] == "mean"
+    data = json.loads(done.out)
+    assert (done.code, data["task"], data["passed"], data["n_passed"], data["n_checks"]) == (1, "add", False, 4, 6)
+    assert data["seed"] == 3
+    assert [check["state"] for check in data["checks"]] == ["passed"] * 4 + ["failed", "not run"]
+    assert data["checks"][4]["rule"] == "mean"
     Path("sub").mkdir()
-    Path("sub/add.py").write_bytes(b"\xef\xbb\xbf" + SOLUTION.encode())  # with the mark of a Windows editor
+    Path("sub/add.py").write_bytes(b"\xef\xbb\xbf" + SOLUTION.encode())  # with a byte order mark
     done = run("check", "sub/add.py", "--json")
     assert (done.code, json.loads(done.out)["walk_output"]) == (0, {"shape": [3], "dtype": "torch.float32"})
     assert not Path("inlayer-course").exists()
     run("next", "add")
-    assert run("check", "add.py").code == 1  # the learner's own, from anywhere
+    assert run("check", "add.py").code == 1  # the learner's own file, from any folder
 
 
 def test_printed_control_characters_are_escaped(run: Run) -> None:
@@ -233,7 +232,7 @@ def test_printed_control_characters_are_escaped(run: Run) -> None:
         "def add(table, ids):\n    for n in range(30):\n        print('\\x1b[31m' + str(n) * 100)\n"
         "    raise ValueError('\\x1b[2J[bold]')\n"
     )
-    out = run("check", "add.py").out  # no escape is in it: `run` asserts that
+    out = run("check", "add.py").out  # `run` asserts that it contains no escape sequence
     assert "\\x1b[31m" in out
     assert "[bold]" in out
     assert "and 10 more lines" in out
@@ -346,7 +345,7 @@ def test_solution_needs_show_before_passing(run: Run) -> None:
     assert "Because rows add up." in done.out
     assert "solution seen" in done.out
     assert ProgressFile().read().tasks["add"].solution_seen
-    assert run("solution", "add").code == 0  # it has been seen
+    assert run("solution", "add").code == 0  # seen before
     assert "solution seen before passing: add" in run("progress").out
     Path("add_again.py").write_text(SOLUTION)
     run("check", "add_again.py")
@@ -366,8 +365,8 @@ def test_reset_restores_the_start_file_and_keeps_the_old_one(run: Run) -> None:
         assert (done.code, done.out.endswith("\n  inlayer learn check add\n")) == (0, True)
         assert file.read_text() == START
         assert Path(f"inlayer-course/add.py.bak{number}").read_text() == f"try {number}"
-    assert ProgressFile().read().tasks["add"].hints == 2  # what was done stays done
-    run("reset", "--yes")  # nothing was written since: nothing is to be kept
+    assert ProgressFile().read().tasks["add"].hints == 2  # hints stay recorded
+    run("reset", "--yes")  # unchanged, so no copy is kept
     file.unlink()
     run("reset", typed="yes\n")
     assert file.read_text() == START
@@ -421,7 +420,7 @@ def test_an_exercise_waits_for_its_answer(run: Run, course: Course) -> None:
     done = run("exercise", "sum_of", typed=f"many\n1\n\n{answer}\n")  # not a number, a wrong number, then leaving
     assert re.findall(r"What is .*\?", done.out) == asked
     assert "is not a number" in done.out
-    assert "✗ Not correct.\nNot quite." in done.out
+    assert "✗ Not correct.\nYour answer, " in done.out
     assert ProgressFile().read().exercises["first/sum_of"].done == ""
     done = run("exercise", typed=f"{answer}\n")
     assert "✓ Correct.\nAdded." in done.out
@@ -445,7 +444,7 @@ def test_free_text_is_checked_by_the_learner(run: Run) -> None:
     done = run("exercise", "first/words", typed="Because.\nmaybe\n\ny\nn\n")
     assert "Model answer\nBecause.\n" in done.out
     assert "1 of 2 points, by your own assessment." in done.out
-    assert done.out.count("y or n: ") == 4  # asked again where it is neither
+    assert done.out.count("y or n: ") == 4  # asked again after an invalid reply
     assert ProgressFile().read().exercises["first/words"].done == ""
     assert "2 of 2 points" in run("exercise", "first/words", typed="\ny\nyes\n").out
     assert ProgressFile().read().exercises["first/words"].done
@@ -458,7 +457,7 @@ def test_all_open_exercises_of_a_lesson(run: Run, course: Course) -> None:
     assert done.code == 0
     assert all(record.done for record in ProgressFile().read().exercises.values())
     assert len(ProgressFile().read().exercises) == 3
-    assert "first/sum_of" in run("exercise", "first").out  # again, where all are done
+    assert "first/sum_of" in run("exercise", "first").out  # repeated once all are done
     ProgressFile().reset()
     assert "first/sum_of" in run("exercise").out
     run("skip", "first/sum_of")
@@ -466,10 +465,10 @@ def test_all_open_exercises_of_a_lesson(run: Run, course: Course) -> None:
 
 
 def test_exercises_without_a_question(run: Run) -> None:
-    told = json.loads(run("exercise", "first/sum_of", "--seed", "4", "--json").out)
-    assert (told["kind"], told["graded"], told["seed"]) == ("number", True, 4)
-    assert "answer" not in told
-    one, two = map(int, re.findall(r"\d+", told["text"]))
+    data = json.loads(run("exercise", "first/sum_of", "--seed", "4", "--json").out)
+    assert (data["kind"], data["graded"], data["seed"]) == ("number", True, 4)
+    assert "answer" not in data
+    one, two = map(int, re.findall(r"\d+", data["text"]))
     said = ("exercise", "first/sum_of", "--seed", "4", "--answer")
     wrong = run(*said, str(one * two), "--json")
     assert (wrong.code, json.loads(wrong.out)["correct"]) == (1, False)
@@ -500,7 +499,7 @@ def test_missed_questions_return(run: Run, course: Course) -> None:
     assert done.out.count("\nHow many rows?\n") == 2
     first_part = done.out.split("How wide?")[0]
     assert "Four is one too many." in first_part
-    assert "Because three." not in first_part  # it comes back, so it is not given away
+    assert "Because three." not in first_part  # the question returns, so its answer stays hidden
     assert done.out.count("Because three.") == 1
     assert "Correct at the first try: 1 of 2." in done.out
     assert "quizzes:\n  How many rows? (first)\n" in done.out
@@ -526,13 +525,13 @@ def test_leaving_a_quiz_saves_the_answers(run: Run, course: Course) -> None:
         assert (done.code, done.err) == (0, "")
         assert "Stopped here; your progress is saved. To continue:\n  inlayer learn quiz first\n" in done.out
     assert ProgressFile().read().questions["first_one"].right
-    assert "How wide?" in done.out  # it went on
+    assert "How wide?" in done.out  # the quiz continued
     assert "How many rows?" not in done.out
 
 
 def test_a_quiz_without_a_question(run: Run, course: Course) -> None:
-    told = json.loads(run("quiz", "--json", "--seed", "5").out)["questions"]
-    assert [question["id"] for question in told] == ["first_one", "first_two"]
+    data = json.loads(run("quiz", "--json", "--seed", "5").out)["questions"]
+    assert [question["id"] for question in data] == ["first_one", "first_two"]
     letters = right_letters(course, ["first_one", "first_two"], 5)
     assert run("quiz", "--question", "first_one", "--answer", letters["first_one"], "--seed", "5").code == 0
     done = run("quiz", "--question", "first_two", "--answer", letters["first_two"], "--seed", "5", "--json")
@@ -552,14 +551,14 @@ def test_progress_is_moved_to_another_machine(run: Run, tmp_path: Path, monkeypa
     run("check")
     run("read", "first")
     assert re.search(r"tasks passed +1 of 3\n", run("progress").out)
-    told = json.loads(run("progress", "--json").out)
-    assert told["totals"]["tasks"] == {"done": 1, "total": 3}
+    data = json.loads(run("progress", "--json").out)
+    assert data["totals"]["tasks"] == {"done": 1, "total": 3}
     assert run("progress", "--export", "moved.json").code == 0
     assert run("progress", "--export", "-").out == Path("moved.json").read_text()
     refused = run("progress", "--export", "moved.json")
     assert (refused.code, "--overwrite" in refused.err) == (2, True)
     assert run("progress", "--export", "moved.json", "--overwrite").code == 0
-    assert str(Path.cwd()) not in Path("moved.json").read_text()  # of this machine
+    assert str(Path.cwd()) not in Path("moved.json").read_text()  # local paths are not exported
     monkeypatch.setenv("INLAYER_DATA", str(tmp_path / "other"))
     run("hint", "add_more")
     assert run("progress", "--import", "moved.json").code == 0
@@ -590,7 +589,7 @@ def test_damaged_progress_is_reported_and_replaced(run: Run, data: Path) -> None
 
 @pytest.fixture
 def unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder that cannot be made, whoever runs the tests."""
+    """A data folder that nobody can create, not even root."""
     (tmp_path / "file").write_text("x")
     monkeypatch.setenv("INLAYER_DATA", str(tmp_path / "file" / "data"))
     return tmp_path / "file" / "data"
@@ -610,7 +609,7 @@ def test_check_grades_if_progress_cannot_be_saved(run: Run, unwritable: Path) ->
         assert (done.code, done.err.startswith(says)) == (0, True), verb
         assert len(done.out) > 20
     assert run("list").code == 0
-    assert run("skip").code == 2  # to be remembered is all it is for
+    assert run("skip").code == 2  # skipping only makes sense if it is saved
 
 
 @pytest.mark.parametrize("verb", [["quiz", "first", "--seed", "0"], ["exercise", "first/sum_of"]])
@@ -650,7 +649,7 @@ def test_the_task_in_progress_is_shown_if_it_is_not_next(run: Run) -> None:
     Path("inlayer-course/add_more.py").write_text(SOLUTION)
     run("check")
     assert "In progress" not in run().out
-    done = run("hint")  # not of a task that was never opened
+    done = run("hint")  # never for a task that was not started
     assert (done.code, done.err.startswith("inlayer: add_more has passed and no other task is in progress")) == (
         2,
         True,
@@ -665,7 +664,7 @@ def test_the_task_in_progress_is_shown_if_it_is_not_next(run: Run) -> None:
 # ---- the doors to other rooms
 
 
-def test_notebooks_of_the_lessons_that_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_of_named_lessons(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def write(folder: Path, lessons: list[Lesson], *, overwrite: bool) -> list[Path]:
@@ -701,7 +700,7 @@ def test_a_class_is_graded_to_csv_and_json(
     assert json.loads(run("grade", "class", "--json").out)["rows"][0]["learner"] == "Ada"
     run("grade", "class", "--out", "marks.v1")
     count = asked[-1][1]["progress"]
-    assert callable(count)  # with --out it says how far it is
+    assert callable(count)  # with --out, progress is reported
     for number in range(1, 41):
         count(number, 40)
     said = capfd.readouterr().err.splitlines()
@@ -714,7 +713,7 @@ def test_a_class_is_graded_to_csv_and_json(
 
 def test_dev_check_lists_problems(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = {"add_again": ["add_again: the start passes"]}
-    monkeypatch.setattr("inlayer.learn.dev_check.find_problems", lambda task: iter(faults.get(task.id, [])))
+    monkeypatch.setattr("inlayer.learn.grader.find_problems", lambda task: iter(faults.get(task.id, [])))
     done = run("dev-check")
     assert (done.code, done.err) == (1, "")
     assert done.out.splitlines() == [
@@ -756,7 +755,7 @@ for verb in sys.stdin.read().splitlines():
 
 
 def test_commands_that_grade_nothing_do_not_import_torch() -> None:
-    """With the real course, in a process of its own, in a terminal that has ASCII alone and no keyboard."""
+    """With the real course, in its own process, on an ASCII terminal without input."""
     verbs = [
         "",
         "read 1",
@@ -776,4 +775,4 @@ def test_commands_that_grade_nothing_do_not_import_torch() -> None:
     assert done.stderr.splitlines() == [f"[{verb}] 0 []" for verb in verbs]
     assert len(done.stdout) > 5000
     assert done.stdout.isascii()
-    assert not re.search(r"\\u2[1-57-9]", done.stdout)  # no mark of ours is shown as its code
+    assert not re.search(r"\\u2[1-57-9]", done.stdout)  # none of our glyphs is shown as an escape code

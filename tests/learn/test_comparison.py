@@ -1,4 +1,4 @@
-"""A learner's tensor beside the walk: the same numbers, other ones, or nothing to compare with."""
+"""A learner's tensor compared with the walk: equal, different, or nothing to compare with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rows() -> Tensor:
     return to_tensor(model.table.rows([model.tokenizer.encode(TEXT)])).float()
 
 
-def test_rows_are_those_of_the_walk(rows: Tensor) -> None:
+def test_rows_match_the_walk(rows: Tensor) -> None:
     for own in (rows, rows[0], rows.requires_grad_()):
         found = compare(own, 5)
         assert (found.matches, found.step) == (True, 5)
@@ -33,7 +33,7 @@ def test_a_batch_is_compared_part_by_part(rows: Tensor) -> None:
     )
 
 
-def test_rounding_is_told_from_other_numbers(rows: Tensor) -> None:
+def test_rounding_differs_from_other_numbers(rows: Tensor) -> None:
     assert compare(rows * (1 + 1e-6), 5).message.endswith("up to rounding.")
     found = compare(rows + 0.01, 5)
     assert (found.matches, found.message) == (False, "It has the shape of the rows of the walk, but different numbers.")
@@ -50,7 +50,7 @@ def test_ids_and_gradients() -> None:
 
 
 @pytest.mark.parametrize("own", [torch.zeros(3), torch.tensor(2.0), torch.zeros(0, 4), torch.zeros(2, 2, 2, 2).bool()])
-def test_what_the_walk_has_not(own: Tensor) -> None:
+def test_shapes_that_the_walk_does_not_have(own: Tensor) -> None:
     found = compare(own, 6)
     assert (found.matches, found.trace.shape) == (None, (1, 4, 128))
     assert "no tensor of this shape" in found.message

@@ -147,13 +147,13 @@ def faults(asked: TheoryQuestion) -> list[str]:
 
 def number_faults(asked: NumberQuestion) -> list[str]:
     found = [] if asked.text.strip() and asked.explanation.strip() else ["a part is missing"]
-    found += [f"{said} is judged wrong" for said in said_as(asked.answer) if not asked.grade(said).correct]
+    found += [f"{given} is graded as wrong" for given in spellings(asked.answer) if not asked.grade(given).correct]
     for value, why in asked.common_mistakes.items():
-        judged = asked.grade(said_as(value)[0])
-        if judged.correct:
-            found.append(f"near {value} is judged right: the answer is {asked.answer}")
-        elif judged.message != why or not why.strip():
-            found.append(f"near {value} gets another message: {judged.message}")
+        graded = asked.grade(spellings(value)[0])
+        if graded.correct:
+            found.append(f"near {value} is graded right: the answer is {asked.answer}")
+        elif graded.message != why or not why.strip():
+            found.append(f"near {value} gets another message: {graded.message}")
     return found
 
 
@@ -167,11 +167,11 @@ def choice_faults(asked: ChoiceQuestion) -> list[str]:
         if not option.reason.strip():
             found.append(f"{option.text!r} has no reason")
         if asked.grade(chr(ord("a") + number)).correct != option.correct:
-            found.append(f"{option.text!r} is judged the other way")
+            found.append(f"{option.text!r} is graded the other way")
     return found
 
 
-def said_as(value: Value) -> list[str]:
+def spellings(value: Value) -> list[str]:
     """Return the ways a learner might type a value."""
     if isinstance(value, tuple):
         return [str(value), str(list(value))]
@@ -291,9 +291,9 @@ def test_pictures_are_used_and_valid() -> None:
 # ---- finding
 
 
-@pytest.mark.parametrize("said", ["forward", "3", " Forward "])
-def test_lesson_is_found_by_name_and_number(said: str) -> None:
-    assert open_course().lesson(said).id == "forward"
+@pytest.mark.parametrize("given", ["forward", "3", " Forward "])
+def test_lesson_is_found_by_name_and_number(given: str) -> None:
+    assert open_course().lesson(given).id == "forward"
 
 
 def test_unknown_names_are_reported() -> None:

@@ -28,7 +28,7 @@ Learn = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def learn(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Learn:
-    """`inlayer learn ...` with what is typed: the exit code and what it prints."""
+    """Run `inlayer learn ...` with typed input; returns the exit code and the output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
 
@@ -45,13 +45,13 @@ def learn(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest
 
 
 def letters(choice: ChoiceQuestion) -> tuple[str, str]:
-    """A wrong one and the right one."""
+    """A wrong answer and the right one."""
     rights = [option.correct for option in choice.options]
     return "abcdefgh"[rights.index(False)], "abcdefgh"[rights.index(True)]
 
 
 def answers(asked: TheoryQuestion) -> str:
-    """What is typed for an exercise: nonsense and something wrong, then what is right."""
+    """Input for an exercise: nonsense, a wrong answer, then the right one."""
     if isinstance(asked, FreeTextQuestion):
         return "in my own words\n" + "y\n" * len(asked.points)
     if isinstance(asked, ChoiceQuestion):
@@ -63,7 +63,7 @@ def answers(asked: TheoryQuestion) -> str:
 
 
 def quizzed(sitting: QuizRun) -> str:
-    """What is typed for a quiz: the first question is missed, then all are right."""
+    """Input for a quiz: the first question is missed, then all answers are right."""
     typed: list[str] = []
     while sitting.question is not None:
         typed.append(letters(sitting.choice)[bool(typed)])
@@ -109,7 +109,7 @@ def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch:
 
 
 def take_task(learn: Learn, name: str, file: Path) -> None:
-    """A wrong one fails by its rule, the solution passes; with hints, and why it works."""
+    """A wrong solution fails by its rule, the solution passes; with hints, and why it works."""
     task = open_course().task(name)
     rule, wrong = next(iter(task.wrong.items()))
     assert file.read_text(encoding="utf-8") == task.start

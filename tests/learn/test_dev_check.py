@@ -9,7 +9,7 @@ from shutil import copytree
 import pytest
 
 from inlayer.learn.course import Task, open_course
-from inlayer.learn.dev_check import find_problems
+from inlayer.learn.grader import find_problems
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ def test_task_has_no_problems(name: str) -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Task:
-    """A task whose files may be changed; its checks stay."""
+    """A copy of a task whose files may be changed, with the original checks."""
     return replace(TASKS["gather"], folder=copytree(TASKS["gather"].folder, tmp_path / "gather"))
 
 

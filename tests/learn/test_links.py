@@ -1,16 +1,19 @@
-"""Texts of the course as elements: all of them, and none that could be more than an element."""
+"""Texts of the course as elements for the page: complete, and never active content."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from inlayer.learn.course import CONTENT, open_course
-from inlayer.learn.links import course_elements, course_line
+from inlayer.learn.course import CONTENT, Lesson, open_course
+from inlayer.learn.links import course_elements, course_line, link_command
 from inlayer.learn.questions import ChoiceQuestion
+from inlayer.render.markdown import parse, print_markdown, to_notebook
 
 TAGS = {
     "p", "ul", "ol", "li", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "hr", "br",
@@ -46,6 +49,23 @@ def every_text() -> Iterator[tuple[str, str]]:
                 yield from ((f"{exercise.id} options", option.text) for option in asked.options)
         for question in lesson.questions:
             yield question.id, question.text
+
+
+@pytest.mark.parametrize("lesson", open_course().lessons, ids=lambda lesson: lesson.id)
+def test_commands_of_links_are_on_their_own_lines(lesson: Lesson) -> None:
+    """A sentence reads the same with and without its links, in the terminal and in notebooks."""
+    stream = StringIO()
+    print_markdown(Console(file=stream, width=100_000), parse(lesson.text), link_command)
+    shown = stream.getvalue()
+    linked = [node for node in parse(lesson.text) if node.kind == "paragraph" and node.addresses]
+    assert linked
+    for node in linked:
+        assert f"{node.plain}\n  inlayer " in shown
+    commands = {link_command(address) for node in linked for address in node.addresses} - {None}
+    assert commands
+    for part in to_notebook(lesson.text, lambda _, text, __: text, link_command):
+        for command in commands if part.kind == "text" else ():
+            assert part.text.count(f"{command}") == part.text.count(f"\n\n`{command}`")
 
 
 def test_every_course_text_has_valid_elements() -> None:

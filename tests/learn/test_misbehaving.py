@@ -1,4 +1,4 @@
-"""Code that misbehaves fails with its reason, and the next check works as if nothing had been."""
+"""Misbehaving code fails by the right rule, and the next check works as usual."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ CASES = {  # source, rule, words of the message
         "import os\nos.open('../inlayer-not-here', os.O_CREAT | os.O_WRONLY)\n", "refused", "outside its scratch folder"
     ),
     "the grader imported": ("import inlayer.learn.grader\n", "refused", "import the grader"),
-    "the grader imported in secret": (
+    "the grader imported, errors caught": (
         "import importlib\ntry: importlib.import_module('inlayer.learn.checks')\nexcept BaseException: pass\n" + SOLUTION,
         "refused", "the",
     ),
@@ -121,24 +121,24 @@ CASES = {  # source, rule, words of the message
     "the channel closed": ("import os\nos.closerange(0, 256)\n" + SOLUTION, "ended", "ended unexpectedly"),
     "a crash": ("import ctypes\nctypes.string_at(0)\n", "ended", "crash"),
     "endless recursion": (BODY + "return add(table, ids)\n", "raises", "RecursionError"),
-    "an error that cannot be told": (
+    "an error without a message": (
         "class E(Exception):\n    def __str__(self): raise E\nraise E\n", "raises", "cannot be shown"
     ),
-    "a liar of a type": (
+    "a tensor type with its own equality": (
         "import torch\nclass Same(torch.Tensor):\n    def __eq__(self, o): return True\ndef add(table, ids):\n"
         "    return table[0].as_subclass(Same)\n",
         "values", "differ",
     ),
-    "a nest without end": (BODY + "x = []\n    for _ in range(10**5): x = [x]\n    return x\n", "not-a-tensor", "list"),
-    "a circle": (BODY + "x = []\n    x.append(x)\n    return x\n", "not-a-tensor", "list"),
+    "endless nesting": (BODY + "x = []\n    for _ in range(10**5): x = [x]\n    return x\n", "not-a-tensor", "list"),
+    "a circular list": (BODY + "x = []\n    x.append(x)\n    return x\n", "not-a-tensor", "list"),
     "reading stdin": ("input()\n", "raises", "EOFError"),
-    "no Python": ("def add(:\n", "syntax", "line 1"),
+    "not Python": ("def add(:\n", "syntax", "line 1"),
     "a NUL": ("a\0b", "syntax", "null bytes"),
     "a lone surrogate": ("x = '\ud800'\n", "syntax", "surrogates"),
-    "brackets without end": ("(" * 5000, "syntax", ""),
-    "minus without end": ("x = " + "-" * 100_000 + "1\n", "syntax", ""),
-    "nothing": ("", "missing", "must define add(table, ids)"),
-    "a name that is no function": ("add = 3\n", "missing", "of type int"),
+    "endless brackets": ("(" * 5000, "syntax", ""),
+    "endless minus signs": ("x = " + "-" * 100_000 + "1\n", "syntax", ""),
+    "an empty file": ("", "missing", "must define add(table, ids)"),
+    "a name that is not a function": ("add = 3\n", "missing", "of type int"),
     "an answer too large to send": (BODY + "return 'x' * (300 << 20)\n", "", ""),
     "a list too large to send": (BODY + "return [None] * 10**6\n", "too-large", "returned too much"),
     "a forged answer of empty objects": (
@@ -200,12 +200,12 @@ def test_a_killed_fork_server_is_replaced() -> None:
 
 
 def test_runner_ends_with_a_killed_grader(tmp_path: Path) -> None:
-    """Also where the code waits and burns no time: nobody would ever end it."""
+    """Even if the code only waits and uses no CPU time, so that no limit would ever end it."""
     mark = tmp_path / "pid"
     script = (
         "from tests.learn.toy import toy\nfrom inlayer.learn.grader import grade\nimport inlayer.learn.session as e, pathlib\n"
-        "init = e.GradingSession.__init__\ndef telling(self, *a, **k):\n    init(self, *a, **k)\n"
-        f"    pathlib.Path({str(mark)!r}).write_text(str(self.pid))\ne.GradingSession.__init__ = telling\n"
+        "init = e.GradingSession.__init__\ndef recording(self, *a, **k):\n    init(self, *a, **k)\n"
+        f"    pathlib.Path({str(mark)!r}).write_text(str(self.pid))\ne.GradingSession.__init__ = recording\n"
         "grade(toy(), 'import time\\ntime.sleep(1000)\\n', limits=e.GradingLimits(seconds=900, wall_seconds=900))\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parents[2]) as process:
@@ -269,10 +269,10 @@ def test_common_libraries_can_be_used() -> None:
 
 
 def test_values_are_random_and_repeatable_by_seed() -> None:
-    """An answer that was right once, written down, fails the next time."""
-    told = BODY + "print(table.flatten().tolist(), ids.tolist()); return table[ids].sum(0)\n"
-    first, second, again = (grade(toy(), told, seed=seed) for seed in (1, 2, 1))
+    """A hard-coded answer that was right once fails the next time."""
+    source = BODY + "print(table.flatten().tolist(), ids.tolist()); return table[ids].sum(0)\n"
+    first, second, again = (grade(toy(), source, seed=seed) for seed in (1, 2, 1))
     assert first.printed == again.printed != second.printed
-    free, other = grade(toy(), told), grade(toy(), told)
+    free, other = grade(toy(), source), grade(toy(), source)
     assert free.seed != other.seed
     assert free.printed != other.printed

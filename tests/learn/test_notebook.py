@@ -1,4 +1,4 @@
-"""Notebooks: whole, readable, graded as the terminal grades, and they run top to bottom whether solved or not."""
+"""Notebooks: complete, valid, graded as in the terminal, and they run from top to bottom whether solved or not."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ def test_links_in_a_notebook_work_there(name: str, tmp_path: Path) -> None:
     assert [target for target in targets if target not in others and not target.startswith("https://")] == []
     pictures = re.findall(r"!\[([^\]]*)\]\((pictures/[^)]*)\)", lesson.text)
     embedded = re.findall(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]*)">', texts)
-    for (alt, path), (told, data) in zip(pictures, embedded[: len(pictures)], strict=True):
-        assert html.unescape(told) == " ".join(alt.split())
+    for (alt, path), (output, data) in zip(pictures, embedded[: len(pictures)], strict=True):
+        assert html.unescape(output) == " ".join(alt.split())
         assert base64.b64decode(data) == (CONTENT / path).read_bytes()
     assert "```formula" not in texts
 
 
 def split(text: str) -> list[Any]:
-    return list(to_notebook(text, lambda _, words, address: f"{words} -> {address}"))
+    return list(to_notebook(text, lambda _, words, address: f"{words} -> {address}", lambda _: None))
 
 
 def test_a_lesson_is_split_at_its_python_fences_only() -> None:
@@ -152,37 +152,37 @@ def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> 
     free = next(one for one in course.exercises.values() if isinstance(one.ask(SEED), FreeTextQuestion))
     question = next(iter(course.questions.values()))
 
-    def said(call: Any, *args: Any) -> str:
+    def output_of(call: Any, *args: Any) -> str:
         call(*args)
         return capsys.readouterr().out
 
-    assert said(answer, number.id, "1").startswith(f'Run ask("{number.id}") first')
-    assert said(ask, number.id, SEED) == question_text(number.ask(SEED))
-    assert said(answer, number.id, "") == "Write your answer between the quotes, and run this cell again.\n"
-    assert "is not a" in said(answer, number.id, "many")
+    assert output_of(answer, number.id, "1").startswith(f'Run ask("{number.id}") first')
+    assert output_of(ask, number.id, SEED) == question_text(number.ask(SEED))
+    assert output_of(answer, number.id, "") == "Write your answer between the quotes, and run this cell again.\n"
+    assert "is not a" in output_of(answer, number.id, "many")
     assert not ProgressFile().read().exercises
     drawn = number.ask(SEED)
     assert isinstance(drawn, NumberQuestion)
     wrong = "(1, 1, 1, 1, 1)" if isinstance(drawn.answer, tuple) else "-1"
-    assert said(answer, number.id, wrong).startswith("✗ Not correct.")
+    assert output_of(answer, number.id, wrong).startswith("✗ Not correct.")
     assert not ProgressFile().read().exercises[number.id].done
-    assert said(answer, number.id, right_answer(drawn)).startswith("✓ Correct.\n")
+    assert output_of(answer, number.id, right_answer(drawn)).startswith("✓ Correct.\n")
     assert ProgressFile().read().exercises[number.id].done
 
-    said(ask, free.id)
+    output_of(ask, free.id)
     model = free.ask(SEED)
     assert isinstance(model, FreeTextQuestion)
-    told = said(answer, free.id, "because")
-    assert " ".join(model.model_answer.split())[:60] in " ".join(told.split())
-    assert told.count("[ ]") == len(model.points)
+    output = output_of(answer, free.id, "because")
+    assert " ".join(model.model_answer.split())[:60] in " ".join(output.split())
+    assert output.count("[ ]") == len(model.points)
 
-    said(ask, question.id, SEED)
+    output_of(ask, question.id, SEED)
     choice = shuffle_options(question, SEED)
-    told = said(answer, question.id, right_answer(choice))
-    assert told.startswith("✓ Correct.")
-    assert told.count("✓") + told.count("✗") == 1 + len(question.options)
+    output = output_of(answer, question.id, right_answer(choice))
+    assert output.startswith("✓ Correct.")
+    assert output.count("✓") + output.count("✗") == 1 + len(question.options)
     assert ProgressFile().read().questions[question.id].right
-    assert "there is no exercise or question 'none'" in said(ask, "none")
+    assert "there is no exercise or question 'none'" in output_of(ask, "none")
 
 
 def test_a_notebook_works_if_progress_cannot_be_saved(
@@ -228,7 +228,7 @@ def test_task_magic_reports_unknown_tasks(capsys: pytest.CaptureFixture[str]) ->
 
 
 def run_all(book: Any, folder: Path) -> list[str]:
-    """What each cell printed; a cell that raises is an error here. In a thread: the browser's tests hold the loop."""
+    """What each cell printed; a cell that raises is an error. In a thread, because browser tests use the event loop."""
     client = NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, client.async_execute()).result()
@@ -236,7 +236,7 @@ def run_all(book: Any, folder: Path) -> list[str]:
 
 
 def solved(lesson: Lesson, cell: Any) -> Any:
-    """The cell as a learner fills it in who knows everything."""
+    """The cell as filled in by a learner who gets everything right."""
     cell = nbformat.from_dict({**cell, "id": f"solved-{cell.id}"})
     for task in lesson.tasks:
         if cell.source.startswith(f"%%task {task.id}\n"):
@@ -244,14 +244,14 @@ def solved(lesson: Lesson, cell: Any) -> Any:
     if found := re.fullmatch(r'answer\("(.*)", ""\)', cell.source):
         one = open_course().exercises.get(found[1])
         asked = one.ask(SEED) if one else shuffle_options(open_course().questions[found[1]], SEED)
-        said = "in my own words" if isinstance(asked, FreeTextQuestion) else right_answer(asked)
-        cell.source = f'answer("{found[1]}", "{said}")'
+        text = "in my own words" if isinstance(asked, FreeTextQuestion) else right_answer(asked)
+        cell.source = f'answer("{found[1]}", "{text}")'
     return cell
 
 
 @pytest.mark.slow
 def test_a_notebook_runs_unsolved_solved_and_wrong(tmp_path: Path) -> None:
-    """One kernel for all three: a notebook as it is written, the same with everything filled in, and one wrong cell."""
+    """One kernel for a notebook as written, the same with everything filled in, and one wrong cell."""
     lesson = open_course().lesson("forward")
     task = lesson.tasks[0]
     rule, wrong = next(iter(task.wrong.items()))
@@ -277,8 +277,8 @@ def test_a_notebook_runs_unsolved_solved_and_wrong(tmp_path: Path) -> None:
             assert before.startswith("Write your answer between the quotes")
             assert after.startswith(("✓ Correct.", "Model answer")), after
         elif book.cells[number].cell_type == "code":
-            assert shown[number] == ([before] if before else []), text  # what is stored is what is printed
-    assert printed[-3] == f"{task_name(task.id)}\n"  # what a %%task cell defines is there
+            assert shown[number] == ([before] if before else []), text  # the stored output matches
+    assert printed[-3] == f"{task_name(task.id)}\n"  # names defined in a %%task cell can be used
     assert f"rule: {rule}\n" in printed[-2]
     assert "rule: syntax\n" in printed[-1]
     state = ProgressFile().read()

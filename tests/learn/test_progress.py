@@ -1,4 +1,4 @@
-"""Progress: whole after a crash, never lost between processes, never destroyed when it cannot be read."""
+"""Progress: intact after a crash, never lost between processes, never deleted if it cannot be read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from inlayer.errors import InputError
 from inlayer.files import locked
-from inlayer.learn import progress as room
+from inlayer.learn import progress as progress_module
 from inlayer.learn.course_steps import find_next_step, lesson_steps
 from inlayer.learn.progress import (
     ExerciseRecord,
@@ -50,7 +50,7 @@ def full() -> ProgressState:
 # ---- where, and what
 
 
-def test_where_it_is_kept(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_progress_is_stored_in_the_data_folder(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert ProgressFile().path == data / "progress.json"
     monkeypatch.delenv("INLAYER_DATA")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
@@ -59,12 +59,12 @@ def test_where_it_is_kept(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert data_folder().name == "inlayer"
 
 
-def test_reading_makes_nothing(data: Path) -> None:
+def test_reading_creates_nothing(data: Path) -> None:
     assert ProgressFile(data / "below").read() == ProgressState()
     assert list(data.iterdir()) == []
 
 
-def test_what_is_written_is_read() -> None:
+def test_states_survive_saving_and_loading() -> None:
     assert load_state(dump_state(full())) == full()
     assert load_state(dump_state(ProgressState())) == ProgressState()
 
@@ -87,11 +87,11 @@ def test_changes_are_kept_and_times_are_utc(data: Path) -> None:
     with progress.edit() as state:
         state.note_check("gather", passed=False, summary="0 of 7 checks")
         assert [state.note_hint("gather") for _ in range(3)] == [3, 3, 3]
-    assert ProgressFile().read().tasks["gather"].passed == first  # once passed stays passed
+    assert ProgressFile().read().tasks["gather"].passed == first  # a task stays passed
     assert sorted(path.name for path in data.iterdir()) == ["progress.json", "progress.lock"]
 
 
-def test_a_change_that_fails_changes_nothing(data: Path) -> None:
+def test_a_failed_change_is_discarded(data: Path) -> None:
     with ProgressFile().edit() as state:
         state.current = "one"
     before = (data / "progress.json").read_bytes()
@@ -106,7 +106,7 @@ def test_a_change_that_fails_changes_nothing(data: Path) -> None:
     assert (data / "progress.json").read_bytes() == before
 
 
-def test_a_solution_seen_after_passing_is_nothing_to_remember() -> None:
+def test_a_solution_seen_after_passing_is_not_recorded() -> None:
     state = ProgressState()
     state.note_check("gather", passed=True, summary="7 of 7 checks")
     state.note_solution("gather")
@@ -144,7 +144,7 @@ def test_damaged_files_are_renamed(data: bytes, tmp_path: Path) -> None:
     assert len(said) == 1
 
 
-def test_a_newer_one_is_refused_and_left_alone(data: Path) -> None:
+def test_a_newer_file_is_refused_and_kept(data: Path) -> None:
     newer = json.dumps({"format": "inlayer progress", "version": 2, "tasks": "of another kind"}).encode()
     (data / "progress.json").write_bytes(newer)
     with pytest.raises(InputError, match="update inlayer"):
@@ -154,13 +154,13 @@ def test_a_newer_one_is_refused_and_left_alone(data: Path) -> None:
     assert (data / "progress.json").read_bytes() == newer
 
 
-def test_what_a_later_inlayer_adds_to_a_record_is_no_fault() -> None:
-    told = json.loads(dump_state(full()))
-    told["tasks"]["gather"]["mood"] = "good"
-    assert load_state(json.dumps(told).encode()) == full()
+def test_unknown_fields_of_a_record_are_ignored() -> None:
+    data = json.loads(dump_state(full()))
+    data["tasks"]["gather"]["mood"] = "good"
+    assert load_state(json.dumps(data).encode()) == full()
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported_on_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("here")
     with (
         pytest.raises(InputError, match=r"progress cannot be saved in .*INLAYER_DATA"),
@@ -169,7 +169,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         pass
 
 
-def test_reset_keeps_the_old_one(data: Path) -> None:
+def test_reset_keeps_the_old_file(data: Path) -> None:
     assert ProgressFile().reset() is None
     for number in (1, 2):
         with ProgressFile().edit() as state:
@@ -203,7 +203,7 @@ def test_merging_two_machines_is_idempotent() -> None:
         solution_seen="2026-01-03T00:00:00+00:00",
     )
     assert both.tasks["init_table"].passed
-    assert both.skipped == {}  # init_table was skipped here, and passed there
+    assert both.skipped == {}  # init_table was skipped in one state and passed in the other
     assert both.exercises["table/bytes"] == ExerciseRecord(tries=3, done="2026-01-05T00:00:00+00:00")
     assert both.questions["one"].due == 0
     assert both.read == {"text": "2025-01-01T00:00:00+00:00"}
@@ -215,7 +215,7 @@ def test_merging_two_machines_is_idempotent() -> None:
 # ---- the way through the course
 
 
-def test_the_way_through(tmp_path: Path) -> None:
+def test_steps_of_the_course_in_order(tmp_path: Path) -> None:
     course, state = make_course(tmp_path), ProgressState()
     keys = [step.key for lesson in course.lessons for step in lesson_steps(lesson)]
     assert keys == [
@@ -267,7 +267,7 @@ def start(code: str, *arguments: str) -> Any:
 
 
 def test_processes_and_threads_lose_nothing(data: Path) -> None:
-    """Two processes and two threads of this one, all at once."""
+    """Two processes and two threads write at the same time."""
     writers = [start(COUNTING, "15", name) for name in ("one", "two")]
     for writer in writers:
         assert writer.stdout.readline() == "ready\n"
@@ -290,25 +290,25 @@ def test_processes_and_threads_lose_nothing(data: Path) -> None:
     assert found == {"one": 15, "two": 15, "three": 15, "four": 15, "both": 60}
 
 
-def test_a_killed_writer_leaves_it_whole(data: Path) -> None:
+def test_a_killed_writer_leaves_an_intact_file(data: Path) -> None:
     moments, last = random.Random(0), 0
     for _ in range(3):
         with start(ENDLESS) as writer:
             assert int(writer.stdout.readline()) == last + 1
             time.sleep(moments.uniform(0, 0.05))
             writer.kill()
-            told = [int(line) for line in writer.stdout.read().splitlines()]
+            reported = [int(line) for line in writer.stdout.read().splitlines()]
         state = ProgressFile(on_notice=pytest.fail).read()
         assert state.task("a").tries == state.task("b").tries
-        assert state.task("a").tries >= max([last + 1, *told])  # what was said to be done is done
+        assert state.task("a").tries >= max([last + 1, *reported])  # every reported write is there
         last = state.task("a").tries
-        with ProgressFile(on_notice=pytest.fail).edit() as state:  # the lock went with the process
+        with ProgressFile(on_notice=pytest.fail).edit() as state:  # the lock ended with the process
             assert state.task("a").tries == last
     assert not [path.name for path in data.iterdir() if "damaged" in path.name]
 
 
-def test_one_who_holds_it_too_long_is_named(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "LOCK_TIMEOUT", 0.05)
+def test_a_lock_held_too_long_is_reported(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "LOCK_TIMEOUT", 0.05)
     with (
         locked(data / "progress.lock", "in a test"),
         pytest.raises(InputError, match=r"is in use: .* try again"),
@@ -317,20 +317,20 @@ def test_one_who_holds_it_too_long_is_named(data: Path, monkeypatch: pytest.Monk
         pass
 
 
-def test_a_full_disk_leaves_what_was_there(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_the_old_file(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ProgressFile().edit() as state:
         state.current = "one"
 
     def full_disk(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(room, "write_atomic", full_disk)
+    monkeypatch.setattr(progress_module, "write_atomic", full_disk)
     with pytest.raises(InputError, match="No space left"), ProgressFile().edit() as state:
         state.current = "two"
     assert ProgressFile().read().current == "one"
 
 
-def test_where_it_cannot_be_kept_a_loose_one_goes_on(tmp_path: Path) -> None:
+def test_unsaved_progress_lasts_as_long_as_the_object(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     folder = tmp_path / "file" / "data"
     with pytest.raises(InputError, match="cannot be saved in"), ProgressFile(folder).edit():
@@ -346,14 +346,14 @@ def test_where_it_cannot_be_kept_a_loose_one_goes_on(tmp_path: Path) -> None:
     assert ProgressFile(folder).read() == ProgressState()
 
 
-def test_a_loose_one_goes_on_from_what_is_there(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsaved_progress_starts_from_the_stored_one(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ProgressFile().edit() as state:
         state.current = "one"
 
     def full_disk(*_: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(room, "write_atomic", full_disk)
+    monkeypatch.setattr(progress_module, "write_atomic", full_disk)
     loose = ProgressFile(allow_unsaved=True)
     with loose.edit() as state:
         state.note_hint("two")

@@ -1,4 +1,4 @@
-"""Values cross between the processes unchanged, and a message that lies is an error, never code or a crash."""
+"""Values pass between the processes unchanged, and a forged message is an error, never code or a crash."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ VALUES: list[Any] = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_plain_values_come_back_as_they_are(value: Any) -> None:
+def test_plain_values_are_unchanged(value: Any) -> None:
     assert is_identical(decode(encode(value)), value)
 
 
-def test_nan_comes_back() -> None:
+def test_nan_is_unchanged() -> None:
     assert math.isnan(decode(encode(math.nan)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
 @pytest.mark.parametrize("size", [(), (0,), (2, 0, 3), (3, 4)], ids=str)
-def test_tensors_come_back_to_the_bit(dtype: torch.dtype, size: tuple[int, ...]) -> None:
+def test_tensors_are_bit_equal(dtype: torch.dtype, size: tuple[int, ...]) -> None:
     tensor = (torch.randn(size) * 3).to(dtype)
     assert is_identical(decode(encode(tensor)), tensor)
-    turned = tensor.transpose(0, -1) if tensor.dim() else tensor
-    assert is_identical(decode(encode([turned])), [turned.contiguous()])  # however it lies in memory
+    transposed = tensor.transpose(0, -1) if tensor.dim() else tensor
+    assert is_identical(decode(encode([transposed])), [transposed.contiguous()])  # whatever its strides
 
 
-def test_two_views_of_one_memory_arrive_as_two() -> None:
+def test_views_of_the_same_memory_become_copies() -> None:
     tensor = torch.arange(6.0)
     one, other = decode(encode((tensor, tensor[2:])))
     one[2] = 99
     assert other[0] == 2
 
 
-def test_whether_a_gradient_is_wanted_is_kept() -> None:
+def test_requires_grad_is_kept() -> None:
     assert decode(encode(torch.ones(2, requires_grad=True))).requires_grad
     assert not decode(encode(torch.ones(2))).requires_grad
 
@@ -57,7 +57,7 @@ def test_whether_a_gradient_is_wanted_is_kept() -> None:
      torch.ones(2, device="meta")],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
-def test_what_has_no_place_is_told_by_its_type(value: Any) -> None:
+def test_unsendable_values_become_their_type_name(value: Any) -> None:
     assert isinstance(decode(encode(value)), Unsendable)
 
 
@@ -89,20 +89,20 @@ def deep(depth: int) -> Any:
 BAD = {
     "nothing": b"",
     "a short length": b"\1\0",
-    "a length that lies": struct.pack("<Q", 2**63) + b"null",
-    "no JSON": struct.pack("<Q", 3) + b"{a}" + save({}),
+    "a wrong length": struct.pack("<Q", 2**63) + b"null",
+    "not JSON": struct.pack("<Q", 3) + b"{a}" + save({}),
     "a pickle": pickle.dumps([1, 2]),
     "an unknown kind": packed({"code": "print(1)"}),
     "a bare string": packed("text"),
-    "a tensor that is not there": packed({"tensor": "7", "grad": False}),
+    "a missing tensor": packed({"tensor": "7", "grad": False}),
     "tensors cut short": packed(None, save({"0": torch.ones(9)})[:-5]),
     "no tensors at all": packed(None, b""),
-    "hex that is none": packed({"bytes": "zz"}),
-    "an int that is none": packed({"int": "ten"}),
-    "pairs that are none": packed({"dict": [1, 2]}),
-    "keys that cannot be": packed({"dict": [[{"list": []}, None]]}),
+    "invalid hex": packed({"bytes": "zz"}),
+    "an invalid integer": packed({"int": "ten"}),
+    "invalid pairs": packed({"dict": [1, 2]}),
+    "unhashable keys": packed({"dict": [[{"list": []}, None]]}),
     "too deep": packed(deep(60)),
-    "a float that is none": packed({"float": "many"}),
+    "an invalid float": packed({"float": "many"}),
     "a tree too large": packed([{}] * 2_000_000),
     "a description of tensors too large": packed(None, struct.pack("<Q", 1 << 26) + b'{"0":{}}'),
 }
@@ -119,7 +119,7 @@ def test_a_value_too_large_is_not_sent() -> None:
         encode([None] * 2_000_000)
 
 
-def test_what_is_nested_too_deep_is_told_by_its_type() -> None:
+def test_values_nested_too_deep_become_their_type_name() -> None:
     value: list[Any] = []
     for _ in range(1000):
         value = [value]

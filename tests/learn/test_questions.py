@@ -1,4 +1,4 @@
-"""Exercises: what an answer is worth, however people write it."""
+"""Exercises: answers are parsed as people write them, and graded."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from inlayer.learn.questions import (
     FreeTextQuestion,
     NumberQuestion,
     Option,
+    Value,
     exercises_of,
     is_close,
     parse_letter,
@@ -26,7 +27,7 @@ from inlayer.learn.questions import (
 
 
 @pytest.mark.parametrize(
-    ("said", "unit", "value"),
+    ("written", "unit", "value"),
     [
         ("7", "", 7),
         (" 7 ", "", 7),
@@ -75,13 +76,13 @@ from inlayer.learn.questions import (
         ("1.5*2 GB", "bytes", 3 * 10**9),
     ],
 )
-def test_numbers_as_people_write_them(said: str, unit: str, value: float) -> None:
-    read = parse_number(said, unit)
+def test_numbers_as_people_write_them(written: str, unit: str, value: float) -> None:
+    read = parse_number(written, unit)
     assert (read, type(read)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
-    ("said", "shape"),
+    ("written", "shape"),
     [
         ("(2, 10, 4096)", (2, 10, 4096)),
         ("[2,10,4096]", (2, 10, 4096)),
@@ -102,12 +103,12 @@ def test_numbers_as_people_write_them(said: str, unit: str, value: float) -> Non
         ("( )", ()),
     ],
 )
-def test_shapes_as_people_write_them(said: str, shape: tuple[int, ...]) -> None:
-    assert parse_shape(said) == shape
+def test_shapes_as_people_write_them(written: str, shape: tuple[int, ...]) -> None:
+    assert parse_shape(written) == shape
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("written", "why"),
     [
         ("(1,000)", "ambiguous"),
         ("2,10,4,096", "ambiguous"),
@@ -124,15 +125,15 @@ def test_shapes_as_people_write_them(said: str, shape: tuple[int, ...]) -> None:
         ("1, " * 2000, "at most 100 characters"),
     ],
 )
-def test_invalid_shapes_are_errors(said: str, why: str) -> None:
+def test_invalid_shapes_are_errors(written: str, why: str) -> None:
     with pytest.raises(InputError, match=why) as refused:
-        parse_shape(said)
+        parse_shape(written)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 250
 
 
 @pytest.mark.parametrize(
-    ("said", "unit", "why"),
+    ("written", "unit", "why"),
     [
         ("", "", "not a number"),
         ("many", "", "not a number"),
@@ -165,29 +166,29 @@ def test_invalid_shapes_are_errors(said: str, why: str) -> None:
         ("2**9999999999", "", "not a number"),
     ],
 )
-def test_invalid_numbers_are_errors(said: str, unit: str, why: str) -> None:
+def test_invalid_numbers_are_errors(written: str, unit: str, why: str) -> None:
     with pytest.raises(InputError, match=why) as refused:
-        parse_number(said, unit)
+        parse_number(written, unit)
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 250
 
 
 @given(st.text(max_size=40))
-def test_no_text_breaks_it(said: str) -> None:
+def test_any_text_is_graded_or_rejected(written: str) -> None:
     with suppress(InputError):
-        assert isinstance(parse_number(said, "bytes"), (int, float))
+        assert isinstance(parse_number(written, "bytes"), (int, float))
     with suppress(InputError):
-        assert isinstance(parse_shape(said), tuple)
+        assert isinstance(parse_shape(written), tuple)
 
 
 @given(st.text("0123456789.,'eE-+*/^x ()[]", max_size=40))
-def test_no_signs_break_it(said: str) -> None:
+def test_any_combination_of_digits_and_signs_is_graded_or_rejected(written: str) -> None:
     for asked in (
         NumberQuestion(text="?", answer=0.5, explanation=""),
         NumberQuestion(text="?", answer=(2, 3), explanation=""),
     ):
         with suppress(InputError):
-            asked.grade(said)
+            asked.grade(written)
 
 
 @given(st.integers(-(10**25), 10**25))
@@ -215,12 +216,12 @@ def test_numbers_are_graded() -> None:
     assert asked.grade("1000").message == "So it is."
     assert asked.grade("1011").correct is False
     assert asked.grade("502").message == "Half of them."
-    assert asked.grade("7").message.startswith("Not quite")
+    assert asked.grade("7").message.startswith("Your answer, 7, is too ")
     with pytest.raises(InputError, match="a number"):
         asked.grade("(10, 100)")
 
 
-def test_a_shape_is_judged() -> None:
+def test_shapes_are_graded() -> None:
     asked = NumberQuestion(text="?", answer=(2, 3), explanation="B, D", common_mistakes={(3, 2): "Swapped."})
     assert asked.grade("(2, 3)").correct
     assert asked.grade("[3, 2]").message == "Swapped."
@@ -229,7 +230,7 @@ def test_a_shape_is_judged() -> None:
     assert NumberQuestion(text="?", answer=(5,), explanation="").grade("(5,)").correct
 
 
-def test_near_answers_do_not_hide_the_right_one() -> None:
+def test_common_mistakes_do_not_hide_the_right_answer() -> None:
     asked = NumberQuestion(text="?", answer=100, explanation="yes", tolerance=0.1, common_mistakes={105: "no"})
     assert asked.grade("105").correct
 
@@ -248,10 +249,10 @@ def test_choices_are_graded_by_letter() -> None:
     asked = ChoiceQuestion(text="?", options=options, explanation="It is two.")
     assert asked.grade("b").message == "yes It is two."
     assert asked.grade(" A ").message == "no"
-    assert [parse_letter(said, 3) for said in ("a", "B", "(c)", "c)", "c.")] == [0, 1, 2, 2, 2]
-    for said in ("", "d", "aa", "1"):
+    assert [parse_letter(written, 3) for written in ("a", "B", "(c)", "c)", "c.")] == [0, 1, 2, 2, 2]
+    for written in ("", "d", "aa", "1"):
         with pytest.raises(InputError, match="not one of the options"):
-            parse_letter(said, 3)
+            parse_letter(written, 3)
 
 
 def sum_of(draw: random.Random) -> NumberQuestion:
@@ -281,8 +282,29 @@ def test_exercises_depend_on_their_seed() -> None:
     assert len(orders) > 10
     assert {frozenset(order) for order in orders} == {frozenset("0123")}
     other = Exercise(id="forward/other", lesson="forward", title="", draw=sum_of)
-    assert other.ask(1) != one.ask(1)  # one seed does not give the same numbers everywhere
+    assert other.ask(1) != one.ask(1)  # the id is part of the seed
 
 
-def test_free_text_is_not_judged() -> None:
+def test_free_text_is_not_graded() -> None:
     assert not hasattr(FreeTextQuestion(text="Why?", model_answer="So.", points=("so",)), "judge")
+
+
+@pytest.mark.parametrize(
+    ("answer", "written", "shown"),
+    [
+        ((2, 10, 4096), "(2, 10)", "Your shape has 2 axes, but it must have 3."),
+        ((2, 10, 4096), "(10, 2, 4096)", "right sizes in the wrong order"),
+        ((2, 10, 4096), "(2, 9, 4096)", "2 of the 3 sizes of your shape are right"),
+        (525_336_576, "4,202,692,608", "8 times too large: bits or bytes?"),
+        (2_000, "2", "1,000 times too small: check the unit."),
+        (2_000, "1999", "too small, but close"),
+        (32.0, "-32", "has the wrong sign"),
+        (32.0, "0", "is too small."),
+        (0, "5", "is too large."),
+    ],
+)
+def test_a_wrong_answer_gets_a_diagnosis_but_not_the_answer(answer: Value, written: str, shown: str) -> None:
+    result = NumberQuestion(text="?", answer=answer, explanation="").grade(written)
+    assert not result.correct
+    assert shown in result.message
+    assert str(answer) not in result.message

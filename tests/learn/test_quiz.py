@@ -1,4 +1,4 @@
-"""Quizzes: every question is asked until it is right, a missed one comes back in this sitting and in later ones."""
+"""Quizzes: every question is asked until it is answered correctly; a missed one returns in this and later quizzes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_an_invalid_letter_changes_nothing() -> None:
     assert not sitting.repeated
 
 
-def test_a_missed_one_is_due_in_two_later_sittings(tmp_path: Path) -> None:
+def test_a_missed_question_is_due_in_two_later_quizzes(tmp_path: Path) -> None:
     course, state = make_course(tmp_path), ProgressState()
     first, second = course.lessons
     assert unfinished_lesson(course, state) is first
@@ -79,7 +79,7 @@ def test_a_missed_one_is_due_in_two_later_sittings(tmp_path: Path) -> None:
     assert [question.id for question in due_questions(course, state)] == ["first_one"]
     note_answer(state, "first_one", correct=True)
     assert due_questions(course, state) == []
-    del state.questions["first_two"]  # never asked: before what was right
+    del state.questions["first_two"]  # never asked, so it comes before answered ones
     assert [question.id for question in quiz_questions(course, state, first)] == ["first_two", "first_one"]
     note_answer(state, "first_two", correct=True)
     for name in ("second_one", "second_two"):
@@ -91,7 +91,7 @@ def test_a_missed_one_is_due_in_two_later_sittings(tmp_path: Path) -> None:
 
 @given(st.integers(0, 6), st.lists(st.booleans(), max_size=12), st.integers(0, 2**31))
 def test_every_question_is_correct_in_the_end(n: int, answers: list[bool], seed: int) -> None:
-    """With finitely many wrong answers a sitting ends, and every question was right once."""
+    """After finitely many wrong answers a quiz ends, and every question was answered correctly once."""
     sitting, state = QuizRun([make(f"q{number}") for number in range(n)], seed), ProgressState()
     wishes = iter(answers)
     for _ in range(n + len(answers)):

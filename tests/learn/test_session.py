@@ -1,4 +1,4 @@
-"""What a check can ask of a learner's file, each against the same question asked here."""
+"""Everything a check can do with a learner's file, compared with the same computation in this process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Made(nn.Module):
     def __init__(self, rows, width=3):
         super().__init__()
         self.table = nn.Embedding(rows, width)
-        self.register_buffer("waves", torch.ones(width))
+        self.register_buffer("offset", torch.ones(width))
         self.size = (rows, width)
 
     def forward(self, ids, scale=1.0):
         if ids.numel() == 0:
             raise LookupError("no ids")
-        return self.table(ids) * scale + self.waves
+        return self.table(ids) * scale + self.offset
 
     def first(self):
         return self.table
@@ -37,7 +37,7 @@ def edit(table, items):
     items.append(1)
     return None
 
-def untold():
+def unsendable():
     return object()
 """
 
@@ -57,11 +57,11 @@ def remote(session: GradingSession) -> RemoteObject:
     return session.construct(5)
 
 
-def test_an_object_answers(session: GradingSession, remote: RemoteObject) -> None:
+def test_an_object_can_be_called_and_read(session: GradingSession, remote: RemoteObject) -> None:
     parameters, buffers = remote.parameters(), remote.buffers()
     assert list(parameters) == ["table.weight"]
-    assert list(buffers) == ["waves"]
-    assert set(remote.state_dict()) == {"table.weight", "waves"}
+    assert list(buffers) == ["offset"]
+    assert set(remote.state_dict()) == {"table.weight", "offset"}
     ids = session.random_ids(5, (2, 4))
     ours = torch.nn.functional.embedding(ids, parameters["table.weight"]) * 2 + 1
     assert torch.equal(remote.call(ids, scale=2.0), ours)
@@ -72,25 +72,25 @@ def test_an_object_answers(session: GradingSession, remote: RemoteObject) -> Non
         remote.attribute("table.depth")
 
 
-def test_a_state_goes_from_one_object_to_another(session: GradingSession, remote: RemoteObject) -> None:
+def test_a_state_dict_can_be_loaded_into_another_object(session: GradingSession, remote: RemoteObject) -> None:
     other = session.construct(5)
     assert not torch.equal(other.parameters()["table.weight"], remote.parameters()["table.weight"])
     other.method("load_state_dict", remote.state_dict())
     assert torch.equal(other.parameters()["table.weight"], remote.parameters()["table.weight"])
     with pytest.raises(CheckFailed, match="raises"):
-        other.method("load_state_dict", {"strange": torch.ones(1)})
+        other.method("load_state_dict", {"unknown": torch.ones(1)})
 
 
 def test_gradients_of_parameters(session: GradingSession, remote: RemoteObject) -> None:
     ids, weight = torch.tensor([1, 1, 4]), session.random_normal(3, 3)
-    for _ in range(2):  # nothing is left from the first time
+    for _ in range(2):  # gradients are not accumulated
         ours = torch.zeros(5, 3).index_add_(0, ids, weight)
         theirs = remote.gradients(ids, weight=weight)["table.weight"]
         assert theirs is not None
         torch.testing.assert_close(theirs, ours)
 
 
-def test_errors_are_told_or_wanted(remote: RemoteObject) -> None:
+def test_errors_are_reported_or_required(remote: RemoteObject) -> None:
     empty = torch.empty(0, dtype=torch.long)
     raised = remote.try_call(empty).raised
     assert raised is not None
@@ -107,7 +107,7 @@ def test_errors_are_told_or_wanted(remote: RemoteObject) -> None:
         assert failed.value.rule == "empty"
 
 
-def test_arguments_edited_in_place_are_seen(session: GradingSession) -> None:
+def test_arguments_modified_in_place_are_returned(session: GradingSession) -> None:
     session.name = "edit"
     table = session.random_normal(2, 2)
     answer = session.try_call(table, [])
@@ -115,11 +115,11 @@ def test_arguments_edited_in_place_are_seen(session: GradingSession) -> None:
     assert answer.arguments[1] == [1]
     assert bool((after[0] == 7).all())
     assert torch.equal(after[1], table[1])
-    assert not bool((table[0] == 7).any())  # ours is another one
+    assert not bool((table[0] == 7).any())  # ours is a copy
 
 
-def test_another_function_and_what_cannot_be_told(session: GradingSession) -> None:
-    assert session.call_other("untold") is not None
+def test_other_functions_and_unsendable_results(session: GradingSession) -> None:
+    assert session.call_other("unsendable") is not None
     assert isinstance(session.call_other("edit", torch.ones(1), []), type(None))
     with pytest.raises(CheckFailed):
         session.call_other("not_there")
@@ -169,11 +169,11 @@ def test_rules_of_the_framework(source: str, rule: str) -> None:
     assert failure.rule == rule
 
 
-def test_a_check_that_stumbles_is_a_failure() -> None:
+def test_an_error_inside_a_check_is_a_failure() -> None:
     task = toy()
 
     def careless(session: GradingSession) -> None:
-        """it never thought of a list"""
+        """does not expect a list"""
         session.call(session.random_normal(2, 2), session.random_ids(2, (1,))).sum().item()
 
     sys.modules["inlayer.learn.content.toys.add.check"].__dict__["CHECKS"] = (careless,)
@@ -183,6 +183,6 @@ def test_a_check_that_stumbles_is_a_failure() -> None:
     assert grade(task, SOLUTION).passed
 
 
-def test_a_seed_that_is_none() -> None:
+def test_an_invalid_seed_is_an_error() -> None:
     with pytest.raises(ValueError, match="seed is -1"):
         grade(toy(), SOLUTION, seed=-1)

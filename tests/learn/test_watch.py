@@ -1,4 +1,4 @@
-"""Watching a file: it is checked when it is saved, however it is saved; keys; the terminal is left as it was."""
+"""Watching a file: every way of saving triggers a check; keys work; the terminal settings are restored."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ main()
 
 
 class Terminal:
-    """`inlayer learn watch` at a terminal, or without one."""
+    """`inlayer learn watch` with or without a terminal."""
 
     def __init__(self, folder: Path, *, keys: bool) -> None:
         self.ours, self.theirs = pty.openpty()
@@ -69,14 +69,14 @@ class Terminal:
         self.shown = ""
 
     def wait_for(self, text: str) -> str:
-        """What is shown up to a text that comes from now on."""
+        """The output from now on, up to and including a text."""
         held, end = "", time.monotonic() + 60
         while text not in held:
-            assert time.monotonic() < end, f"{text!r} did not come: {held}"
+            assert time.monotonic() < end, f"{text!r} was not printed: {held}"
             if select.select([self.ours], [], [], 0.2)[0]:
                 held += os.read(self.ours, 4096).decode()
             else:
-                assert self.process.poll() is None, f"it ended before {text!r} came: {held}"
+                assert self.process.poll() is None, f"it ended before {text!r} was printed: {held}"
         self.shown += held
         return held
 
@@ -84,10 +84,10 @@ class Terminal:
         os.write(self.ours, key.encode())
 
     def end(self) -> int:
-        """Wait for its end: the exit code."""
+        """Wait until it ends; returns the exit code."""
         deadline = time.monotonic() + 60
         while self.process.poll() is None:
-            assert time.monotonic() < deadline, "it does not end"
+            assert time.monotonic() < deadline, "it did not end"
             if select.select([self.ours], [], [], 0.05)[0]:
                 self.shown += os.read(self.ours, 4096).decode()
         return self.process.returncode
@@ -115,15 +115,15 @@ def terminal(home: Path) -> Iterator[Terminal]:
 
 @pytest.mark.slow
 def test_keys_from_failing_to_passing_and_the_next_task(home: Path, terminal: Terminal, data: Path) -> None:
-    said = terminal.wait_for("q quit")
+    shown = terminal.wait_for("q quit")
     file = home / "inlayer-course" / "add.py"
     assert file.read_text() == START
-    assert "checks" not in said  # the start is not checked before anything is written
+    assert "checks" not in shown  # an unchanged start file is not checked
     assert not termios.tcgetattr(terminal.theirs)[3] & termios.ICANON
     file.write_text(WRONG)
-    said = terminal.wait_for("q quit")
-    assert "rule: mean" in said
-    assert "inlayer learn" not in said  # a key is the command here
+    shown = terminal.wait_for("q quit")
+    assert "rule: mean" in shown
+    assert "inlayer learn" not in shown  # keys replace commands
     terminal.press("h")
     assert "hint 1 of 3" in terminal.wait_for("q quit")
     terminal.press("S")
@@ -132,21 +132,21 @@ def test_keys_from_failing_to_passing_and_the_next_task(home: Path, terminal: Te
     assert "1 of 2 checks passed" in terminal.wait_for("q quit")
     beside = file.with_suffix(".tmp")
     beside.write_text(SOLUTION)
-    beside.replace(file)  # as many editors save
-    said = terminal.wait_for("q quit")
-    assert "2 of 2 checks passed" in said
-    assert "passed: n next task" in said
-    assert "inlayer learn" not in said
-    file.write_text(WRONG)  # green: it is not watched any longer
+    beside.replace(file)  # many editors save like this
+    shown = terminal.wait_for("q quit")
+    assert "2 of 2 checks passed" in shown
+    assert "passed: n next task" in shown
+    assert "inlayer learn" not in shown
+    file.write_text(WRONG)  # a passed task is not watched any longer
     terminal.press("s")
-    said = terminal.wait_for("passed: n next task")
-    assert "a solution" in said
-    assert "1 of 2" not in said
+    shown = terminal.wait_for("passed: n next task")
+    assert "a solution" in shown
+    assert "1 of 2" not in shown
     terminal.press("n")
     assert "Task add_again" in terminal.wait_for("q quit")
     assert (home / "inlayer-course" / "add_again.py").read_text() == START
     terminal.press("q")
-    assert terminal.end() == 1  # the task at hand has not passed
+    assert terminal.end() == 1  # the current task has not passed
     assert termios.tcgetattr(terminal.theirs) == terminal.before
     state = ProgressFile(data).read()
     assert state.tasks["add"].passed
@@ -204,8 +204,8 @@ def test_terminal_settings_are_restored(terminal: Terminal, how: str) -> None:
 def test_without_a_terminal_it_ends_after_passing(home: Path) -> None:
     terminal = Terminal(home, keys=False)
     try:
-        said = terminal.wait_for("Ctrl-C to stop.")
-        assert "h hint" not in said
+        shown = terminal.wait_for("Ctrl-C to stop.")
+        assert "h hint" not in shown
         file = home / "inlayer-course" / "add.py"
         file.write_bytes(b"\xff")
         terminal.wait_for("is not valid UTF-8")
@@ -226,11 +226,11 @@ def test_fingerprints_distinguish_versions(tmp_path: Path) -> None:
     os.utime(file, ns=(10**18, 10**18))
     first = fingerprint(file)
     assert first == fingerprint(file)
-    file.write_text("two")  # of the same size, and the clock of the file system stands still
+    file.write_text("two")  # with the same size and modification time
     os.utime(file, ns=(10**18, 10**18))
     second = fingerprint(file)
     assert second not in (None, first)
-    os.utime(file, ns=(10**18 + 1, 10**18 + 1))  # saved again as it was
+    os.utime(file, ns=(10**18 + 1, 10**18 + 1))  # saved again without a change
     assert fingerprint(file) != second
     assert fingerprint(tmp_path) is None
     assert re.fullmatch(r"\d+ 3 [0-9a-f]{64}", second or "")

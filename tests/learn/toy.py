@@ -1,4 +1,4 @@
-"""A task small enough to see through, for the tests of the grader: write `add(table, ids)`, the sum of some rows."""
+"""A small task for the tests of the grader: write `add(table, ids)`, the sum of some rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def walk_output(session: GradingSession) -> torch.Tensor:
 
 
 def toy() -> Task:
-    """The task, in a module that no file has."""
+    """The task; its module exists only in memory."""
     module = ModuleType("inlayer.learn.content.toys.add.check")
     module.__dict__.update(
         NAME="add",

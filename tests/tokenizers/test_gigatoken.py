@@ -8,7 +8,7 @@ from importlib import metadata
 import pytest
 import tokenizers
 
-from inlayer.tokenizers.gigatoken import can_overlap, unsupported_feature
+from inlayer.tokenizers.gigatoken import can_overlap, is_supported
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from tests.tokenizers.samples import hostile_texts, llama2
 
@@ -148,8 +148,10 @@ def test_failed_self_check_disables_the_fast_path(small_json, monkeypatch):
 
 def test_byte_fallback_with_ignore_merges_is_unsupported():
     config = json.loads(llama2())
+    ids = {token["content"]: token["id"] for token in config["added_tokens"]}
+    assert is_supported(config, ids.get)
     config["model"]["ignore_merges"] = True
-    assert unsupported_feature(config, lambda _: None) == "ignore_merges with byte_fallback"
+    assert not is_supported(config, ids.get)
 
 
 def test_can_overlap_is_symmetric():

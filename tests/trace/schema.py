@@ -36,7 +36,7 @@ def schema() -> dict[str, Any]:
 
 
 def _strict(part: Any) -> Any:
-    """Numbers may be the strings above, objects have no other fields, and redundant titles are removed."""
+    """Numbers may be the strings above, objects have no other fields, and what is redundant is removed."""
     if isinstance(part, list):
         return [_strict(item) for item in part]
     if not isinstance(part, dict):
@@ -46,6 +46,7 @@ def _strict(part: Any) -> Any:
     kept = {key: _strict(value) for key, value in part.items() if key != "title" or isinstance(value, dict)}
     if kept.get("type") == "object":
         kept["additionalProperties"] = False
+        kept["description"] = kept["description"].partition("\n\nAttributes:")[0]  # the properties say the rest
     return kept
 
 

@@ -31,10 +31,8 @@ from inlayer.training.decoder import Decoder, DecoderConfig
 from inlayer.training.parallel import (
     ProcessGroup,
     clip_gradients,
-    full_optimizer_state,
     full_state,
     full_tensor,
-    load_full_optimizer_state,
     load_full_state,
     local_batch,
     process_group,
@@ -61,7 +59,7 @@ class Result(NamedTuple):
 def make_model(model: str, dtype: torch.dtype = torch.float32, *, seed: int = 0, **settings: Any) -> Decoder:
     sizes = {"vocab_size": VOCABULARY, "n_embd": 16, "n_layer": 2, "n_head": 2, "block_size": 12}
     config = DecoderConfig(**{**sizes, **MODELS[model], "padding_idx": PADDING, **settings})
-    return Decoder(config, seed=seed, dtype=dtype)
+    return Decoder(config, seed=seed).to(dtype)
 
 
 def make_batch(step: int) -> Tensor:
@@ -98,8 +96,7 @@ def train(
         decoder.head.untie()
     optimizer = make_optimizer(decoder)
     if state is not None:
-        load_full_state(decoder, to_model(state))
-        load_full_optimizer_state(decoder, optimizer, to_moments(state))
+        load_full_state(decoder, [optimizer], state)
     losses, norms = [], []
     for step in range(start, stop):
         windows = make_batch(step)
@@ -118,23 +115,11 @@ def train(
         optimizer.step()
         optimizer.zero_grad()
         losses.append(sum(group.gather(float(loss.detach()))) / group.size)
-    kept = {f"model.{name}": tensor for name, tensor in full_state(decoder, group).items()}
-    for name, moments in full_optimizer_state(decoder, optimizer, group).items():
-        kept |= {f"moment.{name}.{key}": value for key, value in moments.items()}
-    return Result(losses, norms, decoder, optimizer, kept)
+    return Result(losses, norms, decoder, optimizer, full_state(decoder, [optimizer], group))
 
 
 def to_model(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix("model."): tensor for name, tensor in state.items() if name.startswith("model.")}
-
-
-def to_moments(state: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    moments: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in state.items():
-        if name.startswith("moment."):
-            owner, _, key = name.removeprefix("moment.").rpartition(".")
-            moments.setdefault(owner, {})[key] = tensor
-    return moments
 
 
 # ---- results that the test compares
@@ -174,7 +159,7 @@ def check_state(run: Result, mode: str, group: ProcessGroup) -> None:
     assert table.to_local().untyped_storage().nbytes() <= -(-VOCABULARY // group.size) * 16 * 8
     body = decoder.blocks[0].attention.qkv.weight
     assert isinstance(body, DTensor) == (mode == "data")
-    before = {name: tensor.clone() for name, tensor in to_model(run.state).items()}
+    before = {name: tensor.clone() for name, tensor in run.state.items()}
     ids = make_batch(99)[:2, :5]
     decoder.eval()
     with torch.no_grad():
@@ -182,13 +167,12 @@ def check_state(run: Result, mode: str, group: ProcessGroup) -> None:
     drawn = decoder.generate(ids, 3, temperature=0.0)
     alone = make_model("tied" if decoder.config.tie else "untied", torch.float64).eval()
     # FSDP keeps the table gathered after a forward without a backward; neither state may depend on that.
-    moments, after = full_optimizer_state(decoder, run.optimizer, group), full_state(decoder, group)
-    assert moments.keys() == to_moments(run.state).keys()
+    after = full_state(decoder, [run.optimizer], group)
     assert after.keys() == before.keys()
     if group.is_main:
         for name, tensor in after.items():
             torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
-        load_full_state(alone, after)
+        alone.load_state_dict(to_model(after))
         torch.testing.assert_close(logits, alone.logits(ids), rtol=0, atol=1e-12)
         assert torch.equal(drawn, alone.generate(ids, 3, temperature=0.0))
 
@@ -307,17 +291,17 @@ def check_errors(group: ProcessGroup) -> None:
         decoder.embeddings.token_embedding(torch.tensor([[0]]))
     with pytest.raises(InputError, match="sharded by FSDP"):
         decoder.head(torch.zeros(1, 1, 16))
-    state = full_state(decoder, ProcessGroup(size=group.size, device=group.device))  # in all processes
+    state = full_state(decoder, [], ProcessGroup(size=group.size, device=group.device))  # in all processes
     with pytest.raises(CheckpointError, match=r"norm.weight is \(3,\)"):
-        load_full_state(decoder, state | {"norm.weight": torch.zeros(3)})
-    with pytest.raises(CheckpointError, match=r"the state has no tensor norm\.weight"):
-        load_full_state(decoder, {name: tensor for name, tensor in state.items() if name != "norm.weight"})
+        load_full_state(decoder, [], state | {"model.norm.weight": torch.zeros(3)})
+    with pytest.raises(CheckpointError, match=r"the state has no tensor model\.norm\.weight"):
+        load_full_state(decoder, [], {name: value for name, value in state.items() if name != "model.norm.weight"})
 
 
 def check_main_process_initializes(group: ProcessGroup) -> None:
     """Differently initialized decoders get the weights of the main process."""
     decoder = make_model("tied", seed=group.rank)
-    state = full_state(shard(decoder, "vocab", group), ProcessGroup(size=group.size))
+    state = to_model(full_state(shard(decoder, "vocab", group), [], ProcessGroup(size=group.size)))
     torch.testing.assert_close(state[TABLE], make_model("tied").state_dict()[TABLE], rtol=0, atol=0)
     torch.testing.assert_close(state["norm.weight"], decoder.norm.weight, rtol=0, atol=0)
 
@@ -328,7 +312,7 @@ def check_meta_device(group: ProcessGroup) -> None:
         for model in MODELS:
             values = make_model(model).state_dict()
             decoder = shard(Decoder(make_model(model).config, device="meta"), mode, group).to_empty(device="cpu")
-            load_full_state(decoder, values)
+            load_full_state(decoder, [], {f"model.{name}": value for name, value in values.items()})
             assert (decoder.head.weight is decoder.embeddings.token_embedding.weight) == decoder.config.tie
             ids = make_batch(0)[:, :-1]
             with torch.no_grad():

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import inlayer
-from inlayer.errors import InputError, ShapeError
 from inlayer.tokenizers import Tokenizer, WordTokenizer
 from inlayer.training import analysis as module
 from inlayer.training.analysis import RowChange, TableComparison, compare_tables
@@ -127,7 +126,7 @@ def test_mean_vector_ratio(padding: int | None) -> None:
         kept = torch.stack([row for token_id, row in enumerate(table) if token_id != padding])
         assert ratio == pytest.approx(float(kept.mean(0).norm() / kept.norm(dim=1).mean()), rel=1e-5)
     assert ours.mean_vector_ratio_before < 0.5 < ours.mean_vector_ratio_after  # type: ignore[operator]
-    same = compare_tables(torch.ones(5, 3), torch.ones(5, 3), np.ones(5), inlayer.ByteTokenizer())
+    same = compare_tables(torch.ones(5, 3), torch.ones(5, 3), np.ones(5, np.int64), inlayer.ByteTokenizer())
     assert same.mean_vector_ratio_after == pytest.approx(1)
     assert numbers(same.groups[0]) == pytest.approx(
         {"cosine": 1, "distance": 0, "norm_before": 3**0.5, "norm_after": 3**0.5}
@@ -225,7 +224,7 @@ def test_text_without_tokens() -> None:
 
 def test_rows_without_a_token_show_their_id() -> None:
     table = torch.eye(4)
-    result = compare_tables(table, table, np.array([1]), words("one"), k=3)
+    result = compare_tables(table, table, np.array([1, 0, 0, 0]), words("one"), k=3)
     assert sorted(near.token for near in result.tokens[0].after) == ["#1", "#2", "#3"]
 
 
@@ -259,30 +258,9 @@ def test_diverged_table(value: float) -> None:
     assert (values["mean_vector_ratio_after"] is None) == (value != 3e38)
 
 
-def test_other_dtypes_and_short_counts() -> None:
+def test_other_dtypes() -> None:
     before, after, counts = random_tables()
     whole = compare_tables(before.bfloat16(), after.bfloat16(), counts, inlayer.ByteTokenizer())
     parameter = torch.nn.Parameter(after.bfloat16())
-    again = compare_tables(before.bfloat16(), parameter, torch.from_numpy(counts), inlayer.ByteTokenizer())
+    again = compare_tables(before.bfloat16(), parameter, counts, inlayer.ByteTokenizer())
     assert strict(again) == strict(whole)
-    shorter = compare_tables(before, after, counts[:20], inlayer.ByteTokenizer())
-    filled = np.where(np.arange(ROWS) < 20, counts, 0)
-    assert shorter == compare_tables(before, after, filled, inlayer.ByteTokenizer())
-
-
-@pytest.mark.parametrize(
-    ("changed", "error", "message"),
-    [
-        ({"counts_V": np.zeros(41)}, ShapeError, r"counts has shape \(41,\).* 40 rows"),
-        ({"counts_V": np.zeros((40, 1))}, ShapeError, r"counts has shape \(40, 1\)"),
-        ({"padding_idx": 40}, InputError, r"padding_idx is 40; the table has rows 0\.\.39"),
-        ({"padding_idx": -1}, InputError, "padding_idx is -1"),
-        ({"tokens": -1}, InputError, "tokens is -1"),
-        ({"k": -2}, InputError, "k is -2"),
-    ],
-)
-def test_bad_arguments(changed: dict[str, Any], error: type[Exception], message: str) -> None:
-    before, after, counts = random_tables()
-    given = {"before_VD": before, "after_VD": after, "counts_V": counts, "tokenizer": inlayer.ByteTokenizer()}
-    with pytest.raises(error, match=message):
-        compare_tables(**{**given, **changed})

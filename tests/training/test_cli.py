@@ -141,3 +141,19 @@ def test_flags_reach_the_run(text: Path, tmp_path: Path, launch: Launcher) -> No
     decoder = load_decoder(out).config
     assert (decoder.architecture, decoder.positions, decoder.tie, decoder.dropout) == ("gpt", "sinusoidal", False, 0.1)
     assert (decoder.n_embd, decoder.n_layer, decoder.n_head, decoder.n_hidden, decoder.block_size) == (16, 1, 2, 24, 8)
+
+
+def test_small_text_and_more_steps(tmp_path: Path, launch: Launcher) -> None:
+    """The README is too small for the default vocabulary and for validation; the run gets more steps later."""
+    out, text = tmp_path / "out", Path(__file__).parents[2] / "README.md"
+    code, err = launch("train", text, "--out", out, "--preset", "toy", "--n-embd", 32, "--steps", 2)
+    assert code == 0, err
+    assert "warning: the vocabulary has " in err
+    assert "warning: no validation loss" in err
+    code, err = launch("train", "--out", out, "--resume", "--steps", 4)
+    assert code == 0, err
+    assert "step 4 of 4" in err
+    assert Run.open(str(out)).config.steps == 4
+    code, err = launch("train", "--out", out, "--resume", "--steps", 3)
+    assert code == 2
+    assert "contains a run with steps 4, not 3" in error_line(err)

@@ -13,7 +13,7 @@ import torch
 import inlayer
 from inlayer.cli.train import parameters
 from inlayer.errors import ConfigError, InputError
-from inlayer.training.config import PRESETS, TrainConfig
+from inlayer.training.config import PRESETS, DecoderConfig, TrainConfig
 from inlayer.training.decoder import Decoder
 
 
@@ -61,10 +61,14 @@ def test_vocabulary_too_small_for_bytes() -> None:
 
 def test_defaults_of_a_tied_and_an_untied_model() -> None:
     tied, untied = TrainConfig(), TrainConfig(tie=False)
-    assert tied.embedding_settings == {"init": "normal", "init_std": 0.02, "input_scale": 50.0, "output_scale": 3.0}
-    assert untied.embedding_settings == {**tied.embedding_settings, "output_scale": 1.0}
-    own = TrainConfig(input_scale=2.0, output_scale=0.5, init_std=0.1).embedding_settings
-    assert (own["input_scale"], own["output_scale"], own["init_std"]) == (2.0, 0.5, 0.1)
+    found = [(one.init, one.init_std, one.input_scale, one.output_scale) for one in map(decoder, (tied, untied))]
+    assert found == [("normal", 0.02, 50.0, 3.0), ("normal", 0.02, 50.0, 1.0)]
+    own = decoder(TrainConfig(input_scale=2.0, output_scale=0.5, init_std=0.1))
+    assert (own.input_scale, own.output_scale, own.init_std) == (2.0, 0.5, 0.1)
+
+
+def decoder(config: TrainConfig) -> DecoderConfig:
+    return config.decoder_config(256)
 
 
 def test_resolved_values() -> None:

@@ -15,8 +15,7 @@ from torch.nn import functional
 
 from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
-from inlayer.training.metrics import Alerts, InputGradient, measure_rows
-from inlayer.training.parallel import ProcessGroup
+from inlayer.training.metrics import Alerts, measure_rows, record_input_gradient
 from inlayer.training.trainer import Trainer
 from tests.training.models import VOCABULARY, make_config
 
@@ -79,12 +78,11 @@ def test_gradients_of_an_untied_table() -> None:
 
 def test_input_gradient_elementwise() -> None:
     decoder = Decoder(make_config("gpt", tie=True, padding_idx=3), seed=0).train()
-    side = InputGradient(decoder)
     expected, _ = sides(decoder, draw_windows())
-    with side.recorded():
+    handle, ours = record_input_gradient(decoder.embeddings.token_embedding)
+    with handle:
         windows = draw_windows()
         decoder.loss(windows[:, :-1], windows[:, 1:], reduction="sum").div(WINDOWS * BLOCK).backward()
-    ours = side.total(ProcessGroup())
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-8)
     assert not ours[3].any()
     assert not ours[VOCABULARY // 2 :].any()
@@ -92,11 +90,12 @@ def test_input_gradient_elementwise() -> None:
 
 def test_nothing_is_recorded_outside_the_block_or_without_gradients() -> None:
     decoder = Decoder(make_config("llama", tie=True), seed=0)
-    side, windows = InputGradient(decoder), draw_windows()
-    with side.recorded(), torch.no_grad():
+    windows = draw_windows()
+    handle, ours = record_input_gradient(decoder.embeddings.token_embedding)
+    with handle, torch.no_grad():
         decoder(windows[:, :-1])
     decoder.loss(windows[:, :-1], windows[:, 1:]).backward()
-    assert side.grad_VD is None
+    assert not ours.any()
     assert not decoder.embeddings.token_embedding._forward_hooks
 
 

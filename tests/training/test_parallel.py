@@ -29,9 +29,8 @@ from inlayer.training.decoder import Decoder, DecoderConfig
 from inlayer.training.parallel import (
     ProcessGroup,
     clip_gradients,
-    full_optimizer_state,
     full_state,
-    load_full_optimizer_state,
+    load_full_state,
     local_batch,
     process_group,
     shard,
@@ -46,7 +45,6 @@ from tests.training.parallel_worker import (
     make_batch,
     make_model,
     to_model,
-    to_moments,
     train,
 )
 
@@ -223,18 +221,18 @@ def test_single_process_needs_no_process_group(monkeypatch: pytest.MonkeyPatch) 
         assert local_batch(make_batch(0)[:1], "data", group).shape == (1, 13)
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "1")  # like torchrun --nproc-per-node 1
-    with process_group("cpu") as group:
+    with process_group() as group:
         assert group == ProcessGroup()
 
 
 def test_only_lost_connections_are_reported_as_such(simulated: Any) -> None:
     """Also: an existing process group is used and kept."""
     simulated(3)
-    with process_group("cpu") as group:
+    with process_group() as group:
         assert (group.rank, group.size) == (0, 3)
-    with pytest.raises(RuntimeError, match=r"^something else$"), process_group("cpu"):
+    with pytest.raises(RuntimeError, match=r"^something else$"), process_group():
         raise RuntimeError("something else")
-    with pytest.raises(InlayerError, match="process 0 of 3 lost its connection"), process_group("cpu"):
+    with pytest.raises(InlayerError, match="process 0 of 3 lost its connection"), process_group():
         raise RuntimeError("[gloo/transport/tcp/pair.cc:538] Connection closed by peer")
     assert dist.is_initialized()
 
@@ -253,7 +251,7 @@ def test_incomplete_environment(variables: dict[str, str], message: str, monkeyp
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match=re.escape(message)), process_group("cpu"):
+    with pytest.raises(ConfigError, match=re.escape(message)), process_group():
         pass
 
 
@@ -270,26 +268,33 @@ def test_clipping_in_one_process_matches_torch() -> None:
     assert float(clip_gradients([], 1.0, ONE)) == 0
 
 
-def test_optimizer_state_is_checked_and_copied() -> None:
-    run = train(make_model("tied"), "data", ONE, stop=2)
-    moments = to_moments(run.state)
+def test_state_is_checked_and_copied() -> None:
+    state = train(make_model("tied"), "data", ONE, stop=2).state
     other = make_model("tied")
     optimizer = parallel_worker.make_optimizer(other)
-    assert full_optimizer_state(other, optimizer, ONE) == {}
+    assert not any(name.startswith("optimizer.") for name in full_state(other, [optimizer], ONE))
     rates = [group["lr"] for group in optimizer.param_groups]
-    load_full_optimizer_state(other, optimizer, moments)
-    loaded = full_optimizer_state(other, optimizer, ONE)
-    assert list(loaded) == list(full_state(other, ONE))
-    for name, values in loaded.items():
-        assert set(values) == {"step", "exp_avg", "exp_avg_sq"}
-        for key, value in values.items():
-            torch.testing.assert_close(value, moments[name][key], rtol=0, atol=0)
-            assert value.data_ptr() != moments[name][key].data_ptr()
+    load_full_state(other, [optimizer], state)
+    loaded = full_state(other, [optimizer], ONE)
+    assert loaded.keys() == state.keys()
+    assert {name.rpartition(".")[2] for name in loaded if name.startswith("optimizer.norm.weight")} == {
+        "step",
+        "exp_avg",
+        "exp_avg_sq",
+    }
+    for name, value in loaded.items():
+        torch.testing.assert_close(value, state[name], rtol=0, atol=0)
+        assert value.data_ptr() != state[name].data_ptr()
     assert [group["lr"] for group in optimizer.param_groups] == rates
-    with pytest.raises(CheckpointError, match=r"exp_avg of norm.weight is \(3,\)"):
-        load_full_optimizer_state(other, optimizer, {"norm.weight": {"exp_avg": torch.zeros(3)}})
-    with pytest.raises(CheckpointError, match=r"nothing.here, which the decoder does not have"):
-        load_full_optimizer_state(other, optimizer, {"nothing.here": {"exp_avg": torch.zeros(3)}})
+    moment = "optimizer.norm.weight.exp_avg"
+    for changed, message in (
+        ({moment: torch.zeros(3)}, r"norm\.weight\.exp_avg is \(3,\)"),
+        ({"optimizer.nothing.here.step": torch.zeros(())}, r"nothing\.here\.step, which the decoder does not have"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            load_full_state(other, [optimizer], {**state, **changed})
+    with pytest.raises(CheckpointError, match=rf"the state has no tensor {moment}"):
+        load_full_state(other, [optimizer], {name: value for name, value in state.items() if name != moment})
 
 
 # ---- docs/scaling.md
@@ -319,7 +324,7 @@ def test_memory_sizes_in_the_docs(simulated: Any) -> None:
                 config = DecoderConfig(
                     architecture="llama", vocab_size=rows, n_embd=width, n_layer=1, n_head=64, block_size=8, tie=tied
                 )
-                decoder = Decoder(config, device="meta", dtype=torch.bfloat16)
+                decoder = Decoder(config, device="meta").bfloat16()
                 if size > 1:
                     decoder = shard(decoder, mode, simulated(size))
                     dist.destroy_process_group()

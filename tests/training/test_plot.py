@@ -119,13 +119,13 @@ def test_curves() -> None:
         {"step": 4, "a": math.nan},
         {"step": 5, "a": 2.5},
     ]
-    assert curve_of(lines, "a") == ([1, 5], [1.0, 2.5], [3, 4])
-    assert curve_of(lines, "b") == ([], [], [])
-    assert curve_of([{"step": 1, "a": -math.inf}, {"step": 2, "a": 1e308}, {"step": 3, "a": -3e38}], "a") == (
-        [3],
-        [-3e38],
-        [1, 2],
-    )
+    steps, values = curve_of(lines, "a")
+    assert steps == [1, 3, 4, 5]
+    np.testing.assert_array_equal(values, [1.0, math.nan, math.nan, 2.5])
+    assert curve_of(lines, "a").last == (5, 2.5)
+    assert curve_of(lines, "b") == ([], [])
+    extremes = [{"step": 1, "a": -math.inf}, {"step": 2, "a": 1e308}, {"step": 3, "a": -3e38}]
+    np.testing.assert_array_equal(curve_of(extremes, "a").values, [math.nan, math.nan, -3e38])
 
 
 # ---- files

@@ -71,6 +71,7 @@ def make_report(
             "n_embd": 64,
             "n_layer": 2,
             "tie": True,
+            "input_scale": 50.0,
             "parameters": 362_496,
         },
         settings={"learning_rate": 3e-3, "files": [text], text: text, "seed": 0, "untie_at": None, "center": True},
@@ -163,6 +164,7 @@ def test_terminal_shows_everything(columns: int) -> None:
         "warning the mean row is long: plain",
         "␣dog 4 times in the text before ing 0.70 ␣cat 0.80 ␣plain 0.90 after ␣plain 0.90 ␣cat 0.80 ing 0.70",
         "1.2% → 62.5% of the mean row norm",
+        "its norms, as inlayer inspect shows them, are 50 times as large",
         "prompt Once plain output upon a time plain",
     ):
         assert part in flat
@@ -198,13 +200,13 @@ def test_minimal_report() -> None:
     empty = TableComparison(
         tokens=(), groups=(), mean_vector_ratio_before=None, mean_vector_ratio_after=None, nonfinite_rows=0
     )
-    report = TrainingReport.from_metrics([], name="x", model={}, settings={}, table=empty)
+    report = TrainingReport.from_metrics([], name="x", model=make_report().model, settings={}, table=empty)
     shown = printed(report)
     check_lines(shown, 80)
     assert "nearest neighbors" not in shown
     assert "generated text" not in shown
     assert "not finite → not finite" in shown
-    assert "<details>" not in to_html(report, [], None)
+    assert "<summary>Settings" not in to_html(report, [], None)
     isolated = TokenComparison(id=0, token="a", count=1, before=(), after=())
     alone = replace(report, table=replace(empty, tokens=(isolated,)))
     assert "a  1 time in the text" in printed(alone)
@@ -285,8 +287,9 @@ def test_page_shows_everything() -> None:
     shown = " ".join(" ".join(Tags(document).words).split())
     for part in (
         "gpt, table of 4,096 rows x 64", "300 steps, 307,200 tokens", "warning the mean row is long: plain",
-        "␣dog 4 times", "0.16 → 1.25", "1.2% → 62.5%", "Once plain upon a time plain", "learning_rate 0.003",
-        "files plain", "untie_at -", "center yes", "validation", f"{metrics[-1]['mean_vector_ratio']:.2f}",
+        "␣dog 4 times", "0.16 → 1.25", "1.2% → 62.5%", "are 50 times as large", "Once plain upon a time plain",
+        "learning_rate 0.003", "files plain", "untie_at -", "center yes", "validation",
+        f"{metrics[-1]['mean_vector_ratio']:.2f}",
     ):  # fmt: skip
         assert part in shown, part
     picture = base64.b64encode(b"the picture").decode()

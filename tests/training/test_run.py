@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from dataclasses import replace
 from itertools import pairwise
@@ -18,6 +19,7 @@ from inlayer.errors import CheckpointError, ConfigError, InputError
 from inlayer.files import locked
 from inlayer.inspection import inspect
 from inlayer.training.config import TrainConfig
+from inlayer.training.metrics import from_line
 from inlayer.training.parallel import ProcessGroup
 from inlayer.training.run import DivergedError, Run, TrainingProgress
 from inlayer.training.save import load_decoder
@@ -132,13 +134,13 @@ def test_train_resumes_with_the_same_config_only(text: Path, tmp_path: Path) -> 
     assert Run.create(whole).train()
 
     class StopAt(TrainingProgress):
-        def step(self, metrics: dict[str, int | float], warnings: list[str]) -> None:
-            if metrics["step"] == 7 and not warnings:
+        def step(self, metrics: dict[str, int | float]) -> None:
+            if metrics["step"] == 7:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt, match=r"stopped at step 7 of 12; to resume: inlayer train --out .*--resume"):
         inlayer.train(parts, progress=StopAt())
-    with pytest.raises(InputError, match="it already contains a run; use --resume to continue it"):
+    with pytest.raises(InputError, match="already contains a run; use --resume to continue it"):
         inlayer.train(parts)
     with pytest.raises(ConfigError, match=r"contains a run with learning-rate 0.002, not 0.1"):
         inlayer.train(replace(parts, learning_rate=0.1), resume=True)
@@ -244,8 +246,10 @@ def test_progress_events(text: Path, tmp_path: Path) -> None:
         def stage(self, name: str, total: int | None = None) -> None:
             self.stages.append((name, total))
 
-        def step(self, metrics: dict[str, int | float], warnings: list[str]) -> None:
-            assert not warnings
+        def warning(self, text: str) -> None:
+            pytest.fail(text)
+
+        def step(self, metrics: dict[str, int | float]) -> None:
             self.steps.append(int(metrics["step"]))
 
     recorder = Recorder()
@@ -266,7 +270,7 @@ def test_other_files_in_the_folder_are_kept(text: Path, tmp_path: Path) -> None:
         out = tmp_path / name.replace("/", "-")
         (out / name).parent.mkdir(parents=True)
         (out / name).write_text("years of work")
-        with pytest.raises(InputError, match="not empty, or choose another folder"):
+        with pytest.raises(InputError, match="it is not an empty folder; choose another one"):
             Run.create(make_config(text, out))
         assert (out / name).read_text() == "years of work"
     with pytest.raises(InputError, match="contains no run to resume"):
@@ -302,9 +306,153 @@ def test_diverging_run_keeps_finite_states(text: Path, tmp_path: Path) -> None:
     assert [line["loss"] for line in read_metrics(out)] == [line["loss"] for line in lines]
 
 
-def test_damaged_config_is_reported(text: Path, tmp_path: Path) -> None:
-    run = Run.create(make_config(text, tmp_path / "out"))
-    path = run.inner / "config.json"
-    path.write_text(path.read_text().replace('"steps": 12', '"steps": -12'))
-    with pytest.raises(CheckpointError, match=r"config.json is damaged: steps is -12"):
-        Run.open(str(tmp_path / "out"))
+# ---- a text that is too small
+
+
+class Recorder(TrainingProgress):
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warning(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def test_small_text_has_a_smaller_vocabulary_and_no_validation(tmp_path: Path) -> None:
+    text, recorder = write_text(tmp_path / "short.txt", 40), Recorder()
+    config = make_config(text, tmp_path / "out", tokenizer="bpe", steps=2)
+    report = inlayer.train(config, progress=recorder)
+    assert report is not None
+    assert report.model["vocab_size"] == load_decoder(tmp_path / "out").config.vocab_size < 1000
+    vocabulary, validation = report.warnings
+    assert vocabulary.startswith(f"the vocabulary has {report.model['vocab_size']:,} ids instead of 4,096")
+    assert validation.startswith("no validation loss: 0 tokens of the text are held out, fewer than the 25 of one")
+    assert recorder.warnings == list(report.warnings)
+    assert report.validation is None
+    with pytest.raises(InputError, match=r"the text gives \d+ merges, .*for vocab_size 4096 use more text"):
+        Run.create(replace(config, out=str(tmp_path / "exact"), vocab_size=4096)).train()
+
+
+def test_no_warning_about_validation_that_was_turned_off(tmp_path: Path) -> None:
+    text, recorder = write_text(tmp_path / "short.txt", 40), Recorder()
+    assert Run.create(make_config(text, tmp_path / "out", validation=0.0, steps=2)).train(recorder)
+    assert recorder.warnings == []
+
+
+def test_saved_config_tells_how_much_was_seen(text: Path, tmp_path: Path) -> None:
+    assert Run.create(make_config(text, tmp_path / "out", steps=2)).train()
+    tokens = open_tokens(tmp_path / "out" / "run" / "tokens")
+    facts = json.loads((tmp_path / "out" / "config.json").read_text())["inlayer"]
+    assert facts == {"training_tokens": tokens.train.size, "unseen_tokens": 256 - len(set(tokens.train.tolist()))}
+    assert 0 < facts["unseen_tokens"] < 256
+
+
+# ---- more steps
+
+
+def test_run_is_extended(text: Path, tmp_path: Path) -> None:
+    """The added steps follow the schedule of the new length, and are bit-equal however often they are interrupted."""
+    for name in ("whole", "parts"):
+        assert inlayer.train(make_config(text, tmp_path / name)) is not None
+    before = read_metrics(tmp_path / "whole")
+    longer = make_config(text, tmp_path / "whole", steps=20)
+    report = inlayer.train(longer, resume=True)
+    assert report is not None
+    assert report.steps == 20
+    lines = read_metrics(tmp_path / "whole")
+    assert lines[:12] == before
+    assert [line["learning_rate"] for line in lines[12:]] == [longer.learning_rate_at(step) for step in range(13, 21)]
+
+    class Stop(TrainingProgress):
+        def step(self, metrics: dict[str, int | float]) -> None:
+            if metrics["step"] == 17:
+                raise KeyboardInterrupt
+
+    parts = make_config(text, tmp_path / "parts", steps=20)
+    with pytest.raises(KeyboardInterrupt, match="stopped at step 17 of 20"):
+        inlayer.train(parts, resume=True, progress=Stop())
+    assert inlayer.train(parts, resume=True) is not None
+    assert [line["loss"] for line in read_metrics(tmp_path / "parts")] == [line["loss"] for line in lines]
+    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
+    assert models[0] == models[1]
+    with pytest.raises(ConfigError, match="contains a run with steps 20, not 12"):
+        inlayer.train(replace(parts, steps=12), resume=True)
+
+
+def test_run_that_unties_is_not_extended(text: Path, tmp_path: Path) -> None:
+    config = make_config(text, tmp_path / "out", untie_at=0.5, steps=4)
+    assert Run.create(config).train()
+    with pytest.raises(ConfigError, match="contains a run with steps 4, not 8"):
+        inlayer.train(replace(config, steps=8), resume=True)
+
+
+# ---- an edited run folder
+
+
+@pytest.fixture(scope="module")
+def finished(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("finished") / "out"
+    assert Run.create(make_config(text, out, threads=1)).train()
+    return out
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"threads": "x"}, r"config\.json is damaged: threads is 'x'; it must be an integer of at least 1"),
+        ({"threads": -3}, r"config\.json is damaged: threads is -3; it must be an integer of at least 1"),
+        ({"threads": 2}, r"config\.json does not match the saved state of step 12"),
+        ({"learning_rate": 0.1}, r"config\.json does not match the saved state of step 12: it was changed"),
+        ({"steps": 10}, r"config\.json has 10 steps, but the saved state is that of step 12"),
+        ({"steps": None}, r"config\.json is damaged: steps is None"),
+        ({"seed": True}, r"config\.json is damaged: seed is True"),
+        ({"files": "text.txt"}, r"config\.json is damaged: files is not a list of paths"),
+        ({"files": [1]}, r"config\.json is damaged: files is not a list of paths"),
+        ({"extra": 1}, r"config\.json is damaged: 'extra' is missing or unknown"),
+        ({"format": 2}, r"config\.json is damaged: its format is not 3"),
+    ],
+)
+def test_edited_config_is_rejected(changed: dict[str, Any], message: str, finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    path = out / "run" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    with pytest.raises(CheckpointError, match=message):
+        Run.open(str(out)).train()
+    values = json.loads(path.read_text())
+    del values["seed"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match=r"config\.json is damaged"):
+        Run.open(str(out))
+
+
+def test_edited_metrics_are_rejected(finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    path = out / "metrics.jsonl"
+    whole = path.read_text()
+    for edited in (whole.replace('"step": 3, "loss": ', '"step": 3, "loss": 1'), whole[: len(whole) // 2], "{}\n"):
+        path.write_text(edited)
+        with pytest.raises(CheckpointError, match=r"metrics\.jsonl does not match the saved state of step 12"):
+            Run.open(str(out)).train()
+        assert path.read_text() == edited
+    path.write_text(whole + '{"step": 13, "lo')  # what a kill leaves
+    assert Run.open(str(out)).train()
+    assert path.read_text() == whole
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"step": 2}, "line 1 is not that of step 1"),
+        ({"loss": "low"}, "loss in line 1 is not a number"),
+        ({"seconds": 10**400}, "seconds in line 1 is not a number"),
+        ({"tokens": [1]}, "tokens in line 1 is not a number"),
+    ],
+)
+def test_lines_of_metrics_are_checked(line: dict[str, Any], message: str) -> None:
+    good = {"step": 1, "loss": None, "learning_rate": 0.1, "gradient_norm": 1, "tokens": 5, "seconds": 0.5}
+    assert from_line(json.dumps(good).encode(), 1)["tokens"] == 5
+    with pytest.raises(ValueError, match=message):
+        from_line(json.dumps(good | line).encode(), 1)
+    with pytest.raises(ValueError, match="line 1 is not that of step 1"):
+        from_line(b'{"step": 1}', 1)

@@ -25,7 +25,7 @@ def tensors(step: int, size: int = 1000) -> dict[str, Tensor]:
 
 def save(folder: Path, *steps: int) -> None:
     for step in steps:
-        save_state(folder, step, tensors(step))
+        save_state(folder, step, tensors(step), {})
 
 
 def file_of(folder: Path, step: int) -> Path:
@@ -153,10 +153,10 @@ def test_failed_write_keeps_the_last_state(tmp_path: Path) -> None:
         with pytest.raises(
             InputError, match=r"step 5 cannot be written to .*File too large.*; no earlier state exists"
         ):
-            save_state(tmp_path, 5, tensors(5, 10_000))
-        save_state(tmp_path, 10, tensors(10))
+            save_state(tmp_path, 5, tensors(5, 10_000), {})
+        save_state(tmp_path, 10, tensors(10), {})
         with pytest.raises(InputError, match="; the state of step 10 is kept"):
-            save_state(tmp_path, 15, tensors(15, 10_000))
+            save_state(tmp_path, 15, tensors(15, 10_000), {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert names(tmp_path) == ["state-000000010.safetensors"]
@@ -178,7 +178,7 @@ from tests.training.test_state import check_loads, tensors
 folder = Path(sys.argv[1])
 for step, size in enumerate([1_000, 1_000, 1_000_000], 1):
     try:
-        save_state(folder, step, tensors(step, size))
+        save_state(folder, step, tensors(step, size), {})
     except InputError as error:
         print(error)
 check_loads(folder, 2)
@@ -188,12 +188,12 @@ try:
 except OSError:
     pass  # not a byte is left
 try:
-    save_state(folder, 4, tensors(4))
+    save_state(folder, 4, tensors(4), {})
 except InputError as error:
     print(error)
 check_loads(folder, 2)
 filler.unlink()
-save_state(folder, 4, tensors(4))
+save_state(folder, 4, tensors(4), {})
 check_loads(folder, 4)
 """
 

@@ -130,7 +130,7 @@ def test_special_tokens_in_the_text_are_plain_text(learned: Tokenizer, tmp_path:
     ours = write_tokens(tmp_path / "tokens", FILES, learned, separator=end, validation=0.0)
     assert np.flatnonzero(ours.train == end).size == 1  # between the two files; an empty chunk does not start a third
     assert learned.decode(ours.train).replace(END, "", 1) != learned.decode(ours.train)
-    without = write_tokens(tmp_path / "tokens", FILES, learned, separator=None, validation=0.0)
+    without = write_tokens(tmp_path / "without", FILES, learned, separator=None, validation=0.0)
     assert learned.decode(without.train) == TEXT
 
 
@@ -184,12 +184,12 @@ def test_validation_text_is_spread_over_the_corpus(tmp_path: Path) -> None:
 def test_small_text_has_validation_ids(tmp_path: Path) -> None:
     ours = write_tokens(tmp_path / "tokens", [Chunk(TEXT[:25_000], True)], BYTES, separator=None)
     assert ours.validation.size > 1_000
-    ours = write_tokens(tmp_path / "tokens", [Chunk("x", True)], BYTES, separator=None)
+    ours = write_tokens(tmp_path / "other", [Chunk("x", True)], BYTES, separator=None)
     assert (ours.train.tolist(), ours.validation.tolist()) == ([120], [])
 
 
 def test_progress_counts_all_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ENCODED_AT_ONCE", 20_000)
+    monkeypatch.setattr(module, "ENCODED_AT_ONCE", 5)
     seen: list[int] = []
     write_tokens(tmp_path / "tokens", FILES, BYTES, separator=None, progress=seen.append)
     assert len(seen) > 3
@@ -202,12 +202,6 @@ def test_arguments_are_checked_before_reading(tmp_path: Path) -> None:
         raise AssertionError("the corpus was read")
         yield
 
-    for share in (-0.1, 0.6, float("nan"), float("inf")):
-        with pytest.raises(InputError, match=r"validation is .* from 0 to 0\.5"):
-            write_tokens(tmp_path / "tokens", never(), BYTES, separator=None, validation=share)
-    for separator in (-1, 256):
-        with pytest.raises(IdRangeError, match=rf"separator is {separator}; .* 0\.\.255"):
-            write_tokens(tmp_path / "tokens", never(), BYTES, separator=separator)
     with pytest.raises(IdRangeError, match=r"returned id 116, outside 0\.\.99"):
         write_tokens(tmp_path / "tokens", [Chunk("too", True)], Inconsistent(), separator=None)
     far = type("Far", (inlayer.ByteTokenizer,), {"special_tokens": {END: 2**40}})()
@@ -227,17 +221,13 @@ def failing(error: BaseException) -> Iterator[Chunk]:
 
 
 @pytest.mark.parametrize(
-    "error", [MissingFileError("x.txt is not there"), TextError("x.txt is no text"), KeyboardInterrupt(), MemoryError()]
+    "error", [MissingFileError("x.txt: not found"), TextError("x.txt is not text"), KeyboardInterrupt(), MemoryError()]
 )
-def test_failure_while_reading_keeps_the_previous_tokens(error: BaseException, written: Path) -> None:
-    before = {path.name: path.read_bytes() for path in written.iterdir()}
+def test_failure_while_reading_leaves_nothing(error: BaseException, tmp_path: Path) -> None:
     with pytest.raises(type(error)) as raised:
-        write_tokens(written, failing(error), BYTES, separator=None)
+        write_tokens(tmp_path / "tokens", failing(error), BYTES, separator=None)
     assert raised.value is error
-    assert {path.name: path.read_bytes() for path in written.iterdir()} == before
-    with pytest.raises(type(error)):
-        write_tokens(written.with_name("new"), failing(error), BYTES, separator=None)
-    assert list(written.parent.iterdir()) == [written]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
@@ -248,24 +238,22 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
         write_tokens(tmp_path / "tokens", chunks, BYTES, separator=None)
 
 
-def test_full_disk(written: Path) -> None:
-    before = open_tokens(written).train.tolist()
+def test_full_disk(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
-        with pytest.raises(InputError, match="cannot be written: File too large; the previous contents are unchanged"):
-            write_tokens(written, FILES, BYTES, separator=None)
+        with pytest.raises(InputError, match="tokens cannot be written: File too large"):
+            write_tokens(tmp_path / "tokens", FILES, BYTES, separator=None)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert open_tokens(written).train.tolist() == before
-    assert list(written.parent.iterdir()) == [written]
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_folder_with_other_files_is_not_replaced(written: Path) -> None:
-    (written / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"contains notes\.txt, which would be lost"):
+def test_existing_tokens_are_not_replaced(written: Path) -> None:
+    before = open_tokens(written).train.tolist()
+    with pytest.raises(InputError, match=r"tokens cannot be written: it already exists"):
         write_tokens(written, FILES, BYTES, separator=None)
-    assert (written / "notes.txt").read_text() == "mine"
+    assert open_tokens(written).train.tolist() == before
 
 
 # One process for both tests, since importing torch takes most of its time. It forks for each kill.
@@ -290,15 +278,13 @@ peaks, ids = [], 0
 for size, hold in ((3, iter), (24, iter), (24, list)):
     tracemalloc.start()
     chunks = hold(corpus(size))
-    written = write("large", chunks)
+    written = write(f"large {len(peaks)}", chunks)
     ids = written.train.size + written.validation.size
     counted = written.count_ids()[0]
     peaks.append(tracemalloc.get_traced_memory()[1] / (1 << 20))
     tracemalloc.stop()
 killed = []
-for name in ("first", "second"):
-    if name == "second":
-        write(name, [Chunk("before", True)])
+for name in ("first",):
     for last in (0, 90, 200):
         child = os.fork()
         if not child:
@@ -349,15 +335,12 @@ def test_memory_does_not_grow_with_the_corpus(alone: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_kill_keeps_the_previous_tokens(alone: dict[str, Any]) -> None:
-    first, second = alone["killed"][:4], alone["killed"][4:]
-    for status, found, left in first[:3]:
+def test_kill_leaves_no_tokens(alone: dict[str, Any]) -> None:
+    *killed, again = alone["killed"]
+    for status, found, left in killed:
         assert (status, found) == (9, "MissingFileError")
         assert left == [".first.saving"]  # killed while writing
-    for status, found, left in second[:3]:
-        assert (status, found) == (9, "before")
-        assert left == [".second.saving", "second"]
-    assert [first[3], second[3]] == [[0, "again", ["first"]], [0, "again", ["second"]]]
+    assert again == [0, "again", ["first"]]
 
 
 # ---- opening
@@ -446,13 +429,10 @@ def test_missing_file_of_the_folder(name: str, written: Path) -> None:
 
 
 def test_path_without_tokens(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match="missing: not a folder"):
-        open_tokens(tmp_path / "missing")
     (tmp_path / "file").write_text("")
-    with pytest.raises(MissingFileError, match="file: not a folder"):
-        open_tokens(tmp_path / "file")
-    with pytest.raises(MissingFileError, match=r"tokens\.json"):
-        open_tokens(tmp_path)
+    for path in (tmp_path / "missing", tmp_path / "file", tmp_path):
+        with pytest.raises(MissingFileError, match=r"tokens\.json: not found"):
+            open_tokens(path)
 
 
 def test_ids_are_read_only(written: Path) -> None:
@@ -529,7 +509,7 @@ def test_text_of_one_window_or_less() -> None:
             validation_batches(ids, rows=2, width=5, max_windows=3)  # immediately, not when iterated
 
 
-@pytest.mark.parametrize("wrong", [{"rows": 0}, {"width": 0}, {"step": -1}, {"seed": -1}, {"seed": 2**63}])
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"seed": 2**63}])
 def test_bad_arguments_of_a_batch(wrong: dict[str, int]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(wrong))} is {next(iter(wrong.values()))}"):
         draw_batch(COUNTING, **{"rows": 2, "width": 5, "seed": 0, "step": 0, **wrong})
@@ -551,13 +531,6 @@ def test_validation_windows_are_spread_and_do_not_overlap(size: int, width: int,
         gaps = windows[1:, 0] - windows[:-1, 0]
         assert windows[-1, -1] == size - 1
         assert gaps.max() - gaps.min() <= 1
-
-
-def test_bad_arguments_of_validation() -> None:
-    with pytest.raises(InputError, match="max_windows is 0"):
-        validation_batches(COUNTING, rows=2, width=5, max_windows=0)
-    with pytest.raises(InputError, match="rows is 0"):
-        validation_batches(COUNTING, rows=0, width=5, max_windows=1)
 
 
 def test_unigram_loss(tmp_path: Path) -> None:

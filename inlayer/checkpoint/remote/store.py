@@ -122,7 +122,7 @@ class RemoteStore(FolderStore):
     def __init__(self, folder: RemoteFolder, file: str | None = None) -> None:
         self.kind, self.where, self._remote = folder.kind, folder.label + (file or ""), folder
         self._headers, self._index, self._files = {}, None, {file or ""}
-        config = save_locally(folder, ["config.json"]) / "config.json"
+        config = self._beside("config.json")
         self.config = read_config(config) if config.is_file() else None
         if file is None and folder.has(INDEX):
             self._index = RemoteIndex(folder.open(INDEX))
@@ -156,6 +156,9 @@ class RemoteStore(FolderStore):
         if total is not None or size is None or item is None or "quantization_config" in config:
             return None if total is None else int(total)
         return int(size) // item
+
+    def _beside(self, name: str) -> Path:
+        return save_locally(self._remote, [name]) / name
 
     def _header(self, file: str) -> dict[str, TensorInfo]:
         if file not in self._headers:

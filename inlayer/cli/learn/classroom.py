@@ -74,7 +74,7 @@ def dev_check(
 ) -> None:
     """Check tasks for authors: solutions pass, start files fail, wrong solutions fail by their own rule."""
     from inlayer.learn.course import open_course
-    from inlayer.learn.dev_check import find_problems
+    from inlayer.learn.grader import find_problems
 
     course, total = open_course(), 0
     for task in [course.task(name) for name in tasks or course.tasks]:

@@ -17,6 +17,7 @@ from inlayer.cli.learn.common import (
 )  # fmt: skip
 from inlayer.cli.learn.questions import ask_exercise, ask_quiz, grading_of
 from inlayer.cli.learn.tasks import show_task_file
+from inlayer.learn.task_files import choose_folder
 
 if TYPE_CHECKING:
     from inlayer.learn.course_steps import CourseOverview, LessonStatus
@@ -133,7 +134,8 @@ def read(
         with paged(out, enabled=not no_pager):
             out.task(service.course.tasks[lesson])
         return
-    chosen = service.lesson_to_read(lesson)
+    unread = [one.id for one in service.course.lessons if one.id not in service.state().read]
+    chosen = service.course.lesson(lesson if lesson is not None else (unread or ["1"])[0])
     with paged(out, enabled=not no_pager):
         out.heading(f"{chosen.number}. {chosen.title}")
         out.line()
@@ -181,7 +183,8 @@ def next_(
         show_task_file(open_printer(), file)
         return
     if folder is not None:
-        service.set_folder(folder)
+        with service.edit() as state:
+            choose_folder(state, folder)
     if step.kind == "read":
         read(step.id)
         return

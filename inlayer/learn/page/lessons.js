@@ -118,7 +118,7 @@ function overviewLine(lesson) {
   const counts = [
     `${done} of ${counted(lesson.tasks.length, "task")}`,
     `${lesson.exercises.done} of ${counted(lesson.exercises.total, "exercise")}`,
-    `quiz ${lesson.quiz.done} of ${lesson.quiz.total}` + (lesson.quiz.due ? `, ${lesson.quiz.due} to repeat` : ""),
+    `quiz: ${quizCounts(lesson.quiz)}`,
   ];
   const parts = [lesson.read, ...lesson.tasks.map(({ state }) => state === "passed"),
     ...Array.from({ length: lesson.exercises.total }, (_, index) => index < lesson.exercises.done),

@@ -19,6 +19,7 @@ async function refreshCourse() {
   try {
     course = await server.course();
     renderLessons();
+    renderTally();
   } catch {
     // Keep the old list; errors of an action are shown next to it.
   }

@@ -3,18 +3,22 @@
 
 const RETRY_AFTER = 2; // questions until a missed one returns
 
-const quizRun = { lesson: null, queue: [], missed: new Set(), correct: 0, total: 0 };
+const quizRun = { lesson: null, queue: [], missed: new Set(), total: 0 };
 
 function quizView(lesson) {
   startQuiz(lesson);
   return [[
     stageHead("Quiz", `Quiz: ${lesson.title}`, lesson.step, lesson),
+    make("p", { class: "note", id: "quiz-tally" }),
     make("div", { id: "question" }),
-  ], renderQuestion];
+  ], () => {
+    renderTally();
+    renderQuestion();
+  }];
 }
 
 function startQuiz(lesson) {
-  Object.assign(quizRun, { lesson, queue: [...lesson.questions], missed: new Set(), correct: 0, total: lesson.questions.length });
+  Object.assign(quizRun, { lesson, queue: [...lesson.questions], missed: new Set(), total: lesson.questions.length });
 }
 
 function renderQuestion() {
@@ -22,9 +26,22 @@ function renderQuestion() {
   byId("question").replaceChildren(...(question ? [questionCard(question)] : [quizEnd()]));
 }
 
-function score() {
-  const back = quizRun.queue.filter(({ id }) => quizRun.missed.has(id)).length;
-  return `${quizRun.correct} of ${quizRun.total} correct` + (back ? `, ${back} to repeat` : "");
+// The same counts as in the list of lessons: a missed question counts again once it is not due any more.
+function renderTally() {
+  const place = byId("quiz-tally");
+  if (!place || !course.runs_code) return;
+  const { number, quiz } = course.lessons.find(({ id }) => id === quizRun.lesson.id);
+  place.textContent = `Lesson ${number}: ${quizCounts(quiz)}`;
+}
+
+function quizCounts({ done, total, due }) {
+  return `${done} of ${total} correct` + (due ? `, ${due} to repeat` : "");
+}
+
+function questionTitle({ id }) {
+  if (quizRun.missed.has(id)) return "Question again";
+  const unasked = quizRun.queue.filter((one) => !quizRun.missed.has(one.id)).length;
+  return `Question ${quizRun.total - unasked + 1} of ${quizRun.total}`;
 }
 
 // A repeated question may come from an earlier lesson.
@@ -48,7 +65,7 @@ function questionCard(question) {
   make("div", { class: "actions" }, make("button", { class: "primary", id: "answer-question" }, "Answer")));
   return make("section", { class: "exercise", "aria-labelledby": "question-title", data: { id: question.id } },
     make("div", { class: "exercise-head" },
-      make("h2", { id: "question-title", tabindex: -1 }, score()),
+      make("h2", { id: "question-title", tabindex: -1 }, questionTitle(question)),
       (back || question.due > 0) && span("tag", origin(question))),
     prose(question.text), form, make("div", { class: "graded", role: "status" }));
 }
@@ -61,13 +78,11 @@ async function answerQuestion(question, answer, form) {
   for (const input of form.querySelectorAll("input")) input.disabled = true;
   showMarks(form, graded, answer.charCodeAt(0) - 97);
   quizRun.queue.shift();
-  if (graded.correct) quizRun.correct += 1;
-  else {
+  if (!graded.correct) {
     quizRun.missed.add(question.id);
     quizRun.queue.splice(Math.min(RETRY_AFTER, quizRun.queue.length), 0, graded.next_try);
   }
   byId("answer-question").remove();
-  byId("question-title").textContent = score();
   place.replaceChildren(feedback(graded.correct, graded.correct ? "Correct!" : "Incorrect. This question will come back."));
   const next = button(quizRun.queue.length ? "Next question" : "Finish", () => {
     renderQuestion();
@@ -84,7 +99,7 @@ function quizEnd() {
   return make("section", { class: "quiz-end" },
     make("h2", { id: "quiz-end", tabindex: -1 }, `${first} of ${total} correct at the first try`),
     make("p", { class: "lead" }, missed.size
-      ? `${counted(missed.size, "question")} came back until the answer was right; the next quizRun begins with what was missed.`
+      ? `${counted(missed.size, "question")} came back until you answered correctly. The next quiz starts with what you missed.`
       : "Perfect score!"),
     make("div", { class: "actions" },
       button("Take it again", async () => {

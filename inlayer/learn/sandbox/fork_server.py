@@ -21,6 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from inlayer.errors import InputError
+
 __all__ = ["ForkServer", "fork_server", "kill_group"]
 
 READY = b"ready"
@@ -74,6 +76,8 @@ _lock = threading.Lock()
 def fork_server() -> ForkServer:
     """The fork server of this process, started on first use."""
     global _fork_server  # noqa: PLW0603
+    if not hasattr(os, "fork"):
+        raise InputError("grading runs code in a sandbox that needs Linux or macOS; on Windows, use WSL")
     with _lock:
         if _fork_server is None or _fork_server.owner != os.getpid() or _fork_server.process.poll() is not None:
             _fork_server = ForkServer()

@@ -73,12 +73,11 @@ class TrainingReport:
     def from_metrics(cls, metrics: Sequence[Mapping[str, Any]], **facts: Any) -> TrainingReport:
         """The report of the run with these metrics; `facts` are the fields that metrics do not contain."""
         last = metrics[-1] if metrics else {"step": 0, "tokens": 0, "seconds": 0.0}
-        seconds = float(last["seconds"])
         return cls(
             steps=int(last["step"]),
             tokens=int(last["tokens"]),
-            seconds=seconds,
-            tokens_per_second=last["tokens"] / seconds if seconds > 0 else None,
+            seconds=float(last["seconds"]),
+            tokens_per_second=last["tokens"] / last["seconds"] if last["seconds"] > 0 else None,
             training=_summarize(metrics, "loss", smoothed=True),
             validation=_summarize(metrics, "validation_loss", smoothed=False),
             **facts,
@@ -87,28 +86,19 @@ class TrainingReport:
 
 def to_json(report: TrainingReport) -> str:
     """The report as ASCII JSON; NaN and infinity become null."""
-    return json.dumps(_plain(asdict(report)), indent=2, allow_nan=False) + "\n"
+    finite = json.loads(json.dumps(asdict(report), default=str), parse_constant=lambda _: None)
+    return json.dumps(finite, indent=2) + "\n"
 
 
 def _summarize(metrics: Sequence[Mapping[str, Any]], name: str, *, smoothed: bool) -> LossSummary | None:
     curve = curve_of(metrics, name)
-    if not curve.values:
-        return None
     values = smooth_loss(curve.values) if smoothed else curve.values
-    best = min(range(len(values)), key=values.__getitem__)
-    finite_end = not curve.nonfinite or curve.nonfinite[-1] < curve.steps[-1]
-    last = values[-1] if finite_end else None
-    return LossSummary(first=values[0], last=last, best=values[best], best_step=curve.steps[best])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+    finite = [number for number, value in enumerate(values) if math.isfinite(value)]
+    if not finite:
+        return None
+    best = min(finite, key=values.__getitem__)
+    last = values[-1] if finite[-1] == len(values) - 1 else None
+    return LossSummary(first=values[finite[0]], last=last, best=values[best], best_step=curve.steps[best])
 
 
 # ---- text of terminal and page
@@ -116,23 +106,11 @@ def _plain(value: Any) -> Any:
 
 def summary(report: TrainingReport) -> Iterator[tuple[str, str]]:
     """The first lines of a report: a label and its text."""
-    model = report.model
-    parts = [str(model["architecture"])] if "architecture" in model else []
-    if {"vocab_size", "n_embd"} <= model.keys():
-        parts.append(f"table of {model['vocab_size']:,} rows x {model['n_embd']:,}")
-    if "n_layer" in model:
-        parts.append(count(model["n_layer"], "layer"))
-    if "tie" in model:
-        parts.append("tied head" if model["tie"] else "untied head")
-    if "parameters" in model:
-        parts.append(f"{model['parameters']:,} parameters")
-    if parts:
-        yield "model", ", ".join(parts)
-    speed = "" if report.tokens_per_second is None else f", {report.tokens_per_second:,.0f} tokens/s"
-    yield (
-        "training",
-        f"{count(report.steps, 'step')}, {count(report.tokens, 'token')} in {duration(report.seconds)}{speed}",
-    )
+    model, head = report.model, "tied head" if report.model["tie"] else "untied head"
+    size = f"table of {model['vocab_size']:,} rows x {model['n_embd']:,}, {count(model['n_layer'], 'layer')}"
+    yield "model", f"{model['architecture']}, {size}, {head}, {model['parameters']:,} parameters"
+    amount = f"{count(report.steps, 'step')}, {count(report.tokens, 'token')} in {duration(report.seconds)}"
+    yield "training", amount + (f", {speed:,.0f} tokens/s" if (speed := report.tokens_per_second) else "")
     for name, loss in (("loss", report.training), ("validation", report.validation)):
         if loss is not None:
             last = "not finite" if loss.last is None else f"{loss.last:.3f}"
@@ -154,9 +132,17 @@ def change_cells(change: RowChange, arrow: str, times: str) -> tuple[str, ...]:
     )
 
 
-def mean_vector_text(table: TableComparison) -> str:
-    before, after = (
-        "not finite" if ratio is None else f"{ratio:.1%}"
-        for ratio in (table.mean_vector_ratio_before, table.mean_vector_ratio_after)
-    )
-    return f"{before} -> {after} of the mean row norm (how much all rows point the same way)"
+def table_notes(report: TrainingReport) -> Iterator[tuple[str, str]]:
+    """What to know about the table of changes: a label and its text."""
+    ratios = (report.table.mean_vector_ratio_before, report.table.mean_vector_ratio_after)
+    before, after = ("not finite" if ratio is None else f"{ratio:.1%}" for ratio in ratios)
+    yield "mean vector", f"{before} -> {after} of the mean row norm (how much all rows point the same way)"
+    scale = report.model["input_scale"]
+    if scale != 1:
+        yield (
+            "saved model",
+            f"norms above are those of the table in training. The saved table has the input scale multiplied in: its "
+            f"norms, as inlayer inspect shows them, are {scale:g} times as large",
+        )
+    if report.table.nonfinite_rows:
+        yield "not finite", f"{report.table.nonfinite_rows:,} rows contain NaN or infinity"

@@ -18,9 +18,8 @@ from inlayer.training.report.facts import MAX_TEXT, TrainingReport
 
 __all__ = ["show"]
 
-LABEL_WIDTH = 12
-INDENT = 3
-MAX_TOKEN_WIDTH = 18
+LABEL_WIDTH, MAX_TOKEN_WIDTH = 12, 18
+INDENT = "   "
 NARROW = 72  # columns; narrower tables leave out the share of the text
 MAX_LINES = 12  # of a text sample
 
@@ -41,32 +40,28 @@ class _Layout:
     """A report laid out for one terminal width."""
 
     def __init__(self, report: TrainingReport, glyphs: Glyphs, console: Console) -> None:
-        self.report, self.glyphs, self.console = report, glyphs, console
-        self.columns = console.width
+        self.report, self.glyphs, self.console, self.columns = report, glyphs, console, console.width
 
     def lines(self) -> Iterator[Text]:
         report = self.report
         yield Text(self.glyphs.fold(report.name, self.columns, blank=" "), style="bold")
-        for label, text in facts.summary(report):
-            yield from self._labeled(label, Text(self._safe(text)))
-        for warning in report.warnings:
-            yield from self._labeled("warning", Text(self._safe(warning)), style="bold yellow")
+        for label, text in (*facts.summary(report), *(("warning", warning) for warning in report.warnings)):
+            yield from self._labeled(label, text, style="bold yellow" if label == "warning" else "bold")
         if report.table.tokens:
             yield from self._heading("nearest neighbors, before and after training")
             for one in report.table.tokens:
                 times = f"  {one.count:,} {'time' if one.count == 1 else 'times'} in the text"
-                yield Text(" " * INDENT).append(self._token(one.token), style="bold").append(times, style="dim")
+                yield Text(INDENT).append(self._token(one.token), style="bold").append(times, style="dim")
                 yield self._neighbors("before", one.before, "dim")
                 yield self._neighbors("after", one.after, "")
         yield from self._heading("change of the rows")
         yield from self._changes()
+        for label, text in facts.table_notes(report):
+            yield from self._labeled(label, text, style="bold red" if label == "not finite" else "bold")
         if report.sample is not None:
             yield from self._heading("generated text")
-            yield from self._quote("prompt", report.sample.prompt, style="dim")
-            yield from self._quote("output", report.sample.text)
-
-    def _safe(self, text: str) -> str:
-        return self.glyphs.safe(text[:MAX_TEXT]).replace("->", self.glyphs.arrow)
+            yield from self._labeled("prompt", report.sample.prompt, most=MAX_LINES)
+            yield from self._labeled("output", report.sample.text, most=MAX_LINES)
 
     def _heading(self, title: str) -> Iterator[Text]:
         rule = self.glyphs.rule
@@ -74,28 +69,24 @@ class _Layout:
         line = Text.assemble((f"{rule}{rule} ", "bright_black"), (f"{title} ", "bold"))
         yield line.append(rule * max(0, self.columns - len(line.plain)), style="bright_black")
 
-    def _labeled(self, label: str, text: Text, *, style: str = "bold", most: int | None = None) -> Iterator[Text]:
-        """A label, and next to it a text wrapped to the remaining columns."""
-        lines = text.wrap(self.console, max(16, self.columns - LABEL_WIDTH))
+    def _labeled(self, label: str, text: str, *, style: str = "bold", most: int | None = None) -> Iterator[Text]:
+        """A label, and next to it an untrusted text wrapped to the remaining columns; `most` limits its lines."""
+        parts = text[:MAX_TEXT].split("\n") if most else [text[:MAX_TEXT].replace("->", self.glyphs.arrow)]
+        safe = Text("\n".join(map(self.glyphs.safe, parts)))
+        lines = safe.wrap(self.console, max(16, self.columns - LABEL_WIDTH))
         for number, line in enumerate(lines[:most]):
-            line.rstrip()
-            left = " " * LABEL_WIDTH if number else label.ljust(LABEL_WIDTH)
-            yield Text(left, style="" if number else style).append_text(line)
+            yield Text(("" if number else label).ljust(LABEL_WIDTH), style=style).append_text(line)
         if most is not None and len(lines) > most:
             yield Text(f"{' ' * LABEL_WIDTH}{self.glyphs.more} and {len(lines) - most:,} more lines", style="dim")
-
-    def _quote(self, label: str, text: str, *, style: str = "") -> Iterator[Text]:
-        lines = [self.glyphs.safe(line) for line in text[:MAX_TEXT].split("\n")]
-        yield from self._labeled(label, Text("\n".join(lines), style=style), most=MAX_LINES)
 
     def _token(self, token: str) -> str:
         return self.glyphs.fold(token, MAX_TOKEN_WIDTH) or '""'
 
     def _neighbors(self, name: str, neighbors: Sequence[TokenNeighbor], style: str) -> Text:
         """As many neighbors as fit on the line, nearest first."""
-        line = Text(" " * (INDENT + 2)).append(f"{name:<8}", style="dim")
+        line = Text(f"{INDENT}  ").append(f"{name:<8}", style="dim")
         for number, one in enumerate(neighbors):
-            shown = Text(" " * 2 if number else "").append(self._token(one.token), style=style)
+            shown = Text("  " if number else "").append(self._token(one.token), style=style)
             shown.append(f" {one.cosine:.2f}", style="dim")
             if line.cell_len + shown.cell_len > self.columns:
                 break
@@ -103,17 +94,15 @@ class _Layout:
         return line if neighbors else line.append("none (zero row)", style="dim")
 
     def _changes(self) -> Iterator[Text]:
-        table, narrow = self.report.table, self.columns < NARROW
-        rows = [facts.change_cells(one, self.glyphs.arrow, self.glyphs.times) for one in table.groups]
-        columns = [number for number, name in enumerate(facts.COLUMNS) if not (narrow and name == "of the text")]
-        widths = {number: max(len(row[number]) for row in (facts.COLUMNS, *rows)) for number in columns}
-        for number, row in enumerate((facts.COLUMNS, *rows)):
-            first, *rest = columns
-            cells = [row[first].ljust(widths[first]), *(row[one].rjust(widths[one] + 2) for one in rest)]
-            yield Text(" " * INDENT + "".join(cells), style="dim" if number == 0 else "")
-        note = Text(f"Means over rows. {facts.COLUMNS_NOTE}.").wrap(self.console, self.columns - INDENT)
-        yield from (Text(" " * INDENT + line.plain.rstrip(), style="dim") for line in note)
-        yield from self._labeled("mean vector", Text(self._safe(facts.mean_vector_text(table))))
-        if table.nonfinite_rows:
-            text = f"{table.nonfinite_rows:,} rows contain NaN or infinity"
-            yield from self._labeled("not finite", Text(text), style="bold red")
+        cells = [facts.change_cells(one, self.glyphs.arrow, self.glyphs.times) for one in self.report.table.groups]
+        rows = [facts.COLUMNS, *cells]
+        if self.columns < NARROW:
+            rows = [(*row[:2], *row[3:]) for row in rows]
+        first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+        for number, (name, *values) in enumerate(rows):
+            line = name.ljust(first) + "".join(
+                cell.rjust(width + 2) for cell, width in zip(values, widths, strict=True)
+            )
+            yield Text(INDENT + line, style="" if number else "dim")
+        note = Text(f"Means over rows. {facts.COLUMNS_NOTE}.").wrap(self.console, self.columns - len(INDENT))
+        yield from (Text(INDENT + line.plain, style="dim") for line in note)

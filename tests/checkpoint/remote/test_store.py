@@ -12,6 +12,7 @@ import pytest
 
 from inlayer.checkpoint.open import open_store
 from inlayer.checkpoint.remote import UnreachableError, open_remote, store, transfer
+from inlayer.checkpoint.samples import find_sample
 from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, MissingExtraError, MissingFileError
 from inlayer.formats.row_file import FileRows
 from tests.checkpoint.remote.models import (
@@ -469,21 +470,26 @@ def test_missing_folder_of_an_fsspec_file_system(memory: Any) -> None:
 @pytest.mark.parametrize("kind", ["hub", "hf", "url"])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_gguf_file(hub: Hub, tmp_path: Path, kind: str, parts: int) -> None:
-    from tests.checkpoint.make_gguf import write_gguf
+    from tests.checkpoint.make_gguf import fields_of_json, write_gguf
 
+    fields = fields_of_json((find_sample("default")[0] / "tokenizer.json").read_bytes(), "gpt-2")
     (tmp_path / "gguf").mkdir()
     table = np.random.default_rng(0).standard_normal((300, 64), np.float32)
     names = [f"model-{number + 1:05}-of-{parts:05}.gguf" for number in range(parts)]
     for number, name in enumerate(names):
         tensors = {"token_embd.weight": (table, None)} if number == 0 else {"other": (table[:3], None)}
         values = {"split.no": number, "split.count": parts}
-        write_gguf(tmp_path / "gguf" / name, architecture="mamba", values=values, tensors=tensors)
+        path = tmp_path / "gguf" / name
+        write_gguf(path, architecture="mamba", values=values, tokenizer={} if number else fields, tensors=tensors)
     hub.add(REPO, tmp_path / "gguf")
     urls = {"hub": REPO, "hf": f"hf://{REPO}/{names[0]}", "url": f"{hub.endpoint}/{REPO}/resolve/main/{names[0]}"}
     ours, theirs = open_remote(urls[kind]), open_store(tmp_path / "gguf" / names[0])
     assert (ours.kind, ours.remote, ours.config) == ("gguf", True, theirs.config)
     assert list(ours.names()) == list(theirs.names())
     assert ours.parameters() == theirs.parameters()
+    tokenizer = ours.open_tokenizer()
+    assert tokenizer is not None
+    assert tokenizer.decode(tokenizer.encode("I love dogs")) == "I love dogs"
     ids = [0, 299, 7]
     assert read_rows(ours, "token_embd.weight", ids).tobytes() == table[ids].tobytes()
     assert as_bytes(ours.read("token_embd.weight")) == table.tobytes()

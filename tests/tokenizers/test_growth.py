@@ -1,0 +1,131 @@
+"""Files that would make a text millions of times longer: a typed error, before any of it happens."""
+
+import base64
+import io
+import json
+import struct
+
+import pytest
+import sentencepiece
+
+from inlayer.errors import TokenizerError
+from inlayer.tokenizers import open_tokenizer
+from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
+from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
+from tests.tokenizers import malformed
+from tests.tokenizers.test_contract import small_sentencepiece
+
+A = {"Sequence": {"id": "A", "type_id": 0}}
+B = {"Sequence": {"id": "B", "type_id": 0}}
+X = {"SpecialToken": {"id": "x", "type_id": 0}}
+DOUBLE = {"type": "Replace", "pattern": {"String": "o"}, "content": "oo"}
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": False}
+NFKD = {"type": "NFKD"}
+
+
+def replace(pattern, content, kind="String"):
+    return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
+
+
+def sequence(steps, name="normalizers"):
+    return {"type": "Sequence", name: steps}
+
+
+def template(single, ids=1):
+    tokens = {"x": {"id": "x", "ids": [0] * ids, "tokens": ["x"] * ids}}
+    return {"type": "TemplateProcessing", "single": single, "pair": [A, B], "special_tokens": tokens}
+
+
+def charsmap(replacement):
+    """A normalizer of sentencepiece whose strings contain this one; its trie is empty."""
+    data = struct.pack("<I", 4) + bytes(4) + replacement.encode() + b"\0"
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(data).decode()}
+
+
+def make(**parts):
+    vocab = {"a": 0, "o": 1, "d": 2, "▁": 3, "?": 4}
+    content = {"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "?"}}
+    return json.dumps(content | parts).encode()
+
+
+HOSTILE = {
+    "28 doublings": {"normalizer": sequence([DOUBLE] * 28)},
+    "nested doublings": {"normalizer": sequence([sequence([DOUBLE] * 7)] * 4)},
+    "a million characters": {"normalizer": replace("o", "o" * 1_000_000)},
+    "every position": {"normalizer": replace("", "o" * 5000)},
+    "regex": {"normalizer": sequence([replace(".", "oo" * 99, "Regex")] * 9)},
+    "empty matches": {"normalizer": sequence([replace("x*", "oo", "Regex")] * 40)},
+    "prepend": {"normalizer": sequence([{"type": "Prepend", "prepend": "o" * 4000}, *[DOUBLE] * 20])},
+    "byte level": {"normalizer": sequence([replace("o", "é"), *[{"type": "ByteLevel"}] * 40])},
+    "charsmap": {"normalizer": sequence([replace("o", "oo"), charsmap("o" * 1_000_000)])},
+    "added token": {
+        "normalizer": sequence([DOUBLE] * 40),
+        "added_tokens": [{"id": 5, "content": "oo", "normalized": True, "special": False, "single_word": False,
+                          "lstrip": False, "rstrip": False}],
+    },
+    "pre-tokenizer": {"pre_tokenizer": sequence([BYTE_LEVEL] * 30, "pretokenizers")},
+    "many ids": {"post_processor": template([A, *[X] * 100_000], ids=1000)},
+    "many copies": {"post_processor": template([A] * 100_000)},
+    "copies of copies": {"post_processor": sequence([template([A, A, X])] * 40, "processors")},
+    "decoder": {"decoder": sequence([DOUBLE] * 28, "decoders")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_file_is_an_error_before_it_grows(name):
+    with pytest.raises(TokenizerError, match="longer"):
+        HuggingFaceTokenizer(make(**HOSTILE[name])).encode("I love dogs")
+    with pytest.raises(TokenizerError, match="longer"):
+        HuggingFaceTokenizer(make(**HOSTILE[name])).encode_batch(["I love dogs"])
+    with pytest.raises(TokenizerError, match="longer"):
+        HuggingFaceTokenizer(make(**HOSTILE[name])).tokens("I love dogs")
+
+
+def test_text_that_stays_short_is_still_encoded():
+    tokenizer = HuggingFaceTokenizer(make(normalizer=sequence([DOUBLE] * 28)))
+    assert tokenizer.encode("a") == [0]
+    assert [row.tolist() for row in tokenizer.encode_batch(["a", "d"])] == [[0], [2]]
+
+
+def test_bounds_of_real_files_are_far_away():
+    normalizer = sequence(
+        [
+            replace("``", '"'),
+            NFKD,
+            {"type": "StripAccents"},
+            {"type": "Lowercase"},
+            {"type": "Precompiled", "precompiled_charsmap": malformed.charsmap()},
+        ]
+    )
+    tokenizer = HuggingFaceTokenizer(make(normalizer=normalizer))  # as in ALBERT
+    assert tokenizer.encode("a") == [0]
+    assert tokenizer.encode("\ufdfa" * 100) == [4]  # the longest expansion in Unicode, 18 characters each
+    ours = HuggingFaceTokenizer(
+        make(post_processor=template([X, A, X]), pre_tokenizer=BYTE_LEVEL | {"add_prefix_space": False})
+    )
+    assert ours.encode("a") == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["json", "sentencepiece"])
+def test_padding_token_that_is_not_unicode(tmp_path, kind):
+    if kind == "json":
+        (tmp_path / "tokenizer.json").write_bytes(make())
+    else:
+        (tmp_path / "tokenizer.model").write_bytes(small_sentencepiece("bpe"))
+    (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "\\ud800"}')
+    with pytest.raises(TokenizerError, match="not valid Unicode"):
+        open_tokenizer(tmp_path)
+
+
+def test_sentencepiece_model_with_hostile_rules(tmp_path):
+    (tmp_path / "rules.tsv").write_text("6F\t" + " ".join(["6F"] * 20_000) + "\n")
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["I l ve d gs t hell w rld"] * 50), model_writer=out, model_type="bpe", vocab_size=40,
+        hard_vocab_limit=False, normalization_rule_tsv=str(tmp_path / "rules.tsv"), minloglevel=2,
+    )  # fmt: skip
+    tokenizer = SentencePieceTokenizer(out.getvalue())
+    for use in (tokenizer.encode, tokenizer.tokens, lambda text: tokenizer.encode_batch([text])):
+        with pytest.raises(TokenizerError, match="longer"):
+            use("I love dogs")
+        use("I d")  # control
