@@ -54,7 +54,7 @@ def _sanitized(value: Any, max_length: int = MAX_STRING) -> Any:
     if not is_dataclass(value) or isinstance(value, type):
         return value
     length = MAX_SENTENCE if isinstance(value, Finding) else max_length
-    sentences = ("description", "not_checked")
+    sentences = ("source", "description", "not_checked")  # wrapped, not shortened
     return replace(
         value,
         **{
@@ -89,7 +89,7 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
         yield "", f"{table.parameter_share:.1%} of the model's {table.model_parameters:,} parameters"
     yield "positions", _positions(report)
     if table.scale is not None:
-        yield "scale", "none: rows are used as stored" if table.scale == 1 else f"rows x {table.scale:g}"
+        yield "scale", "none" if table.scale == 1 else f"rows x {table.scale:g}"
     yield "head", _head(report.head, report.quick)
     yield "tokens", _tokens(report)
     if report.vocabulary.reusable_ids:

@@ -89,6 +89,13 @@ def test_hostile_text_is_escaped(report: Report, monkeypatch: pytest.MonkeyPatch
     assert len(text) < 40
 
 
+def test_names_of_sources_and_samples_are_not_shortened(report: Report) -> None:
+    long = "a sample of words " * 20
+    shown = printed(Report(**{**vars(report), "source": "/path" * 40, "description": long}), 80)
+    assert "/path" * 40 in "".join(line.strip() for line in shown.splitlines())
+    assert long.strip() in " ".join(shown.split())
+
+
 # -- the command --
 
 
