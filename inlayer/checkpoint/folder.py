@@ -28,9 +28,8 @@ from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
 from inlayer.files import not_a_file, path_kind, printable, quoted, shown
-from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_file import FileRows, read_bytes
-from inlayer.formats.safetensors import TensorInfo, read_header
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, read_header
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored import check_table
 from inlayer.tokenizers import Tokenizer, open_tokenizer

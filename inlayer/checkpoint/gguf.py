@@ -5,8 +5,7 @@ source -> [Store] -> Model
   vocabulary when the tokenizer is opened
 - a model in several files (`x-00001-of-00003.gguf`) is opened through any of them; all must be present, because only
   all of them together tell whether a tensor (the head) exists
-- elsewhere: parsing the header (formats/gguf.py), the meaning of the metadata (families/gguf.py, tokenizers/gguf.py),
-  decoding rows (formats/ggml.py)
+- elsewhere: header and rows (formats/gguf.py), the meaning of the metadata (families/gguf.py, tokenizers/gguf.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
 """
 
@@ -26,8 +25,7 @@ from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError, ShapeError, TokenizerError
 from inlayer.families.gguf import ROPE_FACTORS, config_from_gguf
 from inlayer.files import listing, path_kind, quoted, shown
-from inlayer.formats.ggml import PLAIN, decoder, row_bytes
-from inlayer.formats.gguf import SCALARS, STRING, UINT64, GgufHeader, StoredArray, read_gguf_header
+from inlayer.formats.gguf import PLAIN, SCALARS, STRING, GgufHeader, StoredArray, decoder, read_gguf_header, row_bytes
 from inlayer.formats.row_file import FileRows, read_bytes
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.tables import RowSource, StoredTable
@@ -168,8 +166,8 @@ class GgufStore(Store):
         texts, position = [], 0
         try:
             for _ in range(array.count):
-                (length,) = UINT64.unpack_from(data, position)
-                position += UINT64.size + length
+                (length,) = struct.unpack_from("<Q", data, position)
+                position += 8 + length
                 texts.append(data[position - length : position].decode())
         except UnicodeDecodeError:
             raise TokenizerError(f"{self.where}: entry {len(texts)} of {key} is not valid UTF-8") from None

@@ -3,8 +3,9 @@
 config.json -> [LayerSpec] -> Embeddings, Head
 - the only package that knows other projects' field names
 - nested text configs (Gemma-3, LLaVA, Kimi-K2.5) are found by their model type
-- a family that is not in the table is an error, never a guess; its layer can be built with `Embeddings(...)`
-- elsewhere: the settings themselves (families/spec.py), the families (families/table.py)
+- rotary settings: `rope_theta` beside `rope_scaling` in old files, all of it in `rope_parameters` in new ones. If both
+  are there, `rope_scaling` takes precedence, as in transformers
+- a family that is not in the table (families/table.py) is an error, never a guess
 Tested against transformers, family by family, in tests/families/; docs/families.md lists the results.
 """
 
@@ -12,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from inlayer.errors import ConfigError
+from inlayer.families import spec
 from inlayer.families.fields import Fields, read_config, short
-from inlayer.families.rope import read_angles
-from inlayer.families.spec import HeadSpec, LayerSpec, PositionIdRule, RotarySpec
+from inlayer.families.spec import Angles, HeadSpec, LayerSpec, PositionIdRule, RotarySpec, Scaling
 from inlayer.families.table import FAMILIES, NESTED, Family
 
 __all__ = ["FAMILIES", "HeadSpec", "LayerSpec", "RotarySpec", "describe"]
@@ -24,6 +26,7 @@ __all__ = ["FAMILIES", "HeadSpec", "LayerSpec", "RotarySpec", "describe"]
 WIDTH = ("n_embed", "hidden_size", "n_embd", "d_model", "dim")  # n_embed comes first for BLOOM's published files
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 LENGTH = ("max_position_embeddings", "n_positions")
+ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
 MAX_TABLE = 2**40  # values; the largest published tables have about 2**32
 
 
@@ -112,11 +115,93 @@ def _check_tables(width: int, *rows: int) -> None:
 def _rotary(family: Family, fields: Fields, n_embd: int) -> RotarySpec:
     return RotarySpec(
         head_dim=fields.optional_size("qk_rope_head_dim", "head_dim") or n_embd // fields.size(*HEADS),
-        angles=read_angles(fields, family),
+        angles=_angles(family, fields),
         pairing=family.pairing,
         layout=family.layout,
         float32=family.float32_tables,
     )
+
+
+def _angles(family: Family, fields: Fields) -> Angles | dict[str, Angles]:
+    """One `Angles`, or one per layer type."""
+    local = fields.optional_number("rope_local_base_freq")
+    if local is not None:  # Gemma-3: layers with full and with sliding attention
+        by_layer = Fields(fields.mapping("rope_parameters"), {})
+        full = by_layer.mapping("full_attention") or {"rope_type": "default"}
+        return {
+            # the old spelling overrides the new one, except for its key "type"
+            "full_attention": _one(full | fields.mapping("rope_scaling"), family, fields),
+            "sliding_attention": _one({"rope_theta": local} | by_layer.mapping("sliding_attention"), family, fields),
+        }
+    rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
+    by_layer_type = any(isinstance(value, Mapping) for value in rope.values())
+    if by_layer_type and all(value is None or isinstance(value, Mapping) for value in rope.values()):
+        # None is a layer type without positions
+        return {layer_type: _one(inner, family, fields) for layer_type, inner in rope.items() if inner is not None}
+    return _one(rope, family, fields)
+
+
+def _one(settings: Mapping[str, Any], family: Family, fields: Fields) -> Angles:
+    rope = Fields(settings, {})
+    _, kind = rope.get("rope_type", "type")
+    kind = family.rope_names.get(kind, kind) if isinstance(kind, str) else kind
+    scaling = None if kind in (None, "default") else _scaling(kind, rope, fields)
+    theta, partial = rope.optional_number("rope_theta"), rope.optional_number("partial_rotary_factor")
+    base_name, partial_name = family.rope_fields
+    if partial is None:
+        partial = fields.number(partial_name, otherwise=1.0)
+    return Angles(
+        theta=fields.number(base_name, otherwise=10_000.0) if theta is None else theta,
+        # families that always rotate whole heads ignore the fraction, unless there is a scaling rule
+        partial=partial if family.partial or scaling is not None else 1.0,
+        scaling=scaling,
+    )
+
+
+def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
+    if kind == "linear":
+        return spec.Linear(factor=_factor(inner))
+    max_length = fields.size("max_position_embeddings", "n_positions")
+    if kind == "dynamic":
+        return spec.DynamicNTK(factor=_factor(inner), original_max_position_embeddings=max_length)
+    # Phi-3 has the original length outside the rope settings, where it takes precedence.
+    original = fields.optional_size("original_max_position_embeddings")
+    original = original or inner.optional_size("original_max_position_embeddings") or max_length
+    factor = inner.optional_number("factor") or max_length / original
+    if kind == "yarn":
+        return spec.Yarn(
+            factor=factor,
+            original_max_position_embeddings=original,
+            beta_fast=inner.optional_number("beta_fast") or 32.0,
+            beta_slow=inner.optional_number("beta_slow") or 1.0,
+            mscale=inner.optional_number("mscale"),
+            mscale_all_dim=inner.optional_number("mscale_all_dim"),
+            attention_factor=inner.optional_number("attention_factor"),
+            truncate=inner.flag("truncate", otherwise=True),
+        )
+    if kind == "llama3":
+        low, high = inner.optional_number("low_freq_factor"), inner.optional_number("high_freq_factor")
+        if low is None or high is None:
+            raise ConfigError("rotary scaling 'llama3' needs low_freq_factor and high_freq_factor")
+        return spec.Llama3(
+            factor=_factor(inner), low_freq_factor=low, high_freq_factor=high, original_max_position_embeddings=original
+        )
+    if kind == "longrope":
+        return spec.LongRope(
+            short_factor=inner.numbers("short_factor"),
+            long_factor=inner.numbers("long_factor"),
+            original_max_position_embeddings=original,
+            factor=factor,
+            attention_factor=inner.optional_number("attention_factor"),
+        )
+    raise ConfigError(f"the config's rope type is {short(kind)}; supported are {', '.join(ROPE_TYPES)}")
+
+
+def _factor(inner: Fields) -> float:
+    factor = inner.optional_number("factor")
+    if factor is None:
+        raise ConfigError("the config has a rotary scaling rule without a factor")
+    return factor
 
 
 def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule:

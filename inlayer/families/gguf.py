@@ -1,13 +1,10 @@
 """The metadata of a GGUF file as a config.json: the fields that `describe` reads.
 
 GGUF metadata -> [config] -> LayerSpec -> Embeddings, Head
-- sizes come from tensors where possible (rows and width of the table, rows of learned positions, an untied head);
-  everything else from `{architecture}.*`
+- sizes come from tensors where possible, everything else from `{architecture}.*`
 - a missing value is set to None, so that a family's default is not used in its place
 - float32 values become the shortest decimal with the same float32 value: the number in the original config.json
 - LLaMA-3's scaled angles are stored as one divisor per channel pair (rope_freqs.weight): longrope with one list
-- an architecture of an unknown family gives None: its table can be read, but its positions are unknown
-- elsewhere: reading the file (formats/gguf.py, checkpoint/gguf.py), the families (families/table.py)
 Tested against real configs and transformers in tests/families/test_gguf.py.
 """
 
@@ -45,7 +42,7 @@ ROPE_FACTORS = (SCALED, SHORT, LONG)
 def config_from_gguf(
     metadata: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], factors: Mapping[str, Sequence[float]]
 ) -> dict[str, Any] | None:
-    """The config for a file with this metadata, tensors of these shapes, and these rotary factors."""
+    """The config for a file with this metadata, shapes and rotary factors; None if the family is unknown."""
     architecture = metadata.get("general.architecture")
     family = ARCHITECTURES.get(architecture) if isinstance(architecture, str) else None
     table = shapes.get(TABLE, ())
@@ -135,33 +132,22 @@ def _rotated_fraction(rotated: object, head: object) -> float:
 
 def _scaling(arch: _Architecture, family: str, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     kind = arch.get("rope.scaling.type")
-    original = arch.get("rope.scaling.original_context_length")
-    original_length = {"original_max_position_embeddings": original} if original else {}
+    original = {"original_max_position_embeddings": arch.get("rope.scaling.original_context_length") or None}
     if SHORT in factors and LONG in factors:
-        return {
-            "rope_type": "longrope",
-            "short_factor": list(factors[SHORT]),
-            "long_factor": list(factors[LONG]),
-            **original_length,
-        }
+        divisors = {"short_factor": list(factors[SHORT]), "long_factor": list(factors[LONG])}
+        return {"rope_type": "longrope", **divisors, **original}
     if SCALED in factors and any(factor != 1 for factor in factors[SCALED]):
-        divisors = list(factors[SCALED])
-        return {"rope_type": "longrope", "short_factor": divisors, "long_factor": divisors, "attention_factor": 1.0}
+        divisors = {key: list(factors[SCALED]) for key in ("short_factor", "long_factor")}
+        return {"rope_type": "longrope", **divisors, "attention_factor": 1.0}
     if kind in (None, "none"):
         linear = arch.get("rope.scale_linear")  # an old spelling
         return {"rope_type": "default"} if linear in (None, 1) else {"rope_type": "linear", "factor": linear}
-    scaling = {"rope_type": kind, "factor": arch.get("rope.scaling.factor"), **original_length}
-    if kind == "yarn":
-        scaling |= _yarn(arch, family)
-    return scaling
+    scaling = {"rope_type": kind, "factor": arch.get("rope.scaling.factor"), **original}
+    return scaling | (_yarn(arch, family) if kind == "yarn" else {})
 
 
 def _yarn(arch: _Architecture, family: str) -> dict[str, Any]:
-    betas = {
-        name: arch.get(f"rope.scaling.yarn_{name}")
-        for name in ("beta_fast", "beta_slow")
-        if arch.get(f"rope.scaling.yarn_{name}") is not None
-    }
+    betas = {name: arch.get(f"rope.scaling.yarn_{name}") for name in ("beta_fast", "beta_slow")}
     if family == "gpt_oss":
         betas["truncate"] = False
     multiplier = arch.get("rope.scaling.yarn_log_multiplier")

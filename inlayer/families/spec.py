@@ -15,18 +15,9 @@ from typing import Literal, TypeAlias
 from inlayer.errors import ConfigError
 
 __all__ = [
-    "Angles",
-    "DynamicNTK",
-    "HeadSpec",
-    "LayerSpec",
-    "Linear",
-    "Llama3",
-    "LongRope",
-    "PositionIdRule",
-    "RotarySpec",
-    "Scaling",
-    "Yarn",
-]
+    "Angles", "DynamicNTK", "HeadSpec", "LayerSpec", "Linear", "Llama3", "LongRope", "PositionIdRule", "RotarySpec",
+    "Scaling", "Yarn",
+]  # fmt: skip
 
 MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quotients of a setting overflow
 
@@ -34,9 +25,9 @@ Pairing: TypeAlias = Literal["half", "interleaved"]
 Layout: TypeAlias = Literal["half", "interleaved", "single"]
 
 
-def _check_range(rule: object, *names: str) -> None:
-    kind = type(rule).__name__.lower()
-    for name, value in ((name, getattr(rule, name)) for name in names):
+def _check_range(kind: str, rule: object, *names: str, divisors: tuple[float, ...] = ()) -> None:
+    settings = [(name, getattr(rule, name)) for name in names] + [("divisor", divisor) for divisor in divisors]
+    for name, value in settings:
         if not MIN_SETTING <= value <= MAX_SETTING:
             raise ConfigError(
                 f"rotary scaling {kind!r} has {name} {value}; it must be a number in {MIN_SETTING:g}..{MAX_SETTING:g}"
@@ -50,7 +41,7 @@ class Linear:
     factor: float
 
     def __post_init__(self) -> None:
-        _check_range(self, "factor")
+        _check_range("linear", self, "factor")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +52,7 @@ class DynamicNTK:
     original_max_position_embeddings: int
 
     def __post_init__(self) -> None:
-        _check_range(self, "factor", "original_max_position_embeddings")
+        _check_range("dynamic", self, "factor", "original_max_position_embeddings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +69,7 @@ class Yarn:
     truncate: bool = True
 
     def __post_init__(self) -> None:
-        _check_range(self, "factor", "original_max_position_embeddings", "beta_fast", "beta_slow")
+        _check_range("yarn", self, "factor", "original_max_position_embeddings", "beta_fast", "beta_slow")
 
     @property
     def cos_sin_factor(self) -> float:
@@ -104,7 +95,8 @@ class Llama3:
     original_max_position_embeddings: int
 
     def __post_init__(self) -> None:
-        _check_range(self, "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+        names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+        _check_range("llama3", self, *names)
         if self.high_freq_factor == self.low_freq_factor:
             raise ConfigError(
                 f"rotary scaling 'llama3' has low_freq_factor = high_freq_factor = {self.low_freq_factor}; "
@@ -123,23 +115,19 @@ class LongRope:
     attention_factor: float | None = None
 
     def __post_init__(self) -> None:
-        _check_range(self, "factor")
+        _check_range("longrope", self, "factor")
         if self.original_max_position_embeddings < 2:
             raise ConfigError(
                 f"rotary scaling 'longrope' has original_max_position_embeddings "
                 f"{self.original_max_position_embeddings}; it must be at least 2"
             )
-        for divisor in (*self.short_factor, *self.long_factor):
-            if not MIN_SETTING <= divisor <= MAX_SETTING:
-                raise ConfigError(f"rotary scaling 'longrope' has the divisor {divisor}; it must be in 1e-06..1e+09")
+        _check_range("longrope", self, divisors=self.short_factor + self.long_factor)
 
     @property
     def cos_sin_factor(self) -> float:
         """The factor on cos and sin."""
-        if self.attention_factor is not None:
-            return self.attention_factor
-        if self.factor <= 1.0:
-            return 1.0
+        if self.attention_factor is not None or self.factor <= 1.0:
+            return 1.0 if self.attention_factor is None else self.attention_factor
         return math.sqrt(1 + math.log(self.factor) / math.log(self.original_max_position_embeddings))
 
 

@@ -4,15 +4,14 @@ tensor names -> [parts of the layer] -> Embeddings, Head
 - a table is first searched for under its usual names, in order of preference, then by the end of its name
 - tensors inside a block do not belong to the input layer: DeepSeek-V3 has a second table for multi-token prediction at
   `model.layers.61.embed_tokens.weight`. Neither do those of a vision or audio tower
-- apart from this module and the table of families, nothing in inlayer knows these names
-Tested for every family on checkpoints that transformers wrote in tests/checkpoint/test_parity.py, and on the layouts of
-large models in tests/families/test_weights.py.
+Tested on checkpoints that transformers wrote in tests/checkpoint/test_parity.py and in tests/families/test_weights.py.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 
 __all__ = ["HEADS", "PARTS", "TABLES", "choose_head", "choose_part", "table_candidates"]
 
@@ -23,29 +22,15 @@ TEXT_MODELS = (
     "mpnet.", "model.text_model.", "text_model.", "model.model.", "backbone.",
 )  # fmt: skip
 
-_TABLE_ENDS = (
-    "shared.weight",  # T5, before the copies in its encoder and decoder
-    "embed_tokens.weight",
-    "wte.weight",
-    "embeddings.word_embeddings.weight",
-    "word_embeddings.weight",
-    "embed_in.weight",
-    "tok_embeddings.weight",
-    "token_embd.weight",  # GGUF
-    "embeddings.weight",
-    "embedding.weight",
-    "token_embedding.weight",
-    "embeddings",
+# fmt: off
+_TABLE_ENDS = (  # T5's `shared` before the copies in its encoder and decoder; `token_embd` is GGUF's
+    "shared.weight", "embed_tokens.weight", "wte.weight", "embeddings.word_embeddings.weight", "word_embeddings.weight",
+    "embed_in.weight", "tok_embeddings.weight", "token_embd.weight", "embeddings.weight", "embedding.weight",
+    "token_embedding.weight", "embeddings",
 )
-_HEAD_ENDS = (
-    "lm_head.weight",
-    "embed_out.weight",
-    "cls.predictions.decoder.weight",
-    "lm_head.decoder.weight",
-    "predictions.decoder.weight",
-    "vocab_projector.weight",
-    "generator_lm_head.weight",
-    "output.weight",  # GGUF, and the original LLaMA files
+_HEAD_ENDS = (  # `output` is the name in GGUF and in the original LLaMA files
+    "lm_head.weight", "embed_out.weight", "cls.predictions.decoder.weight", "lm_head.decoder.weight",
+    "predictions.decoder.weight", "vocab_projector.weight", "generator_lm_head.weight", "output.weight",
 )
 
 TABLES: tuple[str, ...] = tuple(prefix + end for end in _TABLE_ENDS for prefix in TEXT_MODELS)
@@ -56,38 +41,25 @@ HEADS: tuple[str, ...] = tuple(
 # The other parts: name in `Embeddings.state_dict()` -> how their names end in checkpoints.
 PARTS: dict[str, tuple[str, ...]] = {
     "position_embedding.weight": (
-        "wpe.weight",
-        "position_embeddings.weight",
-        "embed_positions.weight",
-        "position_embd.weight",
+        "wpe.weight", "position_embeddings.weight", "embed_positions.weight", "position_embd.weight",
     ),
     "token_type_embedding.weight": ("token_type_embeddings.weight", "token_types.weight"),
-    "norm.weight": (
-        "embeddings.LayerNorm.weight",
-        "embeddings.LayerNorm.gamma",  # the name in TensorFlow, in old files
-        "word_embeddings_layernorm.weight",
+    "norm.weight": (  # gamma and beta are TensorFlow's names, in old files
+        "embeddings.LayerNorm.weight", "embeddings.LayerNorm.gamma", "word_embeddings_layernorm.weight",
         "token_embd_norm.weight",
     ),
     "norm.bias": (
-        "embeddings.LayerNorm.bias",
-        "embeddings.LayerNorm.beta",
-        "word_embeddings_layernorm.bias",
+        "embeddings.LayerNorm.bias", "embeddings.LayerNorm.beta", "word_embeddings_layernorm.bias",
         "token_embd_norm.bias",
     ),
     "projection.weight": ("project_in.weight", "embedding_hidden_mapping_in.weight", "embeddings_project.weight"),
     "projection.bias": ("embedding_hidden_mapping_in.bias", "embeddings_project.bias"),
-    "head.bias": (
-        "cls.predictions.decoder.bias",  # if there are two, the decoder uses this one
-        "lm_head.decoder.bias",
-        "predictions.decoder.bias",
-        "lm_head.bias",
-        "cls.predictions.bias",
-        "predictions.bias",
-        "vocab_projector.bias",
-        "generator_lm_head.bias",
-        "output.bias",
+    "head.bias": (  # if BERT has two, the decoder uses the first
+        "cls.predictions.decoder.bias", "lm_head.decoder.bias", "predictions.decoder.bias", "lm_head.bias",
+        "cls.predictions.bias", "predictions.bias", "vocab_projector.bias", "generator_lm_head.bias", "output.bias",
     ),
 }
+# fmt: on
 
 # A number between dots is a block; vision and audio towers have input layers of their own.
 _OTHER_MODULES = re.compile(r"(^|\.)(\d+|vision\w*|visual\w*|audio\w*|image\w*|mtp\w*)\.")
@@ -97,12 +69,10 @@ def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None
     """The name of a part in a checkpoint: the one with the longest common prefix with the table's name."""
     ends = PARTS[part]
     found = [name for name in names if name.endswith(ends) and not _OTHER_MODULES.search(name)]
-    rank = {end: order for order, end in enumerate(ends)}
 
     def preference(name: str) -> tuple[int, int, str]:
-        pairs = zip(name, beside, strict=False)
-        shared = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(name), len(beside)))
-        return -shared, min(order for end, order in rank.items() if name.endswith(end)), name
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, beside, strict=False)))
+        return -shared, next(order for order, end in enumerate(ends) if name.endswith(end)), name
 
     return min(found, key=preference, default=None)
 
@@ -130,13 +100,7 @@ def table_candidates(
 
     def preference(name: str) -> tuple[bool, bool, int, int, str]:
         usual = TABLES.index(name) if name in TABLES else len(TABLES)
-        shape = tuple(flat[name])
-        return (
-            (rows is not None and shape != (rows, width)),
-            width is not None and shape[1] != width,
-            usual,
-            len(name),
-            name,
-        )
+        wrong_size = rows is not None and tuple(flat[name]) != (rows, width)
+        return wrong_size, width is not None and flat[name][1] != width, usual, len(name), name
 
     return sorted(likely, key=preference)

@@ -6,7 +6,6 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
   1.9 GB (docs/decisions.md)
 - a file that is truncated or rewritten while it is open is an error at the next read, not a killed process; one that is
   replaced by renaming stays readable, because the old file is still open
-- elsewhere: the meaning of a row's bytes (tables/stored.py)
 Tested in tests/formats/test_row_file.py.
 """
 

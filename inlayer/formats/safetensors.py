@@ -4,8 +4,7 @@
 - the file: 8 bytes with the length of the header, the header (JSON), then the bytes of the tensors without gaps
 - everything in a header is checked against the rest before it is used: its own length, the length of the file, dtype x
   shape against the number of bytes, order and overlap of the tensors, duplicate names
-- parse_header takes bytes, not a file, so that the header of a remote file is parsed in the same way
-- elsewhere: reading tensors (tables/stored.py), choosing one of them (checkpoint/)
+- dtypes have the same names in numpy (with ml_dtypes) and in torch, so that a name converts one to the other
 Tested against the safetensors library, and with damaged headers, in tests/formats/test_safetensors.py.
 """
 
@@ -18,10 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inlayer.errors import CheckpointError
+import ml_dtypes
+import numpy as np
+
+from inlayer.errors import CheckpointError, DtypeError
 from inlayer.files import not_a_file, path_kind, printable, quoted, shown
 
-__all__ = ["LENGTH_BYTES", "TensorInfo", "header_length", "parse_header", "read_header"]
+__all__ = [
+    "BITS", "FLOAT_DTYPES", "LENGTH_BYTES", "MAX_SIZE", "SAFETENSORS_DTYPES", "TensorInfo", "as_float_dtype",
+    "header_length", "parse_header", "read_header",
+]  # fmt: skip
 
 LENGTH_BYTES = 8
 MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors in one file would need half of it
@@ -33,6 +38,18 @@ BITS = {
     "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
     "C64": 64, "F64": 64, "I64": 64, "U64": 64,
 }  # fmt: skip
+# The dtypes that a row of a table can have.
+SAFETENSORS_DTYPES: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype(np.float64),
+    "F32": np.dtype(np.float32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
+}
+FLOAT_DTYPES = {dtype.name: dtype for dtype in SAFETENSORS_DTYPES.values()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +62,19 @@ class TensorInfo:
     file: str  # file name, relative to the checkpoint
     offset: int  # of its first byte in that file
     nbytes: int
+
+
+def as_float_dtype(dtype: object) -> np.dtype[Any]:
+    """The numpy dtype for a name, a numpy dtype or a torch dtype."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in FLOAT_DTYPES and not isinstance(dtype, str):
+        try:
+            name = np.dtype(dtype).name  # type: ignore[call-overload]
+        except TypeError:
+            name = ""
+    if name not in FLOAT_DTYPES:
+        raise DtypeError(f"dtype is {dtype!r}; it must be one of {', '.join(FLOAT_DTYPES)}")
+    return FLOAT_DTYPES[name]
 
 
 def read_header(path: Path) -> dict[str, TensorInfo]:

@@ -6,7 +6,6 @@
 - `torch.load(weights_only=True)` rejects foreign functions too, but trusts sizes and keys: a tiny file made it allocate
   986 MB, and another took 9 seconds, twice as long with every further byte (docs/decisions.md)
 - a tensor is a view: a storage, an offset, a shape and strides. All of them are checked against each other
-- elsewhere: where a storage is in the file (checkpoint/pytorch.py)
 Tested against torch.load and with hostile pickles in tests/checkpoint/test_pytorch.py.
 """
 
@@ -20,8 +19,7 @@ from typing import Any
 
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.files import printable
-from inlayer.formats.dtypes import SAFETENSORS_DTYPES
-from inlayer.formats.safetensors import BITS, MAX_SIZE
+from inlayer.formats.safetensors import BITS, MAX_SIZE, SAFETENSORS_DTYPES
 
 __all__ = ["MAX_PICKLE", "Storage", "View", "find_views", "read_pickle"]
 
@@ -213,12 +211,8 @@ class PickleMachine:
         if not isinstance(fields, tuple) or len(fields) not in {5, 6} or fields[0] != "storage":
             raise ValueError("a storage of an unknown kind")
         kind, key, length = fields[1], fields[2], fields[4]
-        if (
-            not isinstance(kind, GlobalName)
-            or kind.text not in STORAGES
-            or not isinstance(key, str)
-            or not is_size(length)
-        ):
+        known = isinstance(kind, GlobalName) and kind.text in STORAGES
+        if not known or not isinstance(key, str) or not is_size(length):
             raise ValueError("a storage of an unknown kind")
         storage = Storage(key, STORAGES[kind.text], length, typed=kind.text != UNTYPED)
         if fields[5:] not in ((), (None,)) or self.storages.setdefault(key, storage) != storage:

@@ -1,31 +1,122 @@
 """Positions: how the order of the tokens enters the layer. Learned, sinusoidal or rotary (with scaling).
 
 text -> ids -> rows -> [positions] -> hidden states -> head
+- position ids from the caller are used unchanged: left padding and packed sequences need nothing else. Otherwise they
+  follow the family's rule (families/spec.py, PositionIdRule)
+Tested in tests/positions/test_position_ids.py and tests/test_embeddings.py, against transformers in tests/families/.
 """
 
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from inlayer.errors import ConfigError, ShapeError
 from inlayer.families.spec import Angles, DynamicNTK, Linear, Llama3, LongRope, PositionIdRule, Scaling, Yarn
-from inlayer.positions.build import Positions, build_positions
-from inlayer.positions.learned import LearnedPositions
-from inlayer.positions.position_ids import make_position_ids, position_ids_from_mask
+from inlayer.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
 from inlayer.positions.rotary import RotaryPositions, apply_rotary
-from inlayer.positions.sinusoidal import SinusoidalPositions, sinusoidal_encoding
+from inlayer.tensors import has_no_values
 
 __all__ = [
-    "Angles",
-    "DynamicNTK",
-    "LearnedPositions",
-    "Linear",
-    "Llama3",
-    "LongRope",
-    "PositionIdRule",
-    "Positions",
-    "RotaryPositions",
-    "Scaling",
-    "SinusoidalPositions",
-    "Yarn",
-    "apply_rotary",
-    "build_positions",
-    "make_position_ids",
-    "position_ids_from_mask",
-    "sinusoidal_encoding",
-]
+    "SCHEMES", "Angles", "DynamicNTK", "LearnedPositions", "Linear", "Llama3", "LongRope", "PositionIdRule",
+    "Positions", "RotaryPositions", "Scaling", "SinusoidalPositions", "Yarn", "apply_rotary", "build_positions",
+    "make_position_ids", "position_ids_from_mask", "sinusoidal_encoding",
+]  # fmt: skip
+
+Positions = LearnedPositions | SinusoidalPositions | RotaryPositions
+SCHEMES = ("none", "learned", "sinusoidal", "rotary")
+LEFT_PADDED = (
+    "attention_mask has padding on the left, but positions count from the first column; pass "
+    "position_ids=inlayer.position_ids_from_mask(attention_mask)"
+)
+
+
+def position_ids_from_mask(attention_mask: Tensor) -> Tensor:
+    """Position ids that skip padding: the first real token of each text is at position 0.
+
+    A batch that is padded on the left needs them wherever positions are absolute or rotary.
+
+    Args:
+        attention_mask: (B, T), 1 or true for real tokens.
+
+    Returns:
+        Position ids (B, T) int64; padding tokens get position 0.
+
+    Raises:
+        ShapeError: If the mask does not have two axes.
+
+    Example:
+        >>> position_ids_from_mask(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]))
+        tensor([[0, 0, 0, 1],
+                [0, 1, 2, 3]])
+    """
+    if attention_mask.dim() != 2:
+        raise ShapeError(f"attention_mask has shape {tuple(attention_mask.shape)}; expected (batch, tokens)")
+    return (attention_mask.ne(0).cumsum(dim=1) - 1).clamp(min=0)
+
+
+def make_position_ids(
+    rule: PositionIdRule, shape: tuple[int, int], device: torch.device, ids: Tensor | None, mask: Tensor | None
+) -> Tensor:
+    """Position ids (B, T), or (1, T) if they are the same for all texts."""
+    real: Tensor | None = None
+    if rule.by == "ids" and ids is not None and rule.padding_idx is not None:
+        real = ids.ne(rule.padding_idx)
+    elif rule.by == "mask" and mask is not None:
+        real = mask.ne(0)
+    if real is None:  # also for inputs_embeds, where padding cannot be recognized
+        if mask is not None and _is_left_padded(mask):
+            warnings.warn(LEFT_PADDED, stacklevel=6)
+        return torch.arange(rule.start, rule.start + shape[1], device=device)[None]
+    return torch.where(real, real.cumsum(dim=1) + (rule.start - 1), rule.start - 1)
+
+
+def _is_left_padded(mask: Tensor) -> bool:
+    """Whether a text of the batch starts with padding; not read from a GPU, which would have to be waited for."""
+    return mask.device.type == "cpu" and not has_no_values(mask) and bool((mask[:, :1] == 0).any())
+
+
+def build_positions(
+    positions: str | Positions | None,
+    width: int,
+    block_size: int | None,
+    *,
+    theta: float,
+    head_dim: int | None,
+    learned: dict[str, Any],
+) -> Positions | None:
+    """The position module for rows of `width`; `learned` are further arguments of LearnedPositions."""
+    if positions is None:
+        positions = "none" if block_size is None else "learned"
+    if isinstance(positions, str) and positions not in SCHEMES:
+        raise ConfigError(f"unknown positions {positions!r}; choose one of {', '.join(SCHEMES)}")
+    if not isinstance(positions, (str, LearnedPositions, SinusoidalPositions, RotaryPositions)):
+        raise ConfigError(
+            f"positions is a {type(positions).__name__}; give one of {', '.join(SCHEMES)}, or a module from "
+            "inlayer.positions"
+        )
+    if head_dim is not None and positions != "rotary":
+        raise ConfigError(f'head_dim {head_dim} is for positions="rotary"; a RotaryPositions module has its own')
+    if isinstance(positions, RotaryPositions):
+        return positions
+    if not isinstance(positions, str):
+        given = positions.embedding_dim if isinstance(positions, LearnedPositions) else positions.n_embd
+        if given != width:
+            raise ConfigError(f"positions of width {given} cannot be added to rows of width {width}")
+        return positions
+    if positions == "learned":
+        if block_size is None:
+            raise ConfigError('positions="learned" needs block_size, the number of positions to learn')
+        return LearnedPositions(block_size, width, **learned)
+    if positions == "sinusoidal":
+        return SinusoidalPositions(width, block_size, theta=theta, device=learned["device"])
+    if block_size is not None:
+        raise ConfigError(
+            f'block_size {block_size} is for learned and sinusoidal positions; positions="{positions}" has no limit'
+        )
+    if positions == "none":
+        return None
+    return RotaryPositions(width if head_dim is None else head_dim, Angles(theta=theta))

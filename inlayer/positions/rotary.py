@@ -2,13 +2,10 @@
 
 text -> ids -> rows -> [positions] -> hidden states -> head
 - RoPE adds nothing to the rows: the layer prepares cos and sin, and attention applies them
-- pairing, which channels form a pair: "half" (i with i + K/2; LLaMA) or "interleaved" (2i with 2i + 1; GPT-J, GLM,
-  Cohere)
-- layout of the cos and sin tables over the rotated channels: "half" (all angles, then all again), "interleaved" (each
-  angle twice in a row) or "single" (each angle once; GPT-OSS). Usually the same as the pairing, but GLM pairs
-  interleaved channels and lays out its tables in halves
+- pairing, which channels form a pair: "half" (i with i + K/2; LLaMA) or "interleaved" (2i with 2i + 1; GPT-J, Cohere)
+- layout of cos and sin: "half" (all angles, then all again), "interleaved" (each angle twice in a row) or "single"
+  (each once; GPT-OSS). Usually as the pairing, but GLM pairs interleaved channels and lays out its tables in halves
 - angles are float32 whatever the model's dtype and are cast at the end; no table is cached, so none can be stale
-- elsewhere: context extension (positions/scaling.py), the settings (families/spec.py)
 Tested against a plain loop and against transformers in tests/positions/test_rotary.py.
 """
 
@@ -52,12 +49,11 @@ class RotaryPositions(nn.Module):
         if not isinstance(head_dim, int) or not 2 <= head_dim <= MAX_HEAD_DIM:
             raise ConfigError(f"head_dim is {head_dim!r}; it must be an integer in 2..{MAX_HEAD_DIM:,}")
         _check_names(pairing, layout or pairing)
-        self.head_dim = head_dim
+        self.head_dim, self.float32 = head_dim, float32
         self.angles: Angles | dict[str, Angles]
         self.angles = dict(angles) if isinstance(angles, Mapping) else angles or Angles()
         self.pairing: Pairing = pairing
         self.layout: Layout = layout or pairing
-        self.float32 = float32
         if self.angles == {}:
             raise ConfigError("rotary positions that differ by layer need the angles of at least one layer type")
         for layer_type, one in self.angles.items() if isinstance(self.angles, dict) else [(None, self.angles)]:

@@ -1,13 +1,10 @@
 """Context extension: the rotary frequencies of a model that reads longer texts than it was trained on.
 
 text -> ids -> rows -> [positions] -> hidden states -> head
-- one function per scaling rule; each returns the inverse frequency of every channel pair, and the factor on cos and
-  sin, for a text of a given length
 - float32 on the CPU, in the exact order of operations of `transformers`, because results are promised to be
   bit-equal; a step that looks clumsy is usually there for its rounding
 - stateless: the result depends on the arguments alone. (`transformers` remembers the longest length seen for "dynamic",
   so that a short text after a long one can give another result there.)
-- elsewhere: the settings of the rules and their checks (families/spec.py)
 Tested against transformers in tests/positions/test_scaling.py.
 """
 
@@ -71,11 +68,10 @@ def _yarn(rule: Yarn, dim: int, theta: float) -> Tensor:
 
 def _yarn_ramp(rule: Yarn, dim: int, theta: float) -> tuple[float, float]:
     """The pairs that make `beta_fast` and `beta_slow` full rotations over the original length."""
-
-    def pair_with_rotations(count: float) -> float:
-        return (dim * math.log(rule.original_max_position_embeddings / (count * 2 * math.pi))) / (2 * math.log(theta))
-
-    low, high = pair_with_rotations(rule.beta_fast), pair_with_rotations(rule.beta_slow)
+    low, high = (
+        (dim * math.log(rule.original_max_position_embeddings / (count * 2 * math.pi))) / (2 * math.log(theta))
+        for count in (rule.beta_fast, rule.beta_slow)
+    )
     if rule.truncate:
         low, high = float(math.floor(low)), float(math.ceil(high))
     return max(low, 0.0), min(high, float(dim - 1))

@@ -2,9 +2,8 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - `StoredTable` reads rows from wherever they are stored, without torch (tables/stored.py)
-- everything else needs torch and is imported on first use: `Table` in memory and trainable (tables/memory.py),
-  `StoredEmbedding`, a StoredTable as a module, and `MappedTable`, one in a safetensors file
-  (tables/stored_embedding.py), `look_up` for a bare tensor (tables/lookup.py)
+- everything else needs torch and is imported on first use: `Table` in memory and trainable, `StoredEmbedding` (a
+  StoredTable as a module), `MappedTable` (one in a safetensors file), `look_up` for a bare tensor
 """
 
 from __future__ import annotations
@@ -19,28 +18,11 @@ if TYPE_CHECKING:
     from inlayer.tables.memory import Table
     from inlayer.tables.stored_embedding import MappedTable, StoredEmbedding
 
-__all__ = [
-    "MappedTable",
-    "RowSource",
-    "StoredEmbedding",
-    "StoredTable",
-    "Table",
-    "add_up",
-    "check_id_range",
-    "look_up",
-]
-
-_TORCH_MODULES = {
-    "MappedTable": "stored_embedding",
-    "StoredEmbedding": "stored_embedding",
-    "Table": "memory",
-    "add_up": "lookup",
-    "check_id_range": "lookup",
-    "look_up": "lookup",
-}
+__all__ = ["MappedTable", "RowSource", "StoredEmbedding", "StoredTable", "Table", "add_up", "check_id_range", "look_up"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _TORCH_MODULES:
+    if name not in __all__:
         raise AttributeError(f"module 'inlayer.tables' has no attribute {name!r}")
-    return getattr(import_module(f"inlayer.tables.{_TORCH_MODULES[name]}"), name)
+    homes = {"Table": "memory", "MappedTable": "stored_embedding", "StoredEmbedding": "stored_embedding"}
+    return getattr(import_module(f"inlayer.tables.{homes.get(name, 'lookup')}"), name)

@@ -2,20 +2,15 @@
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - why: most of the time of a large lookup goes into page faults of a new output, not into the gather (docs/decisions.md)
-- a buffer is a plain byte array; a lease is a tensor over a *new numpy view object* of it. The tensor's storage owns
-  the view object, so that every alias (slice, `.numpy()`, `.data`, a tensor saved for backward) keeps it alive; when
-  the last alias is gone, its finalizer returns the buffer
+- a lease is a tensor over a *new numpy view object* of a buffer. The tensor's storage owns the view object, so that
+  every alias (slice, `.numpy()`, a tensor saved for backward) keeps it alive; its finalizer returns the buffer
 - numpy allocates the buffers: it requests huge pages on Linux, so that even the first use has fewer page faults
-- idle buffers are limited in bytes, and the one that has been idle longest is dropped first
-- a leased tensor cannot grow with `resize_`: its storage belongs to the pool
-- elsewhere: when a lease pays off (tables/lookup.py)
 Tested in tests/tables/test_buffers.py, with broken pools that the same checks detect.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import threading
 import weakref
 from queue import SimpleQueue
@@ -44,9 +39,8 @@ def round_up(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-def new_buffer(nbytes: int) -> Buffer:
-    """At least `nbytes` new bytes, aligned to a cache line."""
-    size = round_up(nbytes)
+def new_buffer(size: int) -> Buffer:
+    """New bytes, aligned to a cache line."""
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size]
@@ -79,18 +73,14 @@ class BufferPool:
         nbytes = math.prod(shape) * dtype.itemsize
         buffer = self._acquire(nbytes)
         view = buffer[:nbytes]
-        finalizer = weakref.finalize(view, self._give_back, buffer)
-        finalizer.atexit = False  # at exit all memory is freed anyway
+        weakref.finalize(view, self._give_back, buffer).atexit = False  # at exit all memory is freed anyway
         # set_ creates a tensor that is not an autograd view: one from .view(dtype) under no_grad would not allow
         # in-place operations later, unlike the result of torch's embedding.
         strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
         return torch.empty(0, dtype=dtype).set_(torch.from_numpy(view).untyped_storage(), 0, shape, strides)
 
     def _acquire(self, nbytes: int) -> Buffer:
-        """The smallest idle buffer that fits and is at most twice as large, or a new one.
-
-        Among equal ones it is the one returned last, which is still in the CPU caches.
-        """
+        """The smallest idle buffer that fits (of equal ones the last one, still in the CPU caches), or a new one."""
         best = None
         # The wait is bounded, because code run by the garbage collector in this section may get here again.
         if self._lock.acquire(timeout=WAIT_SECONDS):
@@ -102,7 +92,7 @@ class BufferPool:
             finally:
                 self._lock.release()
             self._settle()
-        return new_buffer(nbytes) if best is None else best
+        return new_buffer(round_up(nbytes)) if best is None else best
 
     def _give_back(self, buffer: Buffer) -> None:
         self._returned.put(buffer)
@@ -121,11 +111,3 @@ class BufferPool:
             self._idle.append(self._returned.get())
         while self._idle and sum(buffer.nbytes for buffer in self._idle) > self.idle_bytes:
             del self._idle[0]
-
-
-def shared_pool() -> BufferPool:
-    """The pool of this process; it is reset in a forked child."""
-    pool = BufferPool()
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=pool.reset)
-    return pool

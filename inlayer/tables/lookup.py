@@ -5,14 +5,13 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
   Only a tracer (torch.compile, export, jit, meta and fake tensors) skips the check, because it has no values
 - without gradients, the memory of large results is reused (tables/buffers.py); the values are bit-equal to those of
   F.embedding, which handles all other cases
-- rows sharded over several processes are looked up in each process and summed (sharding.py)
-- elsewhere: the table itself (tables/memory.py, tables/stored.py)
 Tested against F.embedding and against a plain loop in tests/tables/test_lookup.py.
 """
 
 from __future__ import annotations
 
 import math
+import os
 
 import torch
 from jaxtyping import Shaped
@@ -22,7 +21,7 @@ from torch.nn import functional
 from inlayer import sharding
 from inlayer.errors import DtypeError, ShapeError
 from inlayer.shapes import id_range_error
-from inlayer.tables.buffers import shared_pool
+from inlayer.tables.buffers import BufferPool
 from inlayer.tensors import check_ids, has_no_values
 
 __all__ = ["add_up", "check_id_range", "lease", "look_up"]
@@ -31,7 +30,9 @@ __all__ = ["add_up", "check_id_range", "lease", "look_up"]
 # below it, malloc reuses freed memory anyway.
 POOLED_BYTES = 4 * 2**20
 
-_POOL = shared_pool()
+_POOL = BufferPool()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_POOL.reset)
 
 
 def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None = None) -> Shaped[Tensor, "... D"]:

@@ -5,8 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - the padding row is zero after every initialization; lookups send it no gradient and neither does a tied head
   (head.py), so that it stays zero
 - resize puts a new Parameter into the same module: ties by module survive, but optimizers must be created again
-- elsewhere: tables in files (tables/stored.py). Not supported: max_norm, sparse gradients and other options of
-  nn.Embedding
+- not supported: max_norm, sparse gradients and other options of nn.Embedding
 Tested against nn.Embedding in tests/tables/test_memory.py.
 """
 
@@ -77,7 +76,8 @@ class Table(nn.Embedding):
     def from_weight(cls, weight: Tensor, padding_idx: int | None = None) -> Table:
         """A table of existing rows, without a copy or any change, even to the padding row."""
         if not isinstance(weight, Tensor) or not weight.is_floating_point():
-            raise DtypeError(f"the rows are {describe(weight)}; a table needs a floating-point tensor")
+            kind = f"of dtype {weight.dtype}" if isinstance(weight, Tensor) else f"a {type(weight).__name__}"
+            raise DtypeError(f"the rows are {kind}; a table needs a floating-point tensor")
         if weight.dim() != 2 or 0 in weight.shape:
             raise ShapeError(f"the rows have shape {tuple(weight.shape)}; a table is (V, D), neither of them 0")
         vocab_size, n_embd = weight.shape
@@ -154,8 +154,3 @@ class Table(nn.Embedding):
         self.weight = nn.Parameter(new_VD, requires_grad=self.weight.requires_grad)
         self.num_embeddings = new_vocab_size
         return new_vocab_size
-
-
-def describe(value: object) -> str:
-    """A value that is not a floating-point tensor, for a message."""
-    return f"of dtype {value.dtype}" if isinstance(value, Tensor) else f"a {type(value).__name__}"

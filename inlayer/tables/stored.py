@@ -5,7 +5,6 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
   and what they mean (a dtype, or `decode` for quantized rows)
 - rows are converted to another dtype when they are read, so that opening a table in any dtype reads nothing
 - `weight` is the whole table: mapped from the file if its bytes are the values, otherwise read and decoded once
-- elsewhere: the same table as a torch module (tables/stored_embedding.py), opening checkpoints (checkpoint/)
 Tested against the same table in memory in tests/tables/test_stored.py.
 """
 
@@ -19,8 +18,7 @@ import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, DtypeError, ShapeError
 from inlayer.files import quoted, shown
-from inlayer.formats.dtypes import SAFETENSORS_DTYPES, as_float_dtype
-from inlayer.formats.safetensors import TensorInfo
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, as_float_dtype
 from inlayer.shapes import check_id_array, check_padding
 
 __all__ = ["RowSource", "StoredTable", "check_table"]
@@ -79,13 +77,7 @@ class StoredTable:
         )  # fmt: skip
 
     def rows(self, ids: object) -> Array:
-        """Rows for ids of any shape, as an array of shape `ids.shape + (D,)`.
-
-        Args:
-            ids: One id, a list, or an array of integers of any shape.
-
-        Returns:
-            The rows in the table's dtype.
+        """Rows in the table's dtype for one id, a list, or an array of any shape: `ids.shape + (D,)`.
 
         Raises:
             IdRangeError: If an id is not a row of the table.
@@ -95,14 +87,11 @@ class StoredTable:
 
     def read_stored(self, ids: npt.NDArray[np.int64]) -> Array:
         """The rows of checked ids (N,) in the stored dtype."""
-        if self.decode is None:
-            raw = np.empty((len(ids), self.source.row_bytes), np.uint8)
-            self.source.read(ids, raw)
-            return raw.reshape(-1).view(self.stored_dtype).reshape(-1, self.embedding_dim)
-        distinct, inverse = np.unique(ids, return_inverse=True)  # decode each row once
-        raw = np.empty((len(distinct), self.source.row_bytes), np.uint8)
-        self.source.read(distinct, raw)
-        return self.decode(raw)[inverse.reshape(-1)]
+        # Decode each row once.
+        ids, inverse = (ids, None) if self.decode is None else np.unique(ids, return_inverse=True)
+        raw = np.empty((len(ids), self.source.row_bytes), np.uint8)
+        self.source.read(ids, raw)
+        return self._decode(raw) if inverse is None else self._decode(raw)[inverse]
 
     def blocks(self, rows: int) -> Iterator[tuple[int, Array]]:
         """The whole table in blocks of `rows` rows, each with the id of its first row."""
@@ -122,7 +111,9 @@ class StoredTable:
 
     def stored_weight(self) -> Array:
         """All rows in the stored dtype, mapped where the bytes are the values."""
-        raw = self.source.map()
+        return self._decode(self.source.map())
+
+    def _decode(self, raw: Bytes) -> Array:
         if self.decode is not None:
             return self.decode(raw)
         return raw.reshape(-1).view(self.stored_dtype).reshape(-1, self.embedding_dim)

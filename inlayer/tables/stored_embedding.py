@@ -22,9 +22,8 @@ from torch import Tensor, nn
 
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, listing, path_kind, quoted, shown
-from inlayer.formats.dtypes import SAFETENSORS_DTYPES
 from inlayer.formats.row_file import FileRows
-from inlayer.formats.safetensors import TensorInfo, read_header
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, read_header
 from inlayer.tables.lookup import check_id_range, lease, look_up
 from inlayer.tables.memory import Table
 from inlayer.tables.stored import StoredTable, check_table
@@ -38,22 +37,11 @@ class StoredEmbedding(nn.Module):
 
     def __init__(self, table: StoredTable) -> None:
         super().__init__()
-        self.table = table
+        self.table, self.padding_idx = table, table.padding_idx
+        self.num_embeddings, self.embedding_dim = table.shape
         self.dtype, self.device = torch_dtype(table.dtype), torch.device("cpu")
         self._stored_dtype = torch_dtype(table.stored_dtype)
         self._whole: Tensor | None = None
-
-    @property
-    def num_embeddings(self) -> int:
-        return self.table.num_embeddings
-
-    @property
-    def embedding_dim(self) -> int:
-        return self.table.embedding_dim
-
-    @property
-    def padding_idx(self) -> int | None:
-        return self.table.padding_idx
 
     def forward(self, ids: Any) -> Shaped[Tensor, "... D"]:
         """Rows for ids of any shape, checked: `ids.shape + (D,)`."""

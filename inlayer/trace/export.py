@@ -15,7 +15,7 @@ from itertools import combinations
 from typing import Any
 
 from inlayer.errors import ConfigError, PositionRangeError
-from inlayer.positions.build import SCHEMES
+from inlayer.positions import SCHEMES
 from inlayer.trace.facts import Change, Trace, plain
 from inlayer.trace.html import page
 from inlayer.trace.pipeline import Pipeline

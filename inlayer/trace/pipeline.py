@@ -23,8 +23,7 @@ from inlayer.checkpoint import Model, load
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
 from inlayer.files import base_name
-from inlayer.formats.dtypes import SAFETENSORS_DTYPES
-from inlayer.formats.safetensors import TensorInfo
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
 from inlayer.tensors import to_tensor

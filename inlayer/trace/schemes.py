@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import ConfigError, InputError
-from inlayer.positions import Angles, LearnedPositions, PositionIdRule, RotaryPositions, Scaling, SinusoidalPositions
-from inlayer.positions.build import SCHEMES
+from inlayer.families.spec import Angles, PositionIdRule, Scaling
+from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, SinusoidalPositions
 from inlayer.positions.rotary import one_angle_per_pair
 from inlayer.positions.scaling import plain_frequencies
 from inlayer.trace.facts import RotaryFacts, Rotation
