@@ -14,7 +14,6 @@ from inlayer.trace.facts import StepFacts, Trace
 __all__ = ["describe_steps", "setup_code"]
 
 MAX_TEXT = 60  # characters of a text that is written into the code
-TABLE = "E = layer.token_embedding.weight"
 SKIPPED = "skipped: the walk starts from vectors (inputs_embeds)"
 
 
@@ -72,7 +71,7 @@ def _row(trace: Trace) -> tuple[str, str]:
     rows, width = table.shape
     where = "in memory" if table.file is None else f"in {table.file}"
     note = f"each id selects a row of {table.name}, {rows:,} x {width:,} {table.dtype}, {where}"
-    return note, f"{TABLE}; E[ids[0, 0]]"
+    return note, "E[ids[0, 0]]"
 
 
 def _lookup(trace: Trace) -> tuple[str, str]:
@@ -189,9 +188,10 @@ def setup_code(trace: Trace, step: int | None = None) -> list[str]:
     if not trace.positions.from_model:
         pipeline = "model" if is_random else "inlayer.trace.Pipeline(model)"
         lines.append(f"layer = {pipeline}.active_layer({trace.change.positions!r}, {trace.change.theta!r}).layer")
-    if step is not None and trace.input == "text":
-        lines += [*trace.steps[2].code.split("; ")] * (step > 3) + [TABLE] * (step > 4)
-    return lines + [trace.steps[4].code] * (step == 6)
+    lines.append("E = layer.token_embedding.weight")
+    if step is not None and step > 3 and trace.input == "text":
+        lines += trace.steps[2].code.split("; ")
+    return [*lines, trace.steps[4].code] if step == 6 else lines
 
 
 def _given(trace: Trace) -> str:

@@ -38,7 +38,7 @@ class Shell:
         self.steps = trace.steps
         self.names: dict[str, Any] = {
             "text": texts[0], "texts": texts, "tokenizer": pipeline.tokenizer, "torch": torch, "F": functional,
-            "layer": layer, "head": head, "inlayer": inlayer,
+            "layer": layer, "head": head, "E": layer.token_embedding.weight, "inlayer": inlayer,
         }  # fmt: skip
 
     def run(self, number: int) -> Any:
