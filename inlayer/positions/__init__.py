@@ -75,8 +75,8 @@ def make_position_ids(
 
 
 def _is_left_padded(mask: Tensor) -> bool:
-    """Whether a text of the batch starts with padding; not read from a GPU, which would have to be waited for."""
-    return mask.device.type == "cpu" and not has_no_values(mask) and bool((mask[:, :1] == 0).any())
+    """Whether a text follows padding; not read from a GPU, which would have to be waited for."""
+    return mask.device.type == "cpu" and not has_no_values(mask) and bool(((mask[:, :1] == 0) & mask.ne(0)).any())
 
 
 def build_positions(
