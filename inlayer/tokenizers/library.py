@@ -20,9 +20,8 @@ from typing import Any, TypeVar
 from inlayer.errors import IdRangeError
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Merge, Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
-from inlayer.tokenizers.gigatoken import EncodeBatch, encode_with_both
+from inlayer.tokenizers.gigatoken import EncodeBatch, encode_with_both, texts_with_unstable_characters
 from inlayer.tokenizers.merges import MergeTable
-from inlayer.tokenizers.unicode_versions import texts_with_unstable_characters
 from inlayer.tokenizers.untrusted_files import library_errors
 
 __all__ = ["BLOCK_TEXTS", "LibraryTokenizer", "tokens_from_bytes"]

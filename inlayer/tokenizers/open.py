@@ -22,8 +22,7 @@ from inlayer.files import check_path, not_a_file, path_kind, shown
 from inlayer.tokenizers.base import Tokenizer, check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
-from inlayer.tokenizers.tiktoken import TiktokenTokenizer, looks_like_tiktoken, parse_ranks
-from inlayer.tokenizers.tiktoken_encodings import find_encoding
+from inlayer.tokenizers.tiktoken import TiktokenTokenizer, find_encoding, looks_like_tiktoken, parse_ranks
 from inlayer.tokenizers.tokenizer_json import MAX_ID
 from inlayer.tokenizers.untrusted_files import parse_json_object, read_file
 

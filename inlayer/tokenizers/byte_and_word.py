@@ -1,11 +1,10 @@
-"""WordTokenizer: one id per word, for a first lesson.
+"""ByteTokenizer and WordTokenizer: the two simplest tokenizers, for a first lesson.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- words are separated by white space; ids follow the order of first appearance
-- an unknown word is an error that names it, or becomes the `unk` token if there is one
-- decode joins words with single spaces. White space is lost, which is why real models tokenize bytes
-- elsewhere: punctuation rules and subwords (huggingface.py)
-Tested in tests/tokenizers/test_byte_and_word.py.
+- bytes: 256 ids and no special tokens; every string can be encoded and is restored exactly
+- words: separated by white space, numbered in the order of first appearance. An unknown word is an error that names it,
+  or becomes the `unk` token if there is one. White space is lost, which is why real models tokenize bytes
+Tested against str.encode in tests/tokenizers/test_byte_and_word.py.
 """
 
 from __future__ import annotations
@@ -16,11 +15,63 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from inlayer.errors import DtypeError, InputError, TextError
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
 
-__all__ = ["WordTokenizer"]
+__all__ = ["ByteTokenizer", "WordTokenizer"]
+
+
+class ByteTokenizer(Tokenizer):
+    """Tokenizer with one id per UTF-8 byte and no special tokens.
+
+    Example:
+        >>> ByteTokenizer().encode("Hi")
+        [72, 105]
+    """
+
+    special_tokens: Mapping[str, int] = MappingProxyType({})
+
+    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
+        del add_special_tokens, parse_special
+        return list(check_text(text).encode())
+
+    def encode_batch(
+        self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
+    ) -> Ragged:
+        del add_special_tokens, parse_special
+        items = check_texts(texts)
+        try:
+            encoded = [text.encode() for text in items]  # bytes objects: no Python list of ids per text
+        except UnicodeEncodeError:
+            for index, text in enumerate(items):
+                check_text(text, f"text {index}")  # raises an error that names the text
+            raise
+        flat = np.frombuffer(b"".join(encoded), np.uint8)
+        return Ragged.from_counts(flat, np.fromiter(map(len, encoded), np.int64, len(encoded)))
+
+    def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
+        del skip_special_tokens
+        return self.decode_bytes(ids).decode(errors="replace")
+
+    def decode_bytes(self, ids: Any) -> bytes:
+        return check_ids(ids, 256).astype(np.uint8).tobytes()
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.decode_bytes([token_id])
+
+    def get_vocab_size(self) -> int:
+        return 256
+
+    def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
+        del add_special_tokens, parse_special
+        data = check_text(text).encode()
+        return [Token(value, bytes([value]), (start, start + 1), False) for start, value in enumerate(data)]
+
+    def __repr__(self) -> str:
+        return "ByteTokenizer()"
 
 
 class WordTokenizer(Tokenizer):
