@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -46,8 +46,12 @@ def open_gguf_tokenizer(fields: Mapping[str, Any], *, where: str) -> Tokenizer:
 
     Arrays are a list of str (tokens, merges) or a numpy array (token_type, scores, precompiled_charsmap).
     """
-    llama, t5 = (partial(open_as_sentencepiece, unigram=unigram) for unigram in (False, True))
-    converters = {"gpt2": byte_level_bpe, "bert": word_piece, "llama": llama, "t5": t5}
+    converters: dict[str, Callable[[GgufFields], Tokenizer]] = {
+        "gpt2": byte_level_bpe,
+        "bert": word_piece,
+        "llama": partial(open_as_sentencepiece, unigram=False),
+        "t5": partial(open_as_sentencepiece, unigram=True),
+    }
     model = fields.get("model")
     if not isinstance(model, str) or model not in converters:
         raise TokenizerError(
@@ -189,51 +193,33 @@ def restore_word(token: str) -> str:
     return token if token.startswith("[") and token.endswith("]") else f"##{token}"
 
 
-def open_as_json(
-    fields: GgufFields,
-    *,
-    model: Step,
-    normalizer: Step | None,
-    pre_tokenizer: Step,
-    decoder: Step,
-    bos: int | None,
-    eos: int | None,
-) -> Tokenizer:
+def open_as_json(fields: GgufFields, *, bos: int | None, eos: int | None, **parts: Step | None) -> Tokenizer:
+    """Open a tokenizer.json with these parts: model, normalizer, pre_tokenizer and decoder."""
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     added = [
         {"id": token_id, "content": fields.tokens[token_id], **flags, "special": kind != USER_DEFINED}
         for token_id, kind in enumerate(fields.types)
         if kind in (UNKNOWN, CONTROL, USER_DEFINED)
     ]
-    content = {
-        "version": "1.0",
-        "added_tokens": added,
-        "normalizer": normalizer,
-        "pre_tokenizer": pre_tokenizer,
-        "post_processor": None if bos is None and eos is None else template(fields, bos, eos),
-        "decoder": decoder,
-        "model": model,
-    }
+    post_processor = None if bos is None and eos is None else template(fields, bos, eos)
+    content = {"version": "1.0", "added_tokens": added, "post_processor": post_processor, **parts}
     data = json.dumps(content).encode()
     return HuggingFaceTokenizer(data, where=fields.where, pad_token=fields.token(fields.id("padding")))
 
 
 def template(fields: GgufFields, bos: int | None, eos: int | None) -> Step:
     """Return the post-processor that adds these ids around a text."""
-    tokens = {token_id: fields.tokens[token_id] for token_id in (bos, eos) if token_id is not None}
+    tokens = {fields.tokens[token_id]: token_id for token_id in (bos, eos) if token_id is not None}
+    special = {token: {"id": token, "ids": [token_id], "tokens": [token]} for token, token_id in tokens.items()}
     before, after = (
-        [] if token_id is None else [{"SpecialToken": {"id": tokens[token_id], "type_id": 0}}]
+        [] if token_id is None else [{"SpecialToken": {"id": fields.tokens[token_id], "type_id": 0}}]
         for token_id in (bos, eos)
     )
     first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    single = [*before, first, *after]
     return {
-        "type": "TemplateProcessing",
-        "single": [*before, first, *after],
-        "pair": [*before, first, *after, second, *after],
-        "special_tokens": {
-            token: {"id": token, "ids": [token_id], "tokens": [token]} for token_id, token in tokens.items()
-        },
-    }
+        "type": "TemplateProcessing", "single": single, "pair": [*single, second, *after], "special_tokens": special,
+    }  # fmt: skip
 
 
 # -- sentencepiece --
@@ -271,7 +257,7 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
     return SentencePieceTokenizer(data, where=fields.where, add_bos_eos=add_bos_eos, pad_token=fields.token(padding))
 
 
-def proto(number: int, value: bytes | float) -> bytes:
+def proto(number: int, value: bytes | int | float) -> bytes:
     """A field of a protobuf message, numbered as in sentencepiece_model.proto: number x 8 + wire type, then the value.
 
     A ModelProto has pieces (1), a trainer_spec (2) and a normalizer_spec (3).

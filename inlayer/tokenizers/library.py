@@ -4,7 +4,6 @@
 - the exact library defines the ids; gigatoken does the work where it is proven equal (gigatoken.py)
 - the fast path opens on the first batch or long text: it parses the file again, which one short text is not worth
 - library objects may not support pickle, so the constructor's arguments are pickled instead
-- elsewhere: each library (huggingface.py, tiktoken.py, sentencepiece.py)
 Tested in tests/tokenizers/test_contract.py.
 """
 
@@ -154,12 +153,11 @@ class LibraryTokenizer(Tokenizer):
 
     def _with_added(self, tokens: list[Token], end: int) -> list[Token]:
         """Put the ids added around a text before and after its tokens, with empty spans."""
-        before, after = self._around
-        return [
-            *(Token(token_id, b"", (0, 0), True) for token_id in before),
-            *tokens,
-            *(Token(token_id, b"", (end, end), True) for token_id in after),
-        ]
+        before, after = (
+            [Token(token_id, b"", (place, place), True) for token_id in ids]
+            for ids, place in zip(self._around, (0, end), strict=True)
+        )
+        return [*before, *tokens, *after]
 
     @property
     def pad_id(self) -> int | None:

@@ -6,7 +6,6 @@
 - a pre-token that is in the vocabulary is taken whole, without merges, if the file sets `ignore_merges` (LLaMA-3) and
   always in tiktoken files
 - a replay explains the ids it arrives at, and None stands for all others
-- elsewhere: splitting a text into pre-tokens (huggingface.py, tiktoken.py), learning merges (train.py)
 Tested against a slow loop and the ids of the libraries in tests/tokenizers/test_merges.py.
 """
 

@@ -6,7 +6,6 @@
 - text that a normalizer removed belongs to no token (white space in BERT), unless it was composed into the character
   before it: combining marks and Hangul vowels belong to that character's token
 - a pre-token extends from its first token to its last
-- elsewhere: byte-level tokenizers without a normalizer, whose bytes simply follow one another (library.py)
 Tested in tests/tokenizers/test_offsets.py and tests/tokenizers/test_pre_tokens.py.
 """
 
