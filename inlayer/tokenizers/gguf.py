@@ -65,6 +65,7 @@ class GgufFields:
 
     def __init__(self, fields: Mapping[str, Any], where: str) -> None:
         self._fields, self.where = fields, where
+        self.pre = pre if isinstance(pre := fields.get("pre"), str) else ""
         tokens = self.strings("tokens")
         if not tokens:
             raise self.error("has no tokens")
@@ -127,11 +128,6 @@ class GgufFields:
 
     def token(self, token_id: int | None) -> str | None:
         return None if token_id is None else self.tokens[token_id]
-
-    @property
-    def pre(self) -> str:
-        value = self._fields.get("pre", "")
-        return value if isinstance(value, str) else ""
 
 
 # -- tokenizer.json --
@@ -258,10 +254,7 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
 
 
 def proto(number: int, value: bytes | int | float) -> bytes:
-    """A field of a protobuf message, numbered as in sentencepiece_model.proto: number x 8 + wire type, then the value.
-
-    A ModelProto has pieces (1), a trainer_spec (2) and a normalizer_spec (3).
-    """
+    """A field of a protobuf message: number x 8 + wire type, then the value. See sentencepiece_model.proto."""
     if isinstance(value, bytes):
         return varint(number << 3 | 2) + varint(len(value)) + value
     if isinstance(value, float):

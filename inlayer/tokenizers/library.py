@@ -67,7 +67,6 @@ class LibraryTokenizer(Tokenizer):
 
     def _has_token(self, token_id: int) -> bool:
         """Does an id below the limit name a token? Some vocabularies have gaps in their ids."""
-        del token_id
         return True
 
     def _open_fast_path(self) -> EncodeBatch | None:

@@ -72,14 +72,12 @@ class SentencePieceTokenizer(LibraryTokenizer):
         self._around = (before, after)
 
     def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
-        del parse_special
         self._check_growth(text)
         before, after = self._around if add_special_tokens else ((), ())
         return [*before, *self._exact.encode(text, return_type=int), *after]
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         """Encode a block of texts at a time, so that Ctrl-C works."""
-        del parse_special
         for text in texts:
             self._check_growth(text)
         rows: list[npt.NDArray[np.int32]] = []
@@ -115,7 +113,6 @@ class SentencePieceTokenizer(LibraryTokenizer):
 
     def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
         """Encode a text into tokens. Spans come from the library's offsets, by the rules in offsets.py."""
-        del parse_special
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
             self._check_growth(text)

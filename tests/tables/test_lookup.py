@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from inlayer.errors import DtypeError, IdRangeError, InlayerError, ShapeError
 from inlayer.tables import look_up
-from inlayer.tables import lookup as lookup_module
+from inlayer.tables import memory as lookup_module
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -216,7 +216,7 @@ def test_jit_trace_does_not_capture_a_buffer() -> None:
     """In its own process: while tracing, sizes are tensors, which pytest's type checks reject."""
     program = """
 import torch
-from inlayer.tables import lookup
+from inlayer.tables import memory as lookup
 lookup.POOLED_BYTES = 1
 weight = torch.randn(9, 4)
 traced = torch.jit.trace(lambda ids: lookup.look_up(ids, weight), torch.tensor([1, 2]))
