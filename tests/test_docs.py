@@ -94,6 +94,19 @@ def test_every_finding_is_documented() -> None:
     assert explained == set(ADVICE)
 
 
+@pytest.mark.slow
+def test_results_on_published_models_are_real() -> None:
+    rows = re.findall(
+        r"\| `(\w+)` \| ([\d,]+) of ([\d,]+), judged by ([\d,]+) reference tokens", text_of("inspect-results.md")
+    )
+    assert [source for source, *_ in rows] == ["minilm", "smollm2", "default"]
+    for source, *numbers in rows:
+        report = inlayer.inspect(source)
+        undertrained, ordinary, references = (int(number.replace(",", "")) for number in numbers)
+        assert (report.rows.undertrained_rows, report.rows.reference_rows) == (undertrained, references), source
+        assert f"{undertrained:,} of {ordinary:,} ordinary" in "".join(one.message for one in report.findings), source
+
+
 def test_every_public_name_is_in_the_reference() -> None:
     reference = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
     described = re.findall(r"^::: inlayer\.(\w+)$", reference, flags=re.MULTILINE)

@@ -1,7 +1,4 @@
-"""The Typer app that all commands join, and the console they print to.
-
-Each command is a module of this package. It translates its arguments into a library call and prints the result.
-"""
+"""The Typer app that all commands join, and the console they print to."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ def inlayer_(
 MIN_WIDTH = 30  # columns
 
 
-def console(max_width: int | None = None, **settings: Any) -> Any:
+def console(max_width: int = 2**31, **settings: Any) -> Any:
     """Create the rich console of a command, at least 30 columns wide. `settings` are passed to rich."""
     from rich.console import Console
 
@@ -51,6 +48,5 @@ def console(max_width: int | None = None, **settings: Any) -> Any:
             raise BrokenPipeError
 
     output = Output(highlight=False, **settings)
-    width = max(output.width, MIN_WIDTH)
-    width = width if max_width is None else min(width, max_width)
+    width = min(max(output.width, MIN_WIDTH), max_width)
     return output if width == output.width else Output(highlight=False, width=width, **settings)

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
@@ -65,10 +66,7 @@ def serve(
     from inlayer.web import serve as run
 
     def announce(address: Address) -> None:
-        facts = {
-            "url": address.url, "host": address.host, "port": address.port, "token": address.token,
-            "models": address.models,
-        }  # fmt: skip
+        facts = {"url": address.url} | {name: getattr(address, name) for name in ("host", "port", "token", "models")}
         try:
             sys.stdout.write((json.dumps(facts) if as_json else address.url) + "\n")
             sys.stdout.flush()
@@ -96,13 +94,10 @@ def open_pipelines(sources: list[str] | list[None]) -> dict[str, Pipeline]:
 
     pipelines: dict[str, Pipeline] = {}
     for source in sources:
-        opened = load(source)
-        name = base = "default" if source is None else last_name(source)
-        number = 1
-        while name in pipelines:
-            number += 1
-            name = f"{base}-{number}"
-        pipelines[name] = Pipeline(opened, name=name)
+        base = "default" if source is None else last_name(source)
+        names = (base if number == 1 else f"{base}-{number}" for number in count(1))
+        name = next(name for name in names if name not in pipelines)
+        pipelines[name] = Pipeline(load(source), name=name)
     return pipelines
 
 

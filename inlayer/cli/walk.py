@@ -4,7 +4,7 @@
 - --positions, --theta, --swap and --pad change the walk; a random table is initialized with its --positions
 - inputs are read and checked before torch is imported, so that errors appear at once
 - a page file is written completely or not at all
-- elsewhere: reading inputs (cli/inputs.py), the walk (trace/), its output (trace/terminal/, trace/export.py)
+- elsewhere: reading inputs (cli/inputs.py), the walk (trace/), its output (trace/terminal.py, trace/html.py)
 Tested in tests/test_cli.py.
 """
 
@@ -121,7 +121,8 @@ def walk(
     The rows come from a model. With --width or --seed, or with --tokenizer and no --model, they are randomly
     initialized.
     """
-    _check_output(as_json=as_json, html=html, web=web, step=step, tokens=tokens)
+    outputs = [name for name, is_set in (("--json", as_json), ("--html", html is not None), ("--web", web)) if is_set]
+    _check_output(outputs, step, tokens)
     swapped = None if swap is None else read_pair(swap)
     page_path = None if html is None or html == "-" else _check_page_path(html)
     is_random = width is not None or seed is not None or (tokenizer is not None and model is None)
@@ -129,7 +130,7 @@ def walk(
         option = "--seed" if width is None else "--width"
         raise InputError(f"{option} is only for a random table; remove it, or remove --model")
     if embeds is not None:
-        _check_embeds(texts, file, html=html, web=web, is_random=is_random)
+        _check_embeds([*(texts or []), *(file or [])], outputs, is_random=is_random)
     given = [] if embeds is not None else read_texts(texts or [], file or []) or [DEFAULT_TEXT]
     settings = {"width": width, "positions": positions, "seed": seed} if is_random else None
     open_pipeline = partial(_open_pipeline, given, model, tokenizer, settings)
@@ -144,13 +145,9 @@ def walk(
     if web:
         _serve(open_pipeline, given, dims, step, change)
         return
-    trace = pipeline.walk(
-        given if embeds is None else None,
-        inputs_embeds=None if embeds is None else read_vectors(embeds),
-        dims=dims,
-        tokens=DEFAULT_TOKENS if tokens is None else tokens,
-        change=change,
-    )
+    vectors = None if embeds is None else read_vectors(embeds)
+    texts = given if embeds is None else None
+    trace = pipeline.walk(texts, inputs_embeds=vectors, dims=dims, tokens=tokens or DEFAULT_TOKENS, change=change)
     if as_json:
         sys.stdout.write(trace.to_json() + "\n")
         return
@@ -160,22 +157,19 @@ def walk(
     show(trace, console(), step=step, tokens=tokens)
 
 
-def _check_output(*, as_json: bool, html: str | None, web: bool, step: int | None, tokens: int | None) -> None:
-    given = [name for name, is_set in (("--json", as_json), ("--html", html is not None), ("--web", web)) if is_set]
-    if len(given) > 1:
-        raise InputError(f"{given[0]} and {given[1]} cannot be combined; choose one")
-    if as_json and step is not None:
+def _check_output(outputs: list[str], step: int | None, tokens: int | None) -> None:
+    if len(outputs) > 1:
+        raise InputError(f"{outputs[0]} and {outputs[1]} cannot be combined; choose one")
+    if outputs == ["--json"] and step is not None:
         raise InputError("--step applies to the terminal and the page; --json always prints every step")
-    if tokens is not None and (html is not None or web):
-        raise InputError(f"--tokens applies to the terminal and --json; the page of {given[0]} has its own limit")
+    if outputs not in ([], ["--json"]) and tokens is not None:
+        raise InputError(f"--tokens applies to the terminal and --json; the page of {outputs[0]} has its own limit")
 
 
-def _check_embeds(
-    texts: list[str] | None, files: list[str] | None, *, html: str | None, web: bool, is_random: bool
-) -> None:
-    if texts or files:
+def _check_embeds(texts: list[str], outputs: list[str], *, is_random: bool) -> None:
+    if texts:
         raise InputError("--embeds replaces the text; give vectors or a text, not both")
-    if html is not None or web:
+    if outputs not in ([], ["--json"]):
         raise InputError("--embeds applies to the terminal and --json; the page starts with a text")
     if is_random:
         raise InputError("--embeds needs a model; --tokenizer, --width and --seed create a random table for texts")
@@ -203,13 +197,11 @@ def _open_pipeline(
 def _open_tokenizer(name: str, texts: list[str]) -> Tokenizer:
     from inlayer.tokenizers import ByteTokenizer, WordTokenizer, open_tokenizer
 
-    if name == "bytes":
-        return ByteTokenizer()
-    if name == "words":
-        return WordTokenizer.from_text("\n".join(texts))
     if not name:
         raise InputError('--tokenizer is empty; give "words", "bytes" or a path')
-    return open_tokenizer(name)
+    if name == "words":
+        return WordTokenizer.from_text("\n".join(texts))
+    return ByteTokenizer() if name == "bytes" else open_tokenizer(name)
 
 
 # ---- the page
@@ -218,7 +210,7 @@ def _open_tokenizer(name: str, texts: list[str]) -> Tokenizer:
 def _write_page(
     path: Path | None, pipeline: Pipeline, texts: list[str], dims: int, step: int | None, change: Change
 ) -> None:
-    from inlayer.trace.export import export
+    from inlayer.trace.html import export
 
     page = export(pipeline, texts, dims=dims, step=step or 1, change=change).encode()
     if path is None:
@@ -246,14 +238,9 @@ def _serve(
 ) -> None:
     from inlayer.web import serve
 
-    fields = {
-        "step": step,
-        "dims": None if dims == DEFAULT_DIMS else dims,
-        "positions": change.positions,
-        "theta": change.theta,
-        "swap": None if change.swap is None else ",".join(map(str, change.swap)),
-        "pad": change.pad or None,
-    }
+    fields = {"step": step, "dims": None if dims == DEFAULT_DIMS else dims, **vars(change), "pad": change.pad or None}
+    if change.swap is not None:
+        fields["swap"] = ",".join(map(str, change.swap))
     query = [("text", text) for text in check_page_texts(texts)]
     query += [(name, str(value)) for name, value in fields.items() if value is not None]
     serve(partial(_open_titled, open_pipeline), fragment=urlencode(query))

@@ -1,8 +1,8 @@
 """A GGUF file: its header (metadata, and where the bytes of its tensors are), and how the bytes of a row are decoded.
 
 [file] -> header -> tables, checkpoint
-- untrusted: the header is read through a window that moves over the file, and every count and length is compared with
-  the remaining bytes before anything is allocated or repeated
+- untrusted: the header is read piece by piece, and every count and length is compared with the remaining bytes before
+  anything is allocated or repeated
 - arrays (a vocabulary has hundreds of thousands of strings) are only located; the tokenizer reads them later
 - a row is a whole number of blocks of values with their own scales. F64, F32, F16 and BF16 keep their dtype, the others
   are dequantized to float32 by the `gguf` package (an extra)
@@ -164,11 +164,11 @@ def _dequantize(kind: str, width: int, raw: Bytes) -> Rows:
 
 
 class _HeaderReader:
-    """Reads a header through a window that moves over the file."""
+    """Reads a header piece by piece, as far as necessary."""
 
     def __init__(self, read: ReadRange, size: int, path: Path) -> None:
         self._read, self._size, self._path = read, size, path
-        self._window, self._start, self._position = b"", 0, 0  # start of the window in the file, position in the window
+        self._data, self._position = bytearray(), 0  # what was read so far
         self._entries = {STRING: 0, ARRAY: 0}  # of all arrays so far
 
     def header(self) -> GgufHeader:
@@ -233,7 +233,7 @@ class _HeaderReader:
             raise self._unreadable(f"{what} has entries of the unknown type {kind}")
         if count * min_bytes > self._remaining:
             raise self._truncated(f"the {count:,} entries of {what}")
-        start = self._start + self._position
+        start = self._position
         if kind in SCALARS:
             self._skip(count * min_bytes, what)
             return StoredArray(kind, count, start, count * min_bytes)
@@ -247,7 +247,7 @@ class _HeaderReader:
         else:
             for _ in range(count):
                 self._array(key, depth + 1)
-        return StoredArray(kind, count, start, self._start + self._position - start)
+        return StoredArray(kind, count, start, self._position - start)
 
     def _tensor(self) -> tuple[str, str, tuple[int, ...], int]:
         """Name, type, shape and offset of a tensor, not yet checked against the file."""
@@ -267,7 +267,7 @@ class _HeaderReader:
 
     def _locate(self, found: list[tuple[str, str, tuple[int, ...], int]], alignment: int) -> dict[str, TensorInfo]:
         """The tensors, checked to be inside the file and not to overlap."""
-        start = -(-(self._start + self._position) // alignment) * alignment
+        start = -(-(self._position) // alignment) * alignment
         tensors: dict[str, TensorInfo] = {}
         for name, kind, shape, offset in found:
             width = shape[-1] if shape else 1
@@ -315,44 +315,39 @@ class _HeaderReader:
 
     @property
     def _remaining(self) -> int:
-        return self._size - self._start - self._position
+        return self._size - self._position
 
     def _take(self, nbytes: int, what: str) -> bytes:
-        self._fill(nbytes, what)
-        begin = self._position
         self._skip(nbytes, what)
-        return self._window[begin : self._position]
-
-    def _fill(self, nbytes: int, what: str) -> None:
-        """Move the window if it does not contain all of the next bytes."""
-        if nbytes > self._remaining:
-            raise self._truncated(what)
-        if self._position + nbytes > len(self._window):
-            self._start, self._position = self._start + self._position, 0
-            self._window = self._read(self._start, self._start + max(WINDOW, nbytes))
-            if len(self._window) < nbytes:  # the file has been truncated
-                raise self._truncated(what)
+        return bytes(self._data[self._position - nbytes : self._position])
 
     def _skip(self, nbytes: int, what: str) -> None:
+        """Move past the next bytes, and read them if necessary."""
         if nbytes > self._remaining:
             raise self._truncated(what)
-        if self._start + self._position + nbytes > MAX_HEADER:
-            raise self._unreadable(f"its header has more than {MAX_HEADER:,} bytes")
         self._position += nbytes
+        if self._position > MAX_HEADER:
+            raise self._unreadable(f"its header has more than {MAX_HEADER:,} bytes")
+        while len(self._data) < self._position:
+            more = self._read(len(self._data), len(self._data) + WINDOW)
+            if not more:  # the file has been truncated
+                raise self._truncated(what)
+            self._data += more
 
     def _skip_strings(self, count: int, what: str) -> None:
         """Skip strings, inlined for speed: a vocabulary has hundreds of thousands."""
-        unpack, width = UINT64.unpack_from, UINT64.size
-        window, position, end = self._window, self._position, len(self._window)
+        unpack, width, data, position = UINT64.unpack_from, UINT64.size, self._data, self._position
+        end = len(data)
         for _ in range(count):
             if position + width > end:
                 self._position = position
-                self._fill(width, what)
-                window, position, end = self._window, self._position, len(self._window)
-            position += width + unpack(window, position)[0]
+                self._skip(width, what)
+                end = len(data)
+            position += width + unpack(data, position)[0]
             if position > end:
-                nbytes, self._position = position - end, end
-                self._skip(nbytes, what)
+                self._position = end
+                self._skip(position - end, what)
+                end = len(data)
         self._position = position
 
     def _truncated(self, what: str) -> CheckpointError:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from inlayer.learn.course import Course, Lesson, Question, Task
 from inlayer.learn.progress import ExerciseRecord, ProgressState, QuestionRecord, TaskRecord
+from inlayer.learn.questions import Exercise
 
 __all__ = ["CourseOverview", "CourseStep", "LessonStatus", "find_next_step", "lesson_steps"]
 
@@ -32,17 +33,14 @@ class CourseStep:
 
     @property
     def command(self) -> str:
-        verb = {"read": "read", "task": "check", "exercise": "exercise", "quiz": "quiz"}[self.kind]
-        return f"inlayer learn {verb} {self.id}"
+        return f"inlayer learn {'check' if self.kind == 'task' else self.kind} {self.id}"
 
     @property
     def title(self) -> str:
         """The step in words: "the task gather, Gather the rows yourself"."""
-        if self.kind == "task":
-            return f"the task {self.id}, {next(one.title for one in self.lesson.tasks if one.id == self.id)}"
-        if self.kind == "exercise":
-            title = next(one.title for one in self.lesson.exercises if one.id == self.id)
-            return f"the exercise {self.id}, {title}"
+        if self.kind in {"task", "exercise"}:
+            parts: tuple[Task | Exercise, ...] = (*self.lesson.tasks, *self.lesson.exercises)
+            return f"the {self.kind} {self.id}, {next(one.title for one in parts if one.id == self.id)}"
         return f"{'read' if self.kind == 'read' else 'the quiz of'} lesson {self.lesson.number}, {self.lesson.title}"
 
     def is_done(self, state: ProgressState) -> bool:
@@ -106,8 +104,5 @@ class CourseOverview:
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
         """Done and total of all lessons by kind of step."""
-        totals = {"read": (0, 0), "task": (0, 0), "exercise": (0, 0), "quiz": (0, 0)}
-        for lesson in self.lessons:
-            for kind, (done, total) in lesson.counts.items():
-                totals[kind] = (totals[kind][0] + done, totals[kind][1] + total)
-        return totals
+        counts = [lesson.counts for lesson in self.lessons]
+        return {kind: (sum(one[kind][0] for one in counts), sum(one[kind][1] for one in counts)) for kind in counts[0]}

@@ -12,6 +12,7 @@ Tested, with writers that are killed, in tests/learn/test_progress.py.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -27,7 +28,7 @@ from inlayer.files import locked, printable, shown, write_atomic
 
 __all__ = [
     "DamagedProgressError", "ExerciseRecord", "ProgressFile", "ProgressState", "QuestionRecord", "TaskRecord",
-    "data_folder", "dump_state", "load_state", "merge_states", "now",
+    "data_folder", "dump_state", "keep_old_file", "load_state", "merge_states", "now",
 ]  # fmt: skip
 
 VERSION = 1
@@ -137,6 +138,17 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
+def keep_old_file(path: Path, pattern: str) -> Path | None:
+    """Rename a file to the first free name, numbered from 1; None if there is no such file."""
+    names = (path.with_name(pattern.format(number)) for number in itertools.count(1))
+    try:
+        return path.rename(next(name for name in names if not name.exists()))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ProgressAccessError(f"{shown(path)} cannot be renamed: {error.strerror}") from error
+
+
 def data_folder() -> Path:
     """The folder of inlayer's user data."""
     if given := os.environ.get("INLAYER_DATA"):
@@ -167,13 +179,10 @@ class ProgressFile:
         if self.unsaved_reason:
             return self._unsaved_state
         try:
-            if (data := self._read_bytes()) is None:
-                return ProgressState()
-            try:
-                return load_state(data)
-            except DamagedProgressError:
-                with self._locked():
-                    return self._load_or_rename()
+            return self._load()
+        except DamagedProgressError:
+            with self._locked():
+                return self._load_or_rename()
         except ProgressAccessError as error:
             self._continue_unsaved(error, ProgressState())
             return self._unsaved_state
@@ -214,7 +223,7 @@ class ProgressFile:
     def reset(self) -> Path | None:
         """Start over; returns where the old file was kept, if there was one."""
         with self._locked():
-            return self._rename("before-reset")
+            return keep_old_file(self.path, "progress.before-reset-{}.json")
 
     def merge(self, other: ProgressState) -> None:
         """Add what was done on another machine."""
@@ -223,23 +232,21 @@ class ProgressFile:
             for one in fields(ProgressState):
                 setattr(state, one.name, getattr(merged, one.name))
 
-    def _read_bytes(self) -> bytes | None:
+    def _load(self) -> ProgressState:
         try:
             with self.path.open("rb") as file:
-                return file.read(MAX_BYTES + 1)
+                return load_state(file.read(MAX_BYTES + 1))
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            return ProgressState()
         except OSError as error:
             raise ProgressAccessError(f"progress cannot be read: {shown(self.path)}: {error.strerror}") from error
 
     def _load_or_rename(self) -> ProgressState:
         """Load the file while the lock is held; rename it if it is damaged."""
-        if (data := self._read_bytes()) is None:
-            return ProgressState()
         try:
-            return load_state(data)
+            return self._load()
         except DamagedProgressError as error:
-            kept = self._rename("damaged")
+            kept = keep_old_file(self.path, "progress.damaged-{}.json")
             self.on_notice(f"progress starts over: {shown(self.path)} {error}; the file is kept as {shown(kept or '')}")
             return ProgressState()
 
@@ -256,18 +263,6 @@ class ProgressFile:
             ) from error
         with locked(lock, "another process holds the lock on your progress; try again", wait=LOCK_TIMEOUT):
             yield
-
-    def _rename(self, label: str) -> Path | None:
-        number = 1
-        while (kept := self.path.with_name(f"progress.{label}-{number}.json")).exists():
-            number += 1
-        try:
-            self.path.rename(kept)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ProgressAccessError(f"{shown(self.path)} cannot be renamed: {error.strerror}") from error
-        return kept
 
 
 # ---- JSON

@@ -21,22 +21,14 @@ from typing import TYPE_CHECKING
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
 from inlayer.learn import course as course_module
+from inlayer.learn import task_files
 from inlayer.learn.course import Course, Lesson, Question, Task, not_found, suggest
 from inlayer.learn.course_steps import CourseOverview, LessonStatus, find_next_step, lesson_steps
-from inlayer.learn.progress import ProgressFile, ProgressState, now
+from inlayer.learn.progress import ProgressFile, ProgressState, keep_old_file, now
 from inlayer.learn.questions import AnswerResult, Exercise, FreeTextQuestion, GradedQuestion, TheoryQuestion
 from inlayer.learn.quiz import due_questions, note_answer, quiz_questions, shuffle_options, unfinished_lesson
 from inlayer.learn.submission import SourceFile
-from inlayer.learn.task_files import (
-    TaskFile,
-    choose_folder,
-    create_file,
-    keep_old_file,
-    load_file,
-    read_file,
-    require_unchanged,
-    write_file,
-)  # fmt: skip
+from inlayer.learn.task_files import TaskFile, choose_folder, require_unchanged
 
 if TYPE_CHECKING:
     from inlayer.learn.comparison import Comparison
@@ -205,7 +197,7 @@ class CourseService:
         """Make a task the current one and create its file if it does not exist."""
         with self.edit() as state:
             task = self.choose_task(name, state)
-            file = create_file(task, choose_folder(state, folder))
+            file = task_files.create_file(task, choose_folder(state, folder))
             state.current = task.id
         return file
 
@@ -219,7 +211,7 @@ class CourseService:
                     path = choose_folder(state, folder) / f"{found.id}.py"  # `check gather.py` works anywhere
                 return TaskFile(task=found, path=path)
             found = self.choose_task(task if name is None else name, state)
-            file = create_file(found, choose_folder(state, folder))
+            file = task_files.create_file(found, choose_folder(state, folder))
             if file.is_new:
                 state.current = found.id
         return file
@@ -274,32 +266,32 @@ class CourseService:
 
     def load_file(self, task: Task) -> tuple[Path, SourceFile | None]:
         """The path of the learner's file for a task, and its content if it exists."""
-        return load_file(task, self.state())
+        return task_files.load_file(task, self.state())
 
     def save_file(self, task: Task, source: str, loaded: str | None) -> str:
         """Write the learner's file if it still has the digest `loaded`; returns the new digest."""
         self.require_writable()
         with self.progress.edit() as state:  # its lock also protects the file
-            path, found = load_file(task, state)
+            path, found = task_files.load_file(task, state)
             if found is None or found.text != source:
                 require_unchanged(path, found, loaded)
                 choose_folder(state)
-                write_file(path, source)
-            return read_file(path).digest
+                task_files.write_file(path, source)
+            return task_files.read_file(path).digest
 
     def reset_file(self, task: Task, folder: str | None = None, *, loaded: str | bool | None = False) -> Path | None:
         """Restore a task's start file; returns where the old file was kept. `loaded` is checked unless False."""
         self.require_writable()
         with self.progress.edit() as state:
             choose_folder(state, folder)
-            path, found = load_file(task, state)
+            path, found = task_files.load_file(task, state)
             if not isinstance(loaded, bool):
                 require_unchanged(path, found, loaded)
             state.current = task.id
             if found is not None and found.text == task.start:
                 return None
-            kept = None if found is None else keep_old_file(path)
-            write_file(path, task.start)
+            kept = keep_old_file(path, f"{path.name}.bak{{}}")
+            task_files.write_file(path, task.start)
         return kept
 
     # ---- exercises

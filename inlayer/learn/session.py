@@ -21,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -134,9 +133,7 @@ class GradingSession(CallTarget):
     def __enter__(self) -> GradingSession:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -260,12 +257,11 @@ class GradingSession(CallTarget):
         if not isinstance(answer, dict):
             raise self._tampered()
         if "refused" in answer:
-            raise CheckFailed(
-                "refused", f"your code tried to {answer['refused']}, which no task needs and is not allowed"
-            )
+            message = f"your code tried to {answer['refused']}, which no task needs and is not allowed"
+            raise CheckFailed("refused", message)
         if "forbidden" in answer:
-            message = f"this task must be solved without {answer['forbidden']}; line {answer.get('line')} uses it"
-            raise CheckFailed("forbidden-name", message)
+            where = f"; line {answer['line']} uses it" if answer.get("line") else ""
+            raise CheckFailed("forbidden-name", f"this task must be solved without {answer['forbidden']}{where}")
         if "too_large" in answer:
             raise CheckFailed("too-large", f"your code returned too much: {answer['too_large']}")
         if "memory" in answer:

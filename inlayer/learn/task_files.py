@@ -17,7 +17,7 @@ from inlayer.learn.course import Task
 from inlayer.learn.progress import ProgressState
 from inlayer.learn.submission import SourceFile, SubmissionError, read_source_file
 
-__all__ = ["FileConflictError", "TaskFile", "choose_folder", "create_file", "keep_old_file", "load_file", "read_file",
+__all__ = ["FileConflictError", "TaskFile", "choose_folder", "create_file", "load_file", "read_file",
            "require_unchanged", "write_file"]  # fmt: skip
 
 DEFAULT_FOLDER = "inlayer-course"
@@ -91,14 +91,3 @@ def write_file(path: Path, source: str) -> None:
     except OSError as error:
         message = f"{shown(path)} cannot be written: {error.strerror}; choose another folder with --folder"
         raise InputError(message) from None
-
-
-def keep_old_file(path: Path) -> Path:
-    """Rename a file to PATH.bak1, PATH.bak2, ..."""
-    number = 1
-    while (kept := path.with_name(f"{path.name}.bak{number}")).exists():
-        number += 1
-    try:
-        return path.rename(kept)
-    except OSError as error:
-        raise InputError(f"{shown(path)} cannot be renamed: {error.strerror}") from error

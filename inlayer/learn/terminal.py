@@ -121,10 +121,9 @@ class CoursePrinter:
         table = Table.grid(padding=(0, 1))
         for result in verdict.results:
             mark, style = MARKS[result.state]
-            skipped = result.state == "not run"
-            description = f"{result.description} (not run)" if skipped else result.description
-            dim = "dim" if skipped else ""
-            table.add_row(Text(f"  {mark}", style=style), Text(result.name, style=dim), Text(description, style=dim))
+            note, dim = (" (not run)", "dim") if result.state == "not run" else ("", "")
+            description = Text(result.description + note, style=dim)
+            table.add_row(Text(f"  {mark}", style=style), Text(result.name, style=dim), description)
         self.console.print(table)
         if verdict.failure is not None:
             from inlayer.learn.feedback import feedback_lines

@@ -1,12 +1,10 @@
 """Glyphs for the terminal: escaped text, bytes, numbers and heat strips, each of a known width.
 
-facts -> [glyphs] -> terminal
-- control characters, and characters that move their neighbors or have no certain width, are shown as escape codes;
-  spaces as ␣
+- control characters, and characters that move their neighbors or have no certain width, are shown as escape codes
 - numbers fit in seven columns, from 1e-45 to 1e38
 - heat strips have one character per channel: blocks colored from blue through gray to red. Without color, the height
   of a block shows the value (half height is zero); without Unicode, ASCII characters do
-- elsewhere: where on the screen they go (trace/terminal/layout.py, training/report/terminal.py)
+- elsewhere: where on the screen they go (trace/layout.py, training/report/terminal.py)
 Tested in tests/trace/test_terminal.py.
 """
 
@@ -27,11 +25,7 @@ NUMBER = 7  # columns of a number
 MAX_MARKS = 2  # combining marks per character; more of them would overlap other lines
 LEFT_TO_RIGHT = "\u200e"  # zero width; keeps the columns after Arabic or Hebrew text in order
 NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-GRAY, BLUE, RED = (
-    (160, 160, 160),
-    (40, 100, 230),
-    (225, 60, 40),
-)  # zero and both extremes, readable on black and on white
+GRAY, BLUE, RED = (160, 160, 160), (40, 100, 230), (225, 60, 40)  # zero and both extremes, on black and on white
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +88,9 @@ class Glyphs:
 
     def hex(self, data: str, columns: int) -> str:
         """Format bytes as hexadecimal pairs, as many as fit."""
-        size, fitting = len(data) // 2, (columns + 1) // 3
-        if size <= fitting:
+        if len(data) // 2 <= (columns + 1) // 3:
             return bytes.fromhex(data).hex(" ")
-        shown = max(1, (columns - 1 - len(self.more) + 1) // 3)
+        shown = max(1, (columns - len(self.more)) // 3)
         return f"{bytes.fromhex(data[: 2 * shown]).hex(' ')} {self.more}"
 
     def escaped(self, data: str, columns: int) -> str:
@@ -145,22 +138,15 @@ def glyphs_for(encoding: str, *, color: bool) -> Glyphs:
 
 def number(value: float, *, power: bool = False) -> str:
     """Format a value in at most seven columns: with decimals, or as a power of ten if it is very small or large."""
-    size = abs(value)
     if value == 0:
         return "0"
     if not math.isfinite(value):
         return str(value)
-    for limit, decimals in ((10, 4), (100, 3), (1000, 2), (10_000, 1)):
-        if 0.001 <= size < limit and not power:
-            shown = f"{value:.{decimals}f}"
-            if len(shown) <= NUMBER:
-                return shown
+    forms = [f"{value:.{n}f}" for n in (4, 3, 2, 1) if 0.001 <= abs(value) < 10 ** (5 - n) and not power]
     for digits in (1, 0):
         mantissa, exponent = f"{value:.{digits}e}".split("e")
-        shown = f"{mantissa}e{int(exponent)}"
-        if len(shown) <= NUMBER:
-            break
-    return shown
+        forms.append(f"{mantissa}e{int(exponent)}")
+    return next(form for form in forms if len(form) <= NUMBER)
 
 
 def largest(vectors: Iterable[Sequence[float]]) -> float:
@@ -182,11 +168,8 @@ def _color(share: float) -> str:
 
 
 def _is_mark(character: str) -> bool:
-    return unicodedata.category(character).startswith("M") and not _is_variation_selector(character)
-
-
-def _is_variation_selector(character: str) -> bool:
-    return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
+    is_variation_selector = "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
+    return unicodedata.category(character).startswith("M") and not is_variation_selector
 
 
 def _stands_alone(character: str) -> bool:

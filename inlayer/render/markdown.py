@@ -13,20 +13,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-    from markdown_it.tree import SyntaxTreeNode
-    from rich.console import Console, RenderableType
-    from rich.text import Text
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+from pygments.lexers.python import PythonLexer
+from pygments.token import Token
+from rich.box import SIMPLE
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
 
 __all__ = ["Element", "MarkdownNode", "NotebookPart", "parse", "print_markdown", "to_elements", "to_notebook"]
 
 Element: TypeAlias = Any  # a string, or [tag, attributes, children]
 LinkAttributes: TypeAlias = Callable[[str], "dict[str, Any] | None"]
 
+PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 CALLOUT = re.compile(r"Common misconception: (.*)", re.DOTALL)
 FENCES = {"python": "python", "text": "output", "formula": "formula"}
 TAGS = {
@@ -69,16 +77,7 @@ class MarkdownNode:
 @lru_cache(maxsize=1_024)
 def parse(text: str) -> tuple[MarkdownNode, ...]:
     """Parse Markdown into blocks."""
-    from markdown_it.tree import SyntaxTreeNode
-
-    return _convert_children(SyntaxTreeNode(_parser().parse(text)))
-
-
-@cache
-def _parser() -> MarkdownIt:
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark", {"html": False}).enable("table")
+    return _convert_children(SyntaxTreeNode(PARSER.parse(text)))
 
 
 def _convert_children(node: SyntaxTreeNode) -> tuple[MarkdownNode, ...]:
@@ -110,30 +109,18 @@ def _convert(node: SyntaxTreeNode) -> MarkdownNode:
     if kind in {"fence", "code_block"}:
         info = FENCES.get(node.info.strip(), "plain") if kind == "fence" else "plain"
         return MarkdownNode(kind="fence", info=info, text=node.content, lines=lines)
-    attributes = {"link": "href", "image": "src", "th": "style", "td": "style"}
-    info = str(node.attrs.get(attributes.get(kind, ""), ""))
-    return MarkdownNode(
-        kind=kind,
-        children=children,
-        text="" if children else node.content,
-        info=info,
-        level=int(node.tag[1:]) if kind == "heading" else 0,
-        lines=lines,
-    )
+    info = str(node.attrs.get({"link": "href", "image": "src", "th": "style", "td": "style"}.get(kind, ""), ""))
+    text, level = "" if children else node.content, int(node.tag[1:]) if kind == "heading" else 0
+    return MarkdownNode(kind=kind, children=children, text=text, info=info, level=level, lines=lines)
 
 
 # ---- for the web page
 
 
 def to_elements(
-    nodes: tuple[MarkdownNode, ...],
-    link: LinkAttributes,
-    picture: Callable[[str], str | None],
+    nodes: tuple[MarkdownNode, ...], link: LinkAttributes, picture: Callable[[str], str | None]
 ) -> list[Element]:
-    """Convert nodes to elements for the page.
-
-    `link` maps an address to attributes of an <a> (None: plain text), `picture` to a data: address (None: its text).
-    """
+    """Convert nodes; `link` gives the attributes of an <a>, `picture` a data: address; None shows the text only."""
     return [element for node in nodes for element in _elements(node, link, picture)]
 
 
@@ -153,8 +140,7 @@ def _elements(node: MarkdownNode, link: LinkAttributes, picture: Callable[[str],
         attributes = link(node.info)
         return [["span", {}, inside] if attributes is None else ["a", attributes, inside]]
     if node.kind == "image":
-        source = picture(node.info)
-        alt = node.plain
+        source, alt = picture(node.info), node.plain
         return [["span", {"word": "missing"}, [alt]] if source is None else ["img", {"src": source, "alt": alt}, []]]
     if node.kind in TAGS:
         return [[TAGS[node.kind], {"align": "right"} if "right" in node.info else {}, inside]]
@@ -163,23 +149,14 @@ def _elements(node: MarkdownNode, link: LinkAttributes, picture: Callable[[str],
 
 def _highlight(text: str) -> list[Element]:
     """Color Python by four kinds of word; everything else stays plain text."""
-    from pygments.lexers.python import PythonLexer
-    from pygments.token import Token
-
-    kinds = {Token.Comment: "comment", Token.String: "string", Token.Number: "number", Token.Keyword: "keyword"}
-    made: list[Element] = []
-    for token, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens(text):
-        word = next((name for kind, name in kinds.items() if token in kind), None)
-        word = "keyword" if token is Token.Operator.Word else word  # and, or, not, in, is
-        if word is not None and made and made[-1][:2] == ["span", {"word": word}]:
-            made[-1][2][0] += value
-        elif word is not None:
-            made.append(["span", {"word": word}, [value]])
-        elif made and isinstance(made[-1], str):
-            made[-1] += value
-        else:
-            made.append(value)
-    return made
+    kinds = {
+        Token.Comment: "comment", Token.String: "string", Token.Number: "number", Token.Keyword: "keyword",
+        Token.Operator.Word: "keyword",  # and, or, not, in, is
+    }  # fmt: skip
+    tokens = PythonLexer(stripnl=False, ensurenl=False).get_tokens(text)
+    words = groupby(tokens, lambda token: next((name for kind, name in kinds.items() if token[0] in kind), None))
+    joined = [(word, "".join(value for _, value in group)) for word, group in words]
+    return [value if word is None else ["span", {"word": word}, [value]] for word, value in joined]
 
 
 # ---- for the terminal
@@ -187,8 +164,6 @@ def _highlight(text: str) -> list[Element]:
 
 def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: Callable[[str], str | None]) -> None:
     """Print nodes, each followed by the commands that follow its links, on their own lines, and an empty line."""
-    from rich.text import Text
-
     for node in nodes:
         if node.kind == "fence":
             print_fence(console, node)
@@ -201,17 +176,12 @@ def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: C
 
 def print_fence(console: Console, node: MarkdownNode) -> None:
     """Print code without wrapping its lines, so that they can be copied."""
-    from rich.text import Text
-
     for line in fence_text(node, colored=console.color_system is not None).split("\n", allow_blank=True):
         console.print(line if not line.plain.strip() else Text("    ").append_text(line), soft_wrap=True)
 
 
 def fence_text(node: MarkdownNode, *, colored: bool) -> Text:
     """Code as one text, in color if it is Python."""
-    from rich.syntax import Syntax
-    from rich.text import Text
-
     if node.info != "python":
         return Text(node.text.rstrip("\n"), style={"formula": "bold"}.get(node.info, "dim"))
     if not colored:
@@ -223,8 +193,6 @@ def fence_text(node: MarkdownNode, *, colored: bool) -> Text:
 
 def inline_text(nodes: tuple[MarkdownNode, ...], style: str = "") -> Text:
     """The inline content of a paragraph as one styled text."""
-    from rich.text import Text
-
     styles = {"strong": "bold", "em": "italic", "code_inline": "bold cyan", "link": "underline"}
     made = Text(style=style)
     for node in nodes:
@@ -238,12 +206,6 @@ def inline_text(nodes: tuple[MarkdownNode, ...], style: str = "") -> Text:
 
 
 def _renderable(node: MarkdownNode, style: str = "") -> RenderableType:
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.panel import Panel
-    from rich.table import Table
-    from rich.text import Text
-
     if node.kind == "image" or [child.kind for child in node.children] == ["image"]:
         return Panel(Text(" ".join(node.plain.split())), title="picture", title_align="left", border_style="dim")
     if node.kind == "callout":
@@ -268,8 +230,6 @@ def _renderable(node: MarkdownNode, style: str = "") -> RenderableType:
 
 def _list_item(node: MarkdownNode) -> RenderableType:
     """The content of a list item: lines of text, then nested blocks."""
-    from rich.console import Group
-
     blocks = {"paragraph", "bullet_list", "ordered_list", "fence", "blockquote", "callout", "table"}
     line = tuple(child for child in node.children if child.kind not in blocks)
     nested = [_renderable(child) for child in node.children if child.kind in blocks]
@@ -277,9 +237,6 @@ def _list_item(node: MarkdownNode) -> RenderableType:
 
 
 def _table(node: MarkdownNode) -> RenderableType:
-    from rich.box import SIMPLE
-    from rich.table import Table
-
     table = Table(box=SIMPLE, pad_edge=False, header_style="bold", show_edge=False)
     rows = [row.children for section in node.children for row in section.children]
     for cell in rows[0]:
@@ -303,11 +260,7 @@ class NotebookPart:
 
 
 def to_notebook(
-    text: str,
-    rewrite: Callable[[bool, str, str], str],
-    command: Callable[[str], str | None],
-    *,
-    split: bool = True,
+    text: str, rewrite: Callable[[bool, str, str], str], command: Callable[[str], str | None], *, split: bool = True
 ) -> Iterator[NotebookPart]:
     """Split a document at its Python fences.
 
@@ -317,16 +270,13 @@ def to_notebook(
     nodes = parse(text)
     end = 0
     for number, node in enumerate(nodes):
-        before = nodes[number - 1] if number else None
         if split and node.kind == "fence" and node.info == "python":
             if held:
                 yield NotebookPart(kind="text", text="\n\n".join(held))
-            following = nodes[number + 1] if number + 1 < len(nodes) else None
-            printed = following is not None and following.info == "output"
-            output = following.text if following is not None and printed else None
+            output = next((one.text for one in nodes[number + 1 : number + 2] if one.info == "output"), None)
             yield NotebookPart(kind="python", text=node.text.rstrip("\n"), output=output)
             held = []
-        elif not (split and node.info == "output" and before is not None and before.info == "python"):
+        elif not (split and node.info == "output"):
             lines = "\n".join(source[max(end, node.lines[0]) : node.lines[1]]).rstrip("\n")
             held.append(_rewrite_links(node, lines, rewrite))
             held += [f"`{typed}`" for typed in dict.fromkeys(filter(None, map(command, node.addresses)))]

@@ -30,11 +30,10 @@ from inlayer.errors import InlayerError, TokenizerError
 from inlayer.ragged import IdArray, Ragged
 from inlayer.tokenizers.base import Token, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
-from inlayer.tokenizers.growth import GrowthLimit
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_of_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
-from inlayer.tokenizers.tokenizer_json import parse_tokenizer_json, steps_of, unreadable_part
+from inlayer.tokenizers.tokenizer_json import GrowthLimit, parse_tokenizer_json, steps_of, unreadable_part
 from inlayer.tokenizers.untrusted_files import library_errors, parse_json_object
 
 if TYPE_CHECKING:

@@ -2,21 +2,30 @@
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - rejected up front: a missing or empty vocabulary, and ids outside 0..MAX_ID
+- a few kilobytes can ask for terabytes: 28 Replace steps that double a letter, or a template that repeats 1,000 ids.
+  Pre-tokenizers, post-processors and decoders of real files add little: more is an error when the file is opened.
+  Normalizers can add a lot in theory (NFKC turns one character into 18), so that no bound fits all real files. Where it
+  is exceeded, the steps are run one by one on each text, and the length is checked before and after each
 - `tokenizers` often reports only that "data did not match any variant of untagged enum"; the error here names the part
 - elsewhere: encoding (huggingface.py), features that gigatoken lacks (gigatoken.py), panics (untrusted_files.py)
-Tested with modified files in tests/tokenizers/test_malformed_files.py.
+Tested with modified files in tests/tokenizers/test_malformed_files.py and tests/tokenizers/test_growth.py.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from inlayer.errors import TokenizerError
 from inlayer.files import printable
 from inlayer.tokenizers.untrusted_files import one_line, parse_json_object
 
-__all__ = ["MAX_ID", "parse_tokenizer_json", "steps_of", "unreadable_part"]
+__all__ = ["MAX_ID", "GrowthLimit", "check_normalized", "parse_tokenizer_json", "steps_of", "unreadable_part"]
 
 MAX_ID = 2**31 - 1  # ids are passed to tables and other programs as signed 32-bit integers
 
@@ -29,6 +38,18 @@ PARTS = {
     "decoder": ("decoders", "decoders"),
 }
 FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
+
+Step = tuple[tuple[int, ...], dict[str, Any]]
+
+MAX_GROWTH, MAX_ADDED = 64, 4096  # a text of n characters becomes at most MAX_GROWTH * n + MAX_ADDED, in every part
+MAX_EXPANSION = 18  # NFKC of one character
+EXPANSION = {
+    "NFC": 4, "NFD": 4, "NFKC": MAX_EXPANSION, "NFKD": MAX_EXPANSION, "Lowercase": 3, "BertNormalizer": 4,
+    "ByteLevel": 4, "Metaspace": 2,
+}  # fmt: skip
+SEQUENCES = ("normalizers", "pretokenizers", "processors", "decoders")
+TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
+STEPS = [part for part in PARTS if part != "model"]
 
 
 def parse_tokenizer_json(data: bytes, where: str) -> dict[str, Any]:
@@ -80,3 +101,84 @@ def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> Tok
             f"{where}: its {part} is malformed" if part != "merge" else f"{where} has malformed merges"
         )
     return TokenizerError(f"{where} cannot be read by the tokenizers library: {message}")
+
+
+class GrowthLimit:
+    """The limits of one tokenizer.json, whose other parts are valid."""
+
+    def __init__(self, config: dict[str, Any], where: str) -> None:
+        """Check the parts of a file without its vocabulary, which `tokenizers` would already normalize."""
+        from tokenizers import Tokenizer
+
+        for template in steps_of(config, "post_processor"):  # the library needs seconds to read so many
+            if any(isinstance(pieces, list) and len(pieces) > MAX_ADDED for pieces in template.values()):
+                raise TokenizerError(f"{where}: its post_processor can make a text more than {MAX_ADDED:,} ids longer")
+        parts = {part: config.get(part) for part in STEPS}
+        skeleton = Tokenizer.from_str(json.dumps(parts | {"version": "1.0", "added_tokens": [], "model": TINY_MODEL}))
+        self._where, self._normalizer = where, skeleton.normalizer
+        self._steps: list[tuple[Step, float, int]] = []
+        for part in STEPS:
+            rule = template_growth if part == "post_processor" else step_growth
+            steps = [(step, *rule(step[1])) for step in leaves(getattr(skeleton, part))]
+            growth, added = 1.0, 0.0
+            for _, factor, more in steps:
+                growth, added = growth * factor, added * factor + more
+            if growth <= MAX_GROWTH and added <= MAX_ADDED:
+                continue  # no text can exceed the limit
+            if part != "normalizer":
+                raise TokenizerError(
+                    f"{where}: its {part} can make a text {growth:,.0f} times longer, plus {added:,.0f}"
+                )
+            self._steps = steps
+
+    def check(self, text: str) -> None:
+        """Raise TokenizerError if the normalizer makes this text far too long."""
+        original = len(text)
+        for (path, step), factor, more in self._steps:
+            expected = len(text) * factor + more if factor > MAX_EXPANSION or more else 0
+            if step["type"] == "Replace" and (pattern := step["pattern"].get("String")):
+                expected = len(text) + text.count(pattern) * (len(step["content"]) - len(pattern))
+            if expected <= MAX_GROWTH * original + MAX_ADDED:
+                text = reduce(getitem, path, self._normalizer).normalize_str(text)
+            check_normalized(max(expected, len(text)), original, self._where)
+
+
+def check_normalized(length: int | float, original: int, where: str) -> None:
+    """Raise TokenizerError if a text of `original` characters is far too long after it was normalized."""
+    if length > (limit := MAX_GROWTH * original + MAX_ADDED):
+        raise TokenizerError(f"{where}: its normalizer makes a text longer than {limit:,} characters")
+
+
+def leaves(part: Any) -> Iterator[Step]:
+    """The steps of a part, Sequences flattened: indices that lead to the step, and its settings."""
+
+    def flatten(path: tuple[int, ...], state: dict[str, Any]) -> Iterator[Step]:
+        inner = next((state[name] for name in SEQUENCES if name in state), None)
+        if inner is None:
+            yield path, state
+        for index, each in enumerate(inner or ()):
+            yield from flatten((*path, index), each)
+
+    return iter(()) if part is None else flatten((), json.loads(part.__getstate__()))
+
+
+def step_growth(step: dict[str, Any]) -> tuple[float, int]:
+    """The largest factor by which a step can lengthen a text, and the characters it adds on top."""
+    kind = step["type"]
+    if kind == "Replace":
+        pattern, content = step["pattern"].get("String"), len(step["content"])
+        return max(1.0, content / len(pattern)) if pattern else 1.0 + content, 0 if pattern else content
+    if kind == "Precompiled":
+        data = base64.b64decode(step["precompiled_charsmap"] or "")
+        strings = data[4 + int.from_bytes(data[:4], "little") :].decode(errors="replace").split("\0")
+        return float(max(1, *map(len, strings))), 0
+    return float(EXPANSION.get(kind, 1)), len(step.get("prepend") or "")
+
+
+def template_growth(step: dict[str, Any]) -> tuple[float, int]:
+    """How often a post-processor repeats the text, and how many ids it adds."""
+    if step["type"] != "TemplateProcessing":
+        return 1.0, 4
+    lengths = {name: len(token["ids"]) for name, token in step["special_tokens"].items()}
+    added = sum(lengths[piece["SpecialToken"]["id"]] for piece in step["single"] if "SpecialToken" in piece)
+    return float(sum("Sequence" in piece for piece in step["single"])), added

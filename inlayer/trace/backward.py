@@ -5,8 +5,8 @@ text -> ids -> [rows] <- (positions) <- hidden states <- head <- loss
   decoder. A model without a head, or with a very large one, uses the sum of its hidden states instead
 - computed by torch autograd in float32 on the rows in use: a row's gradient is summed over its lookups, and the padding
   row receives none
-- a tied head sends a second gradient to every row of the table; it is recorded for the rows in use
-- the table itself is not a parameter: a dense gradient would be as large as the table
+- a tied head sends a second gradient to every row of the table; it is computed for the rows in use, because a dense
+  gradient would be as large as the table
 Tested against autograd on the whole table in tests/trace/test_backward.py.
 """
 
@@ -34,16 +34,9 @@ class Gradients(NamedTuple):
 
     loss: Tensor
     lookup_UD: Tensor
-    unmasked_UD: Tensor  # of the lookup, without padding_idx
     head_UD: Tensor | None
+    unmasked_UD: Tensor  # the sum of both, without padding_idx
     n_other_rows: int  # rows not in use that receive a gradient from a tied head
-
-
-class Targets(NamedTuple):
-    """Indices into the flattened batch whose next token is predicted, and those tokens."""
-
-    index_N: Tensor
-    ids_N: Tensor
 
 
 def backward(result: Forward) -> Backward:
@@ -52,16 +45,12 @@ def backward(result: Forward) -> Backward:
     assert unique is not None
     layer = pipeline.float32_layer(result.change.positions, result.change.theta)
     padding, head = layer.padding_idx, pipeline.head
-    targets = _targets(result, unique, layer)
+    targets = index_N, _ = _targets(result, unique, layer)
     fits = head is not None and head.n_embd == layer.n_embd and pipeline.values() <= MAX_HEAD_VALUES
-    by_head = fits and len(targets.ids_N) > 0
+    by_head = fits and len(index_N) > 0
     gradients = _gradients(result, unique, layer, targets if by_head else None)
-    lookup_UD, head_UD = gradients.lookup_UD, gradients.head_UD
-    unmasked_UD = gradients.unmasked_UD if head_UD is None else gradients.unmasked_UD + head_UD
-    if head_UD is not None and padding is not None:
-        head_UD = head_UD * unique.ids_U.ne(padding)[:, None]
+    loss, lookup_UD, head_UD, unmasked_UD, n_other_rows = gradients
     total_UD = lookup_UD if head_UD is None else lookup_UD + head_UD
-
     lookup, total = lookup_UD[:, :dims].tolist(), total_UD[:, :dims].tolist()
     through_head = None if head_UD is None else head_UD[:, :dims].tolist()
     ids, norms = unique.ids_U.tolist(), total_UD.norm(dim=1).tolist()
@@ -85,18 +74,21 @@ def backward(result: Forward) -> Backward:
     ]
     return Backward(
         loss_kind="next token" if by_head else "sum",
-        loss=float(gradients.loss),
-        note=_note(result, by_head, len(targets.ids_N)),
-        tied=by_head and head_UD is not None,
-        n_rows_with_gradient=int(total_UD.ne(0).any(dim=1).sum()) + gradients.n_other_rows,
+        loss=float(loss),
+        note=_note(result, by_head, len(index_N)),
+        tied=head_UD is not None,
+        n_rows_with_gradient=int(total_UD.ne(0).any(dim=1).sum()) + n_other_rows,
         rows=rows,
         n_unique_ids=len(ids),
         unmasked_padding_gradient=unmasked_UD[ids.index(padding), :dims].tolist() if padding in ids else None,
     )
 
 
-def _targets(result: Forward, unique: UniqueRows, layer: Embeddings) -> Targets:
-    """Find the tokens to predict. As in `Head.loss`, padding ids are never a target, even if written in a text."""
+def _targets(result: Forward, unique: UniqueRows, layer: Embeddings) -> tuple[Tensor, Tensor]:
+    """Return the indices into the flattened batch whose next token is predicted, and those tokens.
+
+    As in `Head.loss`, padding ids are never a target, even if written in a text.
+    """
     head = result.pipeline.head
     ids_BT, mask_BT = unique.ids_U[unique.inverse_BT], result.mask_BT[:, : result.shown].bool()
     is_target_BT = mask_BT
@@ -105,10 +97,12 @@ def _targets(result: Forward, unique: UniqueRows, layer: Embeddings) -> Targets:
             is_target_BT = is_target_BT & ids_BT.ne(padding)
     has_target_BT = mask_BT & functional.pad(is_target_BT, (0, 1))[:, 1:]
     index_N = has_target_BT.flatten().nonzero().squeeze(1)[: MAX_LOGITS // result.pipeline.table.shape[0]]
-    return Targets(index_N, ids_BT.flatten()[index_N + 1] if len(index_N) else index_N)
+    return index_N, ids_BT.flatten()[index_N + 1] if len(index_N) else index_N
 
 
-def _gradients(result: Forward, unique: UniqueRows, layer: Embeddings, targets: Targets | None) -> Gradients:
+def _gradients(
+    result: Forward, unique: UniqueRows, layer: Embeddings, targets: tuple[Tensor, Tensor] | None
+) -> Gradients:
     padding, mask_BT = layer.padding_idx, result.mask_BT[:, : result.shown]
     padding_index = [] if padding is None else (unique.ids_U == padding).nonzero().flatten().tolist()
     head_UD, n_other_rows = None, 0
@@ -126,9 +120,10 @@ def _gradients(result: Forward, unique: UniqueRows, layer: Embeddings, targets: 
             head = result.pipeline.head
             assert head is not None
             bias_V = None if head.bias is None else head.bias.detach().float()
-            hidden_ND = hidden_BTD.flatten(0, 1)[targets.index_N]
+            index_N, ids_N = targets
+            hidden_ND = hidden_BTD.flatten(0, 1)[index_N]
             logits_NV = head.project(hidden_ND, result.pipeline.head_rows(), bias_V)
-            loss = functional.cross_entropy(logits_NV, targets.ids_N)
+            loss = functional.cross_entropy(logits_NV, ids_N)
             lookup_UD, upstream_BTD, upstream_NV = torch.autograd.grad(loss, (rows_UD, gathered_BTD, logits_NV))
             if head.tied:
                 head_UD = _head_gradient(head, hidden_ND.detach(), upstream_NV, unique, bias_V)
@@ -138,7 +133,10 @@ def _gradients(result: Forward, unique: UniqueRows, layer: Embeddings, targets: 
                     reached_V[padding] = False
                 n_other_rows = int(reached_V.sum())
     unmasked_UD = torch.zeros_like(lookup_UD).index_add_(0, unique.inverse_BT.flatten(), upstream_BTD.flatten(0, 1))
-    return Gradients(loss.detach(), lookup_UD, unmasked_UD, head_UD, n_other_rows)
+    if head_UD is not None:
+        unmasked_UD = unmasked_UD + head_UD
+        head_UD = head_UD if padding is None else head_UD * unique.ids_U.ne(padding)[:, None]
+    return Gradients(loss.detach(), lookup_UD, head_UD, unmasked_UD, n_other_rows)
 
 
 def _head_gradient(

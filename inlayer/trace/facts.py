@@ -1,11 +1,9 @@
 """Facts of a walk: the dataclasses that every rendering of a trace reads.
 
-text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> backward pass
-- frozen dataclasses of numbers, strings and lists; `to_dict` and `to_json` give the JSON that schema.json describes
+- `to_dict` and `to_json` give the JSON that schema.json describes
 - vectors hold the first `dims` channels (or channel pairs), texts their first `max_tokens` tokens; the `n_` fields
   count everything, so a rendering can state what it leaves out
 - bytes are hexadecimal strings, because a token may end in the middle of a character
-- elsewhere: how the numbers are computed (trace/run.py), how they look (trace/terminal/, trace/html.py)
 Tested against library calls and against the schema in tests/trace/.
 """
 
@@ -277,8 +275,7 @@ class Trace:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain dicts and lists, ready for JSON."""
-        facts: dict[str, Any] = plain(self)
-        return facts
+        return dict(plain(self))
 
     def to_json(self) -> str:
         """Convert to one line of JSON."""

@@ -1,8 +1,7 @@
 """The forward pass of a walk, as tensors: texts or vectors through every stage of the layer.
 
 [text -> ids -> rows -> (+ positions) -> hidden states] -> head
-- each text is tokenized once; bytes, pre-tokens, merges and ids all come from that call
-- several texts form a batch; shorter ones are padded at the end. Vectors can replace a text
+- each text is tokenized once; bytes, pre-tokens, merges and ids all come from that call. Vectors can replace a text
 - only the first `max_tokens` tokens are run, with the positions they have in the whole text
 - elsewhere: converting the result to facts (trace/run.py)
 Tested in tests/trace/test_tokenization.py and tests/trace/test_walk.py.
@@ -47,7 +46,7 @@ class Forward:
     def __init__(self, pipeline: Pipeline, change: Change, dims: int, max_tokens: int) -> None:
         self.pipeline, self.change, self.dims, self.max_tokens = pipeline, change, dims, max_tokens
         self.active = pipeline.active_layer(change.positions, change.theta)
-        self.texts: list[TextTrace] = []  # without their tokens; empty for vectors
+        self.texts: list[TextTrace] = []  # without their tokens
         self.tokens: list[list[Token]] = []  # in the order they are run, after a swap
         self.names: dict[int, str] = {}  # of the unique ids, as spelled in the vocabulary
         self.unique: UniqueRows | None = None  # None if vectors were given
@@ -62,21 +61,19 @@ class Forward:
             self.texts.append(trace)
             self.tokens.append(list(tokens))
         if change.swap is not None:
-            first, second = _check_swap(change.swap, len(self.tokens[0]))
-            self.tokens[0][first], self.tokens[0][second] = self.tokens[0][second], self.tokens[0][first]
+            swapped, (first, second) = self.tokens[0], _check_swap(change.swap, len(self.tokens[0]))
+            swapped[first], swapped[second] = swapped[second], swapped[first]
         ragged = Ragged.from_lists([[token.id for token in tokens] for tokens in self.tokens])
         padding = pipeline.padding_id
         if padding is None and (change.pad or len(set(ragged.counts.tolist())) > 1):
-            raise InputError(
-                f"{pipeline.source} has no padding token; walk one text, or texts with the same number of tokens, "
-                "unpadded"
-            )
+            hint = "walk one text, or texts with the same number of tokens, unpadded"
+            raise InputError(f"{pipeline.source} has no padding token; {hint}")
         ids_BT, mask_BT = ragged.padded(padding or 0)
         if change.pad:
             ids_BT = functional.pad(ids_BT, (0, change.pad), value=padding)
             mask_BT = functional.pad(mask_BT, (0, change.pad))
         check_id_range(ids_BT, self.active.layer.vocab_size)
-        self._run(mask_BT, ids_BT=ids_BT)
+        self._run(mask_BT, ids_BT, None)
         ids_U, inverse_BT = torch.unique(ids_BT[:, : self.shown], return_inverse=True)
         flat = inverse_BT.flatten()
         place_U = torch.zeros_like(ids_U).index_copy_(0, flat, torch.arange(len(flat)))  # one occurrence of each id
@@ -93,23 +90,25 @@ class Forward:
         if vectors.dim() not in (2, 3):
             raise DtypeError(f"inputs_embeds has shape {tuple(vectors.shape)}; expected (B, T, D) or (T, D)")
         embeds_BTD = vectors if vectors.dim() == 3 else vectors[None]
-        self._run(torch.ones(embeds_BTD.shape[:2], dtype=torch.int64), embeds_BTD=embeds_BTD)
+        nothing = TextTrace(
+            text=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0,
+            n_tokens=embeds_BTD.shape[1], n_padding=0, tokens=[],
+        )  # fmt: skip
+        self.texts = [nothing] * len(embeds_BTD)
+        self._run(torch.ones(embeds_BTD.shape[:2], dtype=torch.int64), None, embeds_BTD)
         return self
 
-    def _run(self, mask_BT: Tensor, *, ids_BT: Tensor | None = None, embeds_BTD: Tensor | None = None) -> None:
+    def _run(self, mask_BT: Tensor, ids_BT: Tensor | None, embeds_BTD: Tensor | None) -> None:
         layer, (batch, length) = self.active.layer, mask_BT.shape
         shown = min(length, self.max_tokens)
         position_BT, positions = torch.arange(length)[None].expand(batch, length), layer.position_embedding
-        is_absolute = isinstance(positions, (LearnedPositions, SinusoidalPositions))
-        if is_absolute:
-            numbered = make_position_ids(layer.position_id_rule, (batch, length), mask_BT.device, ids_BT, mask_BT)
-            position_BT = numbered.expand(batch, length)
-            if length > shown:
-                assert positions is not None
-                positions(position_BT.max())  # raises if the whole text is too long for the layer
         self.mask_BT, self.length, self.shown = mask_BT, length, shown  # tokens per text, and how many are run
-        self.position_BT = position_BT[:, :shown]
-        self.layer_position_ids = self.position_BT if is_absolute else None
+        self.position_BT, self.layer_position_ids = position_BT[:, :shown], None
+        if isinstance(positions, (LearnedPositions, SinusoidalPositions)):
+            numbered = make_position_ids(layer.position_id_rule, (batch, length), mask_BT.device, ids_BT, mask_BT)
+            self.position_BT = self.layer_position_ids = numbered.expand(batch, length)[:, :shown]
+            if length > shown:
+                positions(numbered.max())  # raises if the whole text is too long for the layer
         self.stages = layer.stages(  # the rows first, the hidden states last
             None if ids_BT is None else ids_BT[:, :shown],
             None if embeds_BTD is None else embeds_BTD[:, :shown],

@@ -1,11 +1,11 @@
 """The walk page: the files of page/ assembled into one HTML document that loads nothing.
 
 trace -> [html] -> browser
-- a served page calls the API of its server; an exported page contains its data and works from disk
+- a served page calls the API of its server; an exported page contains its data and works from disk: the walk, one more
+  for each change the controls offer, the tokens with their neighbors, and the initialization of the table
 - the content security policy lists the script and the style sheet by hash, so no text, token or model name can run as
   code, and nothing can be fetched from elsewhere
 - plain JavaScript in small files that share one scope, in the order below, without a build step
-- elsewhere: the facts (trace/facts.py), the data of an exported page (trace/export.py), colors and type (render/)
 Tested in Chromium in tests/browser/.
 """
 
@@ -15,14 +15,22 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from html import escape
 from importlib.resources import files
+from itertools import combinations
 from typing import Any
 
+from inlayer.errors import ConfigError, PositionRangeError
+from inlayer.positions import SCHEMES
 from inlayer.render import style_sheet
+from inlayer.trace.facts import Change, Trace, plain
+from inlayer.trace.pipeline import Pipeline
 
-__all__ = ["content_security_policy", "hash_of", "page", "read_part", "shared_style"]
+__all__ = ["content_security_policy", "export", "hash_of", "page", "read_part", "shared_style"]
 
 STYLES = ("layout.css", "parts.css", "figures.css")
 SCRIPTS = (
@@ -31,19 +39,76 @@ SCRIPTS = (
     "inspector.js", "formulas.js", "formulas-later.js", "token.js", "questions.js", "predict.js", "initialization.js",
     "controls.js", "rejected.js", "steps.js", "keys.js", "theme.js", "main.js",
 )  # fmt: skip
+MAX_SWAPPED = 8  # any two of these first tokens can be swapped; fewer in a long text
+MAX_SWAP_TOKENS = 300  # tokens in all walks with a swap, which keeps the file small enough to send
+THETAS = (100.0, 1_000_000.0)
+MAX_TOKENS = 64  # per text
+MAX_TOKEN_PANELS = 64  # tokens that can be opened
+
+
+def export(
+    pipeline: Pipeline, texts: Sequence[str], *, dims: int = 8, step: int = 1, change: Change | None = None
+) -> str:
+    """Build the page of one walk and of the changes a reader can try on it."""
+
+    def walk(change: Change) -> Trace:
+        trace = pipeline.walk(texts, dims=dims, tokens=MAX_TOKENS, change=change)
+        return replace(trace, source=pipeline.title)
+
+    first = walk(Change())
+    walks = {key_of(Change()): first}
+    if change is not None:
+        walks[key_of(change)] = walk(change)
+    for one in _changes(pipeline, first):
+        with suppress(PositionRangeError):  # the text is too long for these positions
+            walks[key_of(one)] = walk(one)
+    ids = dict.fromkeys(token.id for text in first.texts for token in text.tokens if token.id is not None)
+    data: dict[str, Any] = {
+        "models": [plain(replace(pipeline.facts(), name=pipeline.title, source=pipeline.title))],
+        "texts": list(texts),
+        "walks": {key: trace.to_dict() for key, trace in walks.items()},
+        "tokens": {str(token_id): plain(pipeline.token(token_id)) for token_id in list(ids)[:MAX_TOKEN_PANELS]},
+        "initialization": plain(pipeline.initialization(dims=dims)),
+        "step": step,
+        "change": None if change is None else key_of(change),
+    }
+    return page(title=f"inlayer: {texts[0][:60]}", data=data, served=False)
+
+
+def key_of(change: Change) -> str:
+    """Build the key under which the page finds a walk, with one part per field."""
+    theta = "" if change.theta is None else repr(float(change.theta))
+    swap = "" if change.swap is None else ",".join(map(str, change.swap))
+    return f"{change.positions or ''}|{theta}|{swap}|{change.pad}"
+
+
+def _changes(pipeline: Pipeline, trace: Trace) -> Iterator[Change]:
+    swapped = min(MAX_SWAPPED, trace.texts[0].n_tokens)
+    tokens = sum(len(text.tokens) for text in trace.texts)
+    while swapped > 2 and swapped * (swapped - 1) // 2 * tokens > MAX_SWAP_TOKENS:
+        swapped -= 1
+    for swap in combinations(range(swapped), 2):
+        yield Change(swap=swap)
+    if pipeline.padding_id is not None:
+        yield Change(pad=1)
+    candidates = [Change(positions=scheme) for scheme in SCHEMES]
+    candidates += [Change(positions="rotary", theta=theta) for theta in THETAS]
+    for change in candidates:
+        with suppress(ConfigError):  # a table too narrow for rotary pairs, or a scaling rule that rejects the base
+            pipeline.active_layer(change.positions, change.theta)
+            yield change
 
 
 def page(*, title: str, data: dict[str, Any] | None, served: bool) -> str:
     """Build the whole document. `data` is the content of an exported page; a served page has none."""
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{content_security_policy(served=False)}">'
     parts = {
         "mode": "served" if served else "exported",
-        "policy": ""
-        if served
-        else f'<meta http-equiv="Content-Security-Policy" content="{content_security_policy(served=False)}">',
+        "policy": "" if served else policy,
         "title": escape(title.encode(errors="replace").decode()),
         "style": shared_style(),
         "script": _script(),
-        "data": "null" if data is None else _embed(data),
+        "data": _embed(data),
     }
     # A single pass, so that a title or text containing a placeholder is left as it is.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read_part("page.html"))
@@ -66,7 +131,7 @@ def content_security_policy(*, served: bool) -> str:
     return "; ".join(rules)
 
 
-def _embed(data: dict[str, Any]) -> str:
+def _embed(data: dict[str, Any] | None) -> str:
     """Encode data as JSON that cannot end its script element: brackets and non-ASCII characters are escaped."""
     text = json.dumps(data, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

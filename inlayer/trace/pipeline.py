@@ -10,6 +10,7 @@ Tested in tests/trace/test_pipeline.py.
 from __future__ import annotations
 
 import copy
+import math
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache, partial
@@ -29,9 +30,9 @@ from inlayer.tables import StoredEmbedding
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
-from inlayer.trace.facts import Change, InitializationFacts, MergeFacts, ModelFacts, TableFacts, TokenFacts, Trace
+from inlayer.trace.facts import Change, MergeFacts, ModelFacts, TableFacts, Trace
 from inlayer.trace.run import run
-from inlayer.trace.schemes import RANDOM_POSITIONS, ActiveLayer, Rotary, rotate, scheme_of, with_modules, with_positions
+from inlayer.trace.schemes import RANDOM_POSITIONS, Rotary, rotate, scheme_of, with_modules, with_positions
 from inlayer.trace.token_facts import describe_token, initialize
 
 __all__ = ["Pipeline", "walk"]
@@ -52,15 +53,10 @@ class Pipeline:
 
     def __init__(self, model: Model, *, name: str = "", tokenizer: Tokenizer | None = None) -> None:
         remote = model.store.remote
-        self._prepare(
-            model.embeddings,
-            model.tokenizer if tokenizer is None else tokenizer,
-            None if remote else model.head,  # a single logit needs every row of the head
-            model.source,
-            model.note,
-        )
-        if name:
-            self.name = name
+        head = None if remote else model.head  # a single logit needs every row of the head
+        chosen = model.tokenizer if tokenizer is None else tokenizer
+        self._prepare(model.embeddings, chosen, head, model.source, model.note)
+        self.name = name or model.source
         if model.spec is not None:
             self.family, self.init_std = model.spec.family, model.spec.init_std
         self.table = _stored_facts(model.table_info, self.layer.dtype, remote)
@@ -73,13 +69,7 @@ class Pipeline:
 
     @classmethod
     def from_layer(
-        cls,
-        layer: Embeddings,
-        tokenizer: Tokenizer | None = None,
-        head: Head | None = None,
-        *,
-        source: str,
-        note: str = "",
+        cls, layer: Embeddings, tokenizer: Tokenizer | None, head: Head | None = None, *, source: str, note: str = ""
     ) -> Pipeline:
         """Create a pipeline from a layer in memory."""
         pipeline = cls.__new__(cls)
@@ -118,47 +108,26 @@ class Pipeline:
     ) -> None:
         self.layer, self.tokenizer, self.head = layer, tokenizer, head
         self.name, self.source, self.note = source, source, note
-        self.active_layer = lru_cache(maxsize=32)(self._active_layer)
+        self.active_layer = lru_cache(32)(lambda name, theta: with_positions(layer, name, theta, self.init_std))
         self.float32_layer = lru_cache(maxsize=4)(self._float32_layer)
+        self.float32_rows = lru_cache(maxsize=2)(lambda module: module.weight.detach().float())
         self.rotations = lru_cache(maxsize=64)(self._rotations)
         self.spelling = lru_cache(maxsize=65_536)(partial(token_label, tokenizer))
         self.merges = lru_cache(maxsize=4_096)(self._merges)
 
     # ---- what a pipeline answers
 
-    def walk(
-        self,
-        texts: Sequence[str] | None,
-        *,
-        inputs_embeds: Tensor | None = None,
-        dims: int = 8,
-        tokens: int = 256,
-        change: Change | None = None,
-    ) -> Trace:
-        """Run a batch of texts, or vectors instead of texts. The arguments are those of `walk` below."""
-        return run(self, texts, inputs_embeds, dims=dims, max_tokens=tokens, change=change or Change())
-
-    def token(self, token_id: int, *, k: int = 8) -> TokenFacts:
-        """Describe one token id and its k nearest neighbors."""
-        return describe_token(self, token_id, k)
-
-    def initialization(self, *, seed: int = 0, dims: int = 8) -> InitializationFacts:
-        """Show how a table like this one is initialized."""
-        return initialize(self, seed, dims)
+    walk = run
+    token = describe_token
+    initialization = initialize
 
     def facts(self) -> ModelFacts:
         """Summarize the model for a list of models."""
         return ModelFacts(
-            name=self.name,
-            source=self.source,
-            note=self.note,
-            family=self.family,
-            shape=self.table.shape,
-            dtype=self.table.dtype,
-            positions=scheme_of(self.layer),
-            padding_id=self.padding_id,
+            name=self.name, source=self.source, note=self.note, family=self.family, shape=self.table.shape,
+            dtype=self.table.dtype, positions=scheme_of(self.layer), padding_id=self.padding_id,
             tied=None if self.head is None else self.head.tied,
-        )
+        )  # fmt: skip
 
     @cached_property
     def title(self) -> str:
@@ -201,23 +170,21 @@ class Pipeline:
 
     def table_of(self, stage: str, layer: Embeddings) -> TableFacts | None:
         """Return the table whose rows a stage of this layer adds; None if it adds none, or not the model's own."""
-        part = STAGE_TABLES.get(stage)
-        if part is None:
-            return None
+        part = STAGE_TABLES.get(stage, "")
         module = part.partition(".")[0]
-        return self.stage_tables.get(part) if getattr(layer, module) is getattr(self.layer, module) else None
+        is_own = getattr(layer, module, None) is getattr(self.layer, module, None)
+        return self.stage_tables.get(part) if is_own else None
 
     def values(self) -> int:
         """Return the number of values in the table."""
-        rows, width = self.table.shape
-        return rows * width
+        return math.prod(self.table.shape)
 
     def blocks(self) -> Iterator[tuple[int, Tensor]]:
         """Yield the whole table in float32, block by block, each with the id of its first row."""
         table = self.layer.token_embedding
         rows = max(1, BLOCK_VALUES // table.embedding_dim)
         if self.values() <= MAX_CACHED_VALUES:
-            yield 0, self._cached_table
+            yield 0, self.float32_rows(table)
         elif isinstance(table, StoredEmbedding):
             yield from ((start, to_tensor(block).float()) for start, block in table.table.blocks(rows))
         else:
@@ -229,22 +196,10 @@ class Pipeline:
         assert self.head is not None
         if self.values() > MAX_CACHED_VALUES:
             return self.head.weight.detach().float()
-        return self._cached_table if self.head.tied else self._cached_head
-
-    @cached_property
-    def _cached_table(self) -> Tensor:
-        return self.layer.token_embedding.weight.detach().float()
-
-    @cached_property
-    def _cached_head(self) -> Tensor:
-        assert self.head is not None
-        return self.head.weight.detach().float()
+        rows_VD: Tensor = self.float32_rows(self.layer.token_embedding if self.head.tied else self.head)
+        return rows_VD
 
     # ---- cached per pipeline
-
-    def _active_layer(self, scheme: str | None, theta: float | None) -> ActiveLayer:
-        """Return the layer of a walk: the model's own, or one with another position scheme or theta."""
-        return with_positions(self.layer, scheme, theta, self.init_std)
 
     def _float32_layer(self, scheme: str | None, theta: float | None) -> Embeddings:
         """Return the active layer with everything but the table in float32, for the backward pass."""
@@ -261,7 +216,7 @@ class Pipeline:
 
     def _rotations(self, scheme: str | None, theta: float | None, shown: int, length: int, dims: int) -> list[Rotary]:
         """Return the rotary angles of the first tokens, which are the same for every text of this length."""
-        return rotate(self.active_layer(scheme, theta).layer, torch.arange(shown), length, dims)
+        return rotate(self.active_layer(scheme, theta).layer, shown, length, dims)
 
     def __repr__(self) -> str:
         rows, width = self.table.shape

@@ -3,8 +3,7 @@
 text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> backward pass
 - every number is read from the objects that do the work; none is computed a second way
 - runs on one thread: sums do not depend on the machine, and parallel walks do not wait for each other's threads
-- elsewhere: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py), the output
-  (trace/terminal/, trace/html.py)
+- elsewhere: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py)
 Tested against the library call by call in tests/trace/test_walk.py.
 """
 
@@ -21,7 +20,7 @@ from inlayer.embeddings import Embeddings, LayerStage
 from inlayer.errors import DtypeError, InputError
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
-from inlayer.trace.facts import Change, Gather, Padding, Positions, StageFacts, StageValue, TextTrace, TokenTrace, Trace
+from inlayer.trace.facts import Change, Gather, Padding, Positions, StageFacts, StageValue, TokenTrace, Trace
 from inlayer.trace.forward import Forward
 from inlayer.trace.schemes import scheme_of
 from inlayer.trace.steps import describe_steps
@@ -41,15 +40,16 @@ MAX_BLOCK_BYTES = 64  # bytes shown of a quantized row
 def run(
     pipeline: Pipeline,
     texts: Sequence[str] | None,
-    inputs_embeds: Tensor | None,
     *,
-    dims: int,
-    max_tokens: int,
-    change: Change,
+    inputs_embeds: Tensor | None = None,
+    dims: int = 8,
+    tokens: int = 256,
+    change: Change | None = None,
 ) -> Trace:
-    """Run one walk."""
-    _check(texts, inputs_embeds, dims, max_tokens, change)
-    result = Forward(pipeline, change, dims, max_tokens)
+    """Run a batch of texts, or vectors instead of texts. The arguments are those of `inlayer.walk`."""
+    change = change or Change()
+    _check(texts, inputs_embeds, dims, tokens, change)
+    result = Forward(pipeline, change, dims, tokens)
     result = result.run_texts(list(texts or ())) if inputs_embeds is None else result.run_vectors(inputs_embeds)
     layer, width = result.active.layer, result.stages[-1].after.shape[-1]
     stages = [
@@ -69,10 +69,13 @@ def run(
         vocab_size=None if pipeline.tokenizer is None else pipeline.tokenizer.get_vocab_size(),
         shape=(len(result.mask_BT), result.length, width),
         dims=min(dims, width),
-        max_tokens=max_tokens,
+        max_tokens=tokens,
         input="text" if inputs_embeds is None else "inputs_embeds",
         change=change,
-        texts=[_text(result, b, tokens) for b, tokens in enumerate(_tokens(result, stages))],
+        texts=[
+            replace(text, n_padding=result.length - text.n_tokens, tokens=traced)
+            for text, traced in zip(result.texts, _tokens(result, stages), strict=True)
+        ],
         table=pipeline.table,
         gather=_gather(result),
         stages=stages,
@@ -91,7 +94,7 @@ def _check(texts: object, inputs_embeds: Tensor | None, dims: int, max_tokens: i
             raise DtypeError(f"texts is a {type(texts).__name__}; give a str or a list of str")
         if not list(texts):
             raise InputError("texts is empty; give at least one text")
-    for name, value in (("dims", dims), ("tokens", max_tokens)):
+    for name, value in {"dims": dims, "tokens": max_tokens}.items():
         if type(value) is not int or value < 1:
             raise InputError(f"{name} is {value!r}; it must be an integer of at least 1")
     if not isinstance(change.pad, int) or not 0 <= change.pad <= MAX_PADDING:
@@ -119,8 +122,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
         if table is not None:
             row = positions[b][t] + first_row if stages[number].name == "position" else 0
             offset = table.offset + row * table.row_bytes
-        added_here = None if vectors is None else vectors[b][t]
-        return StageValue(added=added_here, row=row, offset=offset, after=after[number][b][t])
+        return StageValue(added=vectors and vectors[b][t], row=row, offset=offset, after=after[number][b][t])
 
     def trace_token(b: int, t: int) -> TokenTrace:
         values = [stage_value(number, b, t) for number in range(len(stages))]
@@ -139,7 +141,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
             row=rows[b][t],
             stages=values,
             hidden=values[-1].after if values else rows[b][t],
-            rotations=[one.rotations[t] for one in result.rotary],
+            rotations=[rotations[t] for _, rotations in result.rotary],
         )
 
     return [[trace_token(b, t) for t in range(result.shown)] for b in range(len(masks))]
@@ -155,16 +157,6 @@ def stored_hex(row: bytes, itemsize: int | None, dims: int) -> list[str]:
     if itemsize is None:
         return [f"{byte:02x}" for byte in row[: min(MAX_BLOCK_BYTES, 8 * dims)]]
     return [row[at : at + itemsize][::-1].hex() for at in range(0, min(len(row), dims * itemsize), itemsize)]
-
-
-def _text(result: Forward, b: int, tokens: list[TokenTrace]) -> TextTrace:
-    if result.texts:
-        text = result.texts[b]
-        return replace(text, n_padding=result.length - text.n_tokens, tokens=tokens)
-    return TextTrace(
-        text=None, n_characters=0, n_bytes=0, characters=[], pre_tokens=None, n_pre_tokens=0, n_tokens=result.length,
-        n_padding=0, tokens=tokens,
-    )  # fmt: skip
 
 
 def _gather(result: Forward) -> Gather:
@@ -211,7 +203,7 @@ def _positions(result: Forward) -> Positions:
         from_model=from_model,
         block_size=layer.block_size if from_model else None,
         note=note,
-        rotary=[one.facts for one in result.rotary],
+        rotary=[facts for facts, _ in result.rotary],
     )
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import ConfigError, InputError
@@ -27,6 +27,7 @@ __all__ = ["RANDOM_POSITIONS", "ActiveLayer", "Rotary", "rotate", "scheme_of", "
 
 RANDOM_POSITIONS = 2048  # block size of randomly initialized positions
 DEFAULT_HEAD_DIM = 64  # for a model without rotary positions of its own
+Rotary: TypeAlias = tuple[RotaryFacts, list[Rotation]]  # of one layer type; one rotation per position
 
 
 class ActiveLayer(NamedTuple):
@@ -35,13 +36,6 @@ class ActiveLayer(NamedTuple):
     layer: Embeddings
     from_model: bool
     note: str
-
-
-class Rotary(NamedTuple):
-    """The rotary frequencies of one layer type, and the rotation of each position."""
-
-    facts: RotaryFacts
-    rotations: list[Rotation]
 
 
 def scheme_of(layer: Embeddings) -> str:
@@ -63,18 +57,18 @@ def with_positions(layer: Embeddings, scheme: str | None, theta: float | None, i
         raise InputError(f"theta applies to sinusoidal and rotary positions, but these are {wanted}{hint}")
     if wanted == own and theta is None:
         return ActiveLayer(layer, True, "")
-    width = layer.n_embd if layer.project == "rows" else layer.token_embedding.embedding_dim
     note = "replaces the model's own for this walk"
     if wanted == "learned":
         note = f"randomly initialized, {note}"
-    changed = with_modules(layer, position_embedding=_positions(layer, wanted, theta, width, init_std))
+    positions = _positions(layer, wanted, 10_000.0 if theta is None else theta, init_std)
+    changed = with_modules(layer, position_embedding=positions)
     changed.position_id_rule = PositionIdRule()  # the model's own rule may fit only its own position table
     return ActiveLayer(changed, False, note)
 
 
-def _positions(layer: Embeddings, scheme: str, theta: float | None, width: int, init_std: float) -> nn.Module | None:
-    base = 10_000.0 if theta is None else theta
+def _positions(layer: Embeddings, scheme: str, base: float, init_std: float) -> nn.Module | None:
     own = layer.position_embedding
+    width = layer.n_embd if layer.project == "rows" else layer.token_embedding.embedding_dim
     if scheme == "none":
         return None
     if scheme == "learned":
@@ -100,48 +94,40 @@ def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:
     return changed.eval()
 
 
-def rotate(layer: Embeddings, position_ids: Tensor, length: int, dims: int) -> list[Rotary]:
-    """Compute the rotary angles of positions (T,) in a text of `length` tokens, for each layer type."""
-    rotary = layer.position_embedding
+def rotate(layer: Embeddings, shown: int, length: int, dims: int) -> list[Rotary]:
+    """Compute the rotary angles of the first tokens of a text of `length` tokens, for each layer type."""
+    rotary, position_T, found = layer.position_embedding, torch.arange(shown), list[Rotary]()
     if not isinstance(rotary, RotaryPositions):
         return []
-    types: list[str | None] = [None] if isinstance(rotary.angles, Angles) else list(rotary.angles)
-    return [_rotary(layer, rotary, layer_type, position_ids, length, dims) for layer_type in types]
-
-
-def _rotary(
-    layer: Embeddings, rotary: RotaryPositions, layer_type: str | None, position_ids: Tensor, length: int, dims: int
-) -> Rotary:
-    angles = rotary.angles if isinstance(rotary.angles, Angles) else rotary.angles[layer_type or ""]
-    frequencies, factor = rotary.inverse_frequencies(length, layer_type)
-    unscaled = plain_frequencies(rotary.rotated_dim(angles), angles.theta)
-    # The last position is included because some scaling rules depend on the length of the text.
-    with_last = torch.cat((position_ids, position_ids.new_tensor([max(length - 1, 0)])))
-    cos, sin = (
-        one_angle_per_pair(table[:-1], rotary.layout)[:, :dims].tolist()
-        for table in layer.rotary(with_last, layer_type)
-    )
-    scaled_angles, unscaled_angles = (
-        (position_ids[:, None].float() * frequency[:dims]).tolist() for frequency in (frequencies, unscaled)
-    )
-    facts = RotaryFacts(
-        layer_type=layer_type,
-        theta=float(angles.theta),
-        head_dim=rotary.head_dim,
-        n_pairs=len(frequencies),
-        pairing=rotary.pairing,
-        scaling=None if angles.scaling is None else _describe_scaling(angles.scaling),
-        attention_factor=float(factor),
-        frequencies=frequencies[:dims].tolist(),
-        unscaled_frequencies=unscaled[:dims].tolist(),
-    )
-    rows = zip(scaled_angles, unscaled_angles, cos, sin, strict=True)
-    return Rotary(facts, [Rotation(angles=a, unscaled_angles=u, cos=c, sin=s) for a, u, c, s in rows])
+    own = rotary.angles
+    types: list[tuple[str | None, Angles]] = [(None, own)] if isinstance(own, Angles) else list(own.items())
+    for layer_type, angles in types:
+        frequencies, factor = rotary.inverse_frequencies(length, layer_type)
+        unscaled = plain_frequencies(rotary.rotated_dim(angles), angles.theta)
+        # The last position is included because some scaling rules depend on the length of the text.
+        tables = layer.rotary(torch.cat((position_T, torch.tensor([max(length - 1, 0)]))), layer_type)
+        cos, sin = (one_angle_per_pair(table[:-1], rotary.layout)[:, :dims].tolist() for table in tables)
+        scaled_angles, unscaled_angles = (
+            (position_T[:, None].float() * frequency[:dims]).tolist() for frequency in (frequencies, unscaled)
+        )
+        facts = RotaryFacts(
+            layer_type=layer_type,
+            theta=float(angles.theta),
+            head_dim=rotary.head_dim,
+            n_pairs=len(frequencies),
+            pairing=rotary.pairing,
+            scaling=None if angles.scaling is None else _describe_scaling(angles.scaling),
+            attention_factor=float(factor),
+            frequencies=frequencies[:dims].tolist(),
+            unscaled_frequencies=unscaled[:dims].tolist(),
+        )
+        rows = zip(scaled_angles, unscaled_angles, cos, sin, strict=True)
+        found.append((facts, [Rotation(angles=a, unscaled_angles=u, cos=c, sin=s) for a, u, c, s in rows]))
+    return found
 
 
 def _describe_scaling(scaling: Scaling) -> str:
     """Describe a scaling rule by its name, its factor and the length the model was trained on."""
-    words = type(scaling).__name__.lower()
     factor, trained = getattr(scaling, "factor", None), getattr(scaling, "original_max_position_embeddings", None)
-    words += "" if factor is None else f", factor {factor:g}"
+    words = type(scaling).__name__.lower() + ("" if factor is None else f", factor {factor:g}")
     return words + ("" if trained is None else f", trained on {trained:,} tokens")

@@ -6,6 +6,7 @@ The code uses the names of docs/trace.md: `text` or `texts`, `tokenizer`, `ids` 
 
 from __future__ import annotations
 
+from inlayer.render.numbers import count
 from inlayer.trace.facts import StepFacts, Trace
 
 __all__ = ["describe_steps"]
@@ -34,12 +35,12 @@ def describe_steps(trace: Trace) -> list[StepFacts]:
 
 def _bytes(trace: Trace) -> tuple[str, str]:
     characters, size = (sum(getattr(text, name) for text in trace.texts) for name in ("n_characters", "n_bytes"))
-    note = f"{_count(characters, 'character')}, {_count(size, 'byte')} in UTF-8"
+    note = f"{count(characters, 'character')}, {count(size, 'byte')} in UTF-8"
     return note, _for_each(trace, "list(text.encode())")
 
 
 def _pre_tokens(trace: Trace) -> tuple[str, str]:
-    note = f"{_count(sum(text.n_pre_tokens for text in trace.texts), 'pre-token')}; no token crosses their boundaries"
+    note = f"{count(sum(text.n_pre_tokens for text in trace.texts), 'pre-token')}; no token crosses their boundaries"
     if all(text.pre_tokens is None for text in trace.texts):
         note = f"{trace.tokenizer} does not split this text into pre-tokens, or does not report them"
     return note, _for_each(trace, "tokenizer.pre_tokens(text)")
@@ -48,7 +49,7 @@ def _pre_tokens(trace: Trace) -> tuple[str, str]:
 def _ids(trace: Trace) -> tuple[str, str]:
     change, padding = trace.change, trace.padding.id
     tokens = sum(text.n_tokens for text in trace.texts)
-    note = f"{_count(tokens, 'token')} from {trace.tokenizer}, vocabulary size {trace.vocab_size:,}"
+    note = f"{count(tokens, 'token')} from {trace.tokenizer}, vocabulary size {trace.vocab_size:,}"
     if len(trace.texts) == 1:
         code = "ids = torch.tensor([tokenizer.encode(text)])"
     else:
@@ -115,7 +116,7 @@ def _hidden(trace: Trace) -> tuple[str, str]:
     padding = sum(text.n_padding for text in trace.texts)
     note = f"({batch}, {tokens}, {width}): batch, tokens, width"
     if padding:
-        note += f"; {_count(padding, 'padding token')} with mask 0"
+        note += f"; {count(padding, 'padding token')} with mask 0"
     return note, f"hidden = {_layer(trace)}"
 
 
@@ -132,7 +133,7 @@ def _backward(trace: Trace) -> tuple[str, str]:
     if back is None:
         return "the text has no tokens to compute a gradient for", ""
     verb = "receives" if back.n_rows_with_gradient == 1 else "receive"
-    reached = f"{back.n_rows_with_gradient:,} of {_count(trace.table.shape[0], 'row')} {verb} a gradient"
+    reached = f"{back.n_rows_with_gradient:,} of {count(trace.table.shape[0], 'row')} {verb} a gradient"
     note = f"{reached}; the loss is the {back.note}"
     padded = any(text.n_padding for text in trace.texts)
     if back.loss_kind == "sum":
@@ -144,7 +145,3 @@ def _backward(trace: Trace) -> tuple[str, str]:
 
 def _for_each(trace: Trace, code: str) -> str:
     return code if len(trace.texts) == 1 else f"[{code} for text in texts]"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

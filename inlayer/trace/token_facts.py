@@ -35,8 +35,8 @@ BINS = 41
 
 @one_thread()
 @torch.no_grad()
-def describe_token(pipeline: Pipeline, token_id: int, k: int) -> TokenFacts:
-    """Describe one id and the k rows nearest to its own."""
+def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFacts:
+    """Describe one token id and its k nearest neighbors."""
     rows, width = pipeline.table.shape
     if not isinstance(token_id, int) or not 0 <= token_id < rows:
         raise IdRangeError(f"id {token_id!r} is outside 0..{rows - 1}, the rows of the table")
@@ -73,15 +73,14 @@ def describe_token(pipeline: Pipeline, token_id: int, k: int) -> TokenFacts:
 
 @one_thread()
 @torch.no_grad()
-def initialize(pipeline: Pipeline, seed: int, dims: int) -> InitializationFacts:
+def initialize(pipeline: Pipeline, *, seed: int = 0, dims: int = 8) -> InitializationFacts:
     """Initialize a table like the model's and record every step."""
     rows, width = pipeline.table.shape
     rows = max(2, min(rows, MAX_VALUES // width))
     padding, std = pipeline.layer.padding_idx, pipeline.init_std
     if padding is not None:
         padding = min(padding, rows - 1)  # in a shortened table, the last row stands for the padding row
-    ids = sorted({*range(SHOWN_ROWS), *([] if padding is None else [padding])})[-SHOWN_ROWS - 1 :]
-    ids = [token_id for token_id in ids if token_id < rows]
+    ids = [token_id for token_id in sorted({*range(SHOWN_ROWS), padding or 0}) if token_id < rows]
     generator = torch.Generator().manual_seed(check_seed(seed))
     # The same draw as nn.Embedding's own, but with a separate generator: torch's global one belongs to the caller.
     table = nn.Embedding(rows, width, padding_idx=padding, _weight=torch.empty(rows, width))
@@ -91,9 +90,8 @@ def initialize(pipeline: Pipeline, seed: int, dims: int) -> InitializationFacts:
         """Record the table: a histogram over a range that covers nearly all values, and some rows."""
         mean, spread = float(table.weight.mean()), float(table.weight.std())
         edge = 4 * spread if spread > 0 else 1.0
-        counts = [int(count) for count in torch.histc(table.weight, BINS, -edge, edge).tolist()]
-        edges = torch.linspace(-edge, edge, BINS + 1).tolist()
-        shown = table.weight[ids, :dims].tolist()
+        counts = torch.histc(table.weight, BINS, -edge, edge).long().tolist()
+        edges, shown = torch.linspace(-edge, edge, BINS + 1).tolist(), table.weight[ids, :dims].tolist()
         step = InitializationStep(
             title=title, note=note, code=code, mean=mean, std=spread, counts=counts, edges=edges, rows=shown
         )

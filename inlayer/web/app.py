@@ -2,15 +2,16 @@
 
 browser -> guard -> [app] -> Pipeline -> facts -> JSON
 - a model is one of those named at start; nothing in a request is opened, looked up or fetched by name
-- work runs in threads (jobs.py); an error of the library is status 400 with its one line
+- work runs in threads (jobs.py); an error of the library is status 400 with its one line, without local paths
 - FastAPI validates requests and writes /api/openapi.json from the models in schemas.py
-Tested with a real server on loopback in tests/web/test_app.py.
+Tested with a real server on loopback in tests/web/test_app.py and tests/web/test_redact.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -20,7 +21,8 @@ from starlette.exceptions import HTTPException
 
 import inlayer
 from inlayer.errors import InlayerError, InputError
-from inlayer.files import quoted
+from inlayer.files import base_name, quoted, shown
+from inlayer.tables import StoredEmbedding
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.backward import MAX_HEAD_VALUES
 from inlayer.trace.facts import InitializationFacts, ModelFacts, TokenFacts, to_json
@@ -28,7 +30,6 @@ from inlayer.trace.html import content_security_policy, page
 from inlayer.web.course import add_course
 from inlayer.web.guard import INTERNAL_ERROR, Guard, error_response
 from inlayer.web.jobs import Jobs
-from inlayer.web.redact import find_paths, redact
 from inlayer.web.schemas import InitializationQuery, TokenQuery, WalkRequest
 
 __all__ = ["make_app"]
@@ -58,8 +59,7 @@ class WalkService:
 
     def models(self) -> ModelList:
         """Describe the models by name."""
-        listed = self.pipelines.items()
-        return ModelList([replace(one.facts(), name=name, source=one.title) for name, one in listed])
+        return ModelList([replace(one.facts(), name=name, source=one.title) for name, one in self.pipelines.items()])
 
     def find(self, name: str | None) -> Pipeline:
         """Return the model of that name; the first one by default."""
@@ -138,10 +138,8 @@ def _add_walk(app: FastAPI, service: WalkService) -> None:
     @app.get("/api/initialization", responses={200: {"model": InitializationFacts}})
     async def get_initialization(query: Annotated[InitializationQuery, Query()], request: Request) -> Response:
         """Show how a table of this model's size is initialized."""
-        pipeline = service.find(query.model)
-        return await service.small.run(
-            lambda: _json(pipeline.initialization(seed=query.seed, dims=query.dims)), request
-        )
+        initialization = service.find(query.model).initialization
+        return await service.small.run(lambda: _json(initialization(seed=query.seed, dims=query.dims)), request)
 
 
 def _add_errors(app: FastAPI, service: WalkService) -> None:
@@ -169,6 +167,28 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
     async def internal_error(_: Request, error: Exception) -> Response:
         del error  # Starlette raises it again after this response, and the guard logs it
         return error_response(500, INTERNAL_ERROR)
+
+
+def find_paths(pipelines: Iterable[Pipeline]) -> dict[str, str]:
+    """Map each path that errors of these models may contain to its last part, longest path first."""
+    found: set[Path] = set()
+    for pipeline in pipelines:
+        if pipeline.title != pipeline.source:
+            given = Path(pipeline.source)
+            found |= {given, given.absolute(), given.resolve()}
+        table = pipeline.layer.token_embedding
+        if isinstance(table, StoredEmbedding) and isinstance(path := getattr(table.table.source, "path", None), Path):
+            found.add(path)
+    # A path of one part, such as ".", reveals nothing and may occur in any message.
+    paths = {shown(path): base_name(path) for path in found if len(path.parts) > 1}
+    return dict(sorted(paths.items(), key=lambda item: -len(item[0])))
+
+
+def redact(message: str, paths: Mapping[str, str]) -> str:
+    """Replace each of these paths in a message with its last part."""
+    for path, last in paths.items():
+        message = message.replace(path, last)
+    return message
 
 
 def _describe(problem: dict[str, Any]) -> str:

@@ -5,8 +5,7 @@ request -> [guard] -> app
 - against other websites: Host must be an IP address or a name of ours (DNS rebinding), Origin must be ours, and
   Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No CORS header is sent
 - a body is JSON; its size and arrival time are limited while it is read
-- responses are not cached, framed or sniffed. The walk's page may be framed by this server only (app.py)
-- tracebacks go to stderr, never into a response
+- responses are not cached, framed or sniffed, and contain no traceback
 Every rule is tested with a request that passes and one that does not in tests/web/test_guard.py.
 """
 
@@ -90,7 +89,10 @@ class Guard:
             if origin.lower() != f"http://{host}".lower():
                 raise HTTPException(403, f"Origin is {quoted(origin)}; other websites are not allowed")
         sites = set(headers.getlist("sec-fetch-site"))
-        if sites - {"same-origin", "none"} and not _is_link_to_page(scope, headers):
+        # A link to a page may come from an email or a notebook: whoever wrote it learns nothing when it is followed.
+        modes = headers.getlist("sec-fetch-mode"), headers.getlist("sec-fetch-dest")
+        is_link = scope["method"] == "GET" and scope["path"] in PAGES and modes == (["navigate"], ["document"])
+        if sites - {"same-origin", "none"} and not is_link:
             raise HTTPException(403, "the request comes from another website, which is not allowed")
 
     def _is_ours(self, host: str) -> bool:
@@ -99,12 +101,10 @@ class Guard:
             name, port = host, "0"
         if not (port.isascii() and port.isdigit()):
             return False
-        if name.lower() in self.hosts:
-            return True
         try:
             ipaddress.ip_address(name[1:-1] if name.startswith("[") and name.endswith("]") else name)
         except ValueError:
-            return False
+            return name.lower() in self.hosts
         return True
 
     def _without_token(self, scope: Scope) -> Scope:
@@ -121,16 +121,6 @@ class Guard:
             raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
         rest = urlencode([pair for pair in pairs if pair[0] != "token"], errors="surrogateescape")
         return {**scope, "query_string": rest.encode("ascii")}
-
-
-def _is_link_to_page(scope: Scope, headers: Headers) -> bool:
-    """Is it a link to a page, from an email or a notebook? Whoever wrote it learns nothing when it is followed."""
-    return (
-        scope["method"] == "GET"
-        and scope["path"] in PAGES
-        and headers.getlist("sec-fetch-mode") == ["navigate"]
-        and headers.getlist("sec-fetch-dest") == ["document"]
-    )
 
 
 def _check_body_headers(scope: Scope) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -49,25 +50,19 @@ class Jobs:
             await self._free.acquire()
         finally:
             self._waiting -= 1
-        loop = asyncio.get_running_loop()
-        result: asyncio.Future[T] = loop.create_future()
+        loop, result = asyncio.get_running_loop(), Future[T]()
+        result.set_running_or_notify_cancel()  # from here on it cannot be cancelled
 
         def work() -> None:
             try:
-                outcome: Any = call()
-                report: Callable[[Any], None] = result.set_result
+                result.set_result(call())
             except Exception as error:
-                outcome, report = error, result.set_exception
+                result.set_exception(error)
             with suppress(RuntimeError):  # the event loop is closed: nobody is waiting
-                loop.call_soon_threadsafe(self._finish, result, report, outcome)
+                loop.call_soon_threadsafe(self._free.release)
 
         threading.Thread(target=work, name="inlayer-job", daemon=True).start()
-        return await result
-
-    def _finish(self, result: asyncio.Future[T], report: Callable[[Any], None], outcome: Any) -> None:
-        self._free.release()
-        if not result.done():
-            report(outcome)
+        return await asyncio.wrap_future(result)
 
 
 async def until_disconnect(request: Request) -> None:

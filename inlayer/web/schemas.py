@@ -23,17 +23,22 @@ MAX_DIMS, MAX_TOKENS, MAX_PADDING, MAX_NEIGHBORS = 512, 1_024, 64, 64
 MAX_POSITIONS = 1_024  # texts x tokens: the work
 MAX_VALUES = 32_768  # texts x tokens x dims: the size of the response
 MAX_INTEGER = 2**63 - 1
-
 MAX_CODE = 65_536  # characters of a learner's file
 MAX_SEED = 2**31 - 1
 
 ModelName = Annotated[str | None, Field(description="One of GET /api/models; the first one by default.")]
 
 
-class WalkRequest(BaseModel):
+class RequestModel(BaseModel):
+    """A request; unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class WalkRequest(RequestModel):
     """Body of POST /api/walk: the arguments of `inlayer.walk`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
     texts: list[str] = Field(min_length=1, max_length=MAX_TEXTS, examples=[["I love dogs"]])
     model: ModelName = None
@@ -58,20 +63,16 @@ class WalkRequest(BaseModel):
         return self
 
 
-class TokenQuery(BaseModel):
+class TokenQuery(RequestModel):
     """Query of GET /api/token: one token and its nearest rows."""
-
-    model_config = ConfigDict(extra="forbid")
 
     id: int = Field(ge=-MAX_INTEGER, le=MAX_INTEGER)
     model: ModelName = None
     k: int = Field(8, ge=1, le=MAX_NEIGHBORS)
 
 
-class InitializationQuery(BaseModel):
+class InitializationQuery(RequestModel):
     """Query of GET /api/initialization: how a table of this size starts."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: ModelName = None
     seed: int = Field(0, ge=0, le=MAX_INTEGER)
@@ -81,60 +82,52 @@ class InitializationQuery(BaseModel):
 # ---- the course
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
-Code = Annotated[str, Field(max_length=MAX_CODE)]
 
 
-class CourseRequest(BaseModel):
-    """A request to the course; unknown fields are errors."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class LessonQuery(CourseRequest):
+class LessonQuery(RequestModel):
     """Query of GET /api/course/lesson."""
 
     id: str = Field(examples=["forward"])
 
 
-class ExerciseQuery(CourseRequest):
+class ExerciseQuery(RequestModel):
     """Query of GET /api/course/exercise."""
 
     id: str = Field(examples=["forward/hidden_shape"])
     seed: Seed = 0
 
 
-class TaskRequest(CourseRequest):
+class TaskRequest(RequestModel):
     """A task by its id."""
 
     task: str = Field(examples=["gather"])
 
 
-class CodeRequest(TaskRequest):
-    """Code for a task; `loaded` is the digest of the file it replaces, if there was one."""
-
-    code: Code
-    loaded: str | None = None
-
-
 class ResetRequest(TaskRequest):
-    """Body of POST /api/course/reset."""
+    """Body of POST /api/course/reset; `loaded` is the digest of the file it replaces, if there was one."""
 
     loaded: str | None = None
 
 
-class ReadRequest(CourseRequest):
+class CodeRequest(ResetRequest):
+    """Code for a task."""
+
+    code: Annotated[str, Field(max_length=MAX_CODE)]
+
+
+class ReadRequest(RequestModel):
     """Body of POST /api/course/read."""
 
     lesson: str
 
 
-class SkipRequest(CourseRequest):
+class SkipRequest(RequestModel):
     """Body of POST /api/course/skip."""
 
     step: str = Field(examples=["task/gather"])
 
 
-class AnswerRequest(CourseRequest):
+class AnswerRequest(RequestModel):
     """Body of POST /api/course/answer: an answer to an exercise or to a quiz question."""
 
     exercise: str | None = None

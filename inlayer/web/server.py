@@ -22,6 +22,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import h11
 import uvicorn
@@ -63,23 +64,27 @@ class Address:
 
     @property
     def url(self) -> str:
-        """The address of the page, including the token."""
+        """The address of the page, including the token. A server that listens everywhere is reached on loopback."""
+        address, host = _address(self.host), self.host
+        if address is not None and address.is_unspecified:
+            host = "127.0.0.1" if address.version == 4 else "::1"
+        host = f"[{host}]" if ":" in host else host
         fragment = f"#{self.fragment}" if self.fragment else ""
-        return f"http://{_in_url(self.host)}:{self.port}/?token={self.token}{fragment}"
+        return f"http://{host}:{self.port}/?token={self.token}{fragment}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkerApp:
-    """Builds the application inside a worker process."""
+def worker_app(open_pipelines: OpenPipelines, token: str, host: str) -> Guard:
+    """Build the application inside a worker process, which ends when the supervisor ends, even by SIGKILL."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        sentinel = parent.sentinel
 
-    open_pipelines: OpenPipelines
-    token: str
-    host: str
+        def watch() -> None:
+            multiprocessing.connection.wait([sentinel])
+            os._exit(0)
 
-    def __call__(self) -> Guard:
-        _exit_with_parent()
-        hosts = () if _is_address(self.host) else (self.host,)
-        return make_app(self.open_pipelines(), token=self.token, hosts=hosts, runs_code=is_loopback(self.host))
+        threading.Thread(target=watch, name="inlayer-parent", daemon=True).start()
+    hosts = () if _address(host) else (host,)
+    return make_app(open_pipelines(), token=token, hosts=hosts, runs_code=is_loopback(host))
 
 
 class Supervisor(Multiprocess):
@@ -133,7 +138,7 @@ def serve(
     token = secrets.token_urlsafe(32)
     listener = bind(host, port)
     listener.listen(2_048)
-    config = make_config(WorkerApp(open_pipelines=open_pipelines, token=token, host=host), workers=_workers())
+    config = make_config(partial(worker_app, open_pipelines, token, host), workers=_workers())
 
     def ready() -> None:
         models = list(open_pipelines())
@@ -181,19 +186,6 @@ def make_config(app: Callable[[], Guard], *, workers: int = 1) -> uvicorn.Config
 def _workers() -> int:
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return min(MAX_WORKERS, cores)
-
-
-def _exit_with_parent() -> None:
-    """End this worker when the supervisor ends, even by SIGKILL."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(0)
-
-    threading.Thread(target=watch, name="inlayer-parent", daemon=True).start()
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -257,11 +249,9 @@ class BoundedProtocol(H11Protocol):
         """Answer what is not HTTP with an error in our format, unless a response has already started."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             body = bytes(error_response(400, f"{msg} Send HTTP/1.1 with smaller headers.").body)
-            headers = [
-                ("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close"),
-                *HEADERS.items(),
-            ]  # fmt: skip
-            for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
+            headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+            response = h11.Response(status_code=400, headers=list({**headers, **HEADERS}.items()))
+            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
@@ -273,22 +263,12 @@ def _print(address: Address) -> None:
 
 def is_loopback(host: str) -> bool:
     """Can only this machine reach a server that listens on this host?"""
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
-def _is_address(host: str) -> bool:
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(host)
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
-    return True
-
-
-def _in_url(host: str) -> str:
-    """Format a host for a URL; a server that listens everywhere is reached through loopback."""
-    if not _is_address(host):
-        return host
-    address = ipaddress.ip_address(host)
-    if address.is_unspecified:
-        return "127.0.0.1" if address.version == 4 else "[::1]"
-    return host if address.version == 4 else f"[{host}]"
+        return None

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from inlayer.trace import Change, plain
-from inlayer.trace.export import export
-from inlayer.trace.html import page
+from inlayer.trace.html import export, page
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 import inlayer
 from inlayer.trace import Change
-from inlayer.trace.export import export
+from inlayer.trace.html import export
 from tests.browser.numbers import expected, is_rounding, key, same, value
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from inlayer.trace.export import export
-from inlayer.trace.html import content_security_policy, page
+from inlayer.trace.html import content_security_policy, export, page
 from tests.browser.watched_page import leaves_loopback, watch
 
 pytestmark = pytest.mark.slow

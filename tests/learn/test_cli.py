@@ -270,8 +270,7 @@ def test_printed_control_characters_are_escaped(run: Run) -> None:
         (["exercise", "sum_off"], "did you mean sum_of?"),
         (["exercise", "add"], "inlayer learn next add"),
         (["misconceptions", "index_selct"], "did you mean index_select?"),
-        (["reset", "add", "--all"], "leave out the task"),
-        (["reset", "--all"], "nothing was reset"),
+        (["reset", "add", "--all"], "--all"),
         (["reset"], "nothing was reset"),
         (["exercise", "nope"], "no exercise or lesson"),
         (["exercise", "first/nope"], "first/sum_of"),
@@ -375,13 +374,13 @@ def test_reset_restores_the_start_file_and_keeps_the_old_one(run: Run) -> None:
 
 def test_progress_is_reset_after_confirmation(run: Run, data: Path) -> None:
     run("hint", "add")
-    assert run("reset", "--all", typed="no\n").code == 2
+    assert run("progress", "--reset", typed="no\n").code == 2
     assert ProgressFile().read().tasks["add"].hints == 1
     done = run("progress", "--reset", typed="yes\n")
     assert (done.code, ProgressFile().read().tasks) == (0, {})
     assert (data / "progress.before-reset-1.json").exists()
     assert "Next: read lesson 1" in done.out
-    assert run("reset", "--all", "--yes").out.startswith("There was no progress to reset.\n")
+    assert run("progress", "--reset", "--yes").out.startswith("There was no progress to reset.\n")
 
 
 def test_skipped_steps_return_at_the_end(run: Run) -> None:

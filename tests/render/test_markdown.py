@@ -37,7 +37,7 @@ def test_a_callout_is_a_panel_an_aside_and_a_quote() -> None:
     (aside,) = elements(CALLOUT)
     assert aside[0] == "aside"  # type: ignore[index]
     assert ["pre", {"kind": "python"}] in [element[:2] for element in aside[2]]  # type: ignore[index]
-    (part,) = to_notebook(CALLOUT, lambda _, words, address: f"{words} {address}")
+    (part,) = to_notebook(CALLOUT, lambda _, words, address: f"{words} {address}", lambda _: None)
     assert (part.kind, part.text) == ("text", CALLOUT.rstrip("\n"))
 
 
@@ -49,7 +49,7 @@ def test_links_become_commands_outside_code() -> None:
     code = "```python\nx = '[a](walk:1)'\n```"
     text = f"before [a](walk:1)\n\n{code}\n\n![one\ntwo](pictures/x.svg)\n\n- item\n\n| a |\n|--:|\n| 1 |"
     out = printed(text)
-    assert "before a (open walk:1)\n" in out
+    assert "before a\n  open walk:1\n" in out
     assert "    x = '[a](walk:1)'\n" in out
     assert "│ one two " in out
     assert " • item" in out

@@ -18,7 +18,7 @@ from inlayer.learn.quiz import shuffle_options
 from inlayer.trace import Pipeline
 from inlayer.web.guard import Guard
 from inlayer.web.schemas import MAX_CODE
-from inlayer.web.server import WorkerApp, is_loopback
+from inlayer.web.server import is_loopback, worker_app
 from tests.web.client import TOKEN, Client, Response, learner, running
 
 PAGE = Path(__file__).parents[2] / "inlayer" / "learn" / "page"
@@ -319,5 +319,5 @@ def test_code_runs_only_on_loopback(host: str, runs: bool, monkeypatch: pytest.M
         return Guard(running, token="x")  # type: ignore[arg-type]  # never called
 
     monkeypatch.setattr("inlayer.web.server.make_app", fake_app)
-    WorkerApp(open_pipelines=dict, token="x", host=host)()
+    worker_app(dict, "x", host)
     assert given["runs_code"] is is_loopback(host) is runs

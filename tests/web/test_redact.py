@@ -10,7 +10,7 @@ import pytest
 
 import inlayer
 from inlayer.trace import Pipeline
-from inlayer.web.redact import find_paths, redact
+from inlayer.web.app import find_paths, redact
 from tests.web.client import running
 
 SAMPLE = Path(inlayer.__file__).parent / "samples" / "default"

@@ -28,8 +28,12 @@ from inlayer.files import printable, shown
 
 __all__ = ["HubFolder", "RemoteFile", "RemoteFolder", "UrlFolder", "parse_source"]
 
-HUB_SOURCE = re.compile(r"(?:hf://)?([^/@]+/[^/@]+?)(?:@(.*?))?(?:/([^/]+\.(?:safetensors|gguf)))?/?")
-REVISION = re.compile(r"(?!.*\.\.)\w[\w./+-]{0,199}")
+HUB_SOURCE = re.compile(
+    r"(?:hf://)?(\w[\w.-]*/\w[\w.-]*)"  # org/name
+    r"(?:@(?!.*\.\.)(\w[\w./+-]{0,199}?))?"  # @revision
+    r"(?:/([^/]+\.(?:safetensors|gguf)))?/?",  # /file
+    re.ASCII,
+)
 COMMIT = re.compile(r"[0-9a-f]{40}")
 VERSION_FIELDS = ("ETag", "etag", "generation", "LastModified", "updated", "mtime", "created")  # in fsspec's info
 CONCURRENT = 8  # requests
@@ -266,6 +270,8 @@ class HubFolder(RemoteFolder):
             commit, files = info.sha or "", [file.rfilename for file in info.siblings or []]
         except errors.HfHubHTTPError as error:
             raise transfer.refused(error.response.status_code, error.response.headers, self.label, hub=True) from error
+        except errors.HFValidationError as error:
+            raise InputError(f"{self.label} is not a hub id: {transfer.one_line(str(error))}") from None
         except (errors.HTTPError, OSError) as error:
             raise TransferError(transfer.one_line(error)) from error
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -326,8 +332,10 @@ def parse_source(source: str, cache: DiskCache) -> tuple[RemoteFolder, str | Non
     """The folder that a hub id or URL names, and the one file in it if it names a file."""
     scheme, separator, rest = source.partition("://")
     if not separator or scheme == "hf":
-        repo_id, revision, file = split_hub_source(source)
-        return HubFolder(repo_id, revision, cache), file
+        hub = HUB_SOURCE.fullmatch(source)
+        if hub is None:
+            raise InputError(f"{shown(source)} is not a hub id; examples are org/name, org/name@main and hf://org/name")
+        return HubFolder(hub[1], hub[2], cache), hub[3]
     if scheme not in transfer.PACKAGES:
         allowed = ", ".join(f"{name}://" for name in ("hf", *transfer.PACKAGES))
         raise InputError(f"{shown(source)} has the unknown scheme {scheme}://; use {allowed}, or a path")
@@ -341,21 +349,3 @@ def parse_source(source: str, cache: DiskCache) -> tuple[RemoteFolder, str | Non
         return UrlFolder(source, cache), None
     before, _, after = source.rpartition(name)
     return UrlFolder(before + after, cache), name
-
-
-def split_hub_source(source: str) -> tuple[str, str | None, str | None]:
-    """Repository, revision and file of `org/name[@revision]` or `hf://org/name[@revision][/file]`."""
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
-
-    found = HUB_SOURCE.fullmatch(source)
-    if found is None:
-        raise InputError(f"{shown(source)} is not a hub id; an example is org/name, org/name@main or hf://org/name")
-    repo_id, revision, file = found.groups()
-    try:
-        validate_repo_id(repo_id)
-    except HFValidationError as error:
-        raise InputError(f"{shown(repo_id)} is not a hub id: {transfer.one_line(str(error))}") from None
-    if revision is not None and not REVISION.fullmatch(revision):
-        raise InputError(f"{shown(revision)!r} is not a revision; name a branch, a tag or a commit")
-    return repo_id, revision, file

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inlayer.cli.learn.common import (
-    AS_JSON,
-    FOLDER,
-    command,
-    open_printer,
-    open_service,
-    paged,
-    write_json,
-)  # fmt: skip
+from inlayer.cli.learn.common import AS_JSON, FOLDER, command, open_printer, open_service, paged, write_json
 from inlayer.cli.learn.questions import ask_exercise, ask_quiz, grading_of
 from inlayer.cli.learn.tasks import show_task_file
 from inlayer.learn.task_files import choose_folder

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from inlayer.cli.inputs import read_start
-from inlayer.cli.learn.common import AS_JSON, command, open_printer, open_service, write_json
-from inlayer.cli.learn.tasks import reset_progress
+from inlayer.cli.learn.common import AS_JSON, command, confirm, open_printer, open_service, write_json
 from inlayer.errors import InputError
 from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
 
@@ -41,7 +40,13 @@ def progress(
         raise InputError(f"{given[0]} and {given[1]} cannot be combined; run them one after the other")
     service = open_service(must_save=True)
     if reset:
-        reset_progress(service, yes=yes)
+        if not yes and not confirm("This resets all progress; your files stay."):
+            raise InputError("nothing was reset; use --yes to skip the question")
+        kept = service.progress.reset()
+        sys.stdout.write("Progress was reset.\n" if kept else "There was no progress to reset.\n")
+        if kept is not None:
+            sys.stdout.write(f"The old progress is kept: {shown(kept)}\n")
+        open_printer().next_step(service.overview())
     elif export is not None:
         export_progress(service.state(), export, overwrite=overwrite)
     elif import_ is not None:

@@ -20,7 +20,7 @@ from inlayer.cli.learn.common import (
     prompt,
     saved_note,
     write_json,
-)  # fmt: skip
+)
 from inlayer.errors import InputError
 from inlayer.files import quoted
 from inlayer.learn.questions import AnswerResult, ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion

@@ -24,7 +24,7 @@ from inlayer.cli.learn.common import (
     open_printer,
     open_service,
     write_json,
-)  # fmt: skip
+)
 from inlayer.errors import InputError
 from inlayer.files import shown
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from inlayer.learn.task_files import TaskFile
     from inlayer.learn.terminal import CoursePrinter
 
-__all__ = ["check", "hint", "reset", "reset_progress", "show_task_file", "show_verdict", "solution"]
+__all__ = ["check", "hint", "reset", "show_task_file", "show_verdict", "solution"]
 
 
 @command(
@@ -152,20 +152,14 @@ def solution(
     open_printer().solution(found, passed=passed)
 
 
-@command("reset", "gather", "--all --yes")
+@command("reset", "gather", "--yes")
 def reset(
     task: TASK = None,
-    everything: Annotated[bool, typer.Option("--all", help="Reset all progress; your files stay.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     folder: FOLDER = None,
 ) -> None:
-    """Restore the start file of a task and keep the old file, or reset all progress."""
-    service = open_service(must_save=everything)
-    if everything:
-        if task is not None:
-            raise InputError("--all resets everything; leave out the task")
-        reset_progress(service, yes=yes)
-        return
+    """Restore the start file of a task; the old file is kept. `progress --reset` resets all progress."""
+    service = open_service()
     named = task or service.state().current or None
     found = service.choose_task(named if named in service.course.tasks else task)
     if not yes and task is None and not confirm(f"This restores the start file of {found.id}."):
@@ -177,14 +171,3 @@ def reset(
         out.line(f"Your old file is kept: {shown(kept)}", wrap=False)
     out.line("Next: write your answer there, then run:")
     out.command(f"inlayer learn check {found.id}")
-
-
-def reset_progress(service: CourseService, *, yes: bool) -> None:
-    """Reset all progress after confirmation."""
-    if not yes and not confirm("This resets all progress; your files stay."):
-        raise InputError("nothing was reset; use --yes to skip the question")
-    kept = service.progress.reset()
-    sys.stdout.write("Progress was reset.\n" if kept else "There was no progress to reset.\n")
-    if kept is not None:
-        sys.stdout.write(f"The old progress is kept: {shown(kept)}\n")
-    open_printer().next_step(service.overview())

@@ -21,14 +21,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from inlayer.cli.learn.common import (
-    FOLDER,
-    TASK_OR_FILE,
-    command,
-    interruptible,
-    open_printer,
-    open_service,
-)  # fmt: skip
+from inlayer.cli.learn.common import FOLDER, TASK_OR_FILE, command, interruptible, open_printer, open_service
 from inlayer.cli.learn.tasks import show_task_file, show_verdict
 from inlayer.errors import InlayerError
 from inlayer.files import shown

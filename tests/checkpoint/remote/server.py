@@ -234,8 +234,8 @@ class Handler(BaseHTTPRequestHandler):
             stream.seek(first)
             while first < stop:
                 chunk = stream.read(min(1000 if drip else CHUNK, stop - first))
+                self.count(len(chunk))  # before the client can have it: a test may reset the counters then
                 self.wfile.write(chunk)
-                self.count(len(chunk))
                 first += len(chunk)
                 self.hub.stopped.wait(0.03 if drip else 0)
 

@@ -1,30 +1,80 @@
-"""The eight steps in the terminal: characters and bytes, ids and where rows are stored, then numbers and heat strips.
+"""Terminal output of a trace: eight steps with aligned numbers and heat strips.
 
-- bytes that are not whole characters are shown in hexadecimal, never as a replacement character
-- one line per token if it has one vector; sums are shown term by term for the first tokens
-- a batch is shown text by text; padding is shown in place, with mask 0
+trace -> [terminal] -> console
+- color is used only if the terminal has it, and no step depends on it; the output is ASCII if the terminal requires it
+- no line is wider than the terminal, none ends in spaces, and no text can control the terminal
+- elsewhere: columns and kinds of lines (trace/layout.py), how a character or a number is written (render/glyphs.py)
+Tested at three widths, against snapshots and with hostile texts, in tests/trace/test_terminal.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from rich.cells import cell_len
+from rich.console import Console
 from rich.text import Text
 
+from inlayer.errors import InputError
 from inlayer.render.glyphs import NUMBER, number
 from inlayer.render.numbers import count
-from inlayer.trace.facts import Backward, PreToken, RotaryFacts, RowGradient, TextTrace, TokenTrace, Vector
-from inlayer.trace.terminal.layout import INDENT, Layout, NamedVectors, is_text, padded
+from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
+from inlayer.trace.layout import INDENT, Layout, NamedVectors, is_text, padded
 
-__all__ = ["STEPS"]
+__all__ = ["show"]
 
-MAX_BANDS = 3  # of characters above bytes, per text; one in a batch
+FIRST_WITH_STRIPS = 5
 MAX_MERGED = 6  # pre-tokens per text whose merges are shown
 MAX_SUMS = 4  # tokens per text shown term by term
 MAX_BATCH_SUMS = 2  # per text of a batch
 MAX_ROTATIONS = 6  # tokens whose angles are shown
 MAX_GRADIENT_SUMS = 3  # rows whose gradient is shown term by term
+
+
+def show(trace: Trace, console: Console, *, step: int | None = None, tokens: int | None = None) -> None:
+    """Print all steps, or one of them. `tokens` limits the tokens shown per text; the default fits a screen."""
+    if step is not None and not 1 <= step <= len(STEPS):
+        raise InputError(f"step is {step}; it must be in 1..{len(STEPS)}")
+    color = console.color_system is not None and not console.no_color
+    layout = Layout(trace, console.width, console.encoding, color=color, max_tokens=tokens)
+    for line in _lines(layout, step):
+        if cell_len(line.plain) > layout.columns:
+            line.truncate(layout.columns - len(layout.glyphs.more))
+            line.rstrip()
+            line.append(layout.glyphs.more)
+        line.rstrip()
+        console.print(line, no_wrap=True, overflow="crop", crop=True)
+
+
+def _lines(layout: Layout, wanted: int | None) -> Iterator[Text]:
+    yield from _model(layout)
+    if wanted is None or wanted >= FIRST_WITH_STRIPS:
+        legend = Text().append("heat strips: ", style="dim")
+        for value, name in ((-1.0, "negative"), (0.0, "zero"), (1.0, "positive")):
+            legend.append_text(layout.glyphs.heat([value], 1.0)).append(f" {name}  ", style="dim")
+        yield legend
+    for step in layout.trace.steps:
+        if wanted in (None, step.number):
+            yield Text()
+            yield from layout.heading(step)
+            if layout.trace.input == "text" or step.number >= FIRST_WITH_STRIPS:
+                yield from STEPS[step.number - 1](layout)
+
+
+def _model(layout: Layout) -> Iterator[Text]:
+    """The model, and the changes that were made."""
+    trace = layout.trace
+    name = f"{trace.source} ({trace.note})" if trace.note else trace.source
+    yield from layout.note(name, style="bold", indent=0)
+    change = trace.change
+    changes = [
+        f"positions {change.positions}" if change.positions else "",
+        f"theta {change.theta:,.10g}" if change.theta is not None else "",
+        f"tokens {change.swap[0]} and {change.swap[1]} swapped" if change.swap else "",
+        f"{count(change.pad, 'padding token')} added" if change.pad else "",
+    ]
+    if any(changes):
+        yield from layout.note(f"changed: {', '.join(filter(None, changes))}", style="yellow", indent=0)
 
 
 def bytes_step(layout: Layout) -> Iterator[Text]:
@@ -36,7 +86,7 @@ def bytes_step(layout: Layout) -> Iterator[Text]:
             (fold(one.text, 12), as_hex(one.bytes, 24), "cyan" if len(one.bytes) > 2 else "dim")
             for one in text.characters
         ]
-        yield from _bands(layout, units, text.n_characters, "character", bars=False)
+        yield from layout.bands(units, " ", text.n_characters, "character")
         if not text.n_bytes:
             yield Text(" " * INDENT + " (no bytes)", style="dim")
 
@@ -52,7 +102,7 @@ def pre_tokens_step(layout: Layout) -> Iterator[Text]:
             (_bytes_as_text(layout, one.bytes, available), layout.glyphs.hex(one.bytes, available), "dim")
             for one in text.pre_tokens or []
         ]
-        return _bands(layout, units, text.n_pre_tokens, "pre-token", bars=True)
+        return layout.bands(units, layout.glyphs.bar, text.n_pre_tokens, "pre-token")
 
     has_any = any(text.pre_tokens is not None for text in layout.trace.texts)
     return layout.each_text(lines) if has_any else iter(())
@@ -93,7 +143,11 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
     def lines(index: int, token: TokenTrace) -> Iterator[Text]:
         line = layout.head(index, token).append(f"  {token.id:>{digits}}", style="cyan")
         line.append(f"  {token.offset:>{offsets},}  ")
-        yield line.append(_joined(token.stored_hex, available, glyphs.more), style="dim")
+        data = " ".join(token.stored_hex)
+        if len(data) > available:
+            fitting = data[: max(0, available - len(glyphs.more))].rpartition(" ")
+            data = "".join([*fitting[:2], glyphs.more])[: max(0, available)]
+        yield line.append(data, style="dim")
 
     yield from layout.each_token(lines)
 
@@ -126,13 +180,14 @@ def positions_step(layout: Layout) -> Iterator[Text]:
         added = [] if value.added is None else [(f"+ position {token.position}", value.added)]
         return [(names[stage], before), *added, ("= sum", value.after)]
 
+    def lines(index: int, token: TokenTrace) -> Iterator[Text]:
+        return layout.named_vectors(index, layout.label(token), parts(token), grid)
+
     shown = MAX_BATCH_SUMS if layout.is_batch else MAX_SUMS
     tokens = [token for text in layout.texts for token in layout.tokens(text)[:shown]]
     grid = layout.named_grid([parts(token) for token in tokens], layout.trace.shape[2])
     yield layout.grid_heading(grid)
-    yield from layout.each_token(
-        lambda index, token: layout.named_vectors(index, layout.label(token), parts(token), grid), shown
-    )
+    yield from layout.each_token(lines, shown)
 
 
 def hidden_step(layout: Layout) -> Iterator[Text]:
@@ -161,8 +216,7 @@ def backward_step(layout: Layout) -> Iterator[Text]:
         return
     yield Text(f"{' ' * INDENT}loss ", style="dim").append(number(backward.loss), style="not dim bold")
     yield from _gradients(layout, backward, channels)
-    unmasked = backward.unmasked_padding_gradient
-    if unmasked is not None:
+    if (unmasked := backward.unmasked_padding_gradient) is not None:
         yield from layout.note("the padding row receives no gradient; without padding_idx it would receive")
         name = layout.head(None).append("padding", style="dim")
         grid = layout.grid([unmasked], channels, head=max(layout.head_width, len(name)))
@@ -175,14 +229,6 @@ STEPS: list[Callable[[Layout], Iterator[Text]]] = [
 
 
 # ---- text and ids
-
-
-def _bands(
-    layout: Layout, units: Sequence[tuple[str, str, str]], total: int, noun: str, *, bars: bool
-) -> Iterator[Text]:
-    lines, shown = layout.bands(units, bars=bars, max_bands=1 if layout.is_batch else MAX_BANDS)
-    yield from lines
-    yield from layout.more(total - shown, noun)
 
 
 def _token_heading(layout: Layout) -> Text:
@@ -225,15 +271,6 @@ def _bytes_as_text(layout: Layout, data: str, columns: int) -> str:
     return layout.glyphs.escaped(data, columns)
 
 
-def _joined(parts: Sequence[str], columns: int, more: str) -> str:
-    """Join as many parts as fit."""
-    if len(" ".join(parts)) <= columns:
-        return " ".join(parts)
-    while parts and len(" ".join(parts)) + 1 + len(more) > columns:
-        parts = parts[:-1]
-    return " ".join([*parts, more])[: max(0, columns)]
-
-
 # ---- vectors
 
 
@@ -260,15 +297,14 @@ def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
     tokens = [token for token in longest.tokens if token.mask][:MAX_ROTATIONS]
     if not tokens:
         return
-    rotations = [token.rotations[which] for token in tokens]
-    blocks = [("angle", [rotation.angles for rotation in rotations])]
-    if rotary.scaling is not None and rotary.frequencies == rotary.unscaled_frequencies:
-        yield from layout.note("the scaling does not change the pairs shown")
-    elif rotary.scaling is not None:
-        blocks.append(("unscaled", [rotation.unscaled_angles for rotation in rotations]))
-    blocks += [("cos", [rotation.cos for rotation in rotations]), ("sin", [rotation.sin for rotation in rotations])]
-    head = max(layout.head_width, *(layout.label_start + len(name) for name, _ in blocks))
-    for name, vectors in blocks:
+    blocks = {"angle": "angles", "unscaled": "unscaled_angles", "cos": "cos", "sin": "sin"}
+    if rotary.scaling is None or rotary.frequencies == rotary.unscaled_frequencies:
+        del blocks["unscaled"]
+        if rotary.scaling is not None:
+            yield from layout.note("the scaling does not change the pairs shown")
+    head = max(layout.head_width, *(layout.label_start + len(name) for name in blocks))
+    for name, field in blocks.items():
+        vectors = [getattr(token.rotations[which], field) for token in tokens]
         grid = layout.grid(vectors, rotary.n_pairs, head=head)
         yield layout.grid_heading(grid, name, unit="pair ")
         for token, values in zip(tokens, vectors, strict=True):
@@ -309,7 +345,8 @@ def _masks(layout: Layout) -> Iterator[Text]:
 def _gradients(layout: Layout, backward: Backward, channels: int) -> Iterator[Text]:
     """The gradient of each row, and for some rows of a tied model the two gradients it is the sum of."""
     rows = backward.rows[: layout.max_tokens]
-    labels = [_row_label(layout, row) for row in rows]
+    firsts = [row.occurrences[0] for row in rows]
+    labels = [layout.label(layout.trace.texts[text].tokens[token]) for text, token in firsts]
     names = max([len("token"), *(cell_len(label.plain) for label in labels)])
     ids = max([2, *(len(str(row.id)) for row in rows)])
     times = max([len("count"), *(len(f"{row.count:,}") for row in rows)])
@@ -334,11 +371,3 @@ def _gradients(layout: Layout, backward: Backward, channels: int) -> Iterator[Te
         yield layout.grid_heading(grid)
         for label, parts in sums:
             yield from layout.named_vectors(None, label, parts, grid)
-
-
-def _row_label(layout: Layout, row: RowGradient) -> Text:
-    """The label of its first occurrence, if that is part of the trace."""
-    for text, token in row.occurrences:
-        if text < len(layout.trace.texts) and token < len(layout.trace.texts[text].tokens):
-            return layout.label(layout.trace.texts[text].tokens[token])
-    return Text(layout.glyphs.fold(row.label, layout.widest_label))

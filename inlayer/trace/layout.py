@@ -1,9 +1,8 @@
 """Layout of terminal output: column widths, and the kinds of lines that the steps consist of.
 
-- headings, notes, tables of vectors (numbers, then a heat strip), and bands of characters above their bytes
 - tokens and numbers are in the same columns in every step, so a token can be followed down the screen
 - what does not fit is omitted and counted; no line wraps
-- elsewhere: how a character is written (inlayer/render/glyphs.py), the steps (step_lines.py)
+- elsewhere: how a character is written (inlayer/render/glyphs.py), the steps (trace/terminal.py)
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ MAX_TEXTS = 4
 MAX_TOKENS = 12  # per text; the rest is counted, not printed
 MAX_BATCH_TOKENS = 8  # per text of a batch
 MAX_PADDING = 2
+MAX_BANDS = 3  # of characters above bytes, per text; one in a batch
 MAX_LABEL_WIDTH = 16
 MIN_STRIP_WIDTH = 8
 SMALL = 0.01  # below this scale, numbers are written as powers of ten
@@ -55,6 +55,7 @@ class Layout:
         self, trace: Trace, columns: int, encoding: str, *, color: bool, max_tokens: int | None = None
     ) -> None:
         self.trace, self.columns, self.glyphs = trace, columns, glyphs_for(encoding, color=color)
+        self.texts, self.is_batch = trace.texts[:MAX_TEXTS], len(trace.texts) > 1
         self.max_tokens = max_tokens or (MAX_BATCH_TOKENS if self.is_batch else MAX_TOKENS)
         self.shown_tokens = [token for text in self.texts for token in self.tokens(text)]
         self.widest_label = min(MAX_LABEL_WIDTH, columns // 5)
@@ -85,22 +86,13 @@ class Layout:
         """Text wrapped to the width, at most `max_lines` lines."""
         lines = wrap(self.words(text), max(10, self.columns - indent), break_on_hyphens=False)
         for index, line in enumerate(lines[:max_lines], start=1):
-            shown = self.glyphs.fold(line, self.columns - indent, blank=" ")
-            if index == max_lines and len(lines) > max_lines:
-                shown = self.glyphs.fold(f"{line} ", self.columns - indent - len(self.glyphs.more), blank=" ")
-                shown += self.glyphs.more
-            yield Text(" " * indent + shown, style=style)
+            more = self.glyphs.more if index == max_lines and len(lines) > max_lines else ""
+            shown = self.glyphs.fold(f"{line} " if more else line, self.columns - indent - len(more), blank=" ")
+            yield Text(" " * indent + shown + more, style=style)
 
     def words(self, text: str) -> str:
         """Escape text, and use the terminal's arrow."""
         return self.glyphs.safe(text).replace("->", self.glyphs.arrow)
-
-    def cut(self, line: Text) -> None:
-        """Truncate a line that is wider than the terminal."""
-        if cell_len(line.plain) > self.columns:
-            line.truncate(self.columns - len(self.glyphs.more))
-            line.rstrip()
-            line.append(self.glyphs.more)
 
     def more(self, amount: int, noun: str) -> Iterator[Text]:
         """A line that counts what was omitted, if anything."""
@@ -108,15 +100,6 @@ class Layout:
             yield Text(f"{' ' * INDENT}{self.glyphs.more} and {count(amount, f'more {noun}')}", style="dim")
 
     # ---- texts and tokens
-
-    @property
-    def is_batch(self) -> bool:
-        return len(self.trace.texts) > 1
-
-    @property
-    def texts(self) -> list[TextTrace]:
-        """The texts to show."""
-        return self.trace.texts[:MAX_TEXTS]
 
     def tokens(self, text: TextTrace) -> list[TokenTrace]:
         """The tokens to show of a text, including at most two padding tokens."""
@@ -132,13 +115,11 @@ class Layout:
             yield from lines(text)
         yield from self.more(self.trace.shape[0] - len(self.texts), "text")
 
-    def each_token(
-        self, lines: Callable[[int, TokenTrace], Iterable[Text]], max_tokens: int | None = None
-    ) -> Iterator[Text]:
+    def each_token(self, lines: Callable[[int, TokenTrace], Iterable[Text]], most: int | None = None) -> Iterator[Text]:
         """The lines of each token of each text, and the number of tokens omitted."""
 
         def text_lines(text: TextTrace) -> Iterator[Text]:
-            shown = self.tokens(text)[:max_tokens]
+            shown = self.tokens(text)[:most]
             for index, token in enumerate(shown):
                 yield from lines(index, token)
             yield from self.omitted_tokens(text, len(shown))
@@ -157,14 +138,10 @@ class Layout:
 
     def label(self, token: TokenTrace) -> Text:
         """A token's label: its text, its bytes if they are not whole characters, or its name if it is special."""
-        if token.id is None:
-            return Text(self.glyphs.fold(token.label, self.widest_label, blank=" "))
-        if token.special:
-            style = "magenta" if token.mask else "magenta dim"
-            return Text(self.glyphs.fold(token.label, self.widest_label), style=style)
-        if not is_text(token.bytes):
+        if not token.special and not is_text(token.bytes):
             return Text(self.glyphs.escaped(token.bytes, self.widest_label), style="yellow")
-        return Text(self.glyphs.fold(token.label, self.widest_label), style="" if token.mask else "dim")
+        shown = self.glyphs.fold(token.label, self.widest_label, blank=" " if token.id is None else None)
+        return Text(shown, style=("magenta" if token.special else "") + ("" if token.mask else " dim"))
 
     def head(self, index: int | None, token: TokenTrace | None = None) -> Text:
         """The start of a token's line: its index and its label."""
@@ -174,10 +151,10 @@ class Layout:
 
     # ---- vectors
 
-    def grid(self, vectors: Sequence[Vector], channels: int, *, head: int | None = None) -> Grid:
+    def grid(self, vectors: Sequence[Vector], channels: int, *, head: int = 0) -> Grid:
         """Columns for vectors that share a scale."""
-        recorded = max((len(vector) for vector in vectors), default=0)
-        before = self.head_width if head is None else head
+        recorded = max(map(len, vectors), default=0)
+        before = head or self.head_width
         available = self.columns - before - 2 - len(f" {self.glyphs.more}")
         strip = min(recorded, max(MIN_STRIP_WIDTH, self.columns // 5))
         numbers = max(0, min(recorded, max(1, (available - strip) // (NUMBER + 1)), available // (NUMBER + 1)))
@@ -221,27 +198,23 @@ class Layout:
 
     # ---- bands
 
-    def bands(self, units: Sequence[tuple[str, str, str]], *, bars: bool, max_bands: int) -> tuple[list[Text], int]:
-        """Units (text, bytes, style of the bytes) side by side, bytes below text; the lines, and how many units fit."""
-        lines: list[Text] = []
-        taken, available = 0, self.columns - INDENT - 2  # a bar at each end
-        while taken < len(units) and len(lines) < 2 * max_bands:
-            above, below, used = Text(" " * INDENT), Text(" " * INDENT), 0
-            while taken < len(units):
-                shown, data, style = units[taken]
+    def bands(self, units: Sequence[tuple[str, str, str]], bar: str, total: int, noun: str) -> Iterator[Text]:
+        """Units (text, bytes, style of the bytes) side by side, bytes below text, and the number of units omitted."""
+        rest = list(units)
+        for _ in range(1 if self.is_batch else MAX_BANDS):
+            above, below = Text(" " * INDENT), Text(" " * INDENT)
+            while rest:
+                shown, data, style = rest[0]
                 size = max(cell_len(shown), len(data))
-                if used and used + 1 + size > available:
+                if len(below) > INDENT and len(below) + 1 + size + 1 >= self.columns:  # a bar at each end
                     break
                 for line, content, content_style in ((above, shown, ""), (below, data, style)):
-                    line.append(self.glyphs.bar if bars else " ", style="bright_black")
+                    line.append(bar, style="bright_black")
                     line.append_text(padded(Text(content, style=content_style), size))
-                used += size + 1
-                taken += 1
-            if bars:
-                above.append(self.glyphs.bar, style="bright_black")
-                below.append(self.glyphs.bar, style="bright_black")
-            lines += [above, below]
-        return lines, taken
+                del rest[0]
+            if len(below) > INDENT:
+                yield from (line.append(bar, style="bright_black") for line in (above, below))
+        yield from self.more(total - len(units) + len(rest), noun)
 
 
 def padded(line: Text, columns: int) -> Text:
