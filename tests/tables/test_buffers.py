@@ -325,7 +325,7 @@ import torch, threading
 from inlayer.tables import memory
 memory.POOLED_BYTES = 1
 weight = torch.randn(50, 8)
-kept = [lookup.look_up(torch.arange(9), weight) for _ in range(20)]
+kept = [memory.look_up(torch.arange(9), weight) for _ in range(20)]
 cycle = [kept[3]]; cycle.append(cycle)
 held = kept[5].numpy()
 class Late:

@@ -218,7 +218,7 @@ import torch
 from inlayer.tables import memory
 memory.POOLED_BYTES = 1
 weight = torch.randn(9, 4)
-traced = torch.jit.trace(lambda ids: lookup.look_up(ids, weight), torch.tensor([1, 2]))
+traced = torch.jit.trace(lambda ids: memory.look_up(ids, weight), torch.tensor([1, 2]))
 first = traced(torch.tensor([3, 4]))
 second = traced(torch.tensor([5, 6]))
 assert torch.equal(first, weight[3:5]) and torch.equal(second, weight[5:7])
