@@ -60,9 +60,11 @@ def check_argument(text: str, name: str) -> str:
 
 def check_page_texts(texts: list[str]) -> list[str]:
     """Check texts that a page opens with against the limits of its server."""
-    from inlayer.web.schemas import check_texts
+    from inlayer.web.schemas import MAX_CHARACTERS, MAX_TEXTS
 
-    return check_texts([check_argument(text, f"text {number}") for number, text in enumerate(texts, start=1)])
+    if len(texts) > MAX_TEXTS or sum(map(len, texts)) > MAX_CHARACTERS:
+        raise InputError(f"the page takes at most {MAX_TEXTS} texts of {MAX_CHARACTERS:,} characters together")
+    return [check_argument(text, f"text {number}") for number, text in enumerate(texts, start=1)]
 
 
 def _from_standard_input() -> str:

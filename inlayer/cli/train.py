@@ -1,7 +1,7 @@
 """`inlayer train`: text files in, a model folder out.
 
 - flags are generated from the fields of TrainConfig (training/config.py), without importing torch
-- with --resume, settings come from the run; a flag that contradicts them is an error
+- with --resume, settings come from the run; a flag that contradicts them is an error, except a larger --steps
 - progress goes to stderr (cli/train_progress.py); Ctrl-C saves, prints the command to resume, and exits with 130
 - under torchrun every process runs this command; only the main one prints
 Tested in tests/training/test_cli.py.
@@ -34,14 +34,12 @@ inlayer train book.txt more/*.txt --out model
 
 inlayer train book.txt --out model --tokenizer bytes --architecture gpt --preset toy --steps 300
 
-inlayer train book.txt --out model --vocab-size 8192 --n-embd 256 --no-tie
-
-inlayer train --out model --resume
+inlayer train --out model --resume --steps 900
 
 torchrun --nproc-per-node 2 -m inlayer train book.txt --out model --parallel data
 """
 FILES = typer.Argument(help="UTF-8 text files. Without any, English text from Python's standard library.")
-RESUME = typer.Option("--resume", help="Continue the run in --out.", rich_help_panel="Run")
+RESUME = typer.Option("--resume", help="Continue the run in --out. A larger --steps extends it.", rich_help_panel="Run")
 JSON = typer.Option("--json", help="Print the report as JSON.", rich_help_panel="Run")
 
 

@@ -66,11 +66,6 @@ def reporting() -> Iterator[TrainingProgress]:
     if not sys.stderr.isatty():
         yield Reporter(None)
         return
-    columns = (
-        rich_progress.TextColumn("{task.description}"),
-        rich_progress.BarColumn(bar_width=None),
-        rich_progress.MofNCompleteColumn(),
-        rich_progress.TimeRemainingColumn(),
-    )
+    columns = (*rich_progress.Progress.get_default_columns(), rich_progress.MofNCompleteColumn())
     with rich_progress.Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4) as bar:
         yield Reporter(bar)

@@ -68,12 +68,15 @@ def make_position_ids(
     elif rule.by == "mask" and mask is not None:
         real = mask.ne(0)
     if real is None:  # also for inputs_embeds, where padding cannot be recognized
-        # Not read from a GPU, which would have to be waited for.
-        readable = mask is not None and mask.device.type == "cpu" and not has_no_values(mask)
-        if mask is not None and readable and bool((mask[:, :1] == 0).any()):
+        if mask is not None and _is_left_padded(mask):
             warnings.warn(LEFT_PADDED, stacklevel=6)
         return torch.arange(rule.start, rule.start + shape[1], device=device)[None]
     return torch.where(real, real.cumsum(dim=1) + (rule.start - 1), rule.start - 1)
+
+
+def _is_left_padded(mask: Tensor) -> bool:
+    """Whether a text follows padding; not read from a GPU, which would have to be waited for."""
+    return mask.device.type == "cpu" and not has_no_values(mask) and bool(((mask[:, :1] == 0) & mask.ne(0)).any())
 
 
 def build_positions(

@@ -110,7 +110,7 @@ class GrowthLimit:
         """Check the parts of a file without its vocabulary, which `tokenizers` would already normalize."""
         from tokenizers import Tokenizer
 
-        for template in steps_of(config, "post_processor"):  # the library needs seconds to read so many
+        for template in steps_of(config, "post_processor"):  # thousands of pieces take the library seconds to read
             if any(isinstance(pieces, list) and len(pieces) > MAX_ADDED for pieces in template.values()):
                 raise TokenizerError(f"{where}: its post_processor can make a text more than {MAX_ADDED:,} ids longer")
         parts = {part: config.get(part) for part in STEPS}

@@ -48,7 +48,6 @@ class Forward:
         self.active = pipeline.active_layer(change.positions, change.theta)
         self.texts: list[TextTrace] = []  # without their tokens
         self.tokens: list[list[Token]] = []  # in the order they are run, after a swap
-        self.names: dict[int, str] = {}  # of the unique ids, as spelled in the vocabulary
         self.unique: UniqueRows | None = None  # None if vectors were given
 
     def run_texts(self, texts: Sequence[str]) -> Forward:
@@ -78,7 +77,6 @@ class Forward:
         flat = inverse_BT.flatten()
         place_U = torch.zeros_like(ids_U).index_copy_(0, flat, torch.arange(len(flat)))  # one occurrence of each id
         self.unique = UniqueRows(ids_U, inverse_BT, self.stages[0].after.flatten(0, 1)[place_U])
-        self.names = {one: pipeline.spelling(one) for one in ids_U.tolist()}
         return self
 
     def run_vectors(self, inputs_embeds: object) -> Forward:
@@ -118,7 +116,7 @@ class Forward:
 
     def label(self, b: int, t: int, token_id: int) -> str:
         """Label a token by its text, by its bytes if they are not whole characters, or by name if it is special."""
-        name, token = self.names[token_id], self.token(b, t)
+        name, token = self.pipeline.spelling(token_id), self.token(b, t)
         if token is None:
             return "<pad>" if name == f"#{token_id}" else name
         if token.special or not token.bytes:

@@ -72,7 +72,7 @@ def export(
         "step": step,
         "change": None if change is None else key_of(change),
     }
-    return page(title=f"inlayer: {texts[0][:60]}", data=data, served=False)
+    return page(title=f"inlayer: {texts[0][:60]}", data=data)
 
 
 def key_of(change: Change) -> str:
@@ -99,12 +99,12 @@ def _changes(pipeline: Pipeline, trace: Trace) -> Iterator[Change]:
             yield change
 
 
-def page(*, title: str, data: dict[str, Any] | None, served: bool) -> str:
+def page(*, title: str, data: dict[str, Any] | None) -> str:
     """Build the whole document. `data` is the content of an exported page; a served page has none."""
     policy = f'<meta http-equiv="Content-Security-Policy" content="{content_security_policy(served=False)}">'
     parts = {
-        "mode": "served" if served else "exported",
-        "policy": "" if served else policy,
+        "mode": "served" if data is None else "exported",
+        "policy": "" if data is None else policy,
         "title": escape(title.encode(errors="replace").decode()),
         "style": shared_style(),
         "script": _script(),

@@ -30,8 +30,8 @@ from inlayer.tables import StoredEmbedding
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
-from inlayer.trace.facts import Change, MergeFacts, ModelFacts, TableFacts, Trace
-from inlayer.trace.run import run
+from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
+from inlayer.trace.run import run, values_of
 from inlayer.trace.schemes import RANDOM_POSITIONS, Rotary, rotate, scheme_of, with_modules, with_positions
 from inlayer.trace.token_facts import describe_token, initialize
 
@@ -114,6 +114,7 @@ class Pipeline:
         self.rotations = lru_cache(maxsize=64)(self._rotations)
         self.spelling = lru_cache(maxsize=65_536)(partial(token_label, tokenizer))
         self.merges = lru_cache(maxsize=4_096)(self._merges)
+        self.padding = lru_cache(maxsize=4)(self._padding)
 
     # ---- what a pipeline answers
 
@@ -142,14 +143,6 @@ class Pipeline:
             return self.layer.padding_idx
         pad_id = None if self.tokenizer is None else self.tokenizer.pad_id
         return pad_id if pad_id is not None and pad_id < self.layer.vocab_size else None
-
-    @cached_property
-    def padding_row(self) -> Tensor | None:
-        """The row of `padding_id`."""
-        if self.padding_id is None:
-            return None
-        row_D: Tensor = self.layer.token_embedding(torch.tensor([self.padding_id]))[0].detach()
-        return row_D
 
     # ---- rows
 
@@ -213,6 +206,14 @@ class Pipeline:
         if merges is None:
             return None
         return [MergeFacts(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in merges]
+
+    def _padding(self, dims: int) -> Padding:
+        """Describe the padding token and the first channels of its row."""
+        if self.padding_id is None:
+            return Padding(id=None, is_padding_idx=False, is_zero=False, row=[])
+        row_D = self.layer.token_embedding(torch.tensor([self.padding_id]))[0]
+        is_own, is_zero = self.layer.padding_idx is not None, not bool(row_D.float().any())
+        return Padding(id=self.padding_id, is_padding_idx=is_own, is_zero=is_zero, row=values_of(row_D, dims))
 
     def _rotations(self, scheme: str | None, theta: float | None, shown: int, length: int, dims: int) -> list[Rotary]:
         """Return the rotary angles of the first tokens, which are the same for every text of this length."""

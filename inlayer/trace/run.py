@@ -20,7 +20,7 @@ from inlayer.embeddings import Embeddings, LayerStage
 from inlayer.errors import DtypeError, InputError
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
-from inlayer.trace.facts import Change, Gather, Padding, Positions, StageFacts, StageValue, TokenTrace, Trace
+from inlayer.trace.facts import Change, Gather, Positions, StageFacts, StageValue, TokenTrace, Trace
 from inlayer.trace.forward import Forward
 from inlayer.trace.schemes import scheme_of
 from inlayer.trace.steps import describe_steps
@@ -80,7 +80,7 @@ def run(
         gather=_gather(result),
         stages=stages,
         positions=_positions(result),
-        padding=_padding(pipeline, dims),
+        padding=pipeline.padding(dims),
         backward=backward(result) if result.unique is not None and result.shown else None,
     )
     return replace(trace, steps=describe_steps(trace))
@@ -113,7 +113,8 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
     first_row = getattr(pipeline.layer.position_embedding, "offset", 0)  # OPT's table starts with two unused rows
     positions, masks = result.position_BT.tolist(), result.mask_BT.long().tolist()
     ids = None if result.unique is None else result.unique.ids_U[result.unique.inverse_BT].tolist()
-    raw = zip(result.names, pipeline.raw_rows(list(result.names)), strict=True) if ids else ()
+    used = [] if result.unique is None else result.unique.ids_U.tolist()
+    raw = zip(used, pipeline.raw_rows(used), strict=True) if used else ()
     hexes = {one: stored_hex(row, pipeline.table.itemsize, dims) for one, row in raw}
 
     def stage_value(number: int, b: int, t: int) -> StageValue:
@@ -129,7 +130,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
         token_id, token = (None, None) if ids is None else (ids[b][t], result.token(b, t))
         return TokenTrace(
             id=token_id,
-            token=None if token_id is None else result.names[token_id],
+            token=None if token_id is None else pipeline.spelling(token_id),
             label=f"vector {t}" if token_id is None else result.label(b, t, token_id),
             bytes="" if token is None else token.bytes.hex(),
             span=None if token is None else token.span,
@@ -204,14 +205,4 @@ def _positions(result: Forward) -> Positions:
         block_size=layer.block_size if from_model else None,
         note=note,
         rotary=[facts for facts, _ in result.rotary],
-    )
-
-
-def _padding(pipeline: Pipeline, dims: int) -> Padding:
-    row_D = pipeline.padding_row
-    return Padding(
-        id=pipeline.padding_id,
-        is_padding_idx=row_D is not None and pipeline.layer.padding_idx is not None,
-        is_zero=row_D is not None and not bool(row_D.float().any()),
-        row=[] if row_D is None else values_of(row_D, dims),
     )

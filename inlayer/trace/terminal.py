@@ -196,12 +196,10 @@ def hidden_step(layout: Layout) -> Iterator[Text]:
     if any(stage.name != "position" for stage in trace.stages):
         yield from _stages(layout)
     yield from _token_table(layout, lambda token: token.hidden, trace.shape[2])
-    if not any(text.n_padding for text in trace.texts):
+    padding = trace.padding
+    if padding.id is None or not any(text.n_padding for text in trace.texts):
         return
     yield from _masks(layout)
-    padding = trace.padding
-    if padding.id is None:
-        return
     kind = "the table's padding_idx" if padding.is_padding_idx else "an ordinary token"
     line = f"the padding row is {padding.id:,}, {kind}; its values are {'all zero' if padding.is_zero else 'not zero'}"
     if padding.is_zero and any(any(token.hidden) for text in trace.texts for token in text.tokens if not token.mask):

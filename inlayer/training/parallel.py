@@ -17,10 +17,13 @@ Tested with 2 and 4 processes against one in tests/training/test_parallel.py; si
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from types import FrameType
 from typing import Any
 
 import torch
@@ -43,6 +46,7 @@ __all__ = [
     "local_batch",
     "process_group",
     "shard",
+    "stop_signals",
 ]
 
 CPU = torch.device("cpu")
@@ -143,6 +147,27 @@ def _device() -> torch.device:
         raise ConfigError(f"local process {local} has no GPU: this machine has {gpus}; start {gpus} processes here")
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """Collect the first SIGINT or SIGTERM in a list; a second one raises KeyboardInterrupt."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # signals can only be handled there
+        yield received
+        return
+
+    def handle(number: int, _: FrameType | None) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # ---- sharding

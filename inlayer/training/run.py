@@ -19,15 +19,11 @@ import hashlib
 import json
 import math
 import shutil
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 
 import numpy as np
 import torch
@@ -41,10 +37,18 @@ from inlayer.training.config import TrainConfig
 from inlayer.training.corpus import python_chunks, read_chunks
 from inlayer.training.decoder import Decoder, DecoderConfig
 from inlayer.training.metrics import Alerts, Metrics, from_line, to_line
-from inlayer.training.parallel import ProcessGroup
+from inlayer.training.parallel import ProcessGroup, stop_signals
 from inlayer.training.save import save_decoder, tokenizer_files
 from inlayer.training.state import load_state, save_state
-from inlayer.training.tokens import Tokens, check_windows, draw_batch, open_tokens, validation_batches, write_tokens
+from inlayer.training.tokens import (
+    Tokens,
+    check_windows,
+    count_rows,
+    draw_batch,
+    open_tokens,
+    validation_batches,
+    write_tokens,
+)
 from inlayer.training.trainer import Trainer
 
 __all__ = ["DivergedError", "Run", "TrainingProgress"]
@@ -151,7 +155,13 @@ class Run:
             self._make_tokenizer()
             self._make_tokens()
         group.barrier()
-        return self.open_tokenizer(), open_tokens(self.inner / "tokens")
+        tokenizer, tokens = self.open_tokenizer(), open_tokens(self.inner / "tokens")
+        if tokens.vocab_size != count_rows(tokenizer):
+            raise CheckpointError(
+                f"{shown(self.inner / 'tokens')} has {tokens.vocab_size:,} ids and the run's tokenizer "
+                f"{count_rows(tokenizer):,}: one of them was changed; start a new run in another folder"
+            )
+        return tokenizer, tokens
 
     def open_tokenizer(self) -> Tokenizer:
         """Open the run's tokenizer."""
@@ -207,18 +217,21 @@ class Run:
     def train(self, progress: TrainingProgress | None = None, group: ProcessGroup | None = None) -> bool:
         """Take the remaining steps and save the model; False if stopped by a signal before the last step."""
         group = group or ProcessGroup()
-        with self.locked() if group.is_main else nullcontext():
-            try:
-                return self._train(progress, group)
-            except InlayerError:
-                if group.is_main and self._created is not None and not self.metrics:
-                    self._remove()
-                raise
-            except OSError as error:
-                raise InputError(
-                    f"{shown(self.folder)} cannot be written: {error.strerror or error}; saved states are kept, and "
-                    "--resume continues from the last one"
-                ) from error
+        try:
+            with self.locked() if group.is_main else nullcontext():
+                try:
+                    return self._train(progress, group)
+                except InlayerError:
+                    if group.is_main and self._created is not None and not self.metrics:
+                        self._remove()
+                    raise
+        except InlayerError:  # some are OSErrors, too
+            raise
+        except OSError as error:
+            raise InputError(
+                f"{shown(self.folder)} cannot be written: {error.strerror or error}; saved states are kept, and "
+                "--resume continues from the last one"
+            ) from error
 
     def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
         config = self.config
@@ -375,24 +388,3 @@ def is_free(folder: Path) -> bool:
     """Whether a run may start here: the folder is empty, apart from what a process killed while starting left."""
     leftovers = {folder / "run" / name for name in ("", "lock", f".{CONFIG}.saving")}
     return path_kind(folder) == "missing" or (folder.is_dir() and all(path in leftovers for path in folder.rglob("*")))
-
-
-@contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """Collect the first SIGINT or SIGTERM in a list; a second one raises KeyboardInterrupt."""
-    received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # signals can only be handled there
-        yield received
-        return
-
-    def handle(number: int, _: FrameType | None) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -89,7 +89,7 @@ def write_tokens(
     `progress` is called with the number of UTF-8 bytes encoded so far.
     """
     every = round(min(1 / validation, 1e18)) if validation else 0
-    vocab_size = max([tokenizer.get_vocab_size(), *(value + 1 for value in tokenizer.special_ids)])
+    vocab_size = count_rows(tokenizer)
     if vocab_size > MAX_VOCAB:
         raise InputError(f"the tokenizer's largest id is {vocab_size - 1:,}; a table has at most {MAX_VOCAB:,} rows")
     dtype = "uint16" if vocab_size <= 1 << 16 else "uint32"
@@ -120,6 +120,11 @@ def write_tokens(
             facts |= {f"{side}_ids": counts[side], f"{side}_sha256": digests[side].hexdigest()}
         (new / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
     return open_tokens(folder)
+
+
+def count_rows(tokenizer: Tokenizer) -> int:
+    """Rows of a table for this tokenizer; special tokens may have ids beyond the vocabulary."""
+    return max([tokenizer.get_vocab_size(), *(value + 1 for value in tokenizer.special_ids)])
 
 
 def open_tokens(folder: str | os.PathLike[str]) -> Tokens:

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 
 import torch
 
-from inlayer.errors import CheckpointError, ConfigError, MissingExtraError
+from inlayer.errors import ConfigError, MissingExtraError
 from inlayer.files import base_name, check_path, shown, write_atomic
 from inlayer.tokenizers import Tokenizer
 from inlayer.training.analysis import compare_tables
@@ -111,8 +111,7 @@ def make_report(run: Run) -> TrainingReport:
     """Report on a finished run; also written to its folder."""
     tokenizer, tokens, config = run.open_tokenizer(), open_tokens(run.inner / "tokens"), run.config
     state = load_state(run.inner)
-    if state is None:
-        raise CheckpointError(f"{shown(run.folder)} has no saved state; no step was taken")
+    assert state is not None  # a finished run has one
     decoder_config = run.decoder_config(tokenizer, tokens)
     untrained = Decoder(decoder_config, seed=config.seed)
     table = compare_tables(

@@ -37,7 +37,6 @@ __all__ = ["make_app"]
 THREADS, QUEUE = 2, 512  # with more requests waiting, a response would come too late to be useful
 LARGE = 2**31  # table values x tokens that pass the head: most of a second
 SEARCH_TOKENS = 32  # a neighbor search takes as long as a walk of this many tokens
-TITLE = "inlayer walk"
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def make_app(
 
 
 def _add_walk(app: FastAPI, service: WalkService) -> None:
-    document = page(title=TITLE, data=None, served=True)
+    document = page(title="inlayer walk", data=None)
     policy = content_security_policy(served=True)
 
     @app.get("/", include_in_schema=False)

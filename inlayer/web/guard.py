@@ -66,14 +66,12 @@ class Guard:
             await send(message)
 
         try:
-            try:
-                self._check_origin(scope)
-                scope = self._without_token(scope)
-                _check_body_headers(scope)
-            except HTTPException as error:
-                await error_response(error.status_code, error.detail, error.headers)(scope, receive, send_guarded)
-                return
+            self._check_origin(scope)
+            scope = self._without_token(scope)
+            _check_body_headers(scope)
             await self.app(scope, _limited(receive), send_guarded)
+        except HTTPException as error:  # of these checks; the application handles its own
+            await error_response(error.status_code, error.detail, error.headers)(scope, receive, send_guarded)
         except Exception:
             log.exception("%s %s failed", scope["method"], printable(scope["path"])[:200])
             if not started:

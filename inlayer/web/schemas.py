@@ -11,11 +11,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from inlayer.errors import InputError
-
 __all__ = [
     "AnswerRequest", "CodeRequest", "ExerciseQuery", "InitializationQuery", "LessonQuery", "ReadRequest",
-    "ResetRequest", "SkipRequest", "TaskRequest", "TokenQuery", "WalkRequest", "check_texts",
+    "ResetRequest", "SkipRequest", "TaskRequest", "TokenQuery", "WalkRequest",
 ]  # fmt: skip
 
 MAX_TEXTS, MAX_CHARACTERS = 16, 16_384  # characters of all texts together
@@ -144,10 +142,3 @@ class AnswerRequest(RequestModel):
         if (self.exercise is None) == (self.question is None):
             raise ValueError("give either an exercise or a question")
         return self
-
-
-def check_texts(texts: list[str]) -> list[str]:
-    """Check texts against the limits of a walk over HTTP."""
-    if len(texts) > MAX_TEXTS or sum(map(len, texts)) > MAX_CHARACTERS:
-        raise InputError(f"the page takes at most {MAX_TEXTS} texts of {MAX_CHARACTERS:,} characters together")
-    return texts

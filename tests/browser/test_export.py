@@ -87,9 +87,7 @@ def test_inputs_embeds(pipelines, open_file, tmp_path):
     trace = pipeline.walk(None, inputs_embeds=torch.arange(3 * 128.0).reshape(1, 3, 128) / 1000)
     data = {"models": [plain(pipeline.facts())], "texts": [""], "walks": {"|||0": trace.to_dict()}, "tokens": {}}
     file = tmp_path / "vectors.html"
-    file.write_text(
-        page(title="vectors", data={**data, "initialization": None, "step": 5}, served=False), encoding="utf-8"
-    )
+    file.write_text(page(title="vectors", data={**data, "initialization": None, "step": 5}), encoding="utf-8")
     watched = open_file(file)
     shown = [float(cell["value"]) for cell in watched.shown() if cell["field"] == "row"]
     assert shown == [value for cell in trace.texts[0].tokens for value in cell.row]

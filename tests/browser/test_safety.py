@@ -104,7 +104,7 @@ def test_exported_page_contains_its_policy(open_file, pipelines, tmp_path):
 
 
 def test_data_cannot_break_out():
-    made = page(title=HOSTILE[0], data={"text": HOSTILE}, served=False)
+    made = page(title=HOSTILE[0], data={"text": HOSTILE})
     inside = made.split('id="facts">')[1]
     assert inside.index("</script>") == inside.index("<")  # the first bracket ends the data
     assert made.isascii() or all(line.isascii() for line in inside.split("</script>")[0].splitlines())
@@ -119,12 +119,12 @@ def test_policy_allows_one_script_and_one_style():
         assert "default-src 'none'" in policy
         assert policy.count("sha256-") == 2
         assert ("connect-src 'self'" in policy) == served
-    assert content_security_policy(served=True) not in page(title="", data=None, served=True)  # sent as a header
-    assert content_security_policy(served=False) in page(title="", data={}, served=False)
+    assert content_security_policy(served=True) not in page(title="", data=None)  # sent as a header
+    assert content_security_policy(served=False) in page(title="", data={})
 
 
 def test_page_refers_to_no_other_host():
-    made = page(title="", data=None, served=True)
+    made = page(title="", data=None)
     assert "https://" not in made
     addresses = {part.split("'")[0].split('"')[0] for part in made.split("http://")[1:]}
     assert addresses <= {"www.w3.org/2000/svg"}  # a namespace, not an address

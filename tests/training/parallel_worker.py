@@ -334,7 +334,7 @@ CHECKS = (
 def main() -> None:
     task, folder = sys.argv[1], Path(sys.argv[2])
     torch.set_num_threads(1)
-    with process_group("cpu") as group:
+    with process_group() as group:
         if task == "cases":
             run_cases(folder, group)
             for check in CHECKS:

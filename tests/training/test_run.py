@@ -425,6 +425,21 @@ def test_edited_config_is_rejected(changed: dict[str, Any], message: str, finish
         Run.open(str(out))
 
 
+def test_edited_tokens_and_lock_are_rejected(finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    path = out / "run" / "tokens" / "tokens.json"
+    whole = path.read_text()
+    path.write_text(whole.replace('"vocab_size": 256', '"vocab_size": 16777216'))  # a table of gigabytes
+    with pytest.raises(CheckpointError, match=r"tokens has 16,777,216 ids and the run's tokenizer 256"):
+        Run.open(str(out)).train()
+    path.write_text(whole)
+    (out / "run" / "lock").unlink()
+    (out / "run" / "lock").mkdir()
+    with pytest.raises(InputError, match=r"out cannot be written: Is a directory"):
+        Run.open(str(out)).train()
+
+
 def test_edited_metrics_are_rejected(finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     shutil.copytree(finished, out)
