@@ -80,6 +80,11 @@ def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
 
     Raises:
         InputError: If a model has no tokenizer, or the two share no token.
+
+    Example:
+        >>> result = compare("default", "model")  # a copy
+        >>> result.shared, result.equal
+        (6144, 6144)
     """
     one, other = (source if isinstance(source, Model) else load(source) for source in (a, b))
     return compare_tables((one.table, one.vocabulary), (other.table, other.vocabulary), top=top)
