@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test 
     from inlayer.embeddings import Embeddings as Embeddings
     from inlayer.errors import InlayerError as InlayerError
     from inlayer.families import describe as describe
+    from inlayer.geometry.compare import compare as compare
     from inlayer.head import Head as Head
     from inlayer.inspection import Report as Report
     from inlayer.inspection import inspect as inspect
@@ -57,6 +58,7 @@ _MODULES = {
     "WordTokenizer": "inlayer.tokenizers",
     "apply_rotary": "inlayer.positions",
     "attach": "inlayer.integrations.transformers",
+    "compare": "inlayer.geometry.compare",
     "describe": "inlayer.families",
     "first_token_pool": "inlayer.pooling",
     "inspect": "inlayer.inspection",

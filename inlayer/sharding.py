@@ -6,8 +6,6 @@
   gradients, `sum_of_all` sums values and passes the gradient to all
 - torch's RowwiseParallel and loss_parallel give the same results, but need the backward pass inside their context and
   materialize all logits of their rows at once
-- torch.distributed is only imported if a table is sharded
-- elsewhere: sharding a table (training/parallel.py); FSDP, which gathers a table before it is used
 Tested against one process and against torch's loss_parallel in tests/training/test_parallel.py.
 """
 
@@ -25,16 +23,9 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 __all__ = [
-    "MESH",
-    "LocalRows",
-    "copy_to_all",
-    "cross_entropy",
-    "is_sharded",
-    "join_columns",
-    "local_rows",
-    "look_up",
+    "MESH", "LocalRows", "copy_to_all", "cross_entropy", "is_sharded", "join_columns", "local_rows", "look_up",
     "rows_each",
-]
+]  # fmt: skip
 
 MESH = "vocab"
 

@@ -35,7 +35,7 @@ def command_pages() -> Iterator[str]:
     from inlayer.cli import COMMANDS
     from inlayer.cli.app import app
 
-    for module in COMMANDS:
+    for module in COMMANDS.values():
         import_module(f"inlayer.cli.{module}")
     for name, command in list(walk(typer.main.get_command(app), "inlayer"))[1:]:
         yield f"\n{'#' * (name.count(' ') + 1)} {name}\n\n{plain(command.help)}\n"

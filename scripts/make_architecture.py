@@ -20,7 +20,7 @@ LAYERS = [
     ("#f5f7fa", [("cli", "command line"), ("web", "server and API")]),
     ("#f5f7fa", [("learn", "course and grader"), ("integrations", "attach to transformers")]),
     ("#f5f7fa", [("trace", "walk: every value"), ("training", "text to model"), ("inspection", "health of a table")]),
-    ("#e6f1f5", [("checkpoint", "source to model"), ("neighbors", "nearest rows")]),
+    ("#e6f1f5", [("checkpoint", "source to model"), ("geometry", "neighbors, maps")]),
     ("#e6f1f5", [("embeddings", "the layer"), ("head", "logits, loss"), ("pooling", "one vector per text"),
                  ("positions", "learned, sinusoidal, rotary")]),
     ("#eef3e6", [("families", "config.json to spec"), ("tables", "ids to rows"), ("tokenizers", "text to ids")]),

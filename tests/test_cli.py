@@ -113,7 +113,7 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--nope"], "--nope"),
         (["walk", "--dims", "0"], "--dims"),
         (["walk", "--width", "wide"], "--width"),
-        (["walk", "--positions", "up"], "learned"),
+        (["walk", "--positions", "up"], "unknown --positions"),
         (["walk", "--width", "4", "--positions", "up"], "learned"),
         (["walk", "--step", "0"], "--step"),
         (["walk", "--step", "9"], "--step"),
@@ -121,8 +121,8 @@ def test_json_equals_the_library_result(run: Run) -> None:
         (["walk", "--pad", "-1"], "--pad"),
         (["walk", "--theta", "big"], "--theta"),
         (["walk", "--theta", "nan"], "positive"),
-        (["walk", "--theta", "-1"], "positive"),
-        (["walk", "--positions", "none", "--theta", "5"], "theta"),
+        (["walk", "--theta", "-1"], "--theta is -1"),
+        (["walk", "--positions", "none", "--theta", "5"], "--theta applies"),
         (["walk", "--swap", "1"], "two tokens"),
         (["walk", "--swap", "1,-2"], "two tokens"),
         (["walk", "--swap", "0,99"], "token 99"),
@@ -259,6 +259,15 @@ def test_vectors_from_a_file(run: Run, tmp_path: Path, dtype: str) -> None:
     assert three["input"] == "inputs_embeds"
     assert three["texts"][0]["tokens"] == two["texts"][0]["tokens"]
     assert two["texts"][0]["tokens"][1]["row"] == pytest.approx(vectors[0, 1, :8].astype(float).tolist(), rel=0.01)
+
+
+def test_errors_about_vectors_name_the_option(run: Run, tmp_path: Path) -> None:
+    for width, arguments in ((5, []), (128, ["--swap", "0,1"]), (128, ["--pad", "1"])):
+        np.save(tmp_path / "vectors.npy", np.zeros((3, width), np.float32))
+        done = run("walk", "--embeds", str(tmp_path / "vectors.npy"), *arguments)
+        assert (done.code, done.out) == (2, "")
+        assert "--embeds" in done.err
+        assert "inputs_embeds" not in done.err
 
 
 def test_invalid_vector_files(run: Run, tmp_path: Path) -> None:

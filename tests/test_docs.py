@@ -76,7 +76,7 @@ def test_commands_are_spelled_correctly() -> None:
     blocks = "".join(re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL))
     lines = re.findall(r"^inlayer .*$", blocks, flags=re.MULTILINE)
     assert len(lines) > 10
-    for module in COMMANDS:
+    for module in COMMANDS.values():
         import_module(f"inlayer.cli.{module}")
     for line in lines:
         command, (name, *words) = typer.main.get_command(app), shlex.split(line, comments=True)

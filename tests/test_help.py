@@ -37,7 +37,7 @@ def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield from commands(subcommand, f"{name} {child}")
 
 
-for module in MODULES:  # a command joins the app when it is imported
+for module in MODULES.values():  # a command joins the app when it is imported
     import_module(f"inlayer.cli.{module}")
 COMMANDS = dict(commands(typer.main.get_command(app), "inlayer"))
 EXAMPLES = [
@@ -62,6 +62,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with every file that an example names, and a course of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("INLAYER_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("BROWSER", "true")  # the command that does nothing
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name in ("path/to/model", "more", "class/ada", "my", "data"):
@@ -74,6 +75,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("letter.txt", book[:100]),
         ("book.txt", book[:450_000]),
         ("more/two.txt", book[450_000:550_000]),
+        ("pairs.txt", "king queen 9\nseven eight 8\nLondon banana 1\n"),
+        ("questions.txt", "king man woman queen\n"),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
     solution = open_course().task("gather").solution

@@ -13,10 +13,12 @@ CONTENT = PACKAGE / "learn" / "content"  # learners' files repeat names on purpo
 SAME_ROLE = {
     "__init__.py": "a package",
     "app.py": "the application object that commands or routes join",
+    "compare.py": "compares two models, and its command",
     "course.py": "the course, and its routes",
     "facts.py": "the dataclasses of a package's facts",
     "gguf.py": "what a package knows about GGUF",
     "html.py": "a package's page as one document",
+    "neighbors.py": "nearest rows of a query, and the commands that print them",
     "open.py": "chooses the class for a source",
     "progress.py": "a learner's progress, and the command that shows it",
     "questions.py": "exercises, and the commands that ask them",

@@ -14,8 +14,9 @@ from inlayer import errors
 
 PUBLIC = [
     "ByteTokenizer", "Embeddings", "Head", "InlayerError", "MappedTable", "Model", "Ragged", "Report", "Table", "Trace",
-    "TrainConfig", "WordTokenizer", "__version__", "apply_rotary", "attach", "describe", "first_token_pool", "inspect",
-    "last_token_pool", "load", "mean_pool", "open_tokenizer", "position_ids_from_mask", "train", "train_bpe", "walk",
+    "TrainConfig", "WordTokenizer", "__version__", "apply_rotary", "attach", "compare", "describe", "first_token_pool",
+    "inspect", "last_token_pool", "load", "mean_pool", "open_tokenizer", "position_ids_from_mask", "train",
+    "train_bpe", "walk",
 ]  # fmt: skip
 
 

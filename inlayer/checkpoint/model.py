@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from inlayer.checkpoint.open import STATIC, load
 from inlayer.checkpoint.store import Store
-from inlayer.errors import CheckpointError, ConfigError, InlayerError, needs_torch
+from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.weights import HEADS, TABLES, choose_head, choose_part, table_candidates
 from inlayer.files import quoted
@@ -29,6 +29,10 @@ from inlayer.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
     from inlayer.embeddings import Embeddings
+    from inlayer.geometry.nearest import Progress
+    from inlayer.geometry.neighbors import Analogy, Neighbor
+    from inlayer.geometry.projection import TableProjection
+    from inlayer.geometry.vocabulary import Vocabulary
     from inlayer.head import Head
 
 __all__ = ["Model"]
@@ -111,6 +115,94 @@ class Model:
         with needs_torch("Model.head"):
             from inlayer.checkpoint.layer import build_head
         return build_head(self)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The texts of the rows."""
+        from inlayer.geometry.vocabulary import Vocabulary
+
+        return Vocabulary(self.tokenizer, self.table.num_embeddings)
+
+    def neighbors(
+        self,
+        query: Any,
+        k: int = 10,
+        *,
+        table: str = "input",
+        words: bool = False,
+        script: str | None = None,
+        special: bool = False,
+        progress: Progress | None = None,
+    ) -> list[Neighbor]:
+        """Find the tokens whose rows are nearest to a query by cosine: exact, over the whole table.
+
+        Args:
+            query: A word, a text (the mean of its tokens' rows), a token id, or a vector (D,).
+            k: Number of tokens.
+            table: "input", or "head" for the rows of the head.
+            words: Return only whole words.
+            script: Return only tokens in this Unicode script, such as "Latin".
+            special: Also return special tokens and rows without a token.
+            progress: Called as `progress(done, total)` with numbers of rows.
+
+        Returns:
+            Neighbors with `.id`, `.text` and `.score`, nearest first; the query's own tokens are left out.
+
+        Raises:
+            InputError: If the query is empty or has no direction, or a filter needs a tokenizer and there is none.
+
+        Example:
+            >>> [neighbor.text for neighbor in load("default").neighbors("seven", 3)]
+            [' five', ' four', ' three']
+        """
+        from inlayer.geometry.neighbors import Filter, find_neighbors
+
+        only = Filter(words, script, special)
+        return find_neighbors(self._searched(table), self.vocabulary, query, k, only, progress)
+
+    def analogy(self, a: Any, b: Any, c: Any, k: int = 5, *, table: str = "input", words: bool = False) -> Analogy:
+        """Answer "a - b + c", next to its baselines.
+
+        Args:
+            a: A word, a text, a token id or a vector, as for `neighbors`; so are b and c.
+            b: What is subtracted.
+            c: What is added.
+            k: Number of answers.
+            table: "input", or "head" for the rows of the head.
+            words: Return only whole words.
+
+        Returns:
+            `answers`, `nearest_to_first` (the nearest tokens to `a` alone) and `with_inputs` (a, b and c not excluded).
+        """
+        from inlayer.geometry.neighbors import Filter, find_analogy
+
+        return find_analogy(self._searched(table), self.vocabulary, (a, b, c), k, Filter(words))
+
+    def project(self, method: str = "pca", *, progress: Progress | None = None) -> TableProjection:
+        """Compute two coordinates for every row. Results are cached by content.
+
+        Args:
+            method: "pca", or "tsne" (extra `map`), which takes minutes. Ctrl-C returns its points so far.
+            progress: Called as `progress(done, total)`.
+
+        Returns:
+            A projection with `points` (V, 2); rows without a direction are NaN.
+        """
+        import platformdirs
+
+        from inlayer.geometry.projection import project
+
+        return project(self.table, method, cache=platformdirs.user_cache_path("inlayer") / "maps", progress=progress)
+
+    def _searched(self, table: str) -> StoredTable:
+        """The table to search: the input table or the head."""
+        if table not in {"input", "head"}:
+            raise InputError(f'table is {quoted(table)}; it must be "input" or "head"')
+        if table == "input" or (self.head_name is None and self.is_tied):
+            return self.table
+        if self.head_name is None:
+            raise InputError(f"{self.source} has no head; search its input table")
+        return self.store.table(self.head_name)
 
     @property
     def is_tied(self) -> bool:

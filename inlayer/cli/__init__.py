@@ -19,7 +19,10 @@ from inlayer.errors import InlayerError, needs_torch
 
 __all__ = ["main"]
 
-COMMANDS = ("walk", "inspect", "serve", "train", "learn")  # modules, in the order of --help
+COMMANDS = {  # modules, in the order of --help
+    "walk": "walk", "inspect": "inspect", "neighbors": "neighbors", "analogy": "neighbors", "map": "map",
+    "compare": "compare", "evaluate": "evaluate", "serve": "serve", "train": "train", "learn": "learn",
+}  # fmt: skip
 
 
 def main() -> None:
@@ -29,7 +32,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] or ["--help"]
     for name in COMMANDS if arguments[0] not in COMMANDS else arguments[:1]:  # a command joins the app when imported
-        import_module(f"inlayer.cli.{name}")
+        import_module(f"inlayer.cli.{COMMANDS[name]}")
     try:
         with needs_torch("this command"):
             code = app(args=arguments, standalone_mode=False) or 0

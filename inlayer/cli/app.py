@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
 import inlayer
 
-__all__ = ["app", "console"]
+__all__ = ["app", "console", "progress_bar"]
 
 app = typer.Typer(
     help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
@@ -50,3 +53,17 @@ def console(max_width: int = 2**31, **settings: Any) -> Any:
     output = Output(highlight=False, **settings)
     width = min(max(output.width, MIN_WIDTH), max_width)
     return output if width == output.width else Output(highlight=False, width=width, **settings)
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on stderr that disappears when the work is done; None if stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

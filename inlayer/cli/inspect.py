@@ -1,21 +1,29 @@
 """`inlayer inspect`: facts and findings about a checkpoint's embedding layer.
 
-The exit code is 0 if the layer is healthy (notes are allowed), 1 if there are warnings or errors, and 2 if the source
-cannot be read. A progress bar appears on stderr if that is a terminal.
+- exit code: 0 if the layer is healthy (notes are allowed), 1 if there are warnings or errors, 2 if the source cannot be
+  read, 130 if it was stopped
+- stderr shows a progress bar if it is a terminal, and in any case an estimate if reading takes long
+- Ctrl-C stops reading and reports what was found so far; a second one ends the program
 Tested in tests/inspection/test_command.py.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from inlayer.cli.app import app, console
+from inlayer.errors import InputError
+
+if TYPE_CHECKING:
+    from inlayer.checkpoint.model import Model
 
 __all__ = ["inspect"]
 
@@ -29,8 +37,13 @@ inlayer inspect path/to/model.safetensors --quick
 
 inlayer inspect minilm --json
 
-Exit code: 0 healthy, 1 warnings or errors found, 2 source cannot be read.
+inlayer inspect minilm --ids undertrained-tokens
+
+Exit code: 0 healthy, 1 warnings or errors found, 2 source cannot be read, 130 stopped with Ctrl-C.
 """
+MEASURED = 1.0  # seconds of reading before the rest is estimated
+LONG = 10.0  # seconds that are worth announcing
+INTERRUPTED = 130
 
 
 @app.command(epilog=INSPECT_EXAMPLES)
@@ -42,37 +55,91 @@ def inspect(
             "Default: the bundled sample model."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print facts and findings as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print facts and findings as JSON, with all ids.")] = False,
+    ids: Annotated[
+        str | None,
+        typer.Option(metavar="FINDING", help="Print only the token ids of one kind of finding, one per line."),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Read only headers and a sample of the rows; may miss faults.")
     ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Also exit with 1 if the table is randomly initialized, or if anything was not checked."
+        ),
+    ] = False,
 ) -> None:
     """Check whether a checkpoint's embedding layer is healthy, without loading the model."""
+    if as_json and ids is not None:
+        raise InputError("--json and --ids cannot be combined; --json includes the ids of every finding")
+    if quick and strict:
+        raise InputError("--quick and --strict cannot be combined: --quick does not check every row")
     from inlayer.checkpoint import load
 
     model = load(source)  # before further imports, so that an unknown source is reported quickly
     from inlayer.inspection import inspect as inspect_model
 
-    with _progress(enabled=not quick) as progress:
-        report = inspect_model(model, quick=quick, progress=progress)
-    if as_json:
+    with _stop_on_interrupt() as stopped, _progress(model, with_bar=not quick and sys.stderr.isatty()) as show:
+        report = inspect_model(
+            model, quick=quick, strict=strict, progress=lambda done, total: show(done, total) or not stopped
+        )
+    if ids is not None:
+        sys.stdout.writelines(f"{one}\n" for one in report.ids(ids))
+    elif as_json:
         sys.stdout.write(json.dumps(report.to_dict(), allow_nan=False) + "\n")
     else:
         from inlayer.inspection.terminal import print_report
 
         print_report(report, console())
-    raise typer.Exit(report.exit_code)
+    raise typer.Exit(INTERRUPTED if stopped else report.exit_code)
 
 
 @contextmanager
-def _progress(*, enabled: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar that disappears when the work is done; None if stderr is not a terminal."""
-    if not enabled or not sys.stderr.isatty():
-        yield None
+def _stop_on_interrupt() -> Iterator[list[int]]:
+    """A list that is filled by the first Ctrl-C; the second one interrupts as usual."""
+    stopped: list[int] = []
+
+    def stop(number: int, _: Any) -> None:
+        stopped.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _progress(model: Model, *, with_bar: bool) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar that disappears when the work is done, and an estimate if it takes long."""
+    start, announced = time.monotonic(), False
+
+    def announce(done: int, total: int) -> None:
+        nonlocal announced
+        seconds = time.monotonic() - start
+        if announced or not done or seconds < MEASURED:
+            return
+        announced = True
+        if (rest := seconds / done * (total - done)) > LONG:
+            from inlayer.render.numbers import duration
+
+            rows, width = model.table_info.shape
+            hints = "--quick reads a sample; Ctrl-C stops and shows what was found so far"
+            sys.stderr.write(f"reading {rows:,} x {width:,} values takes about {duration(rest)}; {hints}\n")
+
+    if not with_bar:
+        yield announce
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading rows")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+            announce(done, total)
+
+        yield show

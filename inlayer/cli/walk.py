@@ -11,7 +11,8 @@ Tested in tests/test_cli.py.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +22,7 @@ import typer
 
 from inlayer.cli.app import app, console
 from inlayer.cli.inputs import check_page_texts, read_pair, read_texts, read_vectors
-from inlayer.errors import InputError, MissingFileError
+from inlayer.errors import InlayerError, InputError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ DEFAULT_DIMS, DEFAULT_TOKENS = 8, 256
 output = partial(typer.Option, rich_help_panel="Output")
 experiment = partial(typer.Option, rich_help_panel="Experiments")
 random = partial(typer.Option, rich_help_panel="Random table")
+
+OPTIONS = {
+    "inputs_embeds": "--embeds", "swap and pad": "--swap and --pad", "theta applies": "--theta applies",
+    "theta is": "--theta is", "with positions": "with --positions", "unknown positions": "unknown --positions",
+}  # fmt: skip
 
 # Typer joins lines unless a blank line separates them.
 WALK_EXAMPLES = """Examples:
@@ -140,14 +146,16 @@ def walk(
 
     change = Change(positions=None if is_random else positions, theta=theta, swap=swapped, pad=pad)
     if html is not None:
-        _write_page(page_path, pipeline, given, dims, step, change)
+        with _option_names():
+            _write_page(page_path, pipeline, given, dims, step, change)
         return
     if web:
         _serve(open_pipeline, given, dims, step, change)
         return
-    vectors = None if embeds is None else read_vectors(embeds)
-    texts = given if embeds is None else None
-    trace = pipeline.walk(texts, inputs_embeds=vectors, dims=dims, tokens=tokens or DEFAULT_TOKENS, change=change)
+    with _option_names():
+        vectors = None if embeds is None else read_vectors(embeds)
+        texts = given if embeds is None else None
+        trace = pipeline.walk(texts, inputs_embeds=vectors, dims=dims, tokens=tokens or DEFAULT_TOKENS, change=change)
     if as_json:
         sys.stdout.write(trace.to_json() + "\n")
         return
@@ -155,6 +163,18 @@ def walk(
     from inlayer.trace.terminal import show
 
     show(trace, console(), step=step, tokens=tokens)
+
+
+@contextmanager
+def _option_names() -> Iterator[None]:
+    """Errors name options of the command line instead of arguments of `inlayer.walk`."""
+    try:
+        yield
+    except InlayerError as error:
+        message = str(error)
+        for argument, option in OPTIONS.items():
+            message = message.replace(argument, option)
+        raise type(error)(message) from error
 
 
 def _check_output(outputs: list[str], step: int | None, tokens: int | None) -> None:

@@ -81,7 +81,11 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
     if row_width == n_embd and not family.projects_equal_widths:
         row_width = None
     token_types = fields.size("type_vocab_size") if family.token_types else 0
-    _check_tables(max(n_embd, row_width or 0), vocab_size, length or 0, token_types, row_width or 0)
+    rows, width = max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0)
+    if rows * width > MAX_TABLE:  # each can be valid and their product still overflow in torch
+        raise ConfigError(
+            f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,} values"
+        )
     return LayerSpec(
         family=name,
         vocab_size=vocab_size,
@@ -102,14 +106,6 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
         project=family.project if row_width is not None else None,
         head=_head(family, fields, n_embd),
     )
-
-
-def _check_tables(width: int, *rows: int) -> None:
-    """Sizes can be valid each and still have a product that overflows in torch."""
-    if max(rows) * width > MAX_TABLE:
-        raise ConfigError(
-            f"the config describes a table of {max(rows):,} x {width:,} values; the maximum is {MAX_TABLE:,} values"
-        )
 
 
 def _rotary(family: Family, fields: Fields, n_embd: int) -> RotarySpec:
@@ -198,8 +194,7 @@ def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
 
 
 def _factor(inner: Fields) -> float:
-    factor = inner.optional_number("factor")
-    if factor is None:
+    if (factor := inner.optional_number("factor")) is None:
         raise ConfigError("the config has a rotary scaling rule without a factor")
     return factor
 

@@ -49,16 +49,20 @@ def config_from_gguf(
     if family is None or len(table) != 2:
         return None
     arch = _Architecture(metadata, str(architecture))
+    padding = metadata.get("tokenizer.ggml.padding_token_id")
     config = {
         "model_type": family,
         "vocab_size": table[0],
         "hidden_size": table[1],
         "num_attention_heads": arch.get("attention.head_count"),
         "tie_word_embeddings": HEAD not in shapes,
-        "pad_token_id": _padding(metadata, table[0]),
+        # outside the table: none, as in llama.cpp
+        "pad_token_id": padding if type(padding) is int and padding < table[0] else None,
         "final_logit_softcapping": arch.get("final_logit_softcapping"),
         "layer_norm_eps": arch.get("attention.layer_norm_epsilon"),
-        **_scales(arch, family),
+        "embedding_multiplier": arch.get("embedding_scale"),
+        # Cohere multiplies logits by this number, Granite divides by it.
+        "logits_scaling" if family == "granite" else "logit_scale": arch.get("logit_scale"),
     }
     if FAMILIES[family].token_types:
         config["type_vocab_size"] = shapes.get(TOKEN_TYPES, (None,))[0]
@@ -90,18 +94,6 @@ def _shortest(value: float) -> float:
     with np.errstate(over="ignore"):
         single = np.float32(value)
     return float(str(single)) if float(single) == value else value
-
-
-def _padding(metadata: Mapping[str, Any], rows: int) -> int | None:
-    padding = metadata.get("tokenizer.ggml.padding_token_id")
-    return padding if type(padding) is int and padding < rows else None  # outside the table: none, as in llama.cpp
-
-
-def _scales(arch: _Architecture, family: str) -> dict[str, Any]:
-    """logit_scale has two meanings in GGUF: Cohere multiplies logits by it, Granite divides by it."""
-    if family == "granite":
-        return {"embedding_multiplier": arch.get("embedding_scale"), "logits_scaling": arch.get("logit_scale")}
-    return {"logit_scale": arch.get("logit_scale")}
 
 
 def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:

@@ -104,7 +104,11 @@ def read_pickle(stream: BytesIO, where: str) -> tuple[Any, dict[str, Storage]]:
     """The value of a pickle (dicts, lists, plain values, and a View per tensor), and its storages."""
     machine = PickleMachine(where)
     try:
-        return machine.run(stream), machine.storages
+        for opcode, argument, _ in pickletools.genops(stream):
+            if opcode.name == "STOP":
+                return machine.stack.pop(), machine.storages
+            machine.step(opcode.name, argument)
+        raise ValueError("it has no STOP")
     except InlayerError:
         raise
     except DAMAGE as error:
@@ -120,13 +124,6 @@ class PickleMachine:
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
         self.storages: dict[str, Storage] = {}
-
-    def run(self, stream: BytesIO) -> Any:
-        for opcode, argument, _ in pickletools.genops(stream):
-            if opcode.name == "STOP":
-                return self.stack.pop()
-            self.step(opcode.name, argument)
-        raise ValueError("it has no STOP")
 
     def step(self, name: str, argument: Any) -> None:
         stack = self.stack

@@ -12,6 +12,8 @@ tests/inspection/test_faults.py.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,14 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.files import path_kind, printable
 from inlayer.inspection.check_head import head_facts, head_findings, head_row_findings, scan_head
-from inlayer.inspection.check_layer import layer_findings, position_facts, table_facts, table_findings, text_config
+from inlayer.inspection.check_layer import (
+    layer_findings,
+    position_facts,
+    table_facts,
+    table_findings,
+    text_config,
+    training_facts,
+)
 from inlayer.inspection.check_rows import row_findings
 from inlayer.inspection.check_tokens import (
     special_token_findings,
@@ -30,10 +39,10 @@ from inlayer.inspection.check_tokens import (
     vocabulary_findings,
 )
 from inlayer.inspection.findings import SEVERITIES, Example, Finding, shorten
-from inlayer.inspection.report import Report
-from inlayer.inspection.rows import MIN_REFERENCES, Rows, reference_rows, row_facts
+from inlayer.inspection.report import HeadFacts, Report
+from inlayer.inspection.rows import MIN_COSINE, MIN_REFERENCES, Rows, reference_rows, row_facts
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, mean_direction, near_zero_share, scan_rows
-from inlayer.inspection.token_kinds import REFERENCE_KINDS, TokenKind, TokenKinds, classify_ids
+from inlayer.inspection.token_kinds import TokenKind, TokenKinds, classify_ids
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 
@@ -43,11 +52,17 @@ MAX_REFERENCES = 2048  # reference rows whose mean direction is computed
 MAX_SAMPLED = 512  # rows whose value distribution is measured
 MAX_ROWS, MAX_CHANNELS = 2**23, 2**20  # the largest published vocabularies have fewer than 2**20 tokens
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tiktoken.model")
+TOKEN_REFERENCES = (TokenKind.RESERVED, TokenKind.UNREACHABLE)  # references that have a token
+MAX_RATIO = 2.0  # between the norms of references with and without a token
 RUNS, RUN_LENGTH = 32, 32  # of a quick sample: consecutive rows need one read, also in a remote file
 
 
 def inspect(
-    source: Model | str | os.PathLike[str] | None = None, *, quick: bool = False, progress: Progress | None = None
+    source: Model | str | os.PathLike[str] | None = None,
+    *,
+    quick: bool = False,
+    strict: bool = False,
+    progress: Progress | None = None,
 ) -> Report:
     """Inspect the embedding layer of a checkpoint: facts, and findings about faults.
 
@@ -57,10 +72,13 @@ def inspect(
         source: A folder, a file, a hub id or the name of a sample, as for `inlayer.load`; or a loaded model. The
             default is the bundled sample model.
         quick: Read headers and a sample of the rows only. Faults in other rows are missed.
-        progress: Called as `progress(done, total)` while rows are read.
+        strict: Let `exit_code` be 1 also if the table is randomly initialized, or if anything was not checked.
+        progress: Called as `progress(done, total)` while rows are read. If it returns False, reading stops and the
+            report covers the rows read so far.
 
     Returns:
-        A report with facts, findings and an exit code; `to_dict()` converts it to JSON values.
+        A report with facts, findings and an exit code. Every finding lists all of its token ids; `to_dict()` converts
+        the report to JSON values.
 
     Raises:
         InlayerError: If the source cannot be read as a checkpoint.
@@ -70,47 +88,77 @@ def inspect(
         >>> report = inlayer.inspect("default")
         >>> report.exit_code, [finding.code for finding in report.findings]
         (0, ['undertrained-tokens'])
+        >>> len(report.ids("undertrained-tokens"))
+        62
     """
     model = source if isinstance(source, Model) else load(source)
+    rows = _check_size(model.table, quick)
     config = text_config(model.config)
     roles = special_token_roles(config)
-    tokenizer, tokenizer_findings = _open_tokenizer(model)
-    rows = _check_size(model.table, quick)
     ids = _sample(rows, roles) if quick else None
+    wanted = rows if ids is None else len(ids)
+    total = wanted * (1 if model.head_name is None else 2)
+    if progress is not None:
+        progress(0, total)
+    tokenizer, tokenizer_findings = _open_tokenizer(model)
     padding_ids = frozenset(token_id for token_id, names in roles.items() if "pad" in names)
     padding_id = model.spec.padding_idx if model.spec is not None else min(padding_ids, default=None)
     if tokenizer is not None and tokenizer.pad_id is not None:
         padding_ids |= {tokenizer.pad_id}
     tokens = classify_ids(tokenizer, rows, ids, roles, padding_ids)
-    total = 2 * rows if model.head_name is not None and not quick else rows
-    examined = Rows(_scan_table(model.table, tokens, ids, _offset(progress, 0, total)), tokens)
-    head_scan = scan_head(model, ids, _offset(progress, rows, total))
+    if _were_added(model.table, tokens):
+        tokens = replace(tokens, reference_kinds=TOKEN_REFERENCES)
+    scan = _scan_table(model.table, tokens, ids, _offset(progress, 0, total))
+    tokens = tokens.first(len(scan.ids))
+    examined = Rows(scan, tokens)
+    was_stopped = len(scan.ids) < wanted
+    head_scan = scan_head(model, ids, _offset(progress, wanted, total), skip=was_stopped)
+    was_stopped |= head_scan.statistics is not None and len(head_scan.statistics.ids) < wanted
     reached = tokens.ids[tokens.are(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
     table, positions, head = table_facts(model), position_facts(model), head_facts(model, head_scan)
-    vocabulary = vocabulary_facts(tokens, examined.statistics, roles, table.config_vocab_size)
+    vocabulary = vocabulary_facts(tokens, scan, roles, table.config_vocab_size)
     facts = row_facts(examined, padding_id, near_zero_share(model.table, _spread(reached, MAX_SAMPLED)))
+    training = training_facts(model)
     findings = [
         *table_findings(model, table),
         *layer_findings(model, positions, examined.rms),
         *head_findings(model, head, head_scan),
         *(tokenizer_findings or vocabulary_findings(tokens, vocabulary)),
         *special_token_findings(tokens, config, roles),
-        *row_findings(examined, facts),
+        *row_findings(examined, facts, training),
     ]
-    if head_scan.statistics is not None and not head_scan.equal:
-        findings += head_row_findings(Rows(head_scan.statistics, tokens), examined)
+    if head_scan.statistics is not None and head_scan.equal is False:
+        findings += head_row_findings(Rows(head_scan.statistics, tokens.first(len(head_scan.statistics.ids))), examined)
     return Report(
         source=model.source,
         kind=model.store.kind,
         description=model.note,
         quick=quick,
+        strict=strict,
         table=table,
         positions=positions,
         head=head,
         vocabulary=vocabulary,
         rows=facts,
+        training=training,
         findings=tuple(sorted(findings, key=lambda one: SEVERITIES.index(one.severity))),
+        not_checked=tuple(_not_checked(model, tokens, head, was_stopped)),
     )
+
+
+def _not_checked(model: Model, tokens: TokenKinds, head: HeadFacts, was_stopped: bool) -> Iterator[str]:
+    """What nothing is known about, so that it is not taken for healthy."""
+    if model.spec is None:
+        why = "no config.json" if model.config is None else "the config does not describe a supported model"
+        yield f"positions, scale and other tensors ({why})"
+    if head.tensor is not None and head.tie_word_embeddings is None:
+        yield "whether the head must equal the table (no tie_word_embeddings)"
+    if tokens.tokenizer is None:
+        yield "which rows text reaches (no tokenizer)"
+    if len(tokens.ids) < tokens.rows:
+        yield f"{tokens.rows - len(tokens.ids):,} of {tokens.rows:,} rows ({'stopped' if was_stopped else 'quick'})"
+    if was_stopped and head.tensor is not None:
+        yield "part of the head (stopped)"
 
 
 def _check_size(table: StoredTable, quick: bool) -> int:
@@ -154,12 +202,26 @@ def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progres
     If text reaches almost every row, special tokens with equal rows serve as references: found in a first pass, and
     compared with in a second.
     """
-    unreached = tokens.ids[tokens.are(*REFERENCE_KINDS)]
+    unreached = tokens.ids[tokens.are(*tokens.reference_kinds)]
     scan = scan_rows(table, ids, mean_direction(table, _spread(unreached, MAX_REFERENCES)), progress)
+    if len(scan.ids) < len(tokens.ids):  # stopped
+        return scan
     references = tokens.ids[reference_rows(scan, tokens)]
     if len(unreached) < MIN_REFERENCES <= len(references):
         scan = scan_rows(table, ids, mean_direction(table, _spread(references, MAX_REFERENCES)), progress)
     return scan
+
+
+def _were_added(table: StoredTable, tokens: TokenKinds) -> bool:
+    """Whether rows without a token differ from the other references: they were added later, by resizing the table."""
+    old, new = (tokens.ids[tokens.are(*kinds)] for kinds in (TOKEN_REFERENCES, (TokenKind.MISSING,)))
+    if min(len(old), len(new)) < MIN_REFERENCES:
+        return False
+    direction = mean_direction(table, _spread(old, MAX_SAMPLED))
+    ours, theirs = (scan_rows(table, _spread(ids, MAX_SAMPLED), direction) for ids in (old, new))
+    norm, norm_of_new = np.median(ours.norms), np.median(theirs.norms)
+    apart = direction is not None and np.median(ours.cosines) >= MIN_COSINE > np.median(theirs.cosines)  # type: ignore
+    return bool(apart) or not norm / MAX_RATIO <= norm_of_new <= norm * MAX_RATIO
 
 
 def _spread(ids: Ids, max_count: int) -> Ids:

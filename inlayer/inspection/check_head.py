@@ -24,7 +24,7 @@ from inlayer.errors import InlayerError
 from inlayer.files import quoted
 from inlayer.inspection.check_layer import text_config
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
-from inlayer.inspection.findings import Finding, shorten
+from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import HeadFacts
 from inlayer.inspection.rows import Rows
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, scan_rows
@@ -43,11 +43,12 @@ class HeadScan:
     equal: bool | None = None
     shape: tuple[int, ...] | None = None
     statistics: RowStatistics | None = None
+    differing: tuple[int, ...] = ()  # rows that differ from the table's
     error: str = ""
 
 
-def scan_head(model: Model, ids: Ids | None, progress: Progress | None = None) -> HeadScan:
-    """Read the head's rows `ids` (None for all) and compare them with the table's."""
+def scan_head(model: Model, ids: Ids | None, progress: Progress | None = None, *, skip: bool = False) -> HeadScan:
+    """Read the head's rows `ids` (None for all) and compare them with the table's; `skip` reads no row."""
     if model.head_name is None:
         return HeadScan()
     shape = None
@@ -55,32 +56,32 @@ def scan_head(model: Model, ids: Ids | None, progress: Progress | None = None) -
         shape = tuple(model.store.find(model.head_name).shape)
         if shape != tuple(model.table_info.shape):
             return HeadScan(equal=False, shape=shape)
-        head, table, equal = model.store.table(model.head_name), model.table, True
+        if skip:
+            return HeadScan(shape=shape)
+        head, table, differing = model.store.table(model.head_name), model.table, list[int]()
 
         def compare(block: Ids, rows: npt.NDArray[Any]) -> None:
-            nonlocal equal
-            equal = equal and _equal(rows, table.rows(block))
+            ours, theirs = rows, table.rows(block)
+            as_type = np.uint8 if ours.dtype == theirs.dtype else None  # bit for bit, or by value if dtypes differ
+            ours, theirs = (one.view(as_type) if as_type else one.astype(np.float64) for one in (ours, theirs))
+            differing.extend(block[(ours != theirs).any(1)].tolist())
 
         statistics = scan_rows(head, ids, None, progress, compare)
     except InlayerError as error:
         return HeadScan(shape=shape, error=shorten(str(error), 300))
-    return HeadScan(equal=equal, shape=shape, statistics=statistics)
-
-
-def _equal(ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> bool:
-    """Compare bit for bit, or by value if the dtypes differ."""
-    if ours.dtype == theirs.dtype:
-        return np.array_equal(ours.view(np.uint8), theirs.view(np.uint8))
-    return np.array_equal(ours.astype(np.float64), theirs.astype(np.float64))
+    is_complete = len(statistics.ids) == (shape[0] if ids is None else len(ids))
+    equal = False if differing else True if is_complete else None
+    return HeadScan(equal=equal, shape=shape, statistics=statistics, differing=tuple(differing))
 
 
 def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
     config = text_config(model.config)
-    architectures = config.get("architectures")
+    flag, architectures = config.get("tie_word_embeddings"), config.get("architectures")
+    flag = flag if isinstance(flag, bool) else None
     classes = [str(name) for name in architectures] if isinstance(architectures, list) else []
     return HeadFacts(
-        tie_word_embeddings=model.spec.head.tied if model.spec is not None else None,
-        tie_is_explicit=isinstance(config.get("tie_word_embeddings"), bool),
+        tie_word_embeddings=model.spec.head.tied if model.spec is not None else flag,
+        tie_is_explicit=flag is not None,
         tensor=shorten(model.head_name, 200) if model.head_name is not None else None,
         shape=scan.shape,
         equals_table=scan.equal,
@@ -92,7 +93,7 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
     """Contradictions between the config's flag, the head in the files and its values."""
     tied, equal = facts.tie_word_embeddings, facts.equals_table
     if facts.tensor is None:
-        if tied is False and facts.expected:
+        if tied is False and facts.expected and model.spec is not None:  # in another family it may have any name
             message = "tie_word_embeddings is false, but the files contain no head"
             yield Finding("error", "head-missing", message)
         return
@@ -104,7 +105,8 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
         yield Finding("error", "head-shape-mismatch", message)
     elif tied and equal is False:
         message = "the config ties head and table, but the stored head has different values, which tying would discard"
-        yield Finding("error" if facts.tie_is_explicit else "warning", "tied-head-differs", message)
+        severity: Severity = "error" if facts.tie_is_explicit else "warning"
+        yield Finding(severity, "tied-head-differs", message, ids=scan.differing)
     elif tied is False and equal:
         message = "head and table are untied in the config, but equal bit for bit"
         yield Finding("note", "head-equals-table", message)

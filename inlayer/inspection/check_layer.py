@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,16 @@ import numpy as np
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families import FAMILIES, LayerSpec
+from inlayer.families.fields import read_config
 from inlayer.families.table import NESTED
 from inlayer.families.weights import PARTS, choose_part, table_candidates
 from inlayer.files import printable, quoted
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
-from inlayer.inspection.report import PositionFacts, RotarySummary, TableSummary
+from inlayer.inspection.report import PositionFacts, RotarySummary, TableSummary, TrainingFacts
 from inlayer.inspection.scan import RowStatistics, scan_rows
 
-__all__ = ["layer_findings", "position_facts", "table_facts", "table_findings", "text_config"]
+__all__ = ["layer_findings", "position_facts", "table_facts", "table_findings", "text_config", "training_facts"]
 
 LEARNED_POSITIONS = "position_embedding.weight"
 MAX_CANDIDATES = 16  # more are not candidates: no tensor has a table's name, so all were listed
@@ -134,6 +136,19 @@ def _integer(config: dict[str, Any], *names: str) -> int | None:
 
 def _string(value: object) -> str | None:
     return printable(value[:60]) if isinstance(value, str) else None
+
+
+def training_facts(model: Model) -> TrainingFacts | None:
+    """What the report of `inlayer train` says about the table, if the checkpoint is a folder that it wrote."""
+    folder = getattr(model.store, "folder", None)
+    try:
+        report = read_config(folder / "report.json") if isinstance(folder, Path) else {}
+        groups = {group["name"]: group["rows"] for group in report["table"]["groups"]}
+        scale, unseen = report["model"]["input_scale"], groups.get("never seen", 0)
+    except (InlayerError, LookupError, TypeError):
+        return None
+    valid = isinstance(scale, (int, float)) and math.isfinite(scale) and scale > 0 and type(unseen) is int
+    return TrainingFacts(input_scale=float(scale), unseen_tokens=min(unseen, MAX_NUMBER)) if valid else None
 
 
 # ---- positions

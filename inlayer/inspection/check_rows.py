@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from inlayer.inspection.findings import Finding
-from inlayer.inspection.report import RowFacts
+from inlayer.inspection.report import RowFacts, TrainingFacts
 from inlayer.inspection.rows import MIN_CHANNELS, Rows
 from inlayer.inspection.scan import Flags, RowStatistics
 from inlayer.inspection.token_kinds import TokenKind
@@ -38,6 +38,7 @@ MAX_CHANNEL_ENERGY = 0.9  # of all energy: a few strong channels are common, one
 MAX_DEAD_CHANNELS = 0.1
 MIN_NEAR_ZERO = 0.005  # of the values; 8 % of normally distributed ones, almost none if the dtype is wrong
 MAX_UNDERTRAINED = 0.1  # of the ordinary rows; published models have up to 3 %
+MAX_UNSEEN_RATIO = 1.1  # of undertrained tokens to those that never occurred in the training text
 MAX_SHARING_UNTRAINED = 0.01  # of the ordinary tokens
 MAX_SHARING = 0.005  # of the ordinary tokens, if they are rare
 RARE_FROM = 0.75  # of the vocabulary: later tokens are rare
@@ -45,11 +46,11 @@ MAX_UNKNOWN = 0.25  # of all rows in a table without a tokenizer; padding is les
 MIN_BLOCK = 16  # rows of a repeated block; shorter ones may be tokens that were added alike
 
 
-def row_findings(rows: Rows, facts: RowFacts) -> Iterator[Finding]:
+def row_findings(rows: Rows, facts: RowFacts, training: TrainingFacts | None) -> Iterator[Finding]:
     """Unusual rows of a table."""
     scan, tokens = rows.statistics, rows.tokens
     yield from _duplicate_findings(rows)
-    yield from _undertrained_findings(rows)
+    yield from _undertrained_findings(rows, training)
     yield from rows.finding("error", "nan-rows", "{rows} NaN", scan.has_nan)
     yield from rows.finding("error", "inf-rows", "{rows} infinite values", scan.has_inf)
     zero = scan.is_zero & tokens.are(TokenKind.ORDINARY)
@@ -71,18 +72,23 @@ def row_findings(rows: Rows, facts: RowFacts) -> Iterator[Finding]:
         yield Finding("note", "random-initialization", "the table looks randomly initialized and not yet trained")
 
 
-def _undertrained_findings(rows: Rows) -> Iterator[Finding]:
+def _undertrained_findings(rows: Rows, training: TrainingFacts | None) -> Iterator[Finding]:
     found, ordinary = rows.undertrained, int(rows.tokens.are(TokenKind.ORDINARY).sum())
-    count = int(found.rows.sum())
-    many = count > MAX_UNDERTRAINED * ordinary
+    count, unseen = int(found.rows.sum()), 0 if training is None else training.unseen_tokens
+    many, expected, advice = count > MAX_UNDERTRAINED * ordinary, count <= MAX_UNSEEN_RATIO * unseen, ""
+    if expected:
+        advice = f"{unseen:,} tokens never occurred in the training text. Train on more text, or a smaller vocabulary."
+    elif many:
+        advice = "Either these tokens never occurred in the training text, as in a new model trained on little text, "
+        advice += "or this is not the tokenizer that the table was trained with."
     yield from rows.finding(
-        "warning" if many else "note",
+        "warning" if many and not expected else "note",
         "undertrained-tokens",
         f"{count:,} of {ordinary:,} ordinary tokens look undertrained: their embeddings resemble those of "
         f"{found.references:,} reference tokens that text never reaches",
         found.rows,
         rows.statistics.norms,
-        "Check the tokenizer: with this many, it is not the one the table was trained with." if many else "",
+        advice,
     )
 
 

@@ -13,9 +13,14 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from inlayer.inspection.findings import Example, Finding
+from inlayer.errors import InputError
+from inlayer.files import quoted
+from inlayer.inspection.findings import ADVICE, Example, Finding
 
-__all__ = ["HeadFacts", "PositionFacts", "Report", "RotarySummary", "RowFacts", "TableSummary", "VocabularyFacts"]
+__all__ = [
+    "HeadFacts", "PositionFacts", "Report", "RotarySummary", "RowFacts", "TableSummary", "TrainingFacts",
+    "VocabularyFacts",
+]  # fmt: skip
 
 MAX_STRING = 1000  # characters in JSON: a file may contain tensor names of a megabyte
 
@@ -136,6 +141,14 @@ class RowFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainingFacts:
+    """What `inlayer train` recorded about a table that it wrote."""
+
+    input_scale: float  # multiplied into the rows when they were saved; its own report shows norms before that
+    unseen_tokens: int  # that never occurred in the training text
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """The result of `inlayer.inspect`: facts about an embedding layer, and findings.
 
@@ -149,7 +162,10 @@ class Report:
         head: Whether the head is tied, by the config and by its values.
         vocabulary: Tokens compared with rows: gaps, reserved and special tokens.
         rows: Row values: NaN, zeros, duplicates, norms, channels, undertrained tokens.
+        training: What `inlayer train` recorded, if it wrote this folder.
         findings: Errors, warnings and notes, the most severe first.
+        not_checked: What could not be checked, and why: without findings, it may still be faulty.
+        strict: Whether a randomly initialized table and anything not checked count as failures.
 
     Example:
         >>> import inlayer
@@ -162,17 +178,42 @@ class Report:
     kind: str
     description: str
     quick: bool
+    strict: bool = False
     table: TableSummary
     positions: PositionFacts
     head: HeadFacts
     vocabulary: VocabularyFacts
     rows: RowFacts
+    training: TrainingFacts | None = None
     findings: tuple[Finding, ...]
+    not_checked: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """0 if the layer is healthy (notes are allowed), 1 if there is a warning or an error."""
-        return int(any(finding.severity != "note" for finding in self.findings))
+        """0 if the layer is healthy (notes are allowed), 1 if there is a warning or an error; see also `strict`."""
+        strictly = self.strict and (bool(self.not_checked) or self.rows.randomly_initialized)
+        return int(strictly or any(finding.severity != "note" for finding in self.findings))
+
+    def ids(self, code: str) -> tuple[int, ...]:
+        """List the token ids of one kind of finding.
+
+        Args:
+            code: The code of a finding, such as "undertrained-tokens".
+
+        Returns:
+            Every token id behind it, sorted; empty if there is no such finding.
+
+        Raises:
+            InputError: If no finding has this code.
+
+        Example:
+            >>> inlayer.inspect("default").ids("undertrained-tokens")[:3]
+            (130, 133, 135)
+        """
+        if code not in ADVICE:
+            found = ", ".join(dict.fromkeys(finding.code for finding in self.findings)) or "none"
+            raise InputError(f"{quoted(code)} is not the code of a finding; found here: {found}")
+        return tuple(sorted({one for finding in self.findings if finding.code == code for one in finding.ids}))
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain JSON values.

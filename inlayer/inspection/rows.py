@@ -23,9 +23,9 @@ import numpy as np
 from inlayer.inspection.findings import Finding, Severity
 from inlayer.inspection.report import RowFacts
 from inlayer.inspection.scan import Flags, Numbers, RowStatistics
-from inlayer.inspection.token_kinds import REFERENCE_KINDS, TokenKind, TokenKinds
+from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 
-__all__ = ["MIN_CHANNELS", "MIN_REFERENCES", "Rows", "Undertrained", "find_undertrained", "reference_rows", "row_facts"]
+__all__ = ["MIN_CHANNELS", "MIN_COSINE", "MIN_REFERENCES", "Rows", "find_undertrained", "reference_rows", "row_facts"]
 
 BINS = 32
 MIN_CHANNELS = 16  # below this, shares of channels are meaningless
@@ -105,7 +105,7 @@ class Rows:
 
 def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Flags:
     """Rows that were never trained: no text reaches them, or they are special and still equal another row."""
-    return tokens.are(*REFERENCE_KINDS) | (tokens.are(TokenKind.SPECIAL) & statistics.is_shared)
+    return tokens.are(*tokens.reference_kinds) | (tokens.are(TokenKind.SPECIAL) & statistics.is_shared)
 
 
 def find_undertrained(statistics: RowStatistics, is_reference: Flags, is_ordinary: Flags) -> Undertrained:

@@ -28,7 +28,7 @@ __all__ = ["Flags", "Ids", "Numbers", "Progress", "RowStatistics", "mean_directi
 Ids = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.float64]
-Progress = Callable[[int, int], None]  # rows done, rows in total
+Progress = Callable[[int, int], object]  # rows done, rows in total; returning False stops the scan
 
 MIN_CONSTANT_WIDTH = 8  # channels: fewer may be equal by chance
 MIN_SAMPLE = 2**12  # values that make a distribution
@@ -74,7 +74,8 @@ def scan_rows(
 ) -> RowStatistics:
     """Read the rows `ids` (sorted; None for all) once, and possible duplicates a second time.
 
-    `direction` is a unit vector (D,) to compare every row with; `on_block` receives every block with its ids.
+    `direction` is a unit vector (D,) to compare every row with; `on_block` receives every block with its ids. If
+    `progress` stops the scan, the result covers the rows read so far.
     """
     wanted = np.arange(table.num_embeddings) if ids is None else ids
     count = len(wanted)
@@ -88,18 +89,20 @@ def scan_rows(
         hashes[block] = hash_rows(rows)
         with np.errstate(all="ignore"):  # overflow and NaN are what is being looked for
             norms[block], cosines[block], flags[:, block] = _measure(rows, direction, channels)
-        if progress is not None:
-            progress(block.stop, count)
+        if progress is not None and progress(block.stop, count) is False:
+            count = block.stop
+            break
+    wanted, flags = wanted[:count], flags[:, :count]
     channels /= max(1, int((~(flags[0] | flags[1])).sum()))
     return RowStatistics(
         ids=wanted,
-        norms=norms,
+        norms=norms[:count],
         has_nan=flags[0],
         has_inf=flags[1],
         is_zero=flags[2],
         is_constant=flags[3],
-        first_equal=_first_equal(table, wanted, hashes, flags[2]),
-        cosines=None if direction is None else cosines,
+        first_equal=_first_equal(table, wanted, hashes[:count], flags[2]),
+        cosines=None if direction is None else cosines[:count],
         channel_means=channels[0],
         channel_energy=channels[1],
     )

@@ -40,6 +40,8 @@ def print_report(report: Report, console: Console) -> None:
     console.print()
     for finding in report.findings:
         _print_labeled(console, Text(finding.severity, STYLES[finding.severity]), _finding_text(finding))
+    if report.not_checked:
+        _print_labeled(console, Text("not checked", "yellow"), Text("; ".join(report.not_checked)))
     console.print(_verdict(report), style="bold")
 
 
@@ -52,7 +54,14 @@ def _sanitized(value: Any, max_length: int = MAX_STRING) -> Any:
     if not is_dataclass(value) or isinstance(value, type):
         return value
     length = MAX_SENTENCE if isinstance(value, Finding) else max_length
-    return replace(value, **{field.name: _sanitized(getattr(value, field.name), length) for field in fields(value)})
+    sentences = ("source", "description", "not_checked")  # wrapped, not shortened
+    return replace(
+        value,
+        **{
+            field.name: _sanitized(getattr(value, field.name), MAX_SENTENCE if field.name in sentences else length)
+            for field in fields(value)
+        },
+    )
 
 
 def _print_labeled(console: Console, label: Text, text: Text) -> None:
@@ -68,8 +77,9 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
     yield "source", report.source
     if report.description:
         yield "", report.description
-    if report.quick:
-        yield "quick", f"read headers and {rows.rows_read:,} of {table.rows:,} rows; all counts refer to these"
+    if report.quick or rows.rows_read < table.rows:
+        label = "quick" if report.quick else "stopped"
+        yield label, f"read headers and {rows.rows_read:,} of {table.rows:,} rows; all counts refer to these"
     yield (
         "table",
         f"{table.model_type or 'no config'}: {table.rows:,} x {table.width:,} {table.dtype}, {_size(table.bytes)}",
@@ -90,6 +100,9 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
     yield "rows", f"{unusual}, {count(rows.duplicate_rows, 'duplicate')}"
     if rows.norm_median is not None:
         yield "norms", _histogram(report, console)
+    if report.training is not None and report.training.input_scale != 1:
+        scale = f"{report.training.input_scale:g}"
+        yield "", f"inlayer train multiplied the rows by {scale} when it saved them; its own report shows them before"
     if rows.padding_id is not None and rows.padding_norm is not None:
         norm = "zero" if rows.padding_norm == 0 else f"norm {rows.padding_norm:.3g}"
         yield "padding", f"row {rows.padding_id:,}: {norm}"
@@ -120,13 +133,13 @@ def _rotary(rotary: RotarySummary) -> str:
 
 
 def _head(head: HeadFacts, quick: bool) -> str:
-    tied = {None: "tying not configured", True: "tied in the config", False: "untied in the config"}
+    tied = {None: "tie_word_embeddings is not given", True: "tied in the config", False: "untied in the config"}
     text = tied[head.tie_word_embeddings]
     if head.tensor is None:
         return f"{text}; no head in the files" + (" (the model class has none)" if head.expected is False else "")
     shape = shorten(" x ".join(f"{size:,}" for size in head.shape or ()))
     sample = " in the sampled rows" if quick else ""
-    equal = {None: "not compared", True: f"equals the table{sample}", False: "differs from the table"}
+    equal = {None: "not fully compared", True: f"equals the table{sample}", False: "differs from the table"}
     return f"{text}; {head.tensor} {shape} {equal[head.equals_table]}"
 
 
@@ -196,9 +209,11 @@ def _listed(examples: tuple[Example, ...], total: int) -> str:
 def _verdict(report: Report) -> str:
     counts = {name: sum(finding.severity == name for finding in report.findings) for name in STYLES}
     summary = ", ".join(count(amount, name) for name, amount in counts.items() if amount)
-    if report.exit_code:
-        return f"findings: {summary}"
-    return f"healthy: {summary}" if summary else "healthy"
+    verdict = "findings" if report.exit_code else "healthy"
+    if report.not_checked and not any(finding.severity != "note" for finding in report.findings):
+        verdict = "no fault in what was checked"
+        verdict += ", not enough for --strict" if report.strict else ""
+    return f"{verdict}: {summary}" if summary else verdict
 
 
 def _size(amount: int) -> str:

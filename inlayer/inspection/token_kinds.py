@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import zip_longest
@@ -32,7 +32,7 @@ __all__ = ["REFERENCE_KINDS", "TokenKind", "TokenKinds", "classify_ids", "is_res
 MAX_TEXT = 32  # characters of a token that are shown
 MAX_EXAMPLES = 5
 IMPOSSIBLE_IN_UTF8 = frozenset(bytes([value]) for value in (0xC0, 0xC1, *range(0xF5, 0x100)))
-MAX_IDS_TRIED, MAX_IDS_FOUND = 2**12, 64  # ids beyond the table; more are counted but not listed
+MAX_IDS_TRIED = 2**18  # ids beyond the table; tokens with larger ids are counted but not listed
 
 # [unused0] <unused7> <|reserved_special_token_3|> <reserved_106> <｜place▁holder▁no▁2｜> <|dummy_5|> <dummy32000>
 # <|extra_0|> (but not T5's <extra_id_0>) [control_12] <SPECIAL_20> [PAD151700] (GGUF) [UNUSED_TOKEN_3] >>UNUSED_1<<
@@ -68,8 +68,13 @@ class TokenKinds:
     rows: int
     ids: Ids
     kinds: npt.NDArray[np.uint8]
-    out_of_range_ids: tuple[int, ...] = ()  # the first few
+    out_of_range_ids: tuple[int, ...] = ()
     tokens_out_of_range: int = 0
+    reference_kinds: tuple[TokenKind, ...] = REFERENCE_KINDS  # whose rows were never trained
+
+    def first(self, count: int) -> TokenKinds:
+        """The first few ids, if not all rows were read."""
+        return replace(self, ids=self.ids[:count], kinds=self.kinds[:count])
 
     def are(self, *kinds: TokenKind) -> Flags:
         """Flag the ids of these kinds."""
@@ -175,13 +180,13 @@ def _is_produced(tokenizer: Tokenizer, token: bytes, token_id: int) -> bool:
 
 
 def _out_of_range(tokenizer: Tokenizer, rows: int, in_range: int) -> tuple[tuple[int, ...], int]:
-    """The first few token ids beyond the table, and how many there are; `in_range` tokens have a row."""
+    """The token ids beyond the table, and how many there are; `in_range` tokens have a row."""
     found = {token_id for token_id in tokenizer.special_ids if token_id >= rows}
     expected = max(0, tokenizer.get_vocab_size() - in_range)
     if not expected and not found:
         return (), 0
     for token_id in range(rows, rows + MAX_IDS_TRIED):
-        if len(found) >= min(expected, MAX_IDS_FOUND):
+        if len(found) >= expected:
             break
         if token_bytes(tokenizer, token_id) is not None:
             found.add(token_id)

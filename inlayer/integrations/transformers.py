@@ -4,13 +4,9 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> the model's own block
 - only get/set_input_embeddings and get/set_output_embeddings are used; transformers is not imported
 - the parameters stay the same objects with the same values: logits are bit-equal, an existing optimizer keeps working,
   and save_pretrained writes the same files
-- tying follows the model, but by module. transformers ties by assigning parameters, again on every `tie_weights` call;
-  AttachedHead turns an assignment of its table's weight into a tie
+- tying follows the model, but by module. transformers ties by assigning parameters, again on every `tie_weights` call
 - a padding row that is zero stays zero, also when tied. One that is not zero was trained (often it ends texts): the
   head keeps training it, and lookups do not, like in the model itself
-- a scale inside the table (Gemma) moves along
-- `model.lm_head.loss(hidden, targets)` never holds all logits; soft cap and scales come from the config. The model's
-  own forward computes all logits before its loss, so `model(input_ids, labels=...)` behaves as before
 - resizing an untied model works only before attaching: transformers resizes nn.Linear heads only
 Tested step by step against the same models without it in tests/integrations/test_transformers.py.
 """
@@ -68,9 +64,14 @@ def attach(model: AnyModel, *, padding_idx: int | Literal["same"] | None = "same
         if padding_idx not in ("same", table.padding_idx):
             raise InputError(f"the model is attached with padding_idx {table.padding_idx}; {padding_idx} is too late")
         return model
-    check_table(table)
+    scaled = isinstance(table, nn.Embedding) and hasattr(table, "embed_scale")
+    check_part(table, "table", (nn.Embedding, type(table) if scaled else Table, ScaledTable))
     check_part(head, "head", (nn.Linear, AttachedHead))
-    assert isinstance(table, nn.Embedding)  # see check_table
+    assert isinstance(table, nn.Embedding)
+    for name, default in OPTIONS.items():
+        if getattr(table, name) != default:
+            value = shown(getattr(table, name))
+            raise InputError(f"the model's table has {name} = {value}, which Table does not support")
     new_table = make_table(table, table.padding_idx if padding_idx == "same" else padding_idx)
     row = None if new_table.padding_idx is None else new_table.weight.detach()[new_table.padding_idx]
     is_zero = row is None or not bool(row.any())
@@ -183,17 +184,6 @@ def parts_of(model: object) -> tuple[nn.Module, nn.Module]:
             "of a larger model; attach the inner model"
         )
     return table, head
-
-
-def check_table(table: nn.Module) -> None:
-    """Raise InputError if a Table cannot replace this table."""
-    scaled = isinstance(table, nn.Embedding) and hasattr(table, "embed_scale")
-    check_part(table, "table", (nn.Embedding, type(table) if scaled else Table, ScaledTable))
-    for name, default in OPTIONS.items():
-        if getattr(table, name) != default:
-            raise InputError(
-                f"the model's table has {name} = {shown(getattr(table, name))}, which Table does not support"
-            )
 
 
 def check_part(module: nn.Module, name: str, kinds: tuple[type, ...]) -> None:

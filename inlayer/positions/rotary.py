@@ -6,7 +6,9 @@ text -> ids -> rows -> [positions] -> hidden states -> head
 - layout of cos and sin: "half" (all angles, then all again), "interleaved" (each angle twice in a row) or "single"
   (each once; GPT-OSS). Usually as the pairing, but GLM pairs interleaved channels and lays out its tables in halves
 - angles are float32 whatever the model's dtype and are cast at the end; no table is cached, so none can be stale
-Tested against a plain loop and against transformers in tests/positions/test_rotary.py.
+- scaling rules, for longer texts than in training, follow transformers' order of operations: a step that looks clumsy
+  is usually there for its rounding. (For "dynamic", transformers remembers the longest length seen; here nothing is.)
+Tested against a plain loop and against transformers in test_rotary.py and test_scaling.py of tests/positions/.
 """
 
 from __future__ import annotations
@@ -20,11 +22,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.errors import ConfigError, InputError, ShapeError
-from inlayer.families.spec import Angles, Layout, Pairing
-from inlayer.positions.scaling import scaled_frequencies
+from inlayer.families.spec import Angles, DynamicNTK, Layout, Linear, Llama3, LongRope, Pairing, Scaling, Yarn
 from inlayer.tensors import check_ids
 
-__all__ = ["RotaryPositions", "apply_rotary"]
+__all__ = ["RotaryPositions", "apply_rotary", "plain_frequencies", "scaled_frequencies"]
 
 MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies would fill the memory
 
@@ -191,3 +192,85 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor, pairing: str, name: str) -> Ten
         rotated = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1).flatten(-2)
     rotated = rotated.to(x.dtype)
     return torch.cat((rotated, unchanged), dim=-1) if unchanged.shape[-1] else rotated
+
+
+# -- scaling --
+
+
+def plain_frequencies(dim: int, theta: float | Tensor) -> Tensor:
+    """1 / theta^(2i / dim) for every pair i: one radian per token for the first pair, hardly any for the last."""
+    exponent = torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim
+    return 1.0 / (theta**exponent)
+
+
+def scaled_frequencies(scaling: Scaling | None, dim: int, theta: float, length: Tensor) -> tuple[Tensor, float]:
+    """Inverse frequencies of `dim // 2` channel pairs and the factor on cos and sin, for `length` tokens."""
+    if scaling is None:
+        return plain_frequencies(dim, theta), 1.0
+    if isinstance(scaling, Linear):
+        return plain_frequencies(dim, theta) / scaling.factor, 1.0
+    if isinstance(scaling, DynamicNTK):
+        return _dynamic_ntk(scaling, dim, theta, length), 1.0
+    if isinstance(scaling, Yarn):
+        return _yarn(scaling, dim, theta), scaling.cos_sin_factor
+    if isinstance(scaling, Llama3):
+        return _llama3(scaling, dim, theta), 1.0
+    return _long_rope(scaling, dim, theta, length), scaling.cos_sin_factor
+
+
+def _dynamic_ntk(rule: DynamicNTK, dim: int, theta: float, length: Tensor) -> Tensor:
+    if dim <= 2:
+        raise ConfigError(f"rotary scaling 'dynamic' needs more than one channel pair; the rotated width is {dim}")
+    # `length` stays a tensor, so that the power is computed in float32, as in the reference.
+    original = rule.original_max_position_embeddings
+    stretched = torch.clamp(length, min=original)
+    stretch = (rule.factor * stretched / original) - (rule.factor - 1)
+    longer = plain_frequencies(dim, theta * stretch ** (dim / (dim - 2)))
+    return torch.where(length > original, longer, plain_frequencies(dim, theta))
+
+
+def _yarn(rule: Yarn, dim: int, theta: float) -> Tensor:
+    if not theta > 1:
+        raise ConfigError(f"rotary scaling 'yarn' divides by the logarithm of theta, which is {theta}; use 2 or more")
+    powers = theta ** (torch.arange(0, dim, 2, device="cpu").to(torch.float32) / dim)
+    kept, divided = 1.0 / powers, 1.0 / (rule.factor * powers)
+    # the pairs that make `beta_fast` and `beta_slow` full rotations over the original length
+    low, high = (
+        (dim * math.log(rule.original_max_position_embeddings / (count * 2 * math.pi))) / (2 * math.log(theta))
+        for count in (rule.beta_fast, rule.beta_slow)
+    )
+    if rule.truncate:
+        low, high = float(math.floor(low)), float(math.ceil(high))
+    low, high = max(low, 0.0), min(high, float(dim - 1))
+    if low == high:
+        high += 0.001  # avoids a division by zero
+    ramp = torch.clamp((torch.arange(dim // 2, dtype=torch.float32, device="cpu") - low) / (high - low), 0, 1)
+    keep = 1 - ramp
+    return divided * (1 - keep) + kept * keep
+
+
+def _llama3(rule: Llama3, dim: int, theta: float) -> Tensor:
+    kept = plain_frequencies(dim, theta)
+    wavelength = 2 * math.pi / kept
+    original, low, high = rule.original_max_position_embeddings, rule.low_freq_factor, rule.high_freq_factor
+    longest, shortest = original / low, original / high
+    scaled = torch.where(wavelength > longest, kept / rule.factor, kept)
+    smooth = (original / wavelength - low) / (high - low)
+    blended = (1 - smooth) * scaled / rule.factor + smooth * scaled
+    between = ~(wavelength < shortest) & ~(wavelength > longest)
+    return torch.where(between, blended, scaled)
+
+
+def _long_rope(rule: LongRope, dim: int, theta: float, length: Tensor) -> Tensor:
+    for name in ("short_factor", "long_factor"):
+        if len(getattr(rule, name)) != dim // 2:
+            raise ConfigError(
+                f"rotary scaling 'longrope' has {len(getattr(rule, name))} values in {name}; "
+                f"a rotated width of {dim} needs {dim // 2}"
+            )
+    exponent = torch.arange(0, dim, 2, dtype=torch.float32, device="cpu") / dim
+    long, short = (
+        1.0 / (torch.tensor(factors, dtype=torch.float32, device="cpu") * theta**exponent)
+        for factors in (rule.long_factor, rule.short_factor)
+    )
+    return torch.where(length > rule.original_max_position_embeddings, long, short)

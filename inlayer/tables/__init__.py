@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from inlayer.tables.stored import RowSource, StoredTable
 
 if TYPE_CHECKING:
-    from inlayer.tables.lookup import add_up, check_id_range, look_up
-    from inlayer.tables.memory import Table
+    from inlayer.tables.memory import Table, add_up, check_id_range, look_up
     from inlayer.tables.stored_embedding import MappedTable, StoredEmbedding
 
 __all__ = ["MappedTable", "RowSource", "StoredEmbedding", "StoredTable", "Table", "add_up", "check_id_range", "look_up"]
@@ -24,5 +23,5 @@ __all__ = ["MappedTable", "RowSource", "StoredEmbedding", "StoredTable", "Table"
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'inlayer.tables' has no attribute {name!r}")
-    homes = {"Table": "memory", "MappedTable": "stored_embedding", "StoredEmbedding": "stored_embedding"}
-    return getattr(import_module(f"inlayer.tables.{homes.get(name, 'lookup')}"), name)
+    home = "stored_embedding" if name in ("MappedTable", "StoredEmbedding") else "memory"
+    return getattr(import_module(f"inlayer.tables.{home}"), name)

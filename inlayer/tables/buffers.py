@@ -39,13 +39,6 @@ def round_up(nbytes: int) -> int:
     return -(-nbytes // step) * step
 
 
-def new_buffer(size: int) -> Buffer:
-    """New bytes, aligned to a cache line."""
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + size]
-
-
 class BufferPool:
     """Creates tensors in pooled memory: `lease(shape, dtype)`.
 
@@ -92,7 +85,11 @@ class BufferPool:
             finally:
                 self._lock.release()
             self._settle()
-        return new_buffer(round_up(nbytes)) if best is None else best
+        if best is not None:
+            return best
+        raw = np.empty(round_up(nbytes) + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        return raw[start : start + round_up(nbytes)]
 
     def _give_back(self, buffer: Buffer) -> None:
         self._returned.put(buffer)

@@ -24,8 +24,7 @@ from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, listing, path_kind, quoted, shown
 from inlayer.formats.row_file import FileRows
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, read_header
-from inlayer.tables.lookup import check_id_range, lease, look_up
-from inlayer.tables.memory import Table
+from inlayer.tables.memory import Table, check_id_range, lease, look_up
 from inlayer.tables.stored import StoredTable, check_table
 from inlayer.tensors import check_ids, has_no_values, to_tensor, torch_dtype
 

@@ -100,7 +100,6 @@ class Tokenizer(ABC):
         unless a normalizer removed it from the middle of a word. None if the tokenizer does not pre-tokenize, or if
         its boundaries cannot be determined with certainty (tiktoken.py).
         """
-        del parse_special
         check_text(text)
         return None
 

@@ -1,12 +1,10 @@
-"""ByteTokenizer and WordTokenizer: the two simplest tokenizers, without files.
+"""ByteTokenizer and WordTokenizer: the two simplest tokenizers, for a first lesson.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- ByteTokenizer: the UTF-8 bytes of a text are its ids. Every string can be encoded and is restored exactly
-- WordTokenizer, for a first lesson: words are separated by white space, ids follow the order of first appearance. An
-  unknown word is an error that names it, or becomes the `unk` token if there is one. White space is lost, which is why
-  real models tokenize bytes
-- elsewhere: merging frequent bytes into longer tokens (bpe_training.py), subwords of real models (huggingface.py)
-Tested in tests/tokenizers/test_byte_and_word.py.
+- bytes: 256 ids and no special tokens; every string can be encoded and is restored exactly
+- words: separated by white space, numbered in the order of first appearance. An unknown word is an error that names it,
+  or becomes the `unk` token if there is one. White space is lost, which is why real models tokenize bytes
+Tested against str.encode in tests/tokenizers/test_byte_and_word.py.
 """
 
 from __future__ import annotations
@@ -37,13 +35,11 @@ class ByteTokenizer(Tokenizer):
     special_tokens: Mapping[str, int] = MappingProxyType({})
 
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
-        del add_special_tokens, parse_special
         return list(check_text(text).encode())
 
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
-        del add_special_tokens, parse_special
         items = check_texts(texts)
         try:
             encoded = [text.encode() for text in items]  # bytes objects: no Python list of ids per text
@@ -55,7 +51,6 @@ class ByteTokenizer(Tokenizer):
         return Ragged.from_counts(flat, np.fromiter(map(len, encoded), np.int64, len(encoded)))
 
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
-        del skip_special_tokens
         return self.decode_bytes(ids).decode(errors="replace")
 
     def decode_bytes(self, ids: Any) -> bytes:
@@ -68,7 +63,6 @@ class ByteTokenizer(Tokenizer):
         return 256
 
     def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        del add_special_tokens, parse_special
         data = check_text(text).encode()
         return [Token(value, bytes([value]), (start, start + 1), False) for start, value in enumerate(data)]
 
@@ -115,13 +109,11 @@ class WordTokenizer(Tokenizer):
         return cls(dict.fromkeys(check_text(text).split()), unk=unk)
 
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
-        del add_special_tokens, parse_special  # nothing is added, and `unk` is an ordinary word
         return [token.id for token in self._find_tokens(check_text(text))]
 
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
-        del add_special_tokens, parse_special
         named = [(check_text(text, f"text {index}"), f"text {index}") for index, text in enumerate(check_texts(texts))]
         return Ragged.from_lists([token.id for token in self._find_tokens(*text)] for text in named)
 
@@ -131,7 +123,6 @@ class WordTokenizer(Tokenizer):
         return " ".join(self.words[token_id] for token_id in known if token_id not in skipped)
 
     def decode_bytes(self, ids: Any) -> bytes:
-        del ids
         raise not_byte_level("WordTokenizer")
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -142,7 +133,6 @@ class WordTokenizer(Tokenizer):
 
     def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
         """Return the words with their spans; no token covers the white space between them."""
-        del add_special_tokens, parse_special
         return list(self._find_tokens(check_text(text)))
 
     def _find_tokens(self, text: str, name: str = "the text") -> Iterator[Token]:
@@ -157,7 +147,6 @@ class WordTokenizer(Tokenizer):
 
     def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]]:
         """Return the spans of the words, whether they are known or not."""
-        del parse_special
         return [span for _, span in find_words(check_text(text))]
 
     def __reduce__(self) -> tuple[Any, ...]:

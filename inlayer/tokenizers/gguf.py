@@ -3,11 +3,9 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - "gpt2" (byte-level BPE) and "bert" (WordPiece) become a tokenizer.json, "llama" (BPE by scores) and "t5" (Unigram) a
   sentencepiece model. The result is opened and validated like any other file of that format
-- ids are those of the tokenizer the GGUF was made from; an unknown pre-tokenizer is an error
-- a BERT vocabulary is stored with word starts marked and `##` dropped; both are restored. Only newer files say whether
-  it is lowercase; for others, an upper-case letter in the vocabulary means that it is not
+- a file only names its pre-tokenizer. Where llama.cpp deviates from the original (no NFC, runs of digits), the original
+  is followed; an unknown name is an error, since a near miss would give wrong ids
 - tokens such as `[PAD151665]` pad the vocabulary to the size of the table. At its end they are left out
-- elsewhere: reading the file (checkpoint/gguf.py), pre-tokenizers (gguf_pre_tokenizers.py)
 Tested against the original tokenizers in tests/tokenizers/test_gguf.py.
 """
 
@@ -15,7 +13,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,18 @@ import numpy.typing as npt
 from inlayer.errors import TokenizerError
 from inlayer.files import quoted
 from inlayer.tokenizers.base import Tokenizer
-from inlayer.tokenizers.gguf_pre_tokenizers import BYTE_LEVEL, PRE_TOKENIZERS, Step
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
+from inlayer.tokenizers.tiktoken import CONTRACTIONS, KIMI, LLAMA_3, LOWER, O200K, UPPER, WHITE_SPACE
 
-__all__ = ["TOKENIZER_ARRAYS", "open_gguf_tokenizer"]
+__all__ = ["PRE_TOKENIZERS", "TOKENIZER_ARRAYS", "open_gguf_tokenizer"]
+
+Step = dict[str, Any]  # of a tokenizer.json
 
 TOKENIZER_ARRAYS = ("tokens", "token_type", "scores", "merges", "precompiled_charsmap")
+
+WORD_PIECE = {"continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+BERT = {"clean_text": True, "handle_chinese_chars": True}
 
 # Token types, numbered as in sentencepiece.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -41,7 +46,12 @@ def open_gguf_tokenizer(fields: Mapping[str, Any], *, where: str) -> Tokenizer:
 
     Arrays are a list of str (tokens, merges) or a numpy array (token_type, scores, precompiled_charsmap).
     """
-    converters = {"gpt2": byte_level_bpe, "bert": word_piece, "llama": sentencepiece_bpe, "t5": sentencepiece_unigram}
+    converters: dict[str, Callable[[GgufFields], Tokenizer]] = {
+        "gpt2": byte_level_bpe,
+        "bert": word_piece,
+        "llama": partial(open_as_sentencepiece, unigram=False),
+        "t5": partial(open_as_sentencepiece, unigram=True),
+    }
     model = fields.get("model")
     if not isinstance(model, str) or model not in converters:
         raise TokenizerError(
@@ -55,6 +65,7 @@ class GgufFields:
 
     def __init__(self, fields: Mapping[str, Any], where: str) -> None:
         self._fields, self.where = fields, where
+        self.pre = pre if isinstance(pre := fields.get("pre"), str) else ""
         tokens = self.strings("tokens")
         if not tokens:
             raise self.error("has no tokens")
@@ -118,20 +129,15 @@ class GgufFields:
     def token(self, token_id: int | None) -> str | None:
         return None if token_id is None else self.tokens[token_id]
 
-    def pre_tokenizer_name(self) -> str:
-        value = self._fields.get("pre", "")
-        return value if isinstance(value, str) else ""
-
 
 # -- tokenizer.json --
 
 
 def byte_level_bpe(fields: GgufFields) -> Tokenizer:
-    name = fields.pre_tokenizer_name()
-    if name not in PRE_TOKENIZERS:
-        known = ", ".join(known for known in PRE_TOKENIZERS if known)
-        raise fields.error(f"uses the unknown pre-tokenizer {quoted(name)}; known are {known}")
-    pre_tokenizer = PRE_TOKENIZERS[name]
+    if fields.pre not in PRE_TOKENIZERS:
+        known = ", ".join(filter(None, PRE_TOKENIZERS))
+        raise fields.error(f"uses the unknown pre-tokenizer {quoted(fields.pre)}; known are {known}")
+    pre_tokenizer = PRE_TOKENIZERS[fields.pre]
     pairs = [merge.split(" ") for merge in fields.strings("merges")]
     if not pairs:
         raise fields.error("has no merges")
@@ -153,6 +159,7 @@ def byte_level_bpe(fields: GgufFields) -> Tokenizer:
 
 
 def word_piece(fields: GgufFields) -> Tokenizer:
+    """Only newer files say whether a vocabulary is lowercase; in others, an upper-case letter means that it is not."""
     words = [restore_word(token) for token in fields.tokens]
     vocab = {word: token_id for token_id, word in enumerate(words)}
     if len(vocab) < len(words):
@@ -162,23 +169,12 @@ def word_piece(fields: GgufFields) -> Tokenizer:
         raise fields.error("has no unknown token, which WordPiece needs")
     plain = (word for word, kind in zip(words, fields.types, strict=True) if kind == NORMAL and word[:1] != "[")
     lowercase = fields.flag("normalizer.lowercase", all(word == word.lower() for word in plain))
+    strip_accents = fields.flag("normalizer.strip_accents", lowercase)
     fields.tokens = words
     return open_as_json(
         fields,
-        model={
-            "type": "WordPiece",
-            "unk_token": words[unknown],
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-            "vocab": vocab,
-        },
-        normalizer={
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": fields.flag("normalizer.strip_accents", lowercase),
-            "lowercase": lowercase,
-        },
+        model={"type": "WordPiece", "unk_token": words[unknown], "vocab": vocab, **WORD_PIECE},
+        normalizer={"type": "BertNormalizer", "lowercase": lowercase, "strip_accents": strip_accents, **BERT},
         pre_tokenizer={"type": "BertPreTokenizer"},
         decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
         bos=fields.id("bos", fields.id("cls", 101)) if fields.flag("add_bos_token", True) else None,
@@ -193,65 +189,40 @@ def restore_word(token: str) -> str:
     return token if token.startswith("[") and token.endswith("]") else f"##{token}"
 
 
-def open_as_json(
-    fields: GgufFields,
-    *,
-    model: Step,
-    normalizer: Step | None,
-    pre_tokenizer: Step,
-    decoder: Step,
-    bos: int | None,
-    eos: int | None,
-) -> Tokenizer:
+def open_as_json(fields: GgufFields, *, bos: int | None, eos: int | None, **parts: Step | None) -> Tokenizer:
+    """Open a tokenizer.json with these parts: model, normalizer, pre_tokenizer and decoder."""
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     added = [
         {"id": token_id, "content": fields.tokens[token_id], **flags, "special": kind != USER_DEFINED}
         for token_id, kind in enumerate(fields.types)
         if kind in (UNKNOWN, CONTROL, USER_DEFINED)
     ]
-    content = {
-        "version": "1.0",
-        "added_tokens": added,
-        "normalizer": normalizer,
-        "pre_tokenizer": pre_tokenizer,
-        "post_processor": None if bos is None and eos is None else template(fields, bos, eos),
-        "decoder": decoder,
-        "model": model,
-    }
+    post_processor = None if bos is None and eos is None else template(fields, bos, eos)
+    content = {"version": "1.0", "added_tokens": added, "post_processor": post_processor, **parts}
     data = json.dumps(content).encode()
     return HuggingFaceTokenizer(data, where=fields.where, pad_token=fields.token(fields.id("padding")))
 
 
 def template(fields: GgufFields, bos: int | None, eos: int | None) -> Step:
     """Return the post-processor that adds these ids around a text."""
-    tokens = {token_id: fields.tokens[token_id] for token_id in (bos, eos) if token_id is not None}
+    tokens = {fields.tokens[token_id]: token_id for token_id in (bos, eos) if token_id is not None}
+    special = {token: {"id": token, "ids": [token_id], "tokens": [token]} for token, token_id in tokens.items()}
     before, after = (
-        [] if token_id is None else [{"SpecialToken": {"id": tokens[token_id], "type_id": 0}}]
+        [] if token_id is None else [{"SpecialToken": {"id": fields.tokens[token_id], "type_id": 0}}]
         for token_id in (bos, eos)
     )
     first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    single = [*before, first, *after]
     return {
-        "type": "TemplateProcessing",
-        "single": [*before, first, *after],
-        "pair": [*before, first, *after, second, *after],
-        "special_tokens": {
-            token: {"id": token, "ids": [token_id], "tokens": [token]} for token_id, token in tokens.items()
-        },
-    }
+        "type": "TemplateProcessing", "single": single, "pair": [*single, second, *after], "special_tokens": special,
+    }  # fmt: skip
 
 
 # -- sentencepiece --
 
 
-def sentencepiece_bpe(fields: GgufFields) -> Tokenizer:
-    return open_as_sentencepiece(fields, unigram=False, bos=fields.id("bos", 1), eos=fields.id("eos", 2))
-
-
-def sentencepiece_unigram(fields: GgufFields) -> Tokenizer:
-    return open_as_sentencepiece(fields, unigram=True, bos=fields.id("bos"), eos=fields.id("eos", 1))
-
-
-def open_as_sentencepiece(fields: GgufFields, *, unigram: bool, bos: int | None, eos: int | None) -> Tokenizer:
+def open_as_sentencepiece(fields: GgufFields, *, unigram: bool) -> Tokenizer:
+    bos, eos = fields.id("bos", None if unigram else 1), fields.id("eos", 1 if unigram else 2)
     padding = fields.id("padding")
     add_bos_eos = (fields.flag("add_bos_token", not unigram), fields.flag("add_eos_token", unigram))
     types = list(fields.types)
@@ -268,22 +239,27 @@ def open_as_sentencepiece(fields: GgufFields, *, unigram: bool, bos: int | None,
         for token, kind in zip(fields.tokens, types, strict=True)
     )
     pieces = b"".join(
-        bytes_field(1, bytes_field(1, piece.encode()) + float_field(2, score) + int_field(3, kind))
+        proto(1, proto(1, piece.encode()) + proto(2, score) + proto(3, kind))
         for piece, kind, score in zip(spelled, types, fields.scores(), strict=False)
     )
-    trainer = int_field(3, 1 if unigram else 2) + int_field(35, BYTE in types)
+    trainer = proto(3, 1 if unigram else 2) + proto(35, BYTE in types)
     for number, token_id in ((45, types.index(UNKNOWN)), (46, bos), (47, eos), (48, padding)):
         # "\0" is not a piece, so it means that there is none; an empty name would mean the default, `<s>`
-        trainer += bytes_field(number, (fields.token(token_id) or "\0").encode())
-    normalizer = bytes_field(1, b"identity") + bytes_field(2, fields.charsmap())
-    normalizer += int_field(3, fields.flag("add_space_prefix", not unigram))
-    normalizer += int_field(4, fields.flag("remove_extra_whitespaces", False)) + int_field(5, True)
-    data = pieces + bytes_field(2, trainer) + bytes_field(3, normalizer)
+        trainer += proto(number, (fields.token(token_id) or "\0").encode())
+    normalizer = proto(1, b"identity") + proto(2, fields.charsmap())
+    normalizer += proto(3, fields.flag("add_space_prefix", not unigram))
+    normalizer += proto(4, fields.flag("remove_extra_whitespaces", False)) + proto(5, True)
+    data = pieces + proto(2, trainer) + proto(3, normalizer)
     return SentencePieceTokenizer(data, where=fields.where, add_bos_eos=add_bos_eos, pad_token=fields.token(padding))
 
 
-# The fields of a protobuf message: a key (number x 8 + wire type), then the value. A ModelProto has pieces (1), a
-# trainer_spec (2) and a normalizer_spec (3); all numbers are those of sentencepiece_model.proto.
+def proto(number: int, value: bytes | int | float) -> bytes:
+    """A field of a protobuf message: number x 8 + wire type, then the value. See sentencepiece_model.proto."""
+    if isinstance(value, bytes):
+        return varint(number << 3 | 2) + varint(len(value)) + value
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    return varint(number << 3) + varint(int(value))
 
 
 def varint(value: int) -> bytes:
@@ -294,13 +270,78 @@ def varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def int_field(number: int, value: int) -> bytes:
-    return varint(number << 3) + varint(int(value))
+# -- pre-tokenizers: the names in `tokenizer.ggml.pre` --
+
+BYTE_LEVEL: Step = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+BYTE_LEVEL_GPT_2 = BYTE_LEVEL | {"use_regex": True}  # with GPT-2's pattern
+DIGITS: Step = {"type": "Digits", "individual_digits": True}
+DIGIT_RUNS: Step = {"type": "Digits", "individual_digits": False}
+PUNCTUATION: Step = {"type": "Punctuation", "behavior": "Contiguous"}
+NFC: Step = {"type": "NFC"}
 
 
-def bytes_field(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(data)) + data
+@dataclass(frozen=True, kw_only=True)
+class PreTokenizer:
+    """The pre-tokenizer that a name in `pre` stands for."""
+
+    steps: Sequence[Step]
+    normalizer: Step | None = None
+    ignore_merges: bool = False  # a pre-token in the vocabulary is one token, whatever its merges
+    add_bos: bool = False  # unless the file sets add_bos_token
 
 
-def float_field(number: int, value: float) -> bytes:
-    return varint(number << 3 | 5) + struct.pack("<f", value)
+QWEN_2_PATTERN = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + WHITE_SPACE
+QWEN_35_PATTERN = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + WHITE_SPACE
+TEKKEN_PATTERN = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]*[{LOWER}]+|[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]+[{LOWER}]*|\p{{N}}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n/]*|" + WHITE_SPACE
+)
+GPT_2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+BLOOM_PATTERN = r" ?[^(\s|[.,!?…。，、।۔،])]+"
+DEEPSEEK_CJK_PATTERN = "[一-龥\u0800-一가-\ud7ff]+"
+DEEPSEEK_PUNCTUATION_PATTERN = r"\s?[!-/:-~！-／：-～‘-‟　-。]+"
+DEEPSEEK_LETTERS = (
+    r"A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ"
+    r"-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰"
+    r"-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+)
+# With literal line breaks, as in the original: gigatoken recognizes a pattern by its exact text.
+DEEPSEEK_V3_PATTERN = (
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^LINE\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[LINE]*|"""
+    r"\s*[LINE]+|\s+(?!\S)|\s+"
+).replace("LINE", "\r\n")
+
+
+def pre_tokenizer(*steps: Step | str, last: Step | str = BYTE_LEVEL, **settings: Any) -> PreTokenizer:
+    """Each match of a pattern is a pre-token."""
+
+    def step(each: Step | str) -> Step:
+        split = {"type": "Split", "pattern": {"Regex": each}, "behavior": "Isolated", "invert": False}
+        return split if isinstance(each, str) else each
+
+    return PreTokenizer(steps=[step(each) for each in (*steps, last)], **settings)
+
+
+KNOWN = {  # "default", or no name, means what llama.cpp does in that case
+    " default": pre_tokenizer(r"[\p{P}\$\+<=>\^~\|]+", GPT_2_PATTERN, r"\p{N}+", "[0-9][0-9][0-9]"),
+    "bloom poro-chat": pre_tokenizer(BLOOM_PATTERN),
+    "chatglm-bpe glm4": pre_tokenizer(LLAMA_3, ignore_merges=True),
+    "command-r": pre_tokenizer(DIGITS, last=BYTE_LEVEL_GPT_2, normalizer=NFC),
+    "dbrx smaug-bpe": pre_tokenizer(LLAMA_3),
+    "deepseek-coder": pre_tokenizer("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK_PATTERN, DIGITS),
+    "deepseek-llm": pre_tokenizer(
+        "[\r\n]", rf"\s?[{DEEPSEEK_LETTERS}]+", DEEPSEEK_PUNCTUATION_PATTERN, r"\s+$", DEEPSEEK_CJK_PATTERN, DIGITS
+    ),
+    "deepseek-r1-qwen qwen2": pre_tokenizer(QWEN_2_PATTERN, normalizer=NFC),
+    "deepseek-v3": pre_tokenizer(r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", DEEPSEEK_V3_PATTERN),
+    "falcon": pre_tokenizer(PUNCTUATION, BYTE_LEVEL_GPT_2, DIGIT_RUNS, last="[0-9][0-9][0-9]"),
+    "gpt-2 phi-2 roberta-bpe": pre_tokenizer(last=BYTE_LEVEL_GPT_2),
+    "gpt-4o": pre_tokenizer(O200K),
+    "kimi-k2": pre_tokenizer(KIMI, ignore_merges=True),
+    "llama-bpe llama-v3 llama3": pre_tokenizer(LLAMA_3, ignore_merges=True, add_bos=True),
+    "mpt olmo": pre_tokenizer(last=BYTE_LEVEL_GPT_2, normalizer=NFC),
+    "qwen35": pre_tokenizer(QWEN_35_PATTERN, normalizer=NFC),
+    "refact smollm starcoder": pre_tokenizer(DIGITS, last=BYTE_LEVEL_GPT_2),
+    "tekken": pre_tokenizer(TEKKEN_PATTERN, ignore_merges=True, add_bos=True),
+}
+PRE_TOKENIZERS = {name: known for names, known in KNOWN.items() for name in names.split(" ")}

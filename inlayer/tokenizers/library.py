@@ -4,7 +4,6 @@
 - the exact library defines the ids; gigatoken does the work where it is proven equal (gigatoken.py)
 - the fast path opens on the first batch or long text: it parses the file again, which one short text is not worth
 - library objects may not support pickle, so the constructor's arguments are pickled instead
-- elsewhere: each library (huggingface.py, tiktoken.py, sentencepiece.py)
 Tested in tests/tokenizers/test_contract.py.
 """
 
@@ -20,9 +19,8 @@ from typing import Any, TypeVar
 from inlayer.errors import IdRangeError
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Merge, Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
-from inlayer.tokenizers.gigatoken import EncodeBatch, encode_with_both
+from inlayer.tokenizers.gigatoken import EncodeBatch, encode_with_both, texts_with_unstable_characters
 from inlayer.tokenizers.merges import MergeTable
-from inlayer.tokenizers.unicode_versions import texts_with_unstable_characters
 from inlayer.tokenizers.untrusted_files import library_errors
 
 __all__ = ["BLOCK_TEXTS", "LibraryTokenizer", "tokens_from_bytes"]
@@ -69,7 +67,6 @@ class LibraryTokenizer(Tokenizer):
 
     def _has_token(self, token_id: int) -> bool:
         """Does an id below the limit name a token? Some vocabularies have gaps in their ids."""
-        del token_id
         return True
 
     def _open_fast_path(self) -> EncodeBatch | None:
@@ -155,12 +152,11 @@ class LibraryTokenizer(Tokenizer):
 
     def _with_added(self, tokens: list[Token], end: int) -> list[Token]:
         """Put the ids added around a text before and after its tokens, with empty spans."""
-        before, after = self._around
-        return [
-            *(Token(token_id, b"", (0, 0), True) for token_id in before),
-            *tokens,
-            *(Token(token_id, b"", (end, end), True) for token_id in after),
-        ]
+        before, after = (
+            [Token(token_id, b"", (place, place), True) for token_id in ids]
+            for ids, place in zip(self._around, (0, end), strict=True)
+        )
+        return [*before, *tokens, *after]
 
     @property
     def pad_id(self) -> int | None:

@@ -6,7 +6,6 @@
 - a pre-token that is in the vocabulary is taken whole, without merges, if the file sets `ignore_merges` (LLaMA-3) and
   always in tiktoken files
 - a replay explains the ids it arrives at, and None stands for all others
-- elsewhere: splitting a text into pre-tokens (huggingface.py, tiktoken.py), learning merges (train.py)
 Tested against a slow loop and the ids of the libraries in tests/tokenizers/test_merges.py.
 """
 
@@ -27,10 +26,7 @@ MAX_PRE_TOKEN_BYTES = 1 << 16  # a replay takes a few microseconds per byte
 
 @cache
 def byte_alphabet() -> dict[str, int]:
-    """Map the printable characters of a byte-level vocabulary to the bytes they stand for.
-
-    Printable bytes stand for themselves; the others use U+0100, U+0101, ... in order.
-    """
+    """Map the characters of a byte-level vocabulary to bytes: printable ones to themselves, U+0100... to the others."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [value for value in range(256) if value not in printable]
     return {chr(value): value for value in printable} | {chr(256 + n): value for n, value in enumerate(others)}
@@ -50,11 +46,7 @@ class MergeTable:
         return found[0] if found is not None and found[1] == list(ids) else None
 
     def replay(self, data: bytes) -> tuple[list[Merge], list[int]] | None:
-        """Return the merges of a pre-token in order, and the resulting ids.
-
-        Pairs wait in a priority queue, as in the libraries: a merge affects only its two neighbors, so long runs stay
-        cheap. Entries whose pair no longer exists are skipped.
-        """
+        """Return the merges of a pre-token in order, and the resulting ids; a queue keeps long runs cheap."""
         taken = self.whole(data)
         if taken is not None:
             return [], [taken]
@@ -84,7 +76,7 @@ class MergeTable:
             rank, start, token_id = heapq.heappop(queue)
             pair = pair_at(start)
             if pair is None or pair[1] != token_id:
-                continue
+                continue  # the pair no longer exists
             middle, stop = following[start], following[following[start]]
             merges.append(Merge(data[start:middle], data[middle:stop], rank, token_id))
             ids[start], ids[middle] = token_id, None

@@ -6,7 +6,6 @@
 - text that a normalizer removed belongs to no token (white space in BERT), unless it was composed into the character
   before it: combining marks and Hangul vowels belong to that character's token
 - a pre-token extends from its first token to its last
-- elsewhere: byte-level tokenizers without a normalizer, whose bytes simply follow one another (library.py)
 Tested in tests/tokenizers/test_offsets.py and tests/tokenizers/test_pre_tokens.py.
 """
 
@@ -62,10 +61,7 @@ def tokens_from_offsets(
 
 
 def pre_tokens_from_tokens(tokens: Sequence[Token], numbers: Sequence[int | None]) -> list[tuple[int, int]]:
-    """Return the span of each pre-token, given the number of the pre-token that each token belongs to.
-
-    Pre-tokens that cover no text are left out: a space put before the text, or the second part of one character.
-    """
+    """Return the span of each pre-token that covers text, given the pre-token's number of each token."""
     spans = []
     for _, run in itertools.groupby(zip(numbers, tokens, strict=True), key=lambda item: item[0]):
         covered = [token.span for _, token in run]
@@ -74,10 +70,7 @@ def pre_tokens_from_tokens(tokens: Sequence[Token], numbers: Sequence[int | None
 
 
 def groups_of_tokens(offsets: Offsets) -> list[tuple[int, int]]:
-    """Return runs of tokens that share bytes, as half-open ranges.
-
-    A token with an empty span joins the one after it: sentencepiece assigns a character to the last of its byte tokens.
-    """
+    """Return runs of tokens that share bytes. An empty span joins the next one, as in sentencepiece's byte tokens."""
     found: list[tuple[int, int]] = []
     first, reach = 0, 0
     for index, (start, end) in enumerate(offsets):
@@ -89,12 +82,9 @@ def groups_of_tokens(offsets: Offsets) -> list[tuple[int, int]]:
 
 
 def matching_lengths(own: list[bytes], shared: bytes) -> list[int] | None:
-    """Return the length of each token if their own bytes add up to those they share; None if they do not.
-
-    `▁` stands for a space. The first one may stand for nothing: it is put before the text.
-    """
+    """Return the length of each token if their own bytes, with `▁` for a space, add up to those they share."""
     spaced = [data.replace(SPACE_SYMBOL, b" ") for data in own]
-    for candidate in (own, spaced, [spaced[0].removeprefix(b" "), *spaced[1:]]):
+    for candidate in (own, spaced, [spaced[0].removeprefix(b" "), *spaced[1:]]):  # the first may stand for nothing
         if b"".join(candidate) == shared:
             return [len(data) for data in candidate]
     return None

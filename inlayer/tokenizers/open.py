@@ -4,9 +4,8 @@
 - in a folder: tokenizer.json, else tiktoken.model, tokenizer.model, or a single *.tiktoken or *.model file
 - the content decides the format: `tokenizer.model` is a tiktoken file for LLaMA-3 and a sentencepiece model for
   LLaMA-2. The name decides only if the content is damaged, so that the error can name the damaged line
-- files next to it are read as data: tokenizer_config.json (special tokens, add_bos_token, pad_token),
-  special_tokens_map.json (pad_token), config.json (model_type), pat_str.txt. Code in the folder is never run
-- elsewhere: the tokenizers themselves
+- files next to it are read as data: tokenizer_config.json, special_tokens_map.json (pad_token), config.json
+  (model_type) and pat_str.txt. Code in the folder is never run
 Tested in tests/tokenizers/test_open.py, with malformed files in tests/tokenizers/test_malformed_files.py.
 """
 
@@ -22,8 +21,7 @@ from inlayer.files import check_path, not_a_file, path_kind, shown
 from inlayer.tokenizers.base import Tokenizer, check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
-from inlayer.tokenizers.tiktoken import TiktokenTokenizer, looks_like_tiktoken, parse_ranks
-from inlayer.tokenizers.tiktoken_encodings import find_encoding
+from inlayer.tokenizers.tiktoken import TiktokenTokenizer, find_encoding, looks_like_tiktoken, parse_ranks
 from inlayer.tokenizers.tokenizer_json import MAX_ID
 from inlayer.tokenizers.untrusted_files import parse_json_object, read_file
 
@@ -66,9 +64,8 @@ def open_tokenizer(
     data, where = read_file(file), shown(file)
     file_format = detect_format(file, data, where)
     config = read_sibling(file, "tokenizer_config.json")
-    pad_token = token_text(config.get("pad_token")) or token_text(
-        read_sibling(file, "special_tokens_map.json").get("pad_token")
-    )
+    others = read_sibling(file, "special_tokens_map.json")
+    pad_token = token_text(config.get("pad_token")) or token_text(others.get("pad_token"))
     if file_format == "tiktoken":
         return open_tiktoken(file, data, config, pat_str, special_tokens, pad_token)
     if pat_str is not None or special_tokens is not None:
@@ -144,13 +141,9 @@ def token_text(value: object) -> str | None:
 
 
 def open_tiktoken(
-    file: Path,
-    data: bytes,
-    config: dict[str, Any],
-    pat_str: str | None,
-    special_tokens: Mapping[str, int] | None,
-    pad_token: str | None,
-) -> TiktokenTokenizer:
+    file: Path, data: bytes, config: dict[str, Any], pat_str: str | None,
+    special_tokens: Mapping[str, int] | None, pad_token: str | None,
+) -> TiktokenTokenizer:  # fmt: skip
     """Open a tiktoken file with the pattern and special tokens of its encoding, unless others are given."""
     where = shown(file)
     ranks = parse_ranks(data, where)
@@ -173,18 +166,11 @@ def open_tiktoken(
         special_tokens = rename_special_tokens(known, config, where)
     # gigatoken knows patterns only by name
     scheme = encoding.scheme if encoding is not None and encoding.pat_str == pat_str else None
+    bos, eos = (added_id(config, name, special_tokens, where) for name in ("bos_token", "eos_token"))
     return TiktokenTokenizer(
-        ranks,
-        pat_str,
-        special_tokens,
-        where=where,
-        fast_source=(file, scheme) if scheme is not None else None,
-        around=(
-            added_id(config, "bos_token", special_tokens, where),
-            added_id(config, "eos_token", special_tokens, where),
-        ),
-        pad_id=special_tokens.get(pad_token or ""),
-    )
+        ranks, pat_str, special_tokens, where=where, fast_source=(file, scheme) if scheme is not None else None,
+        around=(bos, eos), pad_id=special_tokens.get(pad_token or ""),
+    )  # fmt: skip
 
 
 def rename_special_tokens(known: dict[str, int], config: dict[str, Any], where: str) -> dict[str, int]:

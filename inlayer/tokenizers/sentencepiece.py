@@ -4,7 +4,7 @@
 - ids equal `SentencePieceProcessor.encode(text)`. Begin- and end-of-text are added only if tokenizer_config.json sets
   add_bos_token or add_eos_token
 - the library never parses control tokens (`<s>`) in a text and always finds user-defined symbols, so parse_special has
-  no effect. In a folder that also has a tokenizer.json, open.py prefers that file
+  no effect
 - the fast path is not used: gigatoken's reading of these files is not proven to be equal
 Tested against the library in tests/tokenizers/test_sentencepiece.py.
 """
@@ -72,14 +72,12 @@ class SentencePieceTokenizer(LibraryTokenizer):
         self._around = (before, after)
 
     def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
-        del parse_special
         self._check_growth(text)
         before, after = self._around if add_special_tokens else ((), ())
         return [*before, *self._exact.encode(text, return_type=int), *after]
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         """Encode a block of texts at a time, so that Ctrl-C works."""
-        del parse_special
         for text in texts:
             self._check_growth(text)
         rows: list[npt.NDArray[np.int32]] = []
@@ -115,14 +113,10 @@ class SentencePieceTokenizer(LibraryTokenizer):
 
     def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
         """Encode a text into tokens. Spans come from the library's offsets, by the rules in offsets.py."""
-        del parse_special
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
             self._check_growth(text)
-            options: dict[str, Any] = {
-                "return_type": "offset_mapping",
-                "return_bytes": True,
-            }  # missing in its type stubs
+            options: dict[str, Any] = {"return_type": "offset_mapping", "return_bytes": True}  # not in its type stubs
             found = self._exact.encode(text, **options)
         tokens = tokens_from_offsets(source, found["ids"], found["offsets"], self._bytes_of, self.special_ids)
         return self._with_added(tokens, len(source)) if add_special_tokens else tokens

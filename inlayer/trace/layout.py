@@ -68,7 +68,7 @@ class Layout:
 
     def heading(self, step: StepFacts) -> Iterator[Text]:
         """A step's title with its line of PyTorch on the right if it fits, and its note."""
-        rule, title, code = self.glyphs.rule, self.words(step.title), self.words(step.code)
+        rule, title, code = self.glyphs.rule, self.words(step.title), self.glyphs.safe(step.code)
         line = Text.assemble((f"{rule}{rule} ", "bright_black"), (str(step.number), "bold cyan"), f"  {title} ")
         line.stylize("bold", 3)
         spare = self.columns - cell_len(line.plain)
@@ -80,7 +80,8 @@ class Layout:
         yield line
         yield from self.note(step.note, style="")
         if code and not beside:
-            yield from self.note(step.code, style="cyan dim", max_lines=2)
+            for statement in step.code.split("; "):
+                yield from self.code(statement)
 
     def note(self, text: str, *, style: str = "dim", indent: int = INDENT, max_lines: int = 4) -> Iterator[Text]:
         """Text wrapped to the width, at most `max_lines` lines."""
@@ -89,6 +90,14 @@ class Layout:
             more = self.glyphs.more if index == max_lines and len(lines) > max_lines else ""
             shown = self.glyphs.fold(f"{line} " if more else line, self.columns - indent - len(more), blank=" ")
             yield Text(" " * indent + shown + more, style=style)
+
+    def code(self, line: str, indent: int = INDENT) -> Iterator[Text]:
+        """A line of Python; if it does not fit, it is continued after a backslash."""
+        width = max(10, self.columns - indent)
+        safe = self.glyphs.safe(line)
+        lines = [safe] if cell_len(safe) <= width else wrap(safe, width - 2, break_on_hyphens=False)
+        for index, one in enumerate(lines, start=1):
+            yield Text(" " * indent + one + (" \\" if index < len(lines) else ""), style="cyan dim")
 
     def words(self, text: str) -> str:
         """Escape text, and use the terminal's arrow."""

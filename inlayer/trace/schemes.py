@@ -20,8 +20,7 @@ from inlayer.embeddings import Embeddings
 from inlayer.errors import ConfigError, InputError
 from inlayer.families.spec import Angles, PositionIdRule, Scaling
 from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, SinusoidalPositions
-from inlayer.positions.rotary import one_angle_per_pair
-from inlayer.positions.scaling import plain_frequencies
+from inlayer.positions.rotary import one_angle_per_pair, plain_frequencies
 from inlayer.trace.facts import RotaryFacts, Rotation
 
 __all__ = ["RANDOM_POSITIONS", "ActiveLayer", "Rotary", "rotate", "scheme_of", "with_modules", "with_positions"]

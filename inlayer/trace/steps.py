@@ -1,16 +1,19 @@
 """The eight steps in words: a title, a one-line summary, and the line of PyTorch that performs each step.
 
-The code uses the names of docs/trace.md: `text` or `texts`, `tokenizer`, `ids` (B, T), `mask`, `E` (the table), `P`
-(position embeddings), `S` (segment embeddings), `layer`, `head`. Every line is run in tests/trace/test_steps.py.
+Each line uses names of the lines before it; `setup_code` gives the first ones: imports, text, model, tokenizer, layer
+and head. The lines of loaded and of random models are run in this order in tests/trace/test_steps.py.
 """
 
 from __future__ import annotations
 
+import unicodedata
+
 from inlayer.render.numbers import count
 from inlayer.trace.facts import StepFacts, Trace
 
-__all__ = ["describe_steps"]
+__all__ = ["describe_steps", "setup_code"]
 
+MAX_TEXT = 60  # characters of a text that is written into the code
 SKIPPED = "skipped: the walk starts from vectors (inputs_embeds)"
 
 
@@ -67,7 +70,8 @@ def _row(trace: Trace) -> tuple[str, str]:
     table = trace.table
     rows, width = table.shape
     where = "in memory" if table.file is None else f"in {table.file}"
-    return f"each id selects a row of {table.name}, {rows:,} x {width:,} {table.dtype}, {where}", "E[ids[0, 0]]"
+    note = f"each id selects a row of {table.name}, {rows:,} x {width:,} {table.dtype}, {where}"
+    return note, "E[ids[0, 0]]"
 
 
 def _lookup(trace: Trace) -> tuple[str, str]:
@@ -90,8 +94,24 @@ def _positions(trace: Trace) -> tuple[str, str]:
     if positions.scheme == "rotary":
         layer_type = positions.rotary[0].layer_type
         argument = "" if layer_type is None else f", {layer_type!r}"
-        return note, f"cos, sin = layer.rotary(torch.arange(ids.shape[1]){argument})"
-    return note, f"x = {_sum(trace)}"
+        return note, f"cos, sin = layer.rotary(torch.arange({_rows(trace)}.shape[1]){argument})"
+    code = f"x = {_sum(trace)}"
+    return note, f"position_ids = {_position_ids(trace)}; {code}" if "position_ids" in code else code
+
+
+def _position_ids(trace: Trace) -> str:
+    """The position ids: a range, or the layer's own rule if they depend on the padding."""
+    rows = [[token.position for token in text.tokens] for text in trace.texts]
+    start = rows[0][0] if rows and rows[0] else 0
+    if any(row != list(range(start, start + len(row))) for row in rows):
+        mask = "None" if len(rows) == 1 and not trace.change.pad else "mask"
+        return f"inlayer.positions.make_position_ids(layer.position_id_rule, ids.shape, ids.device, ids, {mask})"
+    end = f"{_rows(trace)}.shape[1]"
+    return f"torch.arange({start}, {start} + {end})" if start else f"torch.arange({end})"
+
+
+def _rows(trace: Trace) -> str:
+    return "ids" if trace.input == "text" else "rows"
 
 
 def _sum(trace: Trace) -> str:
@@ -99,9 +119,9 @@ def _sum(trace: Trace) -> str:
     code = "rows"
     for stage in trace.stages:
         if stage.name == "position":
-            return f"{code} + P[position_ids]"
+            return f"{code} + layer.position_embedding(position_ids)"
         if stage.name == "token type":
-            code = f"{code} + S[0]"
+            code = f"{code} + layer.token_type_embedding.weight[0]"
         elif stage.name == "projection" and trace.positions.scheme != "none":
             code = f"layer.projection({code})"
         elif stage.name in ("scale", "multiplier"):
@@ -141,6 +161,51 @@ def _backward(trace: Trace) -> tuple[str, str]:
         return note, f"{masked or _layer(trace)}.sum().backward(); E.grad[ids]"
     targets = "ids[:, 1:].where(mask[:, 1:] > 0, -100)" if padded else "ids[:, 1:]"
     return f"{note} (in float32)", f"head.loss({_layer(trace)}[:, :-1], {targets}).backward(); E.grad[ids]"
+
+
+def setup_code(trace: Trace, step: int | None = None) -> list[str]:
+    """Write the lines that come before step 1, or before a step that is shown alone.
+
+    Empty if the walk used a layer that was made in Python.
+    """
+    is_random = trace.table.file is None
+    if is_random and trace.source != "random":
+        return []
+    texts = "[text]" if len(trace.texts) == 1 else "texts"
+    tokenizer = {
+        "ByteTokenizer": "inlayer.ByteTokenizer()",
+        "WordTokenizer": f'inlayer.WordTokenizer.from_text("\\n".join({texts}))',
+    }.get(trace.tokenizer or "", 'inlayer.open_tokenizer("tokenizer.json")' if is_random else "model.tokenizer")
+    module = "inlayer.trace" if is_random or not trace.positions.from_model else "inlayer"
+    lines = [f"import {module}, torch; F = torch.nn.functional", _given(trace)]
+    if is_random:
+        settings = f"width={trace.table.shape[1]}, positions={trace.positions.scheme!r}, seed={trace.note.split()[-1]}"
+        lines.append(f"model = inlayer.trace.Pipeline.random({texts}, {tokenizer}, {settings})")
+        lines.append("tokenizer, layer, head = model.tokenizer, model.layer, model.head")
+    else:
+        lines.append(f"model = inlayer.load({trace.source!r}, trainable=True)")
+        lines.append(f"tokenizer, layer, head = {tokenizer}, model.embeddings.eval(), model.head")
+    if not trace.positions.from_model:
+        pipeline = "model" if is_random else "inlayer.trace.Pipeline(model)"
+        lines.append(f"layer = {pipeline}.active_layer({trace.change.positions!r}, {trace.change.theta!r}).layer")
+    lines.append("E = layer.token_embedding.weight")
+    if step is not None and step > 3 and trace.input == "text":
+        lines += trace.steps[2].code.split("; ")
+    return [*lines, trace.steps[4].code] if step == 6 else lines
+
+
+def _given(trace: Trace) -> str:
+    """Write the input of the walk, unless it is too long."""
+    texts = [text.text or "" for text in trace.texts]
+    if trace.input != "text":
+        return f"inputs_embeds = torch.zeros{trace.gather.shape}  # your vectors"
+    is_whole = all(text.n_tokens <= trace.max_tokens for text in trace.texts) and sum(map(len, texts)) <= MAX_TEXT
+    if len(texts) == 1:
+        # Right-to-left text as escape codes: a terminal would reorder the line.
+        write = ascii if any(unicodedata.bidirectional(one) in ("R", "AL", "AN") for one in texts[0]) else repr
+        return f"text = {write(texts[0])}" if is_whole else 'text = open("text.txt").read()  # your text'
+    names = [f"{number}.txt" for number in range(1, len(texts) + 1)]
+    return f"texts = {texts}" if is_whole else f"texts = [open(name).read() for name in {names}]  # your texts"
 
 
 def _for_each(trace: Trace, code: str) -> str:

@@ -20,6 +20,7 @@ from inlayer.render.glyphs import NUMBER, number
 from inlayer.render.numbers import count
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, is_text, padded
+from inlayer.trace.steps import setup_code
 
 __all__ = ["show"]
 
@@ -48,6 +49,8 @@ def show(trace: Trace, console: Console, *, step: int | None = None, tokens: int
 
 def _lines(layout: Layout, wanted: int | None) -> Iterator[Text]:
     yield from _model(layout)
+    for line in setup_code(layout.trace, wanted):
+        yield from layout.code(line, indent=0)
     if wanted is None or wanted >= FIRST_WITH_STRIPS:
         legend = Text().append("heat strips: ", style="dim")
         for value, name in ((-1.0, "negative"), (0.0, "zero"), (1.0, "positive")):

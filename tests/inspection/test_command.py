@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,11 +19,11 @@ from safetensors.torch import save_file
 
 import inlayer
 from inlayer.cli import main
-from inlayer.inspection import Report, inspect
+from inlayer.inspection import Report, inspect, scan
 from inlayer.inspection.findings import Example, Finding
 from inlayer.inspection.terminal import print_report
 from inlayer.inspection.token_kinds import classify_ids
-from tests.inspection.healthy import TABLE, set_config
+from tests.inspection.healthy import TABLE, set_config, set_rows
 
 # -- JSON and terminal --
 
@@ -31,8 +32,8 @@ def test_json_contains_plain_values(tmp_path: Path, report: Report) -> None:
     plain = report.to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert list(plain) == [
-        "source", "kind", "description", "quick", "table", "positions", "head", "vocabulary", "rows", "findings",
-        "exit_code",
+        "source", "kind", "description", "quick", "strict", "table", "positions", "head", "vocabulary", "rows",
+        "training", "findings", "not_checked", "exit_code",
     ]  # fmt: skip
     save_file({TABLE: torch.full((4, 4), float("nan"))}, tmp_path / "model.safetensors")
     broken = inspect(tmp_path).to_dict()
@@ -86,6 +87,13 @@ def test_hostile_text_is_escaped(report: Report, monkeypatch: pytest.MonkeyPatch
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert len(text) < 40
+
+
+def test_names_of_sources_and_samples_are_not_shortened(report: Report) -> None:
+    long = "a sample of words " * 20
+    shown = printed(Report(**{**vars(report), "source": "/path" * 40, "description": long}), 80)
+    assert "/path" * 40 in "".join(line.strip() for line in shown.splitlines())
+    assert long.strip() in " ".join(shown.split())
 
 
 # -- the command --
@@ -145,6 +153,79 @@ def test_interrupt_exits_with_130(
 
     monkeypatch.setattr("inlayer.inspection.scan_rows", interrupt)
     assert run([str(folder)], capfd, monkeypatch) == (130, "", "")
+
+
+def test_ids_are_printed_one_per_line(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    damaged = [3, *range(40, 60), 500]
+    set_rows(tmp_path, damaged, float("nan"))
+    code, out, err = run([str(tmp_path), "--ids", "nan-rows"], capfd, monkeypatch)
+    assert (code, err, out) == (1, "", "".join(f"{one}\n" for one in damaged))
+    code, out, _ = run([str(tmp_path), "--json"], capfd, monkeypatch)
+    (found,) = (one for one in json.loads(out)["findings"] if one["code"] == "nan-rows")
+    assert (code, found["ids"], found["count"], len(found["examples"])) == (1, damaged, len(damaged), 5)
+    assert run([str(tmp_path), "--ids", "zero-rows"], capfd, monkeypatch) == (1, "", "")  # a code without a finding
+    code, out, err = run([str(tmp_path), "--ids", "no-such"], capfd, monkeypatch)
+    assert (code, out) == (2, "")
+    assert "nan-rows" in err
+    assert run([str(tmp_path), "--ids", "nan-rows", "--json"], capfd, monkeypatch)[0] == 2
+
+
+def test_strict_fails_what_was_not_checked_or_trained(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run([str(folder), "--strict"], capfd, monkeypatch)[0] == 0
+    assert run([str(folder), "--strict", "--quick"], capfd, monkeypatch)[0] == 2
+    shutil.copytree(folder, tmp_path / "random")
+    set_rows(tmp_path / "random", slice(None), 0.02 * torch.randn(640, 64, generator=torch.Generator().manual_seed(3)))
+    shutil.copytree(folder, tmp_path / "bare")
+    (tmp_path / "bare" / "config.json").unlink()
+    for name in ("random", "bare"):
+        assert run([str(tmp_path / name)], capfd, monkeypatch)[0] == 0
+        assert run([str(tmp_path / name), "--strict"], capfd, monkeypatch)[0] == 1
+    _, out, _ = run([str(tmp_path / "bare")], capfd, monkeypatch)
+    assert "no config.json" in out
+    assert "healthy" not in out
+
+
+def test_interrupt_reports_what_was_found_so_far(
+    folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    set_rows(tmp_path, [0, 639], float("nan"))
+    monkeypatch.setattr(scan, "BLOCK_VALUES", 64 * 100)  # 100 rows per block
+    original, calls = scan.hash_rows, []
+
+    def interrupted(rows: Any) -> Any:
+        calls.append(len(rows))
+        if len(rows) == 100:
+            signal.raise_signal(signal.SIGINT)
+        return original(rows)
+
+    monkeypatch.setattr(scan, "hash_rows", interrupted)
+    code, out, _ = run([str(tmp_path), "--json"], capfd, monkeypatch)
+    report = json.loads(out)
+    assert code == 130
+    assert (report["rows"]["rows_read"], report["rows"]["nan_rows"]) == (100, 1)
+    assert "540 of 640 rows (stopped)" in report["not_checked"]
+    assert report["head"]["equals_table"] is None
+    assert calls.count(100) == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_long_reading_is_announced(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = sys.modules["inlayer.cli.inspect"]
+    monkeypatch.setattr(scan, "BLOCK_VALUES", 64 * 100)
+    monkeypatch.setattr(command, "MEASURED", 0)
+    for limit, lines in ((-1, 1), (10**6, 0)):
+        monkeypatch.setattr(command, "LONG", limit)
+        _, out, err = run([str(folder)], capfd, monkeypatch)
+        assert (err.count("\n"), "--quick" in err) == (lines, bool(lines))
+        assert "healthy" in out
 
 
 def test_progress_bar_only_on_a_terminal(

@@ -297,21 +297,21 @@ def test_lease_during_a_held_lock_does_not_block() -> None:
 
 
 def in_child(queue: multiprocessing.Queue[bool], rows: Tensor) -> None:
-    from inlayer.tables import lookup
+    from inlayer.tables import memory
 
-    lookup._POOL.lease((4, 4), torch.float32).fill_(0.0)
+    memory._POOL.lease((4, 4), torch.float32).fill_(0.0)
     queue.put(bool((rows == 5.0).all()))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forked_child_has_a_working_pool_and_the_parents_results() -> None:
-    from inlayer.tables import lookup
+    from inlayer.tables import memory
 
-    rows = lookup._POOL.lease(SHAPE, torch.float32).fill_(5.0)
+    rows = memory._POOL.lease(SHAPE, torch.float32).fill_(5.0)
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    with lookup._POOL._lock:  # held by "another thread" at the moment of the fork
+    with memory._POOL._lock:  # held by "another thread" at the moment of the fork
         child = context.Process(target=in_child, args=(queue, rows))
         child.start()
     assert queue.get(timeout=30)
@@ -322,10 +322,10 @@ def test_forked_child_has_a_working_pool_and_the_parents_results() -> None:
 def test_interpreter_exit_is_silent() -> None:
     program = """
 import torch, threading
-from inlayer.tables import lookup
-lookup.POOLED_BYTES = 1
+from inlayer.tables import memory
+memory.POOLED_BYTES = 1
 weight = torch.randn(50, 8)
-kept = [lookup.look_up(torch.arange(9), weight) for _ in range(20)]
+kept = [memory.look_up(torch.arange(9), weight) for _ in range(20)]
 cycle = [kept[3]]; cycle.append(cycle)
 held = kept[5].numpy()
 class Late:

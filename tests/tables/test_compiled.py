@@ -12,11 +12,11 @@ import pytest
 
 PROGRAM = """
 import torch
-from inlayer.tables import MappedTable, Table, lookup
+from inlayer.tables import MappedTable, Table, memory
 from safetensors.torch import save_file
 import sys, tempfile, pathlib
 
-lookup.POOLED_BYTES = 1
+memory.POOLED_BYTES = 1
 ids = torch.tensor([[1, 2], [6, 0]])
 path = pathlib.Path(tempfile.mkdtemp()) / "t.safetensors"
 save_file({"rows": torch.randn(7, 4)}, path)

@@ -21,12 +21,10 @@ from tokenizers import models, normalizers, pre_tokenizers
 from inlayer.checkpoint.gguf import GgufStore
 from inlayer.errors import InlayerError, TokenizerError
 from inlayer.tokenizers import Tokenizer
-from inlayer.tokenizers.gguf import open_gguf_tokenizer
-from inlayer.tokenizers.gguf_pre_tokenizers import PRE_TOKENIZERS
+from inlayer.tokenizers.gguf import PRE_TOKENIZERS, open_gguf_tokenizer
+from inlayer.tokenizers.gigatoken import texts_with_unstable_characters
 from inlayer.tokenizers.merges import byte_alphabet
-from inlayer.tokenizers.tiktoken import parse_ranks
-from inlayer.tokenizers.tiktoken_encodings import KIMI, O200K
-from inlayer.tokenizers.unicode_versions import texts_with_unstable_characters
+from inlayer.tokenizers.tiktoken import KIMI, O200K, parse_ranks
 from tests.checkpoint.make_gguf import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, fields_of_json, write_gguf
 from tests.shared_data import shared
 from tests.tokenizers.malformed import parse_fields

@@ -15,14 +15,12 @@ from inlayer.errors import TextError
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, WordTokenizer, open_tokenizer
 from inlayer.tokenizers import merges as merges_module
 from inlayer.tokenizers import tiktoken as tiktoken_module
-from inlayer.tokenizers.gguf import open_gguf_tokenizer
-from inlayer.tokenizers.gguf_pre_tokenizers import PRE_TOKENIZERS
+from inlayer.tokenizers.gguf import PRE_TOKENIZERS, open_gguf_tokenizer
+from inlayer.tokenizers.gigatoken import texts_with_unstable_characters
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.offsets import byte_offsets
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
-from inlayer.tokenizers.tiktoken import TiktokenTokenizer, parse_ranks
-from inlayer.tokenizers.tiktoken_encodings import ENCODINGS
-from inlayer.tokenizers.unicode_versions import texts_with_unstable_characters
+from inlayer.tokenizers.tiktoken import ENCODINGS, TiktokenTokenizer, parse_ranks
 from tests.checkpoint.make_gguf import fields_of_json
 from tests.shared_data import shared
 from tests.tokenizers.samples import hostile_texts, llama3_ranks, minilm, real_json, real_names

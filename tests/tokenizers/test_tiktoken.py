@@ -10,8 +10,7 @@ import tiktoken
 from inlayer.errors import IdRangeError, InputError, TextError, TokenizerError
 from inlayer.tokenizers import open_tokenizer
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
-from inlayer.tokenizers.tiktoken import TiktokenTokenizer, parse_ranks
-from inlayer.tokenizers.tiktoken_encodings import ENCODINGS, ranks_sha256
+from inlayer.tokenizers.tiktoken import ENCODINGS, TiktokenTokenizer, parse_ranks, ranks_sha256
 from tests.shared_data import shared
 from tests.tokenizers.samples import hostile_texts, llama3_ranks, real_json
 from tests.tokenizers.test_contract import small_ranks

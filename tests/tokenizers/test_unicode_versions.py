@@ -10,7 +10,7 @@ import pytest
 import tokenizers
 
 from inlayer.errors import TextError
-from inlayer.tokenizers.unicode_versions import run_lengths, stable_characters, texts_with_unstable_characters
+from inlayer.tokenizers.gigatoken import run_lengths, stable_characters, texts_with_unstable_characters
 from tests.tokenizers.make_stable_characters import compute_run_lengths
 from tests.tokenizers.samples import RECENT, real_json
 
@@ -37,7 +37,7 @@ def test_table_covers_every_code_point():
 
 
 def test_unstable_texts_are_found_across_blocks(monkeypatch):
-    monkeypatch.setattr("inlayer.tokenizers.unicode_versions.BLOCK_CHARACTERS", 5)
+    monkeypatch.setattr("inlayer.tokenizers.gigatoken.BLOCK_CHARACTERS", 5)
     texts = ["abc", "é", "é\U000329ee", "", "中文字", "\u1acf", "🙂", "x\ufdd0y"]
     assert texts_with_unstable_characters(texts).tolist() == [2, 5, 7]
     assert texts_with_unstable_characters([]).tolist() == []

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import re
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from torch.nn import functional
 
-from inlayer.positions import LearnedPositions, SinusoidalPositions
+import inlayer
 from inlayer.trace import Change, Pipeline, Trace
+from inlayer.trace.steps import setup_code
+from inlayer.trace.terminal import show
 from tests.trace.pipelines import family, random_bytes, sample
 from tests.trace.test_backward import trainable
 
@@ -33,19 +38,8 @@ class Shell:
         self.steps = trace.steps
         self.names: dict[str, Any] = {
             "text": texts[0], "texts": texts, "tokenizer": pipeline.tokenizer, "torch": torch, "F": functional,
-            "layer": layer, "head": head, "E": layer.token_embedding.weight,
+            "layer": layer, "head": head, "E": layer.token_embedding.weight, "inlayer": inlayer,
         }  # fmt: skip
-        if isinstance(layer.position_embedding, (LearnedPositions, SinusoidalPositions)):
-            self.names["position_ids"] = torch.tensor(
-                [[token.position for token in text.tokens] for text in trace.texts]
-            )
-            last = int(self.names["position_ids"].max())
-            self.names["P"] = layer.position_embedding(torch.arange(last + 1))
-            if bool((self.names["position_ids"] == -1).any()):  # OPT's padding: index -1, the last row
-                lowest = layer.position_embedding(torch.tensor([-1]))
-                self.names["P"] = torch.cat((self.names["P"], lowest))
-        if layer.token_type_embedding is not None:
-            self.names["S"] = layer.token_type_embedding.weight
 
     def run(self, number: int) -> Any:
         """Run the code of a step; return its value, or what it assigned."""
@@ -124,3 +118,61 @@ def test_vectors_skip_the_steps_before_them() -> None:
     trace = pipeline.walk(None, inputs_embeds=torch.zeros(1, 2, 8))
     assert [step.code == "" for step in trace.steps] == [True, True, True, True, False, False, False, True]
     assert len(trace.steps) == 8
+
+
+def run_printed_code(trace: Trace, columns: int = 80, step: int | None = None) -> dict[str, Any]:
+    """Run the code in the terminal output as printed, as if it were pasted; returns its names."""
+    console = Console(file=io.StringIO(), width=columns, force_terminal=True, color_system="truecolor", highlight=False)
+    show(trace, console, step=step)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    code = [line.strip() for line in re.findall(r"\x1b\[2;36m(.*?)\x1b\[0m", printed)]  # dim cyan is code
+    assert len(code) >= 5
+    names: dict[str, Any] = {"code": code}
+    exec("\n".join(code), names)
+    return names
+
+
+CHANGES = [Change(), Change(swap=(0, 2), pad=1), Change(positions="learned"), Change(positions="rotary", theta=100.0)]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=repr)
+@pytest.mark.parametrize("name", ["default", "minilm"])
+def test_printed_code_runs_on_a_loaded_model(name: str, change: Change) -> None:
+    trace = sample(name).walk(["I love dogs"], change=change)
+    for columns in (80, 140):
+        names = run_printed_code(trace, columns)
+        assert names["ids"].tolist() == [[token.id for token in trace.texts[0].tokens]]
+        hidden = [token.hidden for token in trace.texts[0].tokens]
+        if change.positions != "learned":  # which are drawn again
+            assert names["hidden"][0, :, :8].detach().double().tolist() == hidden
+        assert names["E"].grad[names["ids"]].shape == (*names["ids"].shape, trace.table.shape[1])
+
+
+@pytest.mark.parametrize("step", range(1, 9))
+def test_printed_code_of_a_single_step_runs(step: int) -> None:
+    run_printed_code(sample("default").walk(["I love dogs"]), step=step)
+    run_printed_code(sample("default").walk(["I love dogs", "dogs"]), step=step)
+
+
+@pytest.mark.parametrize("texts", [["dogs love dogs"], ["I love dogs", "dogs"]])
+@pytest.mark.parametrize("positions", ["none", "learned", "sinusoidal", "rotary"])
+def test_printed_code_of_a_random_table_runs(positions: str, texts: list[str]) -> None:
+    tokenizer = inlayer.WordTokenizer.from_text("\n".join(texts))
+    trace = Pipeline.random(texts, tokenizer, positions=positions, seed=3).walk(texts)
+    names = run_printed_code(trace)
+    ours = names["hidden"].detach().double().tolist()
+    assert ours == [[token.hidden for token in text.tokens] for text in trace.texts]
+
+
+def test_printed_code_for_vectors_runs() -> None:
+    names = run_printed_code(sample("default").walk(None, inputs_embeds=torch.ones(3, 128)))
+    assert names["hidden"].shape == (1, 3, 128)
+    assert not any(re.search(r"\bids\b", line) for line in names["code"])
+
+
+def test_texts_are_written_into_the_code_if_they_are_short() -> None:
+    assert "text = 'na\u00efve'" in setup_code(sample("default").walk(["na\u00efve"]))
+    assert "text = '\\u05e9'" in setup_code(sample("default").walk(["\u05e9"]))
+    assert any("open(" in line for line in setup_code(sample("default").walk(["dogs " * 50])))
+    layer = Pipeline.from_layer(inlayer.Embeddings(256, 8, seed=0), inlayer.ByteTokenizer(), source="mine")
+    assert setup_code(layer.walk(["a"])) == []

@@ -178,6 +178,7 @@ def printable_numbers(trace: Trace) -> set[str]:
 
 def printed_numbers(trace: Trace) -> set[str]:
     printed = "".join(rendered(trace, 120, step=step) for step in (5, 6, 7, 8))
+    printed = re.sub(r"active_layer\(.*", "", printed)
     notes = " ".join(step.note for step in trace.steps)
     return {found for found in DECIMAL.findall(printed) if found not in notes}
 

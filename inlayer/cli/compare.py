@@ -1,0 +1,64 @@
+"""`inlayer compare`: what two checkpoints' tables have in common.
+
+Tested in tests/geometry/test_commands.py.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from inlayer.cli.app import app, console
+from inlayer.cli.neighbors import Json, print_json
+from inlayer.files import printable
+
+__all__ = ["compare"]
+
+COMPARE_EXAMPLES = """Examples:
+
+inlayer compare default path/to/model
+
+inlayer compare default path/to/model --top 3 --json
+"""
+
+
+@app.command(epilog=COMPARE_EXAMPLES)
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="Model folder, file, hub id or sample name.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The model to compare it with.")],
+    top: Annotated[int, typer.Option(min=0, max=100_000, help="Number of moved rows and of new tokens to show.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Compare the tables of two checkpoints: shared tokens, rows that moved, and common neighborhoods."""
+    from inlayer.checkpoint import load
+
+    models = load(a), load(b)
+    from inlayer.geometry.compare import compare as compare_models
+
+    found = compare_models(*models, top=top)
+    if as_json:
+        print_json(found._asdict() | {"moved": [row._asdict() for row in found.moved]})
+        return
+    output = console()
+    space = "after rotating B onto A (Procrustes): the spaces differ" if found.aligned else "compared directly"
+    for label, text in (
+        ("A", f"{models[0]!r}"),
+        ("B", f"{models[1]!r}"),
+        ("tokens", f"{found.shared:,} shared, {len(found.only_a):,} only in A, {len(found.only_b):,} only in B"),
+        ("rows", f"{found.equal:,} of {found.shared:,} equal; median cosine {found.median_cosine:.3f}, {space}"),
+        ("neighborhoods", "-" if found.overlap is None else f"{found.overlap:.0%} of 10 nearest shared tokens agree"),
+    ):
+        output.print(f"[bold]{label:<14}[/bold]", printable(text), sep="", soft_wrap=True)
+    for label, texts in (("only in A", found.only_a), ("only in B", found.only_b)):
+        if texts:
+            more = f" and {len(texts) - top:,} more" if len(texts) > top else ""
+            shown = ", ".join(repr(text) for text in texts[:top])
+            output.print(f"[bold]{label:<14}[/bold]", printable(shown), more, sep="", soft_wrap=True, markup=True)
+    if found.moved:
+        from rich.table import Table
+
+        table = Table("moved most", "cosine", "length in A", "in B", box=None, pad_edge=False, header_style="bold")
+        for row in found.moved:
+            table.add_row(printable(repr(row.text)), f"{row.cosine:.3f}", f"{row.norm_a:.2f}", f"{row.norm_b:.2f}")
+        output.print(table)

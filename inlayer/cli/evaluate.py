@@ -1,0 +1,100 @@
+"""`inlayer evaluate`: score a table on lists of word pairs and analogies.
+
+Tested in tests/geometry/test_commands.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from inlayer.cli.app import app, console, progress_bar
+from inlayer.cli.neighbors import Json, print_json
+from inlayer.errors import InputError, MissingFileError
+from inlayer.files import check_path, shown
+
+__all__ = ["evaluate"]
+
+EVALUATE_EXAMPLES = """Examples:
+
+inlayer evaluate --similarity pairs.txt
+
+inlayer evaluate path/to/model --similarity pairs.txt --analogies questions.txt --json
+"""
+
+
+@app.command(epilog=EVALUATE_EXAMPLES)
+def evaluate(
+    source: Annotated[
+        str | None,
+        typer.Argument(help="Model folder, file, hub id or sample name. \\[default: the bundled sample model]"),
+    ] = None,
+    similarity: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE", help="Lines of two words and a score, or a folder of such files; can be repeated."
+        ),
+    ] = None,
+    analogies: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Questions of four words, as in questions-words.txt.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Score a table by word similarity and analogies, next to random rows and simpler answers."""
+    from inlayer.checkpoint import load
+
+    if not similarity and analogies is None:
+        raise InputError("give --similarity FILE or --analogies FILE, or both")
+    files = [file for name in similarity or [] for file in _files(name)]
+    model = load(source)
+    from inlayer.geometry.evaluation import score_analogies, score_similarity
+
+    scores = score_similarity(model.table, model.vocabulary, files)
+    answers = []
+    if analogies is not None:
+        with progress_bar("answering") as progress:
+            answers = score_analogies(model.table, model.vocabulary, check_path(analogies, "--analogies"), progress)
+    if as_json:
+        print_json({"similarity": [one._asdict() for one in scores], "analogies": [one._asdict() for one in answers]})
+        return
+    if scores:
+        _print(
+            ("word similarity", "pairs", "coverage", "Spearman", "all pairs", "random rows"),
+            [(one.name, f"{one.pairs:,}", f"{one.coverage:.0%}", *map(_number, one[3:])) for one in scores],
+        )
+    if answers:
+        _print(
+            ("analogies", "questions", "covered", "correct", "nearest alone", "inputs allowed"),
+            [(one.name, f"{one.questions:,}", f"{one.covered:,}", *map(_percent, one[3:])) for one in answers],
+        )
+
+
+def _files(name: str) -> list[Path]:
+    path = check_path(name, "--similarity")
+    if not path.is_dir():
+        return [path]
+    found = sorted(path.glob("*.txt"))
+    if not found:
+        raise MissingFileError(f"{shown(path)} has no .txt files")
+    return found
+
+
+def _number(value: Any) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _percent(value: Any) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _print(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)

@@ -1,0 +1,84 @@
+"""`inlayer map`: coordinates for every row of a table, as a page, a picture or a file.
+
+Tested in tests/geometry/test_commands.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import typer
+
+from inlayer.cli.app import app, console, progress_bar
+from inlayer.cli.neighbors import Json, print_json
+from inlayer.files import check_path, printable, shown, write_output
+
+__all__ = ["map_"]
+
+MAP_EXAMPLES = """Examples:
+
+inlayer map
+
+inlayer map --html map.html --png map.png
+
+inlayer map path/to/model --parquet map.parquet --json
+"""
+
+
+@app.command("map", epilog=MAP_EXAMPLES)
+def map_(
+    source: Annotated[
+        str | None,
+        typer.Argument(help="Model folder, file, hub id or sample name. \\[default: the bundled sample model]"),
+    ] = None,
+    method: Annotated[str, typer.Option(help='"pca" takes seconds; "tsne" takes minutes and shows more.')] = "pca",
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write an interactive page.")] = None,
+    png: Annotated[str | None, typer.Option(metavar="FILE", help="Write a labeled picture.")] = None,
+    parquet: Annotated[str | None, typer.Option(metavar="FILE", help="Write a file for embedding-atlas.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw a map of all tokens, and report how faithful it is. Ctrl-C during t-SNE keeps the map so far."""
+    from inlayer.checkpoint import load
+
+    model = load(source)
+    from inlayer.geometry import map_page
+    from inlayer.geometry.distortion import measure_distortion
+
+    with progress_bar(f"computing {method}") as progress:
+        projection = model.project(method, progress=progress)
+    sample = 10**9 if model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS and html else 1000
+    with progress_bar("measuring distortion") as progress:
+        distortion = measure_distortion(model.table, projection.points, sample=sample, progress=progress)
+    title = f"Token map of {model.source}"
+    written = []
+    if html is not None:
+        with progress_bar("finding neighbors") as progress:
+            page = map_page.map_page(title, model.table, model.vocabulary, projection, distortion, progress)
+        write_output(check_path(html, "--html"), page.encode())
+        written.append(html)
+    if png is not None:
+        write_output(check_path(png, "--png"), map_page.map_picture(title, model.vocabulary, projection))
+        written.append(png)
+    if parquet is not None:
+        data = map_page.map_parquet(model.vocabulary, projection, distortion)
+        write_output(check_path(parquet, "--parquet"), data)
+        written.append(parquet)
+    facts = {
+        "source": model.source, "method": projection.method, "complete": projection.complete,
+        "rows": len(projection.points), "explained": projection.explained, "k": distortion.k,
+        "kept": float(distortion.kept.mean()), "trustworthiness": distortion.trustworthiness, "files": written,
+    }  # fmt: skip
+    if as_json:
+        print_json(facts | {"points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()]})
+        return
+    output = console()
+    spread = "" if projection.explained is None else f", {projection.explained:.1%} of the variance"
+    partly = "" if projection.complete else " (interrupted: the map so far)"
+    output.print(f"{method} of {facts['rows']:,} rows{spread}{partly}")
+    output.print(f"{facts['kept']:.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
+                 f"trustworthiness {distortion.trustworthiness:.3f}")  # fmt: skip
+    for name in written:
+        output.print(f"wrote {printable(shown(name))}")
+    if not written:
+        output.print("Add --html FILE for an interactive page, or --png FILE for a picture.", style="dim")

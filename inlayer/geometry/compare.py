@@ -1,0 +1,200 @@
+"""Two tables compared: which tokens they share, which rows moved, and whether neighborhoods agree.
+
+table, table -> shared tokens -> [alignment -> movement, overlap]
+- tokens are matched by their bytes, so that two sizes, a fine-tuned model or another family can be compared
+- rows are compared directly if the tables have one width and shared rows point the same way (median cosine above
+  SAME_SPACE). Otherwise the second table is first rotated onto the first by orthogonal Procrustes, which keeps all
+  lengths and angles within it
+- overlap: the share of a token's K nearest shared tokens in one table that are also its nearest in the other; it needs
+  no alignment
+Tested against scipy's Procrustes and plain loops in tests/geometry/test_compare.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.checkpoint import load
+from inlayer.checkpoint.model import Model
+from inlayer.errors import InlayerError, InputError
+from inlayer.geometry.nearest import nearest, to_float32
+from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.tables.stored import StoredTable
+
+__all__ = ["ModelComparison", "MovedRow", "compare", "compare_tables"]
+
+SAME_SPACE = 0.5
+BLOCK_VALUES = 2**21
+SAMPLE = 1000  # tokens whose neighborhoods are compared
+NEIGHBORS = 10
+SPACE = "▁".encode()  # how SentencePiece spells a space
+Ids = npt.NDArray[np.int64]
+
+
+class MovedRow(NamedTuple):
+    """A shared token, the cosine of its two rows, and their lengths."""
+
+    text: str
+    id_a: int
+    id_b: int
+    cosine: float
+    norm_a: float
+    norm_b: float
+
+
+class ModelComparison(NamedTuple):
+    """What two tables have in common.
+
+    shared: Number of tokens in both.
+    only_a, only_b: Texts of tokens in one of them, in the order of their ids.
+    aligned: Whether the second table was rotated onto the first.
+    median_cosine: Of the two rows of a shared token, after the rotation if there was one.
+    equal: Number of shared tokens with exactly equal rows.
+    moved: The rows that moved most, smallest cosine first.
+    overlap: Mean share of common neighbors; None with too few shared tokens.
+    """
+
+    shared: int
+    only_a: list[str]
+    only_b: list[str]
+    aligned: bool
+    median_cosine: float
+    equal: int
+    moved: list[MovedRow]
+    overlap: float | None
+
+
+def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
+    """Compare the tables of two models: shared tokens, rows that moved, common neighborhoods.
+
+    Args:
+        a: A model, or a source as for `inlayer.load`.
+        b: The model to compare it with.
+        top: Number of rows to list, those that moved most.
+
+    Returns:
+        A comparison; rows of `b` are rotated onto those of `a` first if the two spaces differ.
+
+    Raises:
+        InputError: If a model has no tokenizer, or the two share no token.
+
+    Example:
+        >>> result = compare("default", "model")  # a copy
+        >>> result.shared, result.equal
+        (6144, 6144)
+    """
+    one, other = (source if isinstance(source, Model) else load(source) for source in (a, b))
+    return compare_tables((one.table, one.vocabulary), (other.table, other.vocabulary), top=top)
+
+
+def compare_tables(
+    a: tuple[StoredTable, Vocabulary], b: tuple[StoredTable, Vocabulary], *, top: int = 20
+) -> ModelComparison:
+    """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
+    (table_a, words_a), (table_b, words_b) = a, b
+    of_a, of_b = _tokens(words_a), _tokens(words_b)
+    common = [token for token in of_a if token in of_b]
+    if not common:
+        raise InputError("the two models share no token; is one of the tokenizers damaged?")
+    ids_a = np.array([of_a[token] for token in common], np.int64)
+    ids_b = np.array([of_b[token] for token in common], np.int64)
+    same_width = table_a.embedding_dim == table_b.embedding_dim
+    rotation, facts = None, None
+    if same_width:
+        facts = _row_facts(table_a, table_b, ids_a, ids_b, None)
+    if facts is None or not np.nanmedian(facts[0]) >= SAME_SPACE:
+        rotation = _procrustes(table_a, table_b, ids_a, ids_b)
+        facts = _row_facts(table_a, table_b, ids_a, ids_b, rotation)
+    cosines, norms_a, norms_b, equal = facts
+    order = np.argsort(np.where(np.isnan(cosines) | equal, np.inf, cosines), kind="stable")[:top]
+    moved = [
+        MovedRow(words_a.text(int(ids_a[i])), int(ids_a[i]), int(ids_b[i]), float(cosines[i]), float(norms_a[i]),
+                 float(norms_b[i]))
+        for i in order.tolist() if not (np.isnan(cosines[i]) or equal[i])
+    ]  # fmt: skip
+    return ModelComparison(
+        shared=len(common),
+        only_a=[words_a.text(token_id) for token, token_id in of_a.items() if token not in of_b],
+        only_b=[words_b.text(token_id) for token, token_id in of_b.items() if token not in of_a],
+        aligned=rotation is not None,
+        median_cosine=float(np.nanmedian(cosines)) if not np.isnan(cosines).all() else float("nan"),
+        equal=int(equal.sum()),
+        moved=moved,
+        overlap=_overlap(table_a, table_b, ids_a, ids_b),
+    )
+
+
+def _tokens(vocabulary: Vocabulary) -> dict[bytes, int]:
+    """The id of every token, by its bytes; the first one if several tokens have the same."""
+    found: dict[bytes, int] = {}
+    if vocabulary.tokenizer is None:
+        raise InputError("a model without a tokenizer cannot be compared: its rows have no names")
+    for token_id in range(vocabulary.rows):
+        try:
+            found.setdefault(vocabulary.tokenizer.token_bytes(token_id).replace(SPACE, b" "), token_id)
+        except InlayerError:  # noqa: PERF203  # a gap in the ids
+            continue
+    return found
+
+
+def _pairs(
+    table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids
+) -> Iterator[tuple[int, npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
+    """Blocks of rows of shared tokens, in float32."""
+    size = max(1, BLOCK_VALUES // max(table_a.embedding_dim, table_b.embedding_dim))
+    for start in range(0, len(ids_a), size):
+        rows_a, rows_b = table_a.rows(ids_a[start : start + size]), table_b.rows(ids_b[start : start + size])
+        yield start, to_float32(rows_a), to_float32(rows_b)
+
+
+def _row_facts(
+    table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids, rotation: npt.NDArray[np.float32] | None
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Cosine (NaN without a direction), both norms, and equality of every pair of rows."""
+    cosines, norms_a, norms_b = np.full((3, len(ids_a)), np.nan)
+    equal = np.zeros(len(ids_a), np.bool_)
+    for start, one, other in _pairs(table_a, table_b, ids_a, ids_b):
+        part = slice(start, start + len(one))
+        with np.errstate(all="ignore"):
+            norms_a[part], norms_b[part] = np.sqrt(np.vecdot(one, one)), np.sqrt(np.vecdot(other, other))
+            equal[part] = rotation is None and (one == other).all(axis=1)
+            turned = other if rotation is None else other @ rotation
+            cosines[part] = np.vecdot(one, turned) / (np.sqrt(np.vecdot(turned, turned)) * norms_a[part])
+    cosines[~np.isfinite(cosines)] = np.nan
+    return np.minimum(cosines, 1.0), norms_a, norms_b, equal
+
+
+def _procrustes(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> npt.NDArray[np.float32]:
+    """The orthogonal matrix (Db, Da) that brings unit rows of b closest to those of a."""
+    product = np.zeros((table_b.embedding_dim, table_a.embedding_dim))
+    for _, *pair in _pairs(table_a, table_b, ids_a, ids_b):
+        with np.errstate(all="ignore"):
+            one, other = (rows / np.sqrt(np.vecdot(rows, rows))[:, None] for rows in pair)
+        valid = np.isfinite(one).all(axis=1) & np.isfinite(other).all(axis=1)
+        product += other[valid].T @ one[valid]
+    left, _, right = np.linalg.svd(product, full_matrices=False)
+    rotation: npt.NDArray[np.float32] = (left @ right).astype(np.float32)
+    return rotation
+
+
+def _overlap(table_a: StoredTable, table_b: StoredTable, ids_a: Ids, ids_b: Ids) -> float | None:
+    """Mean share of common neighbors among shared tokens, for an evenly spaced sample of them."""
+    if len(ids_a) <= NEIGHBORS:
+        return None
+    sample = np.unique(np.linspace(0, len(ids_a) - 1, SAMPLE).astype(np.int64))
+    found = []
+    for table, ids in ((table_a, ids_a), (table_b, ids_b)):
+        index = np.full(table.num_embeddings, -1, np.int64)
+        index[ids] = np.arange(len(ids))
+        rows = to_float32(table.rows(ids[sample]))
+        valid = np.asarray(np.isfinite(rows).all(axis=1) & rows.any(axis=1))
+        rows[~valid] = 1.0
+        near, _ = nearest(table, rows, NEIGHBORS + 1, allowed=index >= 0)
+        found.append([set(index[row[row >= 0]].tolist()) - {int(i)} if ok else set() for row, i, ok in
+                      zip(near, sample, valid, strict=True)])  # fmt: skip
+    pairs = [(one, other) for one, other in zip(*found, strict=True) if one and other]
+    return float(np.mean([len(one & other) / NEIGHBORS for one, other in pairs])) if pairs else None

@@ -1,0 +1,78 @@
+"""How faithful a map of a table is: what two dimensions keep of the neighborhoods in all of them.
+
+table, points (V, 2) -> [distortion]
+- kept: the share of a row's K nearest rows (by cosine) that are also among its K nearest points on the map
+- trustworthiness (Venna and Kaski, 2001): 1 if every neighbor on the map is a true neighbor; a false one costs more the
+  further down the true ranking it is
+- both are measured exactly for each row of a sample, against all rows of the table
+Tested against scikit-learn's trustworthiness in tests/geometry/test_projection.py.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.geometry.nearest import Progress, cosine_blocks, normalized, to_float32
+from inlayer.tables.stored import StoredTable
+
+__all__ = ["Distortion", "measure_distortion"]
+
+BATCH_SCORES = 2**25  # cosines in memory at once: 128 MB
+
+
+class Distortion(NamedTuple):
+    """The faithfulness of a map.
+
+    k: Neighbors considered per row.
+    ids: The rows that were measured.
+    kept: (n,) share of the true neighbors of each that are neighbors on the map.
+    trustworthiness: 1 if no neighbor on the map is a false one.
+    """
+
+    k: int
+    ids: npt.NDArray[np.int64]
+    kept: npt.NDArray[np.float32]
+    trustworthiness: float
+
+
+def measure_distortion(
+    table: StoredTable,
+    points: npt.NDArray[np.float32],
+    *,
+    k: int = 10,
+    sample: int = 1000,
+    progress: Progress | None = None,
+) -> Distortion:
+    """Compare the neighborhoods of a sample of rows with those on the map."""
+    known = np.flatnonzero(np.isfinite(points).all(axis=1))
+    k = min(k, max(1, (len(known) - 1) // 2))
+    ids = known[np.linspace(0, len(known) - 1, min(sample, len(known))).astype(np.int64)]
+    kept, penalties = np.zeros(len(ids), np.float32), 0.0
+    batch = max(1, BATCH_SCORES // table.num_embeddings)
+    usable = np.zeros(table.num_embeddings, np.bool_)
+    usable[known] = True
+    for start in range(0, len(ids), batch):
+        queries = ids[start : start + batch]
+        scores_QV = np.empty((len(queries), table.num_embeddings), np.float32)
+        for at, block in cosine_blocks(table, normalized(to_float32(table.rows(queries)), table.embedding_dim)):
+            scores_QV[:, at : at + block.shape[1]] = block
+        scores_QV[:, ~usable] = -np.inf
+        for index, token_id in enumerate(queries.tolist()):
+            scores_V = scores_QV[index]
+            scores_V[token_id] = np.inf  # itself, not counted as a neighbor
+            distance_V = np.square(points - points[token_id]).sum(axis=1)
+            distance_V[~usable] = np.inf
+            distance_V[token_id] = -1.0
+            on_map = np.argpartition(distance_V, k)[: k + 1]
+            on_map = on_map[on_map != token_id][:k]
+            ranks = (scores_V[None] > scores_V[on_map, None]).sum(axis=1)  # 1 for the nearest, as itself counts once
+            kept[start + index] = (ranks <= k).mean()
+            penalties += float(np.maximum(ranks - k, 0).sum())
+        if progress is not None:
+            progress(min(start + batch, len(ids)), len(ids))
+    n = len(known)
+    scale = 2.0 / (len(ids) * k * (2 * n - 3 * k - 1))
+    return Distortion(k, ids, kept, 1.0 - scale * penalties)

@@ -1,0 +1,176 @@
+"""Scores of a table on public word lists: word similarity and analogies, next to chance and simpler methods.
+
+word lists -> rows -> [scores]
+- word similarity: Spearman's rank correlation of cosines with human judgments, for pairs whose words are both single
+  tokens (`coverage` is their share), and for all pairs, where a word of several tokens is the mean of their rows.
+  `random` is the latter with random rows: what spelling alone explains, because words with common tokens are similar
+- analogies: a question counts if its four words are single tokens. `nearest` answers with the token nearest to the
+  third word alone, and `with_inputs` does not exclude the inputs: what is left above them is arithmetic
+Tested against plain loops in tests/geometry/test_evaluation.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.errors import InputError
+from inlayer.files import quoted, shown
+from inlayer.geometry.nearest import Progress, nearest, to_float32
+from inlayer.geometry.neighbors import Filter
+from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.tables.stored import StoredTable
+
+__all__ = ["AnalogyScore", "SimilarityScore", "score_analogies", "score_similarity"]
+
+BATCH = 1024  # questions per search
+MAX_LINE = 1_000
+
+
+class SimilarityScore(NamedTuple):
+    """Agreement with human judgments on one list of word pairs; correlations are None if they are not defined."""
+
+    name: str
+    pairs: int
+    coverage: float
+    spearman: float | None
+    all_pairs: float | None
+    random: float | None
+
+
+class AnalogyScore(NamedTuple):
+    """Share of correct answers in one category of questions."""
+
+    name: str
+    questions: int
+    covered: int
+    accuracy: float | None
+    nearest: float | None
+    with_inputs: float | None
+
+
+def score_similarity(table: StoredTable, vocabulary: Vocabulary, files: Sequence[Path]) -> list[SimilarityScore]:
+    """Score lists of word pairs: lines of two words and a number, separated by white space, tabs or commas."""
+    return [_similarity(table, vocabulary, path) for path in files]
+
+
+def _similarity(table: StoredTable, vocabulary: Vocabulary, path: Path) -> SimilarityScore:
+    pairs = [_pair(path, number, line) for number, line in _lines(path)]
+    if len(pairs) < 2:
+        raise InputError(f"{shown(path)} has {len(pairs)} word pairs; at least 2 are needed")
+    words = sorted({word for one, other, _ in pairs for word in (one, other)})
+    ids = {word: vocabulary.ids_of(word) for word in words}
+    used = np.unique(np.concatenate([np.array(found) for found in ids.values()]))
+    judged = np.array([score for _, _, score in pairs])
+    random = np.random.default_rng(0).standard_normal((len(used), table.embedding_dim)).astype(np.float32)
+    cosines = []
+    for rows in (to_float32(table.rows(used)), random):
+        vectors = {word: rows[np.searchsorted(used, found)].mean(axis=0) for word, found in ids.items()}
+        cosines.append(np.array([_cosine(vectors[one], vectors[other]) for one, other, _ in pairs]))
+    single = np.array([len(ids[one]) == len(ids[other]) == 1 for one, other, _ in pairs])
+    scores = spearman(cosines[0][single], judged[single]), spearman(cosines[0], judged), spearman(cosines[1], judged)
+    return SimilarityScore(path.stem, len(pairs), float(single.mean()), *scores)
+
+
+def score_analogies(
+    table: StoredTable, vocabulary: Vocabulary, path: Path, progress: Progress | None = None
+) -> list[AnalogyScore]:
+    """Score a list of questions `a b c d` (a is to b as c is to d) by category, and in all."""
+    categories: dict[str, list[list[int]]] = {}
+    totals: dict[str, int] = {}
+    name = path.stem
+    for number, line in _lines(path):
+        if line.startswith(":"):
+            name = line[1:].strip()
+            continue
+        words = line.split()
+        if len(words) != 4:
+            raise InputError(f"{shown(path)}, line {number}: expected four words, found {len(words)}")
+        totals[name] = totals.get(name, 0) + 1
+        ids = [vocabulary.ids_of(word) for word in words]
+        if all(len(found) == 1 for found in ids):
+            categories.setdefault(name, []).append([found[0] for found in ids])
+    questions = np.array([one for all_ in categories.values() for one in all_], np.int64).reshape(-1, 4)
+    right = _answers(table, vocabulary, questions, progress)
+    scores, start = [], 0
+    for name, total in totals.items():
+        end = start + len(categories.get(name, ()))
+        scores.append(AnalogyScore(name, total, end - start, *_means(right[start:end])))
+        start = end
+    return [*scores, AnalogyScore("all", sum(totals.values()), len(questions), *_means(right))]
+
+
+def _answers(
+    table: StoredTable, vocabulary: Vocabulary, questions: npt.NDArray[np.int64], progress: Progress | None
+) -> npt.NDArray[np.bool_]:
+    """(N, 3): whether each question is answered correctly by arithmetic, by the nearest token, and with inputs."""
+    allowed = Filter(words=True).mask(vocabulary)
+    right = np.zeros((len(questions), 3), np.bool_)
+    for start in range(0, len(questions), BATCH):
+        batch = questions[start : start + BATCH]
+        rows = to_float32(table.rows(batch))
+        with np.errstate(all="ignore"):
+            unit = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+        for column, queries in ((0, unit[:, 1] - unit[:, 0] + unit[:, 2]), (1, unit[:, 2])):
+            found, _ = nearest(table, queries, 4, allowed=allowed)
+            excluded = (found[:, :, None] == batch[:, None, :3]).any(axis=-1)
+            first = np.take_along_axis(found, excluded.argmin(axis=1)[:, None], 1)[:, 0]
+            right[start : start + BATCH, column] = first == batch[:, 3]
+            if column == 0:
+                right[start : start + BATCH, 2] = found[:, 0] == batch[:, 3]
+        if progress is not None:
+            progress(min(start + BATCH, len(questions)), len(questions))
+    return right
+
+
+def spearman(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float | None:
+    """Rank correlation with averaged ranks for ties; None if a side is constant or not finite."""
+    if len(one) < 2 or not (np.isfinite(one).all() and np.isfinite(other).all()):
+        return None
+    first, second = (ranks - ranks.mean() for ranks in (_ranks(one), _ranks(other)))
+    scale = float(np.sqrt((first @ first) * (second @ second)))
+    return float(first @ second) / scale if scale else None
+
+
+def _ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+
+
+def _means(right: npt.NDArray[np.bool_]) -> tuple[float | None, ...]:
+    return tuple(right.mean(axis=0).tolist()) if len(right) else (None, None, None)
+
+
+def _cosine(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> float:
+    with np.errstate(all="ignore"):
+        return float(one @ other / np.float32(np.linalg.norm(one) * np.linalg.norm(other)))
+
+
+def _pair(path: Path, number: int, line: str) -> tuple[str, str, float]:
+    parts = line.replace(",", "\t").split()
+    try:
+        one, other, score = parts
+        return one, other, float(score)
+    except ValueError:
+        raise InputError(
+            f"{shown(path)}, line {number}: expected two words and a number, found {quoted(line[:60])}"
+        ) from None
+
+
+def _lines(path: Path) -> Iterable[tuple[int, str]]:
+    """Lines of a text file with their numbers, without empty ones and comments."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if len(line) > MAX_LINE:
+                    raise InputError(f"{shown(path)}, line {number} has more than {MAX_LINE} characters")
+                if line.strip() and not line.startswith("#"):
+                    yield number, line.strip()
+    except UnicodeDecodeError:
+        raise InputError(f"{shown(path)} is not valid UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from None

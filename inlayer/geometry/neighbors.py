@@ -1,0 +1,143 @@
+"""Neighbors and analogies: which tokens have rows in the same direction as a word, a text, an id or a vector.
+
+query -> vector -> [nearest rows] -> tokens
+- the query's own tokens are left out, and so are special tokens, unless they are asked for
+- an analogy is shown with its baselines: the nearest tokens to the first word alone, with and without its inputs.
+  Where a baseline gives the same answer, the arithmetic added nothing
+- elsewhere: the search (geometry/nearest.py), filters on tokens (geometry/vocabulary.py)
+Tested against a plain computation on real models in tests/geometry/test_neighbors.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.errors import InputError
+from inlayer.geometry.nearest import Progress, nearest, to_float32
+from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.shapes import check_id_array, check_size
+from inlayer.tables.stored import StoredTable
+
+__all__ = ["Analogy", "Filter", "Neighbor", "find_analogy", "find_neighbors", "query_vector"]
+
+Query = Any  # str, int or vector
+
+
+class Neighbor(NamedTuple):
+    """A token near a query: its id, its text, and the cosine of its row with the query."""
+
+    id: int
+    text: str
+    score: float
+
+
+class Filter(NamedTuple):
+    """Which tokens a search may return.
+
+    words: Only whole words.
+    script: Only tokens in this Unicode script, such as "Latin".
+    special: Also special tokens, placeholders, and rows without a token.
+    """
+
+    words: bool = False
+    script: str | None = None
+    special: bool = False
+
+    def mask(self, vocabulary: Vocabulary) -> npt.NDArray[np.bool_]:
+        """The rows that may be returned."""
+        allowed = np.ones(vocabulary.rows, np.bool_)
+        if vocabulary.tokenizer is not None and not self.special:
+            allowed &= ~vocabulary.special
+        if self.words:
+            allowed &= vocabulary.words
+        if self.script is not None:
+            allowed &= vocabulary.script(self.script)
+        return allowed
+
+
+NO_FILTER = Filter()
+
+
+class Analogy(NamedTuple):
+    """The answers to "a - b + c", and what the words alone would have answered.
+
+    answers: Nearest tokens to the vector a - b + c, inputs excluded.
+    nearest_to_first: Nearest tokens to `a` alone, inputs excluded. The same answer here means that the analogy is no
+        more than similarity.
+    with_inputs: Nearest tokens to a - b + c, inputs included: often `a` itself.
+    """
+
+    answers: list[Neighbor]
+    nearest_to_first: list[Neighbor]
+    with_inputs: list[Neighbor]
+
+
+def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tuple[npt.NDArray[np.float32], list[int]]:
+    """The vector of a query, and the ids it was made from: the mean of the rows of a text's tokens."""
+    if isinstance(query, str):
+        ids = vocabulary.ids_of(query)
+    elif isinstance(query, (int, np.integer)) and not isinstance(query, bool):
+        ids = [int(query)]
+    else:
+        vector = np.asarray(query)
+        if vector.dtype.kind not in "fiV" or vector.shape != (table.embedding_dim,):
+            raise InputError(
+                f"the query has dtype {vector.dtype} and shape {vector.shape}; give a word, a text, a token id, or a "
+                f"vector of {table.embedding_dim} numbers"
+            )
+        return vector.astype(np.float32), []
+    check_id_array(ids, table.num_embeddings)
+    return to_float32(table.rows(ids)).mean(axis=0), ids
+
+
+def find_neighbors(
+    table: StoredTable,
+    vocabulary: Vocabulary,
+    query: Query,
+    k: int,
+    only: Filter = NO_FILTER,
+    progress: Progress | None = None,
+) -> list[Neighbor]:
+    """The k tokens nearest to a query, nearest first."""
+    vector, ids = query_vector(query, table, vocabulary)
+    return _search(table, vocabulary, vector[None], k, only, [ids], progress)[0]
+
+
+def find_analogy(
+    table: StoredTable, vocabulary: Vocabulary, words: Sequence[Query], k: int, only: Filter = NO_FILTER
+) -> Analogy:
+    """The tokens nearest to a - b + c, for words (a, b, c), next to the baselines. Vectors have length 1 before."""
+    pairs = [query_vector(word, table, vocabulary) for word in words]
+    with np.errstate(all="ignore"):
+        a, b, c = (vector / np.linalg.norm(vector) for vector, _ in pairs)
+    inputs = [token_id for _, ids in pairs for token_id in ids]
+    queries = np.stack([a - b + c, a, a - b + c])
+    return Analogy(*_search(table, vocabulary, queries, k, only, [inputs, inputs, []], None))
+
+
+def _search(
+    table: StoredTable,
+    vocabulary: Vocabulary,
+    queries_QD: npt.NDArray[np.float32],
+    k: int,
+    only: Filter,
+    excluded: Sequence[Sequence[int]],
+    progress: Progress | None,
+) -> list[list[Neighbor]]:
+    """The k neighbors of each query, without the ids excluded for it."""
+    check_size(k, "k")
+    most = max(map(len, excluded))
+    ids_QK, scores_QK = nearest(table, queries_QD, k + most, allowed=only.mask(vocabulary), progress=progress)
+    results = []
+    for ids, scores, skipped in zip(ids_QK.tolist(), scores_QK.tolist(), excluded, strict=True):
+        found = [
+            Neighbor(token_id, vocabulary.text(token_id), min(score, 1.0))
+            for token_id, score in zip(ids, scores, strict=True)
+            if token_id >= 0 and token_id not in skipped
+        ]
+        results.append(found[:k])
+    return results

@@ -1,0 +1,196 @@
+"""Maps of a table: two coordinates for every row, by PCA or t-SNE.
+
+table -> [coordinates (V, 2)] -> map
+- PCA needs only numpy and takes seconds; t-SNE (extra `map`) starts from it, takes minutes, and can be interrupted
+- rows are centered; those without a direction (zeros, NaN, infinity) have no coordinates and become NaN
+- up to EXACT_WIDTH channels the covariance is computed exactly. Wider tables use subspace iteration, which reads the
+  table once per iteration and stops when the plane no longer turns
+- the largest loading of an axis is positive, so that the same table always gives the same picture
+- elsewhere: how faithful a map is (geometry/distortion.py)
+Tested against numpy's SVD in tests/geometry/test_projection.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.errors import InputError, MissingExtraError
+from inlayer.files import quoted
+from inlayer.geometry.nearest import Progress, to_float32
+from inlayer.tables.stored import StoredTable
+
+__all__ = ["METHODS", "TableProjection", "pca", "project"]
+
+METHODS = ("pca", "tsne")
+EXACT_WIDTH = 1024
+TSNE_WIDTH = 50  # principal components that t-SNE starts from
+TSNE_STEPS, EVERY = 750, 10  # openTSNE's steps, and how often the progress is reported
+PERPLEXITY = 30.0
+BLOCK_VALUES = 2**21
+SPARE, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # of subspace iteration: extra directions, passes, change of the plane
+Floats = npt.NDArray[np.float64]
+Points = npt.NDArray[np.float32]
+
+
+class TableProjection(NamedTuple):
+    """A map of a table.
+
+    method: "pca" or "tsne".
+    points: (V, 2) float32; NaN for rows without a direction.
+    explained: Share of the variance that the points keep (PCA only).
+    complete: False if a t-SNE was interrupted.
+    """
+
+    method: str
+    points: Points
+    explained: float | None = None
+    complete: bool = True
+
+
+def project(
+    table: StoredTable, method: str = "pca", *, cache: Path | None = None, progress: Progress | None = None
+) -> TableProjection:
+    """Map every row of a table; `cache` is a folder where results are kept, by the content of the table."""
+    if method not in METHODS:
+        raise InputError(f"method {quoted(method)} is unknown; choose one of {', '.join(METHODS)}")
+    file = None if cache is None else cache / f"{_fingerprint(table)}-{method}.npz"
+    if file is not None and file.is_file():
+        try:
+            with file.open("rb") as stream, np.load(stream, allow_pickle=False) as saved:
+                explained = float(saved["explained"])
+                return TableProjection(method, saved["points"], None if np.isnan(explained) else explained)
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            file.unlink(missing_ok=True)  # damaged: compute it again
+    found = pca(table, progress=progress) if method == "pca" else _tsne(table, progress)
+    if file is not None and found.complete:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        explained = np.nan if found.explained is None else found.explained
+        partial = file.with_suffix(f".{os.getpid()}.part")
+        with partial.open("wb") as output:
+            np.savez(output, points=found.points, explained=explained)
+        partial.replace(file)  # never a partial file under the final name
+    return found
+
+
+def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) -> TableProjection:
+    """Project every row onto the `count` directions of largest variance."""
+    width = table.embedding_dim
+    mean_D, valid_V, total = _statistics(table)
+    if int(valid_V.sum()) < 3:
+        raise InputError(f"the table has {int(valid_V.sum())} rows with a direction; a map needs at least 3")
+    if width <= count:
+        axes_DA = np.eye(width, count)
+    elif width <= EXACT_WIDTH:
+        covariance = np.zeros((width, width))
+        for _, rows in _centered(table, mean_D, progress):
+            covariance += rows.T @ rows
+        axes_DA = np.linalg.eigh(covariance)[1][:, ::-1][:, :count]
+    else:
+        axes_DA = _subspace(table, mean_D, count, progress)
+    largest = axes_DA[np.abs(axes_DA).argmax(axis=0), np.arange(count)]
+    axes_DA = axes_DA * np.where(largest < 0, -1.0, 1.0)
+    points_VA = np.full((table.num_embeddings, count), np.nan, np.float32)
+    for start, rows in _centered(table, mean_D, None):
+        points_VA[start : start + len(rows)] = rows @ axes_DA.astype(np.float32)
+    points_VA[~valid_V] = np.nan
+    spread = float(np.square(points_VA[valid_V], dtype=np.float64).sum())
+    return TableProjection("pca", points_VA, min(spread / total, 1.0) if total > 0 else None)
+
+
+def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
+    """t-SNE of the leading principal components, by openTSNE. Ctrl-C returns the points so far."""
+    try:
+        from openTSNE import TSNE
+    except ImportError as error:
+        raise MissingExtraError("t-SNE needs openTSNE: pip install 'inlayer[map]'") from error
+    start = pca(table, min(TSNE_WIDTH, table.embedding_dim)).points
+    valid_V = np.isfinite(start).all(axis=1)
+    rows = start[valid_V]
+    latest, calls = rows[:, :2], 0
+
+    def report(step: int, error: float, embedding: Any) -> None:  # noqa: ARG001
+        nonlocal latest, calls
+        latest, calls = np.array(embedding), calls + 1
+        if progress is not None:
+            progress(min(calls * EVERY, TSNE_STEPS), TSNE_STEPS)
+
+    perplexity = min(PERPLEXITY, max(1.0, (len(rows) - 1) / 3))
+    model = TSNE(
+        perplexity=perplexity, metric="cosine", random_state=0, n_jobs=-1, callbacks=report, callbacks_every_iters=EVERY
+    )
+    complete = True
+    try:
+        latest = np.array(model.fit(rows))
+    except KeyboardInterrupt:
+        complete = False
+    points = np.full((table.num_embeddings, 2), np.nan, np.float32)
+    points[valid_V] = latest
+    return TableProjection("tsne", points, complete=complete)
+
+
+def _fingerprint(table: StoredTable) -> str:
+    """A hash of a table's stored bytes."""
+    digest = hashlib.blake2b(f"{table.shape} {table.stored_dtype}".encode(), digest_size=16)
+    for start in range(0, table.num_embeddings, 4096):
+        rows = table.read_stored(np.arange(start, min(start + 4096, table.num_embeddings)))
+        digest.update(np.ascontiguousarray(rows).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _statistics(table: StoredTable) -> tuple[Floats, npt.NDArray[np.bool_], float]:
+    """The mean of the valid rows, which rows are valid, and the total variance times their number."""
+    sum_D, squares = np.zeros(table.embedding_dim), 0.0
+    valid_V = np.zeros(table.num_embeddings, np.bool_)
+    for start, rows in _blocks(table):
+        with np.errstate(all="ignore"):
+            norms = np.vecdot(rows, rows)
+        valid = np.isfinite(norms) & (norms > 0)
+        valid_V[start : start + len(rows)] = valid
+        sum_D += rows[valid].sum(axis=0, dtype=np.float64)
+        squares += float(norms[valid].sum(dtype=np.float64))
+    mean_D = sum_D / max(int(valid_V.sum()), 1)
+    return mean_D, valid_V, squares - int(valid_V.sum()) * float(mean_D @ mean_D)
+
+
+def _subspace(table: StoredTable, mean_D: Floats, count: int, progress: Progress | None) -> Floats:
+    """The leading axes by subspace iteration."""
+    start = np.random.default_rng(0).standard_normal((table.embedding_dim, count + SPARE))
+    basis_DS = np.linalg.qr(start)[0]
+    leading = np.zeros((table.embedding_dim, count))
+    for _ in range(MAX_PASSES):
+        product_DS, narrow = np.zeros_like(basis_DS), basis_DS.astype(np.float32)
+        for _, rows in _centered(table, mean_D, progress):
+            product_DS += rows.T @ (rows @ narrow)
+        basis_DS, triangle = np.linalg.qr(product_DS)
+        basis_DS = basis_DS @ np.linalg.svd(triangle)[0]
+        before, leading = leading, basis_DS[:, :count]
+        if count - np.square(before.T @ leading).sum() < TOLERANCE:
+            break
+    return leading
+
+
+def _centered(table: StoredTable, mean_D: Floats, progress: Progress | None) -> Iterator[tuple[int, Any]]:
+    """Blocks of rows minus their mean; rows without a direction are zero."""
+    mean = mean_D.astype(np.float32)
+    for start, rows in _blocks(table):
+        with np.errstate(all="ignore"):
+            norms = np.vecdot(rows, rows)
+        centered = rows - mean
+        centered[~(np.isfinite(norms) & (norms > 0))] = 0
+        yield start, centered
+        if progress is not None:
+            progress(start + len(rows), table.num_embeddings)
+
+
+def _blocks(table: StoredTable) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+    size = max(1, BLOCK_VALUES // table.embedding_dim)
+    for start in range(0, table.num_embeddings, size):
+        yield start, to_float32(table.read_stored(np.arange(start, min(start + size, table.num_embeddings))))

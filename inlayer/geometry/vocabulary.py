@@ -1,0 +1,113 @@
+"""The texts of a table's rows, and filters on them: whole words, a script, special tokens.
+
+tokenizer -> [texts, masks] -> which rows a search may return
+- a row's text is the text of its token; a row without a token has none
+- a whole word is a token of letters that its text gives when it follows another word. This definition needs no
+  knowledge of how a tokenizer marks spaces (`Ġking`, `▁king`, `king` and `##ing`)
+Tested on real tokenizers in tests/geometry/test_neighbors.py.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import regex
+
+from inlayer.errors import InlayerError, InputError
+from inlayer.files import quoted
+from inlayer.tokenizers import Tokenizer
+
+__all__ = ["Vocabulary"]
+
+Mask = npt.NDArray[np.bool_]
+WORD = regex.compile(r"\p{L}[\p{L}\p{M}'’-]*")
+PLACEHOLDER = regex.compile(
+    r"[<\[>].*(unused|reserved|dummy|place.?holder|extra_|control_).*[>\]<]|madeupword\d+", regex.I
+)
+CONTEXT = "the"  # the word before a candidate
+SPACES = str.maketrans({"▁": " ", "Ġ": " "})
+
+
+class Vocabulary:
+    """What the rows of a table stand for.
+
+    Args:
+        tokenizer: The tokenizer, or None: then rows have no texts, and no filter can be used.
+        rows: Number of rows of the table.
+    """
+
+    def __init__(self, tokenizer: Tokenizer | None, rows: int) -> None:
+        self.tokenizer, self.rows = tokenizer, rows
+
+    @cached_property
+    def texts(self) -> list[str | None]:
+        """The text of every row; None without a token. Bytes that are not UTF-8 are shown in hex."""
+        return [self._text(token_id) for token_id in range(self.rows)]
+
+    def text(self, token_id: int) -> str:
+        """The text of one row, or "#id" if it has no token."""
+        found = self._text(token_id)
+        return f"#{token_id}" if found is None else found
+
+    @cached_property
+    def special(self) -> Mask:
+        """Rows of special tokens and placeholders, and rows without a token."""
+        known = self._tokenizer().special_ids
+        return np.fromiter(
+            (
+                text is None or token_id in known or PLACEHOLDER.fullmatch(text) is not None
+                for token_id, text in enumerate(self.texts)
+            ),
+            np.bool_,
+            self.rows,
+        )
+
+    @cached_property
+    def words(self) -> Mask:
+        """Rows of whole words."""
+        stripped = [(text or "").translate(SPACES).strip() for text in self.texts]
+        candidates = [token_id for token_id, text in enumerate(stripped) if WORD.fullmatch(text)]
+        before = self._tokenizer().encode(CONTEXT, add_special_tokens=False)
+        texts = [f"{CONTEXT} {stripped[token_id]}" for token_id in candidates]
+        encoded = self._tokenizer().encode_batch(texts, add_special_tokens=False, parse_special=False)
+        mask = np.zeros(self.rows, np.bool_)
+        for token_id, ids in zip(candidates, encoded, strict=True):
+            mask[token_id] = ids.tolist() == [*before, token_id]
+        return mask & ~self.special
+
+    def script(self, name: str) -> Mask:
+        """Rows whose letters all belong to a Unicode script, such as Latin, Cyrillic or Han."""
+        try:
+            pattern = regex.compile(rf"[^\p{{L}}]*\p{{Script={name}}}([^\p{{L}}]|\p{{Script={name}}})*")
+        except regex.error:
+            raise InputError(f"script {quoted(name)} is unknown; use a Unicode name such as Latin or Han") from None
+        return np.fromiter(
+            (text is not None and bool(pattern.fullmatch(text)) for text in self.texts), np.bool_, self.rows
+        )
+
+    def ids_of(self, text: str) -> list[int]:
+        """The ids of a word or text as it occurs in running text: a word follows a space if that takes fewer tokens."""
+        tokenizer = self._tokenizer()
+        if not text.strip():
+            raise InputError("the query is empty; give a word, a text, or a token id")
+        forms = [tokenizer.encode(form, add_special_tokens=False) for form in (f" {text.strip()}", text)]
+        return min((ids for ids in forms if ids), key=len)
+
+    def _tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise InputError("this model has no tokenizer, so its rows have no texts; give a token id or a vector")
+        return self.tokenizer
+
+    def _text(self, token_id: int) -> str | None:
+        try:
+            token = None if self.tokenizer is None else self.tokenizer.token_bytes(token_id)
+        except InlayerError:  # beyond the vocabulary, or in a gap of its ids
+            return None
+        if token is None:
+            return None
+        try:
+            return token.decode()
+        except UnicodeDecodeError:
+            return token.hex(" ")

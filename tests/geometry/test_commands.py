@@ -1,0 +1,119 @@
+"""The commands neighbors, analogy, map, compare and evaluate: output, JSON, files and errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import inlayer
+from inlayer.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def run_here(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["inlayer", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return run_here
+
+
+def test_neighbors(run: Run) -> None:
+    code, out, _ = run("neighbors", "seven", "-k", "3")
+    assert code == 0
+    assert out.splitlines()[0].split() == ["·five", "0.727"]
+    code, out, _ = run("neighbors", "seven", "-k", "3", "--json")
+    expected = [one._asdict() for one in inlayer.load("default").neighbors("seven", 3)]
+    assert json.loads(out) == {"query": "seven", "neighbors": expected}
+    code, out, _ = run("neighbors", "--id", "1988", "--words", "--head", "-k", "2")
+    assert "·prince" in out
+
+
+def test_analogy(run: Run) -> None:
+    code, out, _ = run("analogy", "king", "-", "man", "+", "woman", "-k", "2", "--words")
+    assert code == 0
+    assert "nearest to king alone" in out
+    assert "the arithmetic added nothing" in out  # here, it is similarity alone
+    _, out, _ = run("analogy", "king - man + woman", "--json")
+    found = json.loads(out)
+    assert found["words"] == ["king", "man", "woman"]
+    assert [one["id"] for one in found["answers"]] == [
+        one.id for one in inlayer.load("default").analogy("king", "man", "woman").answers
+    ]
+
+
+def test_map_writes_every_file(run: Run, tmp_path: Path) -> None:
+    page, picture, table = tmp_path / "map.html", tmp_path / "map.png", tmp_path / "map.parquet"
+    code, out, _ = run("map", "--html", str(page), "--png", str(picture), "--parquet", str(table))
+    assert code == 0
+    assert "trustworthiness" in out
+    points = inlayer.load("default").project().points
+    columns = pyarrow.parquet.read_table(table)
+    np.testing.assert_array_equal(columns["x"].to_numpy(), points[:, 0])
+    assert columns["text"].to_pylist()[1988] == " king"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "http" not in text.replace("http-equiv", "")
+    code, out, _ = run("map", "--json")
+    facts = json.loads(out)
+    assert facts["rows"] == len(points)
+    assert facts["points"][1988] == points[1988].tolist()
+
+
+def test_compare(run: Run) -> None:
+    code, out, _ = run("compare", "default", "default")
+    assert code == 0
+    assert "6,144 of 6,144 equal" in " ".join(out.split())
+    _, out, _ = run("compare", "default", "default", "--json")
+    assert json.loads(out)["shared"] == 6144
+
+
+def test_evaluate(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pairs.txt").write_text("king queen 9\nseven eight 8\nLondon banana 1\n")
+    (tmp_path / "questions.txt").write_text(": all\nking man woman queen\n")
+    code, out, _ = run(
+        "evaluate", "--similarity", str(tmp_path / "pairs.txt"), "--analogies", str(tmp_path / "questions.txt")
+    )
+    assert code == 0
+    assert "Spearman" in out
+    assert "nearest alone" in out
+    _, out, _ = run("evaluate", "--similarity", str(tmp_path / "pairs.txt"), "--json")
+    assert json.loads(out)["similarity"][0]["pairs"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["neighbors"], "give a word or a text, or --id"),
+        (["neighbors", "a", "--id", "3"], "but not both"),
+        (["neighbors", ""], "the query is empty"),
+        (["neighbors", "--id", "99999999"], "outside 0..6143"),
+        (["neighbors", "a", "--script", "Klingon"], "script 'Klingon' is unknown"),
+        (["analogy", "king", "man"], "write an analogy as A - B + C"),
+        (["map", "--method", "umap"], "choose one of pca, tsne"),
+        (["map", "--html", "missing/folder/map.html"], "cannot be written"),
+        (["map", "--parquet", "missing/folder/map.parquet"], "cannot be written"),
+        (["compare", "default", "./nothing"], "./nothing: not found"),
+        (["evaluate"], "give --similarity FILE or --analogies FILE"),
+        (["evaluate", "--similarity", "nothing.txt"], "cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line(run: Run, arguments: list[str], message: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1

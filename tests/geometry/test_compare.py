@@ -1,0 +1,95 @@
+"""Comparing models: the rotation against scipy, tokens and rows against written-out cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.linalg import orthogonal_procrustes
+
+import inlayer
+from inlayer.errors import InputError
+from inlayer.geometry.compare import compare, compare_tables
+from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.tables.stored import StoredTable
+from inlayer.tokenizers import WordTokenizer
+from tests.geometry.test_nearest import stored
+
+WORDS = [f"word{number}" for number in range(60)]
+
+
+def make(folder: Path, words: list[str], rows: npt.NDArray[Any]) -> tuple[StoredTable, Vocabulary]:
+    folder.mkdir()
+    tokenizer = WordTokenizer.from_text(" ".join(words))
+    table = stored(folder, rows)
+    return table, Vocabulary(tokenizer, len(rows))
+
+
+def size(words: list[str]) -> int:
+    return WordTokenizer.from_text(" ".join(words)).get_vocab_size()
+
+
+def test_fine_tuned_model_is_compared_directly(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((size(WORDS), 8)).astype(np.float32)
+    tuned = rows.copy()
+    vocabulary = Vocabulary(WordTokenizer.from_text(" ".join(WORDS)), len(rows))
+    moved = [token_id for token_id, text in enumerate(vocabulary.texts) if text in {"word7", "word9"}]
+    tuned[moved[0]] *= -1
+    tuned[moved[1]] *= 2
+    found = compare_tables(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, tuned))
+    assert (found.shared, found.only_a, found.only_b, found.aligned) == (len(rows), [], [], False)
+    assert found.equal == len(rows) - 2
+    assert [(row.text, round(row.cosine, 5)) for row in found.moved] == [
+        (vocabulary.text(moved[0]), -1.0), (vocabulary.text(moved[1]), 1.0)
+    ]  # fmt: skip
+    assert found.moved[1].norm_b == pytest.approx(2 * found.moved[1].norm_a)
+
+
+def test_rotated_space_is_aligned_as_by_scipy(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((size(WORDS), 8)).astype(np.float32)
+    rotation = np.linalg.qr(random.standard_normal((8, 8)))[0].astype(np.float32)
+    turned = rows @ rotation + 0.1 * random.standard_normal(rows.shape).astype(np.float32)
+    found = compare_tables(make(tmp_path / "a", WORDS, rows), make(tmp_path / "b", WORDS, turned), top=10**6)
+    assert found.aligned
+    assert found.median_cosine > 0.9
+    assert found.overlap is not None
+    assert found.overlap > 0.5
+    unit_a, unit_b = (one / np.linalg.norm(one, axis=1, keepdims=True) for one in (rows, turned))
+    matrix, _ = orthogonal_procrustes(unit_b, unit_a)
+    expected = ((unit_b @ matrix) * unit_a).sum(axis=1)
+    ours = {row.id_a: row.cosine for row in found.moved}
+    np.testing.assert_allclose([ours[i] for i in range(len(rows))], expected, atol=1e-5)
+
+
+def test_other_width_and_other_tokens(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    one, other = WORDS[:40], WORDS[20:]
+    a = make(tmp_path / "a", one, random.standard_normal((size(one), 8)).astype(np.float32))
+    b = make(tmp_path / "b", other, random.standard_normal((size(other), 5)).astype(np.float32))
+    found = compare_tables(a, b)
+    assert found.aligned
+    assert set(WORDS[:20]) <= set(found.only_a)
+    assert set(WORDS[40:]) <= set(found.only_b)
+    assert 20 <= found.shared <= 24  # and the special tokens
+
+
+def test_real_models() -> None:
+    same = compare("default", inlayer.load("default"))
+    assert (same.equal, same.moved, same.overlap, same.aligned) == (same.shared, [], 1.0, False)
+    found = compare("default", "smollm2", top=3)
+    assert found.aligned
+    assert found.shared > 5_000
+    assert 0.05 < (found.overlap or 0) < 0.9
+
+
+def test_models_without_common_tokens_or_tokenizer(tmp_path: Path) -> None:
+    rows = np.ones((5, 3), np.float32)
+    bare = (make(tmp_path / "a", WORDS, np.ones((size(WORDS), 3), np.float32))[0], Vocabulary(None, 5))
+    named = make(tmp_path / "b", WORDS, np.ones((size(WORDS), 3), np.float32))
+    with pytest.raises(InputError, match="without a tokenizer"):
+        compare_tables(bare, named)
+    assert rows.shape == (5, 3)

@@ -1,0 +1,89 @@
+"""Scores on word lists, against scipy and plain loops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+import inlayer
+from inlayer.errors import InputError
+from inlayer.geometry.evaluation import score_analogies, score_similarity, spearman
+
+PAIRS = "king queen 9\nseven eight 8.5\nLondon Paris 8\nking seven 1\nqueen London 2\nparliament banana 0.5\n"
+QUESTIONS = ": family\nking man woman queen\nking queen man woman\nking man woman man\n: towns\nunbelievable a b c\n"
+
+
+@pytest.fixture(scope="module")
+def model() -> inlayer.Model:
+    return inlayer.load("default")
+
+
+def test_spearman_equals_scipy() -> None:
+    random = np.random.default_rng(0)
+    one, other = random.integers(0, 9, 200).astype(float), random.standard_normal(200)
+    assert spearman(one, other) == pytest.approx(spearmanr(one, other).statistic, abs=1e-12)
+    assert spearman(one, one) == pytest.approx(1)
+    assert spearman(one, np.ones(200)) is None
+    assert spearman(one, np.full(200, np.nan)) is None
+
+
+def test_similarity(tmp_path: Path, model: inlayer.Model) -> None:
+    file = tmp_path / "pairs.txt"
+    file.write_text("# a comment\n\n" + PAIRS)
+    (score,) = score_similarity(model.table, model.vocabulary, [file])
+    pairs = [line.split() for line in PAIRS.splitlines()]
+    ids = {word: model.vocabulary.ids_of(word) for line in pairs for word in line[:2]}
+    vectors = {word: model.table.rows(found).astype(np.float64).mean(axis=0) for word, found in ids.items()}
+    cosines = [
+        vectors[one] @ vectors[two] / np.linalg.norm(vectors[one]) / np.linalg.norm(vectors[two])
+        for one, two, _ in pairs
+    ]
+    judged = [float(line[2]) for line in pairs]
+    single = [len(ids[one]) == len(ids[two]) == 1 for one, two, _ in pairs]
+    assert (score.name, score.pairs, score.coverage) == ("pairs", 6, pytest.approx(np.mean(single)))
+    assert score.all_pairs == pytest.approx(spearmanr(cosines, judged).statistic)
+    kept = [index for index, one in enumerate(single) if one]
+    expected = spearmanr([cosines[i] for i in kept], [judged[i] for i in kept]).statistic
+    assert score.spearman == pytest.approx(expected)
+    assert score.random is not None
+    assert abs(score.random) < 1
+
+
+def test_analogies(tmp_path: Path, model: inlayer.Model) -> None:
+    file = tmp_path / "questions.txt"
+    file.write_text(QUESTIONS)
+    family, towns, everything = score_analogies(model.table, model.vocabulary, file)
+    assert (family.name, family.questions, family.covered) == ("family", 3, 3)
+    assert (towns.questions, towns.covered, towns.accuracy) == (1, 0, None)
+    assert (everything.questions, everything.covered) == (4, 3)
+    right = []
+    for line in QUESTIONS.splitlines()[1:4]:
+        a, b, c, answer = line.split()
+        found = model.analogy(b, a, c, 1, words=True).answers[0]
+        right.append(found.text.strip() == answer)
+    assert family.accuracy == pytest.approx(np.mean(right))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("one two\n", "line 1: expected two words and a number"), ("a b 1\n", "has 1 word pairs"), ("x" * 5000, "1000")],
+)
+def test_malformed_pairs(tmp_path: Path, model: inlayer.Model, text: str, message: str) -> None:
+    file = tmp_path / "pairs.txt"
+    file.write_text(text)
+    with pytest.raises(InputError, match=message):
+        score_similarity(model.table, model.vocabulary, [file])
+
+
+def test_unreadable_lists(tmp_path: Path, model: inlayer.Model) -> None:
+    (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\n")
+    with pytest.raises(InputError, match="not valid UTF-8"):
+        score_similarity(model.table, model.vocabulary, [tmp_path / "bytes.txt"])
+    with pytest.raises(InputError, match="cannot be read"):
+        score_similarity(model.table, model.vocabulary, [tmp_path / "missing.txt"])
+    (tmp_path / "three.txt").write_text("a b c\n")
+    with pytest.raises(InputError, match="line 1: expected four words, found 3"):
+        score_analogies(model.table, model.vocabulary, tmp_path / "three.txt")

@@ -1,0 +1,117 @@
+"""Maps: PCA against numpy's SVD, t-SNE's interruption and cache, distortion against scikit-learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.manifold import trustworthiness
+
+import inlayer
+from inlayer.errors import InputError
+from inlayer.geometry import projection
+from inlayer.geometry.distortion import measure_distortion
+from inlayer.geometry.projection import pca, project
+from tests.geometry.test_nearest import random_rows, stored
+
+
+def by_svd(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], float]:
+    centered = rows.astype(np.float64) - rows.astype(np.float64).mean(axis=0)
+    _, sizes, axes = np.linalg.svd(centered, full_matrices=False)
+    axes = axes[:2] * np.sign(axes[np.arange(2), np.abs(axes[:2]).argmax(axis=1)])[:, None]
+    return centered @ axes.T, float((sizes[:2] ** 2).sum() / (sizes**2).sum())
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_pca_equals_svd(tmp_path: Path, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(projection, "BLOCK_VALUES", 500)
+    monkeypatch.setattr(projection, "MAX_PASSES", 200)
+    monkeypatch.setattr(projection, "TOLERANCE", 1e-12)
+    if not exact:  # subspace iteration
+        monkeypatch.setattr(projection, "EXACT_WIDTH", 1)
+        monkeypatch.setattr(projection, "SPARE", 6)
+    rows = random_rows() * np.linspace(4, 1, 17).astype(np.float32)
+    points, explained = by_svd(rows)
+    found = pca(stored(tmp_path, rows))
+    np.testing.assert_allclose(found.points, points, atol=1e-4)
+    assert found.explained == pytest.approx(explained, abs=1e-6)
+    assert not np.allclose(pca(stored(tmp_path, rows[::-1].copy())).points, points, atol=1e-2)  # control
+
+
+def test_rows_without_direction_are_holes(tmp_path: Path) -> None:
+    rows = random_rows()
+    rows[3], rows[5, 1], rows[6, 0] = 0, np.nan, np.inf
+    points = pca(stored(tmp_path, rows)).points
+    assert np.flatnonzero(np.isnan(points).any(axis=1)).tolist() == [3, 5, 6]
+    kept = np.delete(rows, [3, 5, 6], axis=0)
+    np.testing.assert_allclose(np.delete(points, [3, 5, 6], axis=0), by_svd(kept)[0], atol=1e-4)
+
+
+def test_one_channel_and_too_few_rows(tmp_path: Path) -> None:
+    points = pca(stored(tmp_path, random_rows()[:, :1].copy())).points
+    assert np.isfinite(points[:, 0]).all()
+    assert (points[:, 1] == 0).all()
+    with pytest.raises(InputError, match="a map needs at least 3"):
+        pca(stored(tmp_path, random_rows()[:2]))
+    with pytest.raises(InputError, match="choose one of pca, tsne"):
+        project(stored(tmp_path, random_rows()), "umap")
+
+
+def test_cache_is_used_and_survives_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, cache = stored(tmp_path, random_rows()), tmp_path / "cache"
+    first = project(table, cache=cache)
+    file = next(cache.glob("*-pca.npz"))
+    monkeypatch.setattr(projection, "pca", lambda *_, **__: pytest.fail("computed again"))
+    again = project(table, cache=cache)
+    assert np.array_equal(first.points, again.points)
+    assert first.explained == again.explained
+    monkeypatch.undo()
+    file.write_bytes(file.read_bytes()[:100])
+    assert np.array_equal(project(table, cache=cache).points, first.points)
+    (tmp_path / "other").mkdir()
+    other = stored(tmp_path / "other", random_rows(seed=9))
+    assert not np.array_equal(project(other, cache=cache).points, first.points)
+
+
+@pytest.mark.slow
+def test_tsne_keeps_more_neighbors_than_pca_and_can_be_interrupted(tmp_path: Path) -> None:
+    model = inlayer.load("default")
+    rows = model.table.rows(np.arange(400, 1100)).astype(np.float32)
+    table = stored(tmp_path, rows)
+    seen: list[tuple[int, int]] = []
+    tsne = project(table, "tsne", progress=lambda *done: seen.append(done))
+    assert tsne.complete
+    assert seen[-1][0] == seen[-1][1]
+    kept = [measure_distortion(table, one.points).kept.mean() for one in (tsne, pca(table))]
+    assert kept[0] > 2 * kept[1]
+
+    def stop(done: int, _: int) -> None:
+        if done >= 200:
+            raise KeyboardInterrupt
+
+    partial = project(table, "tsne", cache=tmp_path / "cache", progress=stop)
+    assert not partial.complete
+    assert np.isfinite(partial.points).all()
+    assert not (tmp_path / "cache").exists()  # an interrupted map is not kept
+
+
+def test_distortion_equals_scikit_learn(tmp_path: Path) -> None:
+    rows = random_rows()
+    rows[7] = 0
+    table = stored(tmp_path, rows)
+    points = pca(table).points
+    found = measure_distortion(table, points, k=5, sample=10**6)
+    kept = np.delete(np.arange(len(rows)), 7)
+    expected = trustworthiness(rows[kept], points[kept], n_neighbors=5, metric="cosine")
+    assert found.trustworthiness == pytest.approx(expected, abs=1e-6)
+    assert len(found.ids) == len(kept)
+    unit = rows[kept].astype(np.float64) / np.linalg.norm(rows[kept].astype(np.float64), axis=1, keepdims=True)
+    near = np.argsort(-(unit @ unit.T), axis=1)[:, 1:6]
+    on_map = np.argsort(np.square(points[kept][:, None] - points[kept][None]).sum(-1), axis=1)[:, 1:6]
+    shares = [len(set(one) & set(other)) / 5 for one, other in zip(near.tolist(), on_map.tolist(), strict=True)]
+    np.testing.assert_allclose(found.kept, shares, atol=1e-6)
+    itself = measure_distortion(stored(tmp_path, rows[kept][:, :2].copy()), rows[kept][:, :2], k=5, sample=10**6)
+    assert itself.trustworthiness > 0.9  # control: cosine against distance in the same plane

@@ -1,0 +1,140 @@
+"""Nothing is called healthy that was not checked: unknown families, missing files, resized tables, new models."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import inlayer
+from inlayer.inspection import Report, inspect
+from tests.inspection.faults import a_third_undertrained
+from tests.inspection.healthy import HEAD, TABLE, set_config, set_rows
+
+SAMPLE = Path(inlayer.__file__).parent / "samples" / "default"
+
+
+def codes(report: Report) -> dict[str, str]:
+    return {finding.code: finding.severity for finding in report.findings}
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("model_type", ["llama", "a-new-family"])
+def test_tying_is_checked_for_every_family(copy: Path, model_type: str) -> None:
+    set_config(copy, model_type=model_type, tie_word_embeddings=True)
+    report = inspect(copy)
+    assert codes(report)["tied-head-differs"] == "error"
+    assert report.ids("tied-head-differs") == tuple(range(640))
+    assert (report.exit_code, report.head.tie_word_embeddings, report.head.tie_is_explicit) == (1, True, True)
+    set_config(copy, tie_word_embeddings=False)
+    assert "tied-head-differs" not in codes(inspect(copy))
+
+
+def test_rows_in_which_a_tied_head_differs_are_listed(copy: Path) -> None:
+    set_config(copy, tie_word_embeddings=True)
+    table = next(load_file(path)[TABLE] for path in sorted(copy.glob("*1-of-00002.safetensors")))
+    set_rows(copy, slice(None), table, HEAD)
+    assert codes(inspect(copy)) == {"head-stored-twice": "note"}
+    set_rows(copy, [5, 7], 1.0, HEAD)
+    assert inspect(copy).ids("tied-head-differs") == (5, 7)
+
+
+def test_what_an_unknown_family_hides_is_named(copy: Path) -> None:
+    assert inspect(copy).not_checked == ()
+    config = json.loads((copy / "config.json").read_text())
+    del config["tie_word_embeddings"]
+    (copy / "config.json").write_text(json.dumps(config | {"model_type": "a-new-family"}))
+    report = inspect(copy)
+    assert [line.partition(" (")[0] for line in report.not_checked] == [
+        "positions, scale and other tensors", "whether the head must equal the table",
+    ]  # fmt: skip
+    assert (report.exit_code, inspect(copy, strict=True).exit_code) == (0, 1)
+    (copy / "config.json").unlink()
+    (copy / "tokenizer.json").unlink()
+    assert [line.partition("(")[2] for line in inspect(copy).not_checked] == [
+        "no config.json)", "no tie_word_embeddings)", "no tokenizer)",
+    ]  # fmt: skip
+
+
+def test_progress_can_stop_an_inspection(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inlayer.inspection.scan.BLOCK_VALUES", 64 * 100)
+    seen: list[tuple[int, int]] = []
+
+    def stop_in_the_head(done: int, total: int) -> bool:
+        seen.append((done, total))
+        return done < 840
+
+    report = inspect(copy, progress=stop_in_the_head)
+    assert seen == [(0, 1280), *((min(640, 100 * n), 1280) for n in range(1, 8)), (740, 1280), (840, 1280)]
+    assert report.not_checked == ("part of the head (stopped)",)
+    assert (report.rows.rows_read, report.head.equals_table, codes(report)) == (640, False, {})
+
+
+@pytest.mark.parametrize("mean_resizing", [True, False])
+def test_rows_added_by_resizing_are_not_references(tmp_path: Path, mean_resizing: bool) -> None:
+    """transformers draws new rows around the mean row, or from N(0, 0.02)."""
+    folder = Path(shutil.copytree(SAMPLE, tmp_path / "resized"))
+    before, tensors = inspect(folder), load_file(folder / "model.safetensors")
+    table = tensors[TABLE]
+    new = torch.randn(64, table.shape[1], generator=torch.Generator().manual_seed(0))
+    new = table.float().mean(0) + 1e-5 * new if mean_resizing else 0.02 * new
+    save_file(tensors | {TABLE: torch.cat((table, new.to(table.dtype)))}, folder / "model.safetensors")
+    set_config(folder, vocab_size=len(table) + 64)
+    after = inspect(folder)
+    assert len(before.ids("undertrained-tokens")) == 62
+    assert after.ids("undertrained-tokens") == before.ids("undertrained-tokens")
+    assert after.rows.reference_rows == before.rows.reference_rows == 13
+
+
+def write_training_report(folder: Path, **table: Any) -> None:
+    (folder / "report.json").write_text(json.dumps({"model": {"input_scale": 50.0}, "table": table}))
+
+
+def test_tokens_that_never_occurred_do_not_fail_a_new_model(copy: Path) -> None:
+    a_third_undertrained(copy)
+    (found,) = (one for one in inspect(copy).findings if one.code == "undertrained-tokens")
+    assert found.severity == "warning"
+    assert "never occurred" in found.advice
+    assert "tokenizer" in found.advice
+    write_training_report(copy, groups=[{"name": "all rows", "rows": 640}, {"name": "never seen", "rows": 200}])
+    report = inspect(copy)
+    assert (codes(report)["undertrained-tokens"], report.exit_code) == ("note", 0)
+    write_training_report(copy, groups=[{"name": "never seen", "rows": 20}])  # does not explain 200 tokens
+    assert inspect(copy).exit_code == 1
+    for broken in ("[]", "{", '{"model": 1, "table": 2}', '{"model": {"input_scale": "x"}, "table": {"groups": []}}'):
+        (copy / "report.json").write_text(broken)
+        assert (inspect(copy).training, inspect(copy).exit_code) == (None, 1)
+
+
+@pytest.mark.slow
+def test_scale_that_training_folded_in_is_explained(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from inlayer.cli import main
+
+    text = tmp_path / "text.txt"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 200)
+    flags = ["--tokenizer=bytes", "--preset=toy", "--n-layer=1", "--block-size=16", "--batch-size=2", "--steps=2"]
+    for arguments in (["train", str(text), *flags, "--out", str(tmp_path / "out")], ["inspect", str(tmp_path / "out")]):
+        monkeypatch.setattr("sys.argv", ["inlayer", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        assert stopped.value.code in (None, 0)
+    report = inspect(tmp_path / "out")
+    assert report.training is not None
+    trained = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report.training.input_scale == trained["model"]["input_scale"] != 1
+    assert report.training.unseen_tokens > 200
+    assert report.rows.norm_median is not None
+    norms = trained["table"]["groups"][0]["norm_after"]
+    assert report.rows.norm_median / norms == pytest.approx(report.training.input_scale, rel=0.1)
+    assert f"by {report.training.input_scale:g} when it saved them" in " ".join(capfd.readouterr().out.split())
