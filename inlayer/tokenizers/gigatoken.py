@@ -22,8 +22,7 @@ import numpy.typing as npt
 from inlayer.errors import TokenizerError
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import surrogate_error
-from inlayer.tokenizers.tokenizer_json import steps_of
-from inlayer.tokenizers.untrusted_files import library_errors
+from inlayer.tokenizers.untrusted_files import library_errors, steps_of
 
 __all__ = [
     "EncodeBatch", "encode_with_both", "is_supported", "open_fast_path", "run_lengths", "stable_characters",

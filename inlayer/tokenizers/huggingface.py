@@ -4,7 +4,7 @@
 - ids equal `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken does the work where it is proven equal
 - truncation and padding stored in the file are turned off, and so is dropout, which makes ids random
 - the padding token is the one in the config files, else the file's own `padding`, else a special token of that name
-- elsewhere: choosing the file (open.py), validation (tokenizer_json.py), the fast path (gigatoken.py)
+- elsewhere: choosing the file (open.py), validation (untrusted_files.py), the fast path (gigatoken.py)
 Tested in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py and test_merges.py of tests/tokenizers/.
 """
 
@@ -27,8 +27,14 @@ from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_pa
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_of_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
-from inlayer.tokenizers.tokenizer_json import GrowthLimit, parse_tokenizer_json, steps_of, unreadable_part
-from inlayer.tokenizers.untrusted_files import library_errors, parse_json_object
+from inlayer.tokenizers.untrusted_files import (
+    GrowthLimit,
+    library_errors,
+    parse_json_object,
+    parse_tokenizer_json,
+    steps_of,
+    unreadable_part,
+)
 
 if TYPE_CHECKING:
     import tokenizers

@@ -22,8 +22,7 @@ from inlayer.tokenizers.base import Tokenizer, check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
 from inlayer.tokenizers.tiktoken import TiktokenTokenizer, find_encoding, looks_like_tiktoken, parse_ranks
-from inlayer.tokenizers.tokenizer_json import MAX_ID
-from inlayer.tokenizers.untrusted_files import parse_json_object, read_file
+from inlayer.tokenizers.untrusted_files import MAX_ID, parse_json_object, read_file
 
 __all__ = ["FILE_NAMES", "FILE_PATTERNS", "open_tokenizer"]
 

@@ -24,8 +24,7 @@ from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Token, check_text
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.offsets import tokens_from_offsets
-from inlayer.tokenizers.tokenizer_json import check_normalized
-from inlayer.tokenizers.untrusted_files import library_errors
+from inlayer.tokenizers.untrusted_files import check_normalized, library_errors
 
 __all__ = ["SentencePieceTokenizer"]
 

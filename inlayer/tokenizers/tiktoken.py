@@ -32,8 +32,7 @@ from inlayer.tokenizers.base import Token, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, texts_with_unstable_characters
 from inlayer.tokenizers.library import LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, merges_of_ranks
-from inlayer.tokenizers.tokenizer_json import MAX_ID
-from inlayer.tokenizers.untrusted_files import library_errors, one_line
+from inlayer.tokenizers.untrusted_files import MAX_ID, library_errors, one_line
 
 __all__ = ["ENCODINGS", "TiktokenTokenizer", "find_encoding", "looks_like_tiktoken", "parse_ranks", "ranks_sha256"]
 

@@ -1,30 +1,68 @@
-"""Reading untrusted tokenizer files: size limits, one-line errors, and no crash when a library panics.
+"""Untrusted tokenizer files: size limits, the validation of tokenizer.json, and one-line errors.
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
-- libraries raise plain Exception, and the Rust ones panic on some malformed files. PanicException derives from
-  BaseException, so `except Exception` misses it; here both become a one-line TokenizerError
-- elsewhere: the meaning of the files (tokenizer_json.py, tiktoken.py, sentencepiece.py)
-Tested with malformed files in tests/tokenizers/test_malformed_files.py and tests/tokenizers/test_open.py.
+- libraries raise plain Exception, and the Rust ones panic on some files: both become a one-line TokenizerError
+- a few kilobytes can ask for terabytes: 28 Replace steps that double a letter, or a template that repeats 1,000 ids.
+  That is an error when the file is opened. Only normalizers of real files can add a lot in theory (NFKC turns one
+  character into 18): if so, their steps are run one by one on each text, and the length is checked before and after
+Tested with malformed files in test_malformed_files.py, test_growth.py and test_open.py of tests/tokenizers/.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 from inlayer.errors import InlayerError, MissingFileError, TokenizerError
 from inlayer.files import not_a_file, path_kind, printable, shown
 
-__all__ = ["library_errors", "one_line", "parse_json_object", "read_file"]
+__all__ = [
+    "MAX_ID",
+    "GrowthLimit",
+    "check_normalized",
+    "library_errors",
+    "one_line",
+    "parse_json_object",
+    "parse_tokenizer_json",
+    "read_file",
+    "steps_of",
+    "unreadable_part",
+]
 
 MAX_FILE_BYTES = 512 << 20  # the largest real tokenizer files have about 35 MB
 JSON_KINDS = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string"}
 SOURCE_LOCATIONS = re.compile(r"^[A-Z_]+: |\S+\.(?:cc|cpp|h|rs)[(:]\d+[):\d]*\s*(?:\[[^\]]*\])?")
 LFS_POINTER = b"version https://git-lfs"
+MAX_ID = 2**31 - 1  # ids are passed to tables and other programs as signed 32-bit integers
+
+# Each part with a type: its module in `tokenizers`, and the key under which a Sequence lists its steps.
+PARTS = {
+    "normalizer": ("normalizers", "normalizers"),
+    "pre_tokenizer": ("pre_tokenizers", "pretokenizers"),
+    "model": ("models", ""),
+    "post_processor": ("processors", "processors"),
+    "decoder": ("decoders", "decoders"),
+}
+FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
+
+Step = tuple[tuple[int, ...], dict[str, Any]]
+
+MAX_GROWTH, MAX_ADDED = 64, 4096  # a text of n characters becomes at most MAX_GROWTH * n + MAX_ADDED, in every part
+MAX_EXPANSION = 18  # NFKC of one character
+EXPANSION = {
+    "NFC": 4, "NFD": 4, "NFKC": MAX_EXPANSION, "NFKD": MAX_EXPANSION, "Lowercase": 3, "BertNormalizer": 4,
+    "ByteLevel": 4, "Metaspace": 2,
+}  # fmt: skip
+SEQUENCES = [key for _, key in PARTS.values() if key]
+TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
+STEPS = [part for part in PARTS if part != "model"]
 
 
 def one_line(error: BaseException, limit: int = 200) -> str:
@@ -83,3 +121,135 @@ def parse_json_object(data: bytes, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TokenizerError(f"{where} contains {JSON_KINDS.get(type(value), 'a list')}, not a JSON object")
     return value
+
+
+def parse_tokenizer_json(data: bytes, where: str) -> dict[str, Any]:
+    """Parse a tokenizer.json whose vocabulary is usable. Everything else is left to `tokenizers`."""
+    config = parse_json_object(data, where)
+    model = config.get("model")
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    if vocab is None:
+        raise TokenizerError(f"{where} has no model with a vocab; is it a tokenizer.json?")
+    if vocab in ({}, []):
+        raise TokenizerError(f"{where} has an empty vocab in its model")
+    for token, token_id in vocab.items() if isinstance(vocab, dict) else ():
+        if type(token_id) is not int or not 0 <= token_id <= MAX_ID:
+            raise TokenizerError(
+                f"{where} gives {printable(token[:40])!r} the id {str(token_id)[:40]!r}; ids must be in 0..{MAX_ID}"
+            )
+    return config
+
+
+def steps_of(config: dict[str, Any], part: str) -> list[dict[str, Any]]:
+    """Return the steps of a normalizer, pre-tokenizer, post-processor or decoder, with Sequences flattened."""
+    step = config.get(part)
+    if not isinstance(step, dict):
+        return []
+    if step.get("type") != "Sequence":
+        return [step]
+    inner = step.get(PARTS[part][1])
+    return [leaf for each in inner for leaf in steps_of({part: each}, part)] if isinstance(inner, list) else []
+
+
+def unreadable_part(config: dict[str, Any], where: str, error: Exception) -> TokenizerError:
+    """Explain why `tokenizers` could not read a file: an unknown type, a malformed part, or its own message."""
+    import tokenizers
+
+    for part, (module, _) in PARTS.items():
+        for step in steps_of(config, part):
+            kind = step.get("type")
+            if isinstance(kind, str) and not hasattr(getattr(tokenizers, module), kind):
+                name = printable(kind[:40])
+                return TokenizerError(f"{where}: its {part} type {name!r} is not known to the tokenizers library")
+    unknown = next((key for key in config if key not in FIELDS), None)
+    if unknown is not None:
+        return TokenizerError(f"{where}: {printable(unknown[:40])!r} is not a field of a tokenizer.json")
+    message = one_line(error)
+    enum = re.search(r"untagged enum (?:Py)?(Model|Merge|Normalizer|PreTokenizer|PostProcessor|Decoder)", message)
+    if enum is not None:
+        part = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", enum[1]).lower()
+        return TokenizerError(
+            f"{where}: its {part} is malformed" if part != "merge" else f"{where} has malformed merges"
+        )
+    return TokenizerError(f"{where} cannot be read by the tokenizers library: {message}")
+
+
+class GrowthLimit:
+    """The limits of one tokenizer.json, whose other parts are valid."""
+
+    def __init__(self, config: dict[str, Any], where: str) -> None:
+        """Check the parts of a file without its vocabulary, which `tokenizers` would already normalize."""
+        from tokenizers import Tokenizer
+
+        for template in steps_of(config, "post_processor"):  # thousands of pieces take the library seconds to read
+            if any(isinstance(pieces, list) and len(pieces) > MAX_ADDED for pieces in template.values()):
+                raise TokenizerError(f"{where}: its post_processor can make a text more than {MAX_ADDED:,} ids longer")
+        parts = {part: config.get(part) for part in STEPS}
+        skeleton = Tokenizer.from_str(json.dumps(parts | {"version": "1.0", "added_tokens": [], "model": TINY_MODEL}))
+        self._where, self._normalizer = where, skeleton.normalizer
+        self._steps: list[tuple[Step, float, int]] = []
+        for part in STEPS:
+            rule = template_growth if part == "post_processor" else step_growth
+            steps = [(step, *rule(step[1])) for step in leaves(getattr(skeleton, part))]
+            growth, added = 1.0, 0.0
+            for _, factor, more in steps:
+                growth, added = growth * factor, added * factor + more
+            if growth <= MAX_GROWTH and added <= MAX_ADDED:
+                continue  # no text can exceed the limit
+            if part != "normalizer":
+                raise TokenizerError(
+                    f"{where}: its {part} can make a text {growth:,.0f} times longer, plus {added:,.0f}"
+                )
+            self._steps = steps
+
+    def check(self, text: str) -> None:
+        """Raise TokenizerError if the normalizer makes this text far too long."""
+        original = len(text)
+        for (path, step), factor, more in self._steps:
+            expected = len(text) * factor + more if factor > MAX_EXPANSION or more else 0
+            if step["type"] == "Replace" and (pattern := step["pattern"].get("String")):
+                expected = len(text) + text.count(pattern) * (len(step["content"]) - len(pattern))
+            if expected <= MAX_GROWTH * original + MAX_ADDED:
+                text = reduce(getitem, path, self._normalizer).normalize_str(text)
+            check_normalized(max(expected, len(text)), original, self._where)
+
+
+def check_normalized(length: int | float, original: int, where: str) -> None:
+    """Raise TokenizerError if a text of `original` characters is far too long after it was normalized."""
+    if length > (limit := MAX_GROWTH * original + MAX_ADDED):
+        raise TokenizerError(f"{where}: its normalizer makes a text longer than {limit:,} characters")
+
+
+def leaves(part: Any) -> Iterator[Step]:
+    """The steps of a part, Sequences flattened: indices that lead to the step, and its settings."""
+
+    def flatten(path: tuple[int, ...], state: dict[str, Any]) -> Iterator[Step]:
+        inner = next((state[name] for name in SEQUENCES if name in state), None)
+        if inner is None:
+            yield path, state
+        for index, each in enumerate(inner or ()):
+            yield from flatten((*path, index), each)
+
+    return iter(()) if part is None else flatten((), json.loads(part.__getstate__()))
+
+
+def step_growth(step: dict[str, Any]) -> tuple[float, int]:
+    """The largest factor by which a step can lengthen a text, and the characters it adds on top."""
+    kind = step["type"]
+    if kind == "Replace":
+        pattern, content = step["pattern"].get("String"), len(step["content"])
+        return max(1.0, content / len(pattern)) if pattern else 1.0 + content, 0 if pattern else content
+    if kind == "Precompiled":
+        data = base64.b64decode(step["precompiled_charsmap"] or "")
+        strings = data[4 + int.from_bytes(data[:4], "little") :].decode(errors="replace").split("\0")
+        return float(max(1, *map(len, strings))), 0
+    return float(EXPANSION.get(kind, 1)), len(step.get("prepend") or "")
+
+
+def template_growth(step: dict[str, Any]) -> tuple[float, int]:
+    """How often a post-processor repeats the text, and how many ids it adds."""
+    if step["type"] != "TemplateProcessing":
+        return 1.0, 4
+    lengths = {name: len(token["ids"]) for name, token in step["special_tokens"].items()}
+    added = sum(lengths[piece["SpecialToken"]["id"]] for piece in step["single"] if "SpecialToken" in piece)
+    return float(sum("Sequence" in piece for piece in step["single"])), added

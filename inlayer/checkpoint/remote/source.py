@@ -25,6 +25,7 @@ from inlayer.checkpoint.remote.transfer import DiskCache, FileVersion, Span, Tra
 from inlayer.checkpoint.store import INDEX
 from inlayer.errors import CheckpointError, InputError, MissingFileError
 from inlayer.files import printable, shown
+from inlayer.formats.row_file import read_bytes
 
 __all__ = ["HubFolder", "RemoteFile", "RemoteFolder", "UrlFolder", "parse_source"]
 
@@ -111,17 +112,13 @@ class RemoteFile:
     def fetch(self, spans: Sequence[Span], out: dict[Span, bytes] | None = None) -> dict[Span, bytes]:
         """Read spans without the cache. If one fails, the others are still added to `out`."""
         out = {} if out is None else out
-        if self.local is None:
+        if self.local is not None:
+            for start, stop in spans:
+                nbytes = max(start, min(stop, self.size)) - start
+                out[start, stop] = read_bytes(self.local, start, nbytes).tobytes()
+        else:
             self.version  # noqa: B018 - may raise an error, or find that the file has changed
             self._request(spans, out)
-            return out
-        try:
-            with self.local.open("rb") as stream:
-                for start, stop in spans:
-                    stream.seek(start)
-                    out[start, stop] = stream.read(stop - start)
-        except OSError as error:
-            raise CheckpointError(f"{shown(self.local)} cannot be read: {error.strerror}") from error
         return out
 
     def _request(self, spans: Sequence[Span], out: dict[Span, bytes], attempts: int = 0) -> None:

@@ -19,6 +19,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -297,10 +298,11 @@ class RemoteRows:
 
     def _find_table(self) -> FileRows | None:
         """The downloaded table, if there is one of the right size."""
-        if self._table is None and self.file.cache.folder is not None:
+        if self._table is None:
             path = self.file.cache.folder / self._key() / "table.rows"
-            if path.is_file() and path.stat().st_size == self.rows * self.row_bytes:
-                self._table = FileRows(path, 0, self.rows, self.row_bytes)
+            with suppress(OSError):
+                if path.stat().st_size == self.rows * self.row_bytes:
+                    self._table = FileRows(path, 0, self.rows, self.row_bytes)
         return self._table
 
     def _download(self) -> FileRows:

@@ -213,13 +213,10 @@ def open_filesystem(protocol: str, _pid: int) -> Any:
 
 
 def open_cache() -> DiskCache:
-    """The cache of this user; one without a folder keeps nothing."""
-    from huggingface_hub import cached_assets_path, constants
+    """The cache of this user, in huggingface_hub's folder for other libraries."""
+    from huggingface_hub import constants
 
-    try:
-        return DiskCache(cached_assets_path("inlayer", "remote", "v3", assets_dir=constants.HF_ASSETS_CACHE))
-    except (OSError, ValueError):  # not writable, or a file in place of a folder
-        return DiskCache(None)
+    return DiskCache(Path(constants.HF_ASSETS_CACHE, "inlayer", "remote", "v3"))
 
 
 def digest(*parts: object) -> str:
@@ -228,16 +225,14 @@ def digest(*parts: object) -> str:
 
 
 class DiskCache:
-    """Ranges, values and files below a folder, or nothing at all."""
+    """Ranges, values and files below a folder; nothing is kept if it cannot be written."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder, self._trimmed = folder, False
 
     def get(self, key: str, spans: Iterable[Span]) -> dict[Span, bytes]:
         """Those of the spans that are cached and intact."""
         found: dict[Span, bytes] = {}
-        if self.folder is None:
-            return found
         for start, stop in spans:
             with suppress(OSError):
                 data = (self.folder / key / f"{start}-{stop}").read_bytes()
@@ -280,8 +275,6 @@ class DiskCache:
 
     def make_folder(self, key: str) -> Path | None:
         """The folder of a key, marked as used; None if it cannot be written. Deletes others past the limit once."""
-        if self.folder is None:
-            return None
         folder, total = self.folder / key, 0
         try:
             folder.mkdir(parents=True, exist_ok=True)

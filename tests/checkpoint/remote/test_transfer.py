@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
@@ -35,7 +36,7 @@ def path_of(
     hub: Hub, file: str = FILE, repo: str = "org/name", revision: str = "main", on_hub: bool = True
 ) -> RemoteFile:
     url = f"{hub.endpoint}/{repo}/resolve/{revision}/{file}"
-    return RemoteFile(url, f"{file} in {repo}", DiskCache(None), hub=on_hub)
+    return RemoteFile(url, f"{file} in {repo}", DiskCache(Path(os.devnull, "none")), hub=on_hub)
 
 
 def read(file: RemoteFile, start: int, stop: int) -> bytes:
@@ -279,7 +280,7 @@ def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, protocol: str
     monkeypatch.setitem(sys.modules, package, None)
     transfer.open_filesystem.cache_clear()
     with pytest.raises(MissingExtraError, match=rf"{protocol}:// .*: pip install 'inlayer\[hub\]' {package}"):
-        read(RemoteFile(f"{protocol}://bucket/file", "file", DiskCache(None)), 0, 10)
+        read(RemoteFile(f"{protocol}://bucket/file", "file", DiskCache(Path(os.devnull, "none"))), 0, 10)
 
 
 def test_unknown_host_is_not_retried(monkeypatch: pytest.MonkeyPatch, hub: Hub) -> None:
@@ -288,7 +289,7 @@ def test_unknown_host_is_not_retried(monkeypatch: pytest.MonkeyPatch, hub: Hub) 
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
     with pytest.raises(UnreachableError, match=r"attempts: 1\): .*Name or service not known"):
-        read(RemoteFile("http://nowhere.invalid/file", "file", DiskCache(None)), 0, 10)
+        read(RemoteFile("http://nowhere.invalid/file", "file", DiskCache(Path(os.devnull, "none"))), 0, 10)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://nowhere.invalid")
     with pytest.raises(UnreachableError, match=r"attempts: 1\): "):
         open_remote("org/name")
