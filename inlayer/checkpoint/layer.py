@@ -21,6 +21,8 @@ from inlayer.tensors import to_tensor, torch_dtype
 
 __all__ = ["build_embeddings", "build_head"]
 
+MAX_PART = 256 << 20  # bytes; the largest learned positions have about 100 MB
+
 
 def build_embeddings(model: Model) -> Embeddings:
     """The input layer of a checkpoint."""
@@ -73,4 +75,13 @@ def build_head(model: Model) -> Head | None:
 
 
 def _read_part(model: Model, part: str, like: Tensor) -> Tensor:
-    return to_tensor(model.read_part(part, tuple(like.shape))).to(torch_dtype(model.table.dtype))
+    """A small part of the layer in the table's dtype, checked to have the shape that the config requires."""
+    tensor, shape = model.find_part(part), tuple(like.shape)
+    if tensor is None:
+        raise CheckpointError(f"{model.source} has no tensor for {part}, which its config requires")
+    which = f"{model.source}: tensor {quoted(tensor.name)}"
+    if tensor.shape != shape:
+        raise CheckpointError(f"{which} has shape {quoted(tensor.shape)}; its config requires {shape}")
+    if tensor.nbytes > MAX_PART:
+        raise CheckpointError(f"{which} has {tensor.nbytes:,} bytes; the maximum for this part is {MAX_PART:,}")
+    return to_tensor(model.store.read(tensor.name)).to(torch_dtype(model.table.dtype))

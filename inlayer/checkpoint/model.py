@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["Model"]
 
 WITH_HEAD = re.compile(r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$")
-MAX_PART = 256 << 20  # bytes; the largest learned positions have about 100 MB
 COMPARED_ROWS = 4096  # per step, when a stored head is compared with the table
 SAMPLED_ROWS = 64  # of a remote head, to decide whether it equals the table
 
@@ -239,18 +238,6 @@ class Model:
         """The tensor of a small part of the layer, by its name in `embeddings.state_dict()`, or "head.bias"."""
         name = choose_part(part, self.store.names(), self.table_info.name)
         return None if name is None else self.store.find(name)
-
-    def read_part(self, part: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """The values of a small part of the layer, checked to have the shape that the config requires."""
-        tensor = self.find_part(part)
-        if tensor is None:
-            raise CheckpointError(f"{self.source} has no tensor for {part}, which its config requires")
-        which = f"{self.source}: tensor {quoted(tensor.name)}"
-        if tensor.shape != shape:
-            raise CheckpointError(f"{which} has shape {quoted(tensor.shape)}; its config requires {shape}")
-        if tensor.nbytes > MAX_PART:
-            raise CheckpointError(f"{which} has {tensor.nbytes:,} bytes; the maximum for this part is {MAX_PART:,}")
-        return self.store.read(tensor.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         source, dtype = self._arguments  # a pickle contains no values
