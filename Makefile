@@ -46,7 +46,7 @@ bench: $(VENV)/installed-dev  ## speed and memory compared with other libraries,
 docs: $(VENV)/installed-dev   ## regenerate docs/families.md, schemas, and the outputs shown in docs/*.md
 	@$(BIN)/python -m tests.families.document
 	@$(BIN)/python -m tests.trace.schema
-	@$(BIN)/python -m tests.console docs/checkpoints.md
+	@$(BIN)/python -m tests.console
 
 docs-site: $(VENV)/installed-dev  ## build the documentation site in site/; a dead link is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -51,7 +51,7 @@ Run = Callable[..., Done]
 def test_command_names(run: Run) -> None:
     run("--help")  # imports every command
     names = {command.callback.__name__ for command in app.registered_commands}
-    assert names == {"walk", "inspect", "serve", "train"}
+    assert names == {"walk", "inspect", "neighbors", "analogy", "map_", "compare", "evaluate", "serve", "train"}
     assert [group.name for group in app.registered_groups] == ["learn"]  # its subcommands: tests/learn/test_cli.py
 
 

@@ -45,7 +45,7 @@ def test_make_run_prints_what_it_shows() -> None:
 def test_the_other_commands_run(tmp_path: Path) -> None:
     shutil.copy(ROOT / "README.md", tmp_path)
     commands = re.findall(r"^\$ \.venv/bin/(.+)$", "".join(blocks("console")), flags=re.MULTILINE)
-    assert len(commands) == 10
+    assert len(commands) == 12
     for command in commands:
         program, *arguments = shlex.split(command)
         assert program == "inlayer"
