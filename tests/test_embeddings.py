@@ -795,6 +795,7 @@ def test_rows_kept_by_a_hook_are_not_modified() -> None:
     assert not torch.equal(hidden, rows)  # control: positions were added, elsewhere
 
 
+@pytest.mark.slow
 def test_jit_trace_gives_no_warnings() -> None:
     """In its own process: while tracing, sizes are tensors, which pytest's type checks reject."""
     program = """

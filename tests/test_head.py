@@ -360,6 +360,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "by"), [("sgd", "logits"), ("adam", "loss"), ("adamw", "logits"), ("adamw", "loss")]
 )

@@ -304,6 +304,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_hostile_files_cost_little_time_and_memory(tmp_path):
     """In its own process, without type checks at run time."""
     paths = [archive(tmp_path / f"{place}.bin", program) for place, program in enumerate(COSTLY.values())]

@@ -85,6 +85,7 @@ def write_sparse(path: Path, tensors: dict[str, list[int]], rows: dict[str, dict
                 stream.write(torch.full((width,), value, dtype=torch.bfloat16).view(torch.uint8).numpy().tobytes())
 
 
+@pytest.mark.slow
 def test_layout_of_deepseek_v3(tmp_path: Path) -> None:
     """163 shards with five and six digits, the head in shard 160, and a second table of the same shape."""
     shape, last = [129280, 7168], 129279
@@ -135,6 +136,7 @@ print(resident() - before, tuple(rows.shape))
 """
 
 
+@pytest.mark.slow
 def test_large_table_needs_little_memory(tmp_path: Path) -> None:
     """A table of 2.35 GB: the result takes 29 MB, and everything else less than that."""
     if not Path("/proc/self/status").exists():

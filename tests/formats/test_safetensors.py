@@ -88,6 +88,7 @@ def test_missing_file_and_folder_are_an_error(tmp_path: Path) -> None:
             read_header(path)
 
 
+@pytest.mark.slow
 def test_largest_header_is_read_within_limits(tmp_path: Path) -> None:
     assert MAX_HEADER < 2**26
     entries = {f"model.layers.{i}.w": {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]} for i in range(100_000)}

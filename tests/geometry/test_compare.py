@@ -77,6 +77,7 @@ def test_other_width_and_other_tokens(tmp_path: Path) -> None:
     assert 20 <= found.shared <= 24  # and the special tokens
 
 
+@pytest.mark.slow
 def test_real_models() -> None:
     same = compare("default", inlayer.load("default"))
     assert (same.equal, same.moved, same.overlap, same.aligned) == (same.shared, [], 1.0, False)

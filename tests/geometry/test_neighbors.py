@@ -120,7 +120,10 @@ def test_analogy_and_its_baselines(model: inlayer.Model) -> None:
     assert found.with_inputs[0].id in ids
 
 
-@pytest.mark.parametrize("name", ["default", "wordllama", "minilm", "smollm2"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("wordllama", "minilm", "smollm2")]
+
+
+@pytest.mark.parametrize("name", ["default", *SLOW])
 def test_whole_words_of_every_kind_of_tokenizer(name: str) -> None:
     """Byte-level BPE, SentencePiece and WordPiece mark spaces differently."""
     vocabulary = inlayer.load(name).vocabulary

@@ -280,6 +280,7 @@ def test_table_with_too_many_rows_is_rejected(tmp_path: Path) -> None:
     assert inspect(tmp_path, quick=True).rows.zero_rows == 1024
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     """Inspecting a table of 256 MB takes less than half of that."""
     write_sparse(tmp_path, 32768, 4096)

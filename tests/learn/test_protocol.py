@@ -114,6 +114,7 @@ def test_forged_messages_are_errors(name: str) -> None:
         decode(BAD[name])
 
 
+@pytest.mark.slow
 def test_a_value_too_large_is_not_sent() -> None:
     with pytest.raises(ProtocolError, match="the limit is"):
         encode([None] * 2_000_000)

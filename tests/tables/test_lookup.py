@@ -211,6 +211,7 @@ def test_vmap_and_func_grad(path: str) -> None:
     assert torch.equal(grad[:, 0], torch.tensor([0.0, 1, 1, 1, 1, 0, 0, 0, 0]))
 
 
+@pytest.mark.slow
 def test_jit_trace_does_not_capture_a_buffer() -> None:
     """In its own process: while tracing, sizes are tensors, which pytest's type checks reject."""
     program = """

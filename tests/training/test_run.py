@@ -349,6 +349,7 @@ def test_saved_config_tells_how_much_was_seen(text: Path, tmp_path: Path) -> Non
 # ---- more steps
 
 
+@pytest.mark.slow
 def test_run_is_extended(text: Path, tmp_path: Path) -> None:
     """The added steps follow the schedule of the new length, and are bit-equal however often they are interrupted."""
     for name in ("whole", "parts"):

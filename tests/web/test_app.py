@@ -113,6 +113,7 @@ def test_openapi_validation_can_fail(client: Client, openapi: Any) -> None:
 # ---- many clients
 
 
+@pytest.mark.slow
 def test_fifty_clients_each_get_their_own_response(client: Client, pipeline: Pipeline) -> None:
     """All send at the same moment, twice each, on connections they keep open."""
     start = threading.Barrier(CLIENTS)
