@@ -36,7 +36,9 @@ def output(command: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", program, *arguments], cwd=ROOT, capture_output=True, text=True, env=env, check=False
     )
-    lines = [line.rstrip() for line in (done.stdout + done.stderr).splitlines()]
+    # Other messages on stderr, such as estimates, depend on the machine.
+    shown = done.stdout + (done.stderr if done.returncode == 2 else "")
+    lines = [line.rstrip() for line in shown.splitlines()]
     if done.returncode:
         lines.append(f"(exit code {done.returncode})")
     return "\n".join(lines) + "\n"

@@ -73,8 +73,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     book = "\n".join(topics.topics.values())  # English text: Python's own reference
     for name, text in (
         ("letter.txt", book[:100]),
-        ("book.txt", book[:450_000]),
-        ("more/two.txt", book[450_000:550_000]),
+        ("book.txt", book[:90_000]),
+        ("more/two.txt", book[90_000:120_000]),
         ("pairs.txt", "king queen 9\nseven eight 8\nLondon banana 1\n"),
         ("questions.txt", "king man woman queen\n"),
     ):

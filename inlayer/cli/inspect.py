@@ -114,15 +114,17 @@ def _stop_on_interrupt() -> Iterator[list[int]]:
 @contextmanager
 def _progress(model: Model, *, with_bar: bool) -> Iterator[Callable[[int, int], None]]:
     """A progress bar that disappears when the work is done, and an estimate if it takes long."""
-    start, announced = time.monotonic(), False
+    start, first, announced = 0.0, -1, False  # the first call, which follows the time for the tokenizer
 
     def announce(done: int, total: int) -> None:
-        nonlocal announced
+        nonlocal start, first, announced
+        if first < 0:
+            start, first = time.monotonic(), done
         seconds = time.monotonic() - start
-        if announced or not done or seconds < MEASURED:
+        if announced or done == first or seconds < MEASURED:
             return
         announced = True
-        if (rest := seconds / done * (total - done)) > LONG:
+        if (rest := seconds / (done - first) * (total - done)) > LONG:
             from inlayer.render.numbers import duration
 
             rows, width = model.table_info.shape
