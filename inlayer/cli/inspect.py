@@ -14,12 +14,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inlayer.cli.app import app, console
+from inlayer.cli.app import app, console, progress_bar
 from inlayer.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def inspect(
     model = load(source)  # before further imports, so that an unknown source is reported quickly
     from inlayer.inspection import inspect as inspect_model
 
-    with _stop_on_interrupt() as stopped, _progress(model, with_bar=not quick and sys.stderr.isatty()) as show:
+    with _stop_on_interrupt() as stopped, _progress(model, with_bar=not quick) as show:
         report = inspect_model(
             model, quick=quick, strict=strict, progress=lambda done, total: show(done, total) or not stopped
         )
@@ -131,17 +131,11 @@ def _progress(model: Model, *, with_bar: bool) -> Iterator[Callable[[int, int], 
             hints = "--quick reads a sample; Ctrl-C stops and shows what was found so far"
             sys.stderr.write(f"reading {rows:,} x {width:,} values takes about {duration(rest)}; {hints}\n")
 
-    if not with_bar:
-        yield announce
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading rows")
+    with progress_bar("reading rows") if with_bar else nullcontext() as bar:
 
         def show(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            if bar is not None:
+                bar(done, total)
             announce(done, total)
 
         yield show

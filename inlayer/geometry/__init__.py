@@ -3,5 +3,5 @@
 table, tokenizer -> [geometry] -> what the rows mean
 - nearest.py is the exact search that everything uses; vocabulary.py says what rows stand for
 - neighbors.py, projection.py with distortion.py, compare.py and evaluation.py are one task each
-- `Model.neighbors`, `Model.analogy` and `Model.project` are the way in; `inlayer.compare` takes two models
+- called through `Model.neighbors`, `Model.analogy`, `Model.project` and `inlayer.compare`
 """

@@ -10,10 +10,7 @@ Tested in Chromium in tests/browser/test_map.py, the files in tests/geometry/tes
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
-import json
-import re
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -26,7 +23,7 @@ from inlayer.geometry.distortion import Distortion
 from inlayer.geometry.nearest import Progress, nearest, to_float32
 from inlayer.geometry.projection import TableProjection
 from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.render import style_sheet
+from inlayer.render import embed_json, fill_page, hash_of, style_sheet
 from inlayer.tables.stored import StoredTable
 
 __all__ = ["map_page", "map_parquet", "map_picture"]
@@ -34,6 +31,7 @@ __all__ = ["map_page", "map_parquet", "map_picture"]
 MAX_NEIGHBOR_ROWS = 60_000
 NEIGHBORS = 10
 LABELS = 60  # of a picture
+METHODS = {"pca": "Principal components", "tsne": "t-SNE"}
 
 
 def map_page(
@@ -50,11 +48,9 @@ def map_page(
         "texts": [vocabulary.text(token_id) for token_id in range(rows)],
         "points": _base64(projection.points.astype("<f4")),
         "measured": distortion.k,
+        "kept": _base64(_kept(rows, distortion).astype("<f4")),
         "k": NEIGHBORS,
     }
-    kept = np.full(rows, np.nan, "<f4")
-    kept[distortion.ids] = distortion.kept
-    data["kept"] = _base64(kept)
     if rows <= MAX_NEIGHBOR_ROWS:
         ids, cosines = _all_neighbors(table, projection, progress)
         data |= {"near": _base64(ids.astype("<i4")), "cosines": _base64(cosines.astype("<f4"))}
@@ -67,18 +63,14 @@ def map_page(
         f"of the {distortion.k} true nearest tokens stay neighbors on this map; trustworthiness "
         f"{distortion.trustworthiness:.2f}. {missing}Click a token to see its true neighbors."
     )
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     parts = {
         "title": escape(title), "heading": escape(title), "rows": f"{rows:,}", "about": escape(about),
         "style": style, "script": script,
-        "data": text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
-        "policy": f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        "data": embed_json(data),
+        "policy": f"default-src 'none'; script-src '{hash_of(script)}'; style-src '{hash_of(style)}'; base-uri 'none'; "
                   "form-action 'none'",
     }  # fmt: skip
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], (here / "map.html").read_text("utf-8"))
-
-
-METHODS = {"pca": "Principal components", "tsne": "t-SNE"}
+    return fill_page((here / "map.html").read_text("utf-8"), parts)
 
 
 def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection) -> bytes:
@@ -117,11 +109,9 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion:
     except ImportError as error:
         raise MissingExtraError("a Parquet file needs pyarrow: pip install 'inlayer[map]'") from error
     rows = len(projection.points)
-    kept = np.full(rows, np.nan, np.float32)
-    kept[distortion.ids] = distortion.kept
     columns = {
         "id": np.arange(rows), "text": [vocabulary.text(token_id) for token_id in range(rows)],
-        "x": projection.points[:, 0], "y": projection.points[:, 1], "kept": kept,
+        "x": projection.points[:, 0], "y": projection.points[:, 1], "kept": _kept(rows, distortion),
     }  # fmt: skip
     output = io.BytesIO()
     parquet.write_table(pa.table(columns), output)
@@ -146,6 +136,13 @@ def _all_neighbors(
     return ids, np.minimum(cosines, 1.0)
 
 
+def _kept(rows: int, distortion: Distortion) -> npt.NDArray[np.float32]:
+    """The share of kept neighbors of every row; NaN for rows that were not measured."""
+    kept = np.full(rows, np.nan, np.float32)
+    kept[distortion.ids] = distortion.kept
+    return kept
+
+
 def _spread(points: npt.NDArray[np.float32], candidates: npt.NDArray[np.int64]) -> list[int]:
     """At most one candidate per cell of a grid, so that labels do not overlap."""
     low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
@@ -158,7 +155,3 @@ def _spread(points: npt.NDArray[np.float32], candidates: npt.NDArray[np.int64]) 
 
 def _base64(values: npt.NDArray[Any]) -> str:
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -60,7 +60,7 @@ def nearest(
     check_size(k, "k")
     queries_QD = normalized(queries, table.embedding_dim)
     rows, count = table.num_embeddings, len(queries_QD)
-    size = max(1, min(BLOCK_VALUES // table.embedding_dim, BLOCK_SCORES // max(count, 1)))
+    size = _block_rows(table, count)
     parts = 1 if count >= BATCHED or not isinstance(getattr(table.source, "offset", None), int) else _cores()
     bounds = np.linspace(0, -(-rows // size), parts + 1).astype(int) * size
     done = np.zeros(parts, np.int64)
@@ -110,8 +110,7 @@ class Best:
 
 def cosine_blocks(table: StoredTable, queries_QD: Vectors) -> Iterator[tuple[int, Vectors]]:
     """Cosines (Q, n) of unit vectors with each block of rows, and the id of its first row."""
-    size = max(1, min(BLOCK_VALUES // table.embedding_dim, BLOCK_SCORES // max(len(queries_QD), 1)))
-    for start, block in _blocks(table, 0, table.num_embeddings, size):
+    for start, block in _blocks(table, 0, table.num_embeddings, _block_rows(table, len(queries_QD))):
         yield start, cosines(queries_QD, block)
 
 
@@ -152,6 +151,10 @@ def to_float32(rows: npt.NDArray[Any], out: Vectors | None = None) -> Vectors:
     wide = np.empty(rows.shape, np.float32) if out is None else out[: len(rows)]
     np.left_shift(rows.view(np.uint16), 16, out=wide.view(np.uint32), dtype=np.uint32, casting="unsafe")
     return wide
+
+
+def _block_rows(table: StoredTable, queries: int) -> int:
+    return max(1, min(BLOCK_VALUES // table.embedding_dim, BLOCK_SCORES // max(queries, 1)))
 
 
 def _blocks(table: StoredTable, first: int, end: int, size: int) -> Iterator[tuple[int, Vectors]]:

@@ -37,6 +37,7 @@ PERPLEXITY = 30.0
 BLOCK_VALUES = 2**21
 SPARE, MAX_PASSES, TOLERANCE = 14, 12, 1e-6  # of subspace iteration: extra directions, passes, change of the plane
 Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 Points = npt.NDArray[np.float32]
 
 
@@ -90,15 +91,15 @@ def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) ->
         axes_DA = np.eye(width, count)
     elif width <= EXACT_WIDTH:
         covariance = np.zeros((width, width))
-        for _, rows in _centered(table, mean_D, progress):
+        for _, rows in _centered(table, mean_D, valid_V, progress):
             covariance += rows.T @ rows
         axes_DA = np.linalg.eigh(covariance)[1][:, ::-1][:, :count]
     else:
-        axes_DA = _subspace(table, mean_D, count, progress)
+        axes_DA = _subspace(table, mean_D, valid_V, count, progress)
     largest = axes_DA[np.abs(axes_DA).argmax(axis=0), np.arange(count)]
     axes_DA = axes_DA * np.where(largest < 0, -1.0, 1.0)
     points_VA = np.full((table.num_embeddings, count), np.nan, np.float32)
-    for start, rows in _centered(table, mean_D, None):
+    for start, rows in _centered(table, mean_D, valid_V, None):
         points_VA[start : start + len(rows)] = rows @ axes_DA.astype(np.float32)
     points_VA[~valid_V] = np.nan
     spread = float(np.square(points_VA[valid_V], dtype=np.float64).sum())
@@ -145,7 +146,7 @@ def _fingerprint(table: StoredTable) -> str:
     return digest.hexdigest()
 
 
-def _statistics(table: StoredTable) -> tuple[Floats, npt.NDArray[np.bool_], float]:
+def _statistics(table: StoredTable) -> tuple[Floats, Mask, float]:
     """The mean of the valid rows, which rows are valid, and the total variance times their number."""
     sum_D, squares = np.zeros(table.embedding_dim), 0.0
     valid_V = np.zeros(table.num_embeddings, np.bool_)
@@ -160,14 +161,14 @@ def _statistics(table: StoredTable) -> tuple[Floats, npt.NDArray[np.bool_], floa
     return mean_D, valid_V, squares - int(valid_V.sum()) * float(mean_D @ mean_D)
 
 
-def _subspace(table: StoredTable, mean_D: Floats, count: int, progress: Progress | None) -> Floats:
+def _subspace(table: StoredTable, mean_D: Floats, valid_V: Mask, count: int, progress: Progress | None) -> Floats:
     """The leading axes by subspace iteration."""
     start = np.random.default_rng(0).standard_normal((table.embedding_dim, count + SPARE))
     basis_DS = np.linalg.qr(start)[0]
     leading = np.zeros((table.embedding_dim, count))
     for _ in range(MAX_PASSES):
         product_DS, narrow = np.zeros_like(basis_DS), basis_DS.astype(np.float32)
-        for _, rows in _centered(table, mean_D, progress):
+        for _, rows in _centered(table, mean_D, valid_V, progress):
             product_DS += rows.T @ (rows @ narrow)
         basis_DS, triangle = np.linalg.qr(product_DS)
         basis_DS = basis_DS @ np.linalg.svd(triangle)[0]
@@ -177,14 +178,14 @@ def _subspace(table: StoredTable, mean_D: Floats, count: int, progress: Progress
     return leading
 
 
-def _centered(table: StoredTable, mean_D: Floats, progress: Progress | None) -> Iterator[tuple[int, Any]]:
+def _centered(
+    table: StoredTable, mean_D: Floats, valid_V: Mask, progress: Progress | None
+) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
     """Blocks of rows minus their mean; rows without a direction are zero."""
     mean = mean_D.astype(np.float32)
     for start, rows in _blocks(table):
-        with np.errstate(all="ignore"):
-            norms = np.vecdot(rows, rows)
         centered = rows - mean
-        centered[~(np.isfinite(norms) & (norms > 0))] = 0
+        centered[~valid_V[start : start + len(rows)]] = 0
         yield start, centered
         if progress is not None:
             progress(start + len(rows), table.num_embeddings)

@@ -15,17 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-from inlayer.errors import InlayerError, InputError
+from inlayer.errors import InputError
 from inlayer.files import quoted
 from inlayer.tokenizers import Tokenizer
+from inlayer.tokenizers.base import is_reserved, text_or_hex, token_bytes, token_label
 
 __all__ = ["Vocabulary"]
 
 Mask = npt.NDArray[np.bool_]
 WORD = regex.compile(r"\p{L}[\p{L}\p{M}'’-]*")
-PLACEHOLDER = regex.compile(
-    r"[<\[>].*(unused|reserved|dummy|place.?holder|extra_|control_).*[>\]<]|madeupword\d+", regex.I
-)
 CONTEXT = "the"  # the word before a candidate
 SPACES = str.maketrans({"▁": " ", "Ġ": " "})
 
@@ -44,12 +42,12 @@ class Vocabulary:
     @cached_property
     def texts(self) -> list[str | None]:
         """The text of every row; None without a token. Bytes that are not UTF-8 are shown in hex."""
-        return [self._text(token_id) for token_id in range(self.rows)]
+        tokens = (token_bytes(self.tokenizer, token_id) for token_id in range(self.rows))
+        return [None if token is None else text_or_hex(token) for token in tokens]
 
     def text(self, token_id: int) -> str:
         """The text of one row, or "#id" if it has no token."""
-        found = self._text(token_id)
-        return f"#{token_id}" if found is None else found
+        return token_label(self.tokenizer, token_id)
 
     @cached_property
     def special(self) -> Mask:
@@ -57,7 +55,7 @@ class Vocabulary:
         known = self._tokenizer().special_ids
         return np.fromiter(
             (
-                text is None or token_id in known or PLACEHOLDER.fullmatch(text) is not None
+                text is None or token_id in known or is_reserved(text.encode())
                 for token_id, text in enumerate(self.texts)
             ),
             np.bool_,
@@ -99,15 +97,3 @@ class Vocabulary:
         if self.tokenizer is None:
             raise InputError("this model has no tokenizer, so its rows have no texts; give a token id or a vector")
         return self.tokenizer
-
-    def _text(self, token_id: int) -> str | None:
-        try:
-            token = None if self.tokenizer is None else self.tokenizer.token_bytes(token_id)
-        except InlayerError:  # beyond the vocabulary, or in a gap of its ids
-            return None
-        if token is None:
-            return None
-        try:
-            return token.decode()
-        except UnicodeDecodeError:
-            return token.hex(" ")

@@ -26,23 +26,15 @@ from inlayer.files import printable
 from inlayer.inspection.findings import Example
 from inlayer.inspection.scan import Flags, Ids
 from inlayer.tokenizers import Tokenizer
+from inlayer.tokenizers.base import is_reserved, token_bytes
 
-__all__ = ["REFERENCE_KINDS", "TokenKind", "TokenKinds", "classify_ids", "is_reserved"]
+__all__ = ["REFERENCE_KINDS", "TokenKind", "TokenKinds", "classify_ids"]
 
 MAX_TEXT = 32  # characters of a token that are shown
 MAX_EXAMPLES = 5
 IMPOSSIBLE_IN_UTF8 = frozenset(bytes([value]) for value in (0xC0, 0xC1, *range(0xF5, 0x100)))
 MAX_IDS_TRIED = 2**18  # ids beyond the table; tokens with larger ids are counted but not listed
 
-# [unused0] <unused7> <|reserved_special_token_3|> <reserved_106> <｜place▁holder▁no▁2｜> <|dummy_5|> <dummy32000>
-# <|extra_0|> (but not T5's <extra_id_0>) [control_12] <SPECIAL_20> [PAD151700] (GGUF) [UNUSED_TOKEN_3] >>UNUSED_1<<
-_RESERVED = re.compile(
-    r"[<\[>]{1,2}[|｜]?"
-    r"(unused|reserved|dummy|place.?holder|extra_(?!id)|control_|special_|spare|pad)[\w▁ -]*\d"
-    r"[|｜]?[>\]<]{1,2}|madeupword\d+",
-    re.IGNORECASE,
-)
-_RESERVED_START = frozenset((b"<", b"[", b">", b"m"))  # most tokens start differently and skip the pattern
 _SPECIAL = re.compile(rb"<\|.+\|>|<\xef\xbd\x9c.+\xef\xbd\x9c>", re.DOTALL)  # spelled like one: <|fim|> and <｜fim｜>
 
 
@@ -148,23 +140,6 @@ def classify_ids(
     return TokenKinds(
         tokenizer=tokenizer, rows=rows, ids=wanted, kinds=kinds, out_of_range_ids=outside, tokens_out_of_range=count
     )
-
-
-def token_bytes(tokenizer: Tokenizer | None, token_id: int) -> bytes | None:
-    """The bytes of a token; None if the id has none."""
-    try:
-        return None if tokenizer is None else tokenizer.token_bytes(token_id)
-    except InlayerError:
-        return None
-
-
-def is_reserved(token: bytes) -> bool:
-    """Whether a token is a placeholder, judged by its name.
-
-    >>> is_reserved(b"<|reserved_special_token_3|>"), is_reserved(b"reserved"), is_reserved(b"<extra_id_0>")
-    (True, False, False)
-    """
-    return token[:1] in _RESERVED_START and _RESERVED.fullmatch(token.decode("utf-8", errors="replace")) is not None
 
 
 def _is_produced(tokenizer: Tokenizer, token: bytes, token_id: int) -> bool:

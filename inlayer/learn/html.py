@@ -10,10 +10,10 @@ Tested in Chromium in tests/browser/test_learn.py.
 
 from __future__ import annotations
 
-import re
 from functools import cache, partial
 
-from inlayer.trace.html import hash_of, read_part, shared_style
+from inlayer.render import fill_page, hash_of
+from inlayer.trace.html import read_part, shared_style
 
 __all__ = ["learn_page", "learn_policy"]
 
@@ -38,7 +38,7 @@ def _parts() -> dict[str, str]:
 def learn_page(nonce: str) -> str:
     """The whole document; the nonce is that of the response's policy."""
     parts = {"nonce": nonce, **_parts()}
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], read_own("learn.html"))
+    return fill_page(read_own("learn.html"), parts)
 
 
 def learn_policy(nonce: str) -> str:

@@ -23,6 +23,17 @@ from inlayer.ragged import IdArray, Ragged, flat_int64
 __all__ = ["Merge", "Token", "Tokenizer", "token_label"]
 
 
+# [unused0] <unused7> <|reserved_special_token_3|> <reserved_106> <｜place▁holder▁no▁2｜> <|dummy_5|> <dummy32000>
+# <|extra_0|> (but not T5's <extra_id_0>) [control_12] <SPECIAL_20> [PAD151700] (GGUF) [UNUSED_TOKEN_3] >>UNUSED_1<<
+_RESERVED = re.compile(
+    r"[<\[>]{1,2}[|｜]?"
+    r"(unused|reserved|dummy|place.?holder|extra_(?!id)|control_|special_|spare|pad)[\w▁ -]*\d"
+    r"[|｜]?[>\]<]{1,2}|madeupword\d+",
+    re.IGNORECASE,
+)
+_RESERVED_START = frozenset((b"<", b"[", b">", b"m"))  # most tokens start differently and skip the pattern
+
+
 class Token(NamedTuple):
     """One token of a text, with the bytes it covers.
 
@@ -135,14 +146,31 @@ class Tokenizer(ABC):
         return found[0] if len(found) == 1 else None
 
 
+def token_bytes(tokenizer: Tokenizer | None, token_id: int) -> bytes | None:
+    """The bytes of a token; None if the id has none."""
+    try:
+        return None if tokenizer is None else tokenizer.token_bytes(token_id)
+    except InlayerError:  # a table row beyond the vocabulary, or in a gap of its ids
+        return None
+
+
+def is_reserved(token: bytes) -> bool:
+    """Whether a token is a placeholder, judged by its name.
+
+    >>> is_reserved(b"<|reserved_special_token_3|>"), is_reserved(b"reserved"), is_reserved(b"<extra_id_0>")
+    (True, False, False)
+    """
+    return token[:1] in _RESERVED_START and _RESERVED.fullmatch(token.decode("utf-8", errors="replace")) is not None
+
+
 def token_label(tokenizer: Tokenizer | None, token_id: int) -> str:
     """Return a label for one token: its text, its bytes in hex if they are not text, or `#id` if it has none."""
-    try:
-        data = None if tokenizer is None else tokenizer.token_bytes(token_id)
-    except InlayerError:  # a table row beyond the vocabulary, or in a gap of its ids
-        data = None
-    if data is None:
-        return f"#{token_id}"
+    data = token_bytes(tokenizer, token_id)
+    return f"#{token_id}" if data is None else text_or_hex(data)
+
+
+def text_or_hex(data: bytes) -> str:
+    """The text of a token's bytes, or the bytes in hex if they are not valid UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:

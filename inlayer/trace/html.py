@@ -11,10 +11,6 @@ Tested in Chromium in tests/browser/.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,11 +22,11 @@ from typing import Any
 
 from inlayer.errors import ConfigError, PositionRangeError
 from inlayer.positions import SCHEMES
-from inlayer.render import style_sheet
+from inlayer.render import embed_json, fill_page, hash_of, style_sheet
 from inlayer.trace.facts import Change, Trace, plain
 from inlayer.trace.pipeline import Pipeline
 
-__all__ = ["content_security_policy", "export", "hash_of", "page", "read_part", "shared_style"]
+__all__ = ["content_security_policy", "export", "page", "read_part", "shared_style"]
 
 STYLES = ("layout.css", "parts.css", "figures.css")
 SCRIPTS = (
@@ -108,10 +104,9 @@ def page(*, title: str, data: dict[str, Any] | None) -> str:
         "title": escape(title.encode(errors="replace").decode()),
         "style": shared_style(),
         "script": _script(),
-        "data": _embed(data),
+        "data": embed_json(data),
     }
-    # A single pass, so that a title or text containing a placeholder is left as it is.
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read_part("page.html"))
+    return fill_page(read_part("page.html"), parts)
 
 
 @cache
@@ -131,12 +126,6 @@ def content_security_policy(*, served: bool) -> str:
     return "; ".join(rules)
 
 
-def _embed(data: dict[str, Any] | None) -> str:
-    """Encode data as JSON that cannot end its script element: brackets and non-ASCII characters are escaped."""
-    text = json.dumps(data, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
 @cache
 def shared_style() -> str:
     """Join the style sheets of the walk page, which the course page uses too."""
@@ -152,8 +141,3 @@ def _script() -> str:
 def read_part(name: str, package: str = "inlayer.trace") -> str:
     """Read a file of a package's page/ folder."""
     return files(package).joinpath("page", *name.split("/")).read_text(encoding="utf-8")
-
-
-def hash_of(text: str) -> str:
-    """Hash a script or style sheet as content security policies write it."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
