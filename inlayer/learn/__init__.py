@@ -1,5 +1,6 @@
 """The course: lessons, tasks that are graded, exercises, quizzes. See docs/learn.md."""
 
-from inlayer.learn.course import Course, Lesson, Question, Task, open_course
+from inlayer.learn.course import Course, Lesson, Task, open_course
+from inlayer.learn.questions import Question
 
 __all__ = ["Course", "Lesson", "Question", "Task", "open_course"]

@@ -1,6 +1,8 @@
 """Batch grading: the submissions of a class, graded one by one, as CSV and JSON.
 
-folder -> submission -> [batch] -> BatchReport
+FOLDER/LEARNER/.../TASK.py, notebooks -> [batch] -> BatchReport
+- the folder is scanned without following links; a file that belongs to no task is reported by name; hidden files and
+  leftovers of Python and Jupyter are ignored
 - everybody gets the same seed, and so the same values; it is random unless given, and part of the report
 - a file that cannot be read, crashes or never ends gets its reason in its row, and grading continues
 - a cell that a spreadsheet would treat as a formula is prefixed with a quote
@@ -13,24 +15,45 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, printable
-from inlayer.learn.course import open_course
-from inlayer.learn.submission import Submission, find_submissions
+from inlayer.learn.course import Course, Task, open_course, suggest
+from inlayer.learn.task_files import LINK_MESSAGE, SubmissionError, read_source_file
 
 if TYPE_CHECKING:
     from inlayer.learn.session import GradingLimits
 
-__all__ = ["BatchReport", "BatchRow", "grade_folder"]
-
 MAX_MESSAGE = 1_000  # characters
 FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+MAX_NOTEBOOK_BYTES = 32 << 20  # with pictures and outputs
+MAX_COPIES = 5  # files of one task by one learner
+MAX_ENTRIES = 5_000  # files and folders of one learner
+MAX_UNKNOWN = 20  # unknown files of one learner that are listed one by one
+MAX_DEPTH = 12
+IGNORED = {"__pycache__", "node_modules", "site-packages", "venv"}  # and names that start with a dot
+TASK_MAGIC = re.compile(r"\s*%%task[ \t]+(\S+)[ \t]*\n?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """An entry of a class folder: code to grade, or the rule that says why there is none."""
+
+    learner: str
+    file: str
+    task: Task | None = None
+    source: str | None = None
+    rule: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,36 +137,32 @@ def grade_folder(
     except KeyboardInterrupt:
         pass
     waiting = found[len(rows) :]
-    rows += [_ungraded(one, seed, "not-graded", "grading was stopped before this file") for one in waiting]
+    rows += [_row(one, seed, limits, stopped=True) for one in waiting]
     return BatchReport(rows=tuple(rows), seed=seed, left=sum(one.source is not None for one in waiting))
 
 
-def _row(one: Submission, seed: int, limits: GradingLimits | None) -> BatchRow:
-    if one.task is None or one.source is None:
-        return _ungraded(one, seed, one.rule, one.message)
-    from inlayer.learn.grader import grade
+def _row(one: Submission, seed: int, limits: GradingLimits | None, *, stopped: bool = False) -> BatchRow:
+    """Grade a submission; a file that cannot be read failed, the others without a verdict were not graded."""
+    from inlayer.learn.grader import count_checks, grade
 
-    try:
-        verdict = grade(one.task, one.source, seed=seed, limits=limits, examples=False)
-    except Exception as error:  # a bug in the grader must not stop the batch
-        return _ungraded(one, seed, "not-graded", f"the grader itself failed: {type(error).__name__}: {error}")
-    failure = verdict.failure
-    rule, message = (failure.rule, failure.message) if failure else ("", "")
-    row = _ungraded(one, seed, rule, message)
-    return replace(row, passed=verdict.passed, checks=verdict.n_passed, of=len(verdict.results))
-
-
-def _ungraded(one: Submission, seed: int, rule: str, message: str) -> BatchRow:
-    """A row without a verdict: unreadable files failed, the others were not graded."""
-    from inlayer.learn.grader import count_checks
-
-    if one.source is None:
-        rule, message = one.rule, one.message
+    passed, checks, rule, message = None, 0, one.rule, one.message
+    if one.task is not None and one.source is None:
+        passed = False
+    elif stopped and one.source is not None:
+        rule, message = "not-graded", "grading was stopped before this file"
+    elif one.task is not None and one.source is not None:
+        try:
+            verdict = grade(one.task, one.source, seed=seed, limits=limits, examples=False)
+            passed, checks = verdict.passed, verdict.n_passed
+            if verdict.failure is not None:
+                rule, message = verdict.failure.rule, verdict.failure.message
+        except Exception as error:  # a bug in the grader must not stop the batch
+            rule, message = "not-graded", f"the grader itself failed: {type(error).__name__}: {error}"
     return BatchRow(
         learner=one.learner,
         task=one.task.id if one.task else "",
-        passed=False if one.task and one.source is None else None,
-        checks=0,
+        passed=passed,
+        checks=checks,
         of=count_checks(one.task) if one.task else 0,
         rule=rule,
         message=_one_line(message),
@@ -162,3 +181,132 @@ def _one_line(message: str) -> str:
 def escape_formula(cell: str) -> str:
     """A cell that no spreadsheet treats as a formula."""
     return f"'{cell}" if cell.lstrip().startswith(FORMULA) else cell
+
+
+# ---- what was submitted
+
+
+def task_cells(text: str) -> list[tuple[str, str]]:
+    """The task cells of a notebook: the word after %%task, and the code of the cell."""
+    try:
+        sources = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        joined = [source if isinstance(source, str) else "".join(source) for source in sources]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SubmissionError("no-notebook", f"it is not a notebook: {error}") from None
+    found = [(source, TASK_MAGIC.match(source)) for source in joined]
+    return [(magic[1], source[magic.end() :]) for source, magic in found if magic is not None]
+
+
+def find_submissions(folder: Path, course: Course, wanted: list[Task] | None) -> list[Submission]:
+    """List every submission in a folder by learner, task and file; wanted tasks without a file are listed too."""
+    by_learner: dict[str, list[Submission]] = {}
+    for entry in _entries(str(folder)):
+        if entry.is_dir(follow_symlinks=False) and _task_named(entry.name, course) is None:
+            name = printable(entry.name)
+            found = _in_folder(name, entry, course)
+        else:
+            name, task = _owner(entry.name, course, printable(folder.resolve().name))
+            found = _from_entry(name, entry, printable(entry.name), task, course)
+        by_learner.setdefault(name, []).extend(found)
+    everything = [one for name, found in by_learner.items() for one in _counted(name, found, wanted)]
+    order = list(course.tasks)
+    return sorted(
+        everything, key=lambda one: (one.learner, order.index(one.task.id) if one.task else len(order), one.file)
+    )
+
+
+def _counted(name: str, found: list[Submission], wanted: list[Task] | None) -> Iterator[Submission]:
+    """The submissions of a learner that count, and the tasks that are missing."""
+    kept = [one for one in found if wanted is None or one.task is None or one.task in wanted]
+    seen: Counter[str] = Counter()
+    for one in kept:
+        seen[one.task.id if one.task else one.rule] += 1
+        if one.task and one.source is not None and seen[one.task.id] > MAX_COPIES:
+            message = f"there are more than {MAX_COPIES} files for this task; this one was not graded"
+            yield replace(one, source=None, rule="too-many-files", message=message)
+        elif one.task or one.rule != "unknown-file" or seen["unknown-file"] <= MAX_UNKNOWN:
+            yield one
+    note = partial(Submission, learner=name, file="")
+    missing = [task for task in wanted or () if task not in [one.task for one in kept]]
+    for task in missing:
+        yield note(task=task, rule="not-submitted", message=f"there is no {task.id}.py")
+    if (more := seen["unknown-file"] - MAX_UNKNOWN) > 0:
+        yield note(rule="unknown-file", message=f"{more:,} more files with names that match no task")
+    if not kept and not missing:
+        yield note(rule="nothing-submitted", message="the folder contains no files")
+
+
+def _in_folder(name: str, top: os.DirEntry[str], course: Course) -> Iterator[Submission]:
+    """Everything in a learner's folder, at any depth."""
+    waiting, seen = [(top.path, printable(top.name))], 0
+    while waiting:
+        path, label = waiting.pop(0)
+        try:
+            entries = _entries(path)
+        except OSError as error:
+            message = f"the folder cannot be read: {error.strerror}"
+            yield Submission(learner=name, file=label, rule="unreadable", message=message)
+            continue
+        seen += len(entries)
+        if seen > MAX_ENTRIES or (entries and label.count("/") >= MAX_DEPTH):
+            message = f"more than {MAX_ENTRIES:,} files, or {MAX_DEPTH} levels of folders; the rest was ignored"
+            yield Submission(learner=name, file=label, rule="too-many-files", message=message)
+            return
+        for entry in entries:
+            file, task = f"{label}/{printable(entry.name)}", _task_named(entry.name, course)
+            if entry.is_dir(follow_symlinks=False) and task is None:
+                waiting.append((entry.path, file))
+            else:
+                yield from _from_entry(name, entry, file, task, course)
+
+
+def _from_entry(
+    name: str, entry: os.DirEntry[str], file: str, task: Task | None, course: Course
+) -> Iterator[Submission]:
+    """The submissions in one directory entry: a Python file, the cells of a notebook, or neither."""
+    found = partial(Submission, learner=name, file=file)
+    try:
+        if task is not None:
+            yield found(task=task, source=read_source_file(entry.path, follow_links=False).text)
+            return
+        if not entry.name.endswith(".ipynb"):
+            if entry.is_symlink():
+                raise SubmissionError("link", LINK_MESSAGE)
+            near = suggest(entry.name, [f"{known}.py" for known in course.tasks])
+            raise SubmissionError("unknown-file", "its name matches no task" + (f"; {near}" if near else ""))
+        cells = task_cells(read_source_file(entry.path, MAX_NOTEBOOK_BYTES, follow_links=False).text)
+        if not cells:
+            raise SubmissionError("no-tasks", "the notebook has no cell that starts with %%task")
+        for word, source in cells:
+            if word in course.tasks:
+                yield found(task=course.tasks[word], source=source)
+            else:
+                yield found(rule="unknown-task", message=f"%%task {word[:80]}: there is no such task")
+    except SubmissionError as error:
+        yield found(task=task, rule=error.rule, message=str(error))
+
+
+def _entries(path: str) -> list[os.DirEntry[str]]:
+    """The sorted entries of a folder, without ignored ones."""
+    with os.scandir(path) as entries:
+        kept = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in IGNORED]
+    return sorted(kept, key=lambda entry: entry.name)
+
+
+def _task_named(name: str, course: Course) -> Task | None:
+    return course.tasks.get(name.removesuffix(".py")) if name.endswith(".py") else None
+
+
+def _owner(name: str, course: Course, folder: str) -> tuple[str, Task | None]:
+    """The learner a top-level file belongs to: ann_gather.py is by ann, gather.py by the folder itself."""
+    if (task := _task_named(name, course)) is not None:
+        return folder, task
+    stem, _, ending = name.rpartition(".")
+    if ending == "py":
+        for known in sorted(course.tasks, key=len, reverse=True):  # ann_mean_pool before a task called pool
+            if found := re.fullmatch(rf"(.+)[_ -]{known}", stem, flags=re.DOTALL):
+                return printable(found[1]), course.tasks[known]
+    if ending == "ipynb":
+        named = re.fullmatch(r"(?:(.+)[_ -])?\d\d-[a-z]+", stem, flags=re.DOTALL)
+        return printable(stem if named is None else named[1] or folder), None
+    return folder, None

@@ -20,8 +20,6 @@ from torch import Tensor
 from inlayer.checkpoint import load
 from inlayer.trace import Pipeline, Trace
 
-__all__ = ["TEXT", "Comparison", "compare"]
-
 TEXT = "I love dogs"
 TOLERANCE = 1e-5  # relative to the largest value; allows for another order of additions
 

@@ -16,16 +16,13 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from inlayer.errors import InputError
 from inlayer.files import quoted
 from inlayer.learn.content import LESSONS
-from inlayer.learn.questions import Exercise, Option, exercises_of
+from inlayer.learn.questions import Exercise, Option, Question
 from inlayer.render.markdown import parse
-
-__all__ = ["Course", "Document", "Lesson", "Question", "Task", "not_found", "open_course", "read_document",
-           "suggest"]  # fmt: skip
 
 CONTENT = Path(__file__).parent / "content"
 HINTS = ("Hint 1", "Hint 2", "Hint 3")
@@ -56,16 +53,6 @@ class Document:
     @property
     def sections(self) -> dict[str, str]:
         return dict(self._parts[1:])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """A quiz question with one correct option; every option has a reason."""
-
-    id: str
-    lesson: str
-    text: str
-    options: tuple[Option, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,11 +129,18 @@ class Lesson(CoursePart):
 
     @cached_property
     def exercises(self) -> tuple[Exercise, ...]:
-        return exercises_of(import_module(f"inlayer.learn.content.{self.id}.exercises"), self.id)
+        drawn = import_module(f"inlayer.learn.content.{self.id}.exercises").EXERCISES
+        return tuple(
+            Exercise(id=f"{self.id}/{one.__name__}", lesson=self.id, title=one.__doc__.splitlines()[0], draw=one)
+            for one in drawn
+        )
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:
         return read_quiz(self.folder / "quiz.md", self.id)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"number": self.number, "id": self.id, "title": self.title, "step": self.step}
 
 
 @dataclass(frozen=True, kw_only=True)

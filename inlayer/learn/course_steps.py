@@ -1,29 +1,31 @@
-"""The path through the course: the steps of each lesson, what is done, and what is next.
+"""The path through the course: the steps of each lesson, what is done, what is next, and the order of quiz questions.
 
 course, progress -> [steps] -> service
-Tested in tests/learn/test_service.py and tests/learn/test_progress.py.
+- a quiz asks questions due from earlier quizzes, then the lesson's own, new ones before those asked already
+- a missed question returns after the next two, with its options shuffled, until it is answered correctly
+- after a miss it is due in the next two quizzes, and in two more whenever it is missed there (progress.py)
+Tested in tests/learn/test_service.py, tests/learn/test_progress.py and tests/learn/test_quiz.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from inlayer.learn.course import Course, Lesson, Question, Task
+from inlayer.learn.course import Course, Lesson, Task
 from inlayer.learn.progress import ExerciseRecord, ProgressState, QuestionRecord, TaskRecord
-from inlayer.learn.questions import Exercise
+from inlayer.learn.questions import AnswerResult, Exercise, Question
 
-__all__ = ["CourseOverview", "CourseStep", "LessonStatus", "find_next_step", "lesson_steps"]
-
-StepKind = Literal["read", "task", "exercise", "quiz"]
+GAP = 2  # questions between a miss and the next try
 
 
 @dataclass(frozen=True, kw_only=True)
 class CourseStep:
     """One thing to do: read a lesson, solve a task, answer an exercise, take a quiz."""
 
-    kind: StepKind
+    kind: Literal["read", "task", "exercise", "quiz"]
     id: str
     lesson: Lesson
 
@@ -43,14 +45,18 @@ class CourseStep:
             return f"the {self.kind} {self.id}, {next(one.title for one in parts if one.id == self.id)}"
         return f"{'read' if self.kind == 'read' else 'the quiz of'} lesson {self.lesson.number}, {self.lesson.title}"
 
+    def to_dict(self) -> dict[str, str]:
+        return {"kind": self.kind, "id": self.id, "lesson": self.lesson.id, "title": self.title,
+                "command": self.command}  # fmt: skip
+
     def is_done(self, state: ProgressState) -> bool:
         if self.kind == "read":
             return self.id in state.read
         if self.kind == "task":
-            return bool(state.tasks.get(self.id, TaskRecord()).passed)
+            return bool(state.task(self.id).passed)
         if self.kind == "exercise":
-            return bool(state.exercises.get(self.id, ExerciseRecord()).done)
-        return all(state.questions.get(one.id, QuestionRecord()).right for one in self.lesson.questions)
+            return bool(state.exercise(self.id).done)
+        return all(state.question(one.id).right for one in self.lesson.questions)
 
 
 def lesson_steps(lesson: Lesson) -> Iterator[CourseStep]:
@@ -63,46 +69,149 @@ def lesson_steps(lesson: Lesson) -> Iterator[CourseStep]:
     yield CourseStep(kind="quiz", id=lesson.id, lesson=lesson)
 
 
-def find_next_step(course: Course, state: ProgressState) -> CourseStep | None:
-    """The first step that is neither done nor skipped; then the first skipped one; None when the course is done."""
-    left = [step for lesson in course.lessons for step in lesson_steps(lesson) if not step.is_done(state)]
-    return next((step for step in left if step.key not in state.skipped), left[0] if left else None)
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class LessonStatus:
-    """Progress on a lesson; the tuples are in the order of the lesson."""
+    """A lesson with a learner's progress on its parts."""
 
     lesson: Lesson
-    read: bool
-    tasks: tuple[TaskRecord, ...]
-    exercises: tuple[ExerciseRecord, ...]
-    questions: tuple[QuestionRecord, ...]
-    skipped: frozenset[str]  # step keys
+    state: ProgressState
+
+    @property
+    def is_read(self) -> bool:
+        return self.lesson.id in self.state.read
+
+    @property
+    def tasks(self) -> list[tuple[Task, TaskRecord]]:
+        return [(one, self.state.task(one.id)) for one in self.lesson.tasks]
+
+    @property
+    def exercises(self) -> list[tuple[Exercise, ExerciseRecord]]:
+        return [(one, self.state.exercise(one.id)) for one in self.lesson.exercises]
+
+    @property
+    def questions(self) -> list[tuple[Question, QuestionRecord]]:
+        return [(one, self.state.question(one.id)) for one in self.lesson.questions]
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
         """Done and total by kind of step. A question that is due again does not count as done."""
         return {
-            "read": (int(self.read), 1),
-            "task": (sum(bool(one.passed) for one in self.tasks), len(self.tasks)),
-            "exercise": (sum(bool(one.done) for one in self.exercises), len(self.exercises)),
-            "quiz": (sum(bool(one.right) and not one.due for one in self.questions), len(self.questions)),
+            "read": (int(self.is_read), 1),
+            "task": (sum(bool(record.passed) for _, record in self.tasks), len(self.tasks)),
+            "exercise": (sum(bool(record.done) for _, record in self.exercises), len(self.exercises)),
+            "quiz": (sum(bool(one.right) and not one.due for _, one in self.questions), len(self.questions)),
         }
 
+    @property
+    def n_due(self) -> int:
+        """The number of questions that were missed and return."""
+        return sum(record.due > 0 for _, record in self.questions)
 
-@dataclass(frozen=True, kw_only=True)
+    def is_skipped(self, key: str) -> bool:
+        return key in self.state.skipped
+
+    def task_state(self, task: Task) -> str:
+        record = self.state.task(task.id)
+        tried = "tried" if record.tries else "open"
+        return "passed" if record.passed else "skipped" if self.is_skipped(f"task/{task.id}") else tried
+
+    def to_dict(self) -> dict[str, Any]:
+        """The lesson and the progress as plain JSON values."""
+        return {
+            **self.lesson.to_dict(),
+            "read": self.is_read,
+            "tasks": [
+                {"id": one.id, "title": one.title, "state": self.task_state(one),
+                 **vars(record), "skipped": self.is_skipped(f"task/{one.id}")}
+                for one, record in self.tasks
+            ],
+            "exercises": [
+                {"id": one.id, "title": one.title, "graded": one.ask(0).grading == "graded",
+                 **vars(record), "skipped": self.is_skipped(f"exercise/{one.id}")}
+                for one, record in self.exercises
+            ],
+            "questions": [{"id": one.id, **vars(record)} for one, record in self.questions],
+            "counts": {kind: {"done": done, "total": total} for kind, (done, total) in self.counts.items()},
+            "due": self.n_due,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
 class CourseOverview:
-    """Progress on the whole course."""
+    """The course with a learner's progress."""
 
-    lessons: tuple[LessonStatus, ...]
-    next_step: CourseStep | None
-    next_was_skipped: bool
-    current_task: Task | None  # in progress, if it is not the next step
-    due: tuple[Question, ...]  # questions missed before
+    course: Course
+    state: ProgressState
+
+    @property
+    def lessons(self) -> list[LessonStatus]:
+        return [LessonStatus(lesson, self.state) for lesson in self.course.lessons]
+
+    @property
+    def next_step(self) -> CourseStep | None:
+        """The first step that is neither done nor skipped; then the first skipped one; None at the end."""
+        steps = (step for lesson in self.course.lessons for step in lesson_steps(lesson))
+        left = [step for step in steps if not step.is_done(self.state)]
+        return next((step for step in left if step.key not in self.state.skipped), left[0] if left else None)
+
+    @property
+    def current_task(self) -> Task | None:
+        """The task in progress, unless it has passed or is the next step."""
+        current, step = self.course.tasks.get(self.state.current), self.next_step
+        is_next = current is not None and step is not None and step.key == f"task/{current.id}"
+        return None if current is None or is_next or self.state.task(current.id).passed else current
+
+    @property
+    def due(self) -> list[Question]:
+        """Questions that were missed in an earlier quiz and return."""
+        return [one for one in self.course.questions.values() if self.state.question(one.id).due]
+
+    def quiz(self, lesson: Lesson | None) -> list[Question]:
+        """The questions of a quiz in order: due ones, then the lesson's own, new ones first."""
+        due = self.due
+        own = [question for question in (lesson.questions if lesson else ()) if question not in due]
+        return due + sorted(own, key=lambda question: self.state.question(question.id).asked > 0)
+
+    @property
+    def next_quiz(self) -> Lesson | None:
+        """The first lesson whose quiz is not done."""
+        unanswered = (one.lesson for one in self.course.questions.values() if not self.state.question(one.id).right)
+        return next((self.course.lesson(name) for name in unanswered), None)
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
         """Done and total of all lessons by kind of step."""
         counts = [lesson.counts for lesson in self.lessons]
         return {kind: (sum(one[kind][0] for one in counts), sum(one[kind][1] for one in counts)) for kind in counts[0]}
+
+
+class QuizRun:
+    """One quiz from its first question to its last; `question` is the current one, None at the end."""
+
+    def __init__(self, questions: Iterable[Question], seed: int) -> None:
+        self.seed = seed
+        self.missed: list[str] = []  # ids, in the order they were first missed
+        self.n_asked = 0
+        self._left = deque(questions)
+        self.n_questions = len(self._left)
+
+    @property
+    def question(self) -> Question | None:
+        """The current question with its options shuffled."""
+        return self._left[0].ask(self.seed + self.n_asked) if self._left else None
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the current question was missed earlier in this quiz."""
+        return bool(self._left) and self._left[0].id in self.missed
+
+    def answer(self, letter: str) -> AnswerResult:
+        """Grade an answer and advance; an InputError for an invalid letter changes nothing."""
+        result = self._left[0].ask(self.seed + self.n_asked).grade(letter)
+        question = self._left.popleft()
+        self.n_asked += 1
+        if not result.correct:
+            if question.id not in self.missed:
+                self.missed.append(question.id)
+            self._left.insert(min(GAP, len(self._left)), question)
+        return result

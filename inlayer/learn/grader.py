@@ -10,28 +10,24 @@ Tested with every solution, start and wrong solution of the course by `inlayer l
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import wraps
 from importlib import import_module
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
+from inlayer.learn.checks import CheckFeedback
 from inlayer.learn.course import Task
-from inlayer.learn.feedback import CheckFeedback, RecordedCall
 from inlayer.learn.session import CheckFailed, GradingLimits, GradingSession, describe_value
 from inlayer.shapes import check_seed
 
-__all__ = ["CheckOutcome", "Verdict", "count_checks", "find_problems", "grade"]
-
 MAX_SOURCE = 1 << 20  # characters
-COMMON_CHECKS = {
-    "syntax": "the file is valid Python",
-    "runs": "the file runs",
-    "signature": "it defines what the task asks for",
-}
+COMMON_CHECKS = ("syntax", "runs", "signature")  # methods of GradingRun
+Check: TypeAlias = "Callable[[GradingSession], None]"
 MIN_WRONG = 5  # wrong solutions of a task
 SOLUTION_RUNS = 3  # with different random values
 NO_FEEDBACK = {"timeout", "output", "memory", "refused", "ended"}  # the last call explains nothing there
@@ -81,6 +77,21 @@ class Verdict:
         not_run = {0: "", 1: ", 1 was not run"}.get(left, f", {left} were not run")
         return f"{counted} passed; {self.failure.name} failed{not_run}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """The verdict as plain JSON values, with the shape of `walk_output` in place of its numbers."""
+        output = self.walk_output
+        return {
+            "task": self.task,
+            "passed": self.passed,
+            "n_passed": self.n_passed,
+            "n_checks": len(self.results),
+            "summary": self.summary,
+            "seed": self.seed,
+            "checks": [asdict(result) for result in self.results],
+            "printed": self.printed,
+            "walk_output": None if output is None else {"shape": list(output.shape), "dtype": str(output.dtype)},
+        }
+
 
 def load_checks(task: Task) -> ModuleType:
     """The task's check.py; CHECKS lists its checks in order."""
@@ -95,28 +106,30 @@ def grade(
     task: Task, source: str, *, seed: int | None = None, limits: GradingLimits | None = None, examples: bool = True
 ) -> Verdict:
     """Grade a file. The same seed draws the same values; `examples` adds a fresh example to a failed check."""
-    module = load_checks(task)
-    checks: tuple[Callable[[GradingSession], None], ...] = module.CHECKS
-    names = {**COMMON_CHECKS, **{check.__name__.replace("_", " "): (check.__doc__ or "").strip() for check in checks}}
     seed = secrets.randbelow(2**31) if seed is None else seed
     check_seed(seed)
-    run = GradingRun(task, source, module, seed, limits or GradingLimits())
+    run = GradingRun(task, source, seed, limits)
     results: list[CheckOutcome] = []
-    steps = run.steps()
-    for number, (name, description) in enumerate(names.items()):
-        outcome = CheckOutcome(name=name, description=description, state="not run")
-        if all(result.state == "passed" for result in results):
-            try:
-                next(steps)
-                outcome = replace(outcome, state="passed")
-            except Exception as error:
-                failed = error if isinstance(error, CheckFailed) else cannot_process(error)
-                check = checks[number - len(COMMON_CHECKS)] if examples and number >= len(COMMON_CHECKS) else None
-                feedback = run.feedback(failed, check)
-                outcome = replace(outcome, state="failed", rule=failed.rule, message=failed.message, feedback=feedback)
-        results.append(outcome)
-    steps.close()
-    return Verdict(task=task.id, results=tuple(results), seed=seed, printed=run.printed, walk_output=run.walk_output)
+    with run.open_session(seed) as session:
+        for check in run.checks:
+            outcome = CheckOutcome(
+                name=check.__name__.replace("_", " "), description=(check.__doc__ or "").strip(), state="not run"
+            )
+            if all(result.state == "passed" for result in results):
+                try:
+                    session.calls = []
+                    check(session)
+                    outcome = replace(outcome, state="passed")
+                except Exception as error:
+                    failed = error if isinstance(error, CheckFailed) else cannot_process(error)
+                    feedback = run.feedback(failed, session, check if examples else None)
+                    outcome = replace(
+                        outcome, state="failed", rule=failed.rule, message=failed.message, feedback=feedback
+                    )
+            results.append(outcome)
+    return Verdict(
+        task=task.id, results=tuple(results), seed=seed, printed=session.printed, walk_output=run.walk_output
+    )
 
 
 def cannot_process(error: Exception) -> CheckFailed:
@@ -126,73 +139,68 @@ def cannot_process(error: Exception) -> CheckFailed:
 
 
 class GradingRun:
-    """One file on its way through the checks."""
+    """One file and the checks it goes through: those of every task, then the task's own."""
 
-    def __init__(self, task: Task, source: str, module: ModuleType, seed: int, limits: GradingLimits) -> None:
-        self.task, self.source, self.module, self.seed, self.limits = task, source, module, seed, limits
-        self.printed = ""
+    def __init__(self, task: Task, source: str, seed: int, limits: GradingLimits | None) -> None:
+        self.task, self.source, self.seed, self.limits = task, source, seed, limits
+        self.module = load_checks(task)
         self.walk_output: Tensor | None = None
-        self.calls: list[Callable[[], RecordedCall]] = []  # of the current check
+        *first, last = self.module.CHECKS
+        self.checks: list[Check] = [*(getattr(self, name) for name in COMMON_CHECKS), *first, self.with_walk(last)]
 
     def open_session(self, seed: int) -> GradingSession:
         return GradingSession(self.module.NAME, seed=seed, limits=self.limits, parameters=tuple(self.module.PARAMETERS))
 
-    def steps(self) -> Generator[None, None, None]:
-        """Run one check per step; CheckFailed if it fails."""
+    def syntax(self, session: GradingSession) -> None:
+        """the file is valid Python"""
         if len(self.source) > MAX_SOURCE:
             message = f"the file has {len(self.source):,} characters; at most {MAX_SOURCE:,} are allowed"
             raise CheckFailed("syntax", message)
-        session = self.open_session(self.seed)
-        try:
-            session.parse(self.source)
-            yield
-            raised = session.load(self.source, f"{self.task.id}.py", tuple(getattr(self.module, "FORBIDDEN", ())))
-            if raised is not None:
-                raise CheckFailed("raises", f"your file raised {raised}")
-            yield
-            check_signature(session, self.module)
-            yield
-            for number, check in enumerate(self.module.CHECKS, start=1):
-                self.calls = session.calls = []
-                check(session)
-                if number == len(self.module.CHECKS) and hasattr(self.module, "walk_output"):
-                    self.walk_output = self.module.walk_output(session)
-                    if not isinstance(self.walk_output, Tensor):
-                        found = describe_value(self.walk_output)
-                        raise CheckFailed(
-                            "not-a-tensor", f"the result for the walk's text must be a tensor; it is {found}"
-                        )
-                yield
-        finally:
-            session.close()
-            self.printed = session.printed
+        session.parse(self.source)
 
-    def feedback(self, failed: CheckFailed, check: Callable[[GradingSession], None] | None) -> CheckFeedback | None:
-        """The last call of the failed check, and an example from the reference solution."""
-        if not self.calls or failed.rule in NO_FEEDBACK:
-            return None
-        example = None if check is None else self._example(check, len(self.calls) - 1)
-        return CheckFeedback(call=self.calls[-1](), expected=failed.expected, example=example)
+    def runs(self, session: GradingSession) -> None:
+        """the file runs"""
+        raised = session.load(self.source, f"{self.task.id}.py", tuple(getattr(self.module, "FORBIDDEN", ())))
+        if raised is not None:
+            raise CheckFailed("raises", f"your file raised {raised}")
 
-    def _example(self, check: Callable[[GradingSession], None], position: int) -> RecordedCall | None:
-        """The same call made with other random values and the task's solution."""
-        calls: list[Callable[[], RecordedCall]] = []
-        with suppress(OSError, CheckFailed), self.open_session((self.seed + 1) % 2**31) as session:
-            session.load(self.task.solution, f"{self.task.id}.py")
-            session.calls = calls
+    def signature(self, session: GradingSession) -> None:
+        """it defines what the task asks for"""
+        name, wanted = self.module.NAME, tuple(self.module.PARAMETERS)
+        kind, parameters = session.signature()
+        if kind not in {"function", "class"}:
+            found = "it is not defined" if kind == "nothing" else f"it is of type {kind}"
+            raise CheckFailed("missing", f"the file must define {name}({', '.join(wanted)}); {found}")
+        if parameters != wanted:
+            message = f"{name} must take the parameters ({', '.join(wanted)}); yours takes ({', '.join(parameters)})"
+            raise CheckFailed("parameters", message)
+
+    def with_walk(self, check: Check) -> Check:
+        """The last check, which also computes the learner's tensor for the walk's text."""
+
+        @wraps(check)
+        def checked(session: GradingSession) -> None:
             check(session)
-        return calls[min(position, len(calls) - 1)]() if calls else None
+            if hasattr(self.module, "walk_output"):
+                output = self.module.walk_output(session)
+                if not isinstance(output, Tensor):
+                    message = f"the result for the walk's text must be a tensor; it is {describe_value(output)}"
+                    raise CheckFailed("not-a-tensor", message)
+                self.walk_output = output
 
+        return checked
 
-def check_signature(session: GradingSession, module: ModuleType) -> None:
-    name, wanted = module.NAME, tuple(module.PARAMETERS)
-    kind, parameters = session.signature()
-    if kind not in {"function", "class"}:
-        found = "it is not defined" if kind == "nothing" else f"it is of type {kind}"
-        raise CheckFailed("missing", f"the file must define {name}({', '.join(wanted)}); {found}")
-    if parameters != wanted:
-        message = f"{name} must take the parameters ({', '.join(wanted)}); yours takes ({', '.join(parameters)})"
-        raise CheckFailed("parameters", message)
+    def feedback(self, failed: CheckFailed, session: GradingSession, check: Check | None) -> CheckFeedback | None:
+        """The last call of the failed check, and the same call with other random values and the task's solution."""
+        if not session.calls or failed.rule in NO_FEEDBACK:
+            return None
+        example = None
+        if check is not None:
+            with suppress(OSError, CheckFailed), self.open_session((self.seed + 1) % 2**31) as solved:
+                solved.load(self.task.solution, f"{self.task.id}.py")
+                check(solved)
+            example = solved.calls[min(len(session.calls), len(solved.calls)) - 1]() if solved.calls else None
+        return CheckFeedback(call=session.calls[-1](), expected=failed.expected, example=example)
 
 
 # ---- for authors

@@ -15,8 +15,6 @@ from functools import cache, partial
 from inlayer.render import fill_page, hash_of
 from inlayer.trace.html import read_part, shared_style
 
-__all__ = ["learn_page", "learn_policy"]
-
 SHARED_SCRIPTS = ("dom.js", "format.js", "grid.js", "theme.js")
 SCRIPTS = (
     "state.js", "server.js", "text.js", "walk_pane.js", "results.js", "task.js", "exercises.js", "quiz.js",

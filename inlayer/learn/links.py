@@ -20,8 +20,6 @@ from urllib.parse import parse_qs, urlsplit
 from inlayer.learn.course import CONTENT
 from inlayer.render.markdown import Element, parse, to_elements
 
-__all__ = ["CourseLink", "course_elements", "course_line", "link_command", "parse_link", "picture_data"]
-
 WALK_STEPS = range(1, 9)
 
 

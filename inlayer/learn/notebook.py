@@ -27,13 +27,10 @@ from inlayer.files import shown, write_atomic
 from inlayer.learn.course import Lesson, open_course
 from inlayer.learn.links import parse_link, picture_data
 from inlayer.learn.progress import ProgressFile
-from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, TheoryQuestion
-from inlayer.learn.quiz import shuffle_options
+from inlayer.learn.questions import ChoiceQuestion, Exercise, FreeTextQuestion, Question
 from inlayer.learn.service import CourseService, random_seed
 from inlayer.learn.terminal import CoursePrinter
 from inlayer.render.markdown import to_notebook
-
-__all__ = ["answer", "ask", "file_name", "load_ipython_extension", "write_notebooks"]
 
 EXTENSION = "%load_ext inlayer.learn.notebook"
 INTRODUCTION = """Run the cells from top to bottom. In a cell that starts with `%%task` you write code; running it
@@ -95,15 +92,15 @@ def _cells(lesson: Lesson, seed: int) -> Iterator[Cell]:
         yield _markdown("## Exercises")
     for exercise in lesson.exercises:
         yield _markdown(f"### {exercise.title}")
-        yield from _question_cells(exercise.id, exercise.ask(seed), seed)
+        yield from _question_cells(exercise, seed)
     yield _markdown("## Quiz")
     for question in lesson.questions:
-        yield from _question_cells(question.id, shuffle_options(question, seed), seed)
+        yield from _question_cells(question, seed)
 
 
-def _question_cells(name: str, question: TheoryQuestion, seed: int) -> Iterator[Cell]:
-    yield _code(f'ask("{name}", seed={seed})', _printed(lambda out: out.question(question)))
-    yield _code(f'answer("{name}", "")')
+def _question_cells(one: Exercise | Question, seed: int) -> Iterator[Cell]:
+    yield _code(f'ask("{one.id}", seed={seed})', _printed(lambda out: out.question(one.ask(seed))))
+    yield _code(f'answer("{one.id}", "")')
 
 
 def _text_cells(text: str, lesson: Lesson, *, split: bool = True) -> Iterator[Cell]:
@@ -156,32 +153,29 @@ def _link_command(address: str) -> str | None:
 
 def load_ipython_extension(shell: Any) -> None:
     """Add %%task, ask and answer to a notebook: %load_ext inlayer.learn.notebook"""
-    shell.register_magic_function(_task_magic(shell), magic_kind="cell", magic_name="task")
+    shell.register_magic_function(partial(_grade_cell, shell), magic_kind="cell", magic_name="task")
     shell.push({"ask": ask, "answer": answer})
 
 
-def _task_magic(shell: Any) -> Callable[[str, str], None]:
-    def task(line: str, cell: str) -> None:
-        """Grade the cell as a task's file, and define its names here."""
-        service = _open_service()
-        try:
-            found = service.course.task(line)
-            verdict = service.check(found, cell)  # first: endless code is stopped there and never runs here
-        except InlayerError as error:
-            return _write(str(error) + "\n")
-        if any(result.name == "runs" and result.state == "passed" for result in verdict.results):
-            with contextlib.redirect_stdout(io.StringIO()) as printed:
-                shell.run_cell(cell, store_history=False)
-            if not verdict.printed.startswith(printed.getvalue()):  # otherwise the verdict shows it
-                _write(printed.getvalue())
-        _write(_printed(lambda out: out.checks(verdict)))
-        if verdict.passed:
-            _write(_printed(lambda out: out.passed(found, verdict, service.compare_with_walk(verdict))))
-            following = service.overview().next_step
-            _write(f"Next: {following.title}\n" if following else "You have finished the course.\n")
-        return None
-
-    return task
+def _grade_cell(shell: Any, line: str, cell: str) -> None:
+    """Grade the cell as a task's file, and define its names here."""
+    service = _open_service()
+    try:
+        found = service.course.task(line)
+        verdict = service.check(found, cell)  # first: endless code is stopped there and never runs here
+    except InlayerError as error:
+        return _write(str(error) + "\n")
+    if any(result.name == "runs" and result.state == "passed" for result in verdict.results):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            shell.run_cell(cell, store_history=False)
+        if not verdict.printed.startswith(printed.getvalue()):  # otherwise the verdict shows it
+            _write(printed.getvalue())
+    _write(_printed(lambda out: out.checks(verdict)))
+    if verdict.passed:
+        _write(_printed(lambda out: out.passed(found, verdict, service.compare_with_walk(verdict))))
+        following = service.overview().next_step
+        _write(f"Next: {following.title}\n" if following else "You have finished the course.\n")
+    return None
 
 
 _seeds: dict[str, int] = {}  # of the questions asked in this notebook

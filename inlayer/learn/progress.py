@@ -6,7 +6,7 @@ front ends -> service -> [progress] -> progress.json
 - a damaged file is renamed and kept; a file written by a newer inlayer is refused and left alone
 - if the folder is not writable, a front end may continue unsaved (`allow_unsaved`) and must say so
 - times are UTC in ISO 8601; "" means never
-- elsewhere: the order of quiz questions (quiz.py), the learner's own files (service.py)
+- elsewhere: the order of quiz questions (course_steps.py), the learner's own files (task_files.py)
 Tested, with writers that are killed, in tests/learn/test_progress.py.
 """
 
@@ -15,27 +15,23 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from inlayer.errors import InputError
 from inlayer.files import locked, printable, shown, write_atomic
-
-__all__ = [
-    "DamagedProgressError", "ExerciseRecord", "ProgressFile", "ProgressState", "QuestionRecord", "TaskRecord",
-    "data_folder", "dump_state", "keep_old_file", "load_state", "merge_states", "now",
-]  # fmt: skip
 
 VERSION = 1
 FORMAT = "inlayer progress"
 MAX_BYTES = 2**24
 LOCK_TIMEOUT = 5.0  # seconds; another process holds the lock for milliseconds
 HINTS = 3
+REPEATS = 2  # quizzes in which a missed question returns
+T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
@@ -51,8 +47,7 @@ class TaskRecord:
     @property
     def fails_again(self) -> bool:
         """Whether the task passed before but its last check failed."""
-        counted = re.match(r"(\d+) of (\d+) ", self.summary)
-        return bool(self.passed and counted and int(counted[1]) < int(counted[2]))
+        return bool(self.passed) and " failed" in self.summary
 
 
 @dataclass(kw_only=True)
@@ -71,7 +66,7 @@ class QuestionRecord:
     asked: int = 0
     missed: int = 0
     right: str = ""  # time of the first correct answer
-    due: int = 0  # number of quizzes in which it must still be answered correctly at the first try
+    due: int = 0  # number of quizzes in which it must still be answered correctly on the first try
 
 
 @dataclass(kw_only=True)
@@ -119,19 +114,27 @@ class ProgressState:
         if not record.passed:
             record.solution_seen = record.solution_seen or now()
 
-    def note_exercise(self, exercise: str, *, correct: bool) -> None:
+    def note_exercise(self, exercise: str, *, correct: bool | None) -> None:
+        """Record a try; None means that the answer was shown. The next question uses other numbers, unless wrong."""
         record = self.exercise(exercise)
         record.tries += 1
+        if correct is not False:
+            record.seed = None
         if correct:
             record.done = record.done or now()
-            record.seed = None
             self.skipped.pop(f"exercise/{exercise}", None)
 
-    def note_revealed(self, exercise: str) -> None:
-        """Record that the answer was shown: it counts as a try, and the next question uses other numbers."""
-        record = self.exercise(exercise)
-        record.tries += 1
-        record.seed = None
+    def note_answer(self, question: str, *, correct: bool, repeated: bool = False) -> None:
+        """Record an answer. `repeated`: it was missed earlier in this quiz, so a correct answer keeps it due."""
+        record = self.question(question)
+        record.asked += 1
+        if not correct:
+            record.missed += 1
+            record.due = REPEATS
+            return
+        record.right = record.right or now()
+        if record.due and not repeated:
+            record.due -= 1
 
 
 def now() -> str:
@@ -176,49 +179,46 @@ class ProgressFile:
 
     def read(self) -> ProgressState:
         """The stored state; an empty one if there is no file."""
-        if self.unsaved_reason:
-            return self._unsaved_state
         try:
             return self._load()
         except DamagedProgressError:
-            with self._locked():
-                return self._load_or_rename()
+            with self.edit() as state:  # renames the file
+                return state
         except ProgressAccessError as error:
-            self._continue_unsaved(error, ProgressState())
-            return self._unsaved_state
+            return self._continue_unsaved(error, ProgressState())
 
     @contextmanager
     def edit(self) -> Iterator[ProgressState]:
         """Yield the state and write it back if the block succeeds. Other processes wait meanwhile, so be quick."""
         with ExitStack() as stack:
             try:
-                if not self.unsaved_reason:
-                    stack.enter_context(self._locked())
-                    state = self._load_or_rename()
+                stack.enter_context(self._locked())
+                state = self._load()
+            except DamagedProgressError as error:
+                kept = keep_old_file(self.path, "progress.damaged-{}.json")
+                self.on_notice(
+                    f"progress starts over: {shown(self.path)} {error}; the file is kept as {shown(kept or '')}"
+                )
+                state = ProgressState()
             except ProgressAccessError as error:
-                self._continue_unsaved(error, None)
-            if self.unsaved_reason:
-                yield self._unsaved_state
-                return
+                state = self._continue_unsaved(error, self.read())
             before = dump_state(state)
             yield state
             after = dump_state(state)
-            if after != before or not self.path.exists():
+            if not self.unsaved_reason and (after != before or not self.path.exists()):
                 try:
                     write_atomic(self.path, after)
                 except OSError as error:
                     message = f"progress cannot be saved: {shown(self.path)}: {error.strerror}"
                     self._continue_unsaved(ProgressAccessError(message), state)
 
-    def _continue_unsaved(self, error: ProgressAccessError, state: ProgressState | None) -> None:
+    def _continue_unsaved(self, error: ProgressAccessError, state: ProgressState) -> ProgressState:
         if not self.allow_unsaved:
             raise error
-        if state is None:
-            state = self.read()  # may set `unsaved_reason` itself
-        self._unsaved_state = state
         if not self.unsaved_reason:
-            self.unsaved_reason = str(error)
+            self._unsaved_state, self.unsaved_reason = state, str(error)
             self.on_notice(f"progress is not saved: {error}")
+        return self._unsaved_state
 
     def reset(self) -> Path | None:
         """Start over; returns where the old file was kept, if there was one."""
@@ -228,11 +228,11 @@ class ProgressFile:
     def merge(self, other: ProgressState) -> None:
         """Add what was done on another machine."""
         with self.edit() as state:
-            merged = merge_states(state, other)
-            for one in fields(ProgressState):
-                setattr(state, one.name, getattr(merged, one.name))
+            vars(state).update(vars(merge_states(state, other)))
 
     def _load(self) -> ProgressState:
+        if self.unsaved_reason:
+            return self._unsaved_state
         try:
             with self.path.open("rb") as file:
                 return load_state(file.read(MAX_BYTES + 1))
@@ -241,17 +241,11 @@ class ProgressFile:
         except OSError as error:
             raise ProgressAccessError(f"progress cannot be read: {shown(self.path)}: {error.strerror}") from error
 
-    def _load_or_rename(self) -> ProgressState:
-        """Load the file while the lock is held; rename it if it is damaged."""
-        try:
-            return self._load()
-        except DamagedProgressError as error:
-            kept = keep_old_file(self.path, "progress.damaged-{}.json")
-            self.on_notice(f"progress starts over: {shown(self.path)} {error}; the file is kept as {shown(kept or '')}")
-            return ProgressState()
-
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        if self.unsaved_reason:
+            yield
+            return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             lock = self.path.with_name("progress.lock")
@@ -302,31 +296,30 @@ def load_state(data: bytes) -> ProgressState:
             f"the progress file has version {printable(str(raw['version']))[:20]}, but this inlayer reads version "
             f"{VERSION}; update inlayer"
         )
-    state = ProgressState()
-    for one in fields(ProgressState):
-        value = raw.get(one.name, getattr(state, one.name))
-        if type(value) is not type(getattr(state, one.name)):
-            raise DamagedProgressError(f"has {one.name} of type {type(value).__name__}")
-        if one.name in RECORDS:
-            value = {key: _record(record, one.name, RECORDS[one.name]) for key, record in value.items()}
-        elif isinstance(value, dict) and not all(isinstance(time, str) for time in value.values()):
-            raise DamagedProgressError(f"has a value in {one.name} that is not a string")
-        setattr(state, one.name, value)
-    return state
+    return _read(ProgressState, raw)
 
 
-def _record(raw: object, name: str, kind: type[Any]) -> Any:
+def _read(kind: type[T], raw: object, prefix: str = "") -> T:
+    """Read a dataclass from JSON. Missing fields get their defaults, unknown ones are ignored."""
+    made = kind()
     if not isinstance(raw, dict):
-        raise DamagedProgressError(f"has a record in {name} that is not an object")
-    record = kind()
+        raise DamagedProgressError(f"has a record in {prefix[:-1]} that is not an object")
     for key, default in vars(kind()).items():
         value = raw.get(key, default)
-        limit = 2**63 if default is None else 2**31
-        valid = isinstance(value, str) if isinstance(default, str) else type(value) is int and 0 <= value < limit
-        if not valid and not (default is None and value is None):
-            raise DamagedProgressError(f"has a record in {name} with an invalid {key}")
-        setattr(record, key, value)
-    return record
+        if isinstance(default, dict):
+            valid = isinstance(value, dict)
+            if valid and key in RECORDS:
+                value = {one: _read(RECORDS[key], record, f"{key}.") for one, record in value.items()}
+            elif valid:
+                valid = all(isinstance(time, str) for time in value.values())
+        elif isinstance(default, str):
+            valid = isinstance(value, str)
+        else:  # a count or a seed
+            valid = value is default or (type(value) is int and 0 <= value < 2**31)
+        if not valid:
+            raise DamagedProgressError(f"has an invalid value of {prefix}{key}")
+        setattr(made, key, value)
+    return made
 
 
 # ---- merging
@@ -334,7 +327,7 @@ def _record(raw: object, name: str, kind: type[Any]) -> Any:
 
 def merge_states(mine: ProgressState, other: ProgressState) -> ProgressState:
     """Combine two states: what is done in either is done. The folder and the current task stay mine."""
-    merged = ProgressState(folder=mine.folder, current=mine.current, read=_earliest(mine.read, other.read))
+    merged = replace(mine, read=_earliest(mine.read, other.read))
     for name, kind in RECORDS.items():
         ours, theirs = getattr(mine, name), getattr(other, name)
         pairs = {key: (ours.get(key, kind()), theirs.get(key, kind())) for key in {**ours, **theirs}}

@@ -16,16 +16,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from types import ModuleType
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from inlayer.errors import InputError
 from inlayer.files import quoted
 
-__all__ = ["AnswerResult", "ChoiceQuestion", "Exercise", "FreeTextQuestion", "GradedQuestion", "NumberQuestion",
-           "Option", "TheoryQuestion", "exercises_of"]  # fmt: skip
-
 Value: TypeAlias = "int | float | tuple[int, ...]"
+C = TypeVar("C", bound="ChoiceQuestion")
 SIZES = {
     "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40
 }  # fmt: skip
@@ -80,6 +77,7 @@ class NumberQuestion:
     tolerance: float = 0.0
     common_mistakes: dict[Value, str] = field(default_factory=dict)
     kind: ClassVar[str] = "number"
+    grading: ClassVar[str] = "graded"
 
     @property
     def form(self) -> str:
@@ -112,12 +110,7 @@ class ChoiceQuestion:
     options: tuple[Option, ...]
     explanation: str = ""
     kind: ClassVar[str] = "choice"
-
-    def shuffled(self, seed: str) -> ChoiceQuestion:
-        """The same question with its options shuffled."""
-        options = list(self.options)
-        random.Random(seed).shuffle(options)
-        return replace(self, options=tuple(options))
+    grading: ClassVar[str] = "graded"
 
     @property
     def formatted_answer(self) -> str:
@@ -139,6 +132,7 @@ class FreeTextQuestion:
     model_answer: str
     points: tuple[str, ...]
     kind: ClassVar[str] = "free"
+    grading: ClassVar[str] = "self-checked"
 
 
 GradedQuestion: TypeAlias = "NumberQuestion | ChoiceQuestion"
@@ -156,20 +150,55 @@ class Exercise:
 
     def ask(self, seed: int) -> TheoryQuestion:
         question = self.draw(random.Random(f"{self.id} {seed}"))
-        return question.shuffled(f"order {self.id} {seed}") if isinstance(question, ChoiceQuestion) else question
+        return shuffled(question, f"order {self.id} {seed}") if isinstance(question, ChoiceQuestion) else question
 
 
-def exercises_of(module: ModuleType, lesson: str) -> tuple[Exercise, ...]:
-    """The exercises defined by a lesson's exercises.py."""
-    return tuple(
-        Exercise(
-            id=f"{lesson}/{draw.__name__}",
-            lesson=lesson,
-            title=(draw.__doc__ or "").strip().splitlines()[0],
-            draw=draw,
-        )
-        for draw in module.EXERCISES
-    )
+@dataclass(frozen=True, kw_only=True)
+class Question(ChoiceQuestion):
+    """A quiz question; `ask` shuffles its options by a seed."""
+
+    id: str
+    lesson: str
+    title: ClassVar[str] = ""
+
+    def ask(self, seed: int) -> Question:
+        return shuffled(self, f"{self.id} {seed}")
+
+
+def shuffled(question: C, seed: str) -> C:
+    """A question with its options shuffled."""
+    options = list(question.options)
+    random.Random(seed).shuffle(options)
+    return replace(question, options=tuple(options))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedQuestion:
+    """An exercise or quiz question in the form that a seed gives it; exercises have ids like "forward/shape"."""
+
+    id: str
+    lesson: str
+    title: str  # "" for a quiz question
+    question: TheoryQuestion
+    seed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The question as plain JSON values, without its answer."""
+        question = self.question
+        options = question.options if isinstance(question, ChoiceQuestion) else ()
+        number = question if isinstance(question, NumberQuestion) else None
+        return {
+            "id": self.id,
+            "lesson": self.lesson,
+            "title": self.title,
+            "seed": self.seed,
+            "kind": question.kind,
+            "text": question.text,
+            "graded": question.grading == "graded",
+            "options": {chr(ord("a") + number): option.text for number, option in enumerate(options)},
+            "unit": number.unit if number else "",
+            "is_shape": number is not None and isinstance(number.answer, tuple),
+        }
 
 
 def parse_letter(answer: str, options: int) -> int:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,49 +21,21 @@ from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
 from inlayer.learn import course as course_module
 from inlayer.learn import task_files
-from inlayer.learn.course import Course, Lesson, Question, Task, not_found, suggest
-from inlayer.learn.course_steps import CourseOverview, LessonStatus, find_next_step, lesson_steps
+from inlayer.learn.course import Course, Lesson, Task, not_found, suggest
+from inlayer.learn.course_steps import CourseOverview, lesson_steps
 from inlayer.learn.progress import ProgressFile, ProgressState, keep_old_file, now
-from inlayer.learn.questions import AnswerResult, Exercise, FreeTextQuestion, GradedQuestion, TheoryQuestion
-from inlayer.learn.quiz import due_questions, note_answer, quiz_questions, shuffle_options, unfinished_lesson
-from inlayer.learn.submission import SourceFile
-from inlayer.learn.task_files import TaskFile, choose_folder, require_unchanged
+from inlayer.learn.questions import AnswerResult, AskedQuestion, Exercise, FreeTextQuestion, GradedQuestion, Question
+from inlayer.learn.task_files import SourceFile, TaskFile, choose_folder, require_unchanged
 
 if TYPE_CHECKING:
     from inlayer.learn.comparison import Comparison
     from inlayer.learn.grader import Verdict
-
-__all__ = ["MAX_SEED", "AskedQuestion", "CourseService", "Hint", "ReadOnlyError", "random_seed"]
 
 MAX_SEED = 2**31 - 1
 
 
 class ReadOnlyError(InputError):
     """An operation that a read-only service does not perform."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Hint:
-    """A hint for a task; levels start at 1."""
-
-    task: Task
-    level: int
-    text: str
-
-    @property
-    def is_last(self) -> bool:
-        return self.level == len(self.task.hints)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AskedQuestion:
-    """An exercise or quiz question in the form that a seed gives it; exercises have ids like "forward/shape"."""
-
-    id: str
-    lesson: str
-    title: str  # "" for a quiz question
-    question: TheoryQuestion
-    seed: int
 
 
 def random_seed() -> int:
@@ -106,31 +77,9 @@ class CourseService:
 
     # ---- the course
 
-    def overview(self, state: ProgressState | None = None) -> CourseOverview:
+    def overview(self) -> CourseOverview:
         """The lessons with their progress, and what is next."""
-        state = self.state() if state is None else state
-        step = find_next_step(self.course, state)
-        current = self.course.tasks.get(state.current)
-        if current and (state.task(current.id).passed or (step and step.key == f"task/{current.id}")):
-            current = None
-        return CourseOverview(
-            lessons=tuple(self.lesson_status(lesson, state) for lesson in self.course.lessons),
-            next_step=step,
-            next_was_skipped=step is not None and step.key in state.skipped,
-            current_task=current,
-            due=tuple(due_questions(self.course, state)),
-        )
-
-    def lesson_status(self, lesson: Lesson, state: ProgressState | None = None) -> LessonStatus:
-        state = self.state() if state is None else state
-        return LessonStatus(
-            lesson=lesson,
-            read=lesson.id in state.read,
-            tasks=tuple(state.task(one.id) for one in lesson.tasks),
-            exercises=tuple(state.exercise(one.id) for one in lesson.exercises),
-            questions=tuple(state.question(one.id) for one in lesson.questions),
-            skipped=frozenset(state.skipped),
-        )
+        return CourseOverview(self.course, self.state())
 
     def mark_read(self, lesson: Lesson) -> None:
         with self.edit() as state:
@@ -146,10 +95,10 @@ class CourseService:
                 if near is None and "/" in name:
                     raise not_found("exercise", name, [*self.course.exercises, *steps], "see inlayer learn list LESSON")
                 step = steps[near or f"task/{self.course.task(name).id}"]
-            elif (found := find_next_step(self.course, state)) is None:
+            elif (found := CourseOverview(self.course, state).next_step) is None:
                 raise InputError("there is nothing to skip: the course is done")
             elif found.key in state.skipped:
-                raise InputError(f"everything that is left was skipped before; the first of it is {found.title}")
+                raise InputError(f"only skipped steps are left; the first is {found.title}")
             else:
                 step = found
             state.skipped[step.key] = now()
@@ -159,19 +108,15 @@ class CourseService:
 
     # ---- tasks
 
-    def choose_task(self, name: str | None, state: ProgressState | None = None) -> Task:
+    def choose_task(self, name: str | None, state: ProgressState) -> Task:
         """The named task; otherwise the one in progress, or the next one that is open."""
         if name is not None:
             return self.course.task(name)
-        state = self.state() if state is None else state
-        current = self.course.tasks.get(state.current)
-        if current is not None and not state.task(current.id).passed:
-            return current
         left = [task for task in self.course.tasks.values() if not state.task(task.id).passed]
+        current = [task for task in left if task.id == state.current]
         unskipped = [task for task in left if f"task/{task.id}" not in state.skipped]
-        for task in (*unskipped, current, *left):
-            if task is not None:
-                return task
+        for task in (*current, *unskipped, *left):
+            return task
         raise InputError("every task has passed; name one")
 
     def started_task(self, name: str | None, *, allow_passed: bool = False) -> Task:
@@ -193,25 +138,25 @@ class CourseService:
         rotated = names[position + 1 :] + names[:position]
         return next((self.course.tasks[name] for name in rotated if not state.task(name).passed), None)
 
-    def start_task(self, name: str | None, folder: str | None = None) -> TaskFile:
+    def start_task(self, name: str | None) -> TaskFile:
         """Make a task the current one and create its file if it does not exist."""
         with self.edit() as state:
             task = self.choose_task(name, state)
-            file = task_files.create_file(task, choose_folder(state, folder))
+            file = task_files.create_file(task, choose_folder(state))
             state.current = task.id
         return file
 
-    def find_work(self, name: str | None, task: str | None = None, folder: str | None = None) -> TaskFile:
+    def find_work(self, name: str | None, task: str | None = None) -> TaskFile:
         """The task and file to check; `name` is a task or a file."""
         with self.edit() as state:
             if name is not None and (task is not None or self._names_file(name)):
                 path = check_path(name, "FILE").expanduser()
                 found = self.course.task(path.stem if task is None else task)
                 if task is None and path_kind(path) == "missing" and path.parent == Path():
-                    path = choose_folder(state, folder) / f"{found.id}.py"  # `check gather.py` works anywhere
+                    path = choose_folder(state) / f"{found.id}.py"  # `check gather.py` works anywhere
                 return TaskFile(task=found, path=path)
             found = self.choose_task(task if name is None else name, state)
-            file = task_files.create_file(found, choose_folder(state, folder))
+            file = task_files.create_file(found, choose_folder(state))
             if file.is_new:
                 state.current = found.id
         return file
@@ -246,11 +191,10 @@ class CourseService:
 
         return compare(verdict.walk_output, self.course.task(verdict.task).step)
 
-    def hint(self, task: Task, level: int | None = None) -> Hint:
-        """The next hint, or the one at a level."""
+    def hint(self, task: Task, level: int | None = None) -> int:
+        """Record that the next hint is shown, or the one at a level; returns its level, from 1."""
         with self.edit() as state:
-            level = state.note_hint(task.id, level)
-        return Hint(task=task, level=level, text=task.hints[level - 1])
+            return state.note_hint(task.id, level)
 
     def may_see_solution(self, task: Task) -> bool:
         record = self.state().task(task.id)
@@ -263,6 +207,11 @@ class CourseService:
             return bool(state.task(task.id).passed)
 
     # ---- the learner's files
+
+    def set_folder(self, folder: str) -> None:
+        """Choose the folder of the learner's files."""
+        with self.edit() as state:
+            choose_folder(state, folder)
 
     def load_file(self, task: Task) -> tuple[Path, SourceFile | None]:
         """The path of the learner's file for a task, and its content if it exists."""
@@ -279,11 +228,11 @@ class CourseService:
                 task_files.write_file(path, source)
             return task_files.read_file(path).digest
 
-    def reset_file(self, task: Task, folder: str | None = None, *, loaded: str | bool | None = False) -> Path | None:
+    def reset_file(self, task: Task, *, loaded: str | bool | None = False) -> Path | None:
         """Restore a task's start file; returns where the old file was kept. `loaded` is checked unless False."""
         self.require_writable()
         with self.progress.edit() as state:
-            choose_folder(state, folder)
+            choose_folder(state)
             path, found = task_files.load_file(task, state)
             if not isinstance(loaded, bool):
                 require_unchanged(path, found, loaded)
@@ -300,10 +249,10 @@ class CourseService:
         """The named exercise; the open ones of a lesson (all if none is open); or the next open one."""
         state, everything = self.state(), list(self.course.exercises.values())
         if name is None:
-            still_open = [one for one in everything if not state.exercise(one.id).done]
-            if not still_open:
+            left = [one for one in everything if not state.exercise(one.id).done]
+            if not left:
                 raise InputError("every exercise is done; name one to repeat it")
-            return ([one for one in still_open if f"exercise/{one.id}" not in state.skipped] or still_open)[:1]
+            return ([one for one in left if f"exercise/{one.id}" not in state.skipped] or left)[:1]
         wanted = name.strip()
         if named := [one for one in everything if wanted in (one.id, one.id.partition("/")[2])]:
             if len(named) > 1:
@@ -312,15 +261,13 @@ class CourseService:
         for lesson in self.course.lessons:
             if wanted in (lesson.id, str(lesson.number)):
                 return [one for one in lesson.exercises if not state.exercise(one.id).done] or list(lesson.exercises)
-        known = [*(lesson.id for lesson in self.course.lessons), *(one.id.partition("/")[2] for one in everything)]
-        otherwise = "inlayer learn list LESSON lists the exercises of a lesson"
         if wanted in self.course.tasks:
-            known, otherwise = [], f"it is a task: run inlayer learn next {wanted}"
-        elif "/" in wanted:
-            known = [one.id for one in everything]
-            of_lesson = [one for one in known if one.startswith(wanted.partition("/")[0] + "/")]
-            otherwise = f"that lesson has {', '.join(of_lesson)}" if of_lesson else otherwise
-        raise not_found("exercise or lesson", name, known, otherwise)
+            raise not_found("exercise", name, [], f"it is a task: run inlayer learn next {wanted}")
+        of_lesson = [one.id for one in everything if one.lesson == wanted.partition("/")[0]]
+        listed = f"that lesson has {', '.join(of_lesson)}" if of_lesson else "see inlayer learn list LESSON"
+        ids = [*self.course.exercises, *(lesson.id for lesson in self.course.lessons)]
+        known = ids if "/" in wanted else [one.rpartition("/")[2] for one in ids]
+        raise not_found("exercise or lesson", name, known, listed)
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> AskedQuestion:
         """Generate a question: from the given seed, or again the one that was asked and not answered yet."""
@@ -331,8 +278,8 @@ class CourseService:
             record.seed = seed
         return self.ask(exercise.id, seed)
 
-    def record_exercise(self, name: str, *, correct: bool) -> None:
-        """Record a result, such as the learner's own assessment of a free-text answer."""
+    def record_exercise(self, name: str, *, correct: bool | None) -> None:
+        """Record a result, such as the learner's own assessment of a free-text answer; None if it was shown."""
         with self.edit() as state:
             state.note_exercise(name, correct=correct)
 
@@ -340,20 +287,15 @@ class CourseService:
         """Record that the answer is shown; the exercise stays open with other numbers."""
         if isinstance(asked.question, FreeTextQuestion):
             raise InputError(f"{asked.id} is not graded; its model answer is shown with any answer")
-        with self.edit() as state:
-            state.note_revealed(asked.id)
+        self.record_exercise(asked.id, correct=None)
         return asked.question
 
     # ---- exercises and quizzes
 
     def ask(self, name: str, seed: int) -> AskedQuestion:
         """An exercise or quiz question by its id."""
-        if name in self.course.exercises:
-            one = self.course.exercises[name]
-            return AskedQuestion(id=name, lesson=one.lesson, title=one.title, question=one.ask(seed), seed=seed)
-        found = self.question(name)
-        choice = shuffle_options(found, seed)
-        return AskedQuestion(id=name, lesson=found.lesson, title="", question=choice, seed=seed)
+        one = self.course.exercises.get(name) or self.question(name)
+        return AskedQuestion(id=name, lesson=one.lesson, title=one.title, question=one.ask(seed), seed=seed)
 
     def question(self, name: str) -> Question:
         if name not in self.course.questions:
@@ -374,9 +316,8 @@ class CourseService:
 
     def quiz_questions(self, lesson: str | None) -> list[Question]:
         """The questions of a lesson's quiz, or of the next quiz, in order."""
-        state = self.state()
-        chosen = self.course.lesson(lesson) if lesson is not None else unfinished_lesson(self.course, state)
-        questions = quiz_questions(self.course, state, chosen)
+        overview = self.overview()
+        questions = overview.quiz(self.course.lesson(lesson) if lesson is not None else overview.next_quiz)
         if not questions:
             raise InputError("every quiz is done and no question is due; name a lesson to repeat its quiz")
         return questions
@@ -385,5 +326,5 @@ class CourseService:
         """Record an answer; returns how often the question was due before, and how often it still is."""
         with self.edit() as state:
             before = state.question(question).due
-            note_answer(state, question, correct=correct, repeated=repeated)
+            state.note_answer(question, correct=correct, repeated=repeated)
             return before, state.question(question).due

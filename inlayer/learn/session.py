@@ -18,16 +18,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from inlayer.errors import InputError
-from inlayer.learn.feedback import RecordedCall, describe_value, record_call
+from inlayer.learn.checks import CheckFailed, RaisedError, RecordedCall, describe_value, record_call
 from inlayer.learn.sandbox.fork_server import fork_server, kill_group
 from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, encode, receive, send
 
@@ -50,29 +50,6 @@ class GradingLimits:
     output: int = 1 << 20  # printed bytes
 
 
-class CheckFailed(Exception):  # noqa: N818  # a result, not a bug
-    """A check that failed: a short rule name, a message for the learner, and the expected kind of value."""
-
-    def __init__(self, rule: str, message: str, expected: str = "") -> None:
-        super().__init__(rule, message)
-        self.rule, self.message, self.expected = rule, message, expected
-
-
-@dataclass(frozen=True, kw_only=True)
-class RaisedError:
-    """An error raised by the learner's code: type, names of all bases, message, and line in their file."""
-
-    type: str
-    bases: tuple[str, ...]
-    message: str
-    line: int | None
-
-    def __str__(self) -> str:
-        where = "" if self.line is None else f" (line {self.line} of your file)"
-        message = f": {self.message}" if self.message else ""
-        return f"{self.type}{message}{where}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class CallResult:
     """The result of a call: a value or an error, and on request the arguments after the call, or gradients."""
@@ -89,14 +66,14 @@ class CallResult:
 
 
 class CallTarget:
-    """Something of the learner's that can be called."""
+    """Something of the learner's that can be called: a function or class by its name, or an object by its handle."""
 
-    def _call_self(self, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any) -> CallResult:
-        raise NotImplementedError
+    session: GradingSession
+    handle: str | RemoteHandle
 
     def try_call(self, *args: Any, **kwargs: Any) -> CallResult:
         """Call it; errors are part of the result."""
-        return self._call_self(args, kwargs)
+        return self.session._call(self.handle, "", args, kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Call it; the check fails if it raises."""
@@ -109,29 +86,25 @@ class CallTarget:
         check_raised(self.try_call(*args, **kwargs), rule, error, message)
 
 
-class GradingSession(CallTarget):
+class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
     """A learner's file, loaded in its own process until the session is closed."""
 
     def __init__(
         self, name: str, *, seed: int, limits: GradingLimits | None = None, parameters: tuple[str, ...] = ()
     ) -> None:
-        self.name, self.seed, self.parameters = name, seed, parameters
+        self.session, self.handle, self.seed, self.parameters = self, name, seed, parameters
         self.limits = limits or GradingLimits()
         self.generator = torch.Generator().manual_seed(seed)
         self.calls: list[Callable[[], RecordedCall]] = []  # of the current check; formatted on demand
-        if sys.platform == "win32":
-            raise InputError("grading needs Linux, macOS or WSL, because code runs in a forked process with limits")
+        server = fork_server()
         self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
         self._output = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by close()
         self.printed = ""  # the beginning of what the code printed, once the session is closed
-        self.channel, self.pid = fork_server().fork(
+        self.channel, self.pid = server.fork(
             self._output.fileno(), scratch=self.scratch, memory=self.limits.memory, seconds=self.limits.seconds
         )
         self.channel.settimeout(0.1)
         self.wall_left = self.limits.wall_seconds
-
-    def __enter__(self) -> GradingSession:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -177,7 +150,7 @@ class GradingSession(CallTarget):
 
     def signature(self) -> tuple[str, tuple[str, ...]]:
         """What `name` is in the file ("function", "class", "nothing" or a type name), and its parameters."""
-        found = self._request(do="signature", name=self.name)
+        found = self._request(do="signature", name=self.handle)
         return str(found.get("kind")), tuple(str(one) for one in found.get("parameters", ()))
 
     def call_other(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -193,7 +166,7 @@ class GradingSession(CallTarget):
 
         `of` is the argument's position or name; `item` selects a part of a result that is a tuple.
         """
-        result = self._call_self(args, kwargs, of=of, weight=weight, item=item)
+        result = self._call(self.handle, "", args, kwargs, of=of, weight=weight, item=item)
         value_of(result)
         return result.gradient
 
@@ -201,12 +174,9 @@ class GradingSession(CallTarget):
         """An object of the learner's class; it stays in the runner."""
         value = self.call(*args, **kwargs)
         if not isinstance(value, RemoteHandle):
-            message = f"{self.name}(...) must return an object of the class; it returned {describe_value(value)}"
+            message = f"{self.handle}(...) must return an object of the class; it returned {describe_value(value)}"
             raise CheckFailed("missing", message)
         return RemoteObject(self, value)
-
-    def _call_self(self, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any) -> CallResult:
-        return self._call(self.name, "", args, kwargs, **gradients)
 
     def _call(
         self, target: Any, path: str, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any
@@ -215,22 +185,16 @@ class GradingSession(CallTarget):
         name = ".".join(filter(None, [target.kind if isinstance(target, RemoteHandle) else target, path]))
         returned = result.gradient if gradients.get("of") is not None else result.value
         output = result.raised if result.raised is not None else returned
-        parameters = self.parameters if target == self.name else ()
+        parameters = self.parameters if target == self.handle else ()
         self.calls.append(partial(record_call, name, parameters, args, kwargs, output))
         return result
 
     def _result(self, **request: Any) -> CallResult:
         answer = self._request(**request)
         try:
-            raised = answer.get("raised")
-            return CallResult(
-                value=answer.get("value"),
-                raised=None if raised is None else RaisedError(**raised),
-                arguments=tuple(answer.get("arguments") or ()),
-                gradient=answer.get("gradient"),
-                gradients=dict(answer.get("gradients") or {}),
-            )
-        except (TypeError, ValueError, AttributeError):
+            raised = answer.pop("raised", None)
+            return CallResult(**answer, raised=None if raised is None else RaisedError(**raised))
+        except TypeError:
             raise self._tampered() from None
 
     def _request(self, **request: Any) -> dict[str, Any]:
@@ -256,21 +220,8 @@ class GradingSession(CallTarget):
             raise CheckFailed("ended", message) from None
         if not isinstance(answer, dict):
             raise self._tampered()
-        if "refused" in answer:
-            message = f"your code tried to {answer['refused']}, which no task needs and is not allowed"
-            raise CheckFailed("refused", message)
-        if "forbidden" in answer:
-            where = f"; line {answer['line']} uses it" if answer.get("line") else ""
-            raise CheckFailed("forbidden-name", f"this task must be solved without {answer['forbidden']}{where}")
-        if "too_large" in answer:
-            raise CheckFailed("too-large", f"your code returned too much: {answer['too_large']}")
-        if "memory" in answer:
-            limit = self.limits.memory / (1 << 30)
-            raise CheckFailed("memory", f"your code used more than {limit:g} GiB of memory")
-        raised = answer.get("raised")
-        if isinstance(raised, dict) and raised.get("type") in {"SystemExit", "KeyboardInterrupt"}:
-            message = f"your code raised {raised['type']}; it must return a result, not end the program"
-            raise CheckFailed("ended", message)
+        if "rule" in answer:
+            raise CheckFailed(str(answer["rule"]), str(answer.get("message")))
         return answer
 
     def _check_output(self) -> None:
@@ -298,9 +249,6 @@ class RemoteObject(CallTarget):
     session: GradingSession
     handle: RemoteHandle
 
-    def _call_self(self, args: tuple[Any, ...], kwargs: dict[str, Any], **gradients: Any) -> CallResult:
-        return self.session._call(self.handle, "", args, kwargs, **gradients)
-
     def method(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the object or of a part of it: "token_embedding.reset_parameters"."""
         return self._local(value_of(self.session._call(self.handle, name, args, kwargs)))
@@ -315,24 +263,15 @@ class RemoteObject(CallTarget):
     def _local(self, value: Any) -> Any:
         return RemoteObject(self.session, value) if isinstance(value, RemoteHandle) else value
 
-    def parameters(self) -> dict[str, Tensor]:
-        return self._tensors("parameters")
-
-    def buffers(self) -> dict[str, Tensor]:
-        return self._tensors("buffers")
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return self._tensors("state_dict")
-
     def gradients(self, *args: Any, weight: Tensor, **kwargs: Any) -> dict[str, Tensor | None]:
         """The gradients of sum(result * weight) with respect to the parameters."""
-        result = self._call_self(args, kwargs, weight=weight)
+        result = self.session._call(self.handle, "", args, kwargs, weight=weight)
         value_of(result)
         return result.gradients
 
-    def _tensors(self, which: str) -> dict[str, Tensor]:
-        found = self.session._request(do="tensors", target=self.handle, which=which)
-        value = found.get("value")
+    def tensors(self, which: Literal["parameters", "buffers", "state_dict"]) -> dict[str, Tensor]:
+        """The named tensors of an nn.Module; the check fails if the object is not one."""
+        value = self.session._request(do="tensors", target=self.handle, which=which).get("value")
         if not isinstance(value, dict):
             raise CheckFailed("missing", f"the object must be an nn.Module; it has no {which}")
         return {str(name): tensor for name, tensor in value.items() if isinstance(tensor, Tensor)}

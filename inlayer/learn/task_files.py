@@ -1,13 +1,17 @@
 """The learner's files: FOLDER/TASK.py, shared by the terminal and the page.
 
-service -> [files] -> disk
+service, batch -> [files] -> disk
 - the folder is chosen once and recorded in the progress; the default is created where the program was first started
 - nothing the learner wrote is overwritten: a reset keeps the old file under another name
-Tested in tests/learn/test_cli.py.
+- files are untrusted: reading never blocks on a pipe and never reads without a limit
+Tested in tests/learn/test_cli.py and tests/learn/test_batch.py.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,16 +19,30 @@ from inlayer.errors import InputError
 from inlayer.files import check_path, not_a_file, path_kind, shown, write_atomic
 from inlayer.learn.course import Task
 from inlayer.learn.progress import ProgressState
-from inlayer.learn.submission import SourceFile, SubmissionError, read_source_file
-
-__all__ = ["FileConflictError", "TaskFile", "choose_folder", "create_file", "load_file", "read_file",
-           "require_unchanged", "write_file"]  # fmt: skip
 
 DEFAULT_FOLDER = "inlayer-course"
+MAX_SOURCE_BYTES = 1 << 20
+LINK_MESSAGE = "it is a symbolic link, which is not followed; submit the file itself"
+
+
+class SubmissionError(InputError):
+    """A file that cannot be read as a submission; `rule` is the short name used in reports."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
 
 
 class FileConflictError(InputError):
     """The learner's file was changed since it was loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFile:
+    """The text of a learner's file with Unix line endings, and a digest of its bytes."""
+
+    text: str
+    digest: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +75,39 @@ def create_file(task: Task, folder: Path) -> TaskFile:
     return TaskFile(task=task, path=path, is_new=kind == "missing")
 
 
+def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, follow_links: bool = True) -> SourceFile:
+    """Read a regular file of UTF-8 text; SubmissionError says why it cannot be read."""
+    names = ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY", *(() if follow_links else ("O_NOFOLLOW",)))  # not on every system
+    flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in names)
+    try:
+        handle = os.open(path, flags)
+    except OSError as error:
+        if not follow_links and Path(path).is_symlink():
+            raise SubmissionError("link", LINK_MESSAGE) from None
+        rule = "not-found" if isinstance(error, (FileNotFoundError, NotADirectoryError)) else "unreadable"
+        raise SubmissionError(rule, f"it cannot be read: {error.strerror}") from None
+    try:
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode):
+            kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, device or socket"
+            raise SubmissionError("not-a-file", f"it is {kind}, not a file")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise SubmissionError("unreadable", f"it cannot be read: {error.strerror}") from None
+    finally:
+        os.close(handle)
+    if len(data) > max_bytes:
+        raise SubmissionError("too-large", f"it has more than {max_bytes:,} bytes")
+    try:
+        text = data.decode("utf-8-sig")  # some editors on Windows write a byte order mark
+    except UnicodeDecodeError as error:
+        raise SubmissionError(
+            "not-utf-8", f"it is not valid UTF-8: byte 0x{data[error.start]:02x} at {error.start:,}; save it as UTF-8"
+        ) from None
+    return SourceFile(text=text.replace("\r\n", "\n").replace("\r", "\n"), digest=hashlib.sha256(data).hexdigest())
+
+
 def read_file(path: Path) -> SourceFile:
     """Read a learner's file; the error names the file and says what is wrong."""
     try:
@@ -84,7 +135,7 @@ def write_file(path: Path, source: str) -> None:
     try:
         data = source.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(f"character {error.start} of the code is a lone surrogate, which is not text") from None
+        raise InputError(f"character {error.start} of the code is a lone surrogate, which cannot be saved") from None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, data)

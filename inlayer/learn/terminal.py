@@ -22,13 +22,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from inlayer.learn.comparison import Comparison
-    from inlayer.learn.course import Question, Task
-    from inlayer.learn.course_steps import CourseOverview
+    from inlayer.learn.course import Lesson, Task
+    from inlayer.learn.course_steps import CourseOverview, LessonStatus
     from inlayer.learn.grader import Verdict
-    from inlayer.learn.questions import AnswerResult
-    from inlayer.learn.service import Hint
-
-__all__ = ["CoursePrinter", "EncodedOutput"]
+    from inlayer.learn.questions import AnswerResult, GradedQuestion, Question
 
 MAX_LINES = 20  # of what the learner's code printed
 MAX_QUESTIONS, MAX_QUESTION_TEXT = 5, 66  # of a list of questions
@@ -105,7 +102,61 @@ class CoursePrinter:
     def code(self, source: str) -> None:
         print_fence(self.console, MarkdownNode(kind="fence", info="python", text=source))
 
-    # ---- tasks
+    # ---- lessons and tasks
+
+    def lessons(self, overview: CourseOverview) -> None:
+        """Print a table of the lessons and what is done."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+        table.add_column("", justify="right", no_wrap=True)
+        table.add_column("lesson", no_wrap=True, style="bold")
+        table.add_column("")
+        for name in ("read", "tasks", "exercises", "quiz"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for status in overview.lessons:
+            cells = [Text("✓" if status.is_read else "·", style="green" if status.is_read else "")]
+            for done, total in list(status.counts.values())[1:]:
+                cells.append(Text(f"{done}/{total}", style="green" if done == total else ""))
+            table.add_row(str(status.lesson.number), status.lesson.id, Text(status.lesson.title), *cells)
+        self.console.print(table)
+
+    def lesson_status(self, status: LessonStatus) -> None:
+        """Print everything in a lesson by name, with what is done."""
+        lesson = status.lesson
+        self.heading(f"{lesson.number}. {lesson.title}")
+        self.item(f"inlayer learn read {lesson.id}", done=status.is_read)
+        self.line()
+        self.heading("Tasks (graded)")
+        for task, record in status.tasks:
+            notes = [
+                f"passed before; last check: {record.summary}" if record.fails_again else record.summary,
+                "solution seen" if record.solution_seen else "",
+                "skipped" if status.is_skipped(f"task/{task.id}") else "",
+            ]
+            note = "; ".join(filter(None, notes))
+            self.item(f"{task.id}: {task.title}{f' ({note})' if note else ''}", done=record.passed)
+        self.line()
+        self.heading("Exercises (graded or self-checked)")
+        for exercise, answered in status.exercises:
+            skipped = ", skipped" if status.is_skipped(f"exercise/{exercise.id}") else ""
+            self.item(f"{exercise.id}: {exercise.title} ({exercise.ask(0).grading}{skipped})", done=answered.done)
+        self.line()
+        self.heading("Quiz")
+        correct, total = status.counts["quiz"]
+        repeat = f"; {status.n_due} missed, to repeat" if status.n_due else ""
+        self.item(f"{correct} of {total} questions correct{repeat}", done=correct == total)
+
+    def item(self, text: str, *, done: object) -> None:
+        self.line(f"{'✓' if done else '·'} {text}", indent=2)
+
+    def lesson(self, lesson: Lesson) -> None:
+        self.heading(f"{lesson.number}. {lesson.title}")
+        self.line()
+        self.markdown(lesson.text)
+        self.line("In the walk:")
+        self.command(f"inlayer walk --step {lesson.step}")
 
     def task(self, task: Task) -> None:
         self.heading(f"Task {task.id}: {task.title}")
@@ -126,7 +177,7 @@ class CoursePrinter:
             table.add_row(Text(f"  {mark}", style=style), Text(result.name, style=dim), description)
         self.console.print(table)
         if verdict.failure is not None:
-            from inlayer.learn.feedback import feedback_lines
+            from inlayer.learn.checks import feedback_lines
 
             self.line()
             self.untrusted(verdict.failure.message, max_lines=60, style="", indent=2)
@@ -151,7 +202,7 @@ class CoursePrinter:
             self.line("See it in the walk:")
             self.command(f"inlayer walk --step {task.step}")
             return
-        from inlayer.learn.feedback import format_value
+        from inlayer.learn.checks import format_value
         from inlayer.trace.terminal import show
 
         self.heading("In the walk")
@@ -161,9 +212,9 @@ class CoursePrinter:
         self.untrusted(format_value(verdict.walk_output), indent=3, style="")
         self.line(comparison.message, indent=3)
 
-    def hint(self, hint: Hint) -> None:
-        self.heading(f"{hint.task.id}: hint {hint.level} of {len(hint.task.hints)}")
-        self.markdown(hint.text)
+    def hint(self, task: Task, level: int) -> None:
+        self.heading(f"{task.id}: hint {level} of {len(task.hints)}")
+        self.markdown(task.hints[level - 1])
 
     def solution(self, task: Task, *, passed: bool) -> None:
         self.heading(f"{task.id}: a solution")
@@ -203,6 +254,15 @@ class CoursePrinter:
             self.option(number, option.text, "✓" if option.correct else "✗")
             self.markdown_line(option.reason, 6, "dim")
 
+    def revealed(self, question: GradedQuestion) -> None:
+        """Print the answer of an exercise that the learner gave up on."""
+        if isinstance(question, NumberQuestion):
+            self.line(question.formatted_answer, style="bold")
+            self.markdown(question.explanation)
+        else:
+            self.reasons(question)
+        self.line("The exercise stays open and will use other numbers next time.", style="dim")
+
     def answer_result(self, result: AnswerResult) -> None:
         style = "bold green" if result.correct else "bold red"
         self.line("✓ Correct." if result.correct else "✗ Not correct.", style=style)
@@ -233,7 +293,7 @@ class CoursePrinter:
             self.line(f"In progress: {overview.current_task.id}, {overview.current_task.title}")
             self.command("inlayer learn check")
         if step is not None:
-            self.line(f"Next: {step.title}{' (skipped before)' if overview.next_was_skipped else ''}")
+            self.line(f"Next: {step.title}{' (skipped before)' if step.key in overview.state.skipped else ''}")
             self.command("inlayer learn next")
             return
         self.line("You have finished the course: every lesson, task, exercise and quiz.", style="bold")

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from inlayer.errors import InputError, MissingFileError
-from inlayer.learn import grader, submission
-from inlayer.learn.batch import BatchReport, BatchRow, escape_formula, grade_folder
+from inlayer.learn import grader, task_files
+from inlayer.learn.batch import MAX_COPIES, MAX_UNKNOWN, BatchReport, BatchRow, escape_formula, grade_folder
 from inlayer.learn.course import open_course
 from inlayer.learn.notebook import file_name, write_notebooks
 from inlayer.learn.session import GradingLimits
-from inlayer.learn.submission import MAX_COPIES, MAX_UNKNOWN
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +29,7 @@ MEAN = open_course().task("mean_pool")
 
 @pytest.fixture(scope="module", autouse=True)
 def _warm() -> None:
-    """Load everything that is loaded once, so that the limits apply only to the rest."""
+    """Load what is loaded only once, so that it does not count toward the limits."""
     assert grader.grade(GATHER, GATHER.solution).passed
 
 
@@ -293,7 +292,7 @@ def test_os_errors_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         raise PermissionError(13, "Permission denied")
 
     put(tmp_path, {"Ann/gather.py": GATHER.solution})
-    monkeypatch.setattr(submission.os, "open", refusing)
+    monkeypatch.setattr(task_files.os, "open", refusing)
     rows = graded(tmp_path)
     assert rows["Ann", "Ann/gather.py"].rule == "unreadable"
     assert "Permission denied" in rows["Ann", "Ann/gather.py"].message
@@ -307,7 +306,7 @@ def test_a_folder_without_learners_is_refused(tmp_path: Path, folder: str) -> No
         grade_folder(tmp_path / folder)
 
 
-# ---- what comes out
+# ---- reports
 
 
 def row(learner: str = "Ann", message: str = "", **further: object) -> BatchRow:

@@ -97,7 +97,11 @@ def test_list_as_json(run: Run) -> None:
     data = json.loads(run("--json").out)
     assert data == json.loads(run("list", "--json").out)
     assert [lesson["id"] for lesson in data["lessons"]] == ["first", "second"]
-    assert data["next"] == {"kind": "read", "id": "first", "command": "inlayer learn read first"}
+    title = "read lesson 1, The first lesson"
+    command = "inlayer learn read first"
+    assert data["next"] == {"kind": "read", "id": "first", "lesson": "first", "title": title, "command": command}
+    assert [one["state"] for one in data["lessons"][0]["tasks"]] == ["open", "open"]
+    assert data["lessons"][0]["counts"]["exercise"] == {"done": 0, "total": 3}
     assert [one["graded"] for one in data["lessons"][0]["exercises"]] == [True, True, False]
     assert [lesson["id"] for lesson in json.loads(run("list", "2", "--json").out)["lessons"]] == ["second"]
 
@@ -271,7 +275,7 @@ def test_printed_control_characters_are_escaped(run: Run) -> None:
         (["exercise", "add"], "inlayer learn next add"),
         (["misconceptions", "index_selct"], "did you mean index_select?"),
         (["reset", "add", "--all"], "--all"),
-        (["reset"], "nothing was reset"),
+        (["reset"], "no task is in progress"),
         (["exercise", "nope"], "no exercise or lesson"),
         (["exercise", "first/nope"], "first/sum_of"),
         (["exercise", "nope/nope"], "no exercise or lesson"),
@@ -394,11 +398,11 @@ def test_skipped_steps_return_at_the_end(run: Run) -> None:
         "Skipped: the task add, Add the rows",
         "Skipped: the task add_again, Add the rows",
     ]
-    assert "everything that is left was skipped before" in run("skip").err
+    assert "only skipped steps are left; the first is read lesson 1" in run("skip").err
     assert "Next: read lesson 1, The first lesson (skipped before)" in run().out
 
 
-# ---- what asks
+# ---- exercises and quizzes
 
 
 def answer_of(course: Course, name: str) -> str:
@@ -468,11 +472,11 @@ def test_exercises_without_a_question(run: Run) -> None:
     assert (data["kind"], data["graded"], data["seed"]) == ("number", True, 4)
     assert "answer" not in data
     one, two = map(int, re.findall(r"\d+", data["text"]))
-    said = ("exercise", "first/sum_of", "--seed", "4", "--answer")
-    wrong = run(*said, str(one * two), "--json")
+    command = ("exercise", "first/sum_of", "--seed", "4", "--answer")
+    wrong = run(*command, str(one * two), "--json")
     assert (wrong.code, json.loads(wrong.out)["correct"]) == (1, False)
     assert json.loads(wrong.out)["message"] == "That is the product."
-    assert (run(*said, str(one + two)).code, run(*said, "0").code) == (0, 1)
+    assert (run(*command, str(one + two)).code, run(*command, "0").code) == (0, 1)
     free = run("exercise", "first/words", "--seed", "4", "--answer", "mine", "--json")
     assert (free.code, json.loads(free.out)["correct"]) == (0, None)
     assert json.loads(free.out)["points"] == ["it says because", "it is short"]
@@ -481,9 +485,7 @@ def test_exercises_without_a_question(run: Run) -> None:
 
 
 def right_letters(course: Course, names: list[str], seed: int) -> dict[str, str]:
-    from inlayer.learn.quiz import shuffle_options
-
-    choices = {name: shuffle_options(course.questions[name], seed) for name in names}
+    choices = {name: course.questions[name].ask(seed) for name in names}
     return {name: "abc"[[option.correct for option in choice.options].index(True)] for name, choice in choices.items()}
 
 
@@ -500,7 +502,7 @@ def test_missed_questions_return(run: Run, course: Course) -> None:
     assert "Four is one too many." in first_part
     assert "Because three." not in first_part  # the question returns, so its answer stays hidden
     assert done.out.count("Because three.") == 1
-    assert "Correct at the first try: 1 of 2." in done.out
+    assert "Correct on the first try: 1 of 2." in done.out
     assert "quizzes:\n  How many rows? (first)\n" in done.out
     assert "✓ Correct; because you missed it before, it returns in another quiz.\n" in done.out
     assert done.out.endswith("  inlayer learn next\n")
@@ -624,7 +626,7 @@ def test_quiz_works_if_progress_cannot_be_saved(run: Run, course: Course, unwrit
     del unwritable
     letters = [right_letters(course, [name], seed)[name] for seed, name in enumerate(("first_one", "first_two"))]
     done = run("quiz", "first", "--seed", "0", typed="\n".join(letters) + "\n")
-    assert (done.code, "Correct at the first try: 2 of 2." in done.out) == (0, True)
+    assert (done.code, "Correct on the first try: 2 of 2." in done.out) == (0, True)
 
 
 @pytest.mark.parametrize("verb", [["quiz"], ["exercise"], ["next"], ["check", "add"]])
@@ -660,7 +662,7 @@ def test_the_task_in_progress_is_shown_if_it_is_not_next(run: Run) -> None:
     assert "✓ add_more: Add the rows (passed before; last check: 4 of 6 checks passed; values failed" in listed
 
 
-# ---- the doors to other rooms
+# ---- notebooks, classes, authors
 
 
 def test_notebooks_of_named_lessons(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -702,8 +704,8 @@ def test_a_class_is_graded_to_csv_and_json(
     assert callable(count)  # with --out, progress is reported
     for number in range(1, 41):
         count(number, 40)
-    said = capfd.readouterr().err.splitlines()
-    assert (len(said), said[0], said[-1]) == (10, "4 of 40 files", "40 of 40 files")
+    lines = capfd.readouterr().err.splitlines()
+    assert (len(lines), lines[0], lines[-1]) == (10, "4 of 40 files", "40 of 40 files")
     assert Path("marks.v1.csv").read_text() == BatchReport(rows=(row,), seed=3).to_csv()
     assert json.loads(Path("marks.v1.json").read_text())["seed"] == 3
     stopped = run("grade", "class")

@@ -288,7 +288,7 @@ def test_pictures_are_used_and_valid() -> None:
         assert not names & {"script", "foreignObject", "image"}, picture  # no active or external content
 
 
-# ---- finding
+# ---- finding lessons and tasks by name
 
 
 @pytest.mark.parametrize("given", ["forward", "3", " Forward "])

@@ -16,10 +16,9 @@ import pytest
 
 from inlayer.cli import main
 from inlayer.learn.course import open_course
-from inlayer.learn.course_steps import find_next_step, lesson_steps
+from inlayer.learn.course_steps import CourseOverview, QuizRun, lesson_steps
 from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, TheoryQuestion
-from inlayer.learn.quiz import QuizRun, quiz_questions
 
 pytestmark = pytest.mark.slow
 
@@ -62,20 +61,21 @@ def answers(asked: TheoryQuestion) -> str:
     return f"what\n{asked.answer * 2 + 77_777}\n{asked.answer!r}\n"
 
 
-def quizzed(sitting: QuizRun) -> str:
+def quizzed(quiz: QuizRun) -> str:
     """Input for a quiz: the first question is missed, then all answers are right."""
     typed: list[str] = []
-    while sitting.question is not None:
-        typed.append(letters(sitting.choice)[bool(typed)])
-        sitting.answer(typed[-1])
+    while quiz.question is not None:
+        typed.append(letters(quiz.question)[bool(typed)])
+        quiz.answer(typed[-1])
     return "\n".join(typed) + "\n"
 
 
 def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     course = open_course()
-    monkeypatch.setattr("inlayer.learn.service.random_seed", lambda: 11)
+    for module in ("inlayer.learn.service", "inlayer.cli.learn.questions"):
+        monkeypatch.setattr(f"{module}.random_seed", lambda: 11)
     taken = []
-    while (step := find_next_step(course, ProgressFile().read())) is not None:
+    while (step := CourseOverview(course, ProgressFile().read()).next_step) is not None:
         taken.append(step.key)
         assert len(taken) == len(set(taken)), f"{step.key} was done and is not done"
         if step.kind == "task":
@@ -90,10 +90,10 @@ def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch:
             typed = answers(asked)
             says = "by your own assessment" if isinstance(asked, FreeTextQuestion) else "✓ Correct."
         else:
-            questions = quiz_questions(course, ProgressFile().read(), step.lesson)
+            questions = CourseOverview(course, ProgressFile().read()).quiz(step.lesson)
             typed, says = (
                 quizzed(QuizRun(questions, 11)),
-                f"Correct at the first try: {len(questions) - 1} of {len(questions)}.",
+                f"Correct on the first try: {len(questions) - 1} of {len(questions)}.",
             )
         code, out = learn("next", typed=typed)
         assert (code, says in out) == (0, True), (step.key, typed, out)
@@ -109,7 +109,7 @@ def test_whole_course_in_the_terminal(learn: Learn, tmp_path: Path, monkeypatch:
 
 
 def take_task(learn: Learn, name: str, file: Path) -> None:
-    """A wrong solution fails by its rule, the solution passes; with hints, and why it works."""
+    """Take a task: a wrong solution fails by its rule, a hint helps, and the solution passes and is explained."""
     task = open_course().task(name)
     rule, wrong = next(iter(task.wrong.items()))
     assert file.read_text(encoding="utf-8") == task.start

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from inlayer.learn.checks import describe_value, feedback_lines, format_value
 from inlayer.learn.course import Task, open_course
-from inlayer.learn.feedback import describe_value, feedback_lines, format_value
 from inlayer.learn.grader import grade
 from inlayer.learn.sandbox.protocol import Unsendable
 from tests.learn.toy import SOLUTION, toy

@@ -69,7 +69,7 @@ def test_commands_of_links_are_on_their_own_lines(lesson: Lesson) -> None:
 
 
 def test_every_course_text_has_valid_elements() -> None:
-    """Known elements, links to what is there, pictures that are there, and no Markdown left over."""
+    """Only known elements; every link and picture has a target; no Markdown is left over."""
     course = open_course()
     seen = 0
     for name, text in every_text():

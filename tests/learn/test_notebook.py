@@ -16,13 +16,12 @@ import pytest
 from nbclient import NotebookClient
 
 from inlayer.errors import InputError
+from inlayer.learn.batch import task_cells
 from inlayer.learn.content import LESSONS
 from inlayer.learn.course import CONTENT, Lesson, open_course
 from inlayer.learn.notebook import _printed, answer, ask, file_name, load_ipython_extension, write_notebooks
 from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion
-from inlayer.learn.quiz import shuffle_options
-from inlayer.learn.submission import task_cells
 from inlayer.render.markdown import to_notebook
 from tests.learn.test_lessons import fences
 
@@ -53,7 +52,7 @@ def sources(book: dict[str, Any], kind: str) -> list[str]:
     return [source(cell) for cell in book["cells"] if cell["cell_type"] == kind]
 
 
-# ---- what is written
+# ---- written notebooks
 
 
 @EACH_LESSON
@@ -84,8 +83,7 @@ def test_a_notebook_contains_the_whole_lesson(name: str, tmp_path: Path) -> None
     for one in (*lesson.exercises, *lesson.questions):
         assert f'ask("{one.id}", seed={SEED})' in code
         assert f'answer("{one.id}", "")' in code
-        asked = one.ask(SEED) if one in lesson.exercises else shuffle_options(one, SEED)
-        assert stored[f'ask("{one.id}", seed={SEED})'] == question_text(asked)
+        assert stored[f'ask("{one.id}", seed={SEED})'] == question_text(one.ask(SEED))
 
 
 @EACH_LESSON
@@ -137,7 +135,7 @@ def test_each_notebook_has_its_own_numbers(tmp_path: Path) -> None:
     assert again[0] == again[1]
 
 
-# ---- what the cells call
+# ---- functions that cells call
 
 
 def right_answer(asked: NumberQuestion | ChoiceQuestion) -> str:
@@ -177,7 +175,7 @@ def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> 
     assert output.count("[ ]") == len(model.points)
 
     output_of(ask, question.id, SEED)
-    choice = shuffle_options(question, SEED)
+    choice = question.ask(SEED)
     output = output_of(answer, question.id, right_answer(choice))
     assert output.startswith("✓ Correct.")
     assert output.count("✓") + output.count("✗") == 1 + len(question.options)
@@ -228,7 +226,7 @@ def test_task_magic_reports_unknown_tasks(capsys: pytest.CaptureFixture[str]) ->
 
 
 def run_all(book: Any, folder: Path) -> list[str]:
-    """What each cell printed; a cell that raises is an error. In a thread, because browser tests use the event loop."""
+    """What each cell printed; a cell that raises is an error. A thread, because browser tests use the event loop."""
     client = NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, client.async_execute()).result()
@@ -236,14 +234,13 @@ def run_all(book: Any, folder: Path) -> list[str]:
 
 
 def solved(lesson: Lesson, cell: Any) -> Any:
-    """The cell as filled in by a learner who gets everything right."""
+    """Fill in a cell as a learner who gets everything right."""
     cell = nbformat.from_dict({**cell, "id": f"solved-{cell.id}"})
     for task in lesson.tasks:
         if cell.source.startswith(f"%%task {task.id}\n"):
             cell.source = f"%%task {task.id}\n{task.solution}"
     if found := re.fullmatch(r'answer\("(.*)", ""\)', cell.source):
-        one = open_course().exercises.get(found[1])
-        asked = one.ask(SEED) if one else shuffle_options(open_course().questions[found[1]], SEED)
+        asked = (open_course().exercises | open_course().questions)[found[1]].ask(SEED)  # type: ignore[operator]
         text = "in my own words" if isinstance(asked, FreeTextQuestion) else right_answer(asked)
         cell.source = f'answer("{found[1]}", "{text}")'
     return cell

@@ -18,7 +18,7 @@ import pytest
 from inlayer.errors import InputError
 from inlayer.files import locked
 from inlayer.learn import progress as progress_module
-from inlayer.learn.course_steps import find_next_step, lesson_steps
+from inlayer.learn.course_steps import CourseOverview, lesson_steps
 from inlayer.learn.progress import (
     ExerciseRecord,
     ProgressFile,
@@ -47,7 +47,7 @@ def full() -> ProgressState:
     )
 
 
-# ---- where, and what
+# ---- saving and loading
 
 
 def test_progress_is_stored_in_the_data_folder(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_solution_seen_after_passing_is_not_recorded() -> None:
     assert state.tasks["gather"].solution_seen == ""
 
 
-# ---- what is no progress
+# ---- damaged and unwritable files
 
 
 @pytest.mark.parametrize(
@@ -131,17 +131,17 @@ def test_a_solution_seen_after_passing_is_not_recorded() -> None:
 def test_damaged_files_are_renamed(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "progress.json").write_bytes(data)
     (tmp_path / "progress.damaged-1.json").write_text("an earlier one")
-    said: list[str] = []
-    assert ProgressFile(tmp_path, on_notice=said.append).read() == ProgressState()
+    notices: list[str] = []
+    assert ProgressFile(tmp_path, on_notice=notices.append).read() == ProgressState()
     assert (tmp_path / "progress.damaged-2.json").read_bytes() == data
     assert (tmp_path / "progress.damaged-1.json").read_text() == "an earlier one"
-    assert len(said) == 1
-    assert said[0].startswith("progress starts over: ")
-    assert said[0].endswith("progress.damaged-2.json")
-    with ProgressFile(tmp_path, on_notice=said.append).edit() as state:
+    assert len(notices) == 1
+    assert notices[0].startswith("progress starts over: ")
+    assert notices[0].endswith("progress.damaged-2.json")
+    with ProgressFile(tmp_path, on_notice=notices.append).edit() as state:
         state.current = "x"
-    assert ProgressFile(tmp_path, on_notice=said.append).read().current == "x"
-    assert len(said) == 1
+    assert ProgressFile(tmp_path, on_notice=notices.append).read().current == "x"
+    assert len(notices) == 1
 
 
 def test_a_newer_file_is_refused_and_kept(data: Path) -> None:
@@ -181,7 +181,7 @@ def test_reset_keeps_the_old_file(data: Path) -> None:
         assert ProgressFile().read() == ProgressState()
 
 
-# ---- two machines
+# ---- merging
 
 
 def test_merging_two_machines_is_idempotent() -> None:
@@ -212,7 +212,7 @@ def test_merging_two_machines_is_idempotent() -> None:
     assert merge_states(ProgressState(), full()) == ProgressState(**{**vars(full()), "folder": "", "current": ""})
 
 
-# ---- the way through the course
+# ---- steps of the course
 
 
 def test_steps_of_the_course_in_order(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_steps_of_the_course_in_order(tmp_path: Path) -> None:
     ]  # fmt: skip
     state.skipped = {"task/add": "x", "quiz/first": "x"}
     walked = []
-    while (step := find_next_step(course, state)) is not None:
+    while (step := CourseOverview(course, state).next_step) is not None:
         walked.append(step.key)
         if step.kind == "read":
             state.read[step.id] = "x"
@@ -300,9 +300,9 @@ def test_a_killed_writer_leaves_an_intact_file(data: Path) -> None:
             reported = [int(line) for line in writer.stdout.read().splitlines()]
         state = ProgressFile(on_notice=pytest.fail).read()
         assert state.task("a").tries == state.task("b").tries
-        assert state.task("a").tries >= max([last + 1, *reported])  # every reported write is there
+        assert state.task("a").tries >= max([last + 1, *reported])  # no reported write is lost
         last = state.task("a").tries
-        with ProgressFile(on_notice=pytest.fail).edit() as state:  # the lock ended with the process
+        with ProgressFile(on_notice=pytest.fail).edit() as state:  # the lock was released when the process died
             assert state.task("a").tries == last
     assert not [path.name for path in data.iterdir() if "damaged" in path.name]
 

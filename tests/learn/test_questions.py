@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sys
 from contextlib import suppress
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inlayer.errors import InputError
+from inlayer.learn.course import Lesson
 from inlayer.learn.questions import (
     ChoiceQuestion,
     Exercise,
@@ -18,7 +21,6 @@ from inlayer.learn.questions import (
     NumberQuestion,
     Option,
     Value,
-    exercises_of,
     is_close,
     parse_letter,
     parse_number,
@@ -271,17 +273,18 @@ def four(draw: random.Random) -> ChoiceQuestion:
     return ChoiceQuestion(text="?", options=made)
 
 
-def test_exercises_depend_on_their_seed() -> None:
-    module = ModuleType("exercises")
+def test_exercises_depend_on_their_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("inlayer.learn.content.toys.exercises")
     module.__dict__.update(EXERCISES=(sum_of, four))
-    one, two = exercises_of(module, "forward")
-    assert (one.id, one.lesson, one.title) == ("forward/sum_of", "forward", "a sum")
-    assert two.id == "forward/four"
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    one, two = Lesson(id="toys", number=1, folder=Path()).exercises
+    assert (one.id, one.lesson, one.title) == ("toys/sum_of", "toys", "a sum")
+    assert two.id == "toys/four"
     assert one.ask(1) == one.ask(1) != one.ask(2)
     orders = {tuple(option.text for option in two.ask(seed).options) for seed in range(40)}  # type: ignore[union-attr]
     assert len(orders) > 10
     assert {frozenset(order) for order in orders} == {frozenset("0123")}
-    other = Exercise(id="forward/other", lesson="forward", title="", draw=sum_of)
+    other = Exercise(id="toys/other", lesson="toys", title="", draw=sum_of)
     assert other.ask(1) != one.ask(1)  # the id is part of the seed
 
 

@@ -22,7 +22,7 @@ LANDLOCK = sys.platform == "linux" and ctypes.CDLL(None).syscall(CREATE_RULESET,
 if not (LANDLOCK and platform.machine() in ARCHITECTURES):
     pytest.skip("this kernel has no Landlock of version 6, or no seccomp for this machine", allow_module_level=True)
 
-# The hook's own object, found on the stack and silenced: from here on Python refuses nothing.
+# Finds the hook's object on the stack and silences it: from here on, Python refuses nothing.
 SILENCED = (
     "import os, sys, time, signal\nframe = sys._getframe()\nwhile frame:\n    runner = frame.f_locals.get('self')\n"
     "    if type(runner).__name__ == 'Runner':\n        runner.on_refusal = lambda what: None\n        break\n    frame = frame.f_back\n"

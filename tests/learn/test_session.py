@@ -58,10 +58,10 @@ def remote(session: GradingSession) -> RemoteObject:
 
 
 def test_an_object_can_be_called_and_read(session: GradingSession, remote: RemoteObject) -> None:
-    parameters, buffers = remote.parameters(), remote.buffers()
+    parameters, buffers = remote.tensors("parameters"), remote.tensors("buffers")
     assert list(parameters) == ["table.weight"]
     assert list(buffers) == ["offset"]
-    assert set(remote.state_dict()) == {"table.weight", "offset"}
+    assert set(remote.tensors("state_dict")) == {"table.weight", "offset"}
     ids = session.random_ids(5, (2, 4))
     ours = torch.nn.functional.embedding(ids, parameters["table.weight"]) * 2 + 1
     assert torch.equal(remote.call(ids, scale=2.0), ours)
@@ -74,9 +74,9 @@ def test_an_object_can_be_called_and_read(session: GradingSession, remote: Remot
 
 def test_a_state_dict_can_be_loaded_into_another_object(session: GradingSession, remote: RemoteObject) -> None:
     other = session.construct(5)
-    assert not torch.equal(other.parameters()["table.weight"], remote.parameters()["table.weight"])
-    other.method("load_state_dict", remote.state_dict())
-    assert torch.equal(other.parameters()["table.weight"], remote.parameters()["table.weight"])
+    assert not torch.equal(other.tensors("parameters")["table.weight"], remote.tensors("parameters")["table.weight"])
+    other.method("load_state_dict", remote.tensors("state_dict"))
+    assert torch.equal(other.tensors("parameters")["table.weight"], remote.tensors("parameters")["table.weight"])
     with pytest.raises(CheckFailed, match="raises"):
         other.method("load_state_dict", {"unknown": torch.ones(1)})
 
@@ -108,7 +108,7 @@ def test_errors_are_reported_or_required(remote: RemoteObject) -> None:
 
 
 def test_arguments_modified_in_place_are_returned(session: GradingSession) -> None:
-    session.name = "edit"
+    session.handle = "edit"
     table = session.random_normal(2, 2)
     answer = session.try_call(table, [])
     (after,) = answer.tensor_arguments

@@ -69,7 +69,7 @@ class Terminal:
         self.shown = ""
 
     def wait_for(self, text: str) -> str:
-        """The output from now on, up to and including a text."""
+        """Read output up to and including a text."""
         held, end = "", time.monotonic() + 60
         while text not in held:
             assert time.monotonic() < end, f"{text!r} was not printed: {held}"
@@ -84,7 +84,7 @@ class Terminal:
         os.write(self.ours, key.encode())
 
     def end(self) -> int:
-        """Wait until it ends; returns the exit code."""
+        """Wait for the end; returns the exit code."""
         deadline = time.monotonic() + 60
         while self.process.poll() is None:
             assert time.monotonic() < deadline, "it did not end"
@@ -132,12 +132,12 @@ def test_keys_from_failing_to_passing_and_the_next_task(home: Path, terminal: Te
     assert "1 of 2 checks passed" in terminal.wait_for("q quit")
     beside = file.with_suffix(".tmp")
     beside.write_text(SOLUTION)
-    beside.replace(file)  # many editors save like this
+    beside.replace(file)  # many editors save this way
     shown = terminal.wait_for("q quit")
     assert "2 of 2 checks passed" in shown
     assert "passed: n next task" in shown
     assert "inlayer learn" not in shown
-    file.write_text(WRONG)  # a passed task is not watched any longer
+    file.write_text(WRONG)  # a task that has passed is no longer watched
     terminal.press("s")
     shown = terminal.wait_for("passed: n next task")
     assert "a solution" in shown
@@ -179,7 +179,7 @@ def test_unknown_keys_and_deleted_files_are_reported(home: Path, terminal: Termi
     assert "x is not one of the keys" in terminal.wait_for("q quit")
     file = home / "inlayer-course" / "add.py"
     file.unlink()
-    terminal.wait_for("add.py is gone")
+    terminal.wait_for("add.py was deleted")
     terminal.press("c")
     assert "add.py" in terminal.wait_for("q quit")
     file.write_text(SOLUTION)

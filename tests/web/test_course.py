@@ -14,7 +14,6 @@ from inlayer.learn.course import open_course
 from inlayer.learn.html import learn_policy
 from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import NumberQuestion
-from inlayer.learn.quiz import shuffle_options
 from inlayer.trace import Pipeline
 from inlayer.web.guard import Guard
 from inlayer.web.schemas import MAX_CODE
@@ -65,7 +64,7 @@ def plain_text(elements: list[Any]) -> str:
 def test_course_and_lessons(local: Client) -> None:
     course = local.send("/api/course").json
     assert [one["id"] for one in course["lessons"]] == [one.id for one in open_course().lessons]
-    assert course["next"] == {"lesson": "text", "task": None, "part": None, "title": course["next"]["title"]}
+    assert (course["next"]["kind"], course["next"]["id"], course["next"]["lesson"]) == ("read", "text", "text")
     lesson = local.send("/api/course/lesson?id=forward").json
     assert "hidden states" in plain_text(lesson["text"])
     assert [one["id"] for one in lesson["tasks"]] == [one.id for one in open_course().lesson("forward").tasks]
@@ -79,7 +78,7 @@ def test_course_and_lessons(local: Client) -> None:
     assert post(local, "answer", exercise=free["id"], seed=free["seed"]).json["model_answer"]
     assert post(local, "answer", exercise=free["id"], seed=free["seed"], matches_model=True).json == {"correct": True}
     after = by_id(local.send("/api/course").json["lessons"], "forward")
-    assert (after["read"], after["exercises"]["done"]) == (True, 1)
+    assert (after["read"], after["counts"]["exercise"]["done"]) == (True, 1)
 
 
 def test_answers_are_not_sent_before_one_was_given(local: Client) -> None:
@@ -150,7 +149,7 @@ def test_a_revealed_answer_leaves_the_exercise_open(local: Client) -> None:
 
 def test_a_missed_question_comes_back(local: Client) -> None:
     question = open_course().lesson("forward").questions[0]
-    options = shuffle_options(question, 5).options
+    options = question.ask(5).options
     correct = next(number for number, option in enumerate(options) if option.correct)
     wrong = (correct + 1) % len(options)
     missed = post(local, "answer", question=question.id, seed=5, answer="abcdef"[wrong]).json
@@ -179,7 +178,7 @@ def test_hints_come_one_at_a_time_and_the_solution_is_recorded(local: Client) ->
 def test_a_check_writes_the_file_that_the_terminal_reads(local: Client, home: Path) -> None:
     verdict = post(local, "check", task="gather", code=WRONG).json
     assert (home / "gather.py").read_text(encoding="utf-8") == WRONG
-    failed = next(one for one in verdict["results"] if one["state"] == "failed")
+    failed = next(one for one in verdict["checks"] if one["state"] == "failed")
     assert failed["rule"] == "flat"
     assert "expected" in failed["message"]
     assert verdict["summary"].startswith("3 of 7 checks")
@@ -276,8 +275,8 @@ def test_invalid_queries(client: Client) -> None:
 
 def test_a_nul_byte_in_the_code_is_a_failed_check(local: Client) -> None:
     verdict = post(local, "check", task="gather", code="x = 1\0\n").json
-    assert verdict["results"][0]["state"] == "failed"
-    assert verdict["results"][0]["rule"] == "syntax"
+    assert verdict["checks"][0]["state"] == "failed"
+    assert verdict["checks"][0]["rule"] == "syntax"
 
 
 @pytest.mark.parametrize("name", ["check", "save", "reset", "skip", "read"])

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.learn.common import AS_JSON, SEED, command
+from inlayer.cli.app import Json
+from inlayer.cli.learn.common import SEED, command
 from inlayer.files import check_path, shown, write_output
-
-__all__ = ["dev_check", "grade", "notebook"]
 
 
 @command("notebook", "", "forward padding --folder notebooks")
@@ -38,7 +37,7 @@ def grade(
     out: Annotated[
         str | None, typer.Option(metavar="NAME", help="Write NAME.csv and NAME.json. \\[default: print the CSV]")
     ] = None,
-    as_json: AS_JSON = False,
+    as_json: Json = False,
     seed: SEED = None,
 ) -> None:
     """Grade the submissions of a class; a misbehaving file does not affect the others."""

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from inlayer.cli.app import app
+from inlayer.cli.app import app, console
+from inlayer.learn.progress import ProgressFile
 from inlayer.learn.service import MAX_SEED, CourseService
-
-if TYPE_CHECKING:
-    from inlayer.learn.terminal import CoursePrinter
-
-__all__ = [
-    "AS_JSON", "FOLDER", "SEED", "TASK", "TASK_OR_FILE", "command", "confirm", "interruptible", "learn", "open_printer",
-    "open_service", "paged", "prompt", "saved_note", "write_json",
-]  # fmt: skip
+from inlayer.learn.terminal import CoursePrinter, EncodedOutput
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
 
@@ -30,13 +23,11 @@ ORDER = (
     "misconceptions", "notebook", "grade", "dev-check",
 )  # fmt: skip
 
-AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 FOLDER = Annotated[
     str | None,
     typer.Option(help="Folder of your files; remembered. \\[default: inlayer-course in the current folder]"),
 ]
 SEED = Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="Use the same random values again.")]
-TASK = Annotated[str | None, typer.Argument(metavar="TASK", help="Task. \\[default: the task in progress]")]
 TASK_OR_FILE = Annotated[
     str | None,
     typer.Argument(metavar="TASK|FILE", help="Task, or a file named after one. \\[default: the task in progress]"),
@@ -78,22 +69,21 @@ def learn_() -> None:
     """Take the course: lessons, graded tasks, exercises and quizzes. Lists them if no command is given."""
 
 
-def open_service(*, must_save: bool = False) -> CourseService:
+def open_service(*, must_save: bool = False, folder: str | None = None) -> CourseService:
     """The service of the course; unless `must_save`, a command continues if progress cannot be saved."""
-    from inlayer.learn.progress import ProgressFile
 
     def notify(line: str) -> None:
         sys.stdout.flush()
         sys.stderr.write(f"inlayer: {line}\n")
 
-    return CourseService(ProgressFile(on_notice=notify, allow_unsaved=not must_save))
+    service = CourseService(ProgressFile(on_notice=notify, allow_unsaved=not must_save))
+    if folder is not None:
+        service.set_folder(folder)
+    return service
 
 
 def open_printer() -> CoursePrinter:
     """A printer for standard output."""
-    from inlayer.cli.app import console
-    from inlayer.learn.terminal import CoursePrinter, EncodedOutput
-
     return CoursePrinter(console(MAX_WIDTH, file=EncodedOutput(sys.stdout)))
 
 
@@ -108,22 +98,22 @@ def paged(out: CoursePrinter, *, enabled: bool) -> Iterator[None]:
         yield
 
 
-def write_json(data: Any) -> None:
-    sys.stdout.write(json.dumps(data, allow_nan=False) + "\n")
-
-
-def saved_note(service: CourseService) -> str:
-    return "progress is not saved" if service.progress.unsaved_reason else "your progress is saved"
+class LeftError(Exception):
+    """The learner left in the middle of a question."""
 
 
 @contextmanager
-def interruptible(service: CourseService) -> Iterator[None]:
-    """Turn Ctrl-C into one line on stderr and exit code 130."""
+def stoppable(service: CourseService, command: str = "") -> Iterator[None]:
+    """End with one line: after Ctrl-C with exit code 130, after LeftError with 0 and the command that continues."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, LeftError) as error:
+        saved = "progress is not saved" if service.progress.unsaved_reason else "your progress is saved"
+        if isinstance(error, LeftError):
+            sys.stdout.write(f"Stopped here; {saved}. To continue:\n  {command}\n")
+            raise typer.Exit from None
         sys.stdout.flush()
-        sys.stderr.write(f"\nstopped; {saved_note(service)}\n")
+        sys.stderr.write(f"\nstopped; {saved}\n")
         raise typer.Exit(130) from None
 
 

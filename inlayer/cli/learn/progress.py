@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from inlayer.cli.app import Json, print_json
 from inlayer.cli.inputs import read_start
-from inlayer.cli.learn.common import AS_JSON, command, confirm, open_printer, open_service, write_json
+from inlayer.cli.learn.common import command, confirm, open_printer, open_service
 from inlayer.errors import InputError
 from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
-
-if TYPE_CHECKING:
-    from inlayer.learn.progress import ProgressState
-    from inlayer.learn.service import CourseService
-
-__all__ = ["progress"]
+from inlayer.learn.course_steps import CourseOverview
+from inlayer.learn.progress import MAX_BYTES, DamagedProgressError, ProgressState, dump_state, load_state
+from inlayer.learn.service import CourseService
 
 
 @command("progress", "", "--json", "--export progress.json", "--import progress.json")
 def progress(
-    as_json: AS_JSON = False,
+    as_json: Json = False,
     export: Annotated[
         str | None, typer.Option(metavar="FILE", help='Write it to a file; "-" is standard output.')
     ] = None,
@@ -57,8 +55,6 @@ def progress(
 
 
 def export_progress(state: ProgressState, name: str, *, overwrite: bool) -> None:
-    from inlayer.learn.progress import dump_state
-
     state.folder = ""  # differs between machines
     data = dump_state(state)
     if name == "-":
@@ -75,8 +71,6 @@ def export_progress(state: ProgressState, name: str, *, overwrite: bool) -> None
 
 
 def read_export(name: str) -> ProgressState:
-    from inlayer.learn.progress import MAX_BYTES, DamagedProgressError, load_state
-
     data = read_start(check_path(name, "--import"), MAX_BYTES)
     try:
         return load_state(data)
@@ -87,16 +81,14 @@ def read_export(name: str) -> ProgressState:
 
 
 def show_progress(service: CourseService, *, as_json: bool) -> None:
-    from inlayer.learn.progress import dump_state
-
     state, course, path = service.state(), service.course, service.progress.path
-    overview = service.overview(state)
+    overview = CourseOverview(course, state)
     if as_json:
         names = {"read": "lessons", "task": "tasks", "exercise": "exercises", "quiz": "questions"}
         totals = {names[kind]: {"done": done, "total": total} for kind, (done, total) in overview.counts.items()}
         answered = sum(bool(state.question(name).right) for name in course.questions)
         totals["questions"] |= {"done": answered, "due": len(overview.due)}  # correct once, even if due again
-        write_json(json.loads(dump_state(state)) | {"file": str(path), "totals": totals})
+        print_json(json.loads(dump_state(state)) | {"file": str(path), "totals": totals})
         return
     out = open_printer()
     labels = {"read": "lessons read", "task": "tasks passed", "exercise": "exercises done", "quiz": "questions correct"}

@@ -7,33 +7,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
-from inlayer.cli.learn.common import (
-    SEED,
-    command,
-    interruptible,
-    open_printer,
-    open_service,
-    prompt,
-    saved_note,
-    write_json,
-)
+from inlayer.cli.app import print_json
+from inlayer.cli.learn.common import SEED, LeftError, command, open_printer, open_service, prompt, stoppable
 from inlayer.errors import InputError
 from inlayer.files import quoted
-from inlayer.learn.questions import AnswerResult, ChoiceQuestion, FreeTextQuestion, NumberQuestion, TheoryQuestion
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from inlayer.learn.course import Question
-    from inlayer.learn.questions import Exercise
-    from inlayer.learn.service import AskedQuestion, CourseService
-    from inlayer.learn.terminal import CoursePrinter
-
-__all__ = ["ask_exercise", "ask_quiz", "exercise", "grading_of", "quiz"]
+from inlayer.learn.course_steps import QuizRun
+from inlayer.learn.questions import AnswerResult, AskedQuestion, ChoiceQuestion, Exercise, FreeTextQuestion, Question
+from inlayer.learn.service import CourseService, random_seed
+from inlayer.learn.terminal import CoursePrinter
 
 ANSWER = Annotated[
     str | None, typer.Option(help="Grade this answer without asking; exit code 0 if it is correct, 1 if not.")
@@ -41,25 +27,9 @@ ANSWER = Annotated[
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON without asking.")]
 
 
-def grading_of(question: TheoryQuestion) -> str:
-    return "self-checked" if isinstance(question, FreeTextQuestion) else "graded"
-
-
-def question_json(asked: AskedQuestion) -> dict[str, Any]:
-    """A question without its answer."""
-    question = asked.question
-    data: dict[str, Any] = {"id": asked.id, "lesson": asked.lesson, "seed": asked.seed, "kind": question.kind}
-    data |= {"text": question.text, "graded": grading_of(question) == "graded"}
-    if isinstance(question, ChoiceQuestion):
-        data["options"] = {chr(ord("a") + number): option.text for number, option in enumerate(question.options)}
-    if isinstance(question, NumberQuestion):
-        data["unit"] = question.unit
-    return data
-
-
 def grade_once(service: CourseService, asked: AskedQuestion, answer: str | None, *, as_json: bool) -> None:
     """Grade one answer and exit; without an answer, mark a self-checked exercise as done."""
-    question, data = asked.question, question_json(asked) | {"answer": answer, "correct": None}
+    question, data = asked.question, asked.to_dict() | {"answer": answer, "correct": None}
     if isinstance(question, FreeTextQuestion):
         data |= {"message": question.model_answer, "points": list(question.points)}
         if answer is None:
@@ -73,7 +43,7 @@ def grade_once(service: CourseService, asked: AskedQuestion, answer: str | None,
         if not asked.title and isinstance(question, ChoiceQuestion):
             data["reasons"] = {chr(ord("a") + number): option.reason for number, option in enumerate(question.options)}
     if as_json:
-        write_json(data)
+        print_json(data)
     elif isinstance(question, FreeTextQuestion):
         open_printer().model_answer(question, with_points=True)
     else:
@@ -81,24 +51,8 @@ def grade_once(service: CourseService, asked: AskedQuestion, answer: str | None,
     raise typer.Exit(1 if data["correct"] is False else 0)
 
 
-class LeftError(Exception):
-    """The learner left in the middle of a question."""
-
-
-def asking(out: CoursePrinter, service: CourseService, command: str, ask: Callable[[], None]) -> bool:
-    """Ask questions; False if the learner leaves. `command` continues."""
-    try:
-        with interruptible(service):
-            ask()
-    except LeftError:
-        out.line(f"Stopped here; {saved_note(service)}. To continue:")
-        out.command(command)
-        return False
-    return True
-
-
 def prompt_until(out: CoursePrinter, text: str, grade: Callable[[str], AnswerResult | None]) -> AnswerResult | None:
-    """Ask until an answer can be graded."""
+    """Ask until an answer can be graded; an empty line leaves."""
     while True:
         if not (answer := prompt(text)):
             raise LeftError
@@ -130,8 +84,7 @@ def exercise(
     if answer is None and not done and not as_json:
         out = open_printer()
         for one in chosen:
-            if not ask_exercise(out, service, one, seed):
-                return
+            ask_exercise(out, service, one, seed)
             out.line()
         out.next_step(service.overview())
         return
@@ -143,36 +96,26 @@ def exercise(
     asked = service.draw_exercise(chosen[0], seed)
     if answer is not None or done:
         grade_once(service, asked, None if done else answer, as_json=as_json)
-    write_json(question_json(asked))
+    print_json(asked.to_dict())
 
 
-def ask_exercise(out: CoursePrinter, service: CourseService, one: Exercise, seed: int | None) -> bool:
-    """Ask until the answer is correct or revealed; False if the learner leaves."""
+def ask_exercise(out: CoursePrinter, service: CourseService, one: Exercise, seed: int | None = None) -> None:
+    """Ask until the answer is correct or revealed."""
     asked = service.draw_exercise(one, seed)
     question = asked.question
-    out.heading(f"{one.id}: {one.title} ({grading_of(question)})")
+    out.heading(f"{one.id}: {one.title} ({question.grading})")
     out.line()
     out.question(question)
-
-    def grade(answer: str) -> AnswerResult | None:
-        return None if answer == "?" else service.answer(asked, answer)
-
-    def ask() -> None:
+    with stoppable(service, f"inlayer learn exercise {one.id}"):
         if isinstance(question, FreeTextQuestion):
-            return self_check(out, service, one, question)
+            self_check(out, service, one, question)
+            return
+        grade = lambda answer: None if answer == "?" else service.answer(asked, answer)  # noqa: E731
         while (result := prompt_until(out, "Your answer (? reveals it, Enter leaves): ", grade)) is not None:
             out.answer_result(result)
             if result.correct:
-                return None
-        revealed = service.reveal_answer(asked)
-        if isinstance(revealed, NumberQuestion):
-            out.line(revealed.formatted_answer, style="bold")
-            out.markdown(revealed.explanation)
-        else:
-            out.reasons(revealed)
-        return out.line("The exercise stays open and will use other numbers next time.", style="dim")
-
-    return asking(out, service, f"inlayer learn exercise {one.id}", ask)
+                return
+        out.revealed(service.reveal_answer(asked))
 
 
 def self_check(out: CoursePrinter, service: CourseService, one: Exercise, question: FreeTextQuestion) -> None:
@@ -182,7 +125,7 @@ def self_check(out: CoursePrinter, service: CourseService, one: Exercise, questi
     out.line()
     out.model_answer(question)
     out.line("Does your answer make this point?")
-    made = 0
+    made, total = 0, len(question.points)
     for point in question.points:
         out.line(point, indent=2)
         while (reply := prompt("    y or n: ")) is not None and reply.lower() not in {"y", "yes", "n", "no"}:
@@ -190,10 +133,9 @@ def self_check(out: CoursePrinter, service: CourseService, one: Exercise, questi
         if reply is None:
             raise LeftError
         made += reply.lower().startswith("y")
-    complete = made == len(question.points)
-    service.record_exercise(one.id, correct=complete)
-    out.line(f"{made} of {len(question.points)} points, by your own assessment.", style="bold")
-    if not complete:
+    service.record_exercise(one.id, correct=made == total)
+    out.line(f"{made} of {total} points, by your own assessment.", style="bold")
+    if made < total:
         out.line("The exercise stays open. Try it again with the missing points.")
 
 
@@ -218,51 +160,42 @@ def quiz(
     if answer is not None:
         grade_once(service, service.ask(questions[0].id, seed or 0), answer, as_json=as_json)
     if as_json:
-        write_json({"questions": [question_json(service.ask(one.id, seed or 0)) for one in questions]})
+        print_json({"questions": [service.ask(one.id, seed or 0).to_dict() for one in questions]})
         return
     out = open_printer()
-    if ask_quiz(out, service, questions, seed, f"inlayer learn quiz {lesson or ''}".strip()):
-        out.line()
-        out.next_step(service.overview())
+    ask_quiz(out, service, questions, f"inlayer learn quiz {lesson or ''}".strip(), seed)
+    out.line()
+    out.next_step(service.overview())
 
 
 def ask_quiz(
-    out: CoursePrinter, service: CourseService, questions: list[Question], seed: int | None, command: str
-) -> bool:
-    """Ask until each question was answered correctly; False if the learner leaves. `command` continues the quiz."""
-    from inlayer.learn.quiz import QuizRun
-    from inlayer.learn.service import random_seed
-
-    run = QuizRun(questions, random_seed() if seed is None else seed)
+    out: CoursePrinter, service: CourseService, questions: list[Question], command: str, seed: int | None = None
+) -> None:
+    """Ask until each question was answered correctly; `command` continues a quiz that the learner left."""
+    run, number = QuizRun(questions, random_seed() if seed is None else seed), 0
     with service.edit():  # finds out early whether progress can be saved
         pass
-
-    def ask() -> None:
-        number = 0
+    with stoppable(service, command):
         while (one := run.question) is not None:
-            repeated, choice = run.repeated, run.choice
+            repeated = run.repeated
             number += not repeated
             out.heading(f"Question {'again' if repeated else f'{number} of {run.n_questions}'} ({one.lesson})")
             out.line()
-            out.question(choice)
+            out.question(one)
             result = prompt_until(out, "Your answer, a letter (Enter leaves): ", run.answer)
-            correct = result is not None and result.correct
-            before, due = service.record_answer(one.id, correct=correct, repeated=repeated)
-            if correct:
+            assert result is not None
+            before, due = service.record_answer(one.id, correct=result.correct, repeated=repeated)
+            if result.correct:
                 out.line(f"✓ Correct{repeat_note(before, due, repeated=repeated)}.", style="bold green")
-                out.reasons(choice)
-            elif result is not None:  # the other reasons would give the answer away
+                out.reasons(one)
+            else:  # the other reasons would give the answer away
                 out.line("✗ Not correct; the question returns.", style="bold red")
                 out.markdown_line(result.message, 2, "dim")
             out.line()
-
-    if not asking(out, service, command, ask):
-        return False
-    out.line(f"Correct at the first try: {run.n_questions - len(run.missed)} of {run.n_questions}.", style="bold")
+    out.line(f"Correct on the first try: {run.n_questions - len(run.missed)} of {run.n_questions}.", style="bold")
     if run.missed:
-        out.line("You missed these; each returns until it is correct at the first try in two more quizzes:")
+        out.line("You missed these. Each returns until you answer it correctly on the first try in two more quizzes:")
         out.question_list(one for one in questions if one.id in run.missed)
-    return True
 
 
 def repeat_note(before: int, due: int, *, repeated: bool) -> str:

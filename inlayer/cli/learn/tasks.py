@@ -6,105 +6,69 @@ Exit code of check: 0 if every check passed, 1 if one failed, 2 for bad input.
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inlayer.cli.learn.common import (
-    AS_JSON,
-    FOLDER,
-    SEED,
-    TASK,
-    TASK_OR_FILE,
-    command,
-    confirm,
-    interruptible,
-    open_printer,
-    open_service,
-    write_json,
-)
+from inlayer.cli.app import Json, print_json
+from inlayer.cli.learn.common import FOLDER, SEED, TASK_OR_FILE, command, confirm, open_printer, open_service, stoppable
 from inlayer.errors import InputError
 from inlayer.files import shown
+from inlayer.learn.service import CourseService
+from inlayer.learn.task_files import TaskFile, read_file
+from inlayer.learn.terminal import CoursePrinter
 
 if TYPE_CHECKING:
-    from inlayer.learn.course import Task
     from inlayer.learn.grader import Verdict
-    from inlayer.learn.service import CourseService
-    from inlayer.learn.task_files import TaskFile
-    from inlayer.learn.terminal import CoursePrinter
 
-__all__ = ["check", "hint", "reset", "show_task_file", "show_verdict", "solution"]
+TASK = Annotated[str | None, typer.Argument(metavar="TASK", help="Task. \\[default: the task in progress]")]
 
 
-@command(
-    "check",
-    "",
-    "gather",
-    "my/gather.py",
-    "try2.py --task gather --json",
-    note="Exit code: 0 passed, 1 failed or not written yet, 2 bad input.",
-)
+EXIT_CODES = "Exit code: 0 passed, 1 failed or not written yet, 2 bad input."
+
+
+@command("check", "", "gather", "my/gather.py", "try2.py --task gather --json", note=EXIT_CODES)
 def check(
     what: TASK_OR_FILE = None,
     task: Annotated[str | None, typer.Option(help="Task, if the file has another name.")] = None,
     folder: FOLDER = None,
     seed: SEED = None,
-    as_json: AS_JSON = False,
+    as_json: Json = False,
 ) -> None:
     """Grade your file: the checks run in order until one fails."""
-    from inlayer.learn.task_files import read_file
-
-    service = open_service()
-    file = service.find_work(what, task, folder)
+    service = open_service(folder=folder)
+    file = service.find_work(what, task)
     if file.is_new:  # nothing written yet, so this is not a try
         if as_json:
             data = {"task": file.task.id, "file": shown(file.path), "passed": False, "new": True}
-            write_json(data | {"summary": "not checked"})
+            print_json(data | {"summary": "not checked"})
         else:
             out = open_printer()
             show_task_file(out, file)
             message = f"{shown(file.path)} is new. Write your answer there, then check again."
             out.line(message, style="bold", wrap=False)
         raise typer.Exit(1)
-    with interruptible(service):
+    with stoppable(service):
         verdict = service.check(file.task, read_file(file.path).text, seed=seed)
     if as_json:
-        write_json(verdict_json(verdict, file.path))
+        print_json({"file": shown(file.path), **verdict.to_dict()})
     else:
-        show_verdict(open_printer(), service, file.task, verdict, file.path)
+        show_verdict(open_printer(), service, file, verdict)
     raise typer.Exit(0 if verdict.passed else 1)
 
 
-def verdict_json(verdict: Verdict, path: Path) -> dict[str, Any]:
-    output = verdict.walk_output
-    return {
-        "task": verdict.task,
-        "file": shown(path),
-        "passed": verdict.passed,
-        "n_passed": verdict.n_passed,
-        "n_checks": len(verdict.results),
-        "summary": verdict.summary,
-        "seed": verdict.seed,
-        "checks": [asdict(result) for result in verdict.results],
-        "printed": verdict.printed,
-        "walk_output": None if output is None else {"shape": list(output.shape), "dtype": str(output.dtype)},
-    }
-
-
 def show_verdict(
-    out: CoursePrinter, service: CourseService, task: Task, verdict: Verdict, path: Path, *, watching: bool = False
+    out: CoursePrinter, service: CourseService, file: TaskFile, verdict: Verdict, *, watching: bool = False
 ) -> None:
     """Print a verdict and what to do next; while watching, keys replace the commands."""
     out.checks(verdict)
     if not verdict.passed:
-        out.line(f"{shown(path)}, random values from seed {verdict.seed}", style="dim", wrap=False)
+        out.line(f"{shown(file.path)}, random values from seed {verdict.seed}", style="dim", wrap=False)
         if not watching:
             out.line("Need a hint?")
-            out.command(f"inlayer learn hint {task.id}")
+            out.command(f"inlayer learn hint {file.task.id}")
         return
-    out.passed(task, verdict, service.compare_with_walk(verdict))
+    out.passed(file.task, verdict, service.compare_with_walk(verdict))
     if not watching:
         out.line()
         out.next_step(service.overview())
@@ -127,11 +91,12 @@ def hint(
 ) -> None:
     """Show a hint: a nudge, then the idea, then most of the code; one more each time."""
     service, out = open_service(), open_printer()
-    shown_hint = service.hint(service.started_task(task), level)
-    out.hint(shown_hint)
-    if shown_hint.is_last:
+    found = service.started_task(task)
+    level = service.hint(found, level)
+    out.hint(found, level)
+    if level == len(found.hints):
         out.line("This is the last hint. To see the solution:")
-        out.command(f"inlayer learn solution {shown_hint.task.id} --show")
+        out.command(f"inlayer learn solution {found.id} --show")
 
 
 @command("solution", "gather", "gather --show")
@@ -148,8 +113,7 @@ def solution(
         raise InputError(
             f"{found.id} has not passed yet; to see its solution anyway, run inlayer learn solution {found.id} --show"
         )
-    passed = service.record_solution(found)
-    open_printer().solution(found, passed=passed)
+    open_printer().solution(found, passed=service.record_solution(found))
 
 
 @command("reset", "gather", "--yes")
@@ -159,12 +123,11 @@ def reset(
     folder: FOLDER = None,
 ) -> None:
     """Restore the start file of a task; the old file is kept. `progress --reset` resets all progress."""
-    service = open_service()
-    named = task or service.state().current or None
-    found = service.choose_task(named if named in service.course.tasks else task)
+    service = open_service(folder=folder)
+    found = service.started_task(task, allow_passed=True)
     if not yes and task is None and not confirm(f"This restores the start file of {found.id}."):
         raise InputError("nothing was reset")
-    kept = service.reset_file(found, folder)
+    kept = service.reset_file(found)
     out, (path, _) = open_printer(), service.load_file(found)
     out.line(f"{shown(path)} is the start file again.", wrap=False)
     if kept is not None:

@@ -17,22 +17,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from inlayer.cli.learn.common import FOLDER, TASK_OR_FILE, command, interruptible, open_printer, open_service
+from inlayer.cli.learn.common import FOLDER, TASK_OR_FILE, command, open_printer, open_service, stoppable
 from inlayer.cli.learn.tasks import show_task_file, show_verdict
 from inlayer.errors import InlayerError
 from inlayer.files import shown
-from inlayer.learn.task_files import read_file
-
-if TYPE_CHECKING:
-    from inlayer.learn.service import CourseService
-    from inlayer.learn.task_files import TaskFile
-    from inlayer.learn.terminal import CoursePrinter
-
-__all__ = ["watch"]
+from inlayer.learn.service import CourseService
+from inlayer.learn.task_files import TaskFile, read_file
+from inlayer.learn.terminal import CoursePrinter
 
 INTERVAL = 0.2  # seconds between two reads
 TYPING_PAUSE = 0.7  # seconds without a key after which typing has ended
@@ -47,12 +41,12 @@ Exit code: 0 if the last check passed, 1 if not."""
 @command("watch", "", "gather", note=NOTE)
 def watch(what: TASK_OR_FILE = None, folder: FOLDER = None) -> None:
     """Grade your file whenever you save it, until it passes."""
-    service, out = open_service(), open_printer()
-    file = service.find_work(what, None, folder)
+    service, out = open_service(folder=folder), open_printer()
+    file = service.find_work(what)
     with service.edit() as state:
         state.current = file.task.id
     watcher = FileWatcher(out, service, file)
-    with interruptible(service), keyboard() as key:
+    with stoppable(service), keyboard() as key:
         watcher.start()
         watcher.run(key)
     if watcher.passed:
@@ -94,7 +88,7 @@ class FileWatcher:
         self.out.line(f"Watching {shown(path)}. Press Ctrl-C to stop.", style="bold", wrap=False)
         self._missing = seen is None
         if self._missing:
-            self.out.line("The file does not exist yet; it is graded once it does.", style="yellow")
+            self.out.line("The file does not exist yet; it will be graded when it does.", style="yellow")
 
     def run(self, key: Callable[[float], str] | None) -> None:
         """Grade saved versions until one passes or the learner quits; keys may continue with other tasks."""
@@ -122,7 +116,7 @@ class FileWatcher:
             self._graded = seen
             self.check()
         if seen is None and self._previous is None and not self._missing:  # twice: an editor may be saving
-            self.out.line(f"{self.file.path.name} is gone; it is graded once it is back.", style="yellow")
+            self.out.line(f"{self.file.path.name} was deleted; it will be graded when it exists again.", style="yellow")
         self._missing = seen is None and self._previous is None
         self._previous = seen
         return self.passed
@@ -138,7 +132,7 @@ class FileWatcher:
             out.line(str(error), style="yellow")
             return
         self.passed = verdict.passed
-        show_verdict(out, self.service, self.file.task, verdict, path, watching=True)
+        show_verdict(out, self.service, self.file, verdict, watching=True)
         sys.stdout.flush()
 
     def _handle_key(self, pressed: str, key: Callable[[float], str]) -> bool:
@@ -153,10 +147,10 @@ class FileWatcher:
             self._graded = fingerprint(self.file.path)
             self.check()
         elif pressed == "h" and not self.passed:
-            hint = self.service.hint(self.file.task)
-            self.out.hint(hint)
-            if hint.is_last:
-                self.out.line("This is the last hint; s shows the solution.")
+            level = self.service.hint(self.file.task)
+            self.out.hint(self.file.task, level)
+            if level == len(self.file.task.hints):
+                self.out.line("This is the last hint. Press s to see the solution.")
         elif pressed not in {"\n", "\r"}:
             while key(TYPING_PAUSE) not in {"", "\n", "\r", END}:
                 pass

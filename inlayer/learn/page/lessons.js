@@ -30,6 +30,11 @@ function viewOf({ lesson, task = null, part = null }) {
   return { lesson, task, part };
 }
 
+// Where on the page a step of the course is.
+function stepView({ kind, id, lesson }) {
+  return { lesson, task: kind === "task" ? id : null, part: { exercise: "exercises", quiz: "quiz" }[kind] ?? null };
+}
+
 function nextStepLink(next) {
   if (!next) return make("p", { class: "next" }, linkTo({}, "You reached the end. Back to the course"));
   const link = linkTo(viewOf(next), span("muted", "Next "), next.title);
@@ -60,9 +65,8 @@ function renderLessons() {
     make("p", { class: "course-link" }, current(linkTo({ misconception: "" }, "Common misconceptions"), view.misconception !== null)));
 }
 
-function isComplete({ read, tasks, exercises, quiz }) {
-  return read && tasks.every(({ state }) => state === "passed") && exercises.done === exercises.total &&
-    quiz.done === quiz.total;
+function isComplete({ counts }) {
+  return Object.values(counts).every(({ done, total }) => done === total);
 }
 
 function lessonParts(lesson) {
@@ -70,9 +74,9 @@ function lessonParts(lesson) {
   return make("ul", { class: "parts" },
     lesson.tasks.map((task) => make("li", {},
       current(linkTo({ ...here, task: task.id }, task.title, doneMark(task.state)), task.id === view.task))),
-    make("li", {}, current(linkTo({ ...here, part: "exercises" }, "Exercises", tally(lesson.exercises)),
+    make("li", {}, current(linkTo({ ...here, part: "exercises" }, "Exercises", tally(lesson.counts.exercise)),
       view.part === "exercises")),
-    make("li", {}, current(linkTo({ ...here, part: "quiz" }, "Quiz", tally(lesson.quiz)), view.part === "quiz")));
+    make("li", {}, current(linkTo({ ...here, part: "quiz" }, "Quiz", tally(lesson.counts.quiz)), view.part === "quiz")));
 }
 
 function tally({ done, total }) {
@@ -107,22 +111,21 @@ function overviewView() {
     course.notices.map((one) => make("p", { class: "note" }, one)),
     !course.runs_code && make("p", { class: "note read-only" }, course.read_only_message),
     next && make("p", { class: "next" }, Object.assign(
-      linkTo(viewOf(next), span("muted", begun ? "Continue: " : "Start: "), next.title), { className: "next-link" })),
+      linkTo(stepView(next), span("muted", begun ? "Continue: " : "Start: "), next.title), { className: "next-link" })),
     make("ol", { class: "overview" }, course.lessons.map(overviewLine)),
   ];
   return [elements, () => 0];
 }
 
 function overviewLine(lesson) {
-  const done = lesson.tasks.filter(({ state }) => state === "passed").length;
+  const { read, task, exercise, quiz } = lesson.counts;
   const counts = [
-    `${done} of ${counted(lesson.tasks.length, "task")}`,
-    `${lesson.exercises.done} of ${counted(lesson.exercises.total, "exercise")}`,
-    `quiz: ${quizCounts(lesson.quiz)}`,
+    `${task.done} of ${counted(task.total, "task")}`,
+    `${exercise.done} of ${counted(exercise.total, "exercise")}`,
+    `quiz: ${quizCounts(lesson)}`,
   ];
-  const parts = [lesson.read, ...lesson.tasks.map(({ state }) => state === "passed"),
-    ...Array.from({ length: lesson.exercises.total }, (_, index) => index < lesson.exercises.done),
-    ...Array.from({ length: lesson.quiz.total }, (_, index) => index < lesson.quiz.done)];
+  const parts = [read, task, exercise, quiz].flatMap(({ done, total }) =>
+    Array.from({ length: total }, (_, index) => index < done));
   return make("li", {},
     span("step-number", String(lesson.number)),
     make("div", {},

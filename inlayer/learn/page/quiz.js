@@ -30,12 +30,12 @@ function renderQuestion() {
 function renderTally() {
   const place = byId("quiz-tally");
   if (!place || !course.runs_code) return;
-  const { number, quiz } = course.lessons.find(({ id }) => id === quizRun.lesson.id);
-  place.textContent = `Lesson ${number}: ${quizCounts(quiz)}`;
+  const lesson = course.lessons.find(({ id }) => id === quizRun.lesson.id);
+  place.textContent = `Lesson ${lesson.number}: ${quizCounts(lesson)}`;
 }
 
-function quizCounts({ done, total, due }) {
-  return `${done} of ${total} correct` + (due ? `, ${due} to repeat` : "");
+function quizCounts({ counts: { quiz }, due }) {
+  return `${quiz.done} of ${quiz.total} correct` + (due ? `, ${due} to repeat` : "");
 }
 
 function questionTitle({ id }) {
@@ -97,7 +97,7 @@ function quizEnd() {
   const { missed, total, lesson } = quizRun;
   const first = total - missed.size;
   return make("section", { class: "quiz-end" },
-    make("h2", { id: "quiz-end", tabindex: -1 }, `${first} of ${total} correct at the first try`),
+    make("h2", { id: "quiz-end", tabindex: -1 }, `${first} of ${total} correct on the first try`),
     make("p", { class: "lead" }, missed.size
       ? `${counted(missed.size, "question")} came back until you answered correctly. The next quiz starts with what you missed.`
       : "Perfect score!"),

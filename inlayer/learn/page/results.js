@@ -10,7 +10,7 @@ function resultsView(verdict) {
     make("p", { class: "stale-note-text" }, "You changed the code since this check. Check again."),
     verdict.passed && make("div", { class: "actions" }, button("See it in the walk",
       () => openWalk(verdict.step, null), { id: "see-walk" }), span("note", `step ${verdict.step}`)),
-    make("ol", { class: "checks" }, verdict.results.map(checkLine)),
+    make("ol", { class: "checks" }, verdict.checks.map(checkLine)),
     verdict.printed && printedView(verdict.printed),
     verdict.passed && whyView(verdict));
 }

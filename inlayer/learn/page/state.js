@@ -27,20 +27,7 @@ function markOf() {
   return "";
 }
 
-// ---- settings kept in this browser
-
-function stored(name) {
-  try {
-    return localStorage.getItem(name);
-  } catch {
-    return null;
-  }
-}
-
-function store(name, value) {
-  try {
-    localStorage.setItem(name, value);
-  } catch {
-    // Without storage, settings last until the page is closed.
-  }
+// Matrices on this page start at the first token and channel.
+function firstShown() {
+  return {};
 }

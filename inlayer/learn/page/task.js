@@ -206,7 +206,7 @@ function showVerdict(verdict, { quiet = false } = {}) {
   workspace.editor.blame(verdict.code === workspace.editor.text() ? verdict.line : null);
   renderAfter();
   if (quiet) return;
-  const failed = verdict.results.find(({ state }) => state === "failed");
+  const failed = verdict.checks.find(({ state }) => state === "failed");
   announce([verdict.passed ? "Passed." : "Not passed.", verdict.summary, failed?.message ?? ""].join(" "));
   if (verdict.passed && (isWalkOpen() || isRoomy())) openWalk(verdict.step, null, { quiet: true });
   byId("results").scrollIntoView({ block: "nearest" });

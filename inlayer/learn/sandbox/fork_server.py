@@ -23,8 +23,6 @@ from typing import NoReturn
 
 from inlayer.errors import InputError
 
-__all__ = ["ForkServer", "fork_server", "kill_group"]
-
 READY = b"ready"
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 

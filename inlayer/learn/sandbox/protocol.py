@@ -12,7 +12,6 @@ Tested, with forged messages, in tests/learn/test_protocol.py.
 from __future__ import annotations
 
 import json
-import math
 import socket
 import struct
 from collections.abc import Callable
@@ -26,15 +25,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-__all__ = ["ProtocolError", "RemoteHandle", "Unsendable", "decode", "encode", "receive", "send"]
-
 MAX_DEPTH = 24
 MAX_TREE = 4 << 20  # bytes of JSON, and of what safetensors says about the tensors: bounds time and memory
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
     torch.uint8, torch.bool,
 )}  # fmt: skip
-FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+MAX_BITS = 10_000  # of an integer: Python refuses to print much larger ones
 LENGTH = struct.Struct("<Q")
 
 
@@ -111,24 +108,19 @@ def _receive(channel: socket.socket, size: int, wait: Callable[[], None] | None)
     return bytes(got)
 
 
-def _pack(  # one branch for each kind of value
-    value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], RemoteHandle | None], depth: int
-) -> Any:
+def _pack(value: Any, tensors: dict[str, Tensor], keep: Callable[[Any], RemoteHandle | None], depth: int) -> Any:
     kind = type(value)  # not isinstance: a subclass could misbehave
-    if value is None or kind is bool or (kind is float and math.isfinite(value)):
+    if value is None or kind in {bool, float, str} or (kind is int and value.bit_length() < MAX_BITS):
         return value
     if depth > MAX_DEPTH:
         return {"other": kind.__name__}
-    if kind in {str, bytes}:
-        data = value.encode("utf-8", "surrogatepass") if kind is str else value
-        return {kind.__name__: data.hex()}
-    if kind in {int, float}:
-        return {"int": hex(value)} if kind is int else {"float": str(value)}
     if kind in {list, tuple, torch.Size}:
         items = [_pack(item, tensors, keep, depth + 1) for item in value]
-        return {"list" if kind is list else "tuple": items}
+        return items if kind is list else {"tuple": items}
     if isinstance(value, dict):
         return {"dict": [[_pack(part, tensors, keep, depth + 1) for part in pair] for pair in value.items()]}
+    if kind is bytes:
+        return {"bytes": value.hex()}
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, Unsendable):
@@ -143,29 +135,21 @@ def _pack(  # one branch for each kind of value
     return {"other": kind.__name__} if handle is None else {"handle": handle.number, "kind": handle.kind}
 
 
-def _unpack(  # noqa: PLR0912  # one branch for each kind of value
-    tree: Any, tensors: dict[str, Tensor], find: Callable[[RemoteHandle], Any], depth: int
-) -> Any:
+def _unpack(tree: Any, tensors: dict[str, Tensor], find: Callable[[RemoteHandle], Any], depth: int) -> Any:
     if depth > MAX_DEPTH + 1:
         raise ProtocolError("nested too deeply")
     inner = partial(_unpack, tensors=tensors, find=find, depth=depth + 1)
     match tree:
-        case None | bool() | float() | int():
+        case None | bool() | float() | int() | str():
             return tree
-        case {"str": str(text)}:
-            return bytes.fromhex(text).decode("utf-8", "surrogatepass")
-        case {"int": str(digits)}:
-            return int(digits, 16)
-        case {"float": str(name)}:
-            return FLOATS[name]
-        case {"bytes": str(digits)}:
-            return bytes.fromhex(digits)
-        case {"list": list(items)}:
+        case [*items]:
             return [inner(item) for item in items]
         case {"tuple": list(items)}:
             return tuple(inner(item) for item in items)
         case {"dict": list(pairs)}:
             return {inner(key): inner(value) for key, value in pairs}
+        case {"bytes": str(digits)}:
+            return bytes.fromhex(digits)
         case {"dtype": str(name)}:
             return DTYPES.get(name, Unsendable(f"dtype {name[:40]}"))
         case {"tensor": str(name), "grad": bool(grad)}:

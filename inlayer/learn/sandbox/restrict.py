@@ -22,8 +22,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["restrict"]
-
 NO_NEW_PRIVILEGES, SECCOMP, FILTER = 38, 22, 2  # for prctl
 CAPABILITIES_VERSION = 0x20080522
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, the same on every architecture

@@ -20,6 +20,7 @@ import os
 import shutil
 import socket
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -36,8 +37,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, encode, receive, send
 from inlayer.learn.sandbox.restrict import restrict
-
-__all__ = ["run"]
 
 PRIVATE = str(Path(__file__).parents[1])  # inlayer/learn
 MAX_THREADS = 16
@@ -65,7 +64,8 @@ def run(channel: socket.socket, scratch: str, memory: int, seconds: float) -> No
     """Answer requests until the channel closes; called in the forked process."""
     os.chdir(scratch)
     os.environ.update(HOME=scratch, TMPDIR=scratch)
-    runner = Runner(channel, scratch)
+    tempfile.tempdir = scratch  # importing torch may have cached another one
+    runner = Runner(channel, scratch, memory)
     set_limits(memory, seconds)
     # A traceback may show this file, which cannot be read after restrict().
     linecache.cache[__file__] = (0, None, linecache.getlines(__file__), __file__)
@@ -125,12 +125,13 @@ class ForbiddenOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 class Runner:
     """The learner's module and the objects it created, answering one request at a time."""
 
-    def __init__(self, channel: socket.socket, scratch: str) -> None:
+    def __init__(self, channel: socket.socket, scratch: str, memory: int) -> None:
         self.send: Callable[[bytes], None] = partial(send, channel)
         self.scratch = os.path.realpath(scratch)
         self.module = ModuleType("learner")
         self.objects: list[Any] = []
         self.threads = 0
+        self.too_much_memory = failure("memory", f"your code used more than {memory / (1 << 30):g} GiB of memory")
         self.streams = (sys.stdout, sys.stderr)  # the code may replace them in sys
         self.encode, self.decode = encode, decode  # the module is removed from sys.modules
         self.on_refusal, self.realpath, self.is_folder = self.refuse, os.path.realpath, os.path.isdir
@@ -145,20 +146,22 @@ class Runner:
         try:
             answer = handler(**request)
         except MemoryError:
-            answer = {"memory": True}
-        except RuntimeError as error:
-            answer = {"memory": True} if "allocate memory" in str(error) else self.raised(error)
-        except BaseException as error:  # also SystemExit and KeyboardInterrupt, which the code may raise
-            answer = self.raised(error)
+            answer = self.too_much_memory
+        except (SystemExit, KeyboardInterrupt) as error:
+            name = type(error).__name__
+            answer = failure("ended", f"your code raised {name}; it must return a result, not end the program")
+        except BaseException as error:
+            is_memory = isinstance(error, RuntimeError) and "allocate memory" in str(error)
+            answer = self.too_much_memory if is_memory else self.raised(error)
         for stream in self.streams:
             with suppress(OSError, ValueError):
                 stream.flush()
         try:
             message = self.encode(answer, self.keep)
         except MemoryError:
-            message = self.encode({"memory": True})
+            message = self.encode(self.too_much_memory)
         except ProtocolError as error:
-            message = self.encode({"too_large": str(error)})
+            message = self.encode(failure("too-large", f"your code returned too much: {error}"))
         self.send(message)
 
     def do_parse(self, source: str) -> dict[str, Any]:
@@ -278,12 +281,12 @@ class Runner:
         return self.builtin_hash(value)
 
     def forbid(self, name: str) -> NoReturn:
-        """Report first, because the code may catch the error."""
+        """Fail the check because of a forbidden name, with the line that uses it."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename != self.module.__file__:
             frame = frame.f_back
-        self.send(self.encode({"forbidden": name, "line": frame.f_lineno if frame else None}))
-        raise PermissionError(f"this task must be solved without {name}")
+        where = f"; line {frame.f_lineno} uses it" if frame else ""
+        self.fail("forbidden-name", f"this task must be solved without {name}{where}")
 
     # ---- refusals
 
@@ -323,10 +326,17 @@ class Runner:
             self.on_refusal("open a folder as a file")
 
     def refuse(self, what: str) -> NoReturn:
-        """Report the refusal first, because the code may catch the error."""
-        self.send(self.encode({"refused": what}))
-        raise PermissionError(f"not allowed in a task: {what}")
+        self.fail("refused", f"your code tried to {what}, which no task needs and is not allowed")
 
     def refuse_exit(self, code: int = 0) -> NoReturn:
-        self.send(self.encode({"refused": f"end its process (os._exit({code!r:.20}))"}))
-        raise SystemExit
+        self.refuse(f"end its process (os._exit({code!r:.20}))")
+
+    def fail(self, rule: str, message: str) -> NoReturn:
+        """Report first, because the code may catch the error."""
+        self.send(self.encode(failure(rule, message)))
+        raise PermissionError(message)
+
+
+def failure(rule: str, message: str) -> dict[str, Any]:
+    """The answer that ends the session: the check fails by this rule."""
+    return {"rule": rule, "message": message}

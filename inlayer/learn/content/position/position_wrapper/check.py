@@ -223,13 +223,13 @@ def registered(session: GradingSession) -> None:
     """has the table as its only parameter and the encoding as a buffer"""
     width, block_size = 2 * session.random_int(4, 6), session.random_int(30, 60)
     wrapper, ids = session.construct(20, width, block_size), session.random_ids(20, (2, 6))
-    more = sorted(set(wrapper.parameters()) - {TABLE})
+    more = sorted(set(wrapper.tensors("parameters")) - {TABLE})
     if more:
         raise CheckFailed(
             "parameter-not-buffer",
             f"{more[0]} is a parameter, so an optimizer would train it; the encoding is not trained",
         )
-    encoding = wrapper.buffers().get("encoding")
+    encoding = wrapper.tensors("buffers").get("encoding")
     if encoding is None:
         raise CheckFailed(
             "not-a-buffer", "there is no buffer named 'encoding'; a plain attribute does not move with the module"
@@ -261,7 +261,7 @@ def registered(session: GradingSession) -> None:
 def saved(session: GradingSession) -> None:
     """has only the table in its state_dict, which loads into a new module"""
     wrapper, ids, width = draw(session)
-    state = wrapper.state_dict()
+    state = wrapper.tensors("state_dict")
     if set(state) != {TABLE}:
         raise CheckFailed(
             "state-dict-keys", f"the state_dict contains {', '.join(sorted(state))}; it must contain only {TABLE}"
@@ -327,7 +327,7 @@ def precision(session: GradingSession) -> None:
     """keeps table and encoding in bfloat16 but computes angles in float32"""
     width, length = 2 * session.random_int(3, 6), session.random_int(500, 700)
     wrapper = session.construct(20, width, length, dtype=torch.bfloat16)
-    for name, one in (("table", table_of(wrapper)), ("buffer", wrapper.buffers().get("encoding"))):
+    for name, one in (("table", table_of(wrapper)), ("buffer", wrapper.tensors("buffers").get("encoding"))):
         if one is None or one.dtype != torch.bfloat16:
             found = "missing" if one is None else f"{one.dtype}"
             raise CheckFailed(f"{name}-dtype", f"with dtype bfloat16 the {name} is {found}; keep it in the given dtype")

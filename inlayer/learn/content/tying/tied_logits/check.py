@@ -93,13 +93,13 @@ def one_table(session: GradingSession) -> None:
     """has a single table, counted and stored once"""
     rows, width = session.random_int(7, 10), session.random_int(3, 5)
     model = session.construct(rows, width)
-    counted = sum(one.numel() for one in model.parameters().values())
+    counted = sum(one.numel() for one in model.tensors("parameters").values())
     if counted != rows * width:
         raise CheckFailed(
             "counted-twice",
             f"the model has {counted} parameters; a tied model has only V times D, so the head owns a copy",
         )
-    stored = model.state_dict()
+    stored = model.tensors("state_dict")
     if sum(one.numel() for one in stored.values()) != rows * width:
         raise CheckFailed(
             "stored-twice",
@@ -137,7 +137,7 @@ def loading(session: GradingSession) -> None:
     rows, width = session.random_int(7, 10), session.random_int(3, 5)
     model = session.construct(rows, width)
     new = session.random_normal(rows, width)
-    model.method("load_state_dict", dict.fromkeys(model.state_dict(), new))
+    model.method("load_state_dict", dict.fromkeys(model.tensors("state_dict"), new))
     ids = session.random_ids(rows, (2, 4))
     check_values(
         model.call(ids),
@@ -179,7 +179,7 @@ def assigning(session: GradingSession) -> None:
     model = session.construct(rows, width)
     new, ids = session.random_normal(rows, width), session.random_ids(rows, (2, 4))
     model.method(
-        "load_state_dict", dict.fromkeys(model.state_dict(), new), assign=True
+        "load_state_dict", dict.fromkeys(model.tensors("state_dict"), new), assign=True
     )  # replaces parameters, not values
     check_values(
         model.call(ids),
