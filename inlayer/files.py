@@ -3,8 +3,8 @@
 - messages show a path as the user gave it, on one line; untrusted text is quoted and shortened
 - a file is written under a temporary name, synced, and renamed: a crash leaves either the old or the new content
 - a lock is released when its process ends, however that happens; file systems without locks do not block
-- elsewhere: writing whole folders (training/atomic_folder.py)
-Tested in tests/training/test_atomic_folder.py and, with killed processes, in tests/learn/test_progress.py.
+- a new folder is written the same way: an existing one is never replaced, unless it is empty
+Tested in tests/test_files.py and, with killed processes, in tests/test_new_folder.py and tests/learn/test_progress.py.
 """
 
 from __future__ import annotations
@@ -16,23 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from inlayer.errors import DtypeError, InputError, MissingFileError
-
-__all__ = [
-    "atomic_path",
-    "base_name",
-    "check_path",
-    "listing",
-    "locked",
-    "not_a_file",
-    "path_kind",
-    "printable",
-    "quoted",
-    "shown",
-    "sync",
-    "write_atomic",
-    "write_output",
-]
+from inlayer.errors import DtypeError, InlayerError, InputError, MissingFileError
 
 LOCK_INTERVAL = 0.02  # seconds between two attempts to get a lock
 
@@ -100,6 +84,27 @@ def not_a_file(path: Path, kind: str) -> MissingFileError:
     return MissingFileError(f"{shown(path)} is not a regular file (it is a device, pipe or socket)")
 
 
+def check_is_file(path: Path, advice: str = "") -> Path:
+    """The path, if it is a regular file; otherwise an error, which ends in `advice`."""
+    if (kind := path_kind(path)) != "file":
+        error = not_a_file(path, kind)
+        raise MissingFileError(f"{error}; {advice}") if advice else error
+    return path
+
+
+@contextmanager
+def file_errors(
+    path: str | os.PathLike[str], problem: str = "cannot be read", kind: type[InlayerError] = InputError
+) -> Iterator[None]:
+    """Turn an OSError inside the block into one line: the path, the problem, and the system's reason."""
+    try:
+        yield
+    except InlayerError:  # MissingFileError is an OSError, too
+        raise
+    except OSError as error:
+        raise kind(f"{shown(path)} {problem}: {error.strerror or error}") from error
+
+
 def base_name(path: Path) -> str:
     """The last component of a path, also for "." and ".."."""
     return path.name if path.name not in {"", ".."} else path.resolve().name or str(path)
@@ -116,7 +121,7 @@ def write_output(path: Path, data: bytes) -> None:
     import secrets  # it imports more than all of the rest
 
     temporary = path.with_name(f".{path.name[:60]}.{secrets.token_hex(4)}.part")
-    try:
+    with file_errors(path, "cannot be written"):
         try:
             with temporary.open("xb") as part:
                 part.write(data)
@@ -125,8 +130,6 @@ def write_output(path: Path, data: bytes) -> None:
         finally:
             with suppress(OSError):  # already renamed if everything went well
                 temporary.unlink()
-    except OSError as error:
-        raise InputError(f"{shown(path)} cannot be written: {error.strerror}") from error
 
 
 @contextmanager
@@ -142,6 +145,28 @@ def atomic_path(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary folder to write to. It becomes `folder` if the block succeeds, and is removed if it fails."""
+    import shutil  # slow to import
+
+    target = check_path(folder, "folder").expanduser().resolve()
+    if path_kind(target) != "missing" and (path_kind(target) != "folder" or any(target.iterdir())):
+        raise InputError(f"{shown(folder)} cannot be written: it already exists; choose another folder")
+    new = target.with_name(f".{target.name}.saving")
+    try:
+        with file_errors(folder, "cannot be written"):
+            shutil.rmtree(new, ignore_errors=True)  # left by a process that was killed
+            new.mkdir(parents=True)
+            yield new
+            for path in (*new.iterdir(), new):
+                sync(path)
+            new.rename(target)
+            sync(target.parent)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
 
 
 @contextmanager

@@ -24,11 +24,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inlayer.errors import InlayerError
-from inlayer.neighbors import nearest
+from inlayer.geometry.nearest import nearest_to_row
+from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
-
-__all__ = ["RowChange", "TableComparison", "TokenComparison", "TokenNeighbor", "compare_tables"]
 
 BLOCK_VALUES = 2**22  # values of a table read at once
 CANDIDATES = 10  # candidates per shown token
@@ -111,13 +110,16 @@ def compare_tables(
 
     `counts_V` has the occurrences of each id in the training text.
     """
-    tables = before_VD, after_VD = before_VD.detach().cpu(), after_VD.detach().cpu()
+    tables = [before_VD.detach().cpu(), after_VD.detach().cpu()]
     kept = [token_id for token_id in range(len(before_VD)) if token_id != padding_idx]
-    measures = _measure_rows(before_VD, after_VD)
+    measures, sums_2D = _measure_rows(*tables)
+    if padding_idx is not None:
+        sums_2D -= torch.stack([table_VD[padding_idx] for table_VD in tables])
     ratios = [
-        _finite(float(_sum_rows(table, padding_idx).norm()) / float(norms_V[kept].sum() or math.nan))
-        for table, norms_V in zip(tables, measures[:2], strict=True)
+        float(sum_D.norm()) / float(norms_V[kept].sum() or math.nan)
+        for sum_D, norms_V in zip(sums_2D, measures[:2], strict=True)
     ]
+    before, after = (StoredTable.from_array(table_VD.float().numpy()) for table_VD in tables)
     chosen = _choose(np.where(np.arange(len(counts_V)) == padding_idx, 0, counts_V), tokenizer, tokens)
     return TableComparison(
         tokens=tuple(
@@ -125,14 +127,14 @@ def compare_tables(
                 id=token_id,
                 token=token_label(tokenizer, token_id),
                 count=int(counts_V[token_id]),
-                before=_neighbors(before_VD, token_id, tokenizer, k),
-                after=_neighbors(after_VD, token_id, tokenizer, k),
+                before=_neighbors(before, token_id, tokenizer, k),
+                after=_neighbors(after, token_id, tokenizer, k),
             )
             for token_id in chosen
         ),
         groups=tuple(_change(name, ids, measures, counts_V) for name, ids in _groups(counts_V, kept)),
-        mean_vector_ratio_before=ratios[0],
-        mean_vector_ratio_after=ratios[1],
+        mean_vector_ratio_before=ratios[0] if math.isfinite(ratios[0]) else None,
+        mean_vector_ratio_after=ratios[1] if math.isfinite(ratios[1]) else None,
         nonfinite_rows=int(np.count_nonzero(~np.isfinite(measures[1][kept]))),
     )
 
@@ -180,24 +182,25 @@ def _spread(candidates: list[int], wanted: int) -> list[int]:
     return [candidates[min(rank, len(candidates) - wanted + number)] for number, rank in enumerate(ranks)]
 
 
-def _neighbors(table_VD: Tensor, token_id: int, tokenizer: Tokenizer, k: int) -> tuple[TokenNeighbor, ...]:
-    found = nearest(table_VD[token_id], _blocks(table_VD), k, exclude=token_id)
+def _neighbors(table: StoredTable, token_id: int, tokenizer: Tokenizer, k: int) -> tuple[TokenNeighbor, ...]:
+    found = nearest_to_row(table, token_id, k)
     return tuple(TokenNeighbor(id=other, token=token_label(tokenizer, other), cosine=cosine) for other, cosine in found)
 
 
 # ---- rows
 
 
-def _measure_rows(before_VD: Tensor, after_VD: Tensor) -> Values:
-    """Four values of every row (4, V): norm before, norm after, cosine, relative distance."""
-    blocks = [torch.empty(4, 0, dtype=torch.float64)]
-    for (_, old_ND), (_, new_ND) in zip(_blocks(before_VD), _blocks(after_VD), strict=True):
-        old, new = old_ND.double(), new_ND.double()
+def _measure_rows(before_VD: Tensor, after_VD: Tensor) -> tuple[Values, Tensor]:
+    """Four values of every row (4, V): norm before, norm after, cosine, relative distance; and both sums of rows."""
+    measured, sums_2D = [], torch.zeros(2, before_VD.shape[1], dtype=torch.float64)
+    step = max(1, BLOCK_VALUES // before_VD.shape[1])
+    for start in range(0, len(before_VD), step):
+        old, new = (table_VD[start : start + step].double() for table_VD in (before_VD, after_VD))
         norm_old, norm_new = old.norm(dim=1), new.norm(dim=1)
         cosine = ((old / norm_old[:, None]) * (new / norm_new[:, None])).sum(dim=1).clamp(-1, 1)
-        blocks.append(torch.stack((norm_old, norm_new, cosine, (new - old).norm(dim=1) / norm_old)))
-    values: Values = torch.cat(blocks, dim=1).numpy()
-    return values
+        measured.append(torch.stack((norm_old, norm_new, cosine, (new - old).norm(dim=1) / norm_old)))
+        sums_2D += torch.stack((old.sum(dim=0), new.sum(dim=0)))
+    return torch.cat(measured, dim=1).numpy(), sums_2D
 
 
 def _change(name: str, ids: Ids, measures: Values, counts_V: Ids) -> RowChange:
@@ -221,19 +224,3 @@ def _groups(counts_V: Ids, kept: list[int]) -> Iterator[tuple[str, Ids]]:
     for name, ids in ((ALL, order), *quarters, (UNSEEN, order[seen:])):
         if len(ids):
             yield name, ids
-
-
-def _sum_rows(table_VD: Tensor, padding_idx: int | None) -> Tensor:
-    total_D = torch.zeros(table_VD.shape[1], dtype=torch.float64)
-    for _, block_ND in _blocks(table_VD):
-        total_D += block_ND.double().sum(dim=0)
-    return total_D if padding_idx is None else total_D - table_VD[padding_idx].double()
-
-
-def _blocks(table_VD: Tensor) -> Iterator[tuple[int, Tensor]]:
-    rows = max(1, BLOCK_VALUES // max(1, table_VD.shape[1]))
-    yield from ((start, table_VD[start : start + rows]) for start in range(0, len(table_VD), rows))
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -21,8 +21,6 @@ from typing import Any
 from inlayer.errors import ConfigError
 from inlayer.files import quoted
 
-__all__ = ["PARALLEL_MODES", "PRESETS", "DecoderConfig", "TrainConfig"]
-
 PRESETS: dict[str, dict[str, int]] = {
     "toy": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_kv_head": 2, "block_size": 64},
     "small": {"n_embd": 128, "n_layer": 4, "n_head": 4, "n_kv_head": 2, "block_size": 128},

@@ -29,8 +29,6 @@ from inlayer.errors import InputError, MissingFileError
 from inlayer.files import shown
 from inlayer.tokenizers.bpe_training import check_files, decode_file
 
-__all__ = ["CHUNK", "Chunk", "cut", "python_chunks", "read_chunks"]
-
 CHUNK = 1 << 14  # characters
 
 # Folders of the standard library with docstrings about tests, not about Python.

@@ -20,8 +20,6 @@ from torch.utils.hooks import RemovableHandle
 
 from inlayer.tables import Table
 
-__all__ = ["Alerts", "Metrics", "from_line", "measure_rows", "record_input_gradient", "to_line"]
-
 IN_EVERY_LINE = {"step", "loss", "learning_rate", "gradient_norm", "tokens", "seconds"}
 
 SPIKE = 1.0  # nats above the best smoothed loss so far

@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
 
-__all__ = ["CoupledAdamW", "make_optimizers", "set_learning_rates", "zero_moments"]
-
 Group = dict[str, Any]
 
 

@@ -37,18 +37,6 @@ from inlayer.training.config import PARALLEL_MODES
 from inlayer.training.decoder import Decoder
 from inlayer.training.optimizer import CoupledAdamW, zero_moments
 
-__all__ = [
-    "ProcessGroup",
-    "clip_gradients",
-    "full_state",
-    "full_tensor",
-    "load_full_state",
-    "local_batch",
-    "process_group",
-    "shard",
-    "stop_signals",
-]
-
 CPU = torch.device("cpu")
 
 # Longer than torch's default: the main process may encode a large corpus while the others wait.

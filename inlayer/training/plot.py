@@ -18,15 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from inlayer.errors import InputError, MissingExtraError
-from inlayer.files import check_path, shown
+from inlayer.errors import MissingExtraError
+from inlayer.files import check_path, write_output
 from inlayer.render.numbers import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["Curve", "curve_of", "draw", "make_figure", "smooth", "smooth_loss"]
 
 INK, MUTED, LINE = "#1b2326", "#566267", "#d9dedf"  # the page's colors
 PETROL, ORANGE, PALE, RED = "#0d5a66", "#c9600f", "#9fb9be", "#9c2f2a"
@@ -84,10 +82,7 @@ def draw(metrics: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> 
     with mpl.rc_context():
         mpl.rcParams.update({**mpl.rcParamsDefault, **STYLE})  # independent of the user's style
         make_figure(metrics).savefig(png, format="png", dpi=DPI)
-    try:
-        file.write_bytes(png.getvalue())
-    except OSError as error:
-        raise InputError(f"{shown(file)} cannot be written: {error.strerror}") from error
+    write_output(file, png.getvalue())
     return png.getvalue()
 
 

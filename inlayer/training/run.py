@@ -30,9 +30,8 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
-from inlayer.files import check_path, locked, path_kind, shown, sync, write_atomic
+from inlayer.files import check_path, locked, new_folder, path_kind, shown, sync, write_atomic
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
-from inlayer.training.atomic_folder import new_folder
 from inlayer.training.config import TrainConfig
 from inlayer.training.corpus import python_chunks, read_chunks
 from inlayer.training.decoder import Decoder, DecoderConfig
@@ -50,8 +49,6 @@ from inlayer.training.tokens import (
     write_tokens,
 )
 from inlayer.training.trainer import Trainer
-
-__all__ = ["DivergedError", "Run", "TrainingProgress"]
 
 CONFIG, METRICS = "config.json", "metrics.jsonl"
 PADDING, END = "<pad>", "<|endoftext|>"  # special tokens of a trained tokenizer

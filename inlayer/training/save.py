@@ -30,18 +30,16 @@ from torch import Tensor
 
 from inlayer.checkpoint.open import open_store
 from inlayer.checkpoint.store import Store
-from inlayer.errors import CheckpointError, ConfigError, InputError
+from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families import describe
 from inlayer.families.fields import Fields, short
-from inlayer.files import check_path, path_kind, shown, write_atomic
+from inlayer.files import check_path, file_errors, path_kind, write_atomic
 from inlayer.positions import Angles, SinusoidalPositions, sinusoidal_encoding
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import ByteTokenizer, open_tokenizer
 from inlayer.tokenizers.merges import byte_alphabet
-from inlayer.training.atomic_folder import write_tensors
 from inlayer.training.decoder import Decoder, DecoderConfig
-
-__all__ = ["check_savable", "load_decoder", "save_decoder", "tokenizer_files"]
+from inlayer.training.state import write_tensors
 
 FAMILIES = {"gpt": ("gpt2", "GPT2LMHeadModel"), "llama": ("llama", "LlamaForCausalLM")}
 TABLE, POSITIONS = "embeddings.token_embedding.weight", "embeddings.position_embedding.weight"
@@ -348,10 +346,8 @@ def _copy(path: Path) -> dict[str, bytes]:
     open_tokenizer(path)  # reports a damaged tokenizer now, not when the saved model is opened
     folder = path if path_kind(path) == "folder" else path.parent
     names = (*(TOKENIZER_FILES if folder == path else (path.name,)), *TOKENIZER_CONFIGS)
-    try:
+    with file_errors(path):
         found = {name: (folder / name).read_bytes() for name in names if path_kind(folder / name) == "file"}
-    except OSError as error:
-        raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from error
     if path.suffix == ".json" and path.name in found:  # saved under another name
         found["tokenizer.json"] = found.pop(path.name)
     return found

@@ -17,13 +17,11 @@ from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, InputError
-from inlayer.files import shown
-from inlayer.training.atomic_folder import write_tensors
-
-__all__ = ["State", "load_state", "save_state"]
+from inlayer.files import atomic_path, shown
 
 KEPT_STATES = 2
 
@@ -70,6 +68,15 @@ def load_state(folder: Path) -> State | None:
                 _read(other, file)
                 advice = f"the state of step {other:,} is intact: to resume from it, remove {path.name}"
         raise CheckpointError(f"{shown(path)}, the state of step {step:,}, is damaged: {error}; {advice}") from error
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file atomically."""
+    with atomic_path(path) as new:
+        try:
+            save_file(dict(tensors), new, metadata=metadata)
+        except SafetensorError as error:  # safetensors reports a full disk this way
+            raise OSError(str(error)) from error
 
 
 def _states(folder: Path) -> dict[int, Path]:

@@ -3,7 +3,7 @@
 text -> [ids] -> rows -> (+ positions) -> hidden states -> decoder -> head -> logits
 - the folder has three files: train.bin and validation.bin hold little-endian ids of 2 bytes, or 4 for a large
   vocabulary; tokens.json has their counts and checksums
-- a corpus of any size is streamed. The folder is written atomically (folder.py)
+- a corpus of any size is streamed. The folder is written atomically (files.py)
 - text is cut into segments that are encoded one by one. Of every n = round(1 / validation) segments the middle one is
   used for validation: spread over the whole corpus, and the same for the same text. Segments start small and grow to
   MAX_SEGMENT characters, so that a small corpus has validation text too
@@ -19,11 +19,10 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,15 +31,12 @@ from jaxtyping import Int64, Integer
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, IdRangeError, InputError, MissingFileError
-from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
+from inlayer.files import check_is_file, check_path, file_errors, new_folder, quoted, shown
 from inlayer.ragged import IdArray
 from inlayer.shapes import check_seed
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.bpe_training import MAX_VOCAB
-from inlayer.training.atomic_folder import new_folder
 from inlayer.training.corpus import Chunk, cut
-
-__all__ = ["Tokens", "draw_batch", "open_tokens", "validation_batches", "write_tokens"]
 
 FORMAT = 2
 FACTS = "tokens.json"
@@ -208,8 +204,8 @@ def _check_range(ids: IdArray, vocab_size: int) -> None:
 def _read_facts(path: Path) -> dict[str, Any]:
     """Read tokens.json and check the type and range of every entry."""
     try:
-        with _opened(path) as file:
-            facts: Any = json.loads(file.read())
+        with file_errors(check_is_file(path, WRITE_AGAIN), kind=MissingFileError):
+            facts: Any = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         raise CheckpointError(f"{shown(path)} is not valid JSON; {WRITE_AGAIN}") from None
     if not isinstance(facts, dict):
@@ -229,7 +225,7 @@ def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
     """Memory-map a file of ids after checking its size, its checksum and its largest id."""
     dtype, count, rows = DTYPES[facts["dtype"]], facts[f"{path.stem}_ids"], facts["vocab_size"]
     digest, largest, size = hashlib.sha256(), -1, count * dtype.itemsize
-    with _opened(path) as file:
+    with file_errors(check_is_file(path, WRITE_AGAIN), kind=MissingFileError), path.open("rb") as file:
         if (found := path.stat().st_size) != size:
             raise CheckpointError(
                 f"{shown(path)} has {found:,} bytes instead of {size:,} for {count:,} ids; {WRITE_AGAIN}"
@@ -243,14 +239,3 @@ def _open_ids(path: Path, facts: dict[str, Any]) -> npt.NDArray[Any]:
         raise CheckpointError(f"{shown(path)} contains id {largest}, outside 0..{rows - 1}; {WRITE_AGAIN}")
     # An empty file cannot be mapped.
     return np.memmap(path, dtype, "r", shape=(count,)) if count else np.frombuffer(b"", dtype)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    if (kind := path_kind(path)) != "file":
-        raise MissingFileError(f"{not_a_file(path, kind)}; {WRITE_AGAIN}")
-    try:
-        with path.open("rb") as file:
-            yield file
-    except OSError as error:
-        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error

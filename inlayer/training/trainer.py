@@ -37,8 +37,6 @@ from inlayer.training.parallel import (
     shard,
 )
 
-__all__ = ["Trainer"]
-
 ALONE = ProcessGroup()
 
 

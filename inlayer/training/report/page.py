@@ -21,10 +21,8 @@ from jinja2 import Environment, Template
 from inlayer.render import style_sheet
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import short
-from inlayer.training.report import facts
-from inlayer.training.report.facts import MAX_TEXT, TrainingReport
-
-__all__ = ["to_html"]
+from inlayer.training import report as facts
+from inlayer.training.report import MAX_TEXT, TrainingReport
 
 GLYPHS = glyphs_for("utf-8", color=True)
 MAX_NAME_WIDTH, MAX_TOKEN_WIDTH = 120, 40

@@ -12,11 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 from inlayer.render.glyphs import Glyphs, glyphs_for
+from inlayer.training import report as facts
 from inlayer.training.analysis import TokenNeighbor
-from inlayer.training.report import facts
-from inlayer.training.report.facts import MAX_TEXT, TrainingReport
-
-__all__ = ["show"]
+from inlayer.training.report import MAX_TEXT, TrainingReport
 
 LABEL_WIDTH, MAX_TOKEN_WIDTH = 12, 18
 INDENT = "   "

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from inlayer import files as module
 from inlayer.errors import InputError
-from inlayer.training import atomic_folder as module
-from inlayer.training.atomic_folder import new_folder
+from inlayer.files import new_folder
 
 
 def write(target: Path, text: str) -> None:
@@ -87,7 +87,7 @@ def test_failure_leaves_nothing(
 
 WRITE_FOREVER = """
 import itertools, pathlib, sys
-from inlayer.training.atomic_folder import new_folder
+from inlayer.files import new_folder
 for number in itertools.count():
     with new_folder(f"{sys.argv[1]}/{number}") as new:
         for name in "abcdefgh":
