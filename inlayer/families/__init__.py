@@ -3,38 +3,46 @@
 config.json -> [LayerSpec] -> Embeddings, Head
 - the only package that knows other projects' field names
 - nested text configs (Gemma-3, LLaVA, Kimi-K2.5) are found by their model type
-- rotary settings: `rope_theta` beside `rope_scaling` in old files, all of it in `rope_parameters` in new ones. If both
-  are there, `rope_scaling` takes precedence, as in transformers
-- a family that is not in the table (families/table.py) is an error, never a guess
+- elsewhere: rotary settings (families/rope.py)
+- a family that is not in the table (families/table.py) is an error, unless config and tensors are those of an ordinary
+  rotary decoder (families/generic.py): then the result is labeled as generic
 Tested against transformers, family by family, in tests/families/; docs/families.md lists the results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
-from typing import Any
+
+import ml_dtypes
+import numpy as np
 
 from inlayer.errors import ConfigError
-from inlayer.families import spec
 from inlayer.families.fields import Fields, read_config, short
-from inlayer.families.spec import Angles, HeadSpec, LayerSpec, PositionIdRule, RotarySpec, Scaling
-from inlayer.families.table import FAMILIES, NESTED, Family
+from inlayer.families.generic import check_generic
+from inlayer.families.rope import read_rotary
+from inlayer.families.spec import HeadSpec, LayerSpec, PositionIdRule, RotarySpec
+from inlayer.families.table import FAMILIES, GENERIC, NESTED
+from inlayer.families.traits import Family
 
 __all__ = ["FAMILIES", "HeadSpec", "LayerSpec", "RotarySpec", "describe"]
 
-WIDTH = ("n_embed", "hidden_size", "n_embd", "d_model", "dim")  # n_embed comes first for BLOOM's published files
-HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
-LENGTH = ("max_position_embeddings", "n_positions")
-ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
+# n_embed comes first for BLOOM's published files
+WIDTH = ("n_embed", "hidden_size", "n_embd", "d_model", "dim", "emb_dim")
+ROW_WIDTH = ("word_embed_proj_dim", "embedding_size", "input_embedding_size")
+LENGTH = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len")
+EPSILON = ("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps")
 MAX_TABLE = 2**40  # values; the largest published tables have about 2**32
 
 
-def describe(config: object) -> LayerSpec:
+def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | None = None) -> LayerSpec:
     """Interpret a model config as an input layer and a head, without building them.
 
     Args:
-        config: A dict, a transformers config object, or a path to config.json or its folder.
+        config: A dict, a transformers config object, or a path to config.json or its folder. A spec is returned as it
+            is.
+        tensor_names: Returns the names of a checkpoint's tensors. With them, an unknown model type may be opened as
+            generic, if config and tensors are ordinary; the family of the result says so.
 
     Returns:
         The layer's settings, with the names of the arguments of `Embeddings`.
@@ -46,11 +54,13 @@ def describe(config: object) -> LayerSpec:
         >>> describe({"model_type": "gpt2"}).positions
         'learned'
     """
+    if isinstance(config, LayerSpec):
+        return config
     raw = read_config(config)
     outer_type = raw.get("model_type")
     named = outer_type if isinstance(outer_type, str) else ""
     nested = raw.get("text_config")
-    if named not in FAMILIES and isinstance(nested, Mapping):
+    if isinstance(nested, Mapping) and (named not in FAMILIES or raw.get("vocab_size") is None):
         # The text part decides everything except tying, which belongs to the whole model. It may lack a model_type.
         tie = {name: raw[name] for name in ("tie_word_embeddings",) if raw.get(name) is not None}
         kind = nested.get("model_type")
@@ -62,10 +72,17 @@ def describe(config: object) -> LayerSpec:
     if family is None or not isinstance(model_type, str):
         kind, known = short(model_type or outer_type), [*FAMILIES, *NESTED]
         similar = ", ".join(get_close_matches(kind.strip("'"), known, cutoff=0.5)) or "none"
-        raise ConfigError(
+        message = (
             f"unknown model type {kind}; similar ones are {similar} (inlayer.families.FAMILIES has all {len(known)}). "
             "For another model, build its layer with inlayer.Embeddings(vocab_size, n_embd, positions=...)"
         )
+        if tensor_names is None or not isinstance(model_type, str):
+            raise ConfigError(message)
+        try:
+            check_generic(raw, tensor_names())
+        except ConfigError as reason:
+            raise ConfigError(f"{message}. It is not opened as generic: {reason}") from reason
+        return _translate(f"generic ({kind})", GENERIC, Fields(raw, {}))
     return _translate(model_type, family, Fields(raw, family.defaults))
 
 
@@ -76,11 +93,21 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
         raise ConfigError(
             f"the config's pad_token_id {padding_idx} is outside its table of {vocab_size} rows (0..{vocab_size - 1})"
         )
-    length = None if family.positions == "none" else fields.size(*LENGTH)
-    row_width = fields.optional_size("word_embed_proj_dim", "embedding_size") if family.project else None
+    positions = family.positions
+    if family.positions_flag and fields.get(family.positions_flag)[1] not in (True, "rope"):
+        positions = "none"
+    if family.alibi_flag and fields.flag(family.alibi_flag, otherwise=False):
+        positions = "none"
+    length = None if positions == "none" else fields.optional_size(*LENGTH)
+    if length is None and positions == "learned":
+        length = fields.size(*LENGTH)  # an error
+    row_width = fields.optional_size(*ROW_WIDTH) if family.project else None
+    if family.projects_equal_widths and row_width is None:
+        row_width = n_embd
     if row_width == n_embd and not family.projects_equal_widths:
         row_width = None
-    token_types = fields.size("type_vocab_size") if family.token_types else 0
+    token_types = fields.count("type_vocab_size") if family.token_types else 0
+    scale, multiplier = _factors(family, fields, n_embd)
     rows, width = max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0)
     if rows * width > MAX_TABLE:  # each can be valid and their product still overflow in torch
         raise ConfigError(
@@ -90,17 +117,23 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
         family=name,
         vocab_size=vocab_size,
         n_embd=n_embd,
-        block_size=length,
-        positions=family.positions,
-        rotary=_rotary(family, fields, n_embd) if family.positions == "rotary" else None,
+        block_size=length + family.position_start if length else None,
+        positions=positions,
+        rotary=read_rotary(family, fields, n_embd) if positions == "rotary" else None,
         position_id_rule=_position_id_rule(family, padding_idx),
         position_offset=family.position_offset,
         padding_idx=padding_idx,
         init_std=fields.number("initializer_range", "init_std", "initializer_factor", otherwise=0.02),
-        scale=float(n_embd**0.5) if family.scaled == "sqrt" else 1.0,
-        multiplier=fields.number("embedding_multiplier", otherwise=1.0) if family.scaled == "multiplier" else 1.0,
+        scale=scale,
+        round_scale=family.scaled == "rows",
+        multiplier=multiplier,
         token_types=token_types,
-        norm_eps=fields.number("layer_norm_eps", "layer_norm_epsilon", otherwise=1e-5) if family.normed else None,
+        norm=family.norm or "layer",
+        norm_at=family.norm_at,
+        positions_first=family.positions_first,
+        norm_eps=fields.number(*EPSILON, otherwise=1e-5) if family.norm else None,
+        mask_padding=family.mask_padding,
+        streams=fields.size(family.streams) if family.streams else 1,
         dropout=_dropout(family, fields),
         row_width=row_width,
         project=family.project if row_width is not None else None,
@@ -108,100 +141,19 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
     )
 
 
-def _rotary(family: Family, fields: Fields, n_embd: int) -> RotarySpec:
-    return RotarySpec(
-        head_dim=fields.optional_size("qk_rope_head_dim", "head_dim") or n_embd // fields.size(*HEADS),
-        angles=_angles(family, fields),
-        pairing=family.pairing,
-        layout=family.layout,
-        float32=family.float32_tables,
-    )
-
-
-def _angles(family: Family, fields: Fields) -> Angles | dict[str, Angles]:
-    """One `Angles`, or one per layer type."""
-    local = fields.optional_number("rope_local_base_freq")
-    if local is not None:  # Gemma-3: layers with full and with sliding attention
-        by_layer = Fields(fields.mapping("rope_parameters"), {})
-        full = by_layer.mapping("full_attention") or {"rope_type": "default"}
-        return {
-            # the old spelling overrides the new one, except for its key "type"
-            "full_attention": _one(full | fields.mapping("rope_scaling"), family, fields),
-            "sliding_attention": _one({"rope_theta": local} | by_layer.mapping("sliding_attention"), family, fields),
-        }
-    rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
-    by_layer_type = any(isinstance(value, Mapping) for value in rope.values())
-    if by_layer_type and all(value is None or isinstance(value, Mapping) for value in rope.values()):
-        # None is a layer type without positions
-        return {layer_type: _one(inner, family, fields) for layer_type, inner in rope.items() if inner is not None}
-    return _one(rope, family, fields)
-
-
-def _one(settings: Mapping[str, Any], family: Family, fields: Fields) -> Angles:
-    rope = Fields(settings, {})
-    _, kind = rope.get("rope_type", "type")
-    kind = family.rope_names.get(kind, kind) if isinstance(kind, str) else kind
-    scaling = None if kind in (None, "default") else _scaling(kind, rope, fields)
-    theta, partial = rope.optional_number("rope_theta"), rope.optional_number("partial_rotary_factor")
-    base_name, partial_name = family.rope_fields
-    if partial is None:
-        partial = fields.number(partial_name, otherwise=1.0)
-    return Angles(
-        theta=fields.number(base_name, otherwise=10_000.0) if theta is None else theta,
-        # families that always rotate whole heads ignore the fraction, unless there is a scaling rule
-        partial=partial if family.partial or scaling is not None else 1.0,
-        scaling=scaling,
-    )
-
-
-def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
-    if kind == "linear":
-        return spec.Linear(factor=_factor(inner))
-    max_length = fields.size("max_position_embeddings", "n_positions")
-    if kind == "dynamic":
-        return spec.DynamicNTK(factor=_factor(inner), original_max_position_embeddings=max_length)
-    # Phi-3 has the original length outside the rope settings, where it takes precedence.
-    original = fields.optional_size("original_max_position_embeddings")
-    original = original or inner.optional_size("original_max_position_embeddings") or max_length
-    factor = inner.optional_number("factor") or max_length / original
-    if kind == "yarn":
-        return spec.Yarn(
-            factor=factor,
-            original_max_position_embeddings=original,
-            beta_fast=inner.optional_number("beta_fast") or 32.0,
-            beta_slow=inner.optional_number("beta_slow") or 1.0,
-            mscale=inner.optional_number("mscale"),
-            mscale_all_dim=inner.optional_number("mscale_all_dim"),
-            attention_factor=inner.optional_number("attention_factor"),
-            truncate=inner.flag("truncate", otherwise=True),
-        )
-    if kind == "llama3":
-        low, high = inner.optional_number("low_freq_factor"), inner.optional_number("high_freq_factor")
-        if low is None or high is None:
-            raise ConfigError("rotary scaling 'llama3' needs low_freq_factor and high_freq_factor")
-        return spec.Llama3(
-            factor=_factor(inner), low_freq_factor=low, high_freq_factor=high, original_max_position_embeddings=original
-        )
-    if kind == "longrope":
-        return spec.LongRope(
-            short_factor=inner.numbers("short_factor"),
-            long_factor=inner.numbers("long_factor"),
-            original_max_position_embeddings=original,
-            factor=factor,
-            attention_factor=inner.optional_number("attention_factor"),
-        )
-    raise ConfigError(f"the config's rope type is {short(kind)}; supported are {', '.join(ROPE_TYPES)}")
-
-
-def _factor(inner: Fields) -> float:
-    if (factor := inner.optional_number("factor")) is None:
-        raise ConfigError("the config has a rotary scaling rule without a factor")
-    return factor
+def _factors(family: Family, fields: Fields, n_embd: int) -> tuple[float, float]:
+    """The factor on rows only, and the factor on rows and inputs_embeds alike; 1 for none."""
+    if family.scaled == "no" or (family.scale_flag and not fields.flag(family.scale_flag, otherwise=False)):
+        return 1.0, 1.0
+    factor = float(n_embd**0.5) if family.factor.startswith("sqrt") else fields.number(family.factor, otherwise=1.0)
+    if family.factor == "sqrt in bfloat16":
+        factor = float(np.float32(factor).astype(ml_dtypes.bfloat16))
+    return (1.0, factor) if family.scaled == "all" else (factor, 1.0)
 
 
 def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule:
     if family.position_ids_by != "ids":
-        return PositionIdRule(by=family.position_ids_by)
+        return PositionIdRule(by=family.position_ids_by, start=family.position_start)
     if padding_idx is None:
         raise ConfigError("the config has no pad_token_id; this family needs it to number its positions")
     return PositionIdRule(by="ids", start=padding_idx + 1, padding_idx=padding_idx)

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import ConfigError, MissingFileError
-from inlayer.files import printable, shown
-
-__all__ = ["Fields", "read_config", "short"]
+from inlayer.files import file_errors, printable, shown
 
 MAX_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantization lists, stay below 2 MB
 MAX_FIELD_SIZE = 2**31 - 1  # rows or channels: with more, a config is damaged
@@ -40,20 +38,14 @@ def read_config(config: object) -> dict[str, Any]:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    try:
+    with file_errors(path, "(is it a path?) cannot be read", ConfigError):
         if path.is_dir():
             path = path / "config.json"
         if not path.is_file():
             raise MissingFileError(f"no config at {shown(path)}; expected a config.json or a folder with one")
-        if path.stat().st_size > MAX_CONFIG:
-            raise ConfigError(
-                f"{shown(path)} has {path.stat().st_size:,} bytes; a config.json has at most {MAX_CONFIG:,}"
-            )
+        if (size := path.stat().st_size) > MAX_CONFIG:
+            raise ConfigError(f"{shown(path)} has {size:,} bytes; a config.json has at most {MAX_CONFIG:,}")
         content = path.read_bytes()
-    except MissingFileError:
-        raise
-    except OSError as error:  # a name too long for a path, a file without read permission
-        raise ConfigError(f"{shown(path)} cannot be read: {error.strerror}; is it a path?") from error
     try:
         config = json.loads(content)
     except (ValueError, RecursionError) as error:  # ValueError covers invalid JSON and invalid UTF-8
@@ -103,6 +95,10 @@ class Fields:
         name, value = self.get(*names)
         return name, None if name in self._config and self._config[name] is None else value
 
+    def is_null(self, name: str) -> bool:
+        """Whether the config has the field with the value null."""
+        return name in self._config and self._config[name] is None
+
     def size(self, *names: str) -> int:
         """A required count: rows, channels, heads."""
         size = self.optional_size(*names)
@@ -117,6 +113,11 @@ class Fields:
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_FIELD_SIZE:
             raise ConfigError(f"the config's {name} is {short(value)}; expected an integer in 1..{MAX_FIELD_SIZE:,}")
         return value
+
+    def count(self, name: str) -> int:
+        """A required count that may be 0."""
+        _, value = self.get_or_none(name)
+        return 0 if type(value) is int and value == 0 else self.size(name)
 
     def index(self, *names: str) -> int | None:
         """A token id; a negative one is an old way to write "none"."""

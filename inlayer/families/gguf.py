@@ -20,8 +20,6 @@ from inlayer.errors import ConfigError
 from inlayer.families.fields import short
 from inlayer.families.table import FAMILIES
 
-__all__ = ["ARCHITECTURES", "ROPE_FACTORS", "config_from_gguf"]
-
 # GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral and SmolLM; "bert"
 # also covers RoBERTa, because the conversion drops its first two position rows.
 ARCHITECTURES = {

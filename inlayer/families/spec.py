@@ -14,15 +14,11 @@ from typing import Literal, TypeAlias
 
 from inlayer.errors import ConfigError
 
-__all__ = [
-    "Angles", "DynamicNTK", "HeadSpec", "LayerSpec", "Linear", "Llama3", "LongRope", "PositionIdRule", "RotarySpec",
-    "Scaling", "Yarn",
-]  # fmt: skip
-
 MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quotients of a setting overflow
 
+NormKind: TypeAlias = Literal["layer", "layer without bias", "layer in float32", "rms", "rms without weight"]
 Pairing: TypeAlias = Literal["half", "interleaved"]
-Layout: TypeAlias = Literal["half", "interleaved", "single"]
+Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
 
 
 def _check_range(kind: str, rule: object, *names: str, divisors: tuple[float, ...] = ()) -> None:
@@ -131,16 +127,47 @@ class LongRope:
         return math.sqrt(1 + math.log(self.factor) / math.log(self.original_max_position_embeddings))
 
 
-Scaling: TypeAlias = Linear | DynamicNTK | Yarn | Llama3 | LongRope
+@dataclass(frozen=True, kw_only=True)
+class Proportional:
+    """Proportional (Gemma-4): the first `fraction` of the pairs rotate as in a whole head, the others by no angle."""
+
+    fraction: float
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_range("proportional", self, "factor")
+        if not 0 < self.fraction <= 1:
+            raise ConfigError(f"rotary scaling 'proportional' rotates {self.fraction} of a head; it must be in (0, 1]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NTKAlpha:
+    """NTK with a fixed `alpha` (Hunyuan): theta times alpha^(dim / (dim - 2)), whatever the length of the text."""
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        _check_range("dynamic", self, "alpha")
+
+
+Scaling: TypeAlias = Linear | DynamicNTK | Yarn | Llama3 | LongRope | Proportional | NTKAlpha
 
 
 @dataclass(frozen=True, kw_only=True)
 class Angles:
-    """The rotary angles: the base theta, the fraction of each head that is rotated, and the scaling rule."""
+    """The rotary angles: the base theta, the fraction of each head that is rotated, and the scaling rule.
+
+    With `sections` (M-RoPE), positions have one axis per section, and each section is the number of channel pairs that
+    follow its axis, in chunks (Qwen2-VL) or interleaved (Qwen3.5). `head_dim` is set where a layer type has wider heads
+    than the others (Gemma-4).
+    """
 
     theta: float = 10_000.0
     partial: float = 1.0
     scaling: Scaling | None = None
+    sections: tuple[int, ...] | None = None
+    sections_interleaved: bool = False
+    head_dim: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.theta < math.inf:
@@ -178,6 +205,7 @@ class RotarySpec:
     pairing: Pairing
     layout: Layout | None
     float32: bool
+    layers: tuple[str | None, ...] | None = None  # per layer its type, or None without rotary positions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,10 +235,21 @@ class LayerSpec:
     padding_idx: int | None
     init_std: float
     scale: float
+    round_scale: bool  # to the dtype of the table, before it is applied
     multiplier: float
     token_types: int
+    norm: NormKind
     norm_eps: float | None
+    norm_at: Literal["sum", "start", "rows"]
+    positions_first: bool
+    mask_padding: bool
+    streams: int  # the number of streams that the model repeats each hidden state into
     dropout: float
     row_width: int | None
     project: Literal["rows", "sum"] | None  # narrower rows are projected to n_embd before or after positions are added
     head: HeadSpec
+
+    @property
+    def is_generic(self) -> bool:
+        """Whether the model type is unknown and the layer is what its config and tensors suggest."""
+        return self.family.startswith("generic (")

@@ -4,46 +4,15 @@ config.json -> [Family] -> LayerSpec
 An entry has the traits that set a model type apart, and its default values, because published files rely on them
 (Gemma-3's nested text_config has neither its vocabulary size nor its number of heads).
 Tested against the defaults of transformers' config classes in tests/families/test_defaults.py, and the resulting layers
-against transformers' models in tests/families/test_parity.py. docs/families.md is generated from both.
+against every model type of transformers in tests/families/test_survey.py. docs/families.md lists the results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-__all__ = ["FAMILIES", "NESTED", "Family"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """The traits of one model type's input layer and head."""
-
-    defaults: dict[str, Any]
-    positions: Literal["none", "learned", "rotary"] = "rotary"
-    pads: bool = True  # the table has a padding row: pad_token_id
-    padding_idx: int | None = None  # this row, whatever the config has
-    # learned positions
-    position_offset: int = 0
-    position_ids_by: Literal["order", "ids", "mask"] = "order"
-    # rotary positions
-    pairing: Literal["half", "interleaved"] = "half"
-    layout: Literal["half", "interleaved", "single"] | None = None
-    partial: bool = False  # a fraction of each head may be rotated
-    float32_tables: bool = False  # cos and sin stay float32 in a bfloat16 model
-    rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # the base, and the rotated fraction
-    rope_names: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
-    # around the sum
-    scaled: Literal["no", "sqrt", "multiplier"] = "no"  # sqrt: rows only; multiplier: rows and inputs_embeds
-    normed: bool = False
-    token_types: bool = False
-    project: Literal["rows", "sum"] | None = None  # rows: before positions (OPT); sum: after the norm (ALBERT)
-    projects_equal_widths: bool = False  # also if rows are as wide as hidden states
-    dropout: str | None = None  # the field with the dropout rate
-    # head
-    head_bias: bool = False  # masked-language heads have one
-    head_input_scaled: bool = False  # T5 and UMT5 when tied: hidden states times 1 / sqrt(width)
+from inlayer.families.traits import Family
 
 
 def _sizes(vocab: int, width: int, heads: int, positions: int | None = None, **others: Any) -> dict[str, Any]:
@@ -51,13 +20,35 @@ def _sizes(vocab: int, width: int, heads: int, positions: int | None = None, **o
     return sizes | ({"max_position_embeddings": positions} if positions else {}) | others
 
 
+def _base(theta: float, partial: float | None = None) -> dict[str, Any]:
+    rope = {"rope_type": "default", "rope_theta": theta}
+    return rope if partial is None else rope | {"partial_rotary_factor": partial}
+
+
+def _like(
+    base: Family,
+    vocab: int,
+    width: int,
+    heads: int,
+    positions: int | None = None,
+    traits: Any = None,  # a mapping of fields
+    **others: Any,
+) -> Family:
+    """A family with other sizes and defaults, and perhaps other traits, than `base`."""
+    sizes = _sizes(vocab, width, heads, positions, **others)
+    return replace(base, defaults=base.defaults | sizes, **traits or {})
+
+
 # fmt: off
+FULL, SLIDING = "full_attention", "sliding_attention"
 TIED = {"tie_word_embeddings": True}
 ENCODER = {"pad_token_id": 0, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1, **TIED}
+LLAMA3_ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 8192}
 GPT_OSS_ROPE = {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
                 "original_max_position_embeddings": 4096}
 
-_bert = Family(defaults=_sizes(30522, 768, 12, 512, **ENCODER), positions="learned", normed=True, token_types=True,
+_bert = Family(defaults=_sizes(30522, 768, 12, 512, **ENCODER), positions="learned", norm="layer", token_types=True,
                dropout="hidden_dropout_prob", head_bias=True)
 _roberta = replace(_bert, defaults=_sizes(50265, 768, 12, 512, **ENCODER | {"pad_token_id": 1}), position_ids_by="ids")
 _xlm_roberta = replace(_roberta, defaults=_roberta.defaults | {"vocab_size": 30522})
@@ -69,7 +60,8 @@ _umt5 = replace(_t5, defaults=_t5.defaults | {"vocab_size": 250112, "num_attenti
 _mistral = Family(defaults=_sizes(32000, 4096, 32, 131072))
 _olmo = Family(defaults=_sizes(50304, 4096, 32, 2048, pad_token_id=1), float32_tables=True)
 _qwen2 = Family(defaults=_sizes(151936, 4096, 32, 32768))
-_gemma = Family(defaults=_sizes(256000, 3072, 16, 8192, head_dim=256, pad_token_id=0, **TIED), scaled="sqrt")
+_TWO_BASES = {FULL: "rope_theta", SLIDING: "rope_local_base_freq"}
+_gemma = Family(defaults=_sizes(256000, 3072, 16, 8192, head_dim=256, pad_token_id=0, **TIED), scaled="rows")
 _glm = Family(defaults=_sizes(151552, 4096, 32, 131072, head_dim=128, pad_token_id=151329, partial_rotary_factor=0.5),
               pairing="interleaved", layout="half", partial=True)
 _cohere = Family(defaults=_sizes(256000, 8192, 64, 8192, pad_token_id=0, rope_theta=5e5, logit_scale=0.0625, **TIED),
@@ -77,71 +69,297 @@ _cohere = Family(defaults=_sizes(256000, 8192, 64, 8192, pad_token_id=0, rope_th
 _deepseek_v3 = Family(defaults=_sizes(129280, 7168, 128, 4096, qk_rope_head_dim=64), pairing="interleaved",
                       layout="half")
 
+_plain, _partial, _none = Family(defaults={}), Family(defaults={}, partial=True), Family(defaults={}, positions="none")
+_gemma4 = replace(_gemma, defaults=_gemma.defaults | {"global_head_dim": 512, "rope_parameters": {
+    SLIDING: _base(1e4), FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}},
+    global_head_dim=True)
+_sliding_rotary = Family(defaults={}, layers_without_rotary=(FULL,))
+_granite = Family(defaults={}, scaled="all", factor="embedding_multiplier")
+_gptj = Family(defaults={"embd_pdrop": 0.0}, pads=False, pairing="interleaved", layout="single", partial=True,
+               dropout="embd_pdrop", head_bias=True)
+_qwen2_vl = Family(defaults=_sizes(152064, 8192, 64, 32768, rope_theta=1e6), sections="chunked",
+                   default_sections=(16, 24, 24))
+_complex = Family(defaults={}, pairing="interleaved", layout="complex", float32_tables=True)
+_ernie4_5 = Family(defaults={"pad_token_id": 0, "rope_theta": 5e5, **TIED}, pairing="interleaved", layout="half",
+                   float32_tables=True)
+_deberta = replace(
+    _bert, positions_flag="position_biased_input", positions_first=True, norm="layer in float32", mask_padding=True,
+    defaults=_sizes(50265, 768, 12, 512, position_biased_input=True, **ENCODER | {
+        "type_vocab_size": 0, "layer_norm_eps": 1e-7}))
+_rotary_bert = replace(_bert, positions="rotary")
+_modernbert = Family(
+    defaults=_sizes(50368, 768, 12, 8192, pad_token_id=50283, global_rope_theta=1.6e5, local_rope_theta=1e4, **TIED),
+    thetas={FULL: "global_rope_theta", SLIDING: "local_rope_theta"}, scaled_layers=(FULL, SLIDING),
+    norm="layer without bias", dropout="embedding_dropout", head_bias=True)
+# Encoder and decoder share one table and have positions of their own; the encoder's are used, if there is one.
+_bart = Family(defaults={"pad_token_id": 1, "dropout": 0.1, **TIED}, positions="learned", position_offset=2,
+               norm="layer", dropout="dropout", scaled="exact rows", scale_flag="scale_embedding")
+
+GENERIC = _partial  # what is assumed about an unknown type (families/generic.py)
+
 FAMILIES: dict[str, Family] = {
+    "afmoe": _like(_plain, 200192, 2048, 16, 16384, head_dim=128,
+        traits={"scaled": "all", "scale_flag": "mup_enabled", "layers_without_rotary": (FULL,)}),
     "albert": replace(_bert, project="sum", projects_equal_widths=True, defaults=_sizes(
         30000, 4096, 64, 512, embedding_size=128, **ENCODER | {"hidden_dropout_prob": 0.0})),
+    "apertus": _like(_plain, 131072, 4096, 32, 65536, pad_token_id=3, rope_theta=1.2e7, rope_parameters=LLAMA3_ROPE),
     "arcee": Family(defaults=_sizes(32000, 2560, 32, 4096)),
+    "aria_text": _like(_plain, 32000, 4096, 32, 2048, pad_token_id=2),
+    "axk1": _like(_deepseek_v3, 163840, 7168, 64, 32768),
+    "axk2": _like(_deepseek_v3, 163840, 2048, 32, 131072, qk_rope_head_dim=32),
+    "bailing_hybrid": _like(_deepseek_v3, 157184, 2560, 32, pad_token_id=156892, rope_theta=6e6),
+    "bamba": _like(_partial, 128000, 4096, 32, 262144, pad_token_id=0, partial_rotary_factor=0.5),
+    "bart": _like(_bart, 50265, 1024, 16, 1024),
+    "beam": _like(_olmo, 151936, 5120, 48, 8192, head_dim=128, pad_token_id=None, final_logit_softcapping=30.0,
+        rope_parameters={SLIDING: _base(1e4), FULL: None}),
     "bert": _bert,
+    "bert-generation": _like(_bert, 50358, 1024, 16, 512, traits={"token_types": False}),
+    "big_bird": _like(_bert, 50358, 768, 12, 4096, traits={"scaled": "all", "scale_flag": "rescale_embeddings"}),
+    "bigbird_pegasus": _like(_bart, 96103, 1024, 16, 4096, pad_token_id=0, scale_embedding=True,
+        traits={"position_offset": 0, "norm": None}),
+    "biogpt": _like(_bart, 42384, 1024, 16, 1024, layer_norm_eps=1e-12, hidden_dropout_prob=0.1, dropout=None,
+        scale_embedding=True, traits={"norm": None, "dropout": "hidden_dropout_prob"}),
+    "bitnet": _like(_plain, 128256, 2560, 20, 2048, rope_theta=5e5),
+    "blenderbot": _like(_bart, 8008, 2560, 32, 128, pad_token_id=0, traits={"position_offset": 0, "norm": None}),
     "bloom": Family(defaults=_sizes(250880, 64, 8, layer_norm_epsilon=1e-5, **TIED), positions="none", pads=False,
-                    normed=True),
+                    norm="layer"),
     "camembert": _xlm_roberta,
+    "codegen": _like(_gptj, 50400, 4096, 16, 2048, rotary_dim=64),
     "cohere": _cohere,
-    "cohere2": replace(_cohere, defaults=_cohere.defaults | {"rope_theta": 1e4}),
+    "cohere2": replace(_cohere, layers_without_rotary=(FULL,), defaults=_cohere.defaults | {"rope_theta": 1e4}),
+    "cohere2_moe": _like(_cohere, 256000, 8192, 64, 8192, head_dim=128, rope_theta=1e4,
+        traits={"layers_without_rotary": (FULL,)}),
+    "cohere_compass_text": _like(_plain, 256000, 8192, 64, 8192, pad_token_id=0,
+        traits={"sections": "interleaved"}, **TIED),
+    "convbert": _like(_bert, 30522, 768, 12, 512, pad_token_id=1, embedding_size=768,
+        traits={"project": "sum", "positions_first": True}),
+    "cwm": _like(_plain, 128256, 6144, 48, 131072, head_dim=128, rope_theta=1e6,
+        rope_parameters=LLAMA3_ROPE | {"factor": 16.0}),
+    "data2vec-text": _like(_roberta, 30522, 768, 12, 512),
+    "dbrx": _like(_plain, 32000, 2048, 16, 2048),
+    "deberta": _deberta,
+    "deberta-v2": replace(_deberta, norm="layer", defaults=_deberta.defaults | _sizes(128100, 1536, 24, 512)),
+    "deepseek_v2": _like(_complex, 102400, 4096, 32, 2048, qk_rope_head_dim=64),
     "deepseek_v3": _deepseek_v3,
+    "deepseek_v32": _like(_deepseek_v3, 129280, 7168, 128, 163840),
+    "deepseek_v4": _like(
+        _plain, 129280, 4096, 64, 1048576, head_dim=512, qk_rope_head_dim=64, hc_mult=4, compress_rope_theta=1.6e5,
+        traits={"pairing": "interleaved", "layout": "single", "partial": True, "head_dim_fields": ("head_dim",),
+                "rotary_dim_field": "qk_rope_head_dim", "streams": "hc_mult", "scaled_layers": ("compress",),
+                "thetas": {"main": "rope_theta", "compress": "compress_rope_theta"}}),
+    "diffllama": _like(_plain, 32000, 2048, 32, 2048),
     "distilbert": replace(_bert, token_types=False, dropout="dropout", defaults=_sizes(
         30522, 768, 12, 512, pad_token_id=0, layer_norm_eps=1e-12, dropout=0.1, **TIED)),
+    "doge": _like(_plain, 32768, 1024, 8, 2048),
+    "dots1": _like(_plain, 152064, 4608, 32, 2048),
     "electra": replace(_bert, defaults=_sizes(30522, 256, 4, 512, embedding_size=128, **ENCODER), project="sum"),
+    "emu3_text_model": _like(_plain, 184622, 4096, 32, 9216, pad_token_id=151643, rope_theta=1e6),
+    "ernie": _like(_bert, 30522, 768, 12, 512),
+    "ernie4_5": _like(_ernie4_5, 103424, 1024, 16, 131072, head_dim=128),
+    "ernie4_5_moe": _like(_ernie4_5, 103424, 2560, 20, 131072),
+    "esmc": _like(_plain, 64, 2560, 40, 2048, pad_token_id=1),
+    "eurobert": _like(_plain, 128256, 768, 12, 8192, pad_token_id=128001),
+    "exaone4": _like(_sliding_rotary, 102400, 4096, 32, 2048),
+    "exaone_moe": _like(_sliding_rotary, 102400, 4096, 32, 2048, pad_token_id=0),
+    "falcon": _like(_plain, 65024, 4544, 71, 2048, traits={"alibi_flag": "alibi"}, **TIED),
+    "falcon_h1": _like(_plain, 128000, 4096, 32, 8192, pad_token_id=0, traits={"scaled": "exact rows",
+        "factor": "embedding_multiplier"}),
+    "falcon_mamba": _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TIED),
+    "flaubert": _like(_bert, 30145, 2048, 16, 512, pad_token_id=2, dropout=0.1,
+        traits={"token_types": False, "mask_padding": True, "dropout": "dropout"}),
+    "flex_olmo": _like(_olmo, 100352, 4096, 32, 4096, pad_token_id=100277, rope_theta=5e5),
+    "flint": _like(_sliding_rotary, 150144, 2048, 32, 262144, head_dim=128),
+    "fnet": _like(_bert, 32000, 768, 1, 512, pad_token_id=3, type_vocab_size=4,
+        traits={"project": "sum", "projects_equal_widths": True}),
+    "funnel": _like(_none, 30522, 768, 12, initializer_range=0.1, layer_norm_eps=1e-09, hidden_dropout=0.1,
+        **TIED, traits={"norm": "layer", "dropout": "hidden_dropout"}),
     "gemma": _gemma,
     "gemma2": replace(_gemma, defaults=_sizes(
         256000, 2304, 8, 8192, head_dim=256, pad_token_id=0, final_logit_softcapping=30.0, **TIED)),
     "gemma3_text": replace(_gemma, defaults=_sizes(
-        262208, 2304, 8, 131072, head_dim=256, pad_token_id=0, rope_theta=1e6, rope_local_base_freq=1e4, **TIED)),
+        262208, 2304, 8, 131072, head_dim=256, pad_token_id=0, rope_theta=1e6, rope_local_base_freq=1e4, **TIED),
+        thetas=_TWO_BASES, scaled_layers=(FULL,)),
+    "gemma3n_text": _like(_gemma, 262400, 2048, 8, 32768, final_logit_softcapping=30.0, rope_theta=1e6,
+        rope_local_base_freq=1e4, traits={"thetas": _TWO_BASES, "scaled_layers": (FULL,)}),
+    "gemma4_text": _like(_gemma4, 262144, 2304, 8, 131072),
+    "gemma4_unified_text": _like(_gemma4, 262144, 2304, 8, 262144),
+    "git": _like(_bert, 30522, 768, 12, 1024, tie_word_embeddings=False, traits={"token_types": False}),
     "glm": _glm,
     "glm4": _glm,
     "glm4_moe": Family(defaults=_sizes(151552, 4096, 96, 131072, partial_rotary_factor=0.5), partial=True),
+    "glm4_moe_lite": _like(_deepseek_v3, 154880, 2048, 20, 202752),
+    "glm_moe_dsa": _like(_deepseek_v3, 154880, 6144, 64, 202752),
     "gpt2": _gpt2,
     "gpt_bigcode": _gpt2,
     "gpt_neo": replace(_gpt2, defaults=_sizes(50257, 2048, 16, 2048, embed_dropout=0.0, **TIED),
                        dropout="embed_dropout"),
     "gpt_neox": Family(defaults=_sizes(50432, 6144, 64, 2048, rotary_pct=0.25), pads=False, partial=True,
                        rope_fields=("rotary_emb_base", "rotary_pct"), dropout="hidden_dropout"),
+    "gpt_neox_japanese": _like(_partial, 32000, 2560, 32, 2048, **TIED, traits={"pads": False,
+        "rope_fields": ("rotary_emb_base", "rotary_pct")}),
     "gpt_oss": Family(layout="single", defaults=_sizes(
         201088, 2880, 64, 131072, head_dim=64, rope_theta=150000.0, rope_parameters=GPT_OSS_ROPE)),
-    "granite": Family(defaults=_sizes(32000, 4096, 32, 2048, embedding_multiplier=1.0, logits_scaling=1.0),
-                      scaled="multiplier"),
+    "gptj": _like(_gptj, 50400, 4096, 16, 2048, rotary_dim=64),
+    "granite": _like(_granite, 32000, 4096, 32, 2048),
+    "granite_swa": _like(_granite, 100352, 2560, 20, 8192, **TIED),
+    "granitemoe": _like(_granite, 32000, 4096, 32, 2048),
+    "granitemoe_swa": _like(_granite, 32000, 4096, 32, 2048),
+    "granitemoehybrid": _like(_granite, 32000, 4096, 32, 2048, traits={"positions_flag": "position_embedding_type"}),
+    "granitemoeshared": _like(_granite, 32000, 4096, 32, 2048),
+    "gte": _like(_rotary_bert, 250048, 768, 12, 8192, pad_token_id=1, type_vocab_size=1, rope_theta=160000.0),
     "helium": Family(defaults=_sizes(48000, 2560, 20, 4096, head_dim=128, pad_token_id=3, rope_theta=1e5),
                      pairing="interleaved", layout="half"),
+    "hunyuan_v1_dense": _like(_plain, 290943, 4096, 32, 2048, pad_token_id=0),
+    "hunyuan_v1_moe": _like(_plain, 290943, 4096, 32, 2048, pad_token_id=0),
+    "hy_v3": _like(_plain, 120832, 4096, 64, 131072, head_dim=128, initializer_range=0.006, rope_theta=11158840.0),
+    "hy_v4": _like(_plain, 120832, 2816, 32, 262144, qk_rope_head_dim=64, pad_token_id=120002,
+        initializer_range=0.006, hc_mult=4, traits={"streams": "hc_mult"}),
+    "hyperclovax": _like(_granite, 32000, 4096, 32, 2048),
+    "inkling_text": _like(_none, 201024, 6144, 64, rms_norm_eps=1e-06, traits={"norm": "rms", "norm_at": "rows"}),
+    "jais2": _like(_plain, 150272, 3328, 26, 8192),
+    "jamba": _like(_none, 65536, 4096, 32, pad_token_id=0),
+    "jetmoe": _like(_plain, 32000, 2048, 32, 4096, initializer_range=0.01, **TIED),
+    "jina_embeddings_v3": _like(_rotary_bert, 250002, 1024, 16, 8194, pad_token_id=1, type_vocab_size=1,
+        layer_norm_eps=1e-05, rope_theta=20000.0),
     "kimi_k2": replace(_deepseek_v3, defaults=_deepseek_v3.defaults | {"vocab_size": 163840}),
+    "kimi_linear": _like(_none, 163840, 2304, 32, pad_token_id=163839),
+    "kolibri1": _like(_sliding_rotary, 128000, 2560, 48, 262144, head_dim=128),
+    "laguna": _like(_partial, 100352, 2048, 48, 131072, head_dim=128, rope_parameters={FULL: _base(5e5, 0.5),
+        SLIDING: _base(1e4, 1.0)}),
+    "lfm2": _like(_plain, 65536, 2560, 32, 128000, pad_token_id=0, rope_theta=1e6, **TIED),
+    "lfm2_moe": _like(_plain, 65536, 2048, 32, 128000, pad_token_id=0, rope_theta=1e6, **TIED),
     "llama": Family(defaults=_sizes(32000, 4096, 32, 2048)),
+    "llama4_text": _like(_complex, 202048, 5120, 40, 131072, head_dim=128, rope_theta=5e5, no_rope_layer_interval=4,
+        num_hidden_layers=48, traits={"no_rope_interval": True}),
+    "longcat_flash": _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6),
+    "longformer": _like(_roberta, 30522, 768, 12, 512, traits={"positions_first": True}),
+    "longt5": _t5,
+    "luke": _like(_roberta, 50267, 768, 12, 512, traits={"positions_first": True}),
+    "mamba": _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TIED),
+    "mamba2": _like(_none, 32768, 4096, 128, pad_token_id=1, initializer_range=0.1),
+    "marian": _like(_bart, 58101, 1024, 16, 1024, pad_token_id=58100, traits={"position_offset": 0,
+        "scaled": "all", "norm": None}),
+    "mbart": _like(_bart, 50265, 1024, 16, 1024),
+    "megatron-bert": _like(_bert, 29056, 1024, 16, 512, traits={"norm": None}),
+    "mellum": _like(_plain, 98304, 2304, 32, 131072, head_dim=128, rope_parameters={FULL: _base(5e5), SLIDING:
+        _base(1e4)}),
+    "mimo_v2_flash": _like(_partial, 152576, 4096, 64, 131072, head_dim=192, rope_parameters={FULL: _base(5e6,
+        0.334), SLIDING: _base(1e4, 0.334)}),
+    "minicpm3": _like(_plain, 73448, 2560, 40, 32768, qk_rope_head_dim=32, initializer_range=0.1, scale_emb=12,
+        **TIED, traits={"scaled": "rows", "factor": "scale_emb"}),
+    "minimax": _like(_plain, 32000, 4096, 32, 131072, rope_theta=1e6),
+    "minimax_m2": _like(_partial, 200064, 3072, 48, 196608, head_dim=128, rope_theta=5e6),
+    "minimax_m3_vl_text": _like(_partial, 200064, 6144, 64, 524288, head_dim=128, rope_theta=5e6,
+        traits={"rotary_dim_field": None}),
+    "ministral": _like(_plain, 32000, 4096, 32, 131072),
+    "ministral3": _like(_plain, 131072, 4096, 32, 262144, head_dim=128, pad_token_id=11, rope_theta=1e6,
+        rope_parameters={"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384,
+        "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}),
     "mistral": _mistral,
     "mixtral": replace(_mistral, defaults=_mistral.defaults | {"rope_theta": 1e6}),
+    "mllama_text_model": _like(_plain, 128256, 4096, 32, 131072, pad_token_id=128004, rope_theta=5e5),
+    "modernbert": _modernbert,
+    "modernbert-decoder": _modernbert,
+    "moshi": _like(_plain, 32000, 4096, 32, 3000),
     "mpnet": replace(_roberta, defaults=_roberta.defaults | {"vocab_size": 30527}, token_types=False, padding_idx=1),
+    "mpt": _like(_none, 50368, 2048, 16, **TIED),
+    "mra": _like(_bert, 50265, 768, 12, 512, pad_token_id=1, type_vocab_size=1, layer_norm_eps=1e-05,
+        traits={"position_start": 2}),
     "mt5": replace(_umt5, head_input_scaled=False),
+    "mvp": _like(_bart, 50267, 1024, 16, 1024),
+    "nanochat": _like(_plain, 50304, 768, 6, 2048, pad_token_id=1, rms_norm_eps=1e-06,
+        final_logit_softcapping=15.0, traits={"norm": "rms without weight"}),
     "nemotron": Family(defaults=_sizes(256000, 6144, 48, 4096, partial_rotary_factor=0.5, initializer_range=0.0134),
                        partial=True),
+    "nemotron_h": _like(_none, 131072, 4096, 32, pad_token_id=0),
+    "nomic_bert": _like(_rotary_bert, 30528, 768, 12, 2048, hidden_dropout_prob=0.0, tie_word_embeddings=None,
+        rope_theta=1000.0),
+    "nystromformer": _like(_bert, 30000, 768, 12, 510, pad_token_id=1, layer_norm_eps=1e-05,
+        traits={"position_start": 2}),
     "olmo": _olmo,
     "olmo2": _olmo,
+    "olmo3": _like(_olmo, 50304, 4096, 32, 2048, rope_theta=5e5, local_rope_theta=5e5, traits={"thetas": {FULL:
+        "rope_theta", SLIDING: "local_rope_theta"}, "scaled_layers": (FULL,)}),
+    "olmo_hybrid": _like(_olmo, 100352, 3840, 30, 65536, pad_token_id=100277),
+    "olmoe": _like(_plain, 50304, 2048, 16, 4096, pad_token_id=1),
+    "openai-gpt": _like(_gpt2, 40478, 768, 12, 512),
     "opt": Family(defaults=_sizes(50272, 768, 12, 2048, pad_token_id=1, **TIED), positions="learned",
                   position_offset=2, position_ids_by="mask", project="rows"),
+    "pegasus": _like(_bart, 50265, 1024, 16, 1024, pad_token_id=0, traits={"position_offset": 0, "scaled": "all",
+        "norm": None}),
+    "persimmon": _like(_partial, 262144, 4096, 64, 16384, partial_rotary_factor=0.5),
     "phi": Family(defaults=_sizes(51200, 2048, 32, 2048, partial_rotary_factor=0.5), partial=True,
                   dropout="embd_pdrop", head_bias=True),
     "phi3": Family(defaults=_sizes(32064, 3072, 32, 4096, pad_token_id=32000, original_max_position_embeddings=4096),
                    partial=True, rope_names={"su": "longrope", "yarn": "longrope"}),
+    "phi4_multimodal": _like(_partial, 200064, 3072, 32, 131072, pad_token_id=199999,
+        traits={"dropout": "embd_pdrop", "rope_names": {"su": "longrope", "yarn": "longrope"}}),
+    "phimoe": _like(_plain, 32064, 4096, 32, 131072, rope_theta=1e6),
+    "plbart": _like(_bart, 50005, 768, 12, 1024, scale_embedding=True),
     "qwen2": _qwen2,
+    "qwen2_5_vl": _qwen2_vl,  # published files have no text_config
+    "qwen2_5_vl_text": _qwen2_vl,
     "qwen2_moe": Family(defaults=_sizes(151936, 2048, 16, 32768)),
+    "qwen2_vl": _qwen2_vl,
+    "qwen2_vl_text": _qwen2_vl,
     "qwen3": replace(_qwen2, defaults=_qwen2.defaults | {"head_dim": 128}),
+    "qwen3_5_moe_text": _like(_partial, 248320, 2048, 16, 32768, head_dim=256, partial_rotary_factor=0.25,
+        traits={"sections": "interleaved"}),
+    "qwen3_5_text": _like(_partial, 248320, 4096, 16, 32768, head_dim=256, partial_rotary_factor=0.25,
+        traits={"sections": "interleaved"}),
     "qwen3_moe": Family(defaults=_sizes(151936, 2048, 32, 32768)),
+    "qwen3_next": _like(_partial, 151936, 2048, 16, 32768, head_dim=256, partial_rotary_factor=0.25),
+    "qwen3_vl_moe_text": _like(_plain, 151936, 2048, 16, 128000, rope_theta=5e5,
+        traits={"sections": "interleaved", "default_sections": (24, 20, 20)}, **TIED),
+    "qwen3_vl_text": _like(_plain, 151936, 4096, 32, 128000, head_dim=128, rope_theta=5e5,
+        traits={"sections": "interleaved", "default_sections": (24, 20, 20)}),
+    "qwen4_exp_text": _like(_partial, 248320, 2048, 16, 32768, head_dim=256, hc_count=4,
+        traits={"sections": "interleaved", "streams": "hc_count"}),
+    "recurrent_gemma": _like(_partial, 256000, 2560, 10, pad_token_id=0, partial_rotary_factor=0.5, **TIED,
+        traits={"scaled": "all", "factor": "sqrt in bfloat16"}),
+    "rembert": _like(_bert, 250300, 1152, 18, 512, hidden_dropout_prob=0.0, input_embedding_size=256,
+        tie_word_embeddings=False, traits={"project": "sum", "projects_equal_widths": True}),
     "roberta": _roberta,
+    "roberta-prelayernorm": _like(_roberta, 50265, 768, 12, 512),
+    "rwkv": _like(_none, 50277, 4096, 1),
     "seed_oss": Family(defaults=_sizes(155136, 4096, 80, 524288, head_dim=128, pad_token_id=1)),
-    "smollm3": Family(defaults=_sizes(128256, 2048, 16, 32768, pad_token_id=128004, rope_theta=2e6, **TIED)),
+    "smollm3": Family(no_rope_interval=True, defaults=_sizes(
+        128256, 2048, 16, 32768, pad_token_id=128004, rope_theta=2e6, no_rope_layer_interval=4, num_hidden_layers=36,
+        **TIED)),
+    "solar_open": _like(_plain, 196608, 4096, 64, 131072, head_dim=128, rope_theta=1e6),
+    "squeezebert": _like(_bert, 30522, 768, 12, 512, traits={"positions_first": True}),
     "stablelm": Family(defaults=_sizes(50304, 2560, 32, 4096, partial_rotary_factor=0.25), partial=True),
     "starcoder2": Family(defaults=_sizes(49152, 3072, 24, 4096, initializer_range=0.018042, embedding_dropout=0.0,
                                          **TIED), dropout="embedding_dropout"),
     "t5": _t5,
+    "trocr": _like(_bart, 50265, 1024, 16, 512),
+    "ultrabert": _like(_plain, 32000, 4096, 32, 32768, pad_token_id=0, rope_parameters={SLIDING: _base(1e4),
+        FULL: _base(2560000.0)}),
     "umt5": _umt5,
+    "vaultgemma": _like(_gemma, 256000, 2304, 8, 8192, final_logit_softcapping=30.0),
+    "whisper": _like(_bart, 51865, 384, 6, 448, pad_token_id=50256, dropout=0.0, traits={"position_offset": 0,
+        "scaled": "no", "norm": None}),
+    "xlm": _like(_bert, 30145, 2048, 16, 512, pad_token_id=2, dropout=0.1,
+        traits={"token_types": False, "mask_padding": True, "dropout": "dropout"}),
     "xlm-roberta": _xlm_roberta,
+    "xlm-roberta-xl": _like(_roberta, 250880, 2560, 32, 514, type_vocab_size=1, traits={"norm": None}),
+    "xlnet": _like(_none, 32000, 1024, 16, pad_token_id=5, dropout=0.1, **TIED, traits={"dropout": "dropout"}),
+    "xlstm": _like(_none, 50304, 4096, 8, pad_token_id=1),
+    "xmod": _like(_roberta, 30522, 768, 12, 512),
+    "yoso": _like(_bert, 50265, 768, 12, 4096, pad_token_id=1, type_vocab_size=1, traits={"position_start": 2}),
+    "youtu": _like(_deepseek_v3, 128256, 2048, 16, 131072, initializer_range=0.01976423537605237, **TIED),
+    "zamba": _like(_none, 32000, 3712, 16, pad_token_id=0, **TIED),
+    "zamba2": _like(_plain, 32000, 2560, 32, 4096, pad_token_id=0, traits={"positions_flag": "use_mem_rope"}, **TIED),
 }
 # fmt: on
 
 # Model types with a nested text config, and the type of that config if it has none of its own.
-NESTED: dict[str, str] = {"gemma3": "gemma3_text", "kimi_k25": "deepseek_v3", "llava": "llama", "mistral3": "mistral"}
+NESTED: dict[str, str] = {
+    "aria": "aria_text", "emu3": "emu3_text_model", "fuyu": "persimmon", "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text", "gemma4": "gemma4_text", "gemma4_unified": "gemma4_unified_text", "got_ocr2": "qwen2",
+    "inkling": "inkling_text", "kimi_k25": "deepseek_v3", "llama4": "llama4_text", "llava": "llama",
+    "minimax_m3_vl": "minimax_m3_vl_text", "mistral3": "mistral", "mllama": "mllama_text_model",
+    "modernvbert": "modernbert", "moss_transcribe_diarize": "qwen3", "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text", "qwen3_vl": "qwen3_vl_text", "qwen3_vl_moe": "qwen3_vl_moe_text",
+    "qwen4_exp": "qwen4_exp_text", "ultravbert": "ultrabert",
+}  # fmt: skip

@@ -13,8 +13,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
-__all__ = ["HEADS", "PARTS", "TABLES", "choose_head", "choose_part", "table_candidates"]
-
 # Prefixes of the text model in a larger model; the empty prefix is a checkpoint saved without a head.
 TEXT_MODELS = (
     "model.", "", "transformer.", "model.language_model.", "language_model.model.", "language_model.", "model.encoder.",
@@ -23,37 +21,40 @@ TEXT_MODELS = (
 )  # fmt: skip
 
 # fmt: off
-_TABLE_ENDS = (  # T5's `shared` before the copies in its encoder and decoder; `token_embd` is GGUF's
+TABLE_ENDS = (  # T5's `shared` before the copies in its encoder and decoder; `token_embd` is GGUF's
     "shared.weight", "embed_tokens.weight", "wte.weight", "embeddings.word_embeddings.weight", "word_embeddings.weight",
     "embed_in.weight", "tok_embeddings.weight", "token_embd.weight", "embeddings.weight", "embedding.weight",
-    "token_embedding.weight", "embeddings",
+    "token_embedding.weight", "tokens_embed.weight", "word_embedding.weight", "embeddings",
 )
-_HEAD_ENDS = (  # `output` is the name in GGUF and in the original LLaMA files
+HEAD_ENDS = (  # `output` is the name in GGUF and in the original LLaMA files
     "lm_head.weight", "embed_out.weight", "cls.predictions.decoder.weight", "lm_head.decoder.weight",
     "predictions.decoder.weight", "vocab_projector.weight", "generator_lm_head.weight", "output.weight",
 )
 
-TABLES: tuple[str, ...] = tuple(prefix + end for end in _TABLE_ENDS for prefix in TEXT_MODELS)
+TABLES: tuple[str, ...] = tuple(prefix + end for end in TABLE_ENDS for prefix in TEXT_MODELS)
 HEADS: tuple[str, ...] = tuple(
-    prefix + end for end in _HEAD_ENDS for prefix in ("", "model.", "language_model.", "model.language_model.")
+    prefix + end for end in HEAD_ENDS for prefix in ("", "model.", "language_model.", "model.language_model.")
+)
+
+_NORMS = (  # gamma and beta are TensorFlow's names, in old files
+    "embeddings.LayerNorm", "word_embeddings_layernorm", "token_embd_norm", "layernorm_embedding", "embeddings.norm",
+    "embed_norm", "layer_norm_emb", "embeddings.layer_norm", "emb_ln",
 )
 
 # The other parts: name in `Embeddings.state_dict()` -> how their names end in checkpoints.
 PARTS: dict[str, tuple[str, ...]] = {
     "position_embedding.weight": (
         "wpe.weight", "position_embeddings.weight", "embed_positions.weight", "position_embd.weight",
+        "positions_embed.weight",
     ),
     "token_type_embedding.weight": ("token_type_embeddings.weight", "token_types.weight"),
-    "norm.weight": (  # gamma and beta are TensorFlow's names, in old files
-        "embeddings.LayerNorm.weight", "embeddings.LayerNorm.gamma", "word_embeddings_layernorm.weight",
-        "token_embd_norm.weight",
+    "norm.weight": (*(f"{norm}.weight" for norm in _NORMS), "embeddings.LayerNorm.gamma"),
+    "norm.bias": (*(f"{norm}.bias" for norm in _NORMS), "embeddings.LayerNorm.beta"),
+    "projection.weight": (
+        "project_in.weight", "embedding_hidden_mapping_in.weight", "embeddings_project.weight",
+        "embeddings.projection.weight",
     ),
-    "norm.bias": (
-        "embeddings.LayerNorm.bias", "embeddings.LayerNorm.beta", "word_embeddings_layernorm.bias",
-        "token_embd_norm.bias",
-    ),
-    "projection.weight": ("project_in.weight", "embedding_hidden_mapping_in.weight", "embeddings_project.weight"),
-    "projection.bias": ("embedding_hidden_mapping_in.bias", "embeddings_project.bias"),
+    "projection.bias": ("embedding_hidden_mapping_in.bias", "embeddings_project.bias", "embeddings.projection.bias"),
     "head.bias": (  # if BERT has two, the decoder uses the first
         "cls.predictions.decoder.bias", "lm_head.decoder.bias", "predictions.decoder.bias", "lm_head.bias",
         "cls.predictions.bias", "predictions.bias", "vocab_projector.bias", "generator_lm_head.bias", "output.bias",
@@ -62,24 +63,25 @@ PARTS: dict[str, tuple[str, ...]] = {
 # fmt: on
 
 # A number between dots is a block; vision and audio towers have input layers of their own.
-_OTHER_MODULES = re.compile(r"(^|\.)(\d+|vision\w*|visual\w*|audio\w*|image\w*|mtp\w*)\.")
+OTHER_MODULES = re.compile(r"(^|\.)(\d+|vision\w*|visual\w*|audio\w*|image\w*|mtp\w*)\.")
 
 
 def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None:
     """The name of a part in a checkpoint: the one with the longest common prefix with the table's name."""
     ends = PARTS[part]
-    found = [name for name in names if name.endswith(ends) and not _OTHER_MODULES.search(name)]
+    found = [name for name in names if name.endswith(ends) and not OTHER_MODULES.search(name)]
 
-    def preference(name: str) -> tuple[int, int, str]:
+    def preference(name: str) -> tuple[int, int, bool, str]:
         shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, beside, strict=False)))
-        return -shared, next(order for order, end in enumerate(ends) if name.endswith(end)), name
+        order = next(order for order, end in enumerate(ends) if name.endswith(end))
+        return -shared, order, "decoder." in name, name  # a shared table: the encoder is used first
 
     return min(found, key=preference, default=None)
 
 
 def choose_head(names: Iterable[str]) -> str | None:
     """A head with an unusual name, for example in a wrapped model: `module.lm_head.weight`."""
-    found = [name for name in names if name.endswith(_HEAD_ENDS) and not _OTHER_MODULES.search(name)]
+    found = [name for name in names if name.endswith(HEAD_ENDS) and not OTHER_MODULES.search(name)]
     return min(found, key=lambda name: (len(name), name), default=None)
 
 
@@ -91,10 +93,10 @@ def table_candidates(
     `shapes` has the tensors of headers or an index; `rows` and `width` are None without a config. A head has the size
     of a table, but only counts as one if they are `tied`.
     """
-    flat = {name: shape for name, shape in shapes.items() if len(shape) == 2 and not _OTHER_MODULES.search(name)}
-    heads = [name for name in flat if name.endswith(_HEAD_ENDS)]
+    flat = {name: shape for name, shape in shapes.items() if len(shape) == 2 and not OTHER_MODULES.search(name)}
+    heads = [name for name in flat if name.endswith(HEAD_ENDS)]
     others = [name for name in flat if name not in heads]
-    likely = [name for name in others if name.endswith(_TABLE_ENDS)]
+    likely = [name for name in others if name.endswith(TABLE_ENDS)]
     likely = likely or [name for name in others if tuple(flat[name]) == (rows, width)]
     likely = likely or (heads if tied else []) or (others if rows is None and len(others) == 1 else [])
 

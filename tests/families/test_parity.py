@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from inlayer.embeddings import Embeddings
-from inlayer.families import FAMILIES
 from inlayer.positions import LearnedPositions, RotaryPositions
 from tests.families.references import CASES, Case, Reference, reference_config
+from tests.families.survey import same_bits
 
 DTYPES = [torch.float32, torch.bfloat16]
 PAD = 1
@@ -20,14 +20,6 @@ PAD = 1
 @cache
 def reference(name: str, dtype: torch.dtype) -> Reference:
     return Reference(next(case for case in CASES if case.name == name), dtype)
-
-
-def same_bits(ours: Tensor, theirs: Tensor) -> bool:
-    """Equal shape, dtype and bits: -0.0 differs from 0.0."""
-    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        return False
-    bits = {torch.float32: torch.int32, torch.bfloat16: torch.int16}[ours.dtype]
-    return torch.equal(ours.contiguous().view(bits), theirs.contiguous().view(bits))
 
 
 def random_ids(padded: str | None = None) -> tuple[Tensor, Tensor]:
@@ -144,7 +136,3 @@ def test_nested_gemma3() -> None:
     assert ours.position_embedding.angles == theirs.position_embedding.angles
     assert ours.position_embedding.head_dim == theirs.position_embedding.head_dim == 256
     assert (ours.vocab_size, ours.scale) == (theirs.vocab_size, theirs.scale) == (99, 8.0)
-
-
-def test_every_family_has_a_case() -> None:
-    assert {case.ours or case.model_type for case in CASES} == set(FAMILIES)

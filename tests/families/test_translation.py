@@ -10,6 +10,7 @@ import torch
 from transformers import CONFIG_MAPPING, AutoModelForMaskedLM
 
 from inlayer import Embeddings, describe
+from inlayer.errors import ConfigError
 from inlayer.positions import Angles
 from tests.families.references import CASES, Case, Reference, reference_config
 
@@ -127,3 +128,10 @@ def test_bloom_as_it_was_published() -> None:
     for said in ({"n_embed": 128}, {"n_embed": 128, "hidden_size": 64}, {"hidden_size": 32}):
         theirs = CONFIG_MAPPING["bloom"](**said, vocab_size=99, n_layer=1, n_head=4)
         assert describe({"model_type": "bloom", "vocab_size": 99, "n_head": 4, **said}).n_embd == theirs.hidden_size
+
+
+def test_falcon_has_rotary_positions_or_alibi() -> None:
+    assert describe({"model_type": "falcon"}).positions == "rotary"
+    assert describe({"model_type": "falcon", "alibi": True}).positions == "none"
+    with pytest.raises(ConfigError, match="alibi"):
+        describe({"model_type": "falcon", "alibi": "yes"})

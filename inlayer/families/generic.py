@@ -1,0 +1,64 @@
+"""Generic: an unknown model type whose config and tensors are those of an ordinary rotary decoder.
+
+config.json + tensor names -> [LayerSpec, labeled as generic]
+- the tensors outside the blocks must be one table, one final norm and perhaps a head; blocks must have attention
+- a config field that hints at anything else in the input layer (a scale, a norm, another table) is a reason to refuse
+- what neither shows is assumed: rows are neither scaled nor normalized, and rotary pairs are (i, i + K/2). The label
+  says so wherever the model is shown
+Tested with every supported family under an unknown name in tests/families/test_generic.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from inlayer.errors import ConfigError
+from inlayer.families.fields import short
+from inlayer.families.weights import HEAD_ENDS, OTHER_MODULES, TABLE_ENDS
+
+ASSUMED = "rows used as stored, rotary positions in half pairs; not compared with the original model"
+MAX_NAMES = 2_000_000
+REQUIRED = ("vocab_size", "hidden_size", "num_attention_heads", "max_position_embeddings")
+ROPE = ("rope_theta", "rope_parameters", "rope_scaling")
+HINTS = re.compile(
+    r"emb(ed)?_|_emb(ed)?$|embedding|mup|rotary|rope|position|alibi|ngram|engram|ple_|per_layer|hc_mult|stream|type_vocab|"
+    r"softcap|query_pre_attn|residual_(scale|multiplier)|attention_multiplier|logit_scale|logits_scaling|encoder_layers"
+)
+ORDINARY = {
+    *REQUIRED, *ROPE, "tie_word_embeddings", "partial_rotary_factor", "original_max_position_embeddings",
+    "initializer_range",
+}  # fmt: skip
+INERT: tuple[Any, ...] = (None, False, 0, 0.0, 1, 1.0, [], {}, "rope", "rotary")
+ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")
+FINAL_NORM = re.compile(r"(^|\.)(final_|last_)?(layer_?)?(norm|ln)(_f|_final)?\.(weight|bias)$")
+ATTENTION = re.compile(r"\.\d+\..*(q_proj|k_proj|qkv_proj|query_key_value|qkv)\.weight$")
+LATENT = re.compile(r"kv_a_proj|kv_lora")  # its heads may be paired either way
+
+
+def check_generic(raw: Mapping[str, Any], names: Collection[str]) -> None:
+    """Raise ConfigError, with the reason, unless config and tensors look like an ordinary rotary decoder."""
+    missing = [name for name in REQUIRED if raw.get(name) is None]
+    if missing or not any(raw.get(name) for name in ROPE):
+        raise ConfigError(f"it is not an ordinary rotary decoder: the config has no {', '.join(missing) or ROPE[0]}")
+    for name, value in raw.items():
+        if name not in ORDINARY and HINTS.search(str(name)) and (value is True or value not in INERT):
+            raise ConfigError(f"its input layer may be special: the config has {short(name)}: {short(value)}")
+    if raw.get("hidden_act") == "gelu_pytorch_tanh":
+        raise ConfigError("its activation is that of Gemma, which scales rows by a factor that no field shows")
+    types = raw.get("layer_types") or ()
+    if not isinstance(types, (list, tuple)) or not all(str(name).endswith(ATTENTION_LAYERS) for name in types):
+        raise ConfigError(f"its layers are not all attention: layer_types is {short(types)}")
+    if len(names) > MAX_NAMES:
+        raise ConfigError(f"it has {len(names):,} tensors; at most {MAX_NAMES:,} are examined")
+    blocks = [name for name in names if re.search(r"\.\d+\.", name)]
+    outside = [name for name in names if not OTHER_MODULES.search(name)]
+    if not any(ATTENTION.search(name) for name in blocks) or any(LATENT.search(name) for name in blocks):
+        raise ConfigError("its blocks have no attention with plain query and key projections")
+    if sum(name.endswith(TABLE_ENDS) for name in outside) != 1:
+        raise ConfigError("it does not have exactly one token table")
+    others = [name for name in outside if not name.endswith((*TABLE_ENDS, *HEAD_ENDS)) and not FINAL_NORM.search(name)]
+    norms = {name.rpartition(".")[0] for name in outside if FINAL_NORM.search(name)}
+    if others or len(norms) != 1 or any("emb" in name for name in norms):
+        raise ConfigError(f"it has tensors outside its blocks that may belong to the input layer: {short(others[:3])}")

@@ -1,0 +1,179 @@
+"""The rotary settings of a config: head width, angles per layer type, and which layers have positions at all.
+
+config.json -> [RotarySpec] -> positions.RotaryPositions
+- `rope_theta` beside `rope_scaling` in old files, all of it in `rope_parameters` in new ones. If both are there,
+  `rope_scaling` takes precedence, as in transformers
+- layers may differ: a base per layer type (Gemma-3, ModernBERT), or no positions in some (Llama-4, SmolLM3, Cohere-2)
+- M-RoPE (Qwen-VL): `mrope_section` assigns channel pairs to the axes time, height and width
+Tested against transformers, family by family, in tests/families/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from inlayer.errors import ConfigError
+from inlayer.families import spec
+from inlayer.families.fields import Fields, short
+from inlayer.families.spec import Angles, RotarySpec, Scaling
+from inlayer.families.traits import Family
+
+HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
+ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
+MAX_LAYERS = 4096  # the deepest published models have a few hundred
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+def read_rotary(family: Family, fields: Fields, n_embd: int) -> RotarySpec:
+    """The rotary settings of a config."""
+    head_dim = fields.optional_size(*family.head_dim_fields) or n_embd // fields.size(*HEADS)
+    return RotarySpec(
+        head_dim=head_dim,
+        angles=_angles(family, fields, head_dim),
+        pairing=family.pairing,
+        layout=family.layout,
+        float32=family.float32_tables,
+        layers=_layers(family, fields),
+    )
+
+
+def _layers(family: Family, fields: Fields) -> tuple[str | None, ...] | None:
+    """For every layer, its layer type, or None if it has no rotary positions; None if all layers are alike."""
+    _, types = fields.get("layer_types")
+    _, flags = fields.get("no_rope_layers")
+    without = set() if fields.is_null("sliding_window") else set(family.layers_without_rotary)
+    rope = fields.mapping("rope_parameters")
+    without |= {name for name, inner in rope.items() if inner is None and name in (FULL, SLIDING)}
+    if family.no_rope_interval and not flags:
+        count, interval = fields.size("num_hidden_layers"), fields.size("no_rope_layer_interval")
+        flags = [(number + 1) % interval != 0 for number in range(min(count, MAX_LAYERS))]
+    for name, value in (("layer_types", types), ("no_rope_layers", flags)):
+        if value is not None and (not isinstance(value, (list, tuple)) or len(value) > MAX_LAYERS):
+            raise ConfigError(f"the config's {name} is {short(value)}; expected a list with one entry per layer")
+    if flags and family.no_rope_interval:
+        return tuple("rotary" if flag else None for flag in flags)
+    if types and without:
+        return tuple(None if name in without or not isinstance(name, str) else name for name in types)
+    return None
+
+
+def _angles(family: Family, fields: Fields, head_dim: int) -> Angles | dict[str, Angles]:
+    """One `Angles`, or one per layer type."""
+    if family.thetas:  # one field per layer type, in old files
+        by_layer = Fields(fields.mapping("rope_parameters"), {})
+        scaling = fields.mapping("rope_scaling")
+        angles = {}
+        for layer_type, name in family.thetas.items():
+            settings = by_layer.mapping(layer_type) or {"rope_type": "default"}
+            # the old spelling overrides the new one, except for its key "type"
+            settings |= scaling if layer_type in family.scaled_layers else {}
+            theta = fields.number(name, otherwise=10_000.0)
+            angles[layer_type] = _one({"rope_theta": theta} | settings, family, fields, head_dim, layer_type)
+        return angles
+    rope = fields.mapping("rope_scaling") or fields.mapping("rope_parameters")
+    by_layer_type = {name: inner for name, inner in rope.items() if isinstance(inner, Mapping)}
+    if by_layer_type and all(value is None or isinstance(value, Mapping) for value in rope.values()):
+        # None is a layer type without positions
+        return {name: _one(inner, family, fields, head_dim, name) for name, inner in by_layer_type.items()}
+    return _one(rope, family, fields, head_dim)
+
+
+def _one(
+    settings: Mapping[str, Any], family: Family, fields: Fields, head_dim: int, layer_type: str | None = None
+) -> Angles:
+    rope = Fields(settings, {})
+    _, kind = rope.get("rope_type", "type")
+    kind = family.rope_names.get(kind, kind) if isinstance(kind, str) else kind
+    theta, partial = rope.optional_number("rope_theta"), rope.optional_number("partial_rotary_factor")
+    base_name, partial_name = family.rope_fields
+    if partial is None:
+        partial = fields.number(partial_name, otherwise=1.0)
+        rotary_dim = None
+        if family.partial and family.rotary_dim_field:
+            rotary_dim = fields.optional_size(family.rotary_dim_field)
+        partial = partial if rotary_dim is None else rotary_dim / head_dim
+    if kind == "proportional":
+        scaling: Scaling | None = spec.Proportional(fraction=partial, factor=rope.number("factor", otherwise=1.0))
+    else:
+        scaling = None if kind in (None, "default", "mrope") else _scaling(kind, rope, fields)
+    # families that always rotate whole heads ignore the fraction, unless there is a scaling rule
+    uses_partial = kind != "proportional" and (family.partial or scaling is not None)
+    return Angles(
+        theta=fields.number(base_name, otherwise=10_000.0) if theta is None else theta,
+        partial=partial if uses_partial else 1.0,
+        scaling=scaling,
+        sections=_sections(family, rope),
+        sections_interleaved=family.sections == "interleaved",
+        head_dim=_head_dim_of(layer_type, fields) if family.global_head_dim else None,
+    )
+
+
+def _head_dim_of(layer_type: str | None, fields: Fields) -> int | None:
+    """The width of the heads of one layer type, where it differs: per layer in new files, one field in old ones."""
+    _, types = fields.get("layer_types")
+    for number, settings in fields.mapping("per_layer_config").items():
+        index = int(number) if str(number).isdecimal() and len(str(number)) < 5 else MAX_LAYERS
+        if isinstance(types, list) and index < len(types) and types[index] == layer_type and isinstance(settings, dict):
+            return Fields(settings, {}).optional_size("head_dim")
+    return fields.optional_size("global_head_dim") if layer_type == FULL else None
+
+
+def _sections(family: Family, rope: Fields) -> tuple[int, ...] | None:
+    """The number of channel pairs per position axis."""
+    if family.sections is None:
+        return None
+    _, value = rope.get("mrope_section")
+    value = family.default_sections if value is None else value
+    is_list = isinstance(value, (list, tuple)) and len(value) == 3
+    if not is_list or not all(type(one) is int and one > 0 for one in value):
+        raise ConfigError(f"the config's mrope_section is {short(value)}; expected three positive integers")
+    return tuple(value)
+
+
+def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
+    if kind == "linear":
+        return spec.Linear(factor=_factor(inner))
+    max_length = fields.size("max_position_embeddings", "n_positions")
+    if kind == "dynamic":
+        alpha = inner.optional_number("alpha")  # Hunyuan: a fixed factor on theta
+        if alpha is not None:
+            return spec.NTKAlpha(alpha=alpha)
+        return spec.DynamicNTK(factor=_factor(inner), original_max_position_embeddings=max_length)
+    # Phi-3 has the original length outside the rope settings, where it takes precedence.
+    original = fields.optional_size("original_max_position_embeddings")
+    original = original or inner.optional_size("original_max_position_embeddings") or max_length
+    factor = inner.optional_number("factor") or max_length / original
+    if kind == "yarn":
+        return spec.Yarn(
+            factor=factor,
+            original_max_position_embeddings=original,
+            beta_fast=inner.optional_number("beta_fast") or 32.0,
+            beta_slow=inner.optional_number("beta_slow") or 1.0,
+            mscale=inner.optional_number("mscale"),
+            mscale_all_dim=inner.optional_number("mscale_all_dim"),
+            attention_factor=inner.optional_number("attention_factor"),
+            truncate=inner.flag("truncate", otherwise=True),
+        )
+    if kind == "llama3":
+        low, high = inner.optional_number("low_freq_factor"), inner.optional_number("high_freq_factor")
+        if low is None or high is None:
+            raise ConfigError("rotary scaling 'llama3' needs low_freq_factor and high_freq_factor")
+        return spec.Llama3(
+            factor=_factor(inner), low_freq_factor=low, high_freq_factor=high, original_max_position_embeddings=original
+        )
+    if kind == "longrope":
+        return spec.LongRope(
+            short_factor=inner.numbers("short_factor"),
+            long_factor=inner.numbers("long_factor"),
+            original_max_position_embeddings=original,
+            factor=factor,
+            attention_factor=inner.optional_number("attention_factor"),
+        )
+    raise ConfigError(f"the config's rope type is {short(kind)}; supported are {', '.join(ROPE_TYPES)}")
+
+
+def _factor(inner: Fields) -> float:
+    if (factor := inner.optional_number("factor")) is None:
+        raise ConfigError("the config has a rotary scaling rule without a factor")
+    return factor

@@ -1,0 +1,62 @@
+"""Family: the traits by which the input layers and heads of model types differ. Its values are in families/table.py.
+
+config.json -> [Family] -> LayerSpec
+Tested through every family in tests/families/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from inlayer.families.spec import NormKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """The traits of one model type's input layer and head."""
+
+    defaults: dict[str, Any]
+    positions: Literal["none", "learned", "rotary"] = "rotary"
+    positions_flag: str | None = None  # the field that switches them on: true or "rope"
+    alibi_flag: str | None = None  # the field that replaces them by ALiBi, which adds nothing to the rows
+    pads: bool = True  # the table has a padding row: pad_token_id
+    padding_idx: int | None = None  # this row, whatever the config has
+    # learned positions
+    position_offset: int = 0  # unused rows in front of the first position
+    position_start: int = 0  # the first position id
+    position_ids_by: Literal["order", "ids", "mask"] = "order"
+    # rotary positions
+    pairing: Literal["half", "interleaved"] = "half"
+    layout: Literal["half", "interleaved", "single", "complex"] | None = None
+    partial: bool = False  # a fraction of each head may be rotated
+    float32_tables: bool = False  # cos and sin stay float32 in a bfloat16 model
+    rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # the base, and the rotated fraction
+    rope_names: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
+    head_dim_fields: tuple[str, ...] = ("qk_rope_head_dim", "head_dim")
+    rotary_dim_field: str | None = "rotary_dim"  # the number of rotated channels, if the config has no fraction
+    global_head_dim: bool = False  # layers with full attention have wider heads: global_head_dim
+    thetas: Mapping[str, str] = field(default_factory=dict)  # per layer type, the field with its base
+    scaled_layers: tuple[str, ...] = ()  # the layer types that rope_scaling applies to
+    sections: Literal["chunked", "interleaved"] | None = None  # M-RoPE: positions with three axes
+    default_sections: tuple[int, ...] = (11, 11, 10)
+    no_rope_interval: bool = False  # every n-th layer has no positions: no_rope_layers, no_rope_layer_interval
+    layers_without_rotary: tuple[str, ...] = ()  # layer types without positions
+    # around the sum
+    # What is multiplied: rows by a factor rounded to their dtype, rows by the exact one, or also inputs_embeds
+    scaled: Literal["no", "rows", "exact rows", "all"] = "no"
+    factor: str = "sqrt"  # "sqrt" of the width, "sqrt in bfloat16", or the field with the factor
+    scale_flag: str | None = None  # the field that switches it on
+    norm: NormKind | None = None
+    norm_at: Literal["sum", "start", "rows"] = "sum"  # start: before positions are added; rows: not on inputs_embeds
+    positions_first: bool = False  # positions are added before token types
+    mask_padding: bool = False  # hidden states of padding are zero
+    streams: str | None = None  # the field with the number of streams that each hidden state is repeated into
+    token_types: bool = False
+    project: Literal["rows", "sum"] | None = None  # rows: before positions (OPT); sum: after the norm (ALBERT)
+    projects_equal_widths: bool = False  # also if rows are as wide as hidden states
+    dropout: str | None = None  # the field with the dropout rate
+    # head
+    head_bias: bool = False  # masked-language heads have one
+    head_input_scaled: bool = False  # T5 and UMT5 when tied: hidden states times 1 / sqrt(width)

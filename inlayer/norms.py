@@ -1,0 +1,46 @@
+"""The norms of input layers: LayerNorm and RMSNorm with the rounding of the original models.
+
+rows + positions -> [norm] -> hidden states
+Tested against transformers in tests/families/ (BERT, ModernBERT, DeBERTa, NanoChat, Inkling).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from inlayer.families.spec import NormKind
+
+
+class RoundedNorm(nn.Module):
+    """A norm in float32 whose result is rounded to the model's dtype before weight and bias are applied."""
+
+    def __init__(self, width: int, eps: float, *, centered: bool, weight: bool, **target: Any) -> None:
+        super().__init__()
+        self.eps, self.centered = eps, centered
+        self.weight = nn.Parameter(torch.ones(width, **target)) if weight else None
+        self.bias = nn.Parameter(torch.zeros(width, **target)) if centered else None
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Normalize the last axis."""
+        values = hidden.float()
+        if self.centered:
+            mean = values.mean(-1, keepdim=True)
+            variance = (values - mean).pow(2).mean(-1, keepdim=True)
+            values = (values - mean) / torch.sqrt(variance + self.eps)
+        else:
+            values = values * torch.rsqrt(values.pow(2).mean(-1, keepdim=True) + self.eps)
+        values = values.to(hidden.dtype)
+        values = values if self.weight is None else self.weight * values
+        return values if self.bias is None else values + self.bias
+
+
+def build_norm(kind: NormKind, width: int, eps: float, **target: Any) -> nn.Module:
+    """The norm of a family, on a device and in a dtype."""
+    if kind.startswith("rms"):
+        return RoundedNorm(width, eps, centered=False, weight=kind == "rms", **target)
+    if kind == "layer in float32":
+        return RoundedNorm(width, eps, centered=True, weight=True, **target)
+    return nn.LayerNorm(width, eps=eps, bias=kind == "layer", **target)

@@ -1,0 +1,97 @@
+"""Relative positions: a bias on attention scores that depends on the distance of two tokens.
+
+text -> ids -> rows -> [positions] -> hidden states -> head
+- they add nothing to the rows: attention adds the bias to its scores
+- ALiBi: a slope per head times the position of the key (BLOOM, Falcon, MPT)
+- buckets: distances share learned rows, exactly for near tokens and logarithmically for far ones (T5, DeBERTa-v2)
+Tested against transformers, bit by bit, in tests/positions/test_relative.py.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from inlayer.errors import ConfigError
+from inlayer.tensors import check_ids
+
+MAX_HEADS = 2**16
+
+
+def alibi_slopes(heads: int, *, bias_max: float | None = None) -> Float[Tensor, " H"]:
+    """The slope of every attention head: a geometric sequence, with more in between if heads are not a power of two.
+
+    Args:
+        heads: Number of attention heads.
+        bias_max: MPT's `alibi_bias_max`, whose slopes are in another order; None for BLOOM and Falcon.
+
+    Example:
+        >>> alibi_slopes(4)
+        tensor([0.2500, 0.0625, 0.0156, 0.0039])
+    """
+    if not isinstance(heads, int) or not 1 <= heads <= MAX_HEADS:
+        raise ConfigError(f"heads is {heads!r}; it must be an integer in 1..{MAX_HEADS:,}")
+    if bias_max is not None:
+        power = 2 ** math.ceil(math.log2(heads))
+        slopes = 1.0 / torch.pow(2, torch.arange(1, power + 1).float() * (bias_max / power))
+        return slopes if power == heads else torch.cat((slopes[1::2], slopes[::2]))[:heads]
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = _powers(power, torch.arange(1, power + 1, dtype=torch.int32))
+    extra = _powers(2 * power, torch.arange(1, 1 + 2 * (heads - power), 2, dtype=torch.int32))
+    return torch.cat((slopes, extra))
+
+
+def _powers(heads: int, exponents: Tensor) -> Tensor:
+    base = torch.full((), 2 ** (-(2 ** -(math.log2(heads) - 3))), dtype=torch.float32)
+    return torch.pow(base, exponents)
+
+
+def alibi_bias(slopes: Float[Tensor, " H"], position_ids: Int[Tensor, "B T"]) -> Float[Tensor, "B H 1 T"]:
+    """What attention adds to the scores of each key: slope times position. Only differences of positions matter."""
+    return slopes[:, None, None] * check_ids(position_ids, "position_ids")[:, None, None]
+
+
+def t5_buckets(
+    distances: Tensor, *, bidirectional: bool = True, buckets: int = 32, max_distance: int = 128
+) -> Int[Tensor, "..."]:
+    """The row of T5's bias table for each distance, key position - query position.
+
+    Example:
+        >>> t5_buckets(torch.tensor([0, 1, 7, 8, 30, 500, -1, -500])).tolist()
+        [0, 17, 23, 24, 27, 31, 1, 15]
+    """
+    _check_buckets(buckets, max_distance)
+    distances = check_ids(distances, "distances").long()
+    first = torch.zeros_like(distances)
+    if bidirectional:
+        buckets //= 2
+        first = (distances > 0).long() * buckets
+        distances = distances.abs()
+    else:
+        distances = -distances.clamp(max=0)
+    exact = buckets // 2
+    steps = torch.log(distances.float() / exact) / math.log(max_distance / exact) * (buckets - exact)
+    far = (exact + steps.long()).clamp(max=buckets - 1)
+    return first + torch.where(distances < exact, distances, far)
+
+
+def deberta_buckets(distances: Tensor, *, buckets: int, max_position: int) -> Int[Tensor, "..."]:
+    """DeBERTa-v2's signed bucket for each distance, query position - key position; near distances are kept."""
+    _check_buckets(buckets, max_position)
+    distances = check_ids(distances, "distances").long()
+    middle = buckets // 2
+    near = (distances < middle) & (distances > -middle)
+    size = torch.where(near, middle - 1, distances.abs())
+    step = torch.log(size / middle) / torch.log(torch.tensor((max_position - 1) / middle)) * (middle - 1)
+    far = (torch.ceil(step) + middle) * torch.sign(distances)
+    return torch.where(size <= middle, distances.to(far.dtype), far).long()
+
+
+def _check_buckets(buckets: int, longest: int) -> None:
+    if buckets < 4 or longest <= buckets // 2 + 1:
+        raise ConfigError(
+            f"{buckets} buckets up to distance {longest}; give at least 4 buckets, and a distance above half of them"
+        )

@@ -1,0 +1,205 @@
+"""`make families`: every causal and masked model type in transformers, compared with ours bit by bit.
+
+For each type, a tiny model with random weights is built (tiny.py), saved, and opened by both libraries. The input of
+the first block and the rotary tables are compared in float32 and bfloat16. The outcome is one of
+- equal: every value has the same bits
+- refused: inlayer does not support the type, and says why
+- differs: inlayer opens it, and its values differ. This is a bug
+- not built: transformers cannot build a tiny model here
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+import inlayer
+from inlayer.embeddings import Embeddings
+from inlayer.positions import RotaryPositions
+from tests.families.capture import Captured, accepts, capture
+from tests.families.tiny import CAUSAL, MASKED, OTHERS, VOCAB, build, tiny_config
+
+Job = tuple[str, str]  # model type, and "causal" or "masked"
+JOBS: list[Job] = [*((name, "causal") for name in CAUSAL), *((name, "masked") for name in MASKED), *OTHERS.items()]
+DTYPES = (torch.float32, torch.bfloat16)
+TOKENS = 8
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result for one model type."""
+
+    model_type: str
+    kind: str
+    outcome: str
+    reason: str = ""
+    family: str = ""
+    hidden: int = 0  # compared values
+    tables: int = 0
+
+
+class DifferenceError(Exception):
+    """A value of ours differs from theirs."""
+
+
+def same_bits(ours: Tensor, theirs: Tensor) -> bool:
+    """Equal shape, dtype and bits: -0.0 differs from 0.0."""
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return False
+    bits = {torch.float32: torch.int32, torch.bfloat16: torch.int16}[ours.dtype]
+    return torch.equal(ours.contiguous().view(bits), theirs.contiguous().view(bits))
+
+
+def inputs(model: nn.Module, layer: Embeddings, padding: int) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Plain ids, ids padded on each side, vectors, and explicit positions, as far as the model accepts them."""
+    generator = torch.Generator().manual_seed(5)
+    ids = torch.randint(4, VOCAB - 10, (3, TOKENS), generator=generator)
+    yield "ids", {"input_ids": ids}
+    for side, where in (("right", slice(5, None)), ("left", slice(None, 3))):
+        padded, mask = ids.clone(), torch.ones_like(ids)
+        padded[1:, where], mask[1:, where] = padding, 0
+        yield f"padded on the {side}", {"input_ids": padded, "attention_mask": mask}
+    # Gemma-4 looks up per-layer rows by id: it accepts only vectors that are rows of its table
+    if accepts(model, "inputs_embeds") and not any(hasattr(part, "embed_tokens_per_layer") for part in model.modules()):
+        width = layer.token_embedding.embedding_dim
+        yield "inputs_embeds", {"inputs_embeds": torch.randn(3, TOKENS, width, generator=generator).to(layer.dtype)}
+    if accepts(model, "position_ids") and layer.position_embedding is not None:
+        yield "position_ids", {"input_ids": ids, "position_ids": torch.randint(0, 40, ids.shape, generator=generator)}
+
+
+def compare(model: nn.Module, layer: Embeddings, padding: int) -> tuple[int, int]:
+    """The number of hidden values and of table values that were compared; raises at the first difference."""
+    hidden = tables = 0
+    for name, given in inputs(model, layer, padding):
+        decoder = {"decoder_input_ids": torch.ones(3, 2, dtype=torch.int64)}
+        seen = capture(model, **given, **decoder if accepts(model, "decoder_input_ids") else {})
+        ours = layer(**given)
+        theirs = like(seen, ours)
+        if not same_bits(ours, theirs):
+            raise DifferenceError(f"{name}: {difference(ours, theirs)}")
+        if name == "ids" and same_bits(layer(given["input_ids"].flip(1)), theirs):
+            raise DifferenceError("control: other ids give the same values")
+        hidden += ours.numel()
+        if bool(seen.tables) != isinstance(layer.position_embedding, RotaryPositions):
+            raise DifferenceError(f"{name}: {len(seen.tables)} rotary tables, ours {layer.position_embedding}")
+        for table in seen.tables:
+            pairs = zip(layer.rotary(table.position_ids, table.layer_type), cos_sin(table.output), strict=True)
+            for mine, other in pairs:
+                if not same_bits(mine, other):
+                    raise DifferenceError(f"{name}: cos or sin {table.layer_type or ''}: {difference(mine, other)}")
+                tables += mine.numel()
+    return hidden, tables
+
+
+def like(seen: Captured, ours: Tensor) -> Tensor:
+    """Their hidden states with the axes of ours."""
+    theirs = seen.hidden
+    assert theirs is not None
+    if theirs.dim() == 4 and theirs.shape[1:] == ours.shape:  # AltUp: the first stream, others are projections of it
+        return theirs[0]
+    if theirs.dim() == 4 and torch.equal(theirs, theirs[:, :, :1].expand_as(theirs)):  # identical streams
+        return theirs[:, :, 0]
+    if theirs.dim() == 3 and theirs.shape[2] > ours.shape[2]:  # identical streams, side by side
+        streams = theirs.unflatten(2, (-1, ours.shape[2]))
+        return streams[:, :, 0] if torch.equal(streams, streams[:, :, :1].expand_as(streams)) else theirs
+    if theirs.shape[:2] == ours.shape[1::-1]:  # XLNet has the batch second
+        return theirs.transpose(0, 1)
+    return theirs
+
+
+def cos_sin(output: Any) -> tuple[Tensor, Tensor]:
+    """The tables of a rotary module; complex ones are cos + i sin."""
+    return output if isinstance(output, tuple) else (output.real, output.imag)
+
+
+def difference(ours: Tensor, theirs: Tensor) -> str:
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return f"{tuple(ours.shape)} {ours.dtype}, theirs {tuple(theirs.shape)} {theirs.dtype}"
+    return f"up to {(ours.double() - theirs.double()).abs().max():.3g}"
+
+
+def examine(job: Job) -> Outcome:
+    """Build, save, open and compare one model type."""
+    model_type, kind = job
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            maker = save_tiny(model_type, kind, folder)
+            references = [open_reference(maker, folder, dtype) for dtype in DTYPES]
+        except Exception as error:
+            return Outcome(model_type, kind, "not built", _short(error))
+        family, hidden, tables = "", 0, 0
+        try:
+            for dtype, theirs in zip(DTYPES, references, strict=True):
+                opened = inlayer.load(folder, dtype=dtype)
+                layer = opened.embeddings
+                family = opened.spec.family if opened.spec else ""
+                padding = layer.padding_idx if layer.padding_idx is not None else 1
+                one, two = compare(theirs, layer, padding)
+                hidden, tables = hidden + one, tables + two
+        except inlayer.InlayerError as error:
+            return Outcome(model_type, kind, "refused", str(error).replace(folder, "the model"))
+        except Exception as error:  # a difference, or a comparison that does not run
+            return Outcome(model_type, kind, "differs", _short(error), family)
+    return Outcome(model_type, kind, "equal", "", family, hidden, tables)
+
+
+def examine_renamed(job: Job) -> Outcome:
+    """As `examine` in float32, but under a model type that inlayer does not know."""
+    model_type, kind = job
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder:
+        reference = open_reference(save_tiny(model_type, kind, folder), folder, torch.float32)
+        path = Path(folder) / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": "brand_new"}))
+        try:
+            opened = inlayer.load(folder)
+            layer = opened.embeddings
+            family = opened.spec.family if opened.spec else ""
+            compare(reference, layer, layer.padding_idx or 1)
+        except inlayer.InlayerError as error:
+            return Outcome(model_type, kind, "refused", str(error))
+        except Exception as error:
+            return Outcome(model_type, kind, "differs", _short(error), family)
+    return Outcome(model_type, kind, "equal", "", family)
+
+
+def save_tiny(model_type: str, kind: str, folder: str) -> Any:
+    """Write a tiny model with random weights as transformers does; returns its class."""
+    model = build(kind, tiny_config(model_type, kind))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    model.save_pretrained(folder)
+    return type(model)
+
+
+def open_reference(maker: Any, folder: str, dtype: torch.dtype) -> nn.Module:
+    """The model that transformers loads from a folder."""
+    return maker.from_pretrained(folder, dtype=dtype, attn_implementation="eager").eval()
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def survey(jobs: list[Job], processes: int = 2) -> Iterator[Outcome]:
+    """Examine every job, in parallel."""
+    with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as pool:
+        yield from pool.map(examine, jobs)

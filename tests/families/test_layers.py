@@ -1,0 +1,117 @@
+"""Layers without positions (NoPE), and positions with three axes (M-RoPE)."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+import torch
+from transformers import CONFIG_MAPPING
+from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLRotaryEmbedding
+from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5TextRotaryEmbedding
+
+from inlayer import Embeddings
+from inlayer.errors import InputError, ShapeError
+from inlayer.families import FAMILIES
+from tests.families.survey import same_bits
+from tests.families.tiny import build, tiny_config
+
+MIXED = {"layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]}
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("llama", {}),
+    ("llama4_text", {}),
+    ("llama4_text", {"no_rope_layers": [0, 1, 1, 0]}),
+    ("smollm3", {}),
+    ("smollm3", {"no_rope_layer_interval": 2, "no_rope_layers": None}),
+    ("cohere2", MIXED),
+    ("exaone4", MIXED),
+    ("exaone4", {"layer_types": ["full_attention"] * 4, "sliding_window": None}),
+    ("exaone_moe", MIXED),
+    ("afmoe", MIXED),
+    ("flint", MIXED),
+    ("kolibri1", MIXED),
+    ("beam", MIXED | {"n_group": 1, "topk_group": 1}),
+]
+
+
+def rotated_layers(model: Any) -> set[int]:
+    """The layers of a transformers model whose attention rotates its queries."""
+    module, current, seen = importlib.import_module(type(model).__module__), [-1], set[int]()
+    name = next(name for name in ("apply_rotary_pos_emb", "apply_rotary_emb") if hasattr(module, name))
+    original = getattr(module, name)
+
+    def record(*args: Any, **kwargs: Any) -> Any:
+        seen.add(current[0])
+        return original(*args, **kwargs)
+
+    setattr(module, name, record)
+    hooks = [
+        block.register_forward_pre_hook(lambda _m, _a, number=number: current.__setitem__(0, number))
+        for number, block in enumerate(model.model.layers)
+    ]
+    try:
+        with torch.no_grad():
+            model(input_ids=torch.tensor([[5, 6, 7]]))
+    finally:
+        setattr(module, name, original)
+        for hook in hooks:
+            hook.remove()
+    return seen
+
+
+@pytest.mark.parametrize(("model_type", "settings"), CASES, ids=[f"{name}-{len(more)}" for name, more in CASES])
+def test_layers_without_rotary_positions(model_type: str, settings: dict[str, Any]) -> None:
+    config = tiny_config(model_type, **settings)
+    theirs = rotated_layers(build("causal", config).eval())
+    layer = Embeddings.from_config(config, device="meta")
+    ours = {number for number in range(4) if layer.rotary(torch.arange(3), layer=number) is not None}
+    assert ours == theirs
+    assert theirs
+
+
+def test_layer_selects_its_type() -> None:
+    layer = Embeddings.from_config(tiny_config("beam", **MIXED), device="meta")
+    by_number, by_type = layer.rotary(torch.arange(3), layer=0), layer.rotary(torch.arange(3), "sliding_attention")
+    assert torch.equal(by_number[0], by_type[0])
+    with pytest.raises(InputError, match=r"layers 0\.\.3"):
+        layer.rotary(torch.arange(3), layer=4)
+    mixed = Embeddings.from_config({"model_type": "gemma3_text"}, device="meta")
+    with pytest.raises(InputError, match="no list of layer types"):
+        mixed.rotary(torch.arange(3), layer=0)
+
+
+POSITIONS = torch.randint(0, 500, (3, 2, 7), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("model_type", "rotary", "sections", "settings"),
+    [
+        ("qwen2_vl_text", Qwen2VLRotaryEmbedding, [2, 3, 3], {}),
+        ("qwen2_5_vl_text", Qwen2VLRotaryEmbedding, [4, 2, 2], {}),
+        ("qwen3_5_text", Qwen3_5TextRotaryEmbedding, [3, 3, 2], {"partial_rotary_factor": 1.0}),
+        ("qwen3_5_text", Qwen3_5TextRotaryEmbedding, [2, 1, 1], {"partial_rotary_factor": 0.5}),
+    ],
+)
+def test_three_axes(model_type: str, rotary: Any, sections: list[int], settings: Any, dtype: torch.dtype) -> None:
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": sections, **settings}
+    config = CONFIG_MAPPING[model_type](
+        hidden_size=64, num_attention_heads=4, head_dim=16, vocab_size=99, rope_parameters=rope
+    )
+    layer = Embeddings.from_config(config, dtype=dtype)
+    states = torch.zeros(2, 7, 64, dtype=dtype)
+    theirs = rotary(config)(states, POSITIONS)
+    if FAMILIES[model_type].sections == "chunked" and theirs[0].dim() == 4:  # attention selects the axes
+        theirs = tuple(
+            torch.cat([part[i % 3] for i, part in enumerate(table.split(sections * 2, dim=-1))], dim=-1)
+            for table in theirs
+        )
+    ours = layer.rotary(POSITIONS)
+    assert same_bits(ours[0], theirs[0])
+    assert same_bits(ours[1], theirs[1])
+    assert not same_bits(layer.rotary(POSITIONS.flip(0))[0], theirs[0])  # control: the axes matter
+    text = layer.rotary(POSITIONS[0])  # text only: all axes are the same
+    assert same_bits(text[0], layer.rotary(POSITIONS[:1].expand(3, -1, -1))[0])
+    with pytest.raises(ShapeError, match=r"expected \(3, batch, tokens\)"):
+        layer.rotary(POSITIONS[:2])
