@@ -1,6 +1,6 @@
 """Create the screenshots of the walk for README.md and docs/: `make screenshots`.
 
-- docs/walk-page.png: the page served for the bundled sample model, in Debian's Chromium
+- docs/walk-page.png, docs/rotary-page.png, docs/map-page.png: the page served for the bundled sample
 - docs/walk-terminal.svg: the output of `inlayer walk` at 100 columns, rendered by rich
 """
 
@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import urlencode
 
 from playwright.sync_api import sync_playwright
 from rich.console import Console
@@ -24,15 +23,21 @@ from inlayer.trace.terminal import show
 DOCS = Path(__file__).parent.parent / "docs"
 TEXT = "I love dogs"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--force-color-profile=srgb")
+# The page opens with its own default text.
+PAGES = {
+    "walk-page.png": ("step=5", "light", None),
+    "rotary-page.png": ("step=6", "light", "#rope-title"),
+    "map-page.png": ("step=7&token=2401", "dark", None),
+}
 
 
 def main() -> None:
-    for path in (page(DOCS / "walk-page.png"), terminal(DOCS / "walk-terminal.svg")):
+    for path in (*pages(), terminal(DOCS / "walk-terminal.svg")):
         print(f"{path.name}: {path.stat().st_size:,} bytes")
 
 
-def page(path: Path) -> Path:
-    """Hidden states with sinusoidal positions, and one number selected."""
+def pages() -> list[Path]:
+    """Three views of the page: the lookup next to the map, rotary positions, one token among its neighbors."""
     chromium = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium")
     if chromium is None:
         sys.exit("Chromium not found; on Debian, run: apt-get install chromium")
@@ -42,18 +47,21 @@ def page(path: Path) -> Path:
         try:
             address = json.loads(server.stdout.readline())["url"]
             browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
-            shown = browser.new_page(
-                viewport={"width": 1280, "height": 800}, color_scheme="light", device_scale_factor=2
-            )
-            shown.goto(f"{address}#{urlencode({'text': TEXT, 'step': 7, 'positions': 'sinusoidal'})}")
-            shown.wait_for_selector("#changed-note")
-            shown.hover("[data-field=hidden][data-t='1'][data-d='3']")
-            shown.wait_for_timeout(400)  # transitions
-            shown.screenshot(path=path)
+            for name, (view, scheme, target) in PAGES.items():
+                page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
+                page.emulate_media(reduced_motion="reduce", color_scheme=scheme)
+                page.goto(f"{address}#{view}")
+                page.wait_for_selector("#map[data-drawn]")
+                if target is not None:
+                    page.wait_for_selector(".rope svg")
+                    page.eval_on_selector(target, "(one) => window.scrollBy(0, one.getBoundingClientRect().top - 120)")
+                page.wait_for_timeout(800)  # the map has moved
+                page.screenshot(path=DOCS / name)
+                page.close()
             browser.close()
         finally:
             server.terminate()
-    return path
+    return [DOCS / name for name in PAGES]
 
 
 def terminal(path: Path) -> Path:

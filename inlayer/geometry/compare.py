@@ -25,14 +25,13 @@ from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
 
-__all__ = ["ModelComparison", "MovedRow", "compare", "compare_tables"]
-
 SAME_SPACE = 0.5
 BLOCK_VALUES = 2**21
 SAMPLE = 1000  # tokens whose neighborhoods are compared
 NEIGHBORS = 10
 SPACE = "▁".encode()  # how SentencePiece spells a space
 Ids = npt.NDArray[np.int64]
+NamedTable = tuple[StoredTable, Vocabulary]
 
 
 class MovedRow(NamedTuple):
@@ -68,6 +67,34 @@ class ModelComparison(NamedTuple):
     overlap: float | None
 
 
+class MatchedRows(NamedTuple):
+    """Tokens of two tables matched by their bytes.
+
+    ids_a, ids_b: The ids of every shared token.
+    cosines: Of its two rows; NaN if one has no direction.
+    norms_a, norms_b: Lengths of its rows.
+    equal: Whether its rows are exactly equal.
+    aligned: Whether rows of the second table were rotated onto the first.
+    only_a, only_b: Ids of tokens in one of them.
+    """
+
+    ids_a: Ids
+    ids_b: Ids
+    cosines: npt.NDArray[np.float64]
+    norms_a: npt.NDArray[np.float64]
+    norms_b: npt.NDArray[np.float64]
+    equal: npt.NDArray[np.bool_]
+    aligned: bool
+    only_a: list[int]
+    only_b: list[int]
+
+    def moved_first(self) -> Ids:
+        """The indices of shared tokens whose rows differ, smallest cosine first."""
+        differs = ~(np.isnan(self.cosines) | self.equal)
+        order = np.argsort(np.where(differs, self.cosines, np.inf), kind="stable")
+        return order[: int(differs.sum())]
+
+
 def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
     """Compare the tables of two models: shared tokens, rows that moved, common neighborhoods.
 
@@ -92,9 +119,31 @@ def compare(a: Any, b: Any, *, top: int = 20) -> ModelComparison:
 
 
 def compare_tables(
-    a: tuple[StoredTable, Vocabulary], b: tuple[StoredTable, Vocabulary], *, top: int = 20
+    a: NamedTable, b: NamedTable, *, top: int = 20, shared: MatchedRows | None = None
 ) -> ModelComparison:
     """Compare two tables by their shared tokens; `top` rows that moved most are listed."""
+    (table_a, words_a), (table_b, words_b) = a, b
+    found = shared_rows(a, b) if shared is None else shared
+    order = found.moved_first()[:top]
+    moved = [
+        MovedRow(words_a.text(int(found.ids_a[i])), int(found.ids_a[i]), int(found.ids_b[i]), float(found.cosines[i]),
+                 float(found.norms_a[i]), float(found.norms_b[i]))
+        for i in order.tolist()
+    ]  # fmt: skip
+    return ModelComparison(
+        shared=len(found.ids_a),
+        only_a=[words_a.text(token_id) for token_id in found.only_a],
+        only_b=[words_b.text(token_id) for token_id in found.only_b],
+        aligned=found.aligned,
+        median_cosine=float(np.nanmedian(found.cosines)) if not np.isnan(found.cosines).all() else float("nan"),
+        equal=int(found.equal.sum()),
+        moved=moved,
+        overlap=_overlap(table_a, table_b, found.ids_a, found.ids_b),
+    )
+
+
+def shared_rows(a: NamedTable, b: NamedTable) -> MatchedRows:
+    """Match the tokens of two tables by their bytes and compare their rows, after a rotation if the spaces differ."""
     (table_a, words_a), (table_b, words_b) = a, b
     of_a, of_b = _tokens(words_a), _tokens(words_b)
     common = [token for token in of_a if token in of_b]
@@ -102,30 +151,15 @@ def compare_tables(
         raise InputError("the two models share no token; is one of the tokenizers damaged?")
     ids_a = np.array([of_a[token] for token in common], np.int64)
     ids_b = np.array([of_b[token] for token in common], np.int64)
-    same_width = table_a.embedding_dim == table_b.embedding_dim
     rotation, facts = None, None
-    if same_width:
+    if table_a.embedding_dim == table_b.embedding_dim:
         facts = _row_facts(table_a, table_b, ids_a, ids_b, None)
     if facts is None or not np.nanmedian(facts[0]) >= SAME_SPACE:
         rotation = _procrustes(table_a, table_b, ids_a, ids_b)
         facts = _row_facts(table_a, table_b, ids_a, ids_b, rotation)
-    cosines, norms_a, norms_b, equal = facts
-    order = np.argsort(np.where(np.isnan(cosines) | equal, np.inf, cosines), kind="stable")[:top]
-    moved = [
-        MovedRow(words_a.text(int(ids_a[i])), int(ids_a[i]), int(ids_b[i]), float(cosines[i]), float(norms_a[i]),
-                 float(norms_b[i]))
-        for i in order.tolist() if not (np.isnan(cosines[i]) or equal[i])
-    ]  # fmt: skip
-    return ModelComparison(
-        shared=len(common),
-        only_a=[words_a.text(token_id) for token, token_id in of_a.items() if token not in of_b],
-        only_b=[words_b.text(token_id) for token, token_id in of_b.items() if token not in of_a],
-        aligned=rotation is not None,
-        median_cosine=float(np.nanmedian(cosines)) if not np.isnan(cosines).all() else float("nan"),
-        equal=int(equal.sum()),
-        moved=moved,
-        overlap=_overlap(table_a, table_b, ids_a, ids_b),
-    )
+    only_a = [token_id for token, token_id in of_a.items() if token not in of_b]
+    only_b = [token_id for token, token_id in of_b.items() if token not in of_a]
+    return MatchedRows(ids_a, ids_b, *facts, rotation is not None, only_a, only_b)
 
 
 def _tokens(vocabulary: Vocabulary) -> dict[bytes, int]:

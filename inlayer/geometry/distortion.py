@@ -18,9 +18,7 @@ import numpy.typing as npt
 from inlayer.geometry.nearest import Progress, cosine_blocks, normalized, to_float32
 from inlayer.tables.stored import StoredTable
 
-__all__ = ["Distortion", "measure_distortion"]
-
-BATCH_SCORES = 2**25  # cosines in memory at once: 128 MB
+BATCH_SCORES = 2**22  # cosines in memory at once: 16 MB, unless the table has more rows
 
 
 class Distortion(NamedTuple):
@@ -51,9 +49,10 @@ def measure_distortion(
     k = min(k, max(1, (len(known) - 1) // 2))
     ids = known[np.linspace(0, len(known) - 1, min(sample, len(known))).astype(np.int64)]
     kept, penalties = np.zeros(len(ids), np.float32), 0.0
-    batch = max(1, BATCH_SCORES // table.num_embeddings)
+    batch = max(32, BATCH_SCORES // table.num_embeddings)
     usable = np.zeros(table.num_embeddings, np.bool_)
     usable[known] = True
+    x_V, y_V = np.where(usable, points.T, np.inf).astype(np.float32)
     for start in range(0, len(ids), batch):
         queries = ids[start : start + batch]
         scores_QV = np.empty((len(queries), table.num_embeddings), np.float32)
@@ -63,12 +62,12 @@ def measure_distortion(
         for index, token_id in enumerate(queries.tolist()):
             scores_V = scores_QV[index]
             scores_V[token_id] = np.inf  # itself, not counted as a neighbor
-            distance_V = np.square(points - points[token_id]).sum(axis=1)
-            distance_V[~usable] = np.inf
+            distance_V = np.square(x_V - x_V[token_id]) + np.square(y_V - y_V[token_id])
             distance_V[token_id] = -1.0
             on_map = np.argpartition(distance_V, k)[: k + 1]
             on_map = on_map[on_map != token_id][:k]
-            ranks = (scores_V[None] > scores_V[on_map, None]).sum(axis=1)  # 1 for the nearest, as itself counts once
+            # The nearest row has rank 1, because the row itself counts once.
+            ranks = np.count_nonzero(scores_V[None] > scores_V[on_map, None], axis=1)
             kept[start + index] = (ranks <= k).mean()
             penalties += float(np.maximum(ranks - k, 0).sum())
         if progress is not None:

@@ -25,8 +25,6 @@ from inlayer.geometry.neighbors import Filter
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
 
-__all__ = ["AnalogyScore", "SimilarityScore", "score_analogies", "score_similarity"]
-
 BATCH = 1024  # questions per search
 MAX_LINE = 1_000
 

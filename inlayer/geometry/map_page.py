@@ -9,7 +9,6 @@ Tested in Chromium in tests/browser/test_map.py, the files in tests/geometry/tes
 
 from __future__ import annotations
 
-import base64
 import io
 from html import escape
 from importlib.resources import files
@@ -20,17 +19,26 @@ import numpy.typing as npt
 
 from inlayer.errors import MissingExtraError
 from inlayer.geometry.distortion import Distortion
+from inlayer.geometry.map_facts import encode, kept_shares
 from inlayer.geometry.nearest import Progress, nearest, to_float32
 from inlayer.geometry.projection import TableProjection
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import embed_json, fill_page, hash_of, style_sheet
 from inlayer.tables.stored import StoredTable
 
-__all__ = ["map_page", "map_parquet", "map_picture"]
-
 MAX_NEIGHBOR_ROWS = 60_000
 NEIGHBORS = 10
-LABELS = 60  # of a picture
+MAX_CANDIDATES = 400  # words that a picture tries to label
+EXAMPLES = {  # of a picture: groups of words that should be close together, by color
+    "#c9600f": "seven five three hundred",
+    "#1f6fb5": "Monday Friday Sunday April",
+    "#1d6a40": "London France Paris China",
+    "#9c2f6a": "king queen mother father",
+    "#6a4fb3": "love hate want think",
+    "#8a6d00": "red blue green black",
+}
+HOLES = 8  # rows without a direction that are named
+MAP_SCRIPTS = ("map_points.js", "map_labels.js", "map_overlay.js", "map_input.js", "map_canvas.js")
 METHODS = {"pca": "Principal components", "tsne": "t-SNE"}
 
 
@@ -42,63 +50,140 @@ def map_page(
     distortion: Distortion,
     progress: Progress | None = None,
 ) -> str:
-    """The whole document."""
+    """The whole document, with the true neighbors of every row of a table that is not too large."""
     rows = table.num_embeddings
-    data: dict[str, Any] = {
-        "texts": [vocabulary.text(token_id) for token_id in range(rows)],
-        "points": _base64(projection.points.astype("<f4")),
-        "measured": distortion.k,
-        "kept": _base64(_kept(rows, distortion).astype("<f4")),
-        "k": NEIGHBORS,
-    }
+    data: dict[str, Any] = {"texts": [vocabulary.text(token_id) for token_id in range(rows)], "k": NEIGHBORS}
+    if vocabulary.tokenizer is not None:
+        data["words"] = encode(vocabulary.words, "u1")
     if rows <= MAX_NEIGHBOR_ROWS:
-        ids, cosines = _all_neighbors(table, projection, progress)
-        data |= {"near": _base64(ids.astype("<i4")), "cosines": _base64(cosines.astype("<f4"))}
-    here = files("inlayer.geometry") / "page"
-    style, script = style_sheet() + (here / "map.css").read_text("utf-8"), (here / "map.js").read_text("utf-8")
-    holes = int(np.isnan(projection.points).any(axis=1).sum())
-    missing = f"Rows without a direction, which are not drawn: {holes:,}. " if holes else ""
+        ids, cosines = all_neighbors(table, projection.points, progress)
+        data |= {"near": encode(ids, "<i4"), "cosines": encode(cosines)}
+    return map_document(title, projection, distortion, data)
+
+
+def map_document(title: str, projection: TableProjection, distortion: Distortion, data: dict[str, Any]) -> str:
+    """The page of one map; `data` has the texts of all rows, and optionally their neighbors."""
+    rows = len(projection.points)
+    data = data | {
+        "points": encode(projection.points),
+        "measured": distortion.k,
+        "kept": encode(kept_shares(rows, distortion)),
+    }
+    holes = np.flatnonzero(np.isnan(projection.points).any(axis=1))
+    named = ", ".join(str(token_id) for token_id in holes[:HOLES].tolist())
+    missing = f"{len(holes):,} rows have no direction and are not drawn: {named}{', ...' * (len(holes) > HOLES)}. "
     about = (
-        f"{METHODS[projection.method]}{'' if projection.complete else ' (interrupted)'}. {distortion.kept.mean():.0%} "
-        f"of the {distortion.k} true nearest tokens stay neighbors on this map; trustworthiness "
-        f"{distortion.trustworthiness:.2f}. {missing}Click a token to see its true neighbors."
+        f"{METHODS[projection.method]}{'' if projection.complete else ' (interrupted)'}. "
+        + (_faithfulness(distortion) if len(distortion.ids) else "")
+        + (missing if len(holes) else "")
+        + "Click a token to see its true neighbors."
     )
+    style = style_sheet() + map_files("map_canvas.css", "map.css")
+    script = '"use strict";\n' + map_files(*MAP_SCRIPTS, "map.js")
     parts = {
         "title": escape(title), "heading": escape(title), "rows": f"{rows:,}", "about": escape(about),
-        "style": style, "script": script,
-        "data": embed_json(data),
-        "policy": f"default-src 'none'; script-src '{hash_of(script)}'; style-src '{hash_of(style)}'; base-uri 'none'; "
-                  "form-action 'none'",
+        "style": style, "script": script, "data": embed_json(data), "policy": page_policy(style, script),
     }  # fmt: skip
-    return fill_page((here / "map.html").read_text("utf-8"), parts)
+    return fill_page(map_files("map.html"), parts)
+
+
+def _faithfulness(distortion: Distortion) -> str:
+    return (
+        f"{distortion.kept.mean():.0%} of the {distortion.k} true nearest tokens stay neighbors on this map; "
+        f"trustworthiness {distortion.trustworthiness:.2f}. "
+    )
+
+
+def page_policy(style: str, script: str) -> str:
+    """A content security policy that allows this script and style sheet, and no request."""
+    return (
+        f"default-src 'none'; script-src '{hash_of(script)}'; style-src '{hash_of(style)}'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def map_files(*names: str) -> str:
+    """Read and join files of page/; MAP_SCRIPTS and map_canvas.css draw a map on any page."""
+    return "\n".join((files("inlayer.geometry") / "page" / name).read_text("utf-8") for name in names)
 
 
 def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection) -> bytes:
-    """A PNG of all points, with labels on an evenly spaced selection of words."""
+    """A PNG of all points; labels on words that do not overlap, and example groups of words in color."""
     try:
         import matplotlib as mpl
     except ImportError as error:
         raise MissingExtraError("a picture needs matplotlib: pip install 'inlayer[map]'") from error
-    mpl.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
     points = projection.points
-    drawn = np.isfinite(points).all(axis=1)
-    figure, axes = pyplot.subplots(figsize=(12, 9), layout="constrained")
-    axes.scatter(points[drawn, 0], points[drawn, 1], s=2, color="#8da3b0", linewidths=0)
-    candidates = np.flatnonzero(vocabulary.words & drawn) if vocabulary.tokenizer is not None else np.flatnonzero(drawn)
-    for token_id in _spread(points, candidates):
-        axes.annotate(
-            vocabulary.text(token_id).strip().replace("$", r"\$"), points[token_id], xytext=(4, 3),
-            textcoords="offset points", fontsize=8,
-        )  # fmt: skip
-        axes.plot(*points[token_id], "o", color="#c9600f", markersize=3)
-    axes.set_title(f"{title}: {METHODS[projection.method]} of {len(points):,} rows", loc="left")
-    axes.set_axis_off()
-    output = io.BytesIO()
-    figure.savefig(output, format="png", dpi=150)
-    pyplot.close(figure)
+    drawn: npt.NDArray[np.bool_] = np.asarray(np.isfinite(points).all(axis=1))
+    with mpl.rc_context({"font.family": "sans-serif", "text.parse_math": False}):
+        figure = Figure(figsize=(12, 9), dpi=150, layout="constrained", facecolor="#ffffff")
+        canvas: Any = FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        axes.scatter(
+            points[drawn, 0], points[drawn, 1], s=_point_size(int(drawn.sum())), c="#5f7a80", alpha=0.45, linewidths=0
+        )
+        axes.set_title(f"{title}: {METHODS[projection.method]} of {len(points):,} rows", loc="left", color="#1b2326")
+        axes.set_axis_off()
+        axes.set_aspect("equal", "datalim")
+        canvas.draw()
+        taken: list[Any] = []
+        renderer = canvas.get_renderer()
+        for token_id, color in _candidates(vocabulary, drawn):
+            _label(axes, renderer, points[token_id], vocabulary.text(token_id).strip(), color, taken)
+        output = io.BytesIO()
+        figure.savefig(output, format="png")
     return output.getvalue()
+
+
+def _point_size(count: int) -> float:
+    return float(np.clip(6e4 / max(count, 1), 0.4, 8))
+
+
+def _candidates(vocabulary: Vocabulary, drawn: npt.NDArray[np.bool_]) -> list[tuple[int, str | None]]:
+    """Rows to label, most important first: examples in the color of their group, then words by id."""
+    if vocabulary.tokenizer is None:
+        return [(token_id, None) for token_id in np.flatnonzero(drawn)[:MAX_CANDIDATES].tolist()]
+    words = np.flatnonzero(vocabulary.words & drawn).tolist()
+    by_text = {vocabulary.text(token_id).strip(" \u2581\u0120"): token_id for token_id in reversed(words)}
+    examples = [
+        (by_text[word], color) for color, group in EXAMPLES.items() for word in group.split() if word in by_text
+    ]
+    used = {token_id for token_id, _ in examples}
+    long = [token_id for token_id in words if token_id not in used and len(vocabulary.text(token_id).strip()) > 3]
+    return [*examples, *((token_id, None) for token_id in long[:MAX_CANDIDATES])]
+
+
+def _label(
+    axes: Any, renderer: Any, point: npt.NDArray[np.float32], text: str, color: str | None, taken: list[Any]
+) -> None:
+    """Draw a label if it overlaps no other: right or left of its point, then above or below."""
+    from matplotlib.patheffects import withStroke
+
+    sides = (
+        ((5, 0), "left", "center"),
+        ((-5, 0), "right", "center"),
+        ((0, 5), "center", "bottom"),
+        ((0, -5), "center", "top"),
+    )
+    for offset, horizontal, vertical in sides:
+        label = axes.annotate(
+            text, point, xytext=offset, textcoords="offset points", ha=horizontal, va=vertical, zorder=4,
+            fontsize=9.5 if color else 7.5, fontweight="bold" if color else "normal", color=color or "#3c484c",
+            path_effects=[withStroke(linewidth=2.5, foreground="#ffffff", alpha=0.85)],
+        )  # fmt: skip
+        gap = (1.05, 1.15) if color else (1.5, 2.4)
+        box = label.get_window_extent(renderer).expanded(*gap)
+        inside = axes.bbox.containsx(box.x0) and axes.bbox.containsx(box.x1)
+        if inside and not any(box.overlaps(other) for other in taken):
+            taken.append(label.get_window_extent(renderer))
+            axes.plot(
+                *point, "o", color=color or "#3c484c", markersize=5 if color else 2.5, zorder=3, markeredgewidth=0
+            )
+            return
+        label.remove()
 
 
 def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion: Distortion) -> bytes:
@@ -111,20 +196,20 @@ def map_parquet(vocabulary: Vocabulary, projection: TableProjection, distortion:
     rows = len(projection.points)
     columns = {
         "id": np.arange(rows), "text": [vocabulary.text(token_id) for token_id in range(rows)],
-        "x": projection.points[:, 0], "y": projection.points[:, 1], "kept": _kept(rows, distortion),
+        "x": projection.points[:, 0], "y": projection.points[:, 1], "kept": kept_shares(rows, distortion),
     }  # fmt: skip
     output = io.BytesIO()
     parquet.write_table(pa.table(columns), output)
     return output.getvalue()
 
 
-def _all_neighbors(
-    table: StoredTable, projection: TableProjection, progress: Progress | None
+def all_neighbors(
+    table: StoredTable, points: npt.NDArray[np.float32], progress: Progress | None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """The nearest rows of every row; -1 for a row without a direction."""
     rows = table.num_embeddings
     ids, cosines = np.full((rows, NEIGHBORS), -1, np.int64), np.zeros((rows, NEIGHBORS), np.float32)
-    known = np.flatnonzero(np.isfinite(projection.points).all(axis=1))
+    known = np.flatnonzero(np.isfinite(points).all(axis=1))
     for start in range(0, len(known), 1024):
         batch = known[start : start + 1024]
         found, scores = nearest(table, to_float32(table.rows(batch)), NEIGHBORS + 1)
@@ -134,24 +219,3 @@ def _all_neighbors(
         if progress is not None:
             progress(min(start + 1024, len(known)), len(known))
     return ids, np.minimum(cosines, 1.0)
-
-
-def _kept(rows: int, distortion: Distortion) -> npt.NDArray[np.float32]:
-    """The share of kept neighbors of every row; NaN for rows that were not measured."""
-    kept = np.full(rows, np.nan, np.float32)
-    kept[distortion.ids] = distortion.kept
-    return kept
-
-
-def _spread(points: npt.NDArray[np.float32], candidates: npt.NDArray[np.int64]) -> list[int]:
-    """At most one candidate per cell of a grid, so that labels do not overlap."""
-    low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
-    cells: dict[tuple[int, ...], int] = {}
-    for token_id in candidates.tolist():
-        cell = (points[token_id] - low) / np.maximum(high - low, 1e-9) * (8, LABELS // 4)
-        cells.setdefault(tuple(cell.astype(int).tolist()), token_id)
-    return list(cells.values())[: 2 * LABELS]
-
-
-def _base64(values: npt.NDArray[Any]) -> str:
-    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()

@@ -3,7 +3,8 @@
 table, queries -> [ids, cosines]
 - rows are read in blocks that fit in a processor's cache, so a table of any size, quantized or remote, is searched in
   constant memory; each core searches its own part
-- products are float32; bfloat16 rows are widened by a shift of their bits, several times faster than a conversion
+- products are float32; bfloat16 rows are widened by a shift of their bits, several times faster than a conversion. Two
+  values at a time are faster still, if even channels come before odd ones, which changes no product
 - rows of zeros (padding) and rows with NaN or infinity have no direction and are never returned
 - equal cosines are ordered by id, so that a result does not depend on the number of cores
 - elsewhere: what a query is, and which rows are allowed (geometry/neighbors.py)
@@ -24,8 +25,6 @@ import numpy.typing as npt
 from inlayer.errors import InputError, ShapeError
 from inlayer.shapes import check_size
 from inlayer.tables.stored import StoredTable
-
-__all__ = ["Progress", "cosine_blocks", "nearest", "normalized", "to_float32"]
 
 Vectors = npt.NDArray[np.float32]
 Progress = Callable[[int, int], None]  # rows searched so far, rows of the table
@@ -58,7 +57,7 @@ def nearest(
         Ids (Q, k) and cosines (Q, k). Places without a row have id -1 and cosine -inf.
     """
     check_size(k, "k")
-    queries_QD = normalized(queries, table.embedding_dim)
+    queries_QD = _reordered(table, normalized(queries, table.embedding_dim))
     rows, count = table.num_embeddings, len(queries_QD)
     size = _block_rows(table, count)
     parts = 1 if count >= BATCHED or not isinstance(getattr(table.source, "offset", None), int) else _cores()
@@ -89,6 +88,17 @@ def nearest(
     return np.where(np.isfinite(scores_QK), ids_QK, -1), scores_QK
 
 
+def nearest_to_row(table: StoredTable, row: int, k: int) -> list[tuple[int, float]]:
+    """The k rows nearest to a row of the table, as (id, cosine); none if the row has no direction."""
+    query_1D = table.rows([row]).astype(np.float64)
+    norm = np.linalg.norm(query_1D)
+    if norm == 0 or not np.isfinite(norm):
+        return []
+    ids_1K, cosines_1K = nearest(table, query_1D, k + 1)
+    found = zip(ids_1K[0].tolist(), cosines_1K[0].tolist(), strict=True)
+    return [(other, min(cosine, 1.0)) for other, cosine in found if other not in (row, -1)][:k]
+
+
 class Best:
     """The best rows of each query so far, in order."""
 
@@ -110,6 +120,7 @@ class Best:
 
 def cosine_blocks(table: StoredTable, queries_QD: Vectors) -> Iterator[tuple[int, Vectors]]:
     """Cosines (Q, n) of unit vectors with each block of rows, and the id of its first row."""
+    queries_QD = _reordered(table, queries_QD)
     for start, block in _blocks(table, 0, table.num_embeddings, _block_rows(table, len(queries_QD))):
         yield start, cosines(queries_QD, block)
 
@@ -157,14 +168,33 @@ def _block_rows(table: StoredTable, queries: int) -> int:
     return max(1, min(BLOCK_VALUES // table.embedding_dim, BLOCK_SCORES // max(queries, 1)))
 
 
+def _is_paired(table: StoredTable) -> bool:
+    """Whether blocks have even channels before odd ones."""
+    return table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0
+
+
+def _reordered(table: StoredTable, queries_QD: Vectors) -> Vectors:
+    """Queries with their channels in the order of the blocks."""
+    return np.concatenate((queries_QD[:, ::2], queries_QD[:, 1::2]), axis=1) if _is_paired(table) else queries_QD
+
+
+def _widen_pairs(rows: npt.NDArray[Any], out: Vectors) -> Vectors:
+    """Rows of bfloat16 in float32, even channels before odd ones."""
+    pairs, wide, half = np.ascontiguousarray(rows).view("<u4"), out[: len(rows)].view(np.uint32), rows.shape[1] // 2
+    np.left_shift(pairs, 16, out=wide[:, :half])
+    np.bitwise_and(pairs, np.uint32(0xFFFF0000), out=wide[:, half:])
+    return out[: len(rows)]
+
+
 def _blocks(table: StoredTable, first: int, end: int, size: int) -> Iterator[tuple[int, Vectors]]:
-    """Blocks of rows in float32; a local file is mapped, so that its bytes are not copied."""
+    """Blocks of rows in float32, see `_is_paired`; a local file is mapped, so that its bytes are not copied."""
+    paired = _is_paired(table)
     wide = np.empty((size, table.embedding_dim), np.float32)
     whole = table.stored_weight() if table.decode is None and hasattr(table.source, "offset") else None
     for start in range(first, end, size):
         stop = min(start + size, end)
         stored = table.read_stored(np.arange(start, stop)) if whole is None else whole[start:stop]
-        yield start, to_float32(stored, wide)
+        yield start, _widen_pairs(stored, wide) if paired else to_float32(stored, wide)
     table.source.check()
 
 

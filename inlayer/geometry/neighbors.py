@@ -22,8 +22,6 @@ from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.shapes import check_id_array, check_size
 from inlayer.tables.stored import StoredTable
 
-__all__ = ["Analogy", "Filter", "Neighbor", "find_analogy", "find_neighbors", "query_vector"]
-
 Query = Any  # str, int or vector
 
 

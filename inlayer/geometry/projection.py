@@ -6,6 +6,7 @@ table -> [coordinates (V, 2)] -> map
 - up to EXACT_WIDTH channels the covariance is computed exactly. Wider tables use subspace iteration, which reads the
   table once per iteration and stops when the plane no longer turns
 - the largest loading of an axis is positive, so that the same table always gives the same picture
+- results are kept by the content of the table; the t-SNE of the bundled sample is part of the package
 - elsewhere: how faithful a map is (geometry/distortion.py)
 Tested against numpy's SVD in tests/geometry/test_projection.py.
 """
@@ -13,8 +14,9 @@ Tested against numpy's SVD in tests/geometry/test_projection.py.
 from __future__ import annotations
 
 import hashlib
-import os
+import io
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -23,13 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InputError, MissingExtraError
-from inlayer.files import quoted
+from inlayer.files import quoted, write_output
+from inlayer.geometry.distortion import Distortion
 from inlayer.geometry.nearest import Progress, to_float32
 from inlayer.tables.stored import StoredTable
 
-__all__ = ["METHODS", "TableProjection", "pca", "project"]
-
-METHODS = ("pca", "tsne")
+METHODS = ("best", "pca", "tsne")
+BUNDLED = Path(__file__).parent.parent / "samples" / "default"
 EXACT_WIDTH = 1024
 TSNE_WIDTH = 50  # principal components that t-SNE starts from
 TSNE_STEPS, EVERY = 750, 10  # openTSNE's steps, and how often the progress is reported
@@ -48,37 +50,69 @@ class TableProjection(NamedTuple):
     points: (V, 2) float32; NaN for rows without a direction.
     explained: Share of the variance that the points keep (PCA only).
     complete: False if a t-SNE was interrupted.
+    axes: (D, 2) float32, the directions of the two coordinates (PCA only).
+    distortion: How faithful the map is, if that was saved with it.
     """
 
     method: str
     points: Points
     explained: float | None = None
     complete: bool = True
+    axes: Points | None = None
+    distortion: Distortion | None = None
 
 
 def project(
     table: StoredTable, method: str = "pca", *, cache: Path | None = None, progress: Progress | None = None
 ) -> TableProjection:
-    """Map every row of a table; `cache` is a folder where results are kept, by the content of the table."""
+    """Map every row of a table; `cache` is a folder where results are kept, by the content of the table.
+
+    "best" is t-SNE if it has been computed before, otherwise PCA.
+    """
     if method not in METHODS:
         raise InputError(f"method {quoted(method)} is unknown; choose one of {', '.join(METHODS)}")
-    file = None if cache is None else cache / f"{_fingerprint(table)}-{method}.npz"
-    if file is not None and file.is_file():
-        try:
-            with file.open("rb") as stream, np.load(stream, allow_pickle=False) as saved:
-                explained = float(saved["explained"])
-                return TableProjection(method, saved["points"], None if np.isnan(explained) else explained)
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
-            file.unlink(missing_ok=True)  # damaged: compute it again
+    content = fingerprint(table)
+    found = saved(content, "tsne" if method == "best" else method, cache)
+    if found is None and method == "best":
+        method = "pca"
+        found = saved(content, method, cache)
+    if found is not None:
+        return found
     found = pca(table, progress=progress) if method == "pca" else _tsne(table, progress)
-    if file is not None and found.complete:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        explained = np.nan if found.explained is None else found.explained
-        partial = file.with_suffix(f".{os.getpid()}.part")
-        with partial.open("wb") as output:
-            np.savez(output, points=found.points, explained=explained)
-        partial.replace(file)  # never a partial file under the final name
+    if cache is not None and found.complete:
+        explained, axes = (np.nan if one is None else one for one in (found.explained, found.axes))
+        output = io.BytesIO()
+        np.savez(output, points=found.points, explained=explained, axes=axes)
+        with suppress(InputError, OSError):  # a cache that cannot be written does not lose the map
+            cache.mkdir(parents=True, exist_ok=True)
+            write_output(cache / f"{content}-{method}.npz", output.getvalue())  # never a partial file under this name
     return found
+
+
+def saved(content: str, method: str, cache: Path | None) -> TableProjection | None:
+    """A projection computed before, by the fingerprint of its table: from the cache, or part of the package."""
+    for folder in (cache, BUNDLED):
+        file = None if folder is None else folder / f"{content}-{method}.npz"
+        if file is None or not file.is_file():
+            continue
+        try:
+            with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+                explained, axes = float(stored["explained"]), stored["axes"] if method == "pca" else None
+                distortion = None
+                if "kept" in stored:
+                    k, trust = int(stored["k"]), float(stored["trustworthiness"])
+                    distortion = Distortion(k, stored["ids"], stored["kept"].astype(np.float32), trust)
+                return TableProjection(
+                    method,
+                    stored["points"],
+                    None if np.isnan(explained) else explained,
+                    axes=axes,
+                    distortion=distortion,
+                )
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            if folder is cache:
+                file.unlink(missing_ok=True)  # damaged: compute it again
+    return None
 
 
 def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) -> TableProjection:
@@ -103,7 +137,8 @@ def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) ->
         points_VA[start : start + len(rows)] = rows @ axes_DA.astype(np.float32)
     points_VA[~valid_V] = np.nan
     spread = float(np.square(points_VA[valid_V], dtype=np.float64).sum())
-    return TableProjection("pca", points_VA, min(spread / total, 1.0) if total > 0 else None)
+    explained = min(spread / total, 1.0) if total > 0 else None
+    return TableProjection("pca", points_VA, explained, axes=axes_DA.astype(np.float32))
 
 
 def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
@@ -111,7 +146,7 @@ def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
     try:
         from openTSNE import TSNE
     except ImportError as error:
-        raise MissingExtraError("t-SNE needs openTSNE: pip install 'inlayer[map]'") from error
+        raise missing_tsne() from error
     start = pca(table, min(TSNE_WIDTH, table.embedding_dim)).points
     valid_V = np.isfinite(start).all(axis=1)
     rows = start[valid_V]
@@ -137,7 +172,19 @@ def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
     return TableProjection("tsne", points, complete=complete)
 
 
-def _fingerprint(table: StoredTable) -> str:
+def missing_tsne() -> MissingExtraError:
+    """The error if openTSNE is not installed."""
+    return MissingExtraError("t-SNE needs openTSNE: pip install 'inlayer[map]'; PCA needs nothing")
+
+
+def cache_folder() -> Path:
+    """The folder of the user's maps."""
+    import platformdirs
+
+    return platformdirs.user_cache_path("inlayer") / "maps"
+
+
+def fingerprint(table: StoredTable) -> str:
     """A hash of a table's stored bytes."""
     digest = hashlib.blake2b(f"{table.shape} {table.stored_dtype}".encode(), digest_size=16)
     for start in range(0, table.num_embeddings, 4096):

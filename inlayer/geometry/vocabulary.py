@@ -20,8 +20,6 @@ from inlayer.files import quoted
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import is_reserved, text_or_hex, token_bytes, token_label
 
-__all__ = ["Vocabulary"]
-
 Mask = npt.NDArray[np.bool_]
 WORD = regex.compile(r"\p{L}[\p{L}\p{M}'’-]*")
 CONTEXT = "the"  # the word before a candidate

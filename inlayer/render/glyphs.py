@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-__all__ = ["NUMBER", "Glyphs", "glyphs_for", "largest", "number"]
-
 NUMBER = 7  # columns of a number
 MAX_MARKS = 2  # combining marks per character; more of them would overlap other lines
 LEFT_TO_RIGHT = "\u200e"  # zero width; keeps the columns after Arabic or Hebrew text in order

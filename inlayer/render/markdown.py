@@ -29,8 +29,6 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Element", "MarkdownNode", "NotebookPart", "parse", "print_markdown", "to_elements", "to_notebook"]
-
 Element: TypeAlias = Any  # a string, or [tag, attributes, children]
 LinkAttributes: TypeAlias = Callable[[str], "dict[str, Any] | None"]
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["count", "duration", "short"]
-
 
 def duration(seconds: float) -> str:
     """A duration in at most two units.

@@ -12,7 +12,8 @@ Tested against autograd on the whole table in tests/trace/test_backward.py.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,7 +24,8 @@ from inlayer.head import Head
 from inlayer.trace.facts import Backward, RowGradient, Span
 from inlayer.trace.forward import Forward, UniqueRows
 
-__all__ = ["backward"]
+if TYPE_CHECKING:
+    from inlayer.trace.pipeline import Pipeline
 
 MAX_HEAD_VALUES = 2**27  # of a head that is run in this step: 512 MB in float32
 MAX_LOGITS = 2**23  # held at once; in a longer text only the first tokens are predicted
@@ -39,20 +41,73 @@ class Gradients(NamedTuple):
     n_other_rows: int  # rows not in use that receive a gradient from a tied head
 
 
+class Problem(NamedTuple):
+    """What is differentiated: a forward pass in float32, and the tokens that are predicted."""
+
+    result: Forward
+    unique: UniqueRows
+    layer: Embeddings  # in float32
+    index_N: Tensor  # places in the flattened batch whose next token is predicted
+    targets: Tensor | None  # those tokens; None if the loss is the sum of the hidden states
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.result.pipeline
+
+    @property
+    def head(self) -> Head:
+        head = self.result.pipeline.head
+        assert head is not None
+        return head
+
+    @property
+    def bias(self) -> Tensor | None:
+        return None if self.head.bias is None else self.head.bias.detach().float()
+
+    def gather(self, rows_UD: Tensor) -> Tensor:
+        """Look up the rows of the batch; the padding row gets no gradient."""
+        padding = self.layer.padding_idx
+        index = [] if padding is None else (self.unique.ids_U == padding).nonzero().flatten().tolist()
+        return functional.embedding(self.unique.inverse_BT, rows_UD, padding_idx=index[0] if index else None)
+
+    def hidden(self, rows_UD: Tensor) -> Tensor:
+        """Compute the hidden states of the batch from its unique rows."""
+        return self.run_layer(self.gather(rows_UD))
+
+    def run_layer(self, gathered_BTD: Tensor) -> Tensor:
+        hidden_BTD: Tensor = self.layer(
+            inputs_embeds=gathered_BTD * self.layer.scale, position_ids=self.result.layer_position_ids
+        )
+        return hidden_BTD
+
+    def logits(self, hidden: Tensor, weight_VD: Tensor) -> Tensor:
+        return self.head.project(hidden, weight_VD, self.bias)
+
+    def loss(self, hidden_BTD: Tensor, weight_VD: Tensor) -> Tensor:
+        """The cross-entropy of the next tokens."""
+        assert self.targets is not None
+        return functional.cross_entropy(self.logits(hidden_BTD.flatten(0, 1)[self.index_N], weight_VD), self.targets)
+
+
+def set_up(result: Forward) -> Problem:
+    """Choose the loss of a forward pass."""
+    pipeline, unique = result.pipeline, result.unique
+    assert unique is not None
+    layer, head = pipeline.float32_layer(result.change.positions, result.change.theta), pipeline.head
+    index_N, targets_N = _targets(result, unique, layer)
+    fits = head is not None and head.n_embd == layer.n_embd and pipeline.values() <= MAX_HEAD_VALUES
+    return Problem(result, unique, layer, index_N, targets_N if fits and len(index_N) > 0 else None)
+
+
 def backward(result: Forward) -> Backward:
     """Compute the gradients of the rows in use."""
-    pipeline, unique, dims, max_tokens = result.pipeline, result.unique, result.dims, result.max_tokens
-    assert unique is not None
-    layer = pipeline.float32_layer(result.change.positions, result.change.theta)
-    padding, head = layer.padding_idx, pipeline.head
-    targets = index_N, _ = _targets(result, unique, layer)
-    fits = head is not None and head.n_embd == layer.n_embd and pipeline.values() <= MAX_HEAD_VALUES
-    by_head = fits and len(index_N) > 0
-    gradients = _gradients(result, unique, layer, targets if by_head else None)
-    loss, lookup_UD, head_UD, unmasked_UD, n_other_rows = gradients
+    problem = set_up(result)
+    pipeline, unique, shown, max_tokens = result.pipeline, problem.unique, result.window.channels, result.window.tokens
+    by_head, padding = problem.targets is not None, problem.layer.padding_idx
+    loss, lookup_UD, head_UD, unmasked_UD, n_other_rows = _gradients(problem)
     total_UD = lookup_UD if head_UD is None else lookup_UD + head_UD
-    lookup, total = lookup_UD[:, :dims].tolist(), total_UD[:, :dims].tolist()
-    through_head = None if head_UD is None else head_UD[:, :dims].tolist()
+    lookup, total = lookup_UD[:, shown].tolist(), total_UD[:, shown].tolist()
+    through_head = None if head_UD is None else head_UD[:, shown].tolist()
     ids, norms = unique.ids_U.tolist(), total_UD.norm(dim=1).tolist()
     occurrences: dict[int, list[Span]] = {}  # by index into ids_U, in order of first occurrence
     for b, indices in enumerate(unique.inverse_BT.tolist()):
@@ -75,12 +130,13 @@ def backward(result: Forward) -> Backward:
     return Backward(
         loss_kind="next token" if by_head else "sum",
         loss=float(loss),
-        note=_note(result, by_head, len(index_N)),
+        uniform=math.log(pipeline.table.shape[0]) if by_head else None,
+        note=backward_note(problem),
         tied=head_UD is not None,
         n_rows_with_gradient=int(total_UD.ne(0).any(dim=1).sum()) + n_other_rows,
         rows=rows,
         n_unique_ids=len(ids),
-        unmasked_padding_gradient=unmasked_UD[ids.index(padding), :dims].tolist() if padding in ids else None,
+        unmasked_padding_gradient=unmasked_UD[ids.index(padding), shown].tolist() if padding in ids else None,
     )
 
 
@@ -90,7 +146,7 @@ def _targets(result: Forward, unique: UniqueRows, layer: Embeddings) -> tuple[Te
     As in `Head.loss`, padding ids are never a target, even if written in a text.
     """
     head = result.pipeline.head
-    ids_BT, mask_BT = unique.ids_U[unique.inverse_BT], result.mask_BT[:, : result.shown].bool()
+    ids_BT, mask_BT = unique.ids_U[unique.inverse_BT], result.mask_BT.bool()
     is_target_BT = mask_BT
     for padding in (layer.padding_idx, None if head is None else head.padding_idx):
         if padding is not None:
@@ -100,33 +156,24 @@ def _targets(result: Forward, unique: UniqueRows, layer: Embeddings) -> tuple[Te
     return index_N, ids_BT.flatten()[index_N + 1] if len(index_N) else index_N
 
 
-def _gradients(
-    result: Forward, unique: UniqueRows, layer: Embeddings, targets: tuple[Tensor, Tensor] | None
-) -> Gradients:
-    padding, mask_BT = layer.padding_idx, result.mask_BT[:, : result.shown]
-    padding_index = [] if padding is None else (unique.ids_U == padding).nonzero().flatten().tolist()
+def _gradients(problem: Problem) -> Gradients:
+    unique, padding, mask_BT = problem.unique, problem.layer.padding_idx, problem.result.mask_BT
     head_UD, n_other_rows = None, 0
     with torch.enable_grad():
         rows_UD = unique.rows_UD.float().clone().requires_grad_()
-        gathered_BTD = functional.embedding(
-            unique.inverse_BT, rows_UD, padding_idx=padding_index[0] if padding_index else None
-        )
-        hidden_BTD = layer(inputs_embeds=gathered_BTD * layer.scale, position_ids=result.layer_position_ids)
-        if targets is None:
+        gathered_BTD = problem.gather(rows_UD)
+        hidden_BTD = problem.run_layer(gathered_BTD)
+        if problem.targets is None:
             # Without a padding_idx, padding is an ordinary token: only the mask keeps it out of the sum.
             loss = (hidden_BTD if padding is not None else hidden_BTD * mask_BT[:, :, None]).sum()
             lookup_UD, upstream_BTD = torch.autograd.grad(loss, (rows_UD, gathered_BTD))
         else:
-            head = result.pipeline.head
-            assert head is not None
-            bias_V = None if head.bias is None else head.bias.detach().float()
-            index_N, ids_N = targets
-            hidden_ND = hidden_BTD.flatten(0, 1)[index_N]
-            logits_NV = head.project(hidden_ND, result.pipeline.head_rows(), bias_V)
-            loss = functional.cross_entropy(logits_NV, ids_N)
+            hidden_ND = hidden_BTD.flatten(0, 1)[problem.index_N]
+            logits_NV = problem.logits(hidden_ND, problem.pipeline.head_rows())
+            loss = functional.cross_entropy(logits_NV, problem.targets)
             lookup_UD, upstream_BTD, upstream_NV = torch.autograd.grad(loss, (rows_UD, gathered_BTD, logits_NV))
-            if head.tied:
-                head_UD = _head_gradient(head, hidden_ND.detach(), upstream_NV, unique, bias_V)
+            if problem.head.tied:
+                head_UD = _head_gradient(problem.head, hidden_ND.detach(), upstream_NV, unique, problem.bias)
                 reached_V = upstream_NV.ne(0).any(dim=0)
                 reached_V[unique.ids_U] = False
                 if padding is not None:
@@ -150,16 +197,17 @@ def _head_gradient(
     return head_UD
 
 
-def _note(result: Forward, by_head: bool, n_targets: int) -> str:
-    head = result.pipeline.head
-    if by_head:
+def backward_note(problem: Problem) -> str:
+    """What the loss is computed from."""
+    head, n_targets = problem.pipeline.head, len(problem.index_N)
+    if problem.targets is not None:
         tokens = "1 next token" if n_targets == 1 else f"{n_targets:,} next tokens"
         return f"cross-entropy of {tokens}, predicted by the head directly from the hidden states, without the decoder"
     if head is None:
         why = "the model's head is not available"
     elif n_targets == 0:
         why = "no token has a next token to predict"
-    elif head.n_embd != result.pipeline.layer.n_embd:
+    elif head.n_embd != problem.pipeline.layer.n_embd:
         why = "the head expects vectors of another width, which only the decoder produces"
     else:
         why = "the head is too large to run here"

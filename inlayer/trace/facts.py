@@ -1,8 +1,9 @@
 """Facts of a walk: the dataclasses that every rendering of a trace reads.
 
 - `to_dict` and `to_json` give the JSON that schema.json describes
-- vectors hold the first `dims` channels (or channel pairs), texts their first `max_tokens` tokens; the `n_` fields
-  count everything, so a rendering can state what it leaves out
+- a walk records a window: at most `max_tokens` tokens of each text from `first_token` on, and `dims` channels of each
+  vector from `first_channel` on (rotary vectors: the first `dims` pairs). Indices of tokens count from the start of
+  the window; the `n_` fields count everything, so a rendering can state what it leaves out
 - bytes are hexadecimal strings, because a token may end in the middle of a character
 Tested against library calls and against the schema in tests/trace/.
 """
@@ -13,13 +14,6 @@ import json
 import math
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
-
-__all__ = [
-    "Backward", "Change", "Character", "Gather", "InitializationFacts", "InitializationStep", "MergeFacts",
-    "ModelFacts", "NeighborFacts", "Padding", "Positions", "PreToken", "RotaryFacts", "Rotation", "RowGradient",
-    "StageFacts", "StageValue", "StepFacts", "TableFacts", "TextTrace", "TokenFacts", "TokenTrace", "Trace", "plain",
-    "to_json",
-]  # fmt: skip
 
 Vector = list[float]  # in JSON, values that are not finite are the strings "nan", "inf" and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)
@@ -98,9 +92,9 @@ class TokenTrace:
 
 @dataclass(frozen=True, kw_only=True)
 class TextTrace:
-    """One text of the batch. Lists cover its beginning; the counts cover all of it."""
+    """One text of the batch. Lists cover the window; the counts cover all of the text."""
 
-    text: str | None  # its beginning; None for inputs_embeds
+    text: str | None  # the part in the window; None for inputs_embeds
     n_characters: int
     n_bytes: int
     characters: list[Character]
@@ -141,7 +135,7 @@ class Gather:
 class StageFacts:
     """One operation of the layer between the row and the hidden state."""
 
-    name: Literal["scale", "multiplier", "projection", "token type", "position", "norm"]
+    name: Literal["scale", "multiplier", "projection", "token type", "position", "norm", "mask"]
     note: str
     table: TableFacts | None  # holds the rows that the stage adds; None if it adds none, or computes what it adds
 
@@ -203,6 +197,7 @@ class Backward:
 
     loss_kind: Literal["next token", "sum"]
     loss: float
+    uniform: float | None  # the loss if every token were equally likely, ln V; None if the loss is a sum
     note: str  # what the loss is computed from
     tied: bool
     n_rows_with_gradient: int  # a tied head sends one to every row with a nonzero probability
@@ -237,7 +232,8 @@ class Trace:
 
     Attributes:
         source: The model; `note`, `family`, `tokenizer` and `vocab_size` describe it.
-        shape: Of the hidden states: batch, tokens, width. Vectors below have the first `dims` channels.
+        shape: Of the hidden states: batch, tokens, width. Vectors below have `dims` channels from `first_channel` on,
+            and each text at most `max_tokens` tokens from `first_token` on.
         texts: Each text with its characters, pre-tokens and tokens; tokens have ids, rows and hidden states.
         table: Where the rows are stored.
         gather: The lookup compared with a product of one-hot vectors.
@@ -253,7 +249,7 @@ class Trace:
         (812, ' love', ['3e80', 'be82'])
     """
 
-    format: Literal[2] = 2
+    format: Literal[3] = 3
     source: str
     note: str  # shown next to the model's name
     family: str | None
@@ -262,6 +258,8 @@ class Trace:
     shape: tuple[int, int, int]  # of the hidden states: batch, tokens, width
     dims: int
     max_tokens: int
+    first_token: int
+    first_channel: int
     input: Literal["text", "inputs_embeds"]
     change: Change
     steps: list[StepFacts]

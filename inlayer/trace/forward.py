@@ -2,7 +2,7 @@
 
 [text -> ids -> rows -> (+ positions) -> hidden states] -> head
 - each text is tokenized once; bytes, pre-tokens, merges and ids all come from that call. Vectors can replace a text
-- only the first `max_tokens` tokens are run, with the positions they have in the whole text
+- only the tokens in the window are run, with the positions they have in the whole text
 - elsewhere: converting the result to facts (trace/run.py)
 Tested in tests/trace/test_tokenization.py and tests/trace/test_walk.py.
 """
@@ -10,6 +10,7 @@ Tested in tests/trace/test_tokenization.py and tests/trace/test_walk.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -23,13 +24,31 @@ from inlayer.tables import check_id_range
 from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
 from inlayer.trace.facts import Change, Character, PreToken, Span, TextTrace
+from inlayer.trace.schemes import Rotary
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
-__all__ = ["Forward", "UniqueRows", "tokenize"]
-
 MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
+
+
+class Window(NamedTuple):
+    """The part of a walk that is recorded."""
+
+    tokens: int  # per text
+    dims: int  # channels per vector
+    first_token: int = 0
+    first_channel: int = 0
+
+    @property
+    def channels(self) -> slice:
+        """The channels of a vector."""
+        return slice(self.first_channel, self.first_channel + self.dims)
+
+    @property
+    def end(self) -> int:
+        """The token after the last one."""
+        return self.first_token + self.tokens
 
 
 class UniqueRows(NamedTuple):
@@ -43,8 +62,8 @@ class UniqueRows(NamedTuple):
 class Forward:
     """One forward pass: the settings of a walk, its batch, and every tensor up to the hidden states."""
 
-    def __init__(self, pipeline: Pipeline, change: Change, dims: int, max_tokens: int) -> None:
-        self.pipeline, self.change, self.dims, self.max_tokens = pipeline, change, dims, max_tokens
+    def __init__(self, pipeline: Pipeline, change: Change, window: Window) -> None:
+        self.pipeline, self.change, self.window = pipeline, change, window
         self.active = pipeline.active_layer(change.positions, change.theta)
         self.texts: list[TextTrace] = []  # without their tokens
         self.tokens: list[list[Token]] = []  # in the order they are run, after a swap
@@ -56,11 +75,11 @@ class Forward:
         if pipeline.tokenizer is None:
             raise InputError(f"{pipeline.source} has no tokenizer; choose one, or pass inputs_embeds")
         for text in texts:
-            trace, tokens = tokenize(text, pipeline, self.max_tokens)
+            trace, tokens = tokenize(text, pipeline, self.window)
             self.texts.append(trace)
             self.tokens.append(list(tokens))
         if change.swap is not None:
-            swapped, (first, second) = self.tokens[0], _check_swap(change.swap, len(self.tokens[0]))
+            swapped, (first, second) = self.tokens[0], _check_swap(change.swap, len(self.tokens[0]), self.window.end)
             swapped[first], swapped[second] = swapped[second], swapped[first]
         ragged = Ragged.from_lists([[token.id for token in tokens] for tokens in self.tokens])
         padding = pipeline.padding_id
@@ -73,7 +92,7 @@ class Forward:
             mask_BT = functional.pad(mask_BT, (0, change.pad))
         check_id_range(ids_BT, self.active.layer.vocab_size)
         self._run(mask_BT, ids_BT, None)
-        ids_U, inverse_BT = torch.unique(ids_BT[:, : self.shown], return_inverse=True)
+        ids_U, inverse_BT = torch.unique(ids_BT[:, self.shown], return_inverse=True)
         flat = inverse_BT.flatten()
         place_U = torch.zeros_like(ids_U).index_copy_(0, flat, torch.arange(len(flat)))  # one occurrence of each id
         self.unique = UniqueRows(ids_U, inverse_BT, self.stages[0].after.flatten(0, 1)[place_U])
@@ -98,21 +117,33 @@ class Forward:
 
     def _run(self, mask_BT: Tensor, ids_BT: Tensor | None, embeds_BTD: Tensor | None) -> None:
         layer, (batch, length) = self.active.layer, mask_BT.shape
-        shown = min(length, self.max_tokens)
+        first, end = self.window.first_token, min(length, self.window.end)
+        if first and first >= length:
+            most = f"{max(0, length - 1):,}"
+            raise InputError(f"first_token is {first:,}; the longest text has {length:,} tokens; give at most {most}")
+        self.shown = shown = slice(first, end)  # the tokens that are run
         position_BT, positions = torch.arange(length)[None].expand(batch, length), layer.position_embedding
-        self.mask_BT, self.length, self.shown = mask_BT, length, shown  # tokens per text, and how many are run
-        self.position_BT, self.layer_position_ids = position_BT[:, :shown], None
+        self.mask_BT, self.length, self.count = mask_BT[:, shown], length, end - first  # tokens: of the text, run
+        self.position_BT, self.layer_position_ids = position_BT[:, shown], None
         if isinstance(positions, (LearnedPositions, SinusoidalPositions)):
             numbered = make_position_ids(layer.position_id_rule, (batch, length), mask_BT.device, ids_BT, mask_BT)
-            self.position_BT = self.layer_position_ids = numbered.expand(batch, length)[:, :shown]
-            if length > shown:
+            self.position_BT = self.layer_position_ids = numbered.expand(batch, length)[:, shown]
+            if length > end:
                 positions(numbered.max())  # raises if the whole text is too long for the layer
         self.stages = layer.stages(  # the rows first, the hidden states last
-            None if ids_BT is None else ids_BT[:, :shown],
-            None if embeds_BTD is None else embeds_BTD[:, :shown],
+            None if ids_BT is None else ids_BT[:, shown],
+            None if embeds_BTD is None else embeds_BTD[:, shown],
             self.layer_position_ids,
         )
-        self.rotary = self.pipeline.rotations(self.change.positions, self.change.theta, shown, length, self.dims)
+        self.width = self.stages[-1].after.shape[-1]
+        if self.window.first_channel >= (widest := max(self.width, self.stages[0].after.shape[-1])):
+            raise InputError(f"first_channel is {self.window.first_channel:,}; it must be in 0..{widest - 1:,}")
+
+    @cached_property
+    def rotary(self) -> list[Rotary]:
+        """The rotary angles of the tokens, which are the same for every text of this length."""
+        change, dims = self.change, self.window.dims
+        return self.pipeline.rotations(change.positions, change.theta, self.shown.start, self.count, self.length, dims)
 
     def label(self, b: int, t: int, token_id: int) -> str:
         """Label a token by its text, by its bytes if they are not whole characters, or by name if it is special."""
@@ -127,37 +158,44 @@ class Forward:
             return token.bytes.hex(" ")
 
     def token(self, b: int, t: int) -> Token | None:
-        """Return a token of the batch; None for padding."""
+        """Return a token of the window; None for padding."""
+        t += self.window.first_token
         return self.tokens[b][t] if t < len(self.tokens[b]) else None
 
 
-def _check_swap(swap: object, count: int) -> tuple[int, int]:
+def _check_swap(swap: object, count: int, recorded: int) -> tuple[int, int]:
     if not (isinstance(swap, (tuple, list)) and len(swap) == 2 and all(type(index) is int for index in swap)):
         raise InputError(f"swap is {swap!r}; give the indices of two tokens, such as (0, 1)")
     for index in swap:
         if not 0 <= index < count:
             allowed = f"tokens 0..{count - 1}" if count else "no tokens"
             raise InputError(f"token {index} cannot be swapped: the first text has {allowed}")
+        if index >= recorded:
+            raise InputError(f"token {index} cannot be swapped: only the first {recorded} are shown; show more tokens")
     return swap[0], swap[1]
 
 
-def tokenize(text: str, pipeline: Pipeline, max_tokens: int) -> tuple[TextTrace, list[Token]]:
-    """Tokenize a text; characters and pre-tokens are recorded for its first `max_tokens` tokens."""
+def tokenize(text: str, pipeline: Pipeline, window: Window) -> tuple[TextTrace, list[Token]]:
+    """Tokenize a text; characters and pre-tokens are recorded for the tokens of the window."""
     assert pipeline.tokenizer is not None
     tokens, spans = pipeline.tokenizer.analyze(text)
     source = text.encode()
-    end = len(source)
-    if len(tokens) > max_tokens:
-        end = max((token.span[1] for token in tokens[:max_tokens]), default=0)
-    while end < len(source) and source[end] & 0xC0 == 0x80:  # not in the middle of a character
+    first, end = 0, len(source)
+    if window.first_token:
+        first = min((token.span[0] for token in tokens[window.first_token :]), default=end)
+    if len(tokens) > window.end:
+        end = max((token.span[1] for token in tokens[: window.end]), default=0)
+    while first and source[first : first + 1] and source[first] & 0xC0 == 0x80:  # not in the middle of a character
+        first -= 1
+    while end < len(source) and source[end] & 0xC0 == 0x80:
         end += 1
-    beginning = source[:end].decode()
+    part = source[first:end].decode()
     trace = TextTrace(
-        text=beginning,
+        text=part,
         n_characters=len(text),
         n_bytes=len(source),
-        characters=[Character(text=character, bytes=character.encode().hex()) for character in beginning],
-        pre_tokens=None if spans is None else _pre_tokens(source, spans, tokens, max_tokens, pipeline),
+        characters=[Character(text=character, bytes=character.encode().hex()) for character in part],
+        pre_tokens=None if spans is None else _pre_tokens(source, spans, tokens, window, pipeline),
         n_pre_tokens=0 if spans is None else len(spans),
         n_tokens=len(tokens),
         n_padding=0,
@@ -167,9 +205,9 @@ def tokenize(text: str, pipeline: Pipeline, max_tokens: int) -> tuple[TextTrace,
 
 
 def _pre_tokens(
-    source: bytes, spans: Sequence[Span], tokens: Sequence[Token], max_tokens: int, pipeline: Pipeline
+    source: bytes, spans: Sequence[Span], tokens: Sequence[Token], window: Window, pipeline: Pipeline
 ) -> list[PreToken]:
-    """Assign tokens to the pre-tokens that start within the first `max_tokens` tokens."""
+    """Assign tokens to the pre-tokens that have a token in the window."""
     # Tokens that the tokenizer added around the text (BOS, EOS) cover no bytes and belong to no pre-token.
     body = [place for place, token in enumerate(tokens) if token.bytes or not token.special]
     place, stop = (body[0], body[-1] + 1) if body else (0, 0)
@@ -180,11 +218,14 @@ def _pre_tokens(
         past = place
         while past < stop and tokens[past].span[1] <= end:
             past += 1
-        if place >= max_tokens:
+        if place >= window.end:
             break
+        if window.first_token and past <= window.first_token:
+            place = past
+            continue
         ids = tuple(token.id for token in tokens[place:past])
         merges = pipeline.merges(ids) if len(ids) <= MAX_MERGED_TOKENS else None
-        covered = place, min(past, max_tokens)
+        covered = max(place - window.first_token, 0), min(past, window.end) - window.first_token
         found.append(PreToken(span=(start, end), bytes=source[start:end].hex(), tokens=covered, merges=merges))
         place = past
     return found

@@ -2,7 +2,8 @@
 
 trace -> [html] -> browser
 - a served page calls the API of its server; an exported page contains its data and works from disk: the walk, one more
-  for each change the controls offer, the tokens with their neighbors, and the initialization of the table
+  for each change the controls offer, each with its scene, the tokens with their neighbors, the initialization of the
+  table, a picture of it, its map, and a step of learning
 - the content security policy lists the script and the style sheet by hash, so no text, token or model name can run as
   code, and nothing can be fetched from elsewhere
 - plain JavaScript in small files that share one scope, in the order below, without a build step
@@ -20,26 +21,32 @@ from importlib.resources import files
 from itertools import combinations
 from typing import Any
 
-from inlayer.errors import ConfigError, PositionRangeError
+from inlayer.errors import ConfigError, InlayerError, PositionRangeError
+from inlayer.geometry.map_facts import map_facts
+from inlayer.geometry.map_page import MAP_SCRIPTS, map_files
+from inlayer.geometry.projection import TableProjection, cache_folder, project
 from inlayer.positions import SCHEMES
 from inlayer.render import embed_json, fill_page, hash_of, style_sheet
 from inlayer.trace.facts import Change, Trace, plain
 from inlayer.trace.pipeline import Pipeline
 
-__all__ = ["content_security_policy", "export", "page", "read_part", "shared_style"]
-
-STYLES = ("layout.css", "parts.css", "figures.css")
+STYLES = ("layout.css", "parts.css", "figures.css", "scene.css", "scene-figures.css", "map-pane.css")
 SCRIPTS = (
-    "dom.js", "format.js", "state.js", "source.js", "grid.js", "changes.js", "effects.js",
-    "steps/text.js", "steps/ids.js", "steps/rows.js", "steps/positions.js", "steps/hidden.js", "steps/backward.js",
+    "dom.js", "format.js", "motion.js", "colors.js", "state.js", "source.js", "grid.js", "changes.js", "effects.js",
+    "steps/text.js", "steps/ids.js", "steps/rows.js", "dial.js", "clocks.js",
+    "steps/positions.js", "steps/hidden.js", "learning.js", "steps/backward.js",
     "inspector.js", "formulas.js", "formulas-later.js", "token.js", "questions.js", "predict.js", "initialization.js",
-    "controls.js", "rejected.js", "steps.js", "keys.js", "theme.js", "main.js",
+    "controls.js", "rejected.js", "chips.js", "scene.js", "scene_paint.js", "compare_view.js", "steps.js", "keys.js",
+    "theme.js", "map_pane.js", "main.js",
 )  # fmt: skip
 MAX_SWAPPED = 8  # any two of these first tokens can be swapped; fewer in a long text
 MAX_SWAP_TOKENS = 300  # tokens in all walks with a swap, which keeps the file small enough to send
 THETAS = (100.0, 1_000_000.0)
 MAX_TOKENS = 64  # per text
 MAX_TOKEN_PANELS = 64  # tokens that can be opened
+MAX_SCENES = 1_500_000  # characters of all scenes; the walk itself comes first
+MAX_MAP_ROWS = 60_000
+HEAD_TOKENS = 12  # tokens whose rotation can be seen
 
 
 def export(
@@ -64,11 +71,62 @@ def export(
         "texts": list(texts),
         "walks": {key: trace.to_dict() for key, trace in walks.items()},
         "tokens": {str(token_id): plain(pipeline.token(token_id)) for token_id in list(ids)[:MAX_TOKEN_PANELS]},
+        "heads": {key: _head(pipeline, texts, trace) for key, trace in walks.items() if _is_rotary(trace)},
         "initialization": plain(pipeline.initialization(dims=dims)),
         "step": step,
         "change": None if change is None else key_of(change),
+        "scene": _scenes(pipeline, texts, walks),
+        "table": plain(pipeline.picture),
+    }
+    projection, data["map"] = _map(pipeline)
+    tried = {key_of(one): one for one in (Change(), change or Change())}
+    data["learn"] = {
+        key: plain(pipeline.learn(texts, tokens=MAX_TOKENS, change=one, projection=projection))
+        for key, one in tried.items()
     }
     return page(title=f"inlayer: {texts[0][:60]}", data=data)
+
+
+def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -> dict[str, Any]:
+    """The scenes of as many walks as fit into the file, by the key of the walk."""
+    scenes: dict[str, Any] = {}
+    size = 0
+    for key, trace in walks.items():
+        made = pipeline.scene(texts, change=trace.change, tokens=MAX_TOKENS)
+        strips = made.strips.row, made.strips.hidden, made.strips.position
+        size += sum(len(strip.values) for strip in strips if strip is not None)
+        if size > MAX_SCENES and scenes:
+            break
+        scenes[key] = plain(made)
+    return scenes
+
+
+def _map(pipeline: Pipeline) -> tuple[TableProjection | None, dict[str, Any]]:
+    """The map of the table, or a note that says why there is none."""
+    rows = pipeline.table.shape[0]
+    if pipeline.table.remote:
+        return None, {"note": "The table is remote; a map would download all of it."}
+    if rows > MAX_MAP_ROWS:
+        return None, {"note": f"The map of {rows:,} rows is too large for this file; inlayer serve shows it."}
+    try:
+        projection = project(pipeline.stored_table, "best", cache=cache_folder())
+        return projection, plain(map_facts(pipeline.stored_table, pipeline.vocabulary, projection))
+    except InlayerError as error:  # fewer than three rows with a direction
+        return None, {"note": str(error)}
+
+
+def _is_rotary(trace: Trace) -> bool:
+    """Tell whether a walk has rotary positions and no other change, which the page applies itself."""
+    return bool(trace.positions.rotary) and trace.change.swap is None and trace.change.pad == 0
+
+
+def _head(pipeline: Pipeline, texts: Sequence[str], trace: Trace) -> dict[str, Any]:
+    """Collect what the dial shows: the channels of one head, and the frequencies of all its pairs."""
+    channels = min(512, 2 * max(rotary.n_pairs for rotary in trace.positions.rotary))
+    walked = pipeline.walk(texts, dims=channels, tokens=HEAD_TOKENS, change=trace.change)
+    shown = [one for one in walked.texts[0].tokens if one.mask]
+    tokens = [{"id": one.id, "label": one.label, "hidden": plain(one.hidden)} for one in shown]
+    return {"tokens": tokens, "rotary": plain(walked.positions.rotary)}
 
 
 def key_of(change: Change) -> str:
@@ -129,12 +187,13 @@ def content_security_policy(*, served: bool) -> str:
 @cache
 def shared_style() -> str:
     """Join the style sheets of the walk page, which the course page uses too."""
-    return "\n" + "\n".join([style_sheet(), *map(read_part, STYLES)])
+    return "\n" + "\n".join([style_sheet(), map_files("map_canvas.css"), *map(read_part, STYLES)])
 
 
 @cache
 def _script() -> str:
-    return "\n(() => {\n" + '"use strict";\n' + "\n".join(map(read_part, SCRIPTS)) + "})();\n"
+    parts = [map_files(*MAP_SCRIPTS), *map(read_part, SCRIPTS)]
+    return "\n(() => {\n" + '"use strict";\n' + "\n".join(parts) + "})();\n"
 
 
 @cache

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -18,18 +19,24 @@ from inlayer.render.glyphs import NUMBER, glyphs_for, largest, number
 from inlayer.render.numbers import count
 from inlayer.trace.facts import StepFacts, TextTrace, TokenTrace, Trace, Vector
 
-__all__ = ["INDENT", "Grid", "Layout"]
-
 NamedVectors = Sequence[tuple[str, Vector]]
 
 INDENT = 3
 MAX_TEXTS = 4
 MAX_TOKENS = 12  # per text; the rest is counted, not printed
 MAX_BATCH_TOKENS = 8  # per text of a batch
-MAX_PADDING = 2
+MAX_PADDING = 1  # its row is the same for every padding token
 MAX_BANDS = 3  # of characters above bytes, per text; one in a batch
 MAX_LABEL_WIDTH = 16
 MIN_STRIP_WIDTH = 8
+CODE_PARTS = [
+    re.compile(pattern)
+    for pattern in (
+        r"""(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^\s'"])+\s*""",  # words; a string is part of its word
+        r"\\(?:x..|u.{4}|U.{8}|.)|[\w.]+|.",  # escape codes, names and numbers, everything else
+        r".",  # characters of a long word in a string
+    )
+]
 SMALL = 0.01  # below this scale, numbers are written as powers of ten
 
 
@@ -60,7 +67,8 @@ class Layout:
         self.shown_tokens = [token for text in self.texts for token in self.tokens(text)]
         self.widest_label = min(MAX_LABEL_WIDTH, columns // 5)
         self.label_width = max([len("token"), *(cell_len(self.label(token).plain) for token in self.shown_tokens)])
-        self.index_width = max((len(str(max(0, len(self.tokens(text)) - 1))) for text in trace.texts), default=1)
+        last = max((len(self.tokens(text)) - 1 for text in trace.texts), default=0)
+        self.index_width = len(str(trace.first_token + max(0, last)))
         self.label_start = INDENT + self.index_width + 2
         self.head_width = self.label_start + self.label_width
 
@@ -92,12 +100,18 @@ class Layout:
             yield Text(" " * indent + shown + more, style=style)
 
     def code(self, line: str, indent: int = INDENT) -> Iterator[Text]:
-        """A line of Python; if it does not fit, it is continued after a backslash."""
-        width = max(10, self.columns - indent)
-        safe = self.glyphs.safe(line)
-        lines = [safe] if cell_len(safe) <= width else wrap(safe, width - 2, break_on_hyphens=False)
-        for index, one in enumerate(lines, start=1):
-            yield Text(" " * indent + one + (" \\" if index < len(lines) else ""), style="cyan dim")
+        """A line of Python; if it does not fit, it is continued after a backslash, or is a comment of several lines."""
+        width = max(20, self.columns - indent)
+        if line.startswith("#"):
+            lines = [f"# {one}" for one in wrap(self.glyphs.safe(line[2:]), width - 2)]
+        else:
+            lines = [""]
+            for part in _breakable(self.glyphs.safe(line), width):
+                if cell_len(lines[-1] + part) >= width:
+                    lines[-1] += "\\"
+                    lines.append("")
+                lines[-1] += part
+        yield from (Text(" " * indent + one, style="cyan dim") for one in lines)
 
     def words(self, text: str) -> str:
         """Escape text, and use the terminal's arrow."""
@@ -111,8 +125,12 @@ class Layout:
     # ---- texts and tokens
 
     def tokens(self, text: TextTrace) -> list[TokenTrace]:
-        """The tokens to show of a text, including at most two padding tokens."""
-        return text.tokens[: min(self.max_tokens, text.n_tokens + MAX_PADDING)]
+        """The tokens to show of a text, including at most one padding token."""
+        return text.tokens[: min(self.max_tokens, self.real_tokens(text) + MAX_PADDING)]
+
+    def real_tokens(self, text: TextTrace) -> int:
+        """Tokens from the start of the window to the end of the text, without padding."""
+        return max(0, text.n_tokens - self.trace.first_token)
 
     def each_text(self, lines: Callable[[TextTrace], Iterable[Text]]) -> Iterator[Text]:
         """The lines of each text, below a heading if there are several, and the number of texts omitted."""
@@ -138,9 +156,10 @@ class Layout:
     def omitted_tokens(self, text: TextTrace, shown: int) -> Iterator[Text]:
         if not text.n_tokens + text.n_padding:
             yield Text(f"{' ' * INDENT}(no tokens)", style="dim")
-        yield from self.more(text.n_tokens - min(shown, text.n_tokens), "token")
-        hidden_padding = text.n_padding - max(0, shown - text.n_tokens)
-        if shown >= text.n_tokens:
+        real = self.real_tokens(text)
+        yield from self.more(text.n_tokens - min(shown, real), "token")
+        hidden_padding = text.n_padding - max(0, shown - real)
+        if shown >= real:
             yield from self.more(hidden_padding, "padding token")
         elif hidden_padding:
             yield from self.note(f"followed by {count(hidden_padding, 'padding token')}")
@@ -153,8 +172,9 @@ class Layout:
         return Text(shown, style=("magenta" if token.special else "") + ("" if token.mask else " dim"))
 
     def head(self, index: int | None, token: TokenTrace | None = None) -> Text:
-        """The start of a token's line: its index and its label."""
-        line = Text(" " * INDENT).append(("" if index is None else str(index)).rjust(self.index_width), style="dim")
+        """The start of a token's line: its index in the text and its label."""
+        number = "" if index is None else str(self.trace.first_token + index)
+        line = Text(" " * INDENT).append(number.rjust(self.index_width), style="dim")
         line.append("  ")
         return line if token is None else padded(line.append_text(self.label(token)), self.head_width)
 
@@ -175,8 +195,9 @@ class Layout:
         """Column headings: channel numbers, and the scale of the heat strips."""
         before = self.label_start if indent is None else indent
         line = padded(Text(" " * before + name[: max(0, grid.head - before)], style="dim"), grid.head)
+        first = 0 if unit else self.trace.first_channel
         for channel in range(grid.numbers):
-            line.append(f"{unit if channel == 0 else ''}{channel}".rjust(NUMBER + 1))
+            line.append(f"{unit if channel == 0 else ''}{first + channel}".rjust(NUMBER + 1))
         scale = f"{' ' * len(grid.more)}  {self.glyphs.plus_minus}{grid.number(grid.scale)}"
         return line.append(scale if cell_len(line.plain) + len(scale) <= self.columns and grid.strip else "")
 
@@ -224,6 +245,13 @@ class Layout:
             if len(below) > INDENT:
                 yield from (line.append(bar, style="bright_black") for line in (above, below))
         yield from self.more(total - len(units) + len(rest), noun)
+
+
+def _breakable(code: str, width: int, patterns: Sequence[re.Pattern[str]] = CODE_PARTS) -> Iterator[str]:
+    """Split code where a backslash can continue it, into words, or if these are too wide into tokens or characters."""
+    pattern, *finer = patterns
+    for part in pattern.findall(code):
+        yield from _breakable(part, width, finer) if finer and cell_len(part) >= width else (part,)
 
 
 def padded(line: Text, columns: int) -> Text:

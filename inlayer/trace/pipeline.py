@@ -26,17 +26,19 @@ from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
 from inlayer.files import base_name
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo
+from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
+from inlayer.tables.stored import StoredTable
 from inlayer.tensors import to_tensor
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import token_label
 from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFacts, Trace
+from inlayer.trace.learning import learn
 from inlayer.trace.run import run, values_of
+from inlayer.trace.scene import TableScene, scene, table_scene
 from inlayer.trace.schemes import RANDOM_POSITIONS, Rotary, rotate, scheme_of, with_modules, with_positions
 from inlayer.trace.token_facts import describe_token, initialize
-
-__all__ = ["Pipeline", "walk"]
 
 MAX_CACHED_VALUES = 2**24  # values of a table cached in float32 between walks: 64 MB
 BLOCK_VALUES = 2**24  # values read at once from a larger table
@@ -47,6 +49,7 @@ STAGE_TABLES = {"token type": "token_type_embedding.weight", "position": "positi
 class Pipeline:
     """A model prepared for walks. `name` identifies it where several can be chosen."""
 
+    model: Model | None = None  # None if the layer was made in memory
     family: str | None = None
     init_std = 0.02
     table: TableFacts
@@ -57,6 +60,7 @@ class Pipeline:
         head = None if remote else model.head  # a single logit needs every row of the head
         chosen = model.tokenizer if tokenizer is None else tokenizer
         self._prepare(model.embeddings, chosen, head, model.source, model.note)
+        self.model = model
         self.name = name or model.source
         if model.spec is not None:
             self.family, self.init_std = model.spec.family, model.spec.init_std
@@ -120,6 +124,8 @@ class Pipeline:
     # ---- what a pipeline answers
 
     walk = run
+    scene = scene
+    learn = learn
     token = describe_token
     initialization = initialize
 
@@ -169,6 +175,25 @@ class Pipeline:
         is_own = getattr(layer, module, None) is getattr(self.layer, module, None)
         return self.stage_tables.get(part) if is_own else None
 
+    @cached_property
+    def picture(self) -> TableScene:
+        """A picture of the table."""
+        return table_scene(self)
+
+    @cached_property
+    def stored_table(self) -> StoredTable:
+        """The table as geometry/ reads it, without torch."""
+        table = self.layer.token_embedding
+        if isinstance(table, StoredEmbedding):
+            return table.table
+        rows_VD = table.weight.detach().float().cpu().numpy()
+        return StoredTable.from_array(rows_VD, table.padding_idx)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The texts of the rows."""
+        return Vocabulary(self.tokenizer, self.table.shape[0])
+
     def values(self) -> int:
         """Return the number of values in the table."""
         return math.prod(self.table.shape)
@@ -208,17 +233,20 @@ class Pipeline:
             return None
         return [MergeFacts(left=one.left.hex(), right=one.right.hex(), rank=one.rank, id=one.id) for one in merges]
 
-    def _padding(self, dims: int) -> Padding:
-        """Describe the padding token and the first channels of its row."""
+    def _padding(self, first_channel: int, dims: int) -> Padding:
+        """Describe the padding token and some channels of its row."""
         if self.padding_id is None:
             return Padding(id=None, is_padding_idx=False, is_zero=False, row=[])
         row_D = self.layer.token_embedding(torch.tensor([self.padding_id]))[0]
         is_own, is_zero = self.layer.padding_idx is not None, not bool(row_D.float().any())
-        return Padding(id=self.padding_id, is_padding_idx=is_own, is_zero=is_zero, row=values_of(row_D, dims))
+        row = values_of(row_D, slice(first_channel, first_channel + dims))
+        return Padding(id=self.padding_id, is_padding_idx=is_own, is_zero=is_zero, row=row)
 
-    def _rotations(self, scheme: str | None, theta: float | None, shown: int, length: int, dims: int) -> list[Rotary]:
-        """Return the rotary angles of the first tokens, which are the same for every text of this length."""
-        return rotate(self.active_layer(scheme, theta).layer, shown, length, dims)
+    def _rotations(
+        self, scheme: str | None, theta: float | None, first: int, count: int, length: int, dims: int
+    ) -> list[Rotary]:
+        """Return the rotary angles of some tokens, which are the same for every text of this length."""
+        return rotate(self.active_layer(scheme, theta).layer, first, count, length, dims)
 
     def __repr__(self) -> str:
         rows, width = self.table.shape
@@ -233,6 +261,8 @@ def walk(
     tokenizer: Tokenizer | None = None,
     dims: int = 8,
     tokens: int = 256,
+    first_token: int = 0,
+    first_channel: int = 0,
     positions: str | None = None,
     theta: float | None = None,
     swap: tuple[int, int] | None = None,
@@ -247,6 +277,8 @@ def walk(
         tokenizer: Replaces the model's own tokenizer.
         dims: Number of channels to record per vector.
         tokens: Maximum number of tokens to record per text (also used in step 8).
+        first_token: Index of the first token to record of each text.
+        first_channel: Index of the first channel to record of each vector.
         positions: Replaces the model's position scheme: "none", "learned", "sinusoidal" or "rotary".
         theta: Replaces the base of rotary or sinusoidal positions.
         swap: Indices of two tokens of the first text to swap.
@@ -269,7 +301,10 @@ def walk(
         pipeline = Pipeline(model if isinstance(model, Model) else load(model), tokenizer=tokenizer)
     texts = [text] if isinstance(text, str) else text
     change = Change(positions=positions, theta=theta, swap=swap, pad=pad)
-    return pipeline.walk(texts, inputs_embeds=inputs_embeds, dims=dims, tokens=tokens, change=change)
+    return pipeline.walk(
+        texts, inputs_embeds=inputs_embeds, dims=dims, tokens=tokens, first_token=first_token,
+        first_channel=first_channel, change=change,
+    )  # fmt: skip
 
 
 def _memory_facts(name: str, weight: Tensor) -> TableFacts:

@@ -21,14 +21,12 @@ from inlayer.errors import DtypeError, InputError
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
 from inlayer.trace.facts import Change, Gather, Positions, StageFacts, StageValue, TokenTrace, Trace
-from inlayer.trace.forward import Forward
+from inlayer.trace.forward import Forward, Window
 from inlayer.trace.schemes import scheme_of
 from inlayer.trace.steps import describe_steps
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
-
-__all__ = ["run", "stored_hex", "values_of"]
 
 MAX_COMPARED = 2**26  # values of a table that is multiplied by one-hot vectors as a whole
 MAX_PADDING = 4096
@@ -44,14 +42,17 @@ def run(
     inputs_embeds: Tensor | None = None,
     dims: int = 8,
     tokens: int = 256,
+    first_token: int = 0,
+    first_channel: int = 0,
     change: Change | None = None,
 ) -> Trace:
     """Run a batch of texts, or vectors instead of texts. The arguments are those of `inlayer.walk`."""
     change = change or Change()
-    _check(texts, inputs_embeds, dims, tokens, change)
-    result = Forward(pipeline, change, dims, tokens)
+    window = Window(tokens, dims, first_token, first_channel)
+    check_walk(texts, inputs_embeds, window, change)
+    result = Forward(pipeline, change, window)
     result = result.run_texts(list(texts or ())) if inputs_embeds is None else result.run_vectors(inputs_embeds)
-    layer, width = result.active.layer, result.stages[-1].after.shape[-1]
+    layer, width = result.active.layer, result.width
     stages = [
         StageFacts(
             name=stage.name,  # type: ignore[arg-type]  # every name but "row"
@@ -68,8 +69,10 @@ def run(
         tokenizer=None if pipeline.tokenizer is None else repr(pipeline.tokenizer).partition("(")[0],
         vocab_size=None if pipeline.tokenizer is None else pipeline.tokenizer.get_vocab_size(),
         shape=(len(result.mask_BT), result.length, width),
-        dims=min(dims, width),
+        dims=max(0, min(dims, width - first_channel)),
         max_tokens=tokens,
+        first_token=first_token,
+        first_channel=first_channel,
         input="text" if inputs_embeds is None else "inputs_embeds",
         change=change,
         texts=[
@@ -80,13 +83,14 @@ def run(
         gather=_gather(result),
         stages=stages,
         positions=_positions(result),
-        padding=pipeline.padding(dims),
-        backward=backward(result) if result.unique is not None and result.shown else None,
+        padding=pipeline.padding(first_channel, dims),
+        backward=backward(result) if result.unique is not None and result.count else None,
     )
     return replace(trace, steps=describe_steps(trace))
 
 
-def _check(texts: object, inputs_embeds: Tensor | None, dims: int, max_tokens: int, change: Change) -> None:
+def check_walk(texts: object, inputs_embeds: Tensor | None, window: Window, change: Change) -> None:
+    """Check the arguments of a walk."""
     if (texts is None) == (inputs_embeds is None):
         raise InputError("give either texts or inputs_embeds" + ("" if texts is None else ", not both"))
     if texts is not None:
@@ -94,20 +98,21 @@ def _check(texts: object, inputs_embeds: Tensor | None, dims: int, max_tokens: i
             raise DtypeError(f"texts is a {type(texts).__name__}; give a str or a list of str")
         if not list(texts):
             raise InputError("texts is empty; give at least one text")
-    for name, value in {"dims": dims, "tokens": max_tokens}.items():
-        if type(value) is not int or value < 1:
-            raise InputError(f"{name} is {value!r}; it must be an integer of at least 1")
+    for name, value in window._asdict().items():
+        least = 0 if name.startswith("first_") else 1
+        if type(value) is not int or value < least:
+            raise InputError(f"{name} is {value!r}; it must be an integer of at least {least}")
     if not isinstance(change.pad, int) or not 0 <= change.pad <= MAX_PADDING:
         raise InputError(f"pad is {change.pad!r}; it must be in 0..{MAX_PADDING:,}")
 
 
 def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]:
     """Record every token of every text."""
-    pipeline, dims = result.pipeline, result.dims
+    pipeline, channels = result.pipeline, result.window.channels
     # Whole tensors are converted at once: one token at a time would take a second for every few thousand.
-    rows, *after = [values_of(stage.after, dims) for stage in result.stages]
+    rows, *after = [values_of(stage.after, channels) for stage in result.stages]
     added = [
-        None if stage.added is None else values_of(stage.added.expand_as(stage.after), dims)
+        None if stage.added is None else values_of(stage.added.expand_as(stage.after), channels)
         for stage in result.stages[1:]
     ]
     first_row = getattr(pipeline.layer.position_embedding, "offset", 0)  # OPT's table starts with two unused rows
@@ -115,7 +120,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
     ids = None if result.unique is None else result.unique.ids_U[result.unique.inverse_BT].tolist()
     used = [] if result.unique is None else result.unique.ids_U.tolist()
     raw = zip(used, pipeline.raw_rows(used), strict=True) if used else ()
-    hexes = {one: stored_hex(row, pipeline.table.itemsize, dims) for one, row in raw}
+    hexes = {one: stored_hex(row, pipeline.table.itemsize, channels) for one, row in raw}
 
     def stage_value(number: int, b: int, t: int) -> StageValue:
         table, vectors = stages[number].table, added[number]
@@ -131,7 +136,7 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
         return TokenTrace(
             id=token_id,
             token=None if token_id is None else pipeline.spelling(token_id),
-            label=f"vector {t}" if token_id is None else result.label(b, t, token_id),
+            label=f"vector {t + result.window.first_token}" if token_id is None else result.label(b, t, token_id),
             bytes="" if token is None else token.bytes.hex(),
             span=None if token is None else token.span,
             special=token.special if token is not None else token_id is not None,
@@ -145,19 +150,20 @@ def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]
             rotations=[rotations[t] for _, rotations in result.rotary],
         )
 
-    return [[trace_token(b, t) for t in range(result.shown)] for b in range(len(masks))]
+    return [[trace_token(b, t) for t in range(result.count)] for b in range(len(masks))]
 
 
-def values_of(vectors: Tensor, dims: int) -> Any:
-    """Convert the first channels to Python floats, which hold every dtype exactly."""
-    return vectors[..., :dims].double().tolist()
+def values_of(vectors: Tensor, channels: slice) -> Any:
+    """Convert some channels to Python floats, which hold every dtype exactly."""
+    return vectors[..., channels].double().tolist()
 
 
-def stored_hex(row: bytes, itemsize: int | None, dims: int) -> list[str]:
-    """Format the first values of a stored row, most significant byte first; a quantized row byte by byte."""
+def stored_hex(row: bytes, itemsize: int | None, channels: slice) -> list[str]:
+    """Format some values of a stored row, most significant byte first; of a quantized row, its first bytes."""
     if itemsize is None:
-        return [f"{byte:02x}" for byte in row[: min(MAX_BLOCK_BYTES, 8 * dims)]]
-    return [row[at : at + itemsize][::-1].hex() for at in range(0, min(len(row), dims * itemsize), itemsize)]
+        return [f"{byte:02x}" for byte in row[: min(MAX_BLOCK_BYTES, 8 * (channels.stop - channels.start))]]
+    places = range(channels.start * itemsize, min(len(row), channels.stop * itemsize), itemsize)
+    return [row[at : at + itemsize][::-1].hex() for at in places]
 
 
 def _gather(result: Forward) -> Gather:
@@ -191,7 +197,8 @@ def _stage_note(layer: Embeddings, stage: LayerStage) -> str:
         "projection": f"each vector is projected to width {stage.after.shape[-1]:,}",
         "token type": "the embedding of segment 0 is added, because there is only one segment",
         "position": "the embedding of the token's position is added",
-        "norm": "each vector is normalized over its channels (LayerNorm)",
+        "norm": "each vector is normalized over its channels",
+        "mask": "vectors of padding are set to zero",
     }[stage.name]
 
 

@@ -23,8 +23,6 @@ from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, Sinuso
 from inlayer.positions.rotary import one_angle_per_pair, plain_frequencies
 from inlayer.trace.facts import RotaryFacts, Rotation
 
-__all__ = ["RANDOM_POSITIONS", "ActiveLayer", "Rotary", "rotate", "scheme_of", "with_modules", "with_positions"]
-
 RANDOM_POSITIONS = 2048  # block size of randomly initialized positions
 DEFAULT_HEAD_DIM = 64  # for a model without rotary positions of its own
 Rotary: TypeAlias = tuple[RotaryFacts, list[Rotation]]  # of one layer type; one rotation per position
@@ -94,9 +92,9 @@ def with_modules(layer: Embeddings, **modules: nn.Module | None) -> Embeddings:
     return changed.eval()
 
 
-def rotate(layer: Embeddings, shown: int, length: int, dims: int) -> list[Rotary]:
-    """Compute the rotary angles of the first tokens of a text of `length` tokens, for each layer type."""
-    rotary, position_T, found = layer.position_embedding, torch.arange(shown), list[Rotary]()
+def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) -> list[Rotary]:
+    """Compute the rotary angles of `count` tokens of a text of `length` tokens, for each layer type."""
+    rotary, position_T, found = layer.position_embedding, torch.arange(first, first + count), list[Rotary]()
     if not isinstance(rotary, RotaryPositions):
         return []
     own = rotary.angles

@@ -1,7 +1,7 @@
 """The eight steps in words: a title, a one-line summary, and the line of PyTorch that performs each step.
 
 Each line uses names of the lines before it; `setup_code` gives the first ones: imports, text, model, tokenizer, layer
-and head. The lines of loaded and of random models are run in this order in tests/trace/test_steps.py.
+and head. They run as printed, in this order: tests/trace/test_steps.py. A long text is cut, and a comment says so.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import unicodedata
 from inlayer.render.numbers import count
 from inlayer.trace.facts import StepFacts, Trace
 
-__all__ = ["describe_steps", "setup_code"]
-
-MAX_TEXT = 60  # characters of a text that is written into the code
+MAX_CODE_TEXT = 240  # characters of the texts that are written into the code; else the first CUT_TEXT of each
+CUT_TEXT, CUT_TEXTS = 60, 4
 SKIPPED = "skipped: the walk starts from vectors (inputs_embeds)"
 
 
@@ -106,7 +105,7 @@ def _position_ids(trace: Trace) -> str:
     if any(row != list(range(start, start + len(row))) for row in rows):
         mask = "None" if len(rows) == 1 and not trace.change.pad else "mask"
         return f"inlayer.positions.make_position_ids(layer.position_id_rule, ids.shape, ids.device, ids, {mask})"
-    end = f"{_rows(trace)}.shape[1]"
+    start, end = start - trace.first_token, f"{_rows(trace)}.shape[1]"
     return f"torch.arange({start}, {start} + {end})" if start else f"torch.arange({end})"
 
 
@@ -163,28 +162,31 @@ def _backward(trace: Trace) -> tuple[str, str]:
     return f"{note} (in float32)", f"head.loss({_layer(trace)}[:, :-1], {targets}).backward(); E.grad[ids]"
 
 
-def setup_code(trace: Trace, step: int | None = None) -> list[str]:
+def setup_code(trace: Trace, step: int | None = None, tokenizer: str | None = None) -> list[str]:
     """Write the lines that come before step 1, or before a step that is shown alone.
 
-    Empty if the walk used a layer that was made in Python.
+    `tokenizer` is the path of a tokenizer that replaced the model's own. Empty if the walk used a layer or a tokenizer
+    that was made in Python.
     """
     is_random = trace.table.file is None
-    if is_random and trace.source != "random":
-        return []
     texts = "[text]" if len(trace.texts) == 1 else "texts"
-    tokenizer = {
+    made_of_names = {
         "ByteTokenizer": "inlayer.ByteTokenizer()",
         "WordTokenizer": f'inlayer.WordTokenizer.from_text("\\n".join({texts}))',
-    }.get(trace.tokenizer or "", 'inlayer.open_tokenizer("tokenizer.json")' if is_random else "model.tokenizer")
+    }
+    opened = f"inlayer.open_tokenizer({_literal(tokenizer)})" if tokenizer else "" if is_random else "model.tokenizer"
+    chosen = made_of_names.get(trace.tokenizer or "", opened)
+    if is_random and (trace.source != "random" or not chosen):
+        return []
     module = "inlayer.trace" if is_random or not trace.positions.from_model else "inlayer"
-    lines = [f"import {module}, torch; F = torch.nn.functional", _given(trace)]
+    lines = [f"import {module}, torch; F = torch.nn.functional", *_given(trace)]
     if is_random:
         settings = f"width={trace.table.shape[1]}, positions={trace.positions.scheme!r}, seed={trace.note.split()[-1]}"
-        lines.append(f"model = inlayer.trace.Pipeline.random({texts}, {tokenizer}, {settings})")
+        lines.append(f"model = inlayer.trace.Pipeline.random({texts}, {chosen}, {settings})")
         lines.append("tokenizer, layer, head = model.tokenizer, model.layer, model.head")
     else:
-        lines.append(f"model = inlayer.load({trace.source!r}, trainable=True)")
-        lines.append(f"tokenizer, layer, head = {tokenizer}, model.embeddings.eval(), model.head")
+        lines.append(f"model = inlayer.load({_literal(trace.source)}, trainable=True)")
+        lines.append(f"tokenizer, layer, head = {chosen}, model.embeddings.eval(), model.head")
     if not trace.positions.from_model:
         pipeline = "model" if is_random else "inlayer.trace.Pipeline(model)"
         lines.append(f"layer = {pipeline}.active_layer({trace.change.positions!r}, {trace.change.theta!r}).layer")
@@ -194,18 +196,30 @@ def setup_code(trace: Trace, step: int | None = None) -> list[str]:
     return [*lines, trace.steps[4].code] if step == 6 else lines
 
 
-def _given(trace: Trace) -> str:
-    """Write the input of the walk, unless it is too long."""
-    texts = [text.text or "" for text in trace.texts]
+def _given(trace: Trace) -> list[str]:
+    """Write the input of the walk, or its beginning."""
     if trace.input != "text":
-        return f"inputs_embeds = torch.zeros{trace.gather.shape}  # your vectors"
-    is_whole = all(text.n_tokens <= trace.max_tokens for text in trace.texts) and sum(map(len, texts)) <= MAX_TEXT
-    if len(texts) == 1:
-        # Right-to-left text as escape codes: a terminal would reorder the line.
-        write = ascii if any(unicodedata.bidirectional(one) in ("R", "AL", "AN") for one in texts[0]) else repr
-        return f"text = {write(texts[0])}" if is_whole else 'text = open("text.txt").read()  # your text'
-    names = [f"{number}.txt" for number in range(1, len(texts) + 1)]
-    return f"texts = {texts}" if is_whole else f"texts = [open(name).read() for name in {names}]  # your texts"
+        return ["# your vectors", f"inputs_embeds = torch.zeros{trace.gather.shape}"]
+    texts, comment = [text.text or "" for text in trace.texts], []
+    characters = sum(text.n_characters for text in trace.texts)
+    if characters > MAX_CODE_TEXT:
+        cut = CUT_TEXT
+        if trace.change.swap is not None:  # the tokens that are swapped, and some more
+            tokens, first = trace.texts[0].tokens, trace.first_token
+            spans = [tokens[index - first].span for index in trace.change.swap if 0 <= index - first < len(tokens)]
+            cut += max((span[1] for span in spans if span is not None), default=0)
+        texts = [text[:cut] for text in texts[:CUT_TEXTS]]
+        number = f"{len(texts)} of {len(trace.texts)} texts" if len(trace.texts) > 1 else f"{characters:,} in your text"
+        comment = [f"# only the first {max(map(len, texts))} characters of {number}"]
+    if trace.first_token:
+        comment = ["# only a part of your text"]
+    written = ", ".join(map(_literal, texts))
+    return [*comment, f"text = {written}" if len(trace.texts) == 1 else f"texts = [{written}]"]
+
+
+def _literal(text: str) -> str:
+    """A string in Python; right-to-left text as escape codes, because a terminal would reorder the line."""
+    return ascii(text) if any(unicodedata.bidirectional(one) in ("R", "AL", "AN") for one in text) else repr(text)
 
 
 def _for_each(trace: Trace, code: str) -> str:

@@ -22,8 +22,6 @@ from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, Toke
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, is_text, padded
 from inlayer.trace.steps import setup_code
 
-__all__ = ["show"]
-
 FIRST_WITH_STRIPS = 5
 MAX_MERGED = 6  # pre-tokens per text whose merges are shown
 MAX_SUMS = 4  # tokens per text shown term by term
@@ -32,13 +30,24 @@ MAX_ROTATIONS = 6  # tokens whose angles are shown
 MAX_GRADIENT_SUMS = 3  # rows whose gradient is shown term by term
 
 
-def show(trace: Trace, console: Console, *, step: int | None = None, tokens: int | None = None) -> None:
-    """Print all steps, or one of them. `tokens` limits the tokens shown per text; the default fits a screen."""
+def show(
+    trace: Trace,
+    console: Console,
+    *,
+    step: int | None = None,
+    tokens: int | None = None,
+    tokenizer: str | None = None,
+) -> None:
+    """Print all steps, or one of them.
+
+    `tokens` limits the tokens shown per text; the default fits a screen. `tokenizer` is the path of a tokenizer that
+    replaced the model's own, for the printed code.
+    """
     if step is not None and not 1 <= step <= len(STEPS):
         raise InputError(f"step is {step}; it must be in 1..{len(STEPS)}")
     color = console.color_system is not None and not console.no_color
     layout = Layout(trace, console.width, console.encoding, color=color, max_tokens=tokens)
-    for line in _lines(layout, step):
+    for line in _lines(layout, step, setup_code(trace, step, tokenizer)):
         if cell_len(line.plain) > layout.columns:
             line.truncate(layout.columns - len(layout.glyphs.more))
             line.rstrip()
@@ -47,9 +56,9 @@ def show(trace: Trace, console: Console, *, step: int | None = None, tokens: int
         console.print(line, no_wrap=True, overflow="crop", crop=True)
 
 
-def _lines(layout: Layout, wanted: int | None) -> Iterator[Text]:
+def _lines(layout: Layout, wanted: int | None, setup: list[str]) -> Iterator[Text]:
     yield from _model(layout)
-    for line in setup_code(layout.trace, wanted):
+    for line in setup:
         yield from layout.code(line, indent=0)
     if wanted is None or wanted >= FIRST_WITH_STRIPS:
         legend = Text().append("heat strips: ", style="dim")
@@ -215,7 +224,10 @@ def backward_step(layout: Layout) -> Iterator[Text]:
     backward, channels = layout.trace.backward, layout.trace.table.shape[1]
     if backward is None:
         return
-    yield Text(f"{' ' * INDENT}loss ", style="dim").append(number(backward.loss), style="not dim bold")
+    line = Text(f"{' ' * INDENT}loss ", style="dim").append(number(backward.loss), style="not dim bold")
+    if backward.uniform is not None:
+        line.append(f"; a uniform guess over {layout.trace.table.shape[0]:,} tokens has {number(backward.uniform)}")
+    yield line
     yield from _gradients(layout, backward, channels)
     if (unmasked := backward.unmasked_padding_gradient) is not None:
         yield from layout.note("the padding row receives no gradient; without padding_idx it would receive")
@@ -309,7 +321,7 @@ def _rotary(layout: Layout, which: int, rotary: RotaryFacts) -> Iterator[Text]:
         grid = layout.grid(vectors, rotary.n_pairs, head=head)
         yield layout.grid_heading(grid, name, unit="pair ")
         for token, values in zip(tokens, vectors, strict=True):
-            yield layout.vector(layout.head(token.position, token), values, grid)
+            yield layout.vector(layout.head(token.position - layout.trace.first_token, token), values, grid)
     yield from layout.omitted_tokens(longest, len(tokens))
 
 

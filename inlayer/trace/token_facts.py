@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from inlayer.errors import IdRangeError, InputError
-from inlayer.neighbors import nearest
+from inlayer.geometry.nearest import nearest_to_row
 from inlayer.shapes import check_seed
 from inlayer.tensors import one_thread
 from inlayer.trace.facts import InitializationFacts, InitializationStep, NeighborFacts, TokenFacts
@@ -22,8 +22,6 @@ from inlayer.trace.run import stored_hex, values_of
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
-
-__all__ = ["describe_token", "initialize"]
 
 MAX_CHANNELS = 512
 MAX_SEARCHED = 2**31  # values of a table that is searched for neighbors
@@ -50,7 +48,7 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
         note = "the table is too large to search for neighbors"
     elif not bool(row_D.float().any()):
         note = "a row of zeros has no direction, so it has no neighbors"
-    found = [] if note else nearest(row_D, pipeline.blocks(), k, exclude=token_id)
+    found = [] if note else nearest_to_row(pipeline.stored_table, token_id, k)
     try:
         token = b"" if pipeline.tokenizer is None else pipeline.tokenizer.token_bytes(token_id)
     except IdRangeError:  # a row beyond the vocabulary
@@ -62,8 +60,8 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
         bytes=token.hex(),
         special=pipeline.tokenizer is None or token_id in pipeline.tokenizer.special_ids,
         offset=pipeline.offset_of(token_id),
-        stored_hex=stored_hex(pipeline.raw_rows([token_id])[0], pipeline.table.itemsize, 8),
-        row=values_of(row_D, MAX_CHANNELS),
+        stored_hex=stored_hex(pipeline.raw_rows([token_id])[0], pipeline.table.itemsize, slice(0, 8)),
+        row=values_of(row_D, slice(0, MAX_CHANNELS)),
         width=width,
         norm=float(row_D.float().norm()),
         neighbors=[NeighborFacts(id=one, label=pipeline.spelling(one), cosine=cosine) for one, cosine in found],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import pytest
 import torch
 
 import inlayer
-from inlayer.positions import Angles, Linear, RotaryPositions
+from inlayer.positions import Angles, Linear, RotaryPositions, Yarn
 from inlayer.trace import Pipeline
 from tests.browser.missing_browser import MISSING, pytest_terminal_summary  # noqa: F401  # a hook of pytest
 from tests.browser.watched_page import Watched, watch
@@ -66,6 +67,8 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pipeline]:
     )  # fmt: skip
     angles = {"full": Angles(scaling=Linear(factor=4.0)), "sliding": Angles(theta=100.0)}
     scaled = inlayer.Embeddings(6144, 32, positions=RotaryPositions(16, angles), seed=2, dtype=torch.bfloat16)
+    yarn = Angles(theta=5e5, scaling=Yarn(factor=4.0, original_max_position_embeddings=32))
+    interleaved = inlayer.Embeddings(6144, 32, positions=RotaryPositions(16, yarn, pairing="interleaved"), seed=5)
     odd = inlayer.Embeddings(6144, 8, seed=3)
     with torch.no_grad():
         odd.token_embedding.weight[40, :4] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e-9])
@@ -73,8 +76,8 @@ def pipelines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pipeline]:
     with torch.no_grad():
         huge.token_embedding.weight[40, 2] = 3e38
     made = [default, random, Pipeline(inlayer.load(quantized(tmp_path_factory.mktemp("gguf"))), name="quantized")]
-    for name, layer in (("stages", stages), ("scaled", scaled), ("odd", odd), ("huge", huge)):
-        made.append(Pipeline.from_layer(layer, tokenizer, source=name))
+    layers = {"stages": stages, "scaled": scaled, "interleaved": interleaved, "odd": odd, "huge": huge}
+    made += [Pipeline.from_layer(layer, tokenizer, source=name) for name, layer in layers.items()]
     return {pipeline.name: pipeline for pipeline in made}
 
 
@@ -97,14 +100,16 @@ def client(pipelines: dict[str, Pipeline]) -> Iterator[Client]:
         yield made
 
 
-@pytest.fixture
-def open_page(browser: Browser, client: Client) -> Iterator[Callable[..., Watched]]:
-    """Open the served page with a fragment; its behavior is checked at the end."""
+@contextmanager
+def opening_pages(browser: Browser, client: Client, path: str) -> Iterator[Callable[..., Watched]]:
+    """Open a served page with a fragment; the behavior of every page is checked at the end."""
     opened: list[Watched] = []
 
-    def opening(fragment: str = "", *, width: int = 1280, height: int = 800, **settings: Any) -> Watched:
+    def opening(
+        fragment: str = "", *, path: str = path, width: int = 1280, height: int = 800, **settings: Any
+    ) -> Watched:
         context = browser.new_context(viewport={"width": width, "height": height}, **settings)
-        watched = watch(context, f"http://127.0.0.1:{client.port}/?token={client.token}#{fragment}")
+        watched = watch(context, f"http://127.0.0.1:{client.port}{path}?token={client.token}#{fragment}")
         opened.append(watched)
         watched.open()
         return watched
@@ -112,6 +117,12 @@ def open_page(browser: Browser, client: Client) -> Iterator[Callable[..., Watche
     yield opening
     for watched in opened:
         watched.finish()
+
+
+@pytest.fixture
+def open_page(browser: Browser, client: Client) -> Iterator[Callable[..., Watched]]:
+    with opening_pages(browser, client, "/") as opening:
+        yield opening
 
 
 @pytest.fixture

@@ -92,9 +92,10 @@ def test_padding_is_new_and_changes_no_other_token(open_page):
 
 
 def test_positions_change_hidden_states_but_no_row(open_page):
-    watched = open_page(DOGS.format(model="default", step=5))
+    watched = open_page(DOGS.format(model="default", step=6))
     watched.page.click("label:has(#positions-sinusoidal)")
     watched.page.wait_for_selector("#changed-note")
+    watched.step(5)
     assert watched.text("#changed-note") == "None of the 32 numbers changed: ids and rows do not depend on positions."
     watched.step(7)
     assert "a vector is now added at each position" in watched.text("#changed-note")
@@ -114,16 +115,23 @@ def test_theta_changes_the_rotary_frequencies(open_page):
     assert "rotary positions add nothing to the embeddings, whatever theta is" in watched.text("#changed-note")
 
 
-def test_unchanged_numbers_are_dimmed(open_page):
+def test_unchanged_numbers_keep_their_color(open_page):
+    """Changes are bold and underlined; the color of a number depends on its value alone."""
+    backgrounds = """() => Object.fromEntries([...document.querySelectorAll(".cell[data-field='total']")].map((cell) =>
+      [cell.dataset.id + "," + cell.dataset.d, getComputedStyle(cell).backgroundColor]))"""
+    plain = open_page(DOGS.format(model="default", step=8), reduced_motion="reduce").page.evaluate(backgrounds)
+    watched = open_page(DOGS.format(model="default", step=8) + "&pad=2", reduced_motion="reduce")
+    colors = watched.page.evaluate(backgrounds)
+    assert {place: colors[place] for place in plain} == plain
+    assert len(set(plain.values())) > 10
     watched = open_page(DOGS.format(model="default", step=5) + "&swap=1,2")
-    colors = watched.page.evaluate(
+    weights = watched.page.evaluate(
         """() => ["same", "changed"].map((name) => {
              const style = getComputedStyle(document.querySelector(".cell." + name));
-             return [style.color, style.backgroundColor, style.fontWeight]; })"""
+             return [Number(style.fontWeight), style.boxShadow]; })"""
     )
-    assert colors[0][0] != colors[1][0]
-    assert colors[0][1] == "rgba(0, 0, 0, 0)"  # without heat
-    assert int(colors[1][2]) > int(colors[0][2])
+    assert weights[1][0] > weights[0][0]
+    assert weights[0][1] == "none" != weights[1][1]
 
 
 def test_padding_is_disabled_without_a_padding_token(open_page):
@@ -181,3 +189,34 @@ def test_swapping_equal_tokens_is_noted_in_every_step(open_page):
         text = watched.text("#changed-note")
         assert text.startswith("None of the "), step
         assert "tokens 2 and 3 are the same token" in text
+
+
+def test_rows_before_new_positions_are_not_new(open_page):
+    watched = open_page(DOGS.format(model="default", step=6) + "&positions=learned")
+    found = marks(watched)
+    assert {mark for place, mark in found.items() if place[0] == "before"} == {"same"}
+    assert {mark for place, mark in found.items() if place[0] in ("added", "after")} == {"new"}
+    assert watched.text("#changed-note").startswith("None of the 32 numbers changed, 64 added")
+
+
+def test_swap_with_other_positions_names_both(open_page):
+    watched = open_page(DOGS.format(model="default", step=6) + "&positions=learned&swap=1,2")
+    assert "the rows of tokens 1 and 2 were swapped" in watched.text("#changed-note")
+    assert "positions changed from rotary to learned" in watched.text("#changed-note")
+    watched.step(7)
+    assert "the rows of tokens 1 and 2 were swapped" in watched.text("#changed-note")
+    watched = open_page(DOGS.format(model="random", step=6) + "&positions=rotary&swap=1,2")
+    assert "tokens 1 and 2 were swapped" in watched.text("#changed-note")
+
+
+def test_padding_rows_are_folded(open_page):
+    watched = open_page("text=I+love+dogs&text=I&model=default&step=5&pad=3")
+    page = watched.page
+    lines = page.locator("section:nth-of-type(2) tr.padding-line")
+    assert [lines.nth(index).is_visible() for index in range(3)] == [True, False, False]
+    page.locator(".fold-padding").nth(1).click()
+    assert all(lines.nth(index).is_visible() for index in range(lines.count()))
+    assert page.locator(".fold-padding").nth(1).get_attribute("aria-expanded") == "true"
+    page.focus("section:nth-of-type(1) [data-nav]")
+    page.keyboard.press("End")  # hidden numbers are skipped
+    assert page.evaluate("document.activeElement.checkVisibility()")

@@ -19,12 +19,12 @@ def exported(pipelines, tmp_path_factory):
 
 
 def test_page_opens_at_its_step(exported, open_file):
-    watched = open_file(exported)
+    watched = open_file(exported, reduced_motion="reduce")  # clocks stand still
     assert watched.page.get_attribute(".figure", "data-step") == "5"
     watched.page.keyboard.press("ArrowRight")
     assert watched.page.get_attribute(".figure", "data-step") == "6"
     assert all(url.startswith(("file:", "data:")) for url in watched.requests)
-    again = open_file(exported, watched.fragment())
+    again = open_file(exported, watched.fragment(), reduced_motion="reduce")
     assert again.text("body") == watched.text("body")
 
 
@@ -39,6 +39,7 @@ def test_experiments_use_the_data_of_the_page(exported, open_file, pipelines):
     trace = pipelines["default"].walk(["I love dogs"], change=Change(swap=(1, 2)))
     assert shown == [value for cell in trace.texts[0].tokens for value in cell.row]
     watched.page.click("#reset")
+    watched.step(6)
     watched.page.click("label:has(#positions-learned)")
     watched.page.wait_for_selector("#changed-note")
     watched.page.click("label:has(#positions-rotary)")
@@ -58,6 +59,7 @@ def test_missing_data_disables_controls_with_a_reason(exported, open_file):
     page.wait_for_selector("#changed-note")
     assert page.is_disabled("#pad-more")
     assert "not part of this exported page" in (page.get_attribute("#pad-more", "title") or "")
+    watched.step(6)
     assert page.is_disabled("#positions-none")  # combined changes are not part of the page
 
 

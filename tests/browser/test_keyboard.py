@@ -37,11 +37,18 @@ def test_shortcuts_are_ignored_while_typing(open_page):
     assert "step=1" in watched.fragment()
 
 
+def tab_into_the_matrix(watched) -> None:
+    for _ in range(3):  # the container that scrolls may be a stop, too
+        watched.page.keyboard.press("Tab")
+        if focus_is(watched, ".matrix *"):
+            return
+
+
 def test_grid_is_one_tab_stop_with_arrow_keys_inside(open_page):
     watched = open_page("text=I+love+dogs&step=5")
     page = watched.page
-    page.focus("#stage")
-    page.keyboard.press("Tab")
+    page.focus("#dims")
+    tab_into_the_matrix(watched)
     assert focus_is(watched, "[data-field=token][data-t='0']")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
@@ -61,11 +68,11 @@ def test_grid_is_one_tab_stop_with_arrow_keys_inside(open_page):
 
 
 def test_all_controls_are_reachable_with_visible_focus(open_page):
-    watched = open_page("text=I+love+dogs&step=5")
+    watched = open_page("text=I+love+dogs&step=7")
     page = watched.page
     page.evaluate("document.activeElement.blur()")
     reached, unseen = [], []
-    for _ in range(40):
+    for _ in range(60):
         page.keyboard.press("Tab")
         told = page.evaluate(
             """() => { const here = document.activeElement;
@@ -91,7 +98,7 @@ def test_all_controls_are_reachable_with_visible_focus(open_page):
         "add-text",
         "step-1",
     }
-    wanted |= {"step-8", "swap", "pad-more", "positions-rotary", "theta", "primary"}
+    wanted |= {"step-8", "back", "next", "swap", "pad-more", "positions-rotary", "theta", "scene-canvas", "map"}
     assert wanted <= set(reached)
 
 
@@ -107,8 +114,9 @@ def test_skip_link_focuses_the_step_and_keeps_the_address(open_page):
 def test_token_panel_by_keyboard(open_page):
     watched = open_page("text=I+love+dogs&step=5")
     page = watched.page
-    page.focus("#stage")
-    for key in ("Tab", "ArrowDown", "Enter"):
+    page.focus("#dims")
+    tab_into_the_matrix(watched)
+    for key in ("ArrowDown", "Enter"):
         page.keyboard.press(key)
     page.wait_for_selector("#token h3")
     assert focus_is(watched, "#token")
@@ -123,7 +131,7 @@ def test_swap_by_keyboard(open_page):
     page.keyboard.press("s")
     assert watched.text("#swap") == "Select the first token"
     assert focus_is(watched, "[data-token][data-b='0']")  # focused without Tab
-    for key in ("ArrowDown", "Enter", "ArrowDown", "Enter"):
+    for key in ("ArrowRight", "Enter", "ArrowRight", "Enter"):
         page.keyboard.press(key)
     page.wait_for_selector("#changed-note")
     assert "swap=1%2C2" in watched.fragment()
@@ -170,3 +178,38 @@ def test_focus_stays_on_the_next_seed_button(open_page):
         watched.page.keyboard.press("Enter")
         watched.page.wait_for_selector(f".once:has-text('seed {seed}')")
         assert focus_is(watched, "#next-seed")
+
+
+def test_shortcuts_work_on_radio_buttons_which_keep_their_arrow_keys(open_page):
+    watched = open_page("text=I+love+dogs&model=default&step=6")
+    page = watched.page
+    page.focus("#positions-rotary")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("#changed-note")
+    assert "positions=sinusoidal" in watched.fragment()
+    assert "step=6" in watched.fragment()
+    page.keyboard.press("7")
+    assert "step=7" in watched.fragment()
+
+
+def test_single_key_shortcuts_can_be_disabled(open_page):
+    watched = open_page("text=I+love+dogs&model=default&step=6")
+    page = watched.page
+    page.keyboard.press("?")
+    page.uncheck("#single-keys")
+    page.keyboard.press("Escape")
+    for key in ("3", "i", "?"):
+        page.keyboard.press(key)
+    assert "step=6" in watched.fragment()
+    assert not page.is_visible("#keys")
+    page.keyboard.press("ArrowRight")  # not a printable character
+    assert "step=7" in watched.fragment()
+    page.reload()
+    page.wait_for_selector(".figure")
+    page.keyboard.press("3")
+    assert "step=7" in watched.fragment()
+    page.click("#help")
+    page.check("#single-keys")
+    page.keyboard.press("Escape")
+    page.keyboard.press("3")
+    assert "step=3" in watched.fragment()

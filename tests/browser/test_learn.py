@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from inlayer.learn.course import Lesson, open_course
 from inlayer.learn.progress import ProgressFile
-from inlayer.learn.quiz import shuffle_options
+from tests.browser.conftest import opening_pages
 from tests.browser.test_look import CONTRAST, NAMELESS, keep
-from tests.browser.watched_page import READY, Watched, watch
+from tests.browser.watched_page import READY, Watched
 from tests.web.client import Client, learner, running
 
 pytestmark = pytest.mark.slow
@@ -36,18 +35,8 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def open_lesson(browser, server: Client, home: Path) -> Iterator[Callable[..., Watched]]:
-    opened: list[Watched] = []
-
-    def opening(fragment: str = "", *, path: str = "/learn", width: int = 1280, **settings: Any) -> Watched:
-        context = browser.new_context(viewport={"width": width, "height": 800}, **settings)
-        watched = watch(context, f"http://127.0.0.1:{server.port}{path}?token={server.token}#{fragment}")
-        opened.append(watched)
-        watched.open()
-        return watched
-
-    yield opening
-    for watched in opened:
-        watched.finish()
+    with opening_pages(browser, server, "/learn") as opening:
+        yield opening
 
 
 def write(watched: Watched, code: str) -> None:
@@ -74,7 +63,7 @@ def answer(watched: Watched, *, right: bool) -> str:
     page = watched.page
     name = page.get_attribute("#question section", "data-id")
     seed = page.get_attribute("#question form", "data-seed")
-    options = shuffle_options(open_course().questions[str(name)], int(str(seed))).options
+    options = open_course().questions[str(name)].ask(int(str(seed))).options
     page.check(f"#question input >> nth={[option.correct for option in options].index(right)}")
     page.click("#answer-question")
     page.wait_for_selector("#next-question")
@@ -174,7 +163,7 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
         if page.locator("#question form").count():
             seen.append(answer(watched, right=True))
     assert seen.count(missed) == 1
-    assert "correct at the first try" in page.inner_text("#quiz-end")
+    assert "correct on the first try" in page.inner_text("#quiz-end")
 
     # Everything is in the progress file that `inlayer learn` reads.
     state = ProgressFile().read()

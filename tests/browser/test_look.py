@@ -141,7 +141,7 @@ def test_reduced_motion_disables_transitions(open_page):
 def test_long_texts_are_truncated(open_page):
     """At most 256 tokens are drawn."""
     watched = open_page("text=" + "the+dog+and+" * 120 + "&model=default&step=4")
-    assert "more tokens" in watched.text("#stage")
+    assert "Tokens 0 to 255 of 361" in watched.text("#stage")
     for step in (5, 6, 7):
         watched.step(step)
     assert len([cell for cell in watched.shown() if cell["field"] == "hidden"]) == 256 * 8

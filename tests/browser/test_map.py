@@ -1,7 +1,8 @@
-"""The map page in Chromium, from file://: its numbers, search, keyboard and appearance."""
+"""Maps in Chromium: the map page, two maps side by side, and the map next to the walk."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,12 @@ import numpy as np
 import pytest
 
 import inlayer
+from inlayer.geometry.compare import shared_rows
+from inlayer.geometry.compare_page import compare_page
 from inlayer.geometry.distortion import measure_distortion
 from inlayer.geometry.map_page import map_page
 from inlayer.geometry.projection import TableProjection, pca
+from tests.browser.watched_page import Watched, watch
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -54,22 +58,23 @@ def page(browser: Browser, document: Path) -> Any:
 def test_coordinates_and_neighbors_equal_the_library(
     page: Page, model: inlayer.Model, projection: TableProjection
 ) -> None:
-    shown = np.array(page.evaluate("Array.from(inlayerMap.points, value => Number.isNaN(value) ? null : value)"), float)
+    shown = np.array(
+        page.evaluate("Array.from(inlayerMap.data.points, value => Number.isNaN(value) ? null : value)"), float
+    )
     np.testing.assert_array_equal(shown.reshape(-1, 2).astype(np.float32), projection.points)
     page.fill("#query", "king")
     page.press("#query", "Enter")
-    rows = page.locator("#near button")
     expected = model.neighbors("king", 10, special=True)
-    assert rows.count() == 10
-    for index, one in enumerate(expected):
-        assert rows.nth(index).inner_text().split("\n") == [one.text.replace(" ", "·"), f"{one.score:.3f}"]
+    assert page.locator("#near .near-name").all_inner_texts() == [one.text.replace(" ", "·") for one in expected]
+    assert page.locator("#near .near-cosine").all_inner_texts() == [f"{one.score:.3f}" for one in expected]
 
 
 def test_hover_click_and_keyboard(page: Page, model: inlayer.Model) -> None:
     page.fill("#query", "seven")
     page.press("#query", "Enter")
     token = model.tokenizer.encode(" seven")[0]
-    assert page.locator("#token").inner_text() == f"·seven  #{token}"
+    assert page.locator("#token").inner_text() == "·seven"
+    assert page.locator("#about").inner_text().startswith(f"Token {token}.")
     page.locator("#near button").first.click()
     assert "#token=" in page.url
     page.focus("#map")
@@ -82,12 +87,17 @@ def test_hover_click_and_keyboard(page: Page, model: inlayer.Model) -> None:
     page.click("#all")
     box = page.locator("#map").bounding_box()
     assert box is not None
-    spot = page.evaluate(
-        "(() => { const v = inlayerMap.view, p = inlayerMap.points;"
-        "return [(p[6000] - v.x) * v.scale, (v.y - p[6001]) * v.scale]; })()"
-    )
-    page.mouse.move(box["x"] + box["width"] / 2 + spot[0], box["y"] + box["height"] / 2 + spot[1])
-    assert page.locator("#tip").is_visible()
+    x, y = page.evaluate("inlayerMap.toScreen(3000)")
+    page.mouse.move(box["x"] + x, box["y"] + y)
+    hovered = page.evaluate("inlayerMap.scene.hovered")
+    assert page.evaluate(f"inlayerMap.toScreen({hovered})") == pytest.approx([x, y], abs=10)
+    assert page.locator(".map-tip").inner_text().startswith(model.vocabulary.text(hovered).replace(" ", "·"))
+    assert "true neighbors" in page.locator(".map-tip").inner_text()
+    page.mouse.down()
+    page.mouse.up()
+    assert page.locator("#about").inner_text().startswith(f"Token {hovered}.")
+    page.mouse.wheel(0, -300)
+    page.wait_for_function("(scale) => inlayerMap.view.scale > scale", arg=page.evaluate("inlayerMap.view.scale / 1.2"))
 
 
 def test_unknown_token_is_reported(page: Page) -> None:
@@ -96,13 +106,106 @@ def test_unknown_token_is_reported(page: Page) -> None:
     assert page.evaluate("document.getElementById('query').validationMessage") == "no token contains this text"
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (768, "dark"), (1440, "dark"), (2560, "light")])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 768, 1440, 2560])
 def test_points_are_drawn_at_every_width(page: Page, width: int, scheme: Any) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=scheme)
     page.wait_for_function(
-        "(() => { const c = document.getElementById('map');"
+        "() => { const c = document.getElementById('map');"
         "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
-        "let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n > 3000; })()"
+        "let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n > 3000; }"
     )
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_labels_do_not_overlap(page: Page) -> None:
+    page.fill("#query", "king")
+    page.press("#query", "Enter")
+    assert page.evaluate("inlayerMap.scene.chosen") == 1988
+    page.wait_for_function("() => inlayerMap.labels.length > 8 && !inlayerMap.moving")
+    labels = page.evaluate("inlayerMap.labels")
+    for index, one in enumerate(labels):
+        for other in labels[index + 1 :]:
+            apart = one["right"] <= other["left"] or other["right"] <= one["left"]
+            assert apart or one["bottom"] <= other["top"] or other["bottom"] <= one["top"], (one, other)
+
+
+def test_motion_ends_where_it_would_start_without_motion(browser: Browser, document: Path) -> None:
+    views = []
+    for motion in ("reduce", "no-preference"):
+        opened = browser.new_page(reduced_motion=motion)  # type: ignore[arg-type]
+        opened.goto(document.as_uri() + "#token=1988")
+        opened.wait_for_selector("#map[data-drawn]")
+        opened.wait_for_function("() => !inlayerMap.moving")
+        views.append(opened.evaluate("inlayerMap.view"))
+        opened.close()
+    assert views[0] == pytest.approx(views[1])
+
+
+def test_rows_without_a_direction_are_holes_with_a_name(page: Page) -> None:
+    assert "no direction" in page.locator("#about").inner_text()
+    assert not page.evaluate("inlayerMap.isPlaced(6142)")
+    page.evaluate("location.hash = 'token=6142'")
+    page.reload()
+    assert "This row has no direction" in page.locator("#about").inner_text()
+
+
+def test_a_new_layout_moves_the_points(page: Page, projection: TableProjection) -> None:
+    page.evaluate(
+        "inlayerMap.setData({...inlayerMap.data, points: inlayerMap.data.points.map(value => 2 * value + 1)})"
+    )
+    shown = page.evaluate("Array.from(inlayerMap.data.points.slice(0, 2))")
+    assert shown == pytest.approx((2 * projection.points[0] + 1).tolist())
+    view = page.evaluate("inlayerMap.view")
+    page.click("#all")
+    page.wait_for_function("() => !inlayerMap.moving")
+    assert page.evaluate("inlayerMap.view") == pytest.approx(view)  # the whole map is shown before and after
+
+
+def test_map_next_to_the_walk(open_page: Callable[..., Watched], model: inlayer.Model) -> None:
+    text = "king of London"
+    watched = open_page(f"text={text}", width=1440, height=900, reduced_motion="reduce")
+    page = watched.page
+    page.wait_for_selector("#map[data-drawn]")
+    ids = model.tokenizer.encode(text)
+    assert page.evaluate("inlayerMap.scene.marks.map(mark => mark.id)") == ids
+    shown = page.evaluate("Array.from(inlayerMap.data.points, value => Number.isNaN(value) ? null : value)")
+    np.testing.assert_array_equal(np.array(shown, np.float32).reshape(-1, 2), model.project("best").points)
+    assert "trustworthiness" in watched.text("#map-pane")
+    page.fill("#map-query", "seven")  # by keyboard only
+    page.press("#map-query", "Enter")
+    page.wait_for_selector("#token:not([hidden]) .neighbors li")
+    near = [one.id for one in model.neighbors("seven", 8, special=True)]
+    assert page.evaluate("inlayerMap.scene.near") == near
+    last = page.locator("#token .neighbors li").last.bounding_box()
+    assert last is not None
+    assert last["y"] + last["height"] < 900  # visible without scrolling
+    page.locator("#token .neighbors button").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("(id) => inlayerMap.scene.chosen === id", arg=near[0])
+    before = page.evaluate("inlayerMap.view.scale")
+    page.focus("#map")
+    page.keyboard.press("+")
+    assert page.evaluate("inlayerMap.view.scale") > before
+    assert "step=1" in watched.fragment()
+
+
+def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_path: Path) -> None:
+    tables = (model.table, model.vocabulary), (model.table, model.vocabulary)
+    shared = shared_rows(*tables)
+    maps = pca(model.table)
+    turned = maps._replace(points=maps.points[:, ::-1].copy())
+    path = tmp_path / "compare.html"
+    path.write_text(compare_page(("one", "two"), tables, (maps, turned), shared, "Two models."), encoding="utf-8")
+    watched = watch(browser.new_context(reduced_motion="reduce", offline=True), path.as_uri())
+    watched.page.goto(watched.address)
+    watched.page.fill("#query", "king")
+    watched.page.press("#query", "Enter")
+    assert watched.page.evaluate("inlayerMaps.map(map => map.scene.chosen)") == [1988, 1988]
+    assert watched.page.evaluate("inlayerMaps[0].view") == pytest.approx(
+        watched.page.evaluate("inlayerMaps[1].view"), rel=1e-3
+    )
+    expected = [one.text.replace(" ", "·") for one in model.neighbors("king", 10, special=True)]
+    assert watched.page.locator("#lists .near-name").all_inner_texts() == [*expected, *expected]
+    watched.finish()

@@ -135,4 +135,4 @@ def test_huge_number_does_not_hide_the_others(open_page, pipelines):
     ordinary = [cell["written"] for cell in rows if abs(float(cell["value"])) > 0.01 and float(cell["value"]) < 1e30]
     assert len(ordinary) > 8
     assert all(len(text.partition(".")[2]) >= 3 for text in ordinary)
-    assert "and larger" in watched.text(".legend")
+    assert "and larger" in watched.text(".figure .legend")

@@ -114,3 +114,47 @@ def test_tied_head_without_padding_reaches_every_row(open_page, pipelines):
     assert "Correct" in text
     assert "A tied head reaches every row." in text
     assert "padding row" not in watched.text(".figure .facts")
+
+
+@pytest.mark.parametrize(
+    ("given", "diagnosis"),
+    [
+        ("T, 128", "You left out the batch"),
+        ("128, T, 1", "the axes are in another order"),
+        ("1, U, 128", "Only the number of tokens is wrong, by one"),
+        ("1, T, 64", "Only the width is wrong."),
+        ("7, 7", "The shape has 3 axes"),
+    ],
+)
+def test_wrong_shapes_are_diagnosed(given, diagnosis, open_page, pipelines):
+    tokens = len(pipelines["default"].walk(["I love dogs and dogs"]).texts[0].tokens)
+    watched = open_page(PREDICT.format(model="default", step=5))
+    text = answer(watched, given.replace("T", str(tokens)).replace("U", str(tokens + 1)))
+    assert diagnosis in text
+    assert diagnosis in watched.page.text_content("#live")
+
+
+def test_wrong_numbers_are_diagnosed(open_page, pipelines):
+    trace = pipelines["default"].walk(["I love dogs and dogs"])
+    token, table = trace.texts[0].tokens[0], trace.table
+    for step, word, given, diagnosis in (
+        (3, "How many tokens", trace.texts[0].n_bytes, "That is the number of bytes"),
+        (3, "How many tokens", trace.texts[0].n_tokens + 1, "Off by one"),
+        (4, "At which byte", token.offset - table.offset, "You left out the offset of the table"),
+        (4, "How many bytes does one row", table.shape[1], "multiply it by the bytes of a value"),
+        (6, "the angle at position", 180.0 / 3.14159 * (len(trace.texts[0].tokens) - 1), "in degrees"),
+        (6, "the angle at position", -1.0 * (len(trace.texts[0].tokens) - 1), "The sign is wrong"),
+        (7, "zeros are in the mask", "many", "That is not a number"),
+    ):
+        watched = open_page(PREDICT.format(model="default", step=step))
+        ask_until(watched, word)
+        assert diagnosis in answer(watched, str(given)), (step, given)
+
+
+def test_other_ids_are_named(open_page, pipelines):
+    tokens = pipelines["default"].walk(["I love dogs and dogs"]).texts[0].tokens
+    watched = open_page(PREDICT.format(model="default", step=3))
+    ask_until(watched, "What is the id")
+    watched.page.check(f".question input[value='{tokens[1].id}']")
+    watched.page.click("text=Check")
+    assert "That is the id of \u201c\u2423love\u201d" in watched.text("#verdict")

@@ -52,7 +52,7 @@ def test_failing_link_can_start_over(open_page):
     watched.expected = ("400",)
     watched.page.click("#start-over")
     watched.page.wait_for_selector(".figure[data-step='1']")
-    assert watched.page.input_value("#texts textarea") == "I love dogs"
+    assert watched.page.input_value("#texts textarea").startswith("The king left London")
 
 
 def test_unusable_model_is_not_selected(open_page):

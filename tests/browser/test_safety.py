@@ -47,7 +47,7 @@ def test_hostile_texts_stay_text_in_the_exported_file(open_file, pipelines, tmp_
     assert watched.page.locator("img").count() == 0
     shown = watched.page.eval_on_selector_all("#texts textarea", "(all) => all.map((one) => one.value)")
     assert shown == texts
-    assert watched.page.title() == "inlayer: <b"
+    assert watched.page.title() == "5 Lookup: <b \u2013 inlayer"
 
 
 def test_requests_to_other_hosts_are_detected(browser, client):

@@ -76,7 +76,7 @@ def test_back_and_forward(open_page):
     assert watched.text("#pad-count") == "1 padding token"
 
 
-def test_typing_sends_one_request_and_adds_no_history(open_page):
+def test_typing_sends_one_request_and_adds_one_history_entry(open_page):
     watched = open_page("text=I+love+dogs&step=3")
     page = watched.page
     entries = page.evaluate("history.length")
@@ -89,9 +89,14 @@ def test_typing_sends_one_request_and_adds_no_history(open_page):
     )
     page.wait_for_selector(".token-card:has-text('cat')")
     assert sum(url.endswith("/api/walk") for url in watched.requests) == before + 1
-    assert page.evaluate("history.length") == entries
+    assert page.evaluate("history.length") == entries + 1
     assert "text=The+cat+sat" in watched.fragment()
     assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"
+    page.keyboard.type(" down")
+    page.wait_for_selector(".token-card:has-text('down')")
+    assert page.evaluate("history.length") == entries + 1  # more of the same text
+    page.go_back()
+    page.wait_for_selector(".token-card:has-text('dog')")  # the text before, not the page before
 
 
 def test_late_responses_are_ignored(open_page, pipelines):
@@ -124,6 +129,7 @@ def test_errors_are_shown_and_input_is_kept(open_page):
     watched.page.click("#reset")
     watched.page.wait_for_selector("#error", state="hidden")
     assert len(watched.shown()) > 0
+    watched.step(6)
     watched.page.fill("#theta", "minus one")
     watched.page.keyboard.press("Enter")
     assert "theta must be a number above 0" in watched.text("#error")
@@ -185,8 +191,11 @@ def test_back_and_forward_update_a_focused_field(open_page):
     page.wait_for_selector(".pre-token:has-text('cats')")
     page.focus("#texts textarea")
     page.go_back()
+    page.wait_for_selector(".pre-token:has-text('dogs')")
+    page.go_back()
     page.wait_for_selector(".figure[data-step='1']")
     assert page.input_value("#texts textarea") == "I love dogs"
+    page.go_forward()
     page.go_forward()
     page.wait_for_selector(".pre-token:has-text('cats')")
     assert page.input_value("#texts textarea") == "cats sleep"
@@ -209,7 +218,7 @@ def test_back_while_typing_keeps_the_older_entry(open_page):
 def test_custom_dims_are_added_to_the_list(open_page):
     watched = open_page("text=I+love+dogs&step=5&dims=5")
     watched.page.evaluate("location.hash = location.hash.replace('dims=5', 'dims=7')")
-    watched.page.wait_for_selector(".caption:has-text('first 7')")
+    watched.page.wait_for_selector(".caption:has-text('Channels 0 to 6')")
     assert watched.page.input_value("#dims") == "7"
 
 

@@ -55,13 +55,15 @@ def test_analogy(run: Run) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_map_writes_every_file(run: Run, tmp_path: Path) -> None:
     page, picture, table = tmp_path / "map.html", tmp_path / "map.png", tmp_path / "map.parquet"
     code, out, _ = run("map", "--html", str(page), "--png", str(picture), "--parquet", str(table))
     assert code == 0
     assert "trustworthiness" in out
-    points = inlayer.load("default").project().points
+    points = inlayer.load("default").project("best").points
     columns = pyarrow.parquet.read_table(table)
+    assert columns.column_names == ["id", "text", "x", "y", "kept"]  # as the help of --parquet names them
     np.testing.assert_array_equal(columns["x"].to_numpy(), points[:, 0])
     assert columns["text"].to_pylist()[1988] == " king"
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -80,6 +82,17 @@ def test_compare(run: Run) -> None:
     assert "6,144 of 6,144 equal" in " ".join(out.split())
     _, out, _ = run("compare", "default", "default", "--json")
     assert json.loads(out)["shared"] == 6144
+
+
+def test_compare_writes_a_page(run: Run, tmp_path: Path) -> None:
+    page = tmp_path / "compare.html"
+    code, out, _ = run("compare", "default", "default", "--html", str(page))
+    assert code == 0
+    assert "wrote " in out
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "6,144 tokens are shared" in text
+    assert "http" not in text.replace("http-equiv", "")
 
 
 def test_evaluate(run: Run, tmp_path: Path) -> None:
@@ -104,10 +117,11 @@ def test_evaluate(run: Run, tmp_path: Path) -> None:
         (["neighbors", "--id", "99999999"], "outside 0..6143"),
         (["neighbors", "a", "--script", "Klingon"], "script 'Klingon' is unknown"),
         (["analogy", "king", "man"], "write an analogy as A - B + C"),
-        (["map", "--method", "umap"], "choose one of pca, tsne"),
+        (["map", "--method", "umap"], "choose one of best, pca, tsne"),
         (["map", "--html", "missing/folder/map.html"], "cannot be written"),
         (["map", "--parquet", "missing/folder/map.parquet"], "cannot be written"),
         (["compare", "default", "./nothing"], "./nothing: not found"),
+        (["compare", "default", "default", "--html", "missing/folder/a.html"], "cannot be written"),
         (["evaluate"], "give --similarity FILE or --analogies FILE"),
         (["evaluate", "--similarity", "nothing.txt"], "cannot be read"),
     ],

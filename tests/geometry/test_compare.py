@@ -12,7 +12,8 @@ from scipy.linalg import orthogonal_procrustes
 
 import inlayer
 from inlayer.errors import InputError
-from inlayer.geometry.compare import compare, compare_tables
+from inlayer.geometry.compare import compare, compare_tables, shared_rows
+from inlayer.geometry.compare_page import align_points
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
 from inlayer.tokenizers import WordTokenizer
@@ -75,6 +76,26 @@ def test_other_width_and_other_tokens(tmp_path: Path) -> None:
     assert set(WORDS[:20]) <= set(found.only_a)
     assert set(WORDS[40:]) <= set(found.only_b)
     assert 20 <= found.shared <= 24  # and the special tokens
+
+
+def test_maps_are_aligned_as_by_scipy(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((size(WORDS), 8)).astype(np.float32)
+    table = make(tmp_path / "a", WORDS, rows)
+    shared = shared_rows(table, table)
+    points = random.standard_normal((len(rows), 2)).astype(np.float32)
+    points[3] = np.nan  # a row without a direction
+    angle = np.array([[0.6, 0.8], [0.8, -0.6]], np.float32)  # rotated and mirrored
+    noise = 0.05 * random.standard_normal(points.shape).astype(np.float32)
+    aligned = align_points(points, 3 * points @ angle + noise + 7, shared)
+    drawn = np.arange(len(rows)) != 3
+    np.testing.assert_allclose(aligned[drawn], points[drawn], atol=0.1)
+    assert np.isnan(aligned[3]).all()
+    one, other = points[drawn], (3 * points @ angle + noise + 7)[drawn]
+    one, other = one - one.mean(axis=0), other - other.mean(axis=0)
+    rotation, _ = orthogonal_procrustes(other, one)
+    expected = other @ rotation * (np.linalg.norm(one) / np.linalg.norm(other)) + points[drawn].mean(axis=0)
+    np.testing.assert_allclose(aligned[drawn], expected, atol=1e-4)
 
 
 @pytest.mark.slow

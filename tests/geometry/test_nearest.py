@@ -15,7 +15,7 @@ from inlayer.errors import InputError, ShapeError
 from inlayer.formats.row_file import FileRows
 from inlayer.formats.safetensors import read_header
 from inlayer.geometry import nearest as module
-from inlayer.geometry.nearest import nearest, to_float32
+from inlayer.geometry.nearest import nearest, nearest_to_row, to_float32
 from inlayer.tables.stored import StoredTable
 
 V, D = 301, 17
@@ -109,3 +109,16 @@ def test_progress_reaches_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     nearest(stored(tmp_path, random_rows()), random_rows()[:1], 3, progress=lambda *done: seen.append(done))
     assert seen[-1] == (V, V)
     assert seen == sorted(seen)
+
+
+def test_neighbors_of_a_row_leave_it_out() -> None:
+    rows = random_rows()
+    rows[3], rows[4, 2] = 0, np.nan
+    table = StoredTable.from_array(rows)
+    found = nearest_to_row(table, 9, 6)
+    expected = plain(rows, rows[9].astype(float), 7)[1:]
+    assert [token_id for token_id, _ in found] == [token_id for token_id, _ in expected]
+    assert len(nearest_to_row(table, 9, 2 * V)) == V - 3  # itself and the rows without a direction
+    assert nearest_to_row(table, 3, 6) == nearest_to_row(table, 4, 6) == nearest_to_row(table, 9, 0) == []
+    rows[9] = rows[9, ::-1].copy()
+    assert nearest_to_row(StoredTable.from_array(rows), 9, 6) != found  # control

@@ -29,7 +29,7 @@ def schema() -> dict[str, Any]:
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "inlayer trace, format 2",
+        "title": "inlayer trace, format 3",
         "$ref": "#/$defs/Trace",
         "$defs": definitions,
     }

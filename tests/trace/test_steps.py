@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from rich.console import Console
 from torch.nn import functional
 
 import inlayer
+from inlayer.errors import InputError
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.steps import setup_code
 from inlayer.trace.terminal import show
@@ -120,12 +122,16 @@ def test_vectors_skip_the_steps_before_them() -> None:
     assert len(trace.steps) == 8
 
 
-def run_printed_code(trace: Trace, columns: int = 80, step: int | None = None) -> dict[str, Any]:
+def run_printed_code(
+    trace: Trace, columns: int = 80, step: int | None = None, tokenizer: str | None = None
+) -> dict[str, Any]:
     """Run the code in the terminal output as printed, as if it were pasted; returns its names."""
     console = Console(file=io.StringIO(), width=columns, force_terminal=True, color_system="truecolor", highlight=False)
-    show(trace, console, step=step)
+    show(trace, console, step=step, tokenizer=tokenizer)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
-    code = [line.strip() for line in re.findall(r"\x1b\[2;36m(.*?)\x1b\[0m", printed)]  # dim cyan is code
+    setup, _, steps = printed.partition("\n\n")
+    code, later = (re.findall(r"\x1b\[2;36m(.*?)\x1b\[0m", part) for part in (setup, steps))  # dim cyan is code
+    code += [line.strip() for line in later]  # indented, or beside a title
     assert len(code) >= 5
     names: dict[str, Any] = {"code": code}
     exec("\n".join(code), names)
@@ -170,9 +176,65 @@ def test_printed_code_for_vectors_runs() -> None:
     assert not any(re.search(r"\bids\b", line) for line in names["code"])
 
 
+AWKWARD = [
+    "don't \\ say \"no\"  twice,\tor\r\nwrap", "字" * 59, "e\u0301" * 70, "🙂🏽 \u202e\x1b[31m " * 4, "שלום עולם " * 6,
+    "x" * 240, "a\\" * 100, "  two  " * 30,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("text", AWKWARD, ids=range(len(AWKWARD)))
+def test_printed_code_contains_the_exact_text(text: str, columns: int) -> None:
+    pipeline = random_bytes("none")
+    assert run_printed_code(pipeline.walk([text]), columns, step=7)["text"] == text
+    assert run_printed_code(pipeline.walk([text[:100], "b"]), columns, step=3)["texts"] == [text[:100], "b"]
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_printed_code_of_long_texts_runs_on_their_beginning(columns: int) -> None:
+    pipeline = random_bytes("rotary")
+    for text in ["I love dogs. " * 30, "字" * 1000]:
+        trace = pipeline.walk([text], change=Change(swap=(3, 200), pad=1))
+        names = run_printed_code(trace, columns)
+        assert names["text"] == text[: len(names["text"])]
+        assert 60 <= len(names["text"]) < len(text)
+        assert names["ids"][0, 3] == trace.texts[0].tokens[3].id
+        assert any(line.startswith(f"# only the first {len(names['text'])} ") for line in names["code"])
+    texts = ["I love dogs. " * 30, "", *["dogs"] * 400]
+    names = run_printed_code(pipeline.walk(texts), columns)
+    assert names["texts"] == [texts[0][:60], "", "dogs", "dogs"]
+    with pytest.raises(InputError, match="only the first 256 are shown"):
+        pipeline.walk(["I love dogs. " * 300], change=Change(swap=(3, 300)))
+
+
+@pytest.mark.parametrize("name", [None, "default"], ids=["random", "loaded"])
+def test_printed_code_opens_the_tokenizer_file(tmp_path: Path, name: str | None) -> None:
+    file = tmp_path / "it's a שם" / "tokenizer.json"
+    file.parent.mkdir()
+    file.write_bytes((Path(inlayer.__file__).parent / "samples" / "default" / "tokenizer.json").read_bytes())
+    tokenizer = inlayer.open_tokenizer(file)
+    pipeline = (
+        Pipeline.random(["dogs"], tokenizer) if name is None else Pipeline(inlayer.load(name), tokenizer=tokenizer)
+    )
+    trace = pipeline.walk(["I love dogs"])
+    names = run_printed_code(trace, 40, tokenizer=str(file))
+    assert names["hidden"][0, :, :8].double().tolist() == [token.hidden for token in trace.texts[0].tokens]
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_printed_code_of_a_gguf_runs(tmp_path: Path, quantized: bool) -> None:
+    from tests.checkpoint.test_gguf import Q8_0, TOKENS, VALUES, quants, rows, write_gguf
+
+    table = (quants.quantize(rows(4), Q8_0), "Q8_0") if quantized else (rows(4), None)
+    tensors = {"token_embd.weight": table}
+    file = write_gguf(tmp_path / "m.gguf", values=VALUES, tokenizer=TOKENS, tensors=tensors)
+    trace = Pipeline(inlayer.load(file)).walk(["abba"])
+    names = run_printed_code(trace)
+    assert names["hidden"][0, :, :8].double().tolist() == [token.hidden for token in trace.texts[0].tokens]
+
+
 def test_texts_are_written_into_the_code_if_they_are_short() -> None:
     assert "text = 'na\u00efve'" in setup_code(sample("default").walk(["na\u00efve"]))
     assert "text = '\\u05e9'" in setup_code(sample("default").walk(["\u05e9"]))
-    assert any("open(" in line for line in setup_code(sample("default").walk(["dogs " * 50])))
     layer = Pipeline.from_layer(inlayer.Embeddings(256, 8, seed=0), inlayer.ByteTokenizer(), source="mine")
     assert setup_code(layer.walk(["a"])) == []

@@ -5,7 +5,13 @@
 let current = null;
 
 function setCurrent(trace, base, query) {
-  current = { trace, base, query, slots: slotsOf(trace), known: base ? knownNumbers(base) : null };
+  assignHues(trace);
+  current = { trace, base, query, slots: slotsOf(trace), known: base ? knownNumbers(base, trace) : null };
+}
+
+// What the walk shows first, if not token 0 and channel 0.
+function firstShown() {
+  return current?.trace ?? {};
 }
 
 function slotsOf(trace) {
@@ -56,10 +62,19 @@ function keyOf(place, trace, slots) {
   return [place.step, place.field, stage, place.b, slots[place.b][place.t], place.d].join("|");
 }
 
-function knownNumbers(base) {
+function knownNumbers(base, trace) {
   const slots = slotsOf(base);
   const known = new Map();
   for (const [place, value] of numbersOf(base)) known.set(keyOf(place, base, slots), value);
+  const s = trace.stages.findIndex((stage) => stage.name === "position");
+  if (s < 0 || base.stages.some((stage) => stage.name === "position")) return known;
+  // Positions are new here, but the vectors they are added to are not.
+  const before = s === 0 ? -1 : base.stages.findIndex((stage) => stage.name === trace.stages[s - 1].name);
+  base.texts.forEach((text, b) => text.tokens.forEach((token, t) => {
+    for (const [d, value] of (before < 0 ? token.row : token.stages[before].after).entries()) {
+      known.set(keyOf({ step: 6, field: "before", s, b, t, d }, trace, slots), value);
+    }
+  }));
   return known;
 }
 

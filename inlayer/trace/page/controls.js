@@ -3,9 +3,14 @@
 const TYPING_PAUSE = 250; // milliseconds without a key before a request is sent
 const MAX_TEXTS = 8;
 const EXPORTED_THETAS = [100, 1000000];
+const EXAMPLES = [
+  START.texts[0], "I love dogs", "na\u00efve caf\u00e9 \ud83d\ude42", "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440",
+];
+const FIRST_STEP = { swap: 3, pad: 3, positions: 6 }; // controls appear in the steps that they change
 
 let picking = null; // {first: index or null} while two tokens are selected for a swap
 let typingTimer = 0;
+let isTyped = false; // the last history entry is for typing, and more typing changes it
 let models = [];
 
 // ---- texts and model
@@ -23,13 +28,21 @@ function renderInput() {
   });
   if (isRebuilt && held >= 0) fields[Math.min(held, fields.length - 1)].focus();
   fillSelect(byId("model"), models.map((one) => one.name), state.model);
-  fillSelect(byId("dims"), [...new Set([...DIMS, state.dims])].sort((a, b) => a - b), state.dims);
   byId("add-text").disabled = source.exported || state.texts.length >= MAX_TEXTS;
+  renderExamples();
   if (!source.exported) return;
-  byId("model").disabled = byId("dims").disabled = true;
+  byId("model").disabled = true;
   byId("input-note").hidden = false;
   byId("input-note").textContent = "An exported page shows only the text it was created with. "
     + "For other texts, use inlayer serve.";
+}
+
+function renderExamples() {
+  const box = byId("examples");
+  box.hidden = source.exported;
+  if (box.firstChild || source.exported) return;
+  const use = (text) => go({ texts: [text], from: 0, swap: null, token: null });
+  box.append(span("note", "Try"), ...EXAMPLES.map((text) => button(text, () => use(text), { class: "example" })));
 }
 
 function fillSelect(select, values, chosen) {
@@ -75,7 +88,11 @@ function fitHeight(field) {
 function typed(event) {
   fitHeight(event.target);
   clearTimeout(typingTimer);
-  typingTimer = setTimeout(() => go({}, { replace: true }), TYPING_PAUSE);
+  typingTimer = setTimeout(() => {
+    const more = isTyped;
+    go({}, { replace: more });
+    isTyped = true;
+  }, TYPING_PAUSE);
 }
 
 function discardTyping() {
@@ -89,7 +106,7 @@ function commitTyping() {
   discardTyping();
   picking = null;
   const texts = Array.from(byId("texts").querySelectorAll("textarea"), (field) => field.value);
-  state = { ...state, texts, swap: null, token: null };
+  state = { ...state, texts, from: 0, swap: null, token: null };
 }
 
 // ---- experiments
@@ -98,7 +115,14 @@ function renderControls() {
   const bar = byId("controls");
   const focused = bar.contains(document.activeElement) ? document.activeElement.id : "";
   const change = changeOf(state);
-  bar.replaceChildren(swapControl(change), padControl(change), positionControl(change), resetControl(change));
+  const useful = (control, changed) => state.step >= FIRST_STEP[control] || changed;
+  const controls = [
+    useful("swap", change.swap || picking) && swapControl(change),
+    useful("pad", change.pad) && padControl(change),
+    useful("positions", change.positions !== null || change.theta !== null) && positionControl(change),
+  ].filter(Boolean);
+  bar.replaceChildren(...controls, ...(controls.length > 0 ? [resetControl(change)] : []));
+  byId("changes").hidden = controls.length === 0 || state.view !== "walk";
   if (focused) byId(focused)?.focus();
 }
 

@@ -41,6 +41,7 @@ function swapReasons(step, [i, j], count) {
   const arrived = (field, to, from) => sameVector(tokens[to][field], before[from][field]);
   const swapped = (field) => arrived(field, i, j) && arrived(field, j, i);
   const two = `tokens ${i} and ${j}`;
+  const sameScheme = current.trace.positions.scheme === current.base.positions.scheme;
   if (tokens[i].id === tokens[j].id) return [`${two} are the same token`];
   if (step === 3) return [onlyThese && `only the ids of ${two} were swapped`];
   if (step === 4) return [onlyThese && `only ${two} read different rows; the table itself is unchanged`];
@@ -49,14 +50,15 @@ function swapReasons(step, [i, j], count) {
     const unchanged = (field) => field && field.changed === 0 && field.same > 0;
     const { added, angles } = count.byField;
     return [
+      count.byField.before && swapped("row") && `the rows of ${two} were swapped before positions are added`,
+      count.byField.angles?.new > 0 && `${two} were swapped, and angles depend on the position, not on the token`,
       unchanged(added) && "the position embeddings are unchanged: they depend on the position, not on the token",
       unchanged(angles) && "the angles are unchanged: they depend on the position, not on the token",
     ];
   }
   if (step === 7) {
-    if (!onlyThese) return [];
+    if (!onlyThese) return [!sameScheme && swapped("row") && `the rows of ${two} were swapped`];
     if (swapped("hidden")) return [`the hidden states of ${two} were swapped, because nothing encodes the order`];
-    const sameScheme = current.trace.positions.scheme === current.base.positions.scheme;
     return [sameScheme && `only ${two} changed: each now has the other row and its own position`];
   }
   const predicts = count.changed > 0 && current.trace.backward?.loss_kind === "next token";

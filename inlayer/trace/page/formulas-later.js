@@ -10,17 +10,17 @@ function addedName(token, s, d) {
 // The formula of a value after the first `count` stages: one sum if all of them add, otherwise stage by stage.
 function stagesFormula(token, d, { name, start, count }) {
   const applied = token.stages.slice(0, count);
-  if (count === 0) return { formula: [`${name} = ${start}`, `= ${brief(token.row[d])}`] };
+  if (count === 0) return { formula: [`${name} = ${start}`, `= ${brief(at(token.row, d))}`] };
   if (applied.every((stage) => stage.added)) {
-    const added = applied.map((stage, s) => [addedName(token, s, d), stage.added[d]]);
-    return sumFormula(name, [[start, token.row[d]], ...added], applied[count - 1].after[d]);
+    const added = applied.map((stage, s) => [addedName(token, s, d), at(stage.added, d)]);
+    return sumFormula(name, [[start, at(token.row, d)], ...added], at(applied[count - 1].after, d));
   }
   let term = start;
-  const lines = [`${term} = ${brief(token.row[d])}`];
+  const lines = [`${term} = ${brief(at(token.row, d))}`];
   for (const [s, { added, after }] of applied.entries()) {
     const stage = current.trace.stages[s].name;
     term = added ? `${term} + ${addedName(token, s, d)}` : `${stage}(${term})`;
-    lines.push(added ? `+ ${brief(added[d])} (${stage}) = ${brief(after[d])}` : `${stage}: ${brief(after[d])}`);
+    lines.push(added ? `+ ${brief(at(added, d))} (${stage}) = ${brief(at(after, d))}` : `${stage}: ${brief(at(after, d))}`);
   }
   const others = current.trace.stages.filter((_, s) => applied[s] && !applied[s].added).map((stage) => stage.note);
   return { formula: [`${name} = ${term}`, ...lines], words: upper(listed(others)) + "." };
@@ -73,17 +73,17 @@ function explainGradient(place) {
   const row = gradientOf(place);
   const title = indexed("grad E", row.id, d);
   const masked = "The padding row receives no gradient.";
-  const facts = [exactly(row[field][d]), ...rowOrigin(row.id, d)];
+  const facts = [exactly(at(row[field], d)), ...rowOrigin(row.id, d)];
   if (field === "lookup") {
     const words = row.is_padding ? masked : `Summed over ${counted(row.count, "lookup")} of this id.`;
-    return { title, formula: [`through the lookup: ${brief(row.lookup[d])}`], facts, words };
+    return { title, formula: [`through the lookup: ${brief(at(row.lookup, d))}`], facts, words };
   }
   if (field === "head") {
     const tied = "The head uses the same row for this token, so every prediction contributes.";
     const words = row.is_padding ? masked : tied;
-    return { title, formula: [`through the tied head: ${brief(row.head[d])}`], facts, words };
+    return { title, formula: [`through the tied head: ${brief(at(row.head, d))}`], facts, words };
   }
-  return { title, facts, ...sumFormula(title, [["lookup", row.lookup[d]], ["head", row.head[d]]], row.total[d]) };
+  return { title, facts, ...sumFormula(title, [["lookup", at(row.lookup, d)], ["head", at(row.head, d)]], at(row.total, d)) };
 }
 
 Object.assign(EXPLANATIONS, {
@@ -93,14 +93,14 @@ Object.assign(EXPLANATIONS, {
     const row = indexed("rows", b, t, d);
     const name = s === 0 ? row : `${indexed("x", b, t, d)} before the ${current.trace.stages[s].name}`;
     const formula = stagesFormula(token, d, { name, start: s === 0 ? entry(token, d) : row, count: s });
-    return { title: name, ...formula, facts: [exactly(beforeStage(token, s)[d]), ...originFacts(token, d)] };
+    return { title: name, ...formula, facts: [exactly(at(beforeStage(token, s), d)), ...originFacts(token, d)] };
   },
 
   added(place) {
     const { d, s } = place;
     const token = tokenAt(place);
     const stage = current.trace.stages[s];
-    const value = token.stages[s].added[d];
+    const value = at(token.stages[s].added, d);
     const isPosition = stage.name === "position";
     const title = addedName(token, s, d);
     return {
@@ -116,14 +116,14 @@ Object.assign(EXPLANATIONS, {
     const token = tokenAt(place);
     const stage = current.trace.stages[s];
     const { added, after } = token.stages[s];
-    const before = beforeStage(token, s)[d];
+    const before = at(beforeStage(token, s), d);
     const title = indexed("x", b, t, d);
     const from = s === 0 ? entry(token, d) : `after ${current.trace.stages[s - 1].name}`;
-    const formula = added ? sumFormula(title, [[from, before], [addedName(token, s, d), added[d]]], after[d]) : {
-      formula: [`${title} = ${stage.name}(${from})`, `${brief(before)} ${ARROW} ${brief(after[d])}`],
+    const formula = added ? sumFormula(title, [[from, before], [addedName(token, s, d), at(added, d)]], at(after, d)) : {
+      formula: [`${title} = ${stage.name}(${from})`, `${brief(before)} ${ARROW} ${brief(at(after, d))}`],
       words: upper(stage.note) + ".",
     };
-    return { title, ...formula, facts: [exactly(after[d]), ...originFacts(token, d)] };
+    return { title, ...formula, facts: [exactly(at(after, d)), ...originFacts(token, d)] };
   },
 
   hidden(place) {
@@ -134,7 +134,7 @@ Object.assign(EXPLANATIONS, {
       title,
       words: count === 0 ? "The layer has no further stages." : null,
       ...stagesFormula(token, place.d, { name: title, start: entry(token, place.d), count }),
-      facts: [exactly(token.hidden[place.d]), ["Token", code(cut(nameOf(token), 60))], ...originFacts(token, place.d)],
+      facts: [exactly(at(token.hidden, place.d)), ["Token", code(cut(nameOf(token), 60))], ...originFacts(token, place.d)],
     };
   },
 
@@ -170,8 +170,8 @@ Object.assign(EXPLANATIONS, {
     const title = indexed("E", padding.id, place.d);
     return {
       title,
-      formula: [`${title} = ${brief(padding.row[place.d])}`],
-      facts: [exactly(padding.row[place.d]), ...rowOrigin(padding.id, place.d)],
+      formula: [`${title} = ${brief(at(padding.row, place.d))}`],
+      facts: [exactly(at(padding.row, place.d)), ...rowOrigin(padding.id, place.d)],
       code: rowCode(padding.id),
     };
   },
@@ -202,7 +202,7 @@ Object.assign(EXPLANATIONS, {
 
   unmasked(place) {
     const { backward, padding } = current.trace;
-    const value = backward.unmasked_padding_gradient[place.d];
+    const value = at(backward.unmasked_padding_gradient, place.d);
     return {
       title: indexed("grad E", padding.id, place.d),
       formula: [`without padding_idx: ${brief(value)}`, "with it: 0"],

@@ -3,7 +3,12 @@
 const EXPLANATIONS = {};
 
 function tokenAt(place) {
-  return current.trace.texts[place.b].tokens[place.t];
+  return current.trace.texts[place.b].tokens[place.t - (current.trace.first_token ?? 0)];
+}
+
+// The value of a channel in a vector that starts at the first channel shown.
+function at(vector, d) {
+  return vector[d - (current.trace.first_channel ?? 0)];
 }
 
 function indexed(name, ...places) {
@@ -70,8 +75,8 @@ function explainRow(place) {
   const title = indexed("rows", place.b, place.t, place.d);
   return {
     title,
-    formula: [`${title} = ${entry(token, place.d)}`, `= ${brief(token.row[place.d])}`],
-    facts: [exactly(token.row[place.d]), ["Token", code(cut(nameOf(token), 60))], ...originFacts(token, place.d)],
+    formula: [`${title} = ${entry(token, place.d)}`, `= ${brief(at(token.row, place.d))}`],
+    facts: [exactly(at(token.row, place.d)), ["Token", code(cut(nameOf(token), 60))], ...originFacts(token, place.d)],
   };
 }
 
@@ -169,10 +174,10 @@ Object.assign(EXPLANATIONS, {
   stored(place) {
     const token = tokenAt(place);
     const explained = { ...explainRow(place), code: rowCode(token.id) };
-    const hex = token.stored_hex[place.d];
+    const hex = at(token.stored_hex, place.d);
     if (current.trace.table.itemsize === null || hex === undefined) return explained;
     const title = entry(token, place.d);
-    const formula = [`${title} = ${current.trace.table.dtype} 0x${hex}`, `= ${brief(token.row[place.d])}`];
+    const formula = [`${title} = ${current.trace.table.dtype} 0x${hex}`, `= ${brief(at(token.row, place.d))}`];
     return { ...explained, title, formula, drawing: bitsDrawing(hex) };
   },
 

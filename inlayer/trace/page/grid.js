@@ -7,9 +7,20 @@ function numberCell(value, place, scale) {
     class: "cell number" + (mark ? " " + mark : ""),
     role: "gridcell",
     tabindex: -1,
-    data: { value: exact(value), nav: "", ...place },
+    data: { value: exact(value), nav: "", ...absolute(place) },
   }, fixed(value, scale.decimals));
   return heat(cell, value, scale);
+}
+
+// The place of a number in the whole text and the whole vector; `place` counts from the first token and channel shown.
+function absolute(place) {
+  const { first_token: token = 0, first_channel: channel = 0 } = firstShown();
+  const isPair = ["angles", "cos", "sin", "frequency"].includes(place.field);
+  return {
+    ...place,
+    ...(place.t === undefined ? {} : { t: place.t + token }),
+    ...(place.d === undefined ? {} : { d: place.d + (isPair ? 0 : channel) }),
+  };
 }
 
 function heat(element, value, scale) {
@@ -45,16 +56,36 @@ function matrix({ label, rows, count, scale, corner = "", more = 0 }) {
 
 function gridTable(label, head, bodies, kind = "") {
   const table = make("table", { class: "matrix " + kind, role: "grid", "aria-label": label }, head, bodies);
+  foldPadding(table);
   return make("div", { class: "scroll" }, rove(table));
 }
 
+// Padding is shown once per text; a button shows the other padding tokens.
+function foldPadding(table) {
+  const others = Array.from(table.querySelectorAll(".padding-line")).slice(1);
+  if (others.length === 0) return;
+  const words = (open) => `${open ? "Hide" : "Show"} ${counted(others.length, "more padding token")}`;
+  const toggle = (event) => {
+    const open = event.target.getAttribute("aria-expanded") === "false";
+    for (const line of others) line.hidden = !open;
+    event.target.setAttribute("aria-expanded", String(open));
+    event.target.textContent = words(open);
+  };
+  for (const line of others) line.hidden = true;
+  const fold = button(words(false), toggle, { class: "quiet fold-padding", "aria-expanded": "false" });
+  const line = make("tr", {}, make("td", { colspan: 99, class: "fold-line" }, fold));
+  others[0].before(others[0].tagName === "TBODY" ? make("tbody", {}, line) : line);
+}
+
 function columnHeads(count) {
-  return Array.from({ length: count }, (_, index) => make("th", { scope: "col", class: "column" }, String(index)));
+  const { first_channel: first = 0 } = firstShown();
+  const name = (_, index) => make("th", { scope: "col", class: "column" }, String(first + index));
+  return Array.from({ length: count }, name);
 }
 
 // Roving focus: Tab stops once at a grid; arrow keys, Home, End and the Page keys move inside it.
 function rove(container) {
-  const stops = () => Array.from(container.querySelectorAll("[data-nav]"));
+  const stops = () => Array.from(container.querySelectorAll("[data-nav]")).filter((stop) => stop.checkVisibility());
   const first = container.querySelector("[data-nav][data-token]") ?? container.querySelector("[data-nav]");
   if (first) first.tabIndex = 0;
   container.addEventListener("focusin", (event) => {

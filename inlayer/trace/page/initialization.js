@@ -22,6 +22,7 @@ function initializationView(trace) {
     make("h1", { id: "stage-title" }, "Initialized once, looked up in every pass"),
     make("p", { class: "lead" }, "Initialization fills the table with random numbers before training. ",
       "A forward pass draws nothing; it only reads rows."),
+    initializationScene(initialization),
     make("div", { class: "two-columns" },
       make("section", { class: "once", "aria-labelledby": "once" },
         make("h2", { id: "once" }, "Initialization"),
@@ -70,26 +71,115 @@ function initializationStep(initialization, step, index) {
     }));
 }
 
-// Each histogram has its own axis; the bar below compares its range with that of the first.
+// All histograms share the axis of the first, so that a narrower distribution is narrower on the screen.
 function histogram(step, first) {
-  const edge = (one) => Math.max(...one.edges.map((value) => Math.abs(toNumber(value))));
-  const most = edge(step);
-  const highest = Math.max(1, ...step.counts);
-  const x = (value) => ((toNumber(value) + most) / (2 * most)) * 240;
-  const bars = step.counts.map((count, index) => {
-    const [from, to] = [x(step.edges[index]), x(step.edges[index + 1])];
-    const height = (count / highest) * 60;
-    return draw("rect", { x: from, y: 64 - height, width: to - from, height, class: "histogram-bar" });
-  });
-  const end = brief(Number(most.toPrecision(2)));
+  const bars = histogramBars(step, histogramEdge(first), 64);
   const label = `Histogram: mean ${brief(step.mean)}, standard deviation ${brief(step.std)}`;
   return make("figure", { class: "histogram" },
     draw("svg", { viewBox: "0 0 240 64", preserveAspectRatio: "none", role: "img", "aria-label": label }, bars),
-    make("figcaption", { class: "strip-ends number" },
-      make("span", {}, MINUS + end), make("span", {}, "0"), make("span", {}, end)),
-    styled(make("div", { class: "spread", "aria-hidden": "true" }, make("i", {})), {
-      "--share": (most / edge(first)).toFixed(4),
-    }));
+    axisEnds(histogramEdge(first)));
+}
+
+function histogramEdge(step) {
+  return Math.max(...step.edges.map((value) => Math.abs(toNumber(value))));
+}
+
+function histogramBars(step, most, height) {
+  const highest = Math.max(1, ...step.counts);
+  const x = (value) => ((toNumber(value) + most) / (2 * most)) * 240;
+  return step.counts.map((count, index) => {
+    const [from, to] = [x(step.edges[index]), x(step.edges[index + 1])];
+    const size = (count / highest) * (height - 4);
+    return draw("rect", { x: from, y: height - size, width: to - from, height: size, class: "histogram-bar" });
+  });
+}
+
+function axisEnds(most) {
+  const end = brief(Number(most.toPrecision(2)));
+  return make("figcaption", { class: "strip-ends number" }, span("", MINUS + end), span("", "0"), span("", end));
+}
+
+// ---- the steps in motion: the distribution narrows on one axis, and the padding row becomes zero
+
+let initializationShown = 0; // the step that the figure shows
+
+function initializationScene(initialization) {
+  const { steps } = initialization;
+  const most = histogramEdge(steps[0]);
+  const outline = draw("g", { class: "histogram-first" }, histogramBars(steps[0], most, 140));
+  const bars = histogramBars(steps[0], most, 140);
+  const strips = initialization.ids.map((id) => initializationStrip(initialization, id));
+  const words = make("p", { class: "scene-words" });
+  const buttons = steps.map((step, index) => button(`${index + 1}. ${upper(step.title)}`, () => moveTo(index), {
+    id: `initialization-${index}`,
+  }));
+  let stopMotion = () => {};
+
+  function moveTo(index) {
+    const from = steps[initializationShown], to = steps[index];
+    initializationShown = index;
+    stopMotion();
+    stopMotion = motion.animate(900, (share) => show(from, to, share));
+    buttons.forEach((one, other) => one.setAttribute("aria-pressed", String(other === index)));
+    words.textContent = sceneWords(steps, index);
+  }
+
+  function show(from, to, share) {
+    const mixed = (a, b) => toNumber(a) + (toNumber(b) - toNumber(a)) * share;
+    const between = {
+      counts: from.counts.map((count, index) => mixed(count, to.counts[index])),
+      edges: from.edges.map((edge, index) => mixed(edge, to.edges[index])),
+    };
+    histogramBars(between, most, 140).forEach((bar, index) => {
+      for (const name of ["x", "y", "width", "height"]) bars[index].setAttribute(name, bar.getAttribute(name));
+    });
+    strips.forEach((strip, line) => strip.show(from.rows[line].map((value, d) => mixed(value, to.rows[line][d])),
+      3 * mixed(from.std, to.std)));
+  }
+
+  show(steps[0], steps[0], 1);
+  initializationShown = 0;
+  moveTo(0);
+  // Plays once on its own, until a step is selected.
+  const playFrom = (index) => setTimeout(() => {
+    if (!words.isConnected || initializationShown !== index - 1) return;
+    moveTo(index);
+    if (index < steps.length - 1) playFrom(index + 1);
+  }, index === 1 ? 700 : 2400);
+  if (!motion.instant && steps.length > 1) playFrom(1);
+  return make("section", { class: "initialization-scene", "aria-labelledby": "narrowing" },
+    make("h2", { id: "narrowing" }, `From N(0, 1) to N(0, ${brief(initialization.init_std)})`),
+    make("div", { class: "segments wrap", role: "group", "aria-label": "Steps of the initialization" }, buttons),
+    words,
+    make("div", { class: "initialization-pair" },
+      make("figure", { class: "narrowing" },
+        draw("svg", { viewBox: "0 0 240 140", preserveAspectRatio: "none", role: "img",
+          "aria-label": "Values of the table, all steps on one axis" }, outline, draw("g", {}, bars)),
+        axisEnds(most), make("p", { class: "caption" }, "gray: step 1; color: the step selected, drawn equally tall")),
+      make("div", { class: "initialization-strips" }, strips.map((strip) => strip.element),
+        make("p", { class: "caption" }, "colors: three standard deviations of the step"))));
+}
+
+function sceneWords(steps, index) {
+  const { std, title, note: remark } = steps[index];
+  const ratio = toNumber(steps[0].std) / toNumber(std);
+  const narrower = ratio > 1.5 ? ` The values are ${Math.round(ratio)} times smaller than in step 1.` : "";
+  return `${upper(title)}: standard deviation ${shortened(std)}.${narrower}${remark ? ` ${upper(remark)}.` : ""}`;
+}
+
+function initializationStrip(initialization, id) {
+  const isPadding = id === initialization.padding_idx;
+  const cells = initialization.steps[0].rows[0].map(() => make("i", { class: "block" }));
+  return {
+    element: make("div", { class: "initialization-strip" + (isPadding ? " padding-strip" : ""), "aria-hidden": "true" },
+      span("mono", String(id), isPadding && " padding"), make("span", { class: "strip-blocks" }, cells)),
+    show(values, most) {
+      values.forEach((value, d) => {
+        cells[d].className = "block";
+        heat(cells[d], value, { most });
+      });
+    },
+  };
 }
 
 function lookups(trace) {

@@ -36,7 +36,9 @@ function placeOf(element) {
 function wasBefore(place, value) {
   const isNumber = place.step !== undefined && (place.b !== undefined || place.id !== undefined);
   if (!current?.known || !isNumber) return null;
-  const before = current.known.get(keyOf(place, current.trace, current.slots));
+  const { first_token: token = 0, first_channel: channel = 0 } = current.trace;
+  const local = { ...place, t: place.t - token, d: place.d === undefined ? undefined : place.d - channel };
+  const before = current.known.get(keyOf(local, current.trace, current.slots));
   if (before === undefined || exact(before) === value) return null;
   return make("p", { class: "was" }, `Before the change: ${brief(before)}`);
 }

@@ -12,18 +12,16 @@ let drawn = ""; // the view drawn last, so that opening a token does not redraw 
 let lastAnnounced = "";
 
 function queryOf(view, change) {
-  return { texts: view.texts, model: view.model, dims: view.dims, ...change };
+  return { texts: view.texts, model: view.model, dims: view.dims, from: view.from, channel: view.channel, ...change };
 }
 
 function update() {
   renderInput();
   renderSteps();
   renderControls();
-  byId("view-walk").setAttribute("aria-pressed", String(state.view === "walk"));
-  byId("view-initialization").setAttribute("aria-pressed", String(state.view === "initialization"));
+  for (const view of VIEWS) byId(`view-${view}`).setAttribute("aria-pressed", String(state.view === view));
   byId("predict").setAttribute("aria-pressed", String(state.predict));
-  byId("changes").hidden = state.view === "initialization";
-  renderLearn();
+  renderLinks();
   refresh();
 }
 
@@ -43,8 +41,10 @@ async function refresh() {
   const { signal } = abort;
   const indicator = setTimeout(() => busy(true), LOADING_SHOWS);
   try {
-    const [trace, base, initialization] = await Promise.all([
+    const [trace, drawing, table, base, initialization] = await Promise.all([
       source.walk(walkQuery, signal),
+      source.scene(walkQuery, signal).catch(noDrawing),
+      source.table(state.model, signal).catch(noDrawing),
       isChanged(change) ? source.walk(queryOf(state, UNCHANGED), signal) : null,
       state.view === "initialization" ? loadInitialization(signal) : shownInitialization,
     ]);
@@ -53,6 +53,7 @@ async function refresh() {
     if (query !== shownQuery) hideSteps();
     shownQuery = query;
     setCurrent(trace, base, walkQuery);
+    setScene(drawing, table);
     const reverted = ineffectiveChange();
     if (reverted) go(reverted, { replace: true });
     else accepted();
@@ -66,6 +67,12 @@ async function refresh() {
     clearTimeout(indicator);
     if (mine === ticket) busy(false);
   }
+}
+
+// Without a drawing, the step still shows its numbers.
+function noDrawing(error) {
+  if (error.name === "AbortError") throw error;
+  return null;
 }
 
 function accepted() {
@@ -94,10 +101,12 @@ function goBack(back, message) {
 
 function settled() {
   busy(false);
-  const wanted = [shownQuery, state.view, state.step, state.seed, state.predict, picking !== null, failed].join();
-  if (wanted !== drawn) renderStage();
-  drawn = wanted;
+  const wanted = [shownQuery, state.view, state.other, state.step, state.seed, state.predict, picking !== null, failed];
+  if (wanted.join() !== drawn) renderStage();
+  drawn = wanted.join();
+  document.title = pageTitle();
   showToken();
+  renderMapPane(current.trace);
   const { table, source: name, note: remark } = current.trace;
   const size = `${name}: ${grouped(table.shape[0])} ${TIMES} ${grouped(table.shape[1])} ${table.dtype}`;
   byId("source").textContent = [size, remark].filter(Boolean).join("; ");
@@ -109,6 +118,7 @@ function settled() {
 // Announced by screen readers when the step changes.
 function summary() {
   if (state.view === "initialization") return "Initialization and forward pass";
+  if (state.view === "compare") return "Compare two models on the same text";
   const step = current.trace.steps[state.step - 1];
   const effect = byId("changed-note")?.textContent ?? "";
   const details = isHidden(state.step) ? "Answer a question first." : `${step.note}. ${effect}`;
@@ -130,10 +140,18 @@ function hideError() {
   byId("error").textContent = "";
 }
 
-// A link to the lesson about this step, except in an exported page or next to a lesson.
-function renderLearn() {
-  byId("learn").hidden = source.exported || window.top !== window;
-  byId("learn").href = source.exported ? "#" : `/learn${location.search}#step=${state.step}`;
+function pageTitle() {
+  const what = state.view === "walk" ? `${state.step} ${upper(STEP_NAMES[state.step - 1])}` : upper(state.view);
+  return `${what}: ${cut(visible(state.texts[0]), 40)} \u2013 inlayer`;
+}
+
+// Links to the other pages, except in an exported page or next to a lesson.
+function renderLinks() {
+  const alone = source.exported || window.top !== window;
+  byId("learn").hidden = byId("inspect-link").hidden = alone;
+  if (alone) return;
+  byId("learn").href = `/learn${location.search}#step=${state.step}`;
+  byId("inspect-link").href = `/inspect${location.search}#${new URLSearchParams({ model: state.model })}`;
 }
 
 function readLocation() {
@@ -141,7 +159,7 @@ function readLocation() {
   if (source.exported) {
     const hasStep = /[#&]step=/.test(location.hash); // otherwise it opens as it was exported
     if (!hasStep) state = { ...state, step: source.step, ...source.change };
-    state = { ...state, texts: source.texts, dims: source.dims, model: models[0].name, seed: 0 };
+    state = { ...state, texts: source.texts, dims: source.dims, from: 0, channel: 0, model: models[0].name, seed: 0 };
   } else if (!models.some((one) => one.name === state.model)) {
     state.model = models[0].name;
   }
@@ -163,9 +181,10 @@ function listen() {
     go({ model: event.target.value, token: null, ...UNCHANGED });
   });
   byId("add-text").addEventListener("click", addText);
-  byId("dims").addEventListener("change", (event) => go({ dims: Number(event.target.value) }));
-  byId("view-walk").addEventListener("click", () => go({ view: "walk" }));
-  byId("view-initialization").addEventListener("click", () => go({ view: "initialization" }));
+  for (const view of VIEWS) byId(`view-${view}`).addEventListener("click", () => go({ view }));
+  byId("back").addEventListener("click", () => goToStep(state.step - 1));
+  byId("next").addEventListener("click", () => goToStep(state.view === "walk" ? state.step + 1 : state.step));
+  byId("motion").addEventListener("click", toggleMotion);
   byId("changes-toggle").addEventListener("click", (event) => {
     const open = byId("changes").classList.toggle("open");
     event.target.setAttribute("aria-expanded", String(open));
@@ -177,11 +196,13 @@ function listen() {
     const token = event.target.closest("[data-token]");
     if (!token) return;
     const { b, t, tokenId } = token.dataset;
-    if (picking && b !== undefined) pick(Number(b), Number(t), current.trace.texts[b].tokens[t]);
+    if (picking && b !== undefined) pick(Number(b), Number(t), tokenAt({ b, t }));
     else if (tokenId !== undefined) openToken(Number(tokenId), token);
   });
+  listenForHighlights(document.querySelector(".floor"));
   window.addEventListener("popstate", () => {
     if (models.length === 0) return; // the location is read once the models are known
+    isTyped = false;
     discardTyping(); // it belongs to the previous history entry
     readLocation();
     picking = null;
@@ -190,7 +211,10 @@ function listen() {
 }
 
 async function start() {
+  document.body.classList.toggle("framed", window.top !== window); // next to a lesson
   setTheme(storedTheme());
+  motion.off = stored(STORED_MOTION) === "off";
+  renderMotion();
   renderKeys();
   emptyInspector();
   listen();

@@ -64,7 +64,9 @@ function reveal(step, verdict) {
 
 function verdictWords({ question, right, written }) {
   const answer = formatAnswer(question);
-  return right ? `Correct: ${answer}.` : `Not quite: the answer is ${answer}, you entered ${cut(written.trim(), 40)}.`;
+  if (right) return `Correct: ${answer}.`;
+  const why = diagnose(question, written);
+  return `Not quite: the answer is ${answer}, you entered ${cut(written.trim(), 40)}.${why && ` ${why}`}`;
 }
 
 function verdictBanner(step) {

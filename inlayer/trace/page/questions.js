@@ -1,24 +1,25 @@
 // Questions to answer before a step is shown, generated from the trace.
-// Kinds: whole (exact), real (tolerant), shape, choice. Each has an explanation to show afterwards.
+// Kinds: whole (exact), real (tolerant), shape, choice. Each has an explanation to show afterwards, and may list
+// mistakes: [wrong answer, what it would mean].
 
 function questionsFor(trace, step) {
   return QUESTIONS[step](trace).filter(Boolean);
 }
 
-function whole(prompt, answer, explanation) {
-  return { kind: "whole", prompt, answer, explanation };
+function whole(prompt, answer, explanation, mistakes = []) {
+  return { kind: "whole", prompt, answer, explanation, mistakes };
 }
 
-function real(prompt, answer, explanation) {
-  return Number.isFinite(answer) && { kind: "real", prompt, answer, explanation };
+function real(prompt, answer, explanation, mistakes = []) {
+  return Number.isFinite(answer) && { kind: "real", prompt, answer, explanation, mistakes };
 }
 
-function shape(prompt, answer, explanation) {
-  return { kind: "shape", prompt, answer, explanation };
+function shape(prompt, answer, explanation, mistakes = []) {
+  return { kind: "shape", prompt, answer, explanation, mistakes };
 }
 
-function choice(prompt, options, answer, explanation) {
-  return { kind: "choice", prompt, options, answer, explanation };
+function choice(prompt, options, answer, explanation, mistakes = []) {
+  return { kind: "choice", prompt, options, answer, explanation, mistakes };
 }
 
 function quoted(text) {
@@ -33,11 +34,14 @@ const QUESTIONS = {
     const letter = text.characters.find((one) => /^[A-Za-z]$/.test(one.text));
     return [
       whole(`How many bytes does ${quoted(text.text)} have in UTF-8?`, text.n_bytes,
-        `It has ${counted(text.n_characters, "character")}; an ASCII character takes one byte, others two to four.`),
+        `It has ${counted(text.n_characters, "character")}; an ASCII character takes one byte, others two to four.`,
+        [[text.n_characters, "That is the number of characters"], [text.n_tokens, "That is the number of tokens"]]),
       widest && whole(`How many bytes does ${quoted(widest.text)} take?`, widest.bytes.length / 2,
         `The bytes are ${hexPairs(widest.bytes)}.`),
       letter && whole(`What is the byte value of ${quoted(letter.text)}? (a is 97, A is 65)`,
-        parseInt(letter.bytes, 16), `In hexadecimal it is ${letter.bytes}.`),
+        parseInt(letter.bytes, 16), `In hexadecimal it is ${letter.bytes}.`,
+        [[Number(letter.bytes), "That is the value in hexadecimal"],
+          [parseInt(letter.bytes, 16) ^ 32, "That is the same letter in the other case"]]),
     ];
   },
 
@@ -50,7 +54,8 @@ const QUESTIONS = {
     const blank = text.pre_tokens.findIndex((preToken, index) => index > 0 && /^20./.test(preToken.bytes));
     return [
       whole("Into how many pre-tokens is the text divided?", text.n_pre_tokens,
-        `The first are ${cut(words.slice(0, 4).join(" | "), 60)}.`),
+        `The first are ${cut(words.slice(0, 4).join(" | "), 60)}.`,
+        [[text.n_tokens, "That is the number of tokens"], [text.n_characters, "That is the number of characters"]]),
       blank > 0 && choice(`Which pre-token does the space before ${quoted(words[blank].slice(1))} belong to?`,
         ["the one after it", "the one before it", "none"], "the one after it",
         "The space is kept at the start of the word."),
@@ -68,9 +73,15 @@ const QUESTIONS = {
     const options = [...ids].sort((a, b) => a - b).map(String);
     const fewer = text.n_tokens < text.n_bytes ? "fewer" : text.n_tokens === text.n_bytes ? "equally many" : "more";
     return [
-      whole(`How many tokens does ${quoted(text.text)} have?`, text.n_tokens, `Encoded by ${trace.tokenizer}.`),
+      whole(`How many tokens does ${quoted(text.text)} have?`, text.n_tokens, `Encoded by ${trace.tokenizer}.`, [
+        [text.n_tokens + text.n_padding, "You counted the padding tokens"],
+        [text.n_bytes, "That is the number of bytes"],
+        [text.n_characters, "That is the number of characters"],
+        [text.text.trim().split(/\s+/).length, "That is the number of words; a word may be several tokens"],
+      ]),
       choice(`What is the id of ${quoted(token.label)}?`, options, String(token.id),
-        `Ids range from 0 to ${grouped(trace.vocab_size - 1)}; the number itself has no meaning.`),
+        `Ids range from 0 to ${grouped(trace.vocab_size - 1)}; the number itself has no meaning.`,
+        text.tokens.map((one) => [String(one.id), `That is the id of ${quoted(one.label)}`])),
       choice("Are there fewer tokens than bytes?", ["fewer", "equally many", "more"], fewer,
         `${counted(text.n_tokens, "token")}, ${counted(text.n_bytes, "byte")}.`),
     ];
@@ -85,10 +96,16 @@ const QUESTIONS = {
     return [
       table.itemsize !== null && whole(
         `A row has ${grouped(width)} values of ${table.dtype}, ${counted(table.itemsize, "byte")} each. `
-        + "How many bytes does one row have?", table.row_bytes, `${width} ${TIMES} ${table.itemsize} = ${size}.`),
+        + "How many bytes does one row have?", table.row_bytes, `${width} ${TIMES} ${table.itemsize} = ${size}.`,
+        [[width, "That is the number of values; multiply it by the bytes of a value"],
+          [table.row_bytes * 8, "That is the number of bits"]]),
       whole(`The table starts at byte ${grouped(table.offset)}, and a row has ${size} bytes. `
         + `At which byte does row ${token.id} start?`, token.offset,
-        `${grouped(table.offset)} + ${token.id} ${TIMES} ${size} = ${grouped(token.offset)}.`),
+        `${grouped(table.offset)} + ${token.id} ${TIMES} ${size} = ${grouped(token.offset)}.`,
+        [[token.offset - table.offset, "You left out the offset of the table"],
+          [token.offset + table.row_bytes, "That is where the row ends; rows are counted from 0"],
+          [token.offset - table.row_bytes, "That is where the row before it starts; rows are counted from 0"],
+          [table.offset + token.id, "A row has more than one byte: multiply the id by the size of a row"]]),
       choice("How much of the table has to be read to get one row?",
         ["only that row", "everything before it", "all of it"], "only that row",
         `${size} of ${grouped(rows * table.row_bytes)} bytes.`),
@@ -133,7 +150,8 @@ const QUESTIONS = {
         unchanged ? "no" : "yes", unchanged ? "Nothing was added; positions are applied later, or not at all."
           : `The stages are: ${listed(trace.stages.map((stage) => stage.name))}.`),
       whole("How many zeros are in the mask?", masked,
-        masked ? "One for each padding token." : "The batch has no padding."),
+        masked ? "One for each padding token." : "The batch has no padding.",
+        [[trace.texts.reduce((sum, text) => sum + text.n_tokens, 0), "That is the number of ones: real tokens"]]),
     ];
   },
 
@@ -148,12 +166,18 @@ const QUESTIONS = {
     const { tied } = backward;
     return [
       whole(`The table has ${grouped(table.shape[0])} rows. How many receive a gradient?`,
-        backward.n_rows_with_gradient,        `${upper(reachOf(backward, table))}.`),
+        backward.n_rows_with_gradient, `${upper(reachOf(backward, table))}.`,
+        [[backward.n_unique_ids, tied ? "Those are the rows that were looked up; the tied head reaches the others too"
+          : "That includes the padding row"],
+          [table.shape[0], tied ? "That includes the padding row" : "Only rows that were looked up receive one"],
+          [trace.texts.reduce((sum, text) => sum + text.n_tokens, 0), "That is the number of tokens; equal tokens "
+            + "share a row"]]),
       padding && real("What is the gradient of the padding row, in channel 0?", toNumber(padding.total[0]),
         "The padding row receives no gradient."),
       repeated && whole(`${quoted(repeated.label)} occurs ${counted(repeated.count, "time")}. How many gradients `
         + "does the lookup sum in its row?", repeated.count,
-        "All occurrences share one row, and each adds its gradient."),
+        "All occurrences share one row, and each adds its gradient.",
+        [[1, "There is one row, but each lookup of it adds a gradient"]]),
       unused !== undefined && choice(`Row ${unused} is not used here. Does it receive a gradient?`,
         ["yes", "no"], tied ? "yes" : "no", tied
           ? "Through the tied head, which lowers the probability of wrong tokens."
@@ -167,7 +191,8 @@ function addedQuestions(trace, token, s) {
   const [row, position, sum] = [beforeStage(token, s)[0], added[0], after[0]].map(toNumber);
   return [
     real(`Channel 0 of ${quoted(token.label)} is ${brief(row)}; its position adds ${brief(position)}. What is the sum?`,
-      sum,      `${brief(row)} + ${brief(position)} = ${brief(sum)}.`),
+      sum, `${brief(row)} + ${brief(position)} = ${brief(sum)}.`,
+      [[row - position, "You subtracted the position"], [row * position, "You multiplied; positions are added"]]),
     choice("If the same token occurs at another position, is the same vector added?", ["yes", "no"], "no",
       "The vector depends on the position, not on the token."),
     choice("Does adding positions change the shape?", ["yes", "no"], "no", "Every vector keeps its width."),
@@ -185,9 +210,11 @@ function rotaryQuestions(trace, tokens) {
     choice("Do rotary positions change the rows in this step?", ["yes", "no"], "no",
       "RoPE adds nothing; attention rotates queries and keys later."),
     real(`Pair 0 rotates by ${frequency} rad per position. What is the angle at position ${last}?`,
-      toNumber(tokens[last].rotations[0].angles[0]), `${last} ${TIMES} ${frequency}.`),
+      toNumber(tokens[last].rotations[0].angles[0]), `${last} ${TIMES} ${frequency}.`,
+      [[(last + 1) * frequencies[0], "Positions are counted from 0"],
+        [last * frequencies[0] * 180 / Math.PI, "That is in degrees; angles are in radians"]]),
     real("What is the cosine at position 0?", toNumber(tokens[0].rotations[0].cos[0]),
-      "The angle at position 0 is 0 for every pair."),
+      "The angle at position 0 is 0 for every pair.", [[0, "That is the sine of 0"]]),
     frequencies.length > 1 && choice("Which of the pairs shown rotates faster, the first or the last?",
       ["the first", "the last", "neither"], fastest,
       `${brief(frequencies[0])} rad per position compared with ${brief(frequencies[frequencies.length - 1])}; the `
@@ -197,19 +224,54 @@ function rotaryQuestions(trace, tokens) {
 
 // Accepts spaces, thousands separators and any minus sign; a real number may be rounded.
 function isCorrect(question, written) {
+  return isAnswer(question.kind, question.answer, readAnswer(question, written));
+}
+
+// A list of sizes, a number with its decimals, or the text of a choice; null if it cannot be read.
+function readAnswer({ kind }, written) {
   const text = written.trim().replaceAll(MINUS, "-").replaceAll("\u2013", "-");
-  if (question.kind === "choice") return text === question.answer;
-  if (question.kind === "shape") {
-    const sizes = (text.match(/\d+/g) ?? []).map(Number);
-    return sizes.length === question.answer.length && sizes.every((size, index) => size === question.answer[index]);
-  }
+  if (kind === "choice") return text;
+  if (kind === "shape") return (text.match(/\d+/g) ?? []).map(Number);
   const bare = text.replace(/[\s_']/g, "").replace(/,(?=\d{3}\b)/g, "").replace(",", ".");
-  if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(bare)) return false;
-  const number = Number(bare);
-  if (question.kind === "whole") return number === question.answer;
-  const decimals = (/\.(\d*)/.exec(bare)?.[1] ?? "").length;
-  const asWritten = decimals > 0 ? 0.5001 * 10 ** -decimals : 0;
-  return Math.abs(number - question.answer) <= Math.max(1e-9, 0.01 * Math.abs(question.answer), asWritten);
+  if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(bare)) return null;
+  return { number: Number(bare), decimals: (/\.(\d*)/.exec(bare)?.[1] ?? "").length };
+}
+
+function isAnswer(kind, answer, given) {
+  if (given === null) return false;
+  if (kind === "choice") return given === answer;
+  if (kind === "shape") return sameVector(given, answer);
+  if (kind === "whole") return given.number === answer;
+  const asWritten = given.decimals > 0 ? 0.5001 * 10 ** -given.decimals : 0;
+  return Math.abs(given.number - answer) <= Math.max(1e-9, 0.01 * Math.abs(answer), asWritten);
+}
+
+// Why an answer is wrong, where the kind of mistake can be recognized; otherwise an empty string.
+function diagnose(question, written) {
+  const { kind, answer, mistakes } = question;
+  const given = readAnswer(question, written);
+  if (given === null) return "That is not a number.";
+  const known = mistakes.find(([wrong]) => isAnswer(kind, wrong, given));
+  if (known) return `${known[1]}.`;
+  if (kind === "shape") return diagnoseShape(answer, given);
+  if (kind === "whole" && Math.abs(given.number - answer) === 1) return "Off by one.";
+  const ratio = kind === "choice" || answer === 0 ? NaN : given.number / answer;
+  if (Math.abs(ratio + 1) < 0.01) return "The sign is wrong.";
+  const power = Math.log10(ratio);
+  const isShifted = Math.abs(power) > 0.5 && Math.abs(power - Math.round(power)) < 0.005;
+  return isShifted ? "The digits are right, but the decimal point is in the wrong place." : "";
+}
+
+function diagnoseShape(answer, sizes) {
+  const sorted = (list) => [...list].sort((a, b) => a - b);
+  if (sameVector(sizes, answer.slice(1))) return "You left out the batch, the first axis.";
+  if (sameVector(sorted(sizes), sorted(answer))) return "The sizes are right, but the axes are in another order.";
+  if (sizes.length !== answer.length) return `The shape has ${answer.length} axes.`;
+  const wrong = sizes.flatMap((size, axis) => (size === answer[axis] ? [] : [axis]));
+  if (wrong.length > 1) return "";
+  const [axis] = wrong;
+  const off = Math.abs(sizes[axis] - answer[axis]) === 1 ? ", by one" : "";
+  return `Only the ${["batch", "number of tokens", "width"][axis]} is wrong${off}.`;
 }
 
 function formatAnswer({ kind, answer }) {

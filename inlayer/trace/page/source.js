@@ -5,7 +5,13 @@ const MAX_BATCH_TOKENS = 1024; // texts x tokens per request
 const MAX_VALUES = 32768; // texts x tokens x channels
 const MAX_CACHED = 48; // responses kept, so that going back is instant
 
+const HEAD_TOKENS = 16; // tokens to choose q and k from
+
 class RequestError extends Error {}
+
+function headOf({ texts, positions }) {
+  return { tokens: texts[0].tokens.filter((token) => token.mask), rotary: positions.rotary };
+}
 
 function openSource() {
   const embedded = JSON.parse(byId("facts").textContent);
@@ -32,12 +38,15 @@ function servedSource(token) {
     const data = await response.json().catch(() => unreadable);
     if (data.error !== undefined) throw new RequestError(data.error);
     if (!response.ok) throw new RequestError(`The server responded with status ${response.status}.`);
-    cache.set(key, data);
+    if (!data.better) cache.set(key, data); // a better map follows
     if (cache.size > MAX_CACHED) cache.delete(cache.keys().next().value);
     return data;
   }
 
   const get = (path, query, signal) => request(`${path}?${new URLSearchParams(query)}`, undefined, signal);
+
+  // The window of tokens and channels that a view shows.
+  const body = ({ from = 0, channel = 0, ...query }) => ({ ...query, first_token: from, first_channel: channel });
 
   return {
     exported: false,
@@ -45,8 +54,17 @@ function servedSource(token) {
     walk: (query, signal) => {
       const fitting = Math.floor(Math.min(MAX_BATCH_TOKENS, MAX_VALUES / query.dims) / query.texts.length);
       const tokens = Math.max(1, Math.min(MAX_TOKENS, fitting));
-      return request("/api/walk", JSON.stringify({ ...query, tokens }), signal);
+      return request("/api/walk", JSON.stringify(body({ ...query, tokens })), signal);
     },
+    // The first channels of a few tokens: those of one attention head.
+    head: async ({ from: _, channel: __, ...query }, dims) => {
+      const tokens = Math.max(1, Math.min(HEAD_TOKENS, Math.floor(MAX_VALUES / dims / query.texts.length)));
+      return headOf(await request("/api/walk", JSON.stringify({ ...query, dims, tokens })));
+    },
+    scene: (query, signal) => request("/api/scene", JSON.stringify(body(query)), signal),
+    table: (model, signal) => get("/api/table", { model }, signal),
+    map: (model, signal) => get("/api/map", { model }, signal),
+    learn: (query, rates, signal) => request("/api/learn", JSON.stringify({ ...body(query), rates }), signal),
     token: (model, id, signal) => get("/api/token", { model, id, k: 8 }, signal),
     initialization: (model, seed, signal) => get("/api/initialization", { model, seed }, signal),
     unavailable: () => "",
@@ -63,12 +81,16 @@ function exportedSource(data) {
     swap.split(",").sort((a, b) => a - b).join(","),
     pad,
   ].join("|");
-  const walks = new Map();
-  for (const [key, walk] of Object.entries(data.walks)) {
-    if (!walks.has(normalized(...key.split("|")))) walks.set(normalized(...key.split("|")), walk);
-  }
-  const find = ({ positions, theta, swap, pad }) =>
-    walks.get(normalized(positions ?? "", theta ?? "", (swap ?? []).join(","), pad));
+  const collect = (found) => {
+    const collected = new Map();
+    for (const [key, value] of Object.entries(found ?? {})) {
+      if (!collected.has(normalized(...key.split("|")))) collected.set(normalized(...key.split("|")), value);
+    }
+    return collected;
+  };
+  const walks = collect(data.walks), heads = collect(data.heads), scenes = collect(data.scene);
+  const find = ({ positions, theta, swap, pad }, found = walks) =>
+    found.get(normalized(positions ?? "", theta ?? "", (swap ?? []).join(","), pad));
   const absent = "not part of this exported page; use `inlayer serve` to see it";
   const required = (value, what) => {
     if (isNothing(value)) throw new RequestError(`${what} is ${absent}.`);
@@ -83,6 +105,19 @@ function exportedSource(data) {
     change: data.change ? data.walks[data.change].change : UNCHANGED,
     models: async () => data.models,
     walk: async (query) => required(find(query), "This change"),
+    head: async ({ positions, theta, swap }) => {
+      const { tokens, rotary } = required(find({ positions, theta, swap: null, pad: 0 }, heads), "The dial");
+      const [i, j] = swap ?? [0, 0];
+      const place = (t) => (t === i ? j : t === j ? i : t);
+      return { rotary, tokens: tokens.map((token, t) => tokens[place(t)] ?? token) };
+    },
+    scene: async (query) => required(find(query, scenes), "The drawing of this walk"),
+    table: async () => required(data.table, "The drawing of the table"),
+    map: async () => {
+      if (data.map?.note) throw new RequestError(data.map.note);
+      return required(data.map, "The map");
+    },
+    learn: async (query) => required(find(query, collect(data.learn)), "A training step after this change"),
     token: async (model, id) => required(data.tokens[id], `Token ${id}`),
     initialization: async () => required(data.initialization, "The initialization of the table"),
     unavailable: (change) => (find(change) === undefined ? absent : ""),

@@ -1,10 +1,11 @@
 // The state of the page. It is stored in the URL fragment, so a link reproduces the whole view.
 
 const START = Object.freeze({
-  texts: ["I love dogs"], model: null, step: 1, dims: 8, positions: null, theta: null, swap: null, pad: 0,
-  view: "walk", predict: false, token: null, seed: 0,
+  texts: ["The king left London with seven friends on Monday"], model: null, step: 1, dims: 8, from: 0, channel: 0,
+  positions: null, theta: null, swap: null, pad: 0, view: "walk", predict: false, token: null, seed: 0, other: null,
 });
 const STEPS = 8;
+const VIEWS = ["walk", "compare", "initialization"];
 const SCHEMES = ["none", "learned", "sinusoidal", "rotary"];
 const DIMS = [4, 8, 16, 32, 64];
 const MAX_PAD = 8;
@@ -26,11 +27,14 @@ function readFragment(fragment) {
     model: read.get("model"),
     step: integer("step", 1, STEPS, START.step),
     dims: integer("dims", 1, 512, START.dims),
+    from: integer("from", 0, Number.MAX_SAFE_INTEGER, 0),
+    channel: integer("channel", 0, Number.MAX_SAFE_INTEGER, 0),
     positions: SCHEMES.includes(read.get("positions")) ? read.get("positions") : null,
     theta: theta > 0 && Number.isFinite(theta) ? theta : null,
     swap: swap && Number(swap[1]) !== Number(swap[2]) ? [Number(swap[1]), Number(swap[2])] : null,
     pad: integer("pad", 0, 64, 0),
-    view: read.get("view") === "initialization" ? "initialization" : "walk",
+    view: VIEWS.includes(read.get("view")) ? read.get("view") : "walk",
+    other: read.get("other"),
     predict: read.get("predict") === "1",
     token: integer("token", 0, Number.MAX_SAFE_INTEGER, null),
     seed: integer("seed", 0, MAX_SEED, 0),
@@ -43,20 +47,24 @@ function writeFragment(view) {
   if (view.model !== null) write.set("model", view.model);
   write.set("step", view.step);
   if (view.dims !== START.dims) write.set("dims", view.dims);
+  if (view.from) write.set("from", view.from);
+  if (view.channel) write.set("channel", view.channel);
   if (view.positions !== null) write.set("positions", view.positions);
   if (view.theta !== null) write.set("theta", view.theta);
   if (view.swap !== null) write.set("swap", view.swap.join(","));
   if (view.pad) write.set("pad", view.pad);
   if (view.view !== START.view) write.set("view", view.view);
+  if (view.other !== null) write.set("other", view.other);
   if (view.predict) write.set("predict", "1");
   if (view.token !== null) write.set("token", view.token);
   if (view.seed) write.set("seed", view.seed);
   return "#" + write.toString();
 }
 
-// Typing replaces the history entry; a step or a change adds one, so "back" undoes one action.
+// Every action adds a history entry, so "back" undoes it; typing adds one.
 function go(patch, { replace = false } = {}) {
   commitTyping();
+  isTyped = false;
   state = { ...state, ...patch };
   const fragment = writeFragment(state);
   if (fragment !== location.hash) history[replace ? "replaceState" : "pushState"](null, "", fragment);

@@ -1,18 +1,20 @@
-// The eight steps: a navigation bar, and the view of the current step.
+// The eight steps: a bar to move through them, and the stage, on which each step changes what is already there.
 
 const STEP_NAMES = ["bytes", "pre-tokens", "ids", "rows", "lookup", "positions", "hidden", "backward"];
 const STEP_VIEWS = [stepBytes, stepPreTokens, stepIds, stepRow, stepLookup, stepPositions, stepHidden, stepBackward];
 
 function renderSteps() {
-  const bar = byId("steps");
+  const list = byId("step-list");
   const item = (name, index) => make("li", {}, stepButton(name, index + 1));
-  if (!bar.firstChild) bar.append(make("ol", {}, STEP_NAMES.map(item)));
-  bar.querySelectorAll(".step-button").forEach((element, index) => {
-    const at = state.view === "walk" ? state.step : 0;
-    if (index + 1 === at) element.setAttribute("aria-current", "step");
+  if (!list.firstChild) list.append(...STEP_NAMES.map(item));
+  const now = state.view === "walk" ? state.step : 0;
+  list.querySelectorAll(".step-button").forEach((element, index) => {
+    if (index + 1 === now) element.setAttribute("aria-current", "step");
     else element.removeAttribute("aria-current");
-    element.classList.toggle("done", index + 1 < at);
+    element.classList.toggle("done", index + 1 < now);
   });
+  byId("back").disabled = now <= 1;
+  byId("next").disabled = now === STEPS;
 }
 
 function stepButton(name, step) {
@@ -22,25 +24,42 @@ function stepButton(name, step) {
 
 function goToStep(step) {
   if (step < 1 || step > STEPS || (step === state.step && state.view === "walk")) return;
-  const hasFocus = byId("steps").contains(document.activeElement);
+  const focused = byId("steps").contains(document.activeElement) ? document.activeElement : null;
   go({ step, view: "walk" });
-  if (hasFocus) byId(`step-${step}`).focus();
+  if (focused?.matches(".step-button")) byId(`step-${step}`).focus();
+  else if (focused?.disabled) byId("stage").focus({ preventScroll: true });
 }
 
 function renderStage() {
   const stage = byId("stage");
   stage.classList.toggle("stale", failed && current !== null);
-  const isInitialization = state.view === "initialization";
-  if (!current || (isInitialization && !shownInitialization)) {
-    return failed && stage.replaceChildren(...nothingView());
+  const isReady = current && (state.view !== "initialization" || shownInitialization);
+  if (!isReady) {
+    if (failed) showOnStage(nothingView(), []);
+    return;
   }
   const { activeElement } = document;
   const held = stage.contains(activeElement) && activeElement !== stage ? activeElement : null;
+  const places = placesBefore(stage);
   emptyInspector();
-  const view = isInitialization ? initializationView(current.trace) : stepView(current.trace, state.step);
-  stage.replaceChildren(...(failed ? [staleNote()] : []), ...view);
+  const isWalk = state.view === "walk";
+  const [top, numbers] = {
+    walk: () => stepView(current.trace, state.step),
+    compare: () => [[], compareView(current.trace)],
+    initialization: () => [[], initializationView(current.trace)],
+  }[state.view]();
+  showOnStage([...(failed ? [staleNote()] : []), ...top], numbers);
+  if (isWalk) renderChips(current.trace, state.step);
+  else byId("chips").replaceChildren();
+  renderScene(current.trace, isWalk ? state.step : 0);
+  glideFrom(places, stage);
   // Redrawing must not lose the keyboard focus.
   if (held) (findAgain(stage, held) ?? stage).focus({ preventScroll: true });
+}
+
+function showOnStage(top, numbers) {
+  byId("stage-top").replaceChildren(...top);
+  byId("numbers").replaceChildren(...numbers);
 }
 
 function findAgain(stage, held) {
@@ -51,31 +70,24 @@ function findAgain(stage, held) {
   return stage.querySelector(`[data-nav]${selector}`);
 }
 
+// What is above and below the scene: title, summary and code; digits and facts.
 function stepView(trace, number) {
   const step = trace.steps[number - 1];
   const hidden = isHidden(number);
   const title = make("h1", { id: "stage-title" },
     span("step-number", span("hidden-text", "Step "), String(number)), upper(arrows(step.title)));
   const lead = make("p", { class: "lead" }, `${upper(arrows(step.note))}.`);
-  const head = hidden ? [] : [step.code && codeLine(step.code), lead];
-  const body = hidden ? [questionCard(number)] : [
-    verdictBanner(number),
-    changeBanner(number),
-    make("div", { class: "figure", data: { step: number } }, STEP_VIEWS[number - 1](trace)),
-  ];
+  const head = hidden ? [] : [lead, make("div", { class: "stage-links" }, step.code && codeLine(step.code), lessonLink(number))];
+  const top = [make("header", { class: "stage-head" }, title, head)];
+  if (hidden) return [[...top, questionCard(number)], []];
   return [
-    make("header", { class: "stage-head" }, title, head),
-    ...body.filter(Boolean),
-    make("footer", { class: "stage-foot" },
-      moveButton("Back", number - 1, ""), moveButton("Next step", number + 1, "primary")),
+    [...top, verdictBanner(number), changeBanner(number)].filter(Boolean),
+    [make("div", { class: "figure", data: { step: number } }, STEP_VIEWS[number - 1](trace))],
   ];
 }
 
-function moveButton(label, to, kind) {
-  const move = () => {
-    goToStep(to);
-    byId("stage").focus({ preventScroll: true });
-    byId("steps").scrollIntoView({ block: "nearest" });
-  };
-  return button(label, move, { class: kind, disabled: to < 1 || to > STEPS });
+// The lesson about this step, except in an exported page or next to a lesson.
+function lessonLink(step) {
+  if (source.exported || window.top !== window) return null;
+  return make("a", { class: "lesson-link", href: `/learn${location.search}#step=${step}` }, "Lesson on this step");
 }

@@ -6,20 +6,13 @@ function setTheme(theme) {
   if (theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
   byId("theme").textContent = `Theme: ${theme}`;
-  try {
-    localStorage.setItem("inlayer-theme", theme);
-  } catch {
-    // A page opened from disk may have no storage; the choice is then lost when it is closed.
-  }
+  store("inlayer-theme", theme);
+  document.dispatchEvent(new Event("theme-change")); // drawings on a canvas follow
 }
 
 function storedTheme() {
-  try {
-    const theme = localStorage.getItem("inlayer-theme");
-    return THEMES.includes(theme) ? theme : "auto";
-  } catch {
-    return "auto";
-  }
+  const theme = stored("inlayer-theme");
+  return THEMES.includes(theme) ? theme : "auto";
 }
 
 function nextTheme() {

@@ -1,4 +1,4 @@
-// The token panel: one token id, its row, its nearest neighbors and its bytes.
+// The token panel: what a token means (its nearest neighbors), then its row, then its bytes.
 
 let shownToken = null;
 let tokenOpener = null;
@@ -28,6 +28,7 @@ async function showToken() {
     shownToken = null;
     panel.hidden = true;
     panel.replaceChildren();
+    showOnMap(-1);
     return;
   }
   if (shownToken?.id === id && shownToken.model === model && !panel.hidden) return;
@@ -37,6 +38,7 @@ async function showToken() {
     if (ticket !== tokenTicket) return;
     shownToken = { ...info, model };
     content = tokenFacts(shownToken);
+    showOnMap(id, info.neighbors.map((one) => one.id));
   } catch (error) {
     if (ticket !== tokenTicket) return;
     shownToken = null;
@@ -47,15 +49,24 @@ async function showToken() {
   if (tokenOpener !== null) panel.focus({ preventScroll: true }); // opened by the user, not by a link
 }
 
-function panelHead(title) {
-  return make("div", { class: "panel-head" }, make("h2", { id: "token-title", class: "mono" }, title),
+function panelHead(title, id = null) {
+  const swatch = id !== null && styled(make("span", { class: "token-swatch", "aria-hidden": "true" }), { "--token": tokenColor(id) });
+  return make("div", { class: "panel-head" },
+    make("h2", { id: "token-title", class: "mono" }, swatch, title, id !== null && span("panel-id number", `#${id}`)),
     button("Close", closeToken, { class: "quiet", "aria-label": "Close the token panel" }));
 }
 
 function tokenFacts(info) {
   const left = info.width - info.row.length;
   return [
-    panelHead(cut(nameOf(info), 40)),
+    panelHead(cut(nameOf(info), 40), info.id),
+    make("h3", {}, "Nearest neighbors by cosine similarity"),
+    info.note && note(`${upper(info.note)}.`),
+    make("ol", { class: "neighbors" }, info.neighbors.map(neighborLine)),
+    make("h3", {}, `Row: ${counted(info.width, "channel")}`),
+    rowStrip(info),
+    left > 0 && note(`${DOTS} and ${grouped(left)} more`),
+    make("h3", {}, "Token"),
     facts([
       ["Id", digits(String(info.id))],
       ["In the vocabulary", info.token === info.label ? null : code(cut(visible(info.token ?? ""), 60))],
@@ -64,12 +75,6 @@ function tokenFacts(info) {
       ["Byte offset", info.offset === null ? null : digits(grouped(info.offset))],
       ["Norm", digits(brief(info.norm))],
     ], "facts inspector-facts"),
-    make("h3", {}, `Row: ${counted(info.width, "channel")}`),
-    rowStrip(info),
-    left > 0 && note(`${DOTS} and ${grouped(left)} more`),
-    make("h3", {}, "Nearest neighbors by cosine similarity"),
-    info.note && note(`${upper(info.note)}.`),
-    make("ol", { class: "neighbors" }, info.neighbors.map(neighborLine)),
   ].filter(Boolean);
 }
 
@@ -90,7 +95,7 @@ function neighborLine(neighbor) {
   const share = Math.max(0, Math.min(1, toNumber(neighbor.cosine)));
   return make("li", { data: { field: "cosine", id: neighbor.id } },
     source.hasToken(neighbor.id)
-      ? button(name, () => openToken(neighbor.id), { class: "neighbor", title: label })
+      ? button(name, () => openToken(neighbor.id), { class: "neighbor", title: label, data: { tokenId: neighbor.id } })
       : span("neighbor", name),
     styled(make("span", { class: "cosine-bar", "aria-hidden": "true" }), { "--share": share.toFixed(3) }),
     make("span", { class: "number", data: { value: exact(neighbor.cosine) } }, fixed(neighbor.cosine, 3)));

@@ -7,6 +7,7 @@ function stepBackward(trace) {
   const scale = scaleOf(vectors);
   return [
     backwardFacts(trace),
+    learningFigure(trace),
     gradientStrip(trace),
     legend(scale),
     gradientTable(trace, scale),
@@ -42,7 +43,7 @@ function gradientStrip({ backward, table }) {
 
 function gradientTable({ backward }, scale) {
   const head = make("tr", {},
-    make("th", { scope: "col", class: "corner" }, "row"), make("th", { scope: "col" }, ""),
+    make("th", { scope: "col", class: "corner" }, "row"), make("th", { scope: "col", class: "sum-sign" }, "through"),
     make("th", { scope: "col" }, "norm"), columnHeads(backward.rows[0]?.total.length ?? 0));
   const bodies = backward.rows.map((row) => gradientLines(row, scale));
   return gridTable("Gradients, rows of the table by channels", make("thead", {}, head), bodies, "sums");

@@ -38,7 +38,7 @@ function maskFigure(trace) {
   if (!trace.texts.some((text) => text.n_padding)) return null;
   const square = (token, b, t) => make("td", {
     class: "cell mask-cell number" + (token.mask ? "" : " masked"), role: "gridcell", tabindex: -1,
-    data: { nav: "", field: "mask", step: 7, b, t, value: exact(token.mask) },
+    data: { nav: "", value: exact(token.mask), ...absolute({ field: "mask", step: 7, b, t }) },
   }, String(token.mask));
   const head = make("tr", {},
     make("th", { scope: "col", class: "corner" }, "text"), columnHeads(trace.texts[0].tokens.length));

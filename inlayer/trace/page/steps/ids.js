@@ -13,17 +13,20 @@ function stepIds(trace) {
 
 function tokenCard(token, b, t) {
   const below = token.mask === 0 ? "padding" : token.special ? "special" : cut(hexPairs(token.bytes), 23);
-  return tokenButton(token, b, t, "token-card", [
-    span("token-index mono", String(t)),
+  const card = tokenButton(token, b, t, "token-card", [
+    span("token-index mono", String(absolute({ t }).t)),
     span("token-label mono", cut(nameOf(token), 22)),
     span("token-id number", String(token.id)),
     span("token-bytes mono", below),
   ], { step: 3, field: "id", value: exact(token.id), b, t });
+  card.dataset.flip = `token ${b} ${t}`;
+  return colored(card, token);
 }
 
 // The head of a token's row in a matrix.
 function rowHead(token, b, t, step) {
-  const content = [span("token-index mono", String(t)), span("token-label mono", cut(nameOf(token), 14))];
+  const shown = absolute({ t }).t;
+  const content = [span("token-index mono", String(shown)), span("token-label mono", cut(nameOf(token), 14))];
   return tokenButton(token, b, t, "token-head", content, { step, field: "token", b, t });
 }
 
@@ -33,18 +36,16 @@ function tokenButton(token, b, t, kind, content, place) {
   const mark = place.field === "id" ? markOf(place, token.id) : "";
   const classes = ["token", kind, mark, token.special && "special", token.mask === 0 && "padding"];
   const reason = picking ? cannotPick(b, t, token) : "";
-  const spoken = [`Token ${t}`, name, token.id !== null && `id ${token.id}`, token.special && "special",
-    token.mask === 0 && "padding"];
+  const more = [token.special && ", special", token.mask === 0 && ", padding"].filter(Boolean).join("");
   return make("button", {
     type: "button",
     class: classes.filter(Boolean).join(" "),
     tabindex: -1,
-    "aria-label": spoken.filter(Boolean).join(", "),
     "aria-pressed": picking ? String(b === 0 && picking.first === t) : null,
     "aria-disabled": reason || token.id === null ? "true" : null,
     title: reason || (Array.from(name).length > 14 ? name : null),
-    data: { nav: "", token: "", tokenId: token.id, ...place },
-  }, content);
+    data: { nav: "", token: "", tokenId: token.id, ...absolute(place) },
+  }, span("hidden-text", "token "), content, more && span("hidden-text", more));
 }
 
 function merges(text) {

@@ -1,4 +1,4 @@
-// Step 6: positions. Position embeddings as a sum; rotary angles as dials, because they are not added.
+// Step 6: positions. Learned and sinusoidal positions as strips that are added; rotary positions as rotation.
 
 function stepPositions(trace) {
   const { positions } = trace;
@@ -8,14 +8,56 @@ function stepPositions(trace) {
     ["Scheme", `${positions.scheme}, ${origin}`],
     ["Block size", positions.block_size && counted(positions.block_size, "token")],
   ], "facts facts-wide");
-  if (place >= 0) return [summary, sumFigure(trace, [place], 6, ["before", "added", "after"])];
+  if (place >= 0) {
+    return [summary, positions.scheme === "sinusoidal" && thetaSlider(trace),
+      sumFigure(trace, [place], 6, ["before", "added", "after"])];
+  }
   if (positions.rotary.length === 0) {
     return [summary, plainFact("No positions: the rows are unchanged, and the same tokens in another order give the "
       + "same vectors in another order.")];
   }
   return [summary,
     plainFact("Each channel pair has an angle that grows with the position. Attention rotates queries and keys by it."),
-    positions.rotary.map((rotary, s) => rotaryFigure(trace, rotary, s))];
+    thetaSlider(trace), ropeFigure(trace), positions.rotary.map((rotary, s) => rotaryFigure(trace, rotary, s))];
+}
+
+// ---- rotary: the dial and the clocks, filled when all channels of a head are known
+
+function ropeFigure(trace) {
+  const panel = make("section", { class: "rope", "aria-labelledby": "rope-title" });
+  const title = make("h2", { id: "rope-title" }, "Rotation: only the distance matters");
+  const channels = Math.min(512, 2 * Math.max(...trace.positions.rotary.map((rotary) => rotary.n_pairs)));
+  const { texts, model } = current.query;
+  const walk = JSON.stringify([texts, model]);
+  panel.append(title);
+  source.head(current.query, channels).then((head) => {
+    if (!panel.isConnected) return;
+    if (pairCount(head, head.rotary[0]) === 0) {
+      panel.append(note("The rows have fewer channels than an attention head rotates."));
+      return;
+    }
+    if (dialChoice.walk !== walk) dialChoice = startChoice(walk, head, 0);
+    fillRope(panel, title, head, walk);
+  }).catch((error) => panel.append(note(upper(error.message))));
+  return panel;
+}
+
+function fillRope(panel, title, head, walk) {
+  const rotary = head.rotary[dialChoice.s];
+  const clocks = clocksFigure(rotary, walk, (pair) => dial.choosePair(pair));
+  const dial = dialFigure(head, clocks.choose);
+  clocks.choose(dialChoice.pair);
+  const layerButton = ({ layer_type: name }, s) => button(name, () => {
+    dialChoice = { ...startChoice(walk, head, s), together: dialChoice.together };
+    fillRope(panel, title, head, walk);
+    byId(`rope-layer-${s}`).focus();
+  }, { id: `rope-layer-${s}`, "aria-pressed": String(s === dialChoice.s) });
+  panel.replaceChildren(title,
+    note("q and k are the real hidden states of two tokens, in the two channels of a pair. (Attention would first ",
+      "multiply them by its own matrices.) Drag the arrows or the sliders: each position rotates its vector."),
+    ...(head.rotary.length > 1 ? [make("div", { class: "segments", role: "group", "aria-label": "Layer type" },
+      head.rotary.map(layerButton))] : []),
+    dial.element, clocks.element);
 }
 
 // ---- position embeddings: the vector before, what is added, and the sum, below each other
@@ -27,10 +69,11 @@ function sumFigure(trace, stages, step, fields) {
   const count = Math.max(0, ...tokens.flatMap((token) => stages.map((s) => token.stages[s].after.length)));
   const label = step === 6 ? "Row, position and sum" : "All stages";
   const head = make("tr", {},
-    make("th", { scope: "col", class: "corner" }, "token"), make("th", { scope: "col" }, ""), columnHeads(count));
+    make("th", { scope: "col", class: "corner" }, "token"), make("th", { scope: "col", class: "sum-sign" }, "vector"),
+    columnHeads(count));
   return [legend(scale), trace.texts.map((text, b) =>
     make("section", { class: "one-text", "aria-label": textName(trace, b) },
-      trace.texts.length > 1 && make("h3", { class: "text-name" }, textName(trace, b)),
+      trace.texts.length > 1 && make("h2", { class: "text-name" }, textName(trace, b)),
       gridTable(`${label} of ${textName(trace, b)}`, make("thead", {}, head.cloneNode(true)),
         text.tokens.map((token, t) => sumLines(trace, token, { b, t, step, stages, fields, scale })), "sums"),
       missingTokens(text)))];
@@ -61,7 +104,7 @@ function sumLabel(trace, token, s, field) {
 // ---- rotary: one dial per token and channel pair
 
 function rotaryFigure(trace, rotary, s) {
-  const scaled = rotary.frequencies.some((value, d) => value !== rotary.unscaled_frequencies[d]);
+  const scaled = isScaled(rotary);
   const paired = rotary.pairing === "half" ? "channel i with channel i + half" : rotary.pairing;
   const lines = trace.texts[0].tokens.map((token, t) => rotationLine(token, t, s, scaled));
   return make("section", { class: "rotary", "aria-label": rotary.layer_type ?? "Rotary angles" },

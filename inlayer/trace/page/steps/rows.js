@@ -73,7 +73,7 @@ function storedTable(trace, text, b) {
 function factCell(value, place, written) {
   return make("td", {
     class: "cell fact number " + markOf(place, value), role: "gridcell", tabindex: -1,
-    data: { nav: "", value: exact(value), ...place },
+    data: { nav: "", value: exact(value), ...absolute(place) },
   }, written);
 }
 

@@ -1,0 +1,126 @@
+"""The maps of one table for a server: PCA at once, t-SNE from a separate process when it is ready.
+
+table -> [PCA, then t-SNE] -> facts
+- each map is described once, in a thread; a request waits a while for it and is then told to ask again
+- t-SNE takes all cores for minutes, so it runs at low priority in a process that ends with this one, one at a time on a
+  machine. Its result is found in the cache by every process; what is interrupted leaves nothing there
+Tested with a server that is stopped in tests/web/test_maps.py.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import threading
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+from inlayer.errors import InputError
+from inlayer.files import locked
+from inlayer.formats.row_file import FileRows
+from inlayer.geometry.map_facts import MapFacts, map_facts
+from inlayer.geometry.projection import TableProjection, cache_folder, fingerprint, missing_tsne, project, saved
+from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.tables.stored import StoredTable
+
+WAIT = 20.0  # seconds, less than a client waits for a response
+MAX_ROWS = 500_000  # of a table that is mapped
+MAX_TSNE_ROWS = 262_144
+NOT_READY = MapFacts(
+    method="", complete=False, better=True, points="", texts=[], kept="", kept_share=0.0, trustworthiness=0.0,
+    measured=0, holes=0, missing=[],
+)  # fmt: skip
+
+
+class BackgroundMaps:
+    """The maps of one table. `remote` tables are not mapped, because that would download them."""
+
+    def __init__(self, table: StoredTable, vocabulary: Vocabulary, *, remote: bool = False) -> None:
+        self.table, self.vocabulary, self.remote = table, vocabulary, remote
+        self._maps: dict[str, Future[tuple[TableProjection, MapFacts]]] = {}
+        self._process: multiprocessing.process.BaseProcess | None = None
+        self._lock = threading.Lock()
+
+    def get(self, method: str = "best", seconds: float = WAIT) -> MapFacts:
+        """Describe a map. If it takes longer than `seconds`, its points are missing and `better` is true: ask again."""
+        found, better = self._find(method, seconds)
+        return NOT_READY if found is None else replace(found[1], better=better)
+
+    def projection(self, method: str = "best", seconds: float = WAIT) -> TableProjection | None:
+        """Return the projection behind `get`; None if it is not ready, or if the table cannot be mapped."""
+        try:
+            found, _ = self._find(method, seconds)
+        except InputError:
+            return None
+        return None if found is None else found[0]
+
+    def _find(self, method: str, seconds: float) -> tuple[tuple[TableProjection, MapFacts] | None, bool]:
+        if self.remote:
+            raise InputError("the table is remote; a map would download all of it")
+        if self.table.num_embeddings > MAX_ROWS:
+            raise InputError(f"the table has {self.table.num_embeddings:,} rows; a map shows up to {MAX_ROWS:,}")
+        if method == "tsne" and find_spec("openTSNE") is None and not self._has_tsne():
+            raise missing_tsne()
+        with self._lock:
+            chosen = "tsne" if method != "pca" and self._has_tsne() else "pca"
+            better = method != "pca" and chosen == "pca" and self._improve()
+            if chosen not in self._maps:
+                self._maps[chosen] = Future()
+                threading.Thread(target=self._describe, args=[chosen], name="inlayer-map", daemon=True).start()
+            future = self._maps[chosen]
+        wait([future], seconds)
+        return future.result() if future.done() else None, better
+
+    def _describe(self, method: str) -> None:
+        future = self._maps[method]
+        try:
+            projection = project(self.table, method, cache=cache_folder())
+            future.set_result((projection, map_facts(self.table, self.vocabulary, projection)))
+        except BaseException as error:
+            future.set_exception(error)
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.table)
+
+    def _has_tsne(self) -> bool:
+        return saved(self._fingerprint, "tsne", cache_folder()) is not None
+
+    def _improve(self) -> bool:
+        """Start computing t-SNE unless that has been tried; returns whether a result can be expected."""
+        if find_spec("openTSNE") is None or self.table.num_embeddings > MAX_TSNE_ROWS:
+            return False
+        if self._process is None and isinstance(self.table.source, FileRows):
+            arguments = self.table, cache_folder()
+            self._process = multiprocessing.get_context("spawn").Process(
+                target=compute_tsne, args=arguments, name="inlayer-tsne", daemon=True
+            )
+            self._process.start()
+        return self._process is not None and self._process.exitcode in (None, 0)
+
+
+def compute_tsne(table: StoredTable, cache: Path) -> None:
+    """Compute t-SNE in a process of its own, which ends with the one that started it."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    # SystemExit instead of sudden death: a file that is being written is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=watch, daemon=True).start()
+    with suppress(AttributeError, OSError):
+        os.nice(10)
+    cache.mkdir(parents=True, exist_ok=True)
+    with locked(cache / "lock", "another t-SNE is being computed", wait=float("inf")):
+        project(table, "tsne", cache=cache)

@@ -1,0 +1,79 @@
+"""The map of a table as facts for a page: coordinates, texts, and how faithful each point is.
+
+projection -> [facts] -> map_canvas.js
+- arrays are base64 of little-endian numbers, so that 163,840 points stay a few megabytes
+- the larger a table, the smaller the sample of rows whose faithfulness is measured: each costs a pass over the table
+Tested in tests/web/test_maps.py, drawn in tests/browser/test_map.py.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.geometry.distortion import Distortion, measure_distortion
+from inlayer.geometry.projection import TableProjection
+from inlayer.geometry.vocabulary import Vocabulary
+from inlayer.tables.stored import StoredTable
+
+MAX_WORK = 2**33  # rows measured x values of the table: a few seconds
+MIN_SAMPLE = 32
+NAMED_HOLES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapFacts:
+    """A map of every row. Arrays are base64 of little-endian float32."""
+
+    method: str
+    complete: bool  # False if a t-SNE was interrupted
+    better: bool  # True: a better layout is being computed; ask again
+    points: str  # (V, 2); NaN for rows without a direction
+    texts: list[str]
+    kept: str  # (V,) share of the nearest rows that are also neighbors on the map; NaN for rows that were not measured
+    kept_share: float  # its mean
+    trustworthiness: float
+    measured: int  # neighbors considered per row
+    holes: int  # rows without a direction
+    missing: list[int]  # ids of the first of them
+    words: str | None = None  # (V,) uint8, 1 for whole words, which are labeled first; None without a tokenizer
+
+
+def map_facts(
+    table: StoredTable, vocabulary: Vocabulary, projection: TableProjection, *, better: bool = False
+) -> MapFacts:
+    """Describe a projection; its faithfulness is measured here, unless it was saved with it."""
+    rows = table.num_embeddings
+    sample = max(MIN_SAMPLE, MAX_WORK // (rows * table.embedding_dim))
+    distortion = projection.distortion or measure_distortion(table, projection.points, sample=sample)
+    holes = np.flatnonzero(np.isnan(projection.points).any(axis=1))
+    return MapFacts(
+        method=projection.method,
+        complete=projection.complete,
+        better=better,
+        points=encode(projection.points),
+        texts=[vocabulary.text(token_id) for token_id in range(rows)],
+        kept=encode(kept_shares(rows, distortion)),
+        kept_share=float(distortion.kept.mean()),
+        trustworthiness=distortion.trustworthiness,
+        measured=distortion.k,
+        holes=len(holes),
+        missing=holes[:NAMED_HOLES].tolist(),
+        words=None if vocabulary.tokenizer is None else encode(vocabulary.words, "u1"),
+    )
+
+
+def kept_shares(rows: int, distortion: Distortion) -> npt.NDArray[np.float32]:
+    """The share of kept neighbors of every row; NaN for rows that were not measured."""
+    kept = np.full(rows, np.nan, np.float32)
+    kept[distortion.ids] = distortion.kept
+    return kept
+
+
+def encode(values: npt.NDArray[Any], dtype: str = "<f4") -> str:
+    """Base64 of an array's little-endian bytes."""
+    return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode()

@@ -1,0 +1,227 @@
+"""One step of learning: the rows of the table move against their gradient, and the loss is computed again.
+
+text -> ids -> [rows - rate * gradient] -> hidden states -> head -> loss, next tokens
+- plain gradient descent on the token table alone, for several learning rates. A tied head moves with its table, so
+  every row of it moves; an untied head and everything else stay as they are
+- the loss is that of the backward pass, in float32 (trace/backward.py)
+- where a row moves on the map: exact on a PCA map, which is linear. t-SNE cannot place a new row, so the shift is
+  that of the mean position of the row's nearest neighbors
+Tested against torch.optim.SGD on the whole table in tests/trace/test_learning.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from inlayer.geometry.nearest import nearest
+from inlayer.geometry.projection import TableProjection
+from inlayer.tensors import one_thread
+from inlayer.trace.backward import Problem, backward_note, set_up
+from inlayer.trace.facts import Change
+from inlayer.trace.forward import Forward, Window
+from inlayer.trace.run import check_walk
+
+if TYPE_CHECKING:
+    from inlayer.trace.pipeline import Pipeline
+
+RATES = (0.0, 0.03, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
+MAX_VALUES = 2**26  # of a table whose dense gradient is computed: 256 MB
+MAX_MOVED = 64  # rows reported
+MAX_NEXT = 5
+NEIGHBORS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextToken:
+    """A token that may follow, with its probability."""
+
+    id: int
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedRow:
+    """A row in use after the step."""
+
+    id: int
+    shift: tuple[float, float] | None  # on the map; None if there is no map, or the row has no direction
+    cosine: float | None  # with the row before the step
+    norm: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnStep:
+    """One step with one learning rate, from the stored rows."""
+
+    rate: float
+    loss: float
+    next: list[NextToken]  # most probable first, after the last token of the first text, which has no target
+    predicted: list[NextToken]  # the same after the token `LearnFacts.predicted`, which has one
+    target: NextToken  # the token that does follow there
+    moved: list[LearnedRow]  # in order of first occurrence
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnFacts:
+    """Steps of gradient descent with several learning rates."""
+
+    uniform: float  # the loss if every token were equally likely: ln V
+    kind: Literal["next token", "sum"]
+    note: str  # what the loss is computed from, or why there are no steps
+    predicted: tuple[int, int] | None  # text and index of the last token whose next token is a target
+    method: str | None  # the map of the shifts
+    steps: list[LearnStep]  # one per rate
+
+
+@one_thread()
+@torch.no_grad()
+def learn(
+    pipeline: Pipeline,
+    texts: Sequence[str],
+    *,
+    rates: Sequence[float] = RATES,
+    tokens: int = 256,
+    first_token: int = 0,
+    change: Change | None = None,
+    projection: TableProjection | None = None,
+) -> LearnFacts:
+    """Take one step from the stored rows with each learning rate. The other arguments are those of a walk."""
+    change, window = change or Change(), Window(tokens, 1, first_token)
+    check_walk(texts, None, window, change)
+    result = Forward(pipeline, change, window).run_texts(list(texts))
+    problem = set_up(result) if result.count else None
+    uniform = math.log(pipeline.table.shape[0])
+    if problem is None or problem.targets is None:
+        note = "the text has no tokens" if problem is None else backward_note(problem)
+        return LearnFacts(uniform=uniform, kind="sum", note=note, predicted=None, method=None, steps=[])
+    if pipeline.values() > MAX_VALUES:
+        note = "the table is too large for a step of learning here"
+        return LearnFacts(uniform=uniform, kind="next token", note=note, predicted=None, method=None, steps=[])
+    gradient_VD, steps = _gradient(problem), []
+    ids, target = _in_use(problem), int(problem.targets[-1])
+    last = min(len(result.tokens[0]), result.shown.stop) - result.shown.start - 1
+    for rate in map(float, rates):
+        loss, after_last_V, predicted_V = _evaluate(problem, rate, gradient_VD, last)
+        before, after = (_rows(problem, ids, gradient_VD, one) for one in (0.0, rate))
+        steps.append(
+            LearnStep(
+                rate=rate,
+                loss=loss,
+                next=_most_probable(pipeline, after_last_V) if last >= 0 else [],
+                predicted=_most_probable(pipeline, predicted_V),
+                target=_next_token(pipeline, predicted_V, target),
+                moved=_moved(pipeline, ids, before, after, projection),
+            )
+        )
+    return LearnFacts(
+        uniform=uniform,
+        kind="next token",
+        note=backward_note(problem),
+        predicted=divmod(int(problem.index_N[-1]), result.count),
+        method=None if projection is None else projection.method,
+        steps=steps,
+    )
+
+
+def _gradient(problem: Problem) -> Tensor:
+    """The gradient of the whole table (V, D): through the lookup, and through a tied head."""
+    head, padding, head_VD = problem.head, problem.layer.padding_idx, problem.pipeline.head_rows()
+    with torch.enable_grad():
+        rows_UD = problem.unique.rows_UD.float().clone().requires_grad_()
+        weight_VD = head_VD.clone().requires_grad_(head.tied)
+        loss = problem.loss(problem.hidden(rows_UD), weight_VD)
+        lookup_UD, *through_head = torch.autograd.grad(loss, (rows_UD, weight_VD) if head.tied else (rows_UD,))
+    gradient_VD = through_head[0] if head.tied else torch.zeros(problem.pipeline.table.shape)
+    gradient_VD.index_add_(0, problem.unique.ids_U, lookup_UD)
+    if padding is not None:
+        gradient_VD[padding] = 0
+    return gradient_VD
+
+
+def _evaluate(problem: Problem, rate: float, gradient_VD: Tensor, last: int) -> tuple[float, Tensor, Tensor]:
+    """The loss after a step, and the probabilities after token `last` of text 0 and after the last one trained."""
+    unique, weight_VD = problem.unique, problem.pipeline.head_rows()
+    hidden_BTD = problem.hidden(unique.rows_UD.float() - rate * gradient_VD[unique.ids_U])
+    if problem.head.tied:
+        weight_VD = weight_VD - rate * gradient_VD
+    loss = float(problem.loss(hidden_BTD, weight_VD))
+    hidden_PD = torch.stack((hidden_BTD[0, last], hidden_BTD.flatten(0, 1)[problem.index_N[-1]]))
+    after_last_V, predicted_V = functional.softmax(problem.logits(hidden_PD, weight_VD), dim=-1)
+    return loss, after_last_V, predicted_V
+
+
+def _most_probable(pipeline: Pipeline, probabilities_V: Tensor) -> list[NextToken]:
+    ids = probabilities_V.topk(min(MAX_NEXT, len(probabilities_V))).indices.tolist()
+    return [_next_token(pipeline, probabilities_V, token_id) for token_id in ids]
+
+
+def _next_token(pipeline: Pipeline, probabilities_V: Tensor, token_id: int) -> NextToken:
+    return NextToken(id=token_id, label=pipeline.spelling(token_id), probability=float(probabilities_V[token_id]))
+
+
+def _in_use(problem: Problem) -> list[int]:
+    """The ids of the text in order of first occurrence, without padding."""
+    places = problem.unique.inverse_BT[problem.result.mask_BT.bool()].tolist()
+    ids = problem.unique.ids_U.tolist()
+    return [ids[place] for place in dict.fromkeys(places) if ids[place] != problem.layer.padding_idx][:MAX_MOVED]
+
+
+def _rows(problem: Problem, ids: list[int], gradient_VD: Tensor, rate: float) -> npt.NDArray[np.float32]:
+    places = torch.searchsorted(problem.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
+    rows: npt.NDArray[np.float32] = (problem.unique.rows_UD.float()[places] - rate * gradient_VD[ids]).numpy()
+    return rows
+
+
+def _moved(
+    pipeline: Pipeline,
+    ids: list[int],
+    before: npt.NDArray[np.float32],
+    after: npt.NDArray[np.float32],
+    projection: TableProjection | None,
+) -> list[LearnedRow]:
+    with np.errstate(all="ignore"):
+        norms = np.linalg.norm(after.astype(np.float64), axis=1)
+        cosines = (
+            np.vecdot(before.astype(np.float64), after) / norms / np.linalg.norm(before.astype(np.float64), axis=1)
+        )
+    known = np.isfinite(cosines)
+    shifts = np.full((len(ids), 2), np.nan)
+    if projection is not None and known.any():
+        if projection.axes is not None:
+            shifts[known] = (after[known] - before[known]) @ projection.axes
+        else:
+            own = np.array(ids)[known]
+            old, new = (_neighborhood(pipeline, own, rows[known], projection) for rows in (before, after))
+            shifts[known] = new - old
+    return [
+        LearnedRow(
+            id=token_id,
+            shift=(shift[0], shift[1]) if all(map(math.isfinite, shift)) else None,
+            cosine=min(cosine, 1.0) if math.isfinite(cosine) else None,
+            norm=norm,
+        )
+        for token_id, shift, cosine, norm in zip(ids, shifts.tolist(), cosines.tolist(), norms.tolist(), strict=True)
+    ]
+
+
+def _neighborhood(
+    pipeline: Pipeline, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.float32], projection: TableProjection
+) -> npt.NDArray[np.float64]:
+    """The mean position on the map of the rows nearest to each vector, without the row it comes from."""
+    found, _ = nearest(pipeline.stored_table, rows, NEIGHBORS + 1)
+    means = np.full((len(ids), 2), np.nan)
+    for index, (own, near) in enumerate(zip(ids.tolist(), found, strict=True)):
+        others = near[(near != own) & (near >= 0)][:NEIGHBORS]
+        if len(others):
+            means[index] = projection.points[others].mean(axis=0)
+    return means

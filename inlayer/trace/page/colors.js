@@ -1,0 +1,56 @@
+// Colors: one hue per token id, and the diverging palette for numbers (blue below zero, orange above).
+
+const GOLDEN_ANGLE = 137.508; // neighboring hues are far apart, however many there are
+
+let hues = new Map(); // token id -> hue in degrees, in order of first occurrence
+let heatColors = null; // 256 colors for int8 values, of the current theme
+
+function assignHues(trace) {
+  hues = new Map();
+  for (const text of trace.texts) {
+    for (const { id, mask } of text.tokens) {
+      if (id !== null && mask && !hues.has(id)) hues.set(id, (215 + hues.size * GOLDEN_ANGLE) % 360);
+    }
+  }
+}
+
+function isDark() {
+  return getComputedStyle(document.documentElement).colorScheme === "dark";
+}
+
+// The color of a token wherever it appears; padding and tokens outside the text are gray.
+function tokenColor(id, alpha = 1) {
+  const hue = hues.get(id);
+  const lightness = isDark() ? 0.76 : 0.56;
+  return hue === undefined ? `oklch(${lightness} 0.01 220 / ${alpha})` : `oklch(${lightness} 0.13 ${hue} / ${alpha})`;
+}
+
+function cssColor(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function channels(hex) {
+  return [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
+}
+
+// [red, green, blue] of a number on a scale from -most to most.
+function heatColor(value, most) {
+  const share = most > 0 ? Math.min(1, Math.abs(value) / most) ** 0.75 : 0;
+  const zero = channels(cssColor("--heat-zero"));
+  const end = channels(cssColor(value < 0 ? "--cold" : "--hot"));
+  return zero.map((part, index) => Math.round(part + (end[index] - part) * share));
+}
+
+// Colors of int8 values as pixels, by value + 128. -128 stands for a value that is not finite.
+function heatTable() {
+  if (heatColors) return heatColors;
+  const pixel = ([red, green, blue], alpha = 255) => ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+  heatColors = Uint32Array.from({ length: 256 }, (_, index) => pixel(heatColor(index - 128, 127)));
+  heatColors[0] = pixel([0, 0, 0], 0); // a hole
+  return heatColors;
+}
+
+document.addEventListener("theme-change", () => { heatColors = null; });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  document.dispatchEvent(new Event("theme-change"));
+});

@@ -1,0 +1,77 @@
+// Compare: the same text with a second model or tokenizer, side by side.
+
+let compared = null; // {key, trace, scene} of the second model
+
+function compareView(trace) {
+  const others = models.filter((one) => one.name !== state.model);
+  const head = make("header", { class: "stage-head" },
+    make("h1", { id: "stage-title" }, "Compare"),
+    make("p", { class: "lead" }, "The same text in two models: how it is cut into tokens, and the vectors they become."));
+  if (others.length === 0) {
+    return [head, plainFact(source.exported ? "An exported page has one model." : "Only one model is served. Start with "
+      + "two to compare them: inlayer serve --model default --model path/to/model")];
+  }
+  const chosen = others.some((one) => one.name === state.other) ? state.other : others[0].name;
+  const select = make("select", { id: "other", on: { change: (event) => go({ other: event.target.value }) } });
+  fillSelect(select, others.map((one) => one.name), chosen);
+  const box = make("div", { class: "compare", id: "compare" }, compareColumn(trace, scene.data, state.model),
+    make("section", { class: "compare-column", "aria-label": chosen }, note("Loading\u2026")));
+  loadCompared(chosen, box);
+  return [head, make("p", {}, make("label", { class: "field" }, "Second model ", select)), box];
+}
+
+async function loadCompared(model, box) {
+  const query = { ...queryOf(state, UNCHANGED), model };
+  const key = JSON.stringify(query);
+  try {
+    if (compared?.key !== key) {
+      const [trace, data] = await Promise.all([source.walk(query), source.scene(query)]);
+      compared = { key, trace, data };
+    }
+    if (box.isConnected) box.lastChild.replaceWith(compareColumn(compared.trace, compared.data, model));
+  } catch (error) {
+    if (box.isConnected) box.lastChild.replaceChildren(make("p", { class: "error", role: "alert" }, error.message));
+  }
+}
+
+function compareColumn(trace, data, name) {
+  const text = trace.texts[0];
+  const chips = text.tokens.map((token, t) => styled(
+    make("li", { class: "chip", data: { tokenText: nameOf(token) } },
+      span("token-label mono", cut(nameOf(token), 18)), span("token-id number", String(token.id))),
+    { "--token": `oklch(${isDark() ? 0.76 : 0.56} 0.13 ${(215 + t * GOLDEN_ANGLE) % 360})` }));
+  const perToken = text.n_tokens ? (text.n_bytes / text.n_tokens).toFixed(2) : "\u2013";
+  return make("section", { class: "compare-column", "aria-label": name },
+    make("h2", {}, name),
+    facts([
+      ["Tokens", digits(grouped(text.n_tokens))], ["Bytes per token", digits(perToken)],
+      ["Table", digits(`${grouped(trace.table.shape[0])} ${TIMES} ${grouped(trace.table.shape[1])}`)],
+      ["Stored as", code(trace.table.dtype)], ["Positions", trace.positions.scheme],
+    ]),
+    make("ol", { class: "chip-row" }, chips),
+    data && comparedStrips(data, text), data && comparedSimilarity(data, text, name));
+}
+
+function comparedStrips(data, text) {
+  const { width, values } = data.strips.hidden;
+  const image = picture(bytesIn(values), width);
+  image.className = "compare-strips";
+  image.setAttribute("role", "img");
+  image.setAttribute("aria-label", `Hidden states: ${counted(text.n_tokens, "token")} by ${grouped(width)} channels`);
+  return styled(image, { height: `${Math.min(320, Math.max(1, image.height) * 18)}px` });
+}
+
+function comparedSimilarity({ similarity }, text, name) {
+  if (similarity.tokens.length < 2) return null;
+  const head = make("tr", {}, make("td", {}), similarity.tokens.map((t) =>
+    make("th", { scope: "col" }, cut(nameOf(text.tokens[t]), 8))));
+  const cell = (cosine) => styled(make("td", { class: "number" }, cosine === null ? "\u2013" : fixed(cosine, 2)),
+    { "background-color": cosine === null ? "transparent" : `rgb(${heatColor(toNumber(cosine) * 0.6, 1).join(" ")})` });
+  const shown = similarity.tokens.slice(0, 12);
+  const lines = shown.map((t, i) => make("tr", {},
+    make("th", { scope: "row" }, cut(nameOf(text.tokens[t]), 8)), similarity.hidden[i].slice(0, 12).map(cell)));
+  return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Cosine similarity in ${name}` },
+    make("table", { class: "similarity", "aria-label": `Cosine similarity of the tokens in ${name}` },
+      make("thead", {}, head.children.length > 13 ? make("tr", {}, Array.from(head.children).slice(0, 13)) : head),
+      make("tbody", {}, lines)));
+}

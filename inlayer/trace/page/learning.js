@@ -1,0 +1,160 @@
+// Learning you can do: one training step at a learning rate you choose. Rows move, loss and next token change.
+
+const RATES = [0, 0.03, 0.1, 0.3, 0.6, 1, 1.5, 2, 3];
+
+let chosenRate = 0; // index into the steps; kept while the page is redrawn
+
+let movedRowsShown = []; // how the rows move on the map
+
+// Arrows for the map: only step 8 moves rows.
+function learningArrows() {
+  return state.view === "walk" && state.step === 8 ? movedRowsShown : [];
+}
+
+function learningFigure(trace) {
+  movedRowsShown = [];
+  if (trace.backward.loss_kind !== "next token") return null;
+  const panel = make("section", { class: "learning", "aria-labelledby": "learning-title" },
+    make("h2", { id: "learning-title" }, "Apply one training step"));
+  const title = panel.firstChild;
+  const without = (why) => panel.append(lossChart(lossOnly(trace)).element, note(`${upper(why)}.`));
+  source.learn(current.query, RATES).then((learned) => {
+    if (!panel.isConnected) return;
+    if (learned.steps.length > 0) fillLearning(panel, title, learned);
+    else without(learned.note);
+  }).catch((error) => without(error.message.replace(/\.$/, "")));
+  return panel;
+}
+
+// Without the steps, the chart still compares the loss with a uniform guess.
+function lossOnly({ backward, table }) {
+  return { uniform: Math.log(table.shape[0]), steps: [{ rate: 0, loss: backward.loss }] };
+}
+
+function fillLearning(panel, title, learned) {
+  const { steps } = learned;
+  const chart = lossChart(learned), bars = nextBars(learned), moved = movedRows(steps);
+  const words = make("p", { class: "learning-words" });
+  const rate = slider({
+    id: "learning-rate", label: "Learning rate", max: steps.length - 1, value: Math.min(chosenRate, steps.length - 1),
+    input: show, change: (index) => announce(sentence(index)),
+  });
+
+  function sentence(index) {
+    const [from, to] = [steps[0], steps[index]].map((step) => toNumber(step.loss));
+    const { uniform } = learned;
+    const guess = to < uniform ? "better than" : "worse than";
+    const moves = `${to < from ? "falls" : "rises"} from ${shortened(from)} to ${shortened(to)}`;
+    const loss = `The loss ${index === 0 ? `is ${shortened(to)}` : moves}`;
+    return `${loss}, ${guess} a uniform guess (ln V = ${shortened(uniform)}).`;
+  }
+
+  function show(index) {
+    chosenRate = index;
+    rate.set(index, brief(steps[index].rate));
+    words.textContent = sentence(index);
+    chart.mark(index);
+    bars.show(index);
+    moved.show(index);
+    movedRowsShown = steps[index].moved.filter((row) => row.shift !== null)
+      .map(({ id, shift }) => ({ id, shift, color: tokenColor(id) }));
+    mapPane?.setArrows(learningArrows());
+  }
+
+  panel.replaceChildren(title,
+    note("Every row moves against its gradient, times the learning rate. The walk above stays as it is."),
+    make("div", { class: "learning-grid" },
+      make("div", {}, chart.element, rate.element, words), bars.element, moved.element));
+  show(Math.min(chosenRate, steps.length - 1));
+}
+
+// The loss at each learning rate, with the loss of a uniform guess as a reference.
+function lossChart({ uniform, steps }) {
+  const width = 320, height = 160, bottom = 136;
+  const losses = steps.map((step) => toNumber(step.loss));
+  const finite = [...losses.filter(Number.isFinite), uniform];
+  const most = Math.max(...finite) * 1.12;
+  const x = (index) => 12 + (steps.length > 1 ? index / (steps.length - 1) : 0) * (width - 24);
+  const y = (loss) => bottom - (Math.min(loss, most) / most) * (bottom - 16);
+  const points = losses.flatMap((loss, index) => (Number.isFinite(loss) ? [`${x(index)},${y(loss)}`] : []));
+  const dot = draw("circle", { r: 6, class: "plot-dot" }), value = draw("text", { class: "loss-value" });
+  const stem = draw("line", { y2: bottom, class: "plot-mark" });
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot loss-plot", role: "img" },
+    draw("line", { x1: 0, x2: width, y1: bottom, y2: bottom, class: "plot-zero" }),
+    draw("line", { x1: 0, x2: width, y1: y(uniform), y2: y(uniform), class: "loss-uniform" }),
+    draw("text", { x: 4, y: y(uniform) + (y(uniform) > bottom - 16 ? -5 : 13), class: "loss-guess" },
+      `uniform guess, ln V = ${shortened(uniform)}`),
+    stem, draw("path", { d: `M${points.join("L")}`, class: "plot-line" }),
+    steps.map((step, index) => draw("text", { x: x(index), y: height - 6, "text-anchor": "middle", class: "loss-rate" },
+      brief(step.rate))),
+    dot, value);
+  const mark = (index) => {
+    const loss = losses[index], at = Number.isFinite(loss) ? y(loss) : 16;
+    setAll(dot, { cx: x(index), cy: at });
+    setAll(stem, { x1: x(index), x2: x(index), y1: at });
+    const isLeft = x(index) < width / 2;
+    const anchor = { x: x(index) + (isLeft ? 10 : -10), "text-anchor": isLeft ? "start" : "end" };
+    setAll(value, { ...anchor, y: Math.max(14, at - 8) });
+    value.textContent = `loss ${shortened(loss)}`;
+    const words = `Loss ${shortened(loss)} at learning rate ${brief(steps[index].rate)}`;
+    svg.setAttribute("aria-label", `${words}; a uniform guess has ${shortened(uniform)}`);
+  };
+  mark(0);
+  return {
+    mark,
+    element: make("figure", { class: "loss-chart" },
+      make("figcaption", { class: "caption" }, "Loss after the step, by learning rate"), svg),
+  };
+}
+
+// The most probable tokens after the last token with a target, before the step and after it.
+function nextBars({ steps, predicted: [b, t] }) {
+  const list = make("ul", { class: "next-bars" });
+  const { target } = steps[0];
+  const token = current.trace.texts[b]?.tokens[t];
+  const percent = (share) => (share < 0.001 ? "< 0.1%" : `${(100 * share).toPrecision(3)}%`);
+  return {
+    element: make("section", { class: "next", "aria-label": "Next token" },
+      make("h3", {}, token ? `What follows ${quoted(token.label)}?` : "Next token"),
+      make("p", { class: "caption" }, "Target: ", span("mono", nameOf(target)), ". Thin bars: before the step."), list),
+    show(index) {
+      const [before, after] = [steps[0], steps[index]].map((step) =>
+        new Map([step.target, ...step.predicted].map((one) => [one.id, one])));
+      const names = new Map([...before, ...after]);
+      const share = (found, id) => toNumber(found.get(id)?.probability ?? 0);
+      const ids = [target.id, ...[...names.keys()].filter((id) => id !== target.id)
+        .sort((one, other) => share(after, other) - share(after, one)).slice(0, 6)];
+      list.replaceChildren(...ids.map((id) => styled(make("li", { class: id === target.id ? "target" : "" },
+        span("next-name mono", cut(nameOf(names.get(id)), 14)),
+        make("span", { class: "next-bar", "aria-hidden": "true" }, make("i", { class: "next-before" }),
+          make("i", { class: "next-after" })),
+        span("number", percent(share(after, id)))), {
+        "--before": share(before, id).toFixed(4), "--after": share(after, id).toFixed(4), "--token": tokenColor(id),
+      })));
+    },
+  };
+}
+
+// How far each row moved: its cosine similarity with itself before the step.
+function movedRows(steps) {
+  const list = make("ul", { class: "moved" });
+  const names = new Map(current.trace.backward.rows.map((row) => [row.id, nameOf(row)]));
+  return {
+    element: make("section", { class: "moved-rows", "aria-label": "Rows that move" },
+      make("h3", {}, "Rows that move"),
+      make("p", { class: "caption" }, "cosine similarity with the row before the step"), list),
+    show(index) {
+      list.replaceChildren(...steps[index].moved.slice(0, 8).map(({ id, cosine }) => styled(make("li", {},
+        span("next-name mono", cut(names.get(id) ?? String(id), 14)),
+        draw("svg", { viewBox: "0 0 28 28", class: "moved-dial", "aria-hidden": "true" },
+          draw("line", { x1: 2, y1: 22, x2: 26, y2: 22, class: "dial-unscaled" }),
+          draw("line", { x1: 2, y1: 22, class: "dial-hand", ...turnedTip(toNumber(cosine ?? 1)) })),
+        span("number", cosine === null ? "\u2013" : fixed(cosine, 3))), { "--token": tokenColor(id) })));
+    },
+  };
+}
+
+function turnedTip(cosine) {
+  const angle = Math.acos(Math.min(1, Math.max(-1, cosine)));
+  return { x2: 2 + 22 * Math.cos(angle), y2: 22 - 22 * Math.sin(angle) };
+}

@@ -1,0 +1,118 @@
+// The map next to the walk: every row of the table, with the tokens of the text in their colors, in text order.
+
+const MAP_POLL = 3000; // milliseconds between questions for a better layout
+
+let mapPane = null; // the map, once its data is there
+let mapModel = null; // the model whose map is shown or requested
+let mapParts = null; // elements of the pane
+let mapChosen = { id: -1, near: [] }; // the token of the token panel
+
+function renderMapPane(trace) {
+  const { model } = current.query;
+  mapParts ??= buildMapPane();
+  if (mapModel !== model) {
+    mapModel = model;
+    loadMap(model);
+  }
+  markTokens(trace);
+}
+
+function buildMapPane() {
+  const canvas = make("canvas", {
+    id: "map", class: "map-canvas", tabindex: 0, role: "application", "aria-roledescription": "map",
+    "aria-label": "Map of all tokens. Arrow keys move, plus and minus zoom, 0 shows everything.",
+  });
+  const query = make("input", {
+    id: "map-query", type: "search", list: "map-matches", placeholder: "Find a token", "aria-label": "Find a token",
+    spellcheck: "false", required: true,
+  });
+  const matches = make("datalist", { id: "map-matches" });
+  const form = make("form", { role: "search", class: "map-find", autocomplete: "off", "aria-label": "Find a token on the map" },
+    query, matches);
+  const tool = (label, name, act) => button(label, act, { "aria-label": name });
+  const frame = make("div", { class: "map-frame" }, canvas,
+    make("div", { class: "map-tools", role: "group", "aria-label": "Zoom" },
+      tool("+", "Zoom in", () => mapPane?.zoom(2)), tool(MINUS, "Zoom out", () => mapPane?.zoom(0.5)),
+      button("Show all", () => mapPane?.fit())));
+  const about = make("p", { class: "note map-about", role: "status" }, "The map is loading.");
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const id = mapPane?.find(query.value) ?? -1;
+    query.setCustomValidity(id < 0 ? "no token contains this text" : "");
+    if (query.reportValidity()) openToken(id, query);
+  });
+  query.addEventListener("input", () => {
+    query.setCustomValidity("");
+    matches.replaceChildren(...(mapPane?.suggestions(query.value) ?? []).map((value) => make("option", { value })));
+  });
+  byId("map-pane").replaceChildren(make("div", { class: "map-head" }, make("h2", {}, "Map of all tokens"), form), frame, about);
+  byId("map-pane").hidden = false;
+  document.addEventListener("token-highlight", (event) => mapPane?.highlight(event.detail?.id));
+  document.addEventListener("theme-change", () => current && markTokens(current.trace));
+  return { canvas, frame, form, about };
+}
+
+async function loadMap(model) {
+  const { canvas, about } = mapParts;
+  let data;
+  try {
+    data = await source.map(model);
+  } catch (error) {
+    if (model === mapModel) showMap(false, upper(error.message));
+    return;
+  }
+  if (model !== mapModel) return;
+  if (data.note) return showMap(false, data.note); // an exported page without a map
+  if (data.better) setTimeout(() => model === mapModel && loadMap(model), MAP_POLL);
+  if (data.texts.length === 0) return showMap(true, "The map is being computed.");
+  const isBetter = mapPane?.data.model === model && mapPane.data.method !== data.method;
+  if (mapPane?.data.model === model && !isBetter) return describeMap(data);
+  showMap(true);
+  if (mapPane) mapPane.setData({ ...data, model });
+  else {
+    mapPane = makeMap(canvas, { ...data, model }, {
+      labelOf: (id) => visible(mapPane?.data.texts[id] ?? data.texts[id]),
+      isStill: () => motion.instant,
+      onHover: (id) => highlightToken(id === null ? null : { id }),
+      onChoose: (id) => openToken(id, canvas),
+    });
+    window.inlayerMap = mapPane; // for tests
+  }
+  describeMap(data);
+  if (isBetter) announce(`Better layout ready. ${about.textContent}`);
+  markTokens(current.trace);
+  if (mapChosen.id >= 0) mapPane.choose(mapChosen.id, true, mapChosen.near);
+}
+
+function showMap(isThere, message = "") {
+  mapParts.frame.hidden = !isThere;
+  mapParts.form.hidden = !isThere;
+  mapParts.about.textContent = message;
+}
+
+function describeMap({ method, complete, better, texts, kept_share, measured, trustworthiness, holes, missing }) {
+  const name = method === "tsne" ? "t-SNE" : "Principal components";
+  const named = missing.slice(0, 3).map((id) => `${id} ${cut(visible(texts[id]), 12)}`);
+  mapParts.about.textContent = [
+    `${name} of ${counted(texts.length, "row")}${complete ? "" : ", interrupted"}.`,
+    `${Math.round(toNumber(kept_share) * 100)}% of the ${measured} true nearest tokens stay neighbors on this map; `
+      + `trustworthiness ${fixed(trustworthiness, 2)}.`,
+    better && "A better layout is being computed.",
+    holes > 0 && `${counted(holes, "row")} without a direction ${holes === 1 ? "is" : "are"} not drawn: ${named.join(", ")}${holes > 3 ? DOTS : ""}.`,
+  ].filter(Boolean).join(" ");
+}
+
+function markTokens(trace) {
+  if (!mapPane || mapPane.data.model !== current.query.model) return;
+  mapPane.setMarks(trace.texts.flatMap((text, b) => text.tokens
+    .filter((token) => token.id !== null && token.mask)
+    .map((token) => ({ id: token.id, color: tokenColor(token.id), line: b }))));
+  mapPane.setArrows(learningArrows());
+}
+
+// The token panel shows this token; the map moves there.
+function showOnMap(id, near = []) {
+  if (mapChosen.id === id) return;
+  mapChosen = { id, near };
+  mapPane?.choose(id, true, near);
+}

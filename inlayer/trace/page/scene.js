@@ -1,0 +1,232 @@
+// The scene of steps 4 to 8: one canvas on which the table, the rows of your tokens, positions and similarities move.
+//
+// - every step has a layout: where each part is and how visible it is. Changing the step moves parts to their new places
+// - colors come from int8 values of the real vectors (/api/scene, /api/table); exact numbers come from the trace
+// - rows beyond the window are drawn when they scroll into view
+
+const SCENE_HEIGHT = 320;
+const GAP = 28;
+
+const scene = { data: null, table: null, images: null, layout: null, stop: () => {}, hovered: null, cursor: null };
+window.inlayerScene = scene; // for tests
+
+function setScene(data, table) {
+  scene.data = data;
+  scene.table = table;
+  scene.images = null;
+  scene.cursor = null;
+}
+
+// ---- pictures of the values
+
+function sceneImages() {
+  if (scene.images) return scene.images;
+  const strips = {}, known = Object.entries(scene.data.strips).filter(([, strip]) => strip !== null);
+  const scale = sceneScale();
+  for (const [name, strip] of known) strips[name] = picture(bytesIn(strip.values), strip.width, strip.scale / scale);
+  const { table } = scene;
+  scene.images = { strips, table: table && picture(bytesIn(table.values), table.channels.length) };
+  return scene.images;
+}
+
+// One scale for all strips, so that a color means the same number in all of them.
+function sceneScale() {
+  const { row, position, hidden } = scene.data.strips;
+  return Math.max(row.scale, position?.scale ?? 0, hidden.scale);
+}
+
+function bytesIn(base64) {
+  const text = atob(base64);
+  const values = new Int8Array(text.length);
+  for (let index = 0; index < text.length; index += 1) values[index] = text.charCodeAt(index);
+  return values;
+}
+
+function picture(values, width, factor = 1) {
+  const height = Math.max(1, Math.floor(values.length / Math.max(1, width)));
+  const canvas = make("canvas", { width, height });
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(Math.max(1, width), height);
+  const pixels = new Uint32Array(image.data.buffer), colors = heatTable();
+  for (let index = 0; index < values.length; index += 1) {
+    const value = values[index];
+    pixels[index] = colors[value === -128 ? 0 : Math.round(value * factor) + 128];
+  }
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+// ---- layouts
+
+// The tokens on the scene in order, over all texts: {token, b, t, line}.
+function sceneTokens(trace) {
+  const first = trace.first_token ?? 0;
+  return trace.texts.flatMap((text, b) => text.tokens.map((token, index) => ({ token, b, t: first + index })));
+}
+
+function lineHeight(count, most) {
+  return Math.max(6, Math.min(most, Math.floor(SCENE_HEIGHT / Math.max(1, count))));
+}
+
+function sceneLayout(trace, step, width) {
+  const tokens = sceneTokens(trace);
+  const isRotation = step === 6 && !scene.data.strips.position;
+  const line = lineHeight(tokens.length, isRotation ? 14 : 36); // the dial below is the picture of that step
+  const left = width < 520 ? 64 : 112;
+  const height = Math.max(step < 6 || step === 8 ? SCENE_HEIGHT : 0, tokens.length * line);
+  const body = width - left;
+  const parts = { tokens, line, left, height, width, table: hiddenPart(left, SCENE_HEIGHT), lanes: [], matrices: [] };
+  const tableWidth = Math.min(200, body * 0.3);
+  if (step === 4) {
+    parts.table = { x: left + body * 0.18, y: 0, w: body * 0.82, h: SCENE_HEIGHT, alpha: 1 };
+    parts.links = 1;
+    parts.lanes.push({ name: "row", x: parts.table.x, w: parts.table.w, alpha: 1, inTable: true });
+  } else if (step === 5 || step === 8) {
+    parts.table = { x: left + GAP * 1.5, y: 0, w: tableWidth, h: SCENE_HEIGHT, alpha: 1 };
+    parts.links = 1;
+    const x = parts.table.x + tableWidth + GAP * 1.5;
+    parts.lanes.push({ name: step === 5 ? "row" : "hidden", x, w: width - x, alpha: 1 });
+  } else if (step === 6 && scene.data.strips.position) {
+    const lane = (body - 2 * GAP) / 3;
+    const onlyPositions = trace.stages.length === 1;
+    ["row", "position", "hidden"].forEach((name, index) => parts.lanes.push({
+      name, x: left + index * (lane + GAP), w: lane, alpha: 1, sign: ["", "+", onlyPositions ? "=" : ARROW][index],
+    }));
+  } else if (step === 6) {
+    parts.lanes.push({ name: "row", x: left, w: body, alpha: 1 });
+  } else {
+    const two = body > 560 && scene.data.strips.position;
+    const size = Math.min(two ? body * 0.27 : body * 0.4, 280, Math.max(144, scene.data.similarity.tokens.length * 40));
+    const names = two ? ["row", "hidden"] : ["hidden"];
+    const taken = scene.data.similarity.tokens.length > 1 ? names.length * (size + GAP) : 0;
+    parts.lanes.push({ name: "hidden", x: left, w: body - taken, alpha: 1 });
+    if (taken) {
+      names.forEach((name, index) => parts.matrices.push({
+        name, x: width - (names.length - index) * (size + GAP) + GAP, y: 24, size, alpha: 1,
+      }));
+      parts.height = Math.max(parts.height, size + 36);
+    }
+  }
+  return parts;
+}
+
+function hiddenPart(x, h) {
+  return { x: x - 60, y: 0, w: 60, h, alpha: 0 };
+}
+
+// The place of one token's strip in a lane. Inside the table, it is at the height of its row.
+function stripPlace(parts, lane, index) {
+  if (!lane.inTable) return { x: lane.x, y: index * parts.line, w: lane.w, h: parts.line - (parts.line > 8 ? 3 : 1) };
+  return { x: lane.x, y: rowHeightInTable(parts, parts.tokens[index].token.id) - 1.5, w: lane.w, h: 3 };
+}
+
+function rowHeightInTable(parts, id) {
+  const rows = current.trace.table.shape[0];
+  return parts.table.y + ((id ?? 0) + 0.5) / rows * parts.table.h;
+}
+
+// A layout between two others. Lanes and matrices are matched by name; others fade.
+function between(from, to, share) {
+  if (!from || share >= 1) return to;
+  const mix = (a, b) => a + (b - a) * share;
+  const part = (a, b) => {
+    const mixed = { ...b };
+    for (const key of Object.keys(b)) if (typeof b[key] === "number" && typeof a[key] === "number") mixed[key] = mix(a[key], b[key]);
+    return mixed;
+  };
+  const matched = (olds, news) => [
+    ...news.map((one) => {
+      const old = olds.find((other) => other.name === one.name)
+        ?? (one.name === "hidden" ? olds.find((other) => other.name === "row") : undefined);
+      return old ? { ...one, alpha: mix(old.alpha, one.alpha), from: old, share } : { ...one, alpha: one.alpha * share };
+    }),
+    ...olds.filter((old) => !news.some((one) => one.name === old.name || (one.name === "hidden" && old.name === "row")))
+      .map((old) => ({ ...old, alpha: old.alpha * (1 - share) })),
+  ];
+  return {
+    ...to, height: to.height, links: mix(from.links ?? 0, to.links ?? 0), table: part(from.table, to.table),
+    lanes: matched(from.lanes, to.lanes), matrices: matched(from.matrices, to.matrices),
+  };
+}
+
+// ---- the figure
+
+function renderScene(trace, step) {
+  const figure = byId("scene");
+  const usable = scene.data !== null && step >= 4 && trace.shape[1] > 0 && !isHidden(step);
+  figure.hidden = !usable;
+  if (!usable) {
+    scene.layout = null;
+    return;
+  }
+  if (!figure.firstChild) buildScene(figure);
+  byId("scene-caption").replaceChildren(...sceneCaption(trace, step));
+  byId("scene-canvas").setAttribute("aria-label", sceneLabel(trace, step));
+  const frame = byId("scene-scroll");
+  const target = sceneLayout(trace, step, frame.clientWidth);
+  styled(byId("scene-spacer"), { height: `${target.height}px` });
+  styled(frame, { height: `${Math.min(target.height, 480) + 8}px` });
+  scene.stop();
+  const from = scene.layout?.tokens.length === target.tokens.length ? scene.layout : null;
+  scene.stop = motion.animate(DURATION, (share) => {
+    scene.layout = between(from, target, share);
+    paintScene();
+  });
+}
+
+function buildScene(figure) {
+  const canvas = make("canvas", { id: "scene-canvas", tabindex: 0, role: "img" });
+  figure.append(
+    make("div", { id: "scene-scroll", class: "scene-scroll", tabindex: -1 },
+      canvas, make("div", { id: "scene-spacer" })),
+    make("p", { id: "scene-tip", class: "map-tip", hidden: true }),
+    make("figcaption", { id: "scene-caption", class: "note" }));
+  byId("scene-scroll").addEventListener("scroll", paintScene);
+  new ResizeObserver(() => {
+    if (scene.layout && !figure.hidden) renderScene(current.trace, state.step);
+  }).observe(figure);
+  document.addEventListener("theme-change", () => {
+    scene.images = null;
+    if (scene.layout) paintScene();
+  });
+  document.addEventListener("token-highlight", () => scene.layout && paintScene());
+  canvas.addEventListener("pointermove", (event) => pointAt(sceneHit(event.offsetX, event.offsetY)));
+  canvas.addEventListener("pointerleave", () => pointAt(null));
+  canvas.addEventListener("click", (event) => chooseOnScene(sceneHit(event.offsetX, event.offsetY)));
+  canvas.addEventListener("keydown", moveSceneCursor);
+  canvas.addEventListener("blur", () => { scene.cursor = null; pointAt(null); });
+}
+
+function sceneLabel(trace, step) {
+  const what = {
+    4: "The table, with the rows of your tokens", 5: "Rows taken from the table and stacked",
+    6: scene.data.strips.position ? "Rows plus positions" : "Rows; positions do not change them",
+    7: "Hidden states and their similarities", 8: "Hidden states and the rows that receive gradients",
+  }[step];
+  return `${what}. Arrow keys move between tokens and channels.`;
+}
+
+function sceneCaption(trace, step) {
+  const [rows, width] = trace.table.shape;
+  const { table } = scene;
+  const sampled = table && (table.rows.length < rows || table.channels.length < width)
+    ? `, drawn from ${grouped(table.rows.length)} ${TIMES} ${grouped(table.channels.length)} of its values` : "";
+  const whole = `The whole table: ${grouped(rows)} rows of ${grouped(width)} channels${sampled}.`;
+  const shown = `All ${grouped(scene.data.width)} channels of every token; click one to see its digits below.`;
+  const similarity = "Squares: cosine similarity of every pair of tokens";
+  const words = {
+    4: `${whole} A token's id is the number of its row.`,
+    5: `Each id picks one row of the table. ${shown}`,
+    6: scene.data.strips.position ? `A vector for the position is added to each row. ${shown}`
+      : `Nothing is added to the rows. ${shown}`,
+    7: scene.data.strips.position
+      ? `${similarity}, before and after positions are added. ${shown}`
+      : `${similarity}; without added positions, swapping two tokens only swaps their lines. ${shown}`,
+    8: `The loss sends a gradient back through the hidden states to the rows. ${shown}`,
+  };
+  return [words[step], " ", ...heatLegend(step)];
+}
+
+function heatLegend(step) {
+  return [legend(scaleOf([step === 4 && scene.table ? scene.table.scale : sceneScale()]))].filter(Boolean);
+}

@@ -1,0 +1,175 @@
+"""The scene of a walk: heat strips of all tokens and channels, cosines between tokens, and a picture of the table.
+
+rows, hidden states -> [scene] -> canvas
+- strips are for color only: one signed byte per value, round(127 * value / scale), clipped; -128 marks NaN and
+  infinity. Exact digits come from a walk
+- the scale is a high quantile of the absolute values, so that a few outlier channels do not make all others pale
+- cosines are those of the rows, and of the hidden states, where positions have been added
+- elsewhere: the recorded values (trace/run.py), a step of learning (trace/learning.py), the map (geometry/map_facts.py)
+Tested against the layer elementwise in tests/trace/test_scene.py.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from inlayer.tensors import one_thread
+from inlayer.trace.facts import Change, Vector
+from inlayer.trace.forward import Forward, Window
+from inlayer.trace.run import check_walk
+
+if TYPE_CHECKING:
+    from inlayer.trace.pipeline import Pipeline
+
+MAX_VALUES = 2**23  # of the hidden states shown, in all texts together
+MAX_COMPARED = 48  # tokens of the first text whose cosines are computed
+MAX_ROWS, MAX_CHANNELS = 256, 192  # of the picture of the table
+QUANTILE = 0.995
+DECIMALS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strip:
+    """Vectors as colors."""
+
+    width: int
+    scale: float  # the value with full intensity
+    values: str  # base64 of signed bytes, in the order of the vectors
+
+
+@dataclass(frozen=True, kw_only=True)
+class SceneStrips:
+    """The strips of all tokens, in the order (text, token, channel)."""
+
+    row: Strip
+    position: Strip | None  # what the positions add; None if they add nothing
+    hidden: Strip
+
+
+@dataclass(frozen=True, kw_only=True)
+class SceneSimilarity:
+    """Cosines between tokens of the first text; None where a vector has no direction."""
+
+    tokens: list[int]  # indices into the text
+    row: list[list[float | None]]
+    hidden: list[list[float | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotaryScene:
+    """The rotary frequencies of every channel pair, in radians per position."""
+
+    layer_type: str | None
+    frequencies: Vector
+    unscaled_frequencies: Vector  # without context scaling
+
+
+@dataclass(frozen=True, kw_only=True)
+class SceneFacts:
+    """All tokens of a batch as strips, as many as fit."""
+
+    shape: tuple[int, int, int]  # of the hidden states: batch, tokens, width
+    tokens: int  # shown of each text, padding included
+    width: int  # of the hidden states
+    strips: SceneStrips
+    similarity: SceneSimilarity
+    rotary: list[RotaryScene]  # one per layer type; empty unless the positions are rotary
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableScene:
+    """A picture of the table: the values at some rows and channels, evenly spaced."""
+
+    shape: tuple[int, int]
+    rows: list[int]
+    channels: list[int]
+    scale: float
+    values: str  # base64 of signed bytes, in the order (row, channel)
+
+
+@one_thread()
+@torch.no_grad()
+def scene(
+    pipeline: Pipeline,
+    texts: Sequence[str],
+    *,
+    tokens: int = MAX_VALUES,
+    first_token: int = 0,
+    change: Change | None = None,
+) -> SceneFacts:
+    """Run texts and record at most `tokens` tokens of each as strips; cosines are computed from `first_token` on."""
+    change = change or Change()
+    window = Window(min(tokens, max(1, MAX_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
+    check_walk(texts, None, window._replace(first_token=first_token), change)
+    result = Forward(pipeline, change, window).run_texts(list(texts))
+    row_BTD, hidden_BTD = result.stages[0].after, result.stages[-1].after
+    added = [stage.added.expand_as(stage.after) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]
+    end = min(len(result.tokens[0]), result.count)
+    compared = list(range(min(first_token, end), min(first_token + MAX_COMPARED, end)))
+    frequencies = pipeline.rotations(change.positions, change.theta, 0, 0, result.length, result.width)
+    return SceneFacts(
+        shape=(len(texts), result.length, result.width),
+        tokens=result.count,
+        width=result.width,
+        strips=SceneStrips(
+            row=_strip(row_BTD), position=_strip(added[0]) if added else None, hidden=_strip(hidden_BTD)
+        ),
+        similarity=SceneSimilarity(
+            tokens=compared, row=_cosines(row_BTD[0, compared]), hidden=_cosines(hidden_BTD[0, compared])
+        ),
+        rotary=[
+            RotaryScene(
+                layer_type=facts.layer_type,
+                frequencies=facts.frequencies,
+                unscaled_frequencies=facts.unscaled_frequencies,
+            )
+            for facts, _ in frequencies
+        ],
+    )
+
+
+@one_thread()
+@torch.no_grad()
+def table_scene(pipeline: Pipeline) -> TableScene:
+    """Sample the table: the first and last row and channel are always among those shown."""
+    rows, channels = _spread(pipeline.table.shape[0], MAX_ROWS), _spread(pipeline.table.shape[1], MAX_CHANNELS)
+    strip = _strip(pipeline.layer.token_embedding(torch.tensor(rows))[:, channels])
+    return TableScene(shape=pipeline.table.shape, rows=rows, channels=channels, scale=strip.scale, values=strip.values)
+
+
+def _spread(size: int, most: int) -> list[int]:
+    return [round(place) for place in np.linspace(0, size - 1, min(size, most)).tolist()]
+
+
+def _strip(vectors: Tensor) -> Strip:
+    """Quantize vectors to signed bytes."""
+    values = vectors.float().numpy()
+    finite = np.isfinite(values)
+    sizes = np.abs(values[finite])
+    scale = float(np.quantile(sizes, QUANTILE)) or float(sizes.max()) if sizes.size else 0.0
+    scale = scale or 1.0
+    with np.errstate(all="ignore"):
+        quantized = np.clip(np.rint(127 * (values / np.float32(scale))), -127, 127)
+    quantized[~finite] = -128
+    return Strip(
+        width=values.shape[-1], scale=scale, values=base64.b64encode(quantized.astype(np.int8).tobytes()).decode()
+    )
+
+
+def _cosines(vectors_ND: Tensor) -> list[list[float | None]]:
+    vectors = vectors_ND.double()
+    norms_N = vectors.norm(dim=1)
+    known_N = norms_N.isfinite() & (norms_N > 0)
+    cosines_NN = (vectors @ vectors.T / (norms_N[:, None] * norms_N[None])).tolist()
+    known = known_N.tolist()
+    return [
+        [round(cosine, DECIMALS) if known[i] and known[j] else None for j, cosine in enumerate(row)]
+        for i, row in enumerate(cosines_NN)
+    ]

@@ -1,0 +1,69 @@
+"""Step 8: one training step at a learning rate. Every number equals `Pipeline.learn`, and the map gets its arrows."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from inlayer.trace.html import export
+
+pytestmark = pytest.mark.slow
+
+TEXT = "I love dogs and cats"
+STEP = "text=I+love+dogs+and+cats&model={model}&step=8"
+RATES = [0.0, 0.03, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0]
+
+
+def open_learning(open_page, model: str = "default"):
+    watched = open_page(STEP.format(model=model), reduced_motion="reduce")
+    watched.page.wait_for_selector("#learning-rate")
+    return watched
+
+
+def test_loss_next_token_and_rows_follow_the_learning_rate(open_page, pipelines):
+    watched = open_learning(open_page)
+    learned = pipelines["default"].learn([TEXT], rates=RATES)
+    assert math.exp(learned.uniform) == pytest.approx(pipelines["default"].table.shape[0])
+    for index in (0, 4, 6):
+        step = learned.steps[index]
+        watched.page.fill("#learning-rate", str(index))
+        assert watched.text(".learning .slider output") == f"{RATES[index]:g}"
+        words = watched.text(".learning-words")
+        assert f"{float(f'{step.loss:.4g}'):g}" in words
+        assert f"ln V = {learned.uniform:.4g}" in words
+        assert ("better than" if step.loss < learned.uniform else "worse than") in words
+        target = watched.text(".next-bars .target .number")
+        assert target == ("< 0.1%" if step.target.probability < 0.001 else f"{100 * step.target.probability:.3g}%")
+        cosines = watched.page.locator(".moved .number").all_inner_texts()
+        assert [float(one) for one in cosines] == [pytest.approx(row.cosine, abs=6e-4) for row in step.moved[:8]]
+    assert "falls from" in watched.text(".learning-words")
+    watched.page.fill("#learning-rate", "8")
+    assert learned.steps[8].loss > learned.steps[7].loss  # too large a step
+
+
+def test_map_shows_arrows_in_step_8_only(open_page):
+    watched = open_learning(open_page)
+    watched.page.wait_for_function("() => window.inlayerMap?.scene.marks.length > 0")
+    watched.page.fill("#learning-rate", "6")
+    shifts = watched.page.evaluate("inlayerMap.scene.arrows.map((one) => Math.hypot(...one.shift))")
+    assert len(shifts) == 7
+    assert max(shifts) > 0
+    watched.step(7)
+    watched.settle()
+    assert watched.page.evaluate("inlayerMap.scene.arrows.length") == 0
+
+
+def test_models_without_a_step_show_the_loss_alone(open_page):
+    watched = open_page(STEP.format(model="stages"))
+    watched.page.wait_for_selector(".figure[data-step='8']")
+    assert watched.page.locator("#learning-rate").count() == 0
+
+
+def test_exported_page_applies_a_step(open_file, pipelines, tmp_path):
+    file = tmp_path / "walk.html"
+    file.write_text(export(pipelines["default"], [TEXT]), encoding="utf-8")
+    watched = open_file(file, "step=8", reduced_motion="reduce")
+    watched.page.wait_for_selector("#learning-rate")
+    watched.page.fill("#learning-rate", "6")
+    assert "falls from" in watched.text(".learning-words")

@@ -1,0 +1,184 @@
+"""The scene of the walk page: strips, table, similarities, merges, motion, chips, comparison of two models."""
+
+from __future__ import annotations
+
+import base64
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import inlayer
+from inlayer.trace import Change
+
+pytestmark = pytest.mark.slow
+
+TEXT = "The king left London with seven friends on Monday"
+START = "text=The+king+left+London+with+seven+friends+on+Monday&model=default"
+STILL = {"reduced_motion": "reduce"}
+
+
+def colors(watched, lane: str = "hidden") -> np.ndarray:
+    """The color in the middle of every cell of a lane on the canvas: (tokens, channels, 3)."""
+    found = watched.page.evaluate(
+        """(lane) => { const canvas = document.querySelector("#scene-canvas"), ratio = devicePixelRatio;
+             const { lanes, line, tokens } = window.inlayerScene.layout, width = window.inlayerScene.data.width;
+             const { x, w } = lanes.find((one) => one.name === lane);
+             const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+             const at = (px, py) => 4 * (Math.floor(py * ratio) * canvas.width + Math.floor(px * ratio));
+             return tokens.map((_, index) => Array.from({ length: width }, (_, d) => {
+               const start = at(x + (d + 0.5) / width * w, (index + 0.4) * line);
+               return [...data.slice(start, start + 3)]; })); }""",
+        lane,
+    )
+    return np.array(found).astype(int)
+
+
+def test_strips_have_the_colors_of_the_hidden_states(open_page):
+    model = inlayer.load("default")
+    rows = model.table.rows(model.tokenizer.encode(TEXT)).astype(np.float32)
+    watched = open_page(f"{START}&step=7", width=2400, **STILL)
+    shown = colors(watched)
+    assert shown.shape == (len(rows), 128, 3)
+    warm = shown[..., 0] - shown[..., 2]  # orange above zero, blue below
+    clear = np.abs(rows) > 0.3
+    assert (np.sign(warm[clear]) == np.sign(rows[clear])).all()
+    order = np.argsort(np.abs(rows[0]))
+    assert np.abs(warm[0, order[-5:]]).min() > np.abs(warm[0, order[:5]]).max()
+    assert not (np.sign(warm[::-1][clear]) == np.sign(rows[clear])).all()  # control: other rows have other colors
+
+
+def test_similarities_equal_the_library(open_page):
+    model = inlayer.load("default")
+    rows = model.table.rows(model.tokenizer.encode(TEXT)).astype(np.float64)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    watched = open_page(f"{START}&step=7", **STILL)
+    shown = np.array(watched.page.evaluate("window.inlayerScene.data.similarity.hidden"))
+    np.testing.assert_allclose(shown, unit @ unit.T, atol=1e-5)
+    swapped = open_page(f"{START}&step=7&swap=1,3", **STILL)
+    permuted = np.array(swapped.page.evaluate("window.inlayerScene.data.similarity.hidden"))
+    order = [0, 3, 2, 1, *range(4, len(rows))]
+    np.testing.assert_allclose(permuted, shown[np.ix_(order, order)], atol=1e-5)  # merely permuted
+    with_positions = open_page(f"{START}&step=7&swap=1,3&positions=sinusoidal", **STILL)
+    without = open_page(f"{START}&step=7&positions=sinusoidal", **STILL)
+    after, before = (
+        np.array(one.page.evaluate("window.inlayerScene.data.similarity.hidden")) for one in (with_positions, without)
+    )
+    assert np.abs(after - before[np.ix_(order, order)]).max() > 0.01  # with positions, it is not
+
+
+def test_table_is_drawn_from_stored_values(open_page):
+    model = inlayer.load("default")
+    watched = open_page(f"{START}&step=4", **STILL)
+    table = watched.page.evaluate("window.inlayerScene.table")
+    values = np.frombuffer(base64.b64decode(table["values"]), np.int8).reshape(len(table["rows"]), -1)
+    stored = model.table.rows(table["rows"])[:, table["channels"]].astype(np.float32)
+    wanted = np.clip(np.rint(127 * stored / np.float32(table["scale"])), -127, 127)
+    np.testing.assert_array_equal(values, wanted)
+
+
+def test_merges_play_in_the_order_of_their_ranks(open_page, pipelines):
+    watched = open_page("text=I+love+dogs&model=default&step=3", **STILL)
+    page = watched.page
+    trace = pipelines["default"].walk(["I love dogs"])
+    ranks = sorted(merge.rank for one in trace.texts[0].pre_tokens or [] for merge in one.merges or [])
+    seen = []
+    for count in range(len(ranks) + 1):
+        page.eval_on_selector(
+            "#merge-slider", "(one, count) => { one.value = count; one.dispatchEvent(new Event('input')); }", str(count)
+        )
+        seen.append(page.locator(".merge-tile").count())
+    assert seen[0] == len(b"I love dogs")
+    assert seen[-1] == trace.texts[0].n_tokens
+    assert all(later < earlier for earlier, later in pairwise(seen))
+    assert f"rank {ranks[-1]:,}" in watched.text("#merge-count")
+
+
+def test_hovering_a_token_highlights_it_everywhere(open_page):
+    watched = open_page(f"{START}&step=5", **STILL)
+    watched.page.hover(".chip[data-t='3']")
+    lit = watched.page.eval_on_selector_all(".lit", "(all) => all.map((one) => one.dataset.tokenId)")
+    assert len(lit) >= 2
+    assert set(lit) == {"2401"}
+    watched.page.hover("h1")
+    assert watched.page.locator(".lit").count() == 0
+
+
+def test_later_channels_and_tokens_can_be_reached(open_page, pipelines):
+    watched = open_page(f"{START}&step=5", **STILL)
+    watched.page.click("text=Later channels")
+    watched.page.wait_for_selector(".caption:has-text('Channels 8 to 15')")
+    trace = pipelines["default"].walk([TEXT], first_channel=8)
+    shown = {(cell["t"], cell["d"]): float(cell["value"]) for cell in watched.shown() if cell["field"] == "row"}
+    wanted = {
+        (str(t), str(8 + d)): value for t, one in enumerate(trace.texts[0].tokens) for d, value in enumerate(one.row)
+    }
+    assert shown == wanted
+    watched.page.hover("[data-field=row][data-t='1'][data-d='9']")
+    assert "E[1988,9]" in watched.inspector()
+    offset = trace.table.offset + 1988 * trace.table.row_bytes + 9 * 2
+    assert f"{offset:,}" in watched.inspector()
+    long = open_page("text=" + "the+dog+and+" * 120 + "&model=default&step=5", **STILL)
+    long.page.click("text=Later tokens")
+    long.page.wait_for_selector("text=Tokens 256 to 360 of 361")
+    assert "from=256" in long.fragment()
+
+
+def test_keyboard_moves_through_the_scene(open_page):
+    watched = open_page(f"{START}&step=5", **STILL)
+    page = watched.page
+    page.focus("#scene-canvas")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert "king" in watched.text("#scene-tip")
+    assert "channel 1" in watched.text("#scene-tip")
+    value = inlayer.load("default").table.rows([1988])[0, 1]
+    page.wait_for_function("document.querySelector('#scene-tip').textContent.split('  ').length > 3")
+    assert float(watched.text("#scene-tip").split()[-1].replace("\u2212", "-")) == pytest.approx(float(value), rel=1e-5)
+    assert "step=5" in watched.fragment()
+
+
+def test_motion_can_be_switched_off(open_page):
+    watched = open_page(f"{START}&step=4")
+    page = watched.page
+    page.click("#motion")
+    page.click("#step-5")
+    lanes = page.evaluate("window.inlayerScene.layout.lanes.map((one) => [one.name, one.alpha, one.share ?? 1])")
+    assert lanes == [["row", 1, 1]]
+    page.reload()
+    page.wait_for_selector(".figure")
+    assert page.get_attribute("#motion", "aria-pressed") == "false"
+
+
+def test_two_models_side_by_side(open_page, pipelines):
+    watched = open_page("text=I+love+dogs&model=default&view=compare&other=random", **STILL)
+    watched.page.wait_for_selector(".compare-column[aria-label=random] .chip")
+    for name in ("default", "random"):
+        trace = pipelines[name].walk(["I love dogs"])
+        chips = watched.page.locator(f".compare-column[aria-label={name}] .token-id").all_inner_texts()
+        assert chips == [str(token.id) for token in trace.texts[0].tokens]
+
+
+def test_holes_are_drawn_as_holes(open_page):
+    watched = open_page("text=I+love+dogs&model=odd&step=5", **STILL)
+    data = watched.page.evaluate("window.inlayerScene.data.strips.row.values")
+    assert (np.frombuffer(base64.b64decode(data), np.int8)[:3] == -128).all()
+    assert "NaN" in watched.text("#numbers")
+
+
+def test_exported_page_has_the_scene(open_file, pipelines, tmp_path):
+    from inlayer.trace.html import export
+
+    file = tmp_path / "walk.html"
+    file.write_text(export(pipelines["default"], [TEXT], step=7, change=Change()), encoding="utf-8")
+    watched = open_file(file, **STILL)
+    assert watched.page.is_visible("#scene-canvas")
+    assert watched.page.evaluate("window.inlayerScene.data.tokens") == 9
+    watched.page.wait_for_selector("#map[data-drawn]")
+
+
+@pytest.mark.parametrize("step", range(1, 9))
+def test_titles_name_the_step(step, open_page):
+    watched = open_page(f"{START}&step={step}", **STILL)
+    assert watched.page.title().startswith(f"{step} ")
+    assert watched.page.is_visible("#next")
