@@ -10,7 +10,7 @@ from rich.console import Console
 
 from benchmarks.measure import Result, as_json, draw, show
 
-NAMES = ("lookup", "tokenize", "end_to_end", "head_loss", "open_checkpoint", "serve", "train")
+NAMES = ("lookup", "tokenize", "encode", "end_to_end", "head_loss", "open_checkpoint", "neighbors", "serve", "train")
 
 
 def main() -> None:

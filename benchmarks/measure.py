@@ -18,7 +18,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -91,6 +90,8 @@ def milliseconds(seconds: dict[str, list[float]]) -> dict[str, dict[str, float]]
 
 def conditions() -> dict[str, Any]:
     """Versions, hardware and load that the numbers depend on."""
+    import torch
+
     packages = {name: installed(name) for name in ("inlayer", "torch", "numpy", "tokenizers", "gigatoken")}
     return {
         "python": platform.python_version(),

@@ -21,7 +21,8 @@ __all__ = ["main"]
 
 COMMANDS = {  # modules, in the order of --help
     "walk": "walk", "inspect": "inspect", "neighbors": "neighbors", "analogy": "neighbors", "map": "map",
-    "compare": "compare", "evaluate": "evaluate", "serve": "serve", "train": "train", "learn": "learn",
+    "compare": "compare", "evaluate": "evaluate", "embed": "embed", "search": "embed",
+    "serve": "serve", "train": "train", "learn": "learn",
 }  # fmt: skip
 
 

@@ -1,17 +1,15 @@
-"""The Typer app that all commands join, and the console they print to."""
+"""The Typer app that all commands join, the console they print to, and JSON output."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
 import inlayer
-
-__all__ = ["app", "console", "progress_bar"]
+from inlayer.render.progress import progress_bar as progress_bar  # noqa: PLC0414  # commands import it from here
 
 app = typer.Typer(
     help="The embedding layer of language models: text -> ids -> rows -> positions -> hidden states -> head.",
@@ -40,6 +38,12 @@ def inlayer_(
 
 
 MIN_WIDTH = 30  # columns
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def print_json(value: Any) -> None:
+    """Print one line of JSON; values that are not finite are an error."""
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
 
 
 def console(max_width: int = 2**31, **settings: Any) -> Any:
@@ -53,17 +57,3 @@ def console(max_width: int = 2**31, **settings: Any) -> Any:
     output = Output(highlight=False, **settings)
     width = min(max(output.width, MIN_WIDTH), max_width)
     return output if width == output.width else Output(highlight=False, width=width, **settings)
-
-
-@contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on stderr that disappears when the work is done; None if stderr is not a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -9,17 +9,16 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import app, console
-from inlayer.cli.neighbors import Json, print_json
-from inlayer.files import printable
-
-__all__ = ["compare"]
+from inlayer.cli.app import Json, app, console, print_json, progress_bar
+from inlayer.files import check_path, printable, shown, write_output
 
 COMPARE_EXAMPLES = """Examples:
 
 inlayer compare default path/to/model
 
 inlayer compare default path/to/model --top 3 --json
+
+inlayer compare default path/to/model --html compare.html
 """
 
 
@@ -28,33 +27,52 @@ def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="Model folder, file, hub id or sample name.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The model to compare it with.")],
     top: Annotated[int, typer.Option(min=0, max=100_000, help="Number of moved rows and of new tokens to show.")] = 10,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page with both maps side by side.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the tables of two checkpoints: shared tokens, rows that moved, and common neighborhoods."""
     from inlayer.checkpoint import load
 
     models = load(a), load(b)
-    from inlayer.geometry.compare import compare as compare_models
+    from inlayer.geometry.compare import compare_tables, shared_rows
 
-    found = compare_models(*models, top=top)
+    tables = (models[0].table, models[0].vocabulary), (models[1].table, models[1].vocabulary)
+    shared = shared_rows(*tables)
+    found = compare_tables(*tables, top=top, shared=shared)
+    space = "after rotating B onto A (Procrustes): the spaces differ" if found.aligned else "compared directly"
+    rows = f"{found.equal:,} of {found.shared:,} equal; median cosine {found.median_cosine:.3f}, {space}"
+    if html is not None:
+        from inlayer.geometry.compare_page import compare_page
+
+        with progress_bar("computing maps") as progress:
+            projections = [model.project("best", progress=progress) for model in models]
+            if projections[0].method != projections[1].method:
+                projections = [model.project("pca", progress=progress) for model in models]
+        with progress_bar("finding neighbors") as progress:
+            page = compare_page(
+                (models[0].source, models[1].source), tables, (projections[0], projections[1]), shared,
+                f"{found.shared:,} tokens are shared. Rows: {rows}.", progress,
+            )  # fmt: skip
+        write_output(check_path(html, "--html"), page.encode())
     if as_json:
         print_json(found._asdict() | {"moved": [row._asdict() for row in found.moved]})
         return
     output = console()
-    space = "after rotating B onto A (Procrustes): the spaces differ" if found.aligned else "compared directly"
     for label, text in (
         ("A", f"{models[0]!r}"),
         ("B", f"{models[1]!r}"),
         ("tokens", f"{found.shared:,} shared, {len(found.only_a):,} only in A, {len(found.only_b):,} only in B"),
-        ("rows", f"{found.equal:,} of {found.shared:,} equal; median cosine {found.median_cosine:.3f}, {space}"),
+        ("rows", rows),
         ("neighborhoods", "-" if found.overlap is None else f"{found.overlap:.0%} of 10 nearest shared tokens agree"),
     ):
         output.print(f"[bold]{label:<14}[/bold]", printable(text), sep="", soft_wrap=True)
+    if html is not None:
+        output.print(f"wrote {printable(shown(html))}")
     for label, texts in (("only in A", found.only_a), ("only in B", found.only_b)):
         if texts:
             more = f" and {len(texts) - top:,} more" if len(texts) > top else ""
-            shown = ", ".join(repr(text) for text in texts[:top])
-            output.print(f"[bold]{label:<14}[/bold]", printable(shown), more, sep="", soft_wrap=True, markup=True)
+            listed = ", ".join(repr(text) for text in texts[:top])
+            output.print(f"[bold]{label:<14}[/bold]", printable(listed), more, sep="", soft_wrap=True, markup=True)
     if found.moved:
         from rich.table import Table
 

@@ -10,12 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from inlayer.cli.app import app, console, progress_bar
-from inlayer.cli.neighbors import Json, print_json
+from inlayer.cli.app import Json, app, console, print_json, progress_bar
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, shown
-
-__all__ = ["evaluate"]
 
 EVALUATE_EXAMPLES = """Examples:
 

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inlayer.errors import InputError, TextError
-from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
+from inlayer.files import check_is_file, check_path, file_errors, not_a_file, path_kind, quoted, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = ["check_page_texts", "read_pair", "read_start", "read_texts", "read_vectors"]
 
 MAX_BYTES = 2**20  # per text
 MAX_VALUES = 2**26  # of vectors: 256 MB in float32
@@ -44,11 +42,8 @@ def read_start(path: Path, limit: int, *, or_pipe: bool = False) -> bytes:
     kind = path_kind(path)
     if kind in {"missing", "folder"} or (kind != "file" and not or_pipe):
         raise not_a_file(path, kind)
-    try:
-        with path.open("rb") as file:
-            return file.read(limit + 1)
-    except OSError as error:
-        raise InputError(f"{shown(path)} cannot be read: {error.strerror}") from error
+    with file_errors(path), path.open("rb") as file:
+        return file.read(limit + 1)
 
 
 def check_argument(text: str, name: str) -> str:
@@ -70,11 +65,8 @@ def check_page_texts(texts: list[str]) -> list[str]:
 def _from_standard_input() -> str:
     if sys.stdin is None:
         raise InputError("standard input is closed")
-    try:
-        data = sys.stdin.buffer.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"standard input cannot be read: {error.strerror}") from error
-    return _text(data, "standard input")
+    with file_errors("standard input"):
+        return _text(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
 
 
 def _text(data: bytes, name: str) -> str:
@@ -102,14 +94,12 @@ def read_vectors(name: str) -> Tensor:
     import numpy as np
     import torch
 
-    path = check_path(name, "--embeds")
-    kind = path_kind(path)
-    if kind != "file":
-        raise not_a_file(path, kind)
+    path = check_is_file(check_path(name, "--embeds"))
     try:
-        mapped = np.lib.format.open_memmap(path, mode="r")
-    except OSError as error:
-        raise InputError(f"{shown(name)} cannot be read: {error.strerror or error}") from error
+        with file_errors(name):
+            mapped = np.lib.format.open_memmap(path, mode="r")
+    except InputError:
+        raise
     except Exception as error:  # numpy parses the header as a Python literal; an untrusted one may raise anything
         raise InputError(f"{shown(name)} is not an array written by numpy.save without pickle: {error}") from None
     if mapped.dtype.kind != "f" or mapped.dtype.itemsize > 8:

@@ -21,11 +21,10 @@ import typer
 
 from inlayer.cli.app import app, console, progress_bar
 from inlayer.errors import InputError
+from inlayer.files import check_path, printable, shown, write_output
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
-
-__all__ = ["inspect"]
 
 INSPECT_EXAMPLES = """Examples:
 
@@ -38,6 +37,8 @@ inlayer inspect path/to/model.safetensors --quick
 inlayer inspect minilm --json
 
 inlayer inspect minilm --ids undertrained-tokens
+
+inlayer inspect path/to/model --html report.html
 
 Exit code: 0 healthy, 1 warnings or errors found, 2 source cannot be read, 130 stopped with Ctrl-C.
 """
@@ -60,6 +61,7 @@ def inspect(
         str | None,
         typer.Option(metavar="FINDING", help="Print only the token ids of one kind of finding, one per line."),
     ] = None,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page with the map of the rows.")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Read only headers and a sample of the rows; may miss faults.")
     ] = False,
@@ -73,6 +75,8 @@ def inspect(
     """Check whether a checkpoint's embedding layer is healthy, without loading the model."""
     if as_json and ids is not None:
         raise InputError("--json and --ids cannot be combined; --json includes the ids of every finding")
+    if html is not None and (as_json or ids is not None):
+        raise InputError("--html cannot be combined with --json or --ids; run the command twice")
     if quick and strict:
         raise InputError("--quick and --strict cannot be combined: --quick does not check every row")
     from inlayer.checkpoint import load
@@ -86,6 +90,11 @@ def inspect(
         )
     if ids is not None:
         sys.stdout.writelines(f"{one}\n" for one in report.ids(ids))
+    elif html is not None:
+        from inlayer.inspection.html import inspect_page
+
+        write_output(check_path(html, "--html"), inspect_page(report, model).encode())
+        sys.stdout.write(f"wrote {printable(shown(html))}\n")
     elif as_json:
         sys.stdout.write(json.dumps(report.to_dict(), allow_nan=False) + "\n")
     else:

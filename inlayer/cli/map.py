@@ -10,11 +10,8 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import app, console, progress_bar
-from inlayer.cli.neighbors import Json, print_json
+from inlayer.cli.app import Json, app, console, print_json, progress_bar
 from inlayer.files import check_path, printable, shown, write_output
-
-__all__ = ["map_"]
 
 MAP_EXAMPLES = """Examples:
 
@@ -32,10 +29,18 @@ def map_(
         str | None,
         typer.Argument(help="Model folder, file, hub id or sample name. \\[default: the bundled sample model]"),
     ] = None,
-    method: Annotated[str, typer.Option(help='"pca" takes seconds; "tsne" takes minutes and shows more.')] = "pca",
+    method: Annotated[
+        str,
+        typer.Option(
+            help='"pca" takes seconds; "tsne" takes minutes and shows more; "best" is t-SNE if it was computed before.'
+        ),
+    ] = "best",
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write an interactive page.")] = None,
     png: Annotated[str | None, typer.Option(metavar="FILE", help="Write a labeled picture.")] = None,
-    parquet: Annotated[str | None, typer.Option(metavar="FILE", help="Write a file for embedding-atlas.")] = None,
+    parquet: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write a file for `embedding-atlas FILE --text text --x x --y y`."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Draw a map of all tokens, and report how faithful it is. Ctrl-C during t-SNE keeps the map so far."""
@@ -75,7 +80,7 @@ def map_(
     output = console()
     spread = "" if projection.explained is None else f", {projection.explained:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
-    output.print(f"{method} of {facts['rows']:,} rows{spread}{partly}")
+    output.print(f"{projection.method} of {facts['rows']:,} rows{spread}{partly}")
     output.print(f"{facts['kept']:.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
                  f"trustworthiness {distortion.trustworthiness:.3f}")  # fmt: skip
     for name in written:

@@ -5,20 +5,17 @@ Tested in tests/geometry/test_commands.py.
 
 from __future__ import annotations
 
-import json
-import sys
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inlayer.cli.app import app, console, progress_bar
+from inlayer.cli.app import Json, app, console, print_json, progress_bar
 from inlayer.errors import InputError
 from inlayer.files import printable
 
 if TYPE_CHECKING:
     from inlayer.geometry.neighbors import Neighbor
-
-__all__ = ["analogy", "neighbors"]
 
 MODEL_HELP = "Model folder, .safetensors or .gguf file, hub id or sample name. \\[default: the bundled sample model]"
 ModelOption = Annotated[str | None, typer.Option(help=MODEL_HELP)]
@@ -27,7 +24,8 @@ Head = Annotated[bool, typer.Option("--head", help="Search the rows of the head 
 Words = Annotated[bool, typer.Option("--words", help="Show only whole words.")]
 Script = Annotated[str | None, typer.Option(help="Show only tokens in this script, such as Latin or Cyrillic.")]
 Special = Annotated[bool, typer.Option("--special", help="Also show special tokens and rows without a token.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+HEX = re.compile("[0-9a-f]{2}( [0-9a-f]{2})+")
 
 NEIGHBORS_EXAMPLES = """Examples:
 
@@ -127,9 +125,6 @@ def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
 def _shown(text: str) -> Any:
     from rich.text import Text
 
+    if HEX.fullmatch(text):  # bytes that are not whole characters, not a text with spaces
+        return Text(text)
     return Text(printable(text.replace("\n", "\\n").replace("\t", "\\t")).replace(" ", "·"))
-
-
-def print_json(value: Any) -> None:
-    """Print one line of JSON; values that are not finite become null."""
-    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")

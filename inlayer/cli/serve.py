@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from inlayer.trace import Pipeline
     from inlayer.web import Address
 
-__all__ = ["serve"]
-
 SERVE_EXAMPLES = """Examples:
 
 inlayer serve
@@ -54,6 +52,14 @@ def serve(
         str, typer.Option(help="Address to listen on. Other machines can connect unless it is a loopback address.")
     ] = "127.0.0.1",
     text: Annotated[list[str] | None, typer.Option(help="Text to show when the page opens; can be repeated.")] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="INLAYER_API_KEY",
+            help="Key for the embeddings API at /v1, besides the random access token. Prefer the environment variable: "
+            "other users of this machine can see arguments.",
+        ),
+    ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
@@ -84,7 +90,7 @@ def serve(
             threading.Thread(target=webbrowser.open, args=[address.url], daemon=True).start()
 
     fragment = "&".join(f"text={quote(one, safe='')}" for one in check_page_texts(text or []))
-    run(partial(open_pipelines, sources), host=host, port=port, fragment=fragment, announce=announce)
+    run(partial(open_pipelines, sources), host=host, port=port, fragment=fragment, announce=announce, api_key=api_key)
 
 
 def open_pipelines(sources: list[str] | list[None]) -> dict[str, Pipeline]:

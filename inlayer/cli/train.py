@@ -23,8 +23,6 @@ import typer
 from inlayer.cli.app import app, console
 from inlayer.training.config import TrainConfig
 
-__all__ = ["train"]
-
 TYPES = {"int": int, "float": float, "str": str, "bool": bool}
 EXAMPLES = """Examples:
 
@@ -82,7 +80,8 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
         raise typer.Exit(130) from None
     if report is None:  # another process of torchrun has it
         return
-    from inlayer.training.report import show, to_json
+    from inlayer.training.report import to_json
+    from inlayer.training.report.terminal import show
 
     if as_json:
         sys.stdout.write(to_json(report))

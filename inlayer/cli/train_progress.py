@@ -17,8 +17,6 @@ from inlayer.render.numbers import duration
 from inlayer.training.metrics import Metrics
 from inlayer.training.run import TrainingProgress
 
-__all__ = ["reporting"]
-
 SECONDS = 10.0  # between two lines
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from inlayer.tokenizers import Tokenizer
     from inlayer.trace import Change, Pipeline
 
-__all__ = ["walk"]
-
 DEFAULT_TEXT = "I love dogs"
 DEFAULT_DIMS, DEFAULT_TOKENS = 8, 256
 output = partial(typer.Option, rich_help_panel="Output")
@@ -38,6 +36,7 @@ experiment = partial(typer.Option, rich_help_panel="Experiments")
 random = partial(typer.Option, rich_help_panel="Random table")
 
 OPTIONS = {
+    "first_token is": "--first-token is", "first_channel is": "--first-channel is",
     "inputs_embeds": "--embeds", "swap and pad": "--swap and --pad", "theta applies": "--theta applies",
     "theta is": "--theta is", "with positions": "with --positions", "unknown positions": "unknown --positions",
 }  # fmt: skip
@@ -101,6 +100,8 @@ def walk(
             help=f"Maximum number of tokens to show per text (also used in step 8). \\[default: {DEFAULT_TOKENS}]",
         ),
     ] = None,
+    first_token: Annotated[int, output(min=0, help="Index of the first token to show of each text.")] = 0,
+    first_channel: Annotated[int, output(min=0, help="Index of the first channel to show of each vector.")] = 0,
     as_json: Annotated[bool, output("--json", help="Print the trace as JSON.")] = False,
     html: Annotated[
         str | None,
@@ -128,7 +129,7 @@ def walk(
     initialized.
     """
     outputs = [name for name, is_set in (("--json", as_json), ("--html", html is not None), ("--web", web)) if is_set]
-    _check_output(outputs, step, tokens)
+    _check_output(outputs, step, {"--tokens": tokens, "--first-token": first_token, "--first-channel": first_channel})
     swapped = None if swap is None else read_pair(swap)
     page_path = None if html is None or html == "-" else _check_page_path(html)
     is_random = width is not None or seed is not None or (tokenizer is not None and model is None)
@@ -155,14 +156,17 @@ def walk(
     with _option_names():
         vectors = None if embeds is None else read_vectors(embeds)
         texts = given if embeds is None else None
-        trace = pipeline.walk(texts, inputs_embeds=vectors, dims=dims, tokens=tokens or DEFAULT_TOKENS, change=change)
+        trace = pipeline.walk(
+            texts, inputs_embeds=vectors, dims=dims, tokens=tokens or DEFAULT_TOKENS, first_token=first_token,
+            first_channel=first_channel, change=change,
+        )  # fmt: skip
     if as_json:
         sys.stdout.write(trace.to_json() + "\n")
         return
 
     from inlayer.trace.terminal import show
 
-    show(trace, console(), step=step, tokens=tokens)
+    show(trace, console(), step=step, tokens=tokens, tokenizer=tokenizer)
 
 
 @contextmanager
@@ -177,13 +181,14 @@ def _option_names() -> Iterator[None]:
         raise type(error)(message) from error
 
 
-def _check_output(outputs: list[str], step: int | None, tokens: int | None) -> None:
+def _check_output(outputs: list[str], step: int | None, window: dict[str, int | None]) -> None:
     if len(outputs) > 1:
         raise InputError(f"{outputs[0]} and {outputs[1]} cannot be combined; choose one")
     if outputs == ["--json"] and step is not None:
         raise InputError("--step applies to the terminal and the page; --json always prints every step")
-    if outputs not in ([], ["--json"]) and tokens is not None:
-        raise InputError(f"--tokens applies to the terminal and --json; the page of {outputs[0]} has its own limit")
+    for option, value in window.items():
+        if outputs not in ([], ["--json"]) and value:
+            raise InputError(f"{option} applies to the terminal and --json; the page of {outputs[0]} has its own limit")
 
 
 def _check_embeds(texts: list[str], outputs: list[str], *, is_random: bool) -> None:

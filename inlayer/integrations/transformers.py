@@ -25,8 +25,6 @@ from inlayer.families.fields import short as shown
 from inlayer.head import Head
 from inlayer.tables import Table
 
-__all__ = ["AttachedHead", "ScaledTable", "attach"]
-
 AnyModel = TypeVar("AnyModel")
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)

@@ -9,8 +9,10 @@ Tested with a real server on loopback in tests/web/test_app.py and tests/web/tes
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,20 +24,26 @@ from starlette.exceptions import HTTPException
 import inlayer
 from inlayer.errors import InlayerError, InputError
 from inlayer.files import base_name, quoted, shown
+from inlayer.geometry.background import BackgroundMaps
+from inlayer.geometry.map_facts import MapFacts
+from inlayer.inspection import inspect as inspect_model
+from inlayer.inspection.html import inspect_facts, inspect_page, inspect_policy
 from inlayer.tables import StoredEmbedding
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.backward import MAX_HEAD_VALUES
 from inlayer.trace.facts import InitializationFacts, ModelFacts, TokenFacts, to_json
 from inlayer.trace.html import content_security_policy, page
+from inlayer.trace.learning import LearnFacts
+from inlayer.trace.scene import SceneFacts, TableScene
 from inlayer.web.course import add_course
 from inlayer.web.guard import INTERNAL_ERROR, Guard, error_response
 from inlayer.web.jobs import Jobs
-from inlayer.web.schemas import InitializationQuery, TokenQuery, WalkRequest
-
-__all__ = ["make_app"]
+from inlayer.web.openai import add_embeddings
+from inlayer.web.schemas import InitializationQuery, LearnRequest, MapQuery, ModelQuery, TokenQuery, WalkRequest
 
 THREADS, QUEUE = 2, 512  # with more requests waiting, a response would come too late to be useful
 LARGE = 2**31  # table values x tokens that pass the head: most of a second
+MAX_INSPECTED = 2**29  # values of a table that is read completely: some seconds
 SEARCH_TOKENS = 32  # a neighbor search takes as long as a walk of this many tokens
 
 
@@ -54,7 +62,12 @@ class WalkService:
             raise InputError("there is no model to serve; name at least one")
         self.pipelines = dict(pipelines)
         self.paths = find_paths(self.pipelines.values())
-        self.small, self.large = Jobs(THREADS, QUEUE), Jobs(1, QUEUE)
+        self.small, self.large, self.waiting = Jobs(THREADS, QUEUE), Jobs(1, QUEUE), Jobs(THREADS, QUEUE)
+        self.reports: dict[str, dict[str, Any]] = {}
+        self.maps = {
+            id(one): BackgroundMaps(one.stored_table, one.vocabulary, remote=one.table.remote)
+            for one in self.pipelines.values()
+        }
 
     def models(self) -> ModelList:
         """Describe the models by name."""
@@ -76,14 +89,35 @@ class WalkService:
 
     def walk(self, pipeline: Pipeline, query: WalkRequest) -> Trace:
         """Run a walk."""
-        swap = None if query.swap is None else (query.swap[0], query.swap[1])
-        change = Change(positions=query.positions, theta=query.theta, swap=swap, pad=query.pad)
-        trace = pipeline.walk(query.texts, dims=query.dims, tokens=query.tokens, change=change)
+        trace = pipeline.walk(
+            query.texts, dims=query.dims, tokens=query.tokens, first_token=query.first_token,
+            first_channel=query.first_channel, change=_change(query),
+        )  # fmt: skip
         return replace(trace, source=pipeline.title)
+
+    def inspect(self, pipeline: Pipeline) -> dict[str, Any]:
+        """Inspect a model, once; a very large or remote table by a sample of its rows."""
+        if pipeline.model is None:
+            raise InputError(f"{pipeline.title} was not loaded from a checkpoint, so there is nothing to inspect")
+        if pipeline.name not in self.reports:
+            quick = pipeline.table.remote or pipeline.values() > MAX_INSPECTED
+            report = replace(inspect_model(pipeline.model, quick=quick), source=pipeline.title)
+            self.reports[pipeline.name] = json.loads(redact(json.dumps(inspect_facts(report)), self.paths))
+        return self.reports[pipeline.name]
+
+
+def _change(query: WalkRequest) -> Change:
+    swap = None if query.swap is None else (query.swap[0], query.swap[1])
+    return Change(positions=query.positions, theta=query.theta, swap=swap, pad=query.pad)
 
 
 def make_app(
-    pipelines: Mapping[str, Pipeline], *, token: str, hosts: tuple[str, ...] = (), runs_code: bool = False
+    pipelines: Mapping[str, Pipeline],
+    *,
+    token: str,
+    hosts: tuple[str, ...] = (),
+    runs_code: bool = False,
+    api_key: str | None = None,
 ) -> Guard:
     """Build the ASGI application that serves these models to clients with this token.
 
@@ -92,6 +126,7 @@ def make_app(
         token: What every request must present.
         hosts: Host names to answer to, besides localhost and IP addresses.
         runs_code: Whether clients may run code on this machine, in the tasks of the course.
+        api_key: What requests to /v1/ may present instead of the token.
     """
     service = WalkService(pipelines)
     app = FastAPI(
@@ -99,9 +134,12 @@ def make_app(
         docs_url=None, redoc_url=None, openapi_url="/api/openapi.json", redirect_slashes=False,
     )  # fmt: skip  # a redirect would repeat the token
     _add_walk(app, service)
+    _add_scene(app, service)
+    _add_inspect(app, service)
+    add_embeddings(app, service.pipelines, service.small)
     add_course(app, runs_code=runs_code)
     _add_errors(app, service)
-    return Guard(app, token=token, hosts=hosts)
+    return Guard(app, token=token, hosts=hosts, api_key=api_key)
 
 
 def _add_walk(app: FastAPI, service: WalkService) -> None:
@@ -141,15 +179,66 @@ def _add_walk(app: FastAPI, service: WalkService) -> None:
         return await service.small.run(lambda: _json(initialization(seed=query.seed, dims=query.dims)), request)
 
 
+def _add_scene(app: FastAPI, service: WalkService) -> None:
+    @app.post("/api/scene", responses={200: {"model": SceneFacts}})
+    async def post_scene(query: WalkRequest, request: Request) -> Response:
+        """Walk texts and return all tokens and channels as colors; `dims` and `tokens` do not apply."""
+        pipeline = service.find(query.model)
+        make = partial(pipeline.scene, query.texts, change=_change(query), first_token=query.first_token)
+        return await service.jobs(pipeline, 0).run(lambda: _json(make()), request)
+
+    @app.get("/api/table", responses={200: {"model": TableScene}})
+    async def get_table(query: Annotated[ModelQuery, Query()], request: Request) -> Response:
+        """Sample the table of a model as a picture."""
+        pipeline = service.find(query.model)
+        return await service.jobs(pipeline, 0).run(lambda: _json(pipeline.picture), request)
+
+    @app.post("/api/learn", responses={200: {"model": LearnFacts}})
+    async def post_learn(query: LearnRequest, request: Request) -> Response:
+        """Take one step of gradient descent on the table with each of `rates`: the loss, next tokens, moved rows."""
+        pipeline = service.find(query.model)
+
+        def work() -> Response:
+            projection = service.maps[id(pipeline)].projection(query.method)
+            facts = pipeline.learn(
+                query.texts, rates=query.rates, tokens=query.tokens, first_token=query.first_token,
+                change=_change(query), projection=projection,
+            )  # fmt: skip
+            return _json(facts)
+
+        tokens = len(query.rates) * len(query.texts) * query.tokens
+        return await service.jobs(pipeline, tokens).run(work, request)
+
+    @app.get("/api/map", responses={200: {"model": MapFacts}})
+    async def get_map(query: Annotated[MapQuery, Query()], request: Request) -> Response:
+        """Return coordinates for every row. Without points, they are still being computed: ask again."""
+        maps = service.maps[id(service.find(query.model))]
+        return await service.waiting.run(lambda: _json(maps.get(query.method)), request)
+
+
+def _add_inspect(app: FastAPI, service: WalkService) -> None:
+    document, policy = inspect_page(), inspect_policy(served=True)
+
+    @app.get("/inspect", include_in_schema=False)
+    async def get_inspect_page() -> Response:
+        return Response(document, media_type="text/html", headers={"content-security-policy": policy})
+
+    @app.get("/api/inspect")
+    async def get_inspect(query: Annotated[ModelQuery, Query()], request: Request) -> Response:
+        """Return the report of `inlayer inspect --json`, a histogram of norms, and the ids of each kind of finding."""
+        pipeline = service.find(query.model)
+        return await service.large.run(lambda: _json(service.inspect(pipeline)), request)
+
+
 def _add_errors(app: FastAPI, service: WalkService) -> None:
     @app.exception_handler(InlayerError)
-    async def bad_value(_: Request, error: Exception) -> Response:
-        return error_response(400, redact(str(error), service.paths))
+    async def bad_value(request: Request, error: Exception) -> Response:
+        return error_response(400, redact(str(error), service.paths), None, request.url.path)
 
     @app.exception_handler(RequestValidationError)
-    async def bad_request(_: Request, error: Exception) -> Response:
+    async def bad_request(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return error_response(400, _describe(error.errors()[0]))
+        return error_response(400, _describe(error.errors()[0]), None, request.url.path)
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: Exception) -> Response:
@@ -160,12 +249,12 @@ def _add_errors(app: FastAPI, service: WalkService) -> None:
         elif error.status_code == 405:
             allowed = (error.headers or {}).get("Allow", "another method")
             message = f"{quoted(request.url.path)} does not accept {quoted(request.method)}; use {allowed}"
-        return error_response(error.status_code, message, error.headers)
+        return error_response(error.status_code, message, error.headers, request.url.path)
 
     @app.exception_handler(Exception)
-    async def internal_error(_: Request, error: Exception) -> Response:
+    async def internal_error(request: Request, error: Exception) -> Response:
         del error  # Starlette raises it again after this response, and the guard logs it
-        return error_response(500, INTERNAL_ERROR)
+        return error_response(500, INTERNAL_ERROR, None, request.url.path)
 
 
 def find_paths(pipelines: Iterable[Pipeline]) -> dict[str, str]:

@@ -5,7 +5,8 @@ request -> [guard] -> app
 - against other websites: Host must be an IP address or a name of ours (DNS rebinding), Origin must be ours, and
   Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No CORS header is sent
 - a body is JSON; its size and arrival time are limited while it is read
-- responses are not cached, framed or sniffed, and contain no traceback
+- responses are not cached, framed or sniffed, and contain no traceback; a browser that opens a page gets its errors as
+  a page
 Every rule is tested with a request that passes and one that does not in tests/web/test_guard.py.
 """
 
@@ -16,16 +17,16 @@ import hmac
 import ipaddress
 import logging
 from collections.abc import Iterable, Mapping
+from html import escape
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inlayer.files import printable, quoted
-
-__all__ = ["HEADERS", "INTERNAL_ERROR", "MAX_BODY", "Guard", "error_response"]
+from inlayer.render import fill_page, hash_of, style_sheet
 
 HEADERS = {
     "cache-control": "no-store",
@@ -36,19 +37,33 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-MAX_BODY = 262_144  # bytes
+MAX_BODY, MAX_API_BODY = 262_144, 2**23  # bytes; the latter for embeddings, whose inputs are large
+API = "/v1/"  # routes in OpenAI's format
 BODY_SECONDS = 10.0
 INTERNAL_ERROR = "an internal error occurred; the server's stderr has the details"
-PAGES = ("/", "/learn")
+PAGES = ("/", "/learn", "/inspect")
+ERROR_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>inlayer: {{title}}</title><style>{{style}}</style></head>
+<body><main class="error-page"><h1>{{title}}</h1><p>{{message}}</p></main></body>
+</html>
+"""
+ERROR_STYLE = ".error-page { max-width: 40rem; margin: 4rem auto; padding: 0 1rem; }\n"
+ADVICE = "The server prints its address, including the token, in the terminal where it was started; copy all of it."
 
 log = logging.getLogger("inlayer.web")  # without a handler of its own it writes to stderr
 
 
 class Guard:
-    """ASGI middleware. `hosts` are the names it answers to, besides localhost and any IP address."""
+    """ASGI middleware. `hosts` are the names it answers to, besides localhost and any IP address.
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str] = ()) -> None:
+    `api_key` is accepted like the token, but only by the routes in OpenAI's format.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str] = (), api_key: str | None = None) -> None:
         self.app, self.token = app, token.encode("ascii")
+        self.api_key = self.token if api_key is None else api_key.encode()
         self.hosts = {"localhost", *(name.lower() for name in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,13 +84,18 @@ class Guard:
             self._check_origin(scope)
             scope = self._without_token(scope)
             _check_body_headers(scope)
-            await self.app(scope, _limited(receive), send_guarded)
+            await self.app(scope, _limited(receive, max_body(scope)), send_guarded)
         except HTTPException as error:  # of these checks; the application handles its own
-            await error_response(error.status_code, error.detail, error.headers)(scope, receive, send_guarded)
+            is_page = scope["method"] == "GET" and scope["path"] in PAGES
+            if is_page and _accepts_html(scope):
+                response: Response = error_page(error.status_code, error.detail, error.headers)
+            else:
+                response = error_response(error.status_code, error.detail, error.headers, scope["path"])
+            await response(scope, receive, send_guarded)
         except Exception:
             log.exception("%s %s failed", scope["method"], printable(scope["path"])[:200])
             if not started:
-                await error_response(500, INTERNAL_ERROR)(scope, receive, send_guarded)
+                await error_response(500, INTERNAL_ERROR, None, scope["path"])(scope, receive, send_guarded)
 
     def _check_origin(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
@@ -112,7 +132,10 @@ class Guard:
         for value in Headers(scope=scope).getlist("authorization"):
             scheme, _, secret = value.partition(" ")
             given.append(secret.strip().encode("utf-8") if scheme.lower() == "bearer" else b"")
-        correct = [hmac.compare_digest(value, self.token) for value in given]  # all of them: constant time
+        # All of them are compared: constant time.
+        correct = [hmac.compare_digest(value, self.token) for value in given]
+        if scope["path"].startswith(API):
+            correct = [hmac.compare_digest(value, self.api_key) or ok for value, ok in zip(given, correct, strict=True)]
         if not correct or not all(correct):
             what = "wrong" if given else "missing"
             message = f"the token is {what}; open the complete address that the server printed"
@@ -132,15 +155,20 @@ def _check_body_headers(scope: Scope) -> None:
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise HTTPException(415, "send the body without Content-Encoding")
     length = headers.get("content-length", "0")
-    if len(length) > 18 or int(length) > MAX_BODY:  # h11 has checked that these are digits
-        raise _too_large()
+    if len(length) > 18 or int(length) > max_body(scope):  # h11 has checked that these are digits
+        raise _too_large(max_body(scope))
 
 
-def _too_large() -> HTTPException:
-    return HTTPException(413, f"the body is larger than {MAX_BODY:,} bytes")
+def max_body(scope: Scope) -> int:
+    """The limit for the body of a request, in bytes."""
+    return MAX_API_BODY if scope["path"] == f"{API}embeddings" else MAX_BODY
 
 
-def _limited(receive: Receive) -> Receive:
+def _too_large(limit: int) -> HTTPException:
+    return HTTPException(413, f"the body is larger than {limit:,} bytes")
+
+
+def _limited(receive: Receive, limit: int) -> Receive:
     """Limit a body's size and the time until it has arrived."""
     size, complete = 0, False
     end = asyncio.get_running_loop().time() + BODY_SECONDS
@@ -157,13 +185,32 @@ def _limited(receive: Receive) -> Receive:
         if message["type"] == "http.request":
             size += len(message.get("body", b""))
             complete = not message.get("more_body", False)
-        if size > MAX_BODY:
-            raise _too_large()
+        if size > limit:
+            raise _too_large(limit)
         return message
 
     return receive_limited
 
 
-def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Return an error as one line of JSON, whatever the message quotes."""
-    return JSONResponse({"error": printable(" ".join(message.split()))}, status, headers)
+def _accepts_html(scope: Scope) -> bool:
+    return "text/html" in Headers(scope=scope).get("accept", "")
+
+
+def error_page(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error as a small page, for someone who opened an address in a browser."""
+    style = style_sheet() + ERROR_STYLE
+    text = printable(" ".join(message.split()))
+    title = "The token is missing or wrong" if status == 401 else "This page cannot be shown"
+    parts = {"title": title, "style": style, "message": escape(f"{text}. {ADVICE}" if status == 401 else f"{text}.")}
+    policy = HEADERS["content-security-policy"] + f"; style-src '{hash_of(style)}'"
+    return HTMLResponse(fill_page(ERROR_PAGE, parts), status, {**(headers or {}), "content-security-policy": policy})
+
+
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None, path: str = "") -> JSONResponse:
+    """Return an error as one line of JSON, whatever the message quotes; for some paths in OpenAI's format."""
+    line = printable(" ".join(message.split()))
+    if not path.startswith(API):
+        return JSONResponse({"error": line}, status, headers)
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    code = {401: "invalid_api_key", 404: "model_not_found"}.get(status)
+    return JSONResponse({"error": {"message": line, "type": kind, "param": None, "code": code}}, status, headers)

@@ -17,8 +17,6 @@ from typing import TypeVar
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-__all__ = ["Jobs", "until_disconnect"]
-
 T = TypeVar("T")
 
 

@@ -11,10 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = [
-    "AnswerRequest", "CodeRequest", "ExerciseQuery", "InitializationQuery", "LessonQuery", "ReadRequest",
-    "ResetRequest", "SkipRequest", "TaskRequest", "TokenQuery", "WalkRequest",
-]  # fmt: skip
+from inlayer.trace.learning import RATES
 
 MAX_TEXTS, MAX_CHARACTERS = 16, 16_384  # characters of all texts together
 MAX_DIMS, MAX_TOKENS, MAX_PADDING, MAX_NEIGHBORS = 512, 1_024, 64, 64
@@ -24,6 +21,11 @@ MAX_INTEGER = 2**63 - 1
 MAX_CODE = 65_536  # characters of a learner's file
 MAX_SEED = 2**31 - 1
 
+MAX_RATES, MAX_RATE = 32, 1e6
+
+MapMethod = Annotated[
+    Literal["best", "pca", "tsne"], Field(description="best: t-SNE if it has been computed, otherwise PCA.")
+]
 ModelName = Annotated[str | None, Field(description="One of GET /api/models; the first one by default.")]
 
 
@@ -42,6 +44,8 @@ class WalkRequest(RequestModel):
     model: ModelName = None
     dims: int = Field(8, ge=1, le=MAX_DIMS)
     tokens: int = Field(64, ge=1, le=MAX_TOKENS)
+    first_token: int = Field(0, ge=0, le=MAX_INTEGER)
+    first_channel: int = Field(0, ge=0, le=MAX_INTEGER)
     positions: Literal["none", "learned", "sinusoidal", "rotary"] | None = None
     theta: float | None = Field(None, gt=0, le=1e12, allow_inf_nan=False)
     swap: list[Annotated[int, Field(ge=0, le=MAX_INTEGER)]] | None = Field(None, min_length=2, max_length=2)
@@ -59,6 +63,27 @@ class WalkRequest(RequestModel):
             if value > limit:
                 raise ValueError(f"{name}: {value:,} is more than the limit of {limit:,}")
         return self
+
+
+class LearnRequest(WalkRequest):
+    """Body of POST /api/learn: a walk, and the learning rates of the steps to try."""
+
+    rates: list[Annotated[float, Field(ge=0, le=MAX_RATE, allow_inf_nan=False)]] = Field(
+        default=list(RATES), min_length=1, max_length=MAX_RATES
+    )
+    method: MapMethod = "best"
+
+
+class ModelQuery(RequestModel):
+    """Query of routes about one model."""
+
+    model: ModelName = None
+
+
+class MapQuery(ModelQuery):
+    """Query of GET /api/map."""
+
+    method: MapMethod = "best"
 
 
 class TokenQuery(RequestModel):

@@ -35,8 +35,6 @@ from inlayer.trace import Pipeline
 from inlayer.web.app import make_app
 from inlayer.web.guard import HEADERS, Guard, error_response
 
-__all__ = ["Address", "bind", "make_config", "serve"]
-
 MAX_WORKERS = 4
 MAX_CONNECTIONS = 512  # per worker
 HEAD_SECONDS = 10.0  # from the connection to the end of the first request's headers
@@ -73,7 +71,12 @@ class Address:
         return f"http://{host}:{self.port}/?token={self.token}{fragment}"
 
 
-def worker_app(open_pipelines: OpenPipelines, token: str, host: str) -> Guard:
+def print_address(address: Address) -> None:
+    sys.stdout.write(address.url + "\n")
+    sys.stdout.flush()
+
+
+def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: str | None = None) -> Guard:
     """Build the application inside a worker process, which ends when the supervisor ends, even by SIGKILL."""
     if (parent := multiprocessing.parent_process()) is not None:
         sentinel = parent.sentinel
@@ -84,7 +87,7 @@ def worker_app(open_pipelines: OpenPipelines, token: str, host: str) -> Guard:
 
         threading.Thread(target=watch, name="inlayer-parent", daemon=True).start()
     hosts = () if _address(host) else (host,)
-    return make_app(open_pipelines(), token=token, hosts=hosts, runs_code=is_loopback(host))
+    return make_app(open_pipelines(), token=token, hosts=hosts, runs_code=is_loopback(host), api_key=api_key)
 
 
 class Supervisor(Multiprocess):
@@ -123,7 +126,8 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     fragment: str = "",
-    announce: Callable[[Address], None] | None = None,
+    announce: Callable[[Address], None] = print_address,
+    api_key: str | None = None,
 ) -> None:
     """Serve models until Ctrl-C, which is raised as KeyboardInterrupt once everything is closed.
 
@@ -134,17 +138,20 @@ def serve(
         port: Port to listen on; 0 is any free port.
         fragment: Part of the address after "#", which the page reads.
         announce: Called with the address once the server answers. By default it prints the address to stdout.
+        api_key: What requests to /v1/ may present instead of the random token.
     """
+    if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable() and " " not in api_key):
+        raise InputError("the API key must be printable ASCII without spaces, and not empty")
     token = secrets.token_urlsafe(32)
     listener = bind(host, port)
     listener.listen(2_048)
-    config = make_config(partial(worker_app, open_pipelines, token, host), workers=_workers())
+    config = make_config(partial(worker_app, open_pipelines, token, host, api_key), workers=_workers())
 
     def ready() -> None:
         models = list(open_pipelines())
         if supervisor.processes[0].wait_until_ready(START_SECONDS, supervisor.should_exit):
             address = Address(host=host, port=listener.getsockname()[1], token=token, fragment=fragment, models=models)
-            (announce or _print)(address)
+            announce(address)
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     supervisor = Supervisor(config, listener, ready)
@@ -254,11 +261,6 @@ class BoundedProtocol(H11Protocol):
             for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
-
-
-def _print(address: Address) -> None:
-    sys.stdout.write(address.url + "\n")
-    sys.stdout.flush()
 
 
 def is_loopback(host: str) -> bool:

@@ -99,10 +99,14 @@ def learner(home: Path) -> Iterator[Path]:
 
 @contextmanager
 def running(
-    pipelines: Mapping[str, Pipeline], *, hosts: tuple[str, ...] = (), runs_code: bool = False
+    pipelines: Mapping[str, Pipeline],
+    *,
+    hosts: tuple[str, ...] = (),
+    runs_code: bool = False,
+    api_key: str | None = None,
 ) -> Iterator[Client]:
     """Run a real server on a free loopback port, in a thread."""
-    app = make_app(pipelines, token=TOKEN, hosts=hosts, runs_code=runs_code)
+    app = make_app(pipelines, token=TOKEN, hosts=hosts, runs_code=runs_code, api_key=api_key)
     server = uvicorn.Server(make_config(lambda: app))
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]

@@ -262,3 +262,15 @@ def test_invalid_http_gets_one_error_and_a_closed_connection(client: Client, dat
     if response:
         assert all(f"\r\n{name}: {value}\r\n".encode() in response for name, value in HEADERS.items())
     assert client.send("/api/models").status == 200  # the next request is served
+
+
+def test_a_browser_gets_a_page_that_explains_a_wrong_token(client: Client) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml;q=0.9"}
+    for path in ("/?token=wrong", "/", "/learn?token=wrong", "/inspect"):
+        response = client.send(path, headers=browser, token=False)
+        assert response.status == 401
+        assert response.headers["content-type"].startswith("text/html")
+        assert b"terminal where it was started" in response.body
+        assert "default-src 'none'" in response.headers["content-security-policy"]
+    for path, headers in (("/api/models", browser), ("/?token=wrong", {"Accept": "*/*"})):  # the API stays JSON
+        assert "the token is" in client.send(path, headers=headers, token=False).error

@@ -1,0 +1,218 @@
+"""`inlayer embed` and `inlayer search`: texts to vectors in a file, and the nearest rows of such a file.
+
+Tested in tests/encoding/test_commands.py.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from inlayer.cli.app import Json, app, console, print_json, progress_bar
+from inlayer.cli.inputs import check_argument
+from inlayer.cli.neighbors import ModelOption
+from inlayer.errors import InputError
+from inlayer.files import check_path, printable, quoted, shown
+
+if TYPE_CHECKING:
+    from inlayer.encoding.encode import Encoder, Settings
+    from inlayer.encoding.sources import Reader
+
+__all__ = ["embed", "search"]
+
+EXAMPLES = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
+SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT = 20, 4, 60
+
+EMBED_EXAMPLES = """Examples:
+
+inlayer embed
+
+inlayer embed reviews.csv --field review --out reviews.parquet
+
+inlayer embed book.txt more/ --out book.npy --model wordllama --normalize
+
+cat lines.txt | inlayer embed - --out vectors.safetensors
+
+The same command again resumes an interrupted run.
+"""
+SEARCH_EXAMPLES = """Examples:
+
+inlayer search "a pet" --in vectors.npy -k 5
+
+inlayer search "a pet" --in vectors.npy --model default --json
+"""
+
+Pool = Annotated[str, typer.Option(help="How to pool the rows of a text: mean, first, last or max.")]
+Weights = Annotated[str | None, typer.Option(metavar="FILE", help="A fitted weighting, saved by Weighting.save.")]
+Dim = Annotated[int | None, typer.Option(min=1, help="Keep only the first values of each vector.")]
+
+
+@app.command(epilog=EMBED_EXAMPLES)
+def embed(
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TEXTS | FILES | -]",
+            help="Texts, files (.txt, .jsonl, .csv, .tsv, .parquet, also .gz and .zst), folders, patterns, or - for "
+            "standard input.",
+        ),
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write .npy, .safetensors, .parquet or .jsonl.")
+    ] = None,
+    model: ModelOption = None,
+    field: Annotated[str | None, typer.Option(help="Column or JSON field of the texts. \\[default: text]")] = None,
+    per_file: Annotated[bool, typer.Option("--per-file", help="Take a .txt file as one text, not its lines.")] = False,
+    pool: Pool = "mean",
+    weights: Weights = None,
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")] = False,
+    dim: Dim = None,
+    dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16 or float64.")] = "float32",
+    on_error: Annotated[
+        str, typer.Option(metavar="fail|skip", help="What to do with a bad row: stop, or report it and go on.")
+    ] = "fail",
+    as_json: Json = False,
+) -> None:
+    """Turn texts into vectors: files of any size, in constant memory."""
+    from inlayer.checkpoint import load
+    from inlayer.encoding.encode import Settings
+    from inlayer.encoding.sources import Reader, find_sources
+
+    if on_error not in {"fail", "skip"}:
+        raise InputError(f"--on-error is {quoted(on_error)}; it must be fail or skip")
+    if pool == "none":
+        raise InputError("--pool none has no file format; use Model.encode(texts, pool='none') in Python")
+    texts = [check_argument(text, f"text {number}") for number, text in enumerate(inputs or EXAMPLES, start=1)]
+    skipped = 0
+
+    def on_bad(where: str, problem: str) -> None:
+        nonlocal skipped
+        if on_error == "fail":
+            raise InputError(f"{where}: {problem} (--on-error skip leaves such rows out)")
+        skipped += 1
+        sys.stderr.write(f"skipped {printable(f'{where}: {problem}')}\n")
+
+    keep = out is not None and out.endswith((".parquet", ".jsonl"))
+    reader = Reader(find_sources(texts) if inputs else [*texts], field=field, whole=per_file, on_bad=on_bad, keep=keep)
+    opened = load(model)
+    encoder = opened._encoder(weights)
+    settings = Settings(pool, normalize, dim, dtype).checked(encoder.width)
+    if out is None:
+        _print_rows(reader, encoder, settings, bool(inputs), as_json)
+        return
+    made = {
+        "model": str(model or "default"), "table": [*opened.table.shape], "pool": pool, "weights": weights,
+        "normalize": normalize, "dim": dim, "dtype": settings.dtype.name,
+    }  # fmt: skip
+    rows = _write(reader, encoder, settings, out, made, {"inputs": texts, "field": field, "per_file": per_file})
+    facts = {"out": out, "rows": rows, "width": settings.dim or encoder.width, "skipped": skipped}
+    if as_json:
+        print_json(facts)
+    else:
+        also = f", {skipped:,} bad rows skipped" if skipped else ""
+        console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
+
+
+def _write(
+    reader: Reader, encoder: Encoder, settings: Settings, out: str, made: dict[str, Any], given: dict[str, Any]
+) -> int:
+    from inlayer.encoding.job import EmbedJob
+
+    job = EmbedJob(encoder, settings, reader, check_path(out, "--out"), made, given)
+    try:
+        with progress_bar("embedding", "rows") as bar:
+
+            def progress(rows: int) -> None:
+                if bar is not None:
+                    bar(reader.meter.done, reader.meter.total or None, rows)
+
+            return job.run(progress)
+    except KeyboardInterrupt:
+        command = shlex.join(["inlayer", *sys.argv[1:]])
+        sys.stderr.write(f"interrupted; to resume, run: {command}\n" if job.parts() else "interrupted\n")
+        raise typer.Exit(130) from None
+
+
+def _print_rows(reader: Reader, encoder: Encoder, settings: Settings, given: bool, as_json: bool) -> None:
+    """Print the first rows as a table, or the similarity matrix of the example sentences."""
+    import numpy as np
+    from rich.table import Table
+
+    texts = list(islice((text for rows in reader for text in rows.texts), SHOWN_ROWS + 1))
+    if not texts:
+        raise InputError("the input has no texts")
+    vectors = np.asarray(encoder.batch(texts[:SHOWN_ROWS], settings))
+    if as_json:
+        listed = vectors.astype(np.float32).tolist()
+        print_json({"rows": [{"text": text, "embedding": one} for text, one in zip(texts, listed, strict=False)]})
+        return
+    if given:
+        titles, cells = [f"[{index}]" for index in range(min(SHOWN_VALUES, vectors.shape[1]))], vectors
+    else:
+        units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        titles, cells = [str(index + 1) for index in range(len(texts))], units @ units.T
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("" if given else "cosine similarity")
+    for title in titles:
+        table.add_column(title.replace("[", r"\["), justify="right")
+    for number, (text, values) in enumerate(zip(texts, cells, strict=False), start=1):
+        label = printable(text[:SHOWN_TEXT])
+        table.add_row(
+            (label if given else f"{number} {label}").replace("[", r"\["),
+            *(f"{value:.3f}" for value in values[: len(titles)].tolist()),
+        )
+    console().print(table)
+    more = "only the first rows are shown; " if len(texts) > SHOWN_ROWS else ""
+    end = f"{vectors.shape[1]} values per text; {more}--out FILE writes all of them"
+    console().print(end if given else f"{end}; try: inlayer embed FILE --out vectors.npy", style="dim", markup=False)
+
+
+@app.command(epilog=SEARCH_EXAMPLES)
+def search(
+    query: Annotated[str, typer.Argument(help="The text to search for.")],
+    vectors: Annotated[
+        str,
+        typer.Option("--in", metavar="FILE", help="Vectors from inlayer embed: .parquet, .safetensors or .npy."),
+    ],
+    model: Annotated[
+        str | None, typer.Option(help="The model that made the vectors. \\[default: the one named in the file]")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of rows to show.")] = 10,
+    weights: Weights = None,
+    pool: Annotated[str | None, typer.Option(help="As for embed. \\[default: as in the file, or mean]")] = None,
+    as_json: Json = False,
+) -> None:
+    """Find the rows whose vectors are nearest to a text: exact, by cosine, in constant memory."""
+    from inlayer.checkpoint import load
+    from inlayer.encoding.outputs import open_vectors
+    from inlayer.geometry.nearest import nearest
+
+    table, made, text_of = open_vectors(check_path(vectors, "--in"))
+    stored = {name: value for name, value in made.items() if isinstance(value, str)}
+    opened = load(model or stored.get("model"))
+    vector = opened.encode(
+        check_argument(query, "the query"), pool=pool or stored.get("pool", "mean"),
+        weights=weights or stored.get("weights"),
+    )  # fmt: skip
+    if len(vector) < table.embedding_dim:
+        raise InputError(
+            f"{shown(vectors)} has vectors of {table.embedding_dim} values, {opened.source} has {len(vector)}; name "
+            "the model that made them with --model"
+        )
+    with progress_bar("searching") as progress:
+        ids, scores = nearest(table, vector[None, : table.embedding_dim], k, progress=progress)
+    found = [
+        {"row": row, "score": min(score, 1.0), "text": text_of(row)}
+        for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True)
+        if row >= 0
+    ]
+    if as_json:
+        print_json({"query": query, "rows": found})
+        return
+    for one in found:
+        text = "" if one["text"] is None else f"  {printable(str(one['text'])[: SHOWN_TEXT * 2])}"
+        console().print(f"{one['score']:.3f}  row {one['row']:,}{text}", markup=False)

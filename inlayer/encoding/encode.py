@@ -1,0 +1,206 @@
+"""encode: texts to vectors, in batches.
+
+text -> ids -> rows -> pooling -> [vectors]
+- special tokens do not count: none are added, and those that occur in a text are left out, as is the unknown token
+- a text is never truncated; one without tokens gives zeros
+- a text's vector depends on that text alone: not on its batch, nor on the number of threads
+- elsewhere: sums of rows (row_pool.py), fitted weights (weighting.py)
+Tested against a plain float64 computation in tests/encoding/test_encode.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.encoding.row_pool import POOLS, SEGMENT, RowPool
+from inlayer.errors import DtypeError, InputError, TextError
+from inlayer.files import quoted
+from inlayer.formats.safetensors import as_float_dtype
+from inlayer.ragged import IdArray, Ragged
+from inlayer.shapes import check_id_array, check_size
+from inlayer.tokenizers.base import check_text, check_texts
+
+if TYPE_CHECKING:
+    from inlayer.checkpoint.model import Model
+    from inlayer.encoding.weighting import Weighting
+
+__all__ = ["BATCH", "Encoder", "Settings", "TokenVectors"]
+
+Array = npt.NDArray[Any]
+Progress = Callable[[int, int], None]
+
+BATCH = 16_384  # texts
+SHORT = 512  # characters
+BATCH_CHARACTERS = 2**24  # a batch of longer texts has fewer of them
+
+
+class TokenVectors(NamedTuple):
+    """One vector per token: text i has `ids` and `vectors` from `offsets[i]` to `offsets[i + 1]`."""
+
+    vectors: Array  # (N, D)
+    ids: IdArray  # (N,)
+    offsets: IdArray  # (B + 1,)
+
+
+class Settings(NamedTuple):
+    """What to do with the rows of a text."""
+
+    pool: str = "mean"
+    normalize: bool = False
+    dim: int | None = None
+    dtype: Any = "float32"
+
+    def checked(self, width: int) -> Settings:
+        """The same settings, with a numpy dtype; InputError if one of them is not possible."""
+        if self.pool not in POOLS:
+            raise InputError(f"pool is {quoted(self.pool)}; it must be one of {', '.join(POOLS)}")
+        if self.dim is not None:
+            check_size(self.dim, "dim")
+            if self.dim > width:
+                raise InputError(f"dim is {self.dim}; the vectors have {width} values")
+        return self._replace(dtype=as_float_dtype(self.dtype))
+
+    def finish(self, vectors: Array) -> Array:
+        """Cut, normalize and convert pooled vectors (n, D)."""
+        vectors = vectors if self.dim is None else np.ascontiguousarray(vectors[:, : self.dim])
+        if self.normalize:
+            wide = vectors.astype(np.float64)
+            norms = np.sqrt(np.vecdot(wide, wide))[:, None]
+            vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0).astype(vectors.dtype)
+        with np.errstate(over="ignore"):
+            return vectors.astype(self.dtype, copy=False)
+
+
+class Encoder:
+    """A model's tokenizer and rows, with fitted weights if there are any."""
+
+    def __init__(self, model: Model, weighting: Weighting | None = None) -> None:
+        if model.tokenizer is None:
+            raise InputError(f"{model.source} has no tokenizer, which encoding texts needs; put its files next to it")
+        self.tokenizer, self.weighting = model.tokenizer, weighting
+        scale: Array | None = model.token_weights
+        if weighting is not None:
+            weighting.check(model)
+            scale = weighting.tokens if scale is None else scale * weighting.tokens
+        self.pool = RowPool(model.table, scale)
+        self.width = model.table.embedding_dim if weighting is None else weighting.width
+        self._special_ids = self.tokenizer.special_ids
+        rows = max([model.table.num_embeddings, *(token_id + 1 for token_id in self._special_ids)])
+        self._special = np.zeros(rows, np.bool_)
+        self._special[[*self._special_ids]] = True
+
+    def ids(self, texts: list[str]) -> Ragged:
+        """The ids of texts, without special tokens."""
+        return self.without_special(self.tokenizer.encode_batch(texts, add_special_tokens=False))
+
+    def without_special(self, ids: Ragged) -> Ragged:
+        """The same texts without special tokens."""
+        check_id_array(ids.flat, len(self._special))
+        special = self._special.take(ids.flat)
+        if not special.any():
+            return ids
+        kept = np.append(0, np.cumsum(~special))
+        return Ragged(ids.flat[~special], kept[ids.offsets])
+
+    def pooled(self, ids: Ragged, settings: Settings) -> Array:
+        """One vector per text, for checked settings."""
+        vectors: Array = self.pool.pool(ids, settings.pool)
+        if self.weighting is not None:
+            vectors = self.weighting.transform(vectors)
+            vectors[ids.counts == 0] = 0
+        return settings.finish(vectors)
+
+    def batch(self, texts: list[str], settings: Settings) -> Array | TokenVectors:
+        """The vectors of a batch, for checked settings."""
+        ids = self.ids(texts)
+        if settings.pool != "none":
+            return self.pooled(ids, settings)
+        check_id_array(ids.flat, self.pool.table.num_embeddings)
+        vectors: Array = self.pool.rows(ids.flat)
+        vectors = vectors if self.weighting is None else self.weighting.transform(vectors)
+        return TokenVectors(settings.finish(vectors), ids.flat, ids.offsets)
+
+    def _short(self, text: str, settings: Settings) -> Array | None:
+        """The mean of one short text without the overhead of a batch; None if it is another case."""
+        if settings.pool != "mean" or len(text) > SHORT:
+            return None
+        ids = self.tokenizer.encode(text, add_special_tokens=False)
+        if not self._special_ids.isdisjoint(ids):
+            ids = [token_id for token_id in ids if token_id not in self._special_ids]
+        if not 0 < len(ids) <= SEGMENT or max(ids) >= self.pool.table.num_embeddings:
+            return None
+        vector: Array = np.add.reduce(self.pool.rows(np.array(ids)), 0, keepdims=True) / np.float32(len(ids))
+        return settings.finish(vector if self.weighting is None else self.weighting.transform(vector))
+
+    def _batch_at(self, start: int, texts: list[str], settings: Settings) -> Array | TokenVectors:
+        """The vectors of a batch; an error names a text by its place in the whole list."""
+        try:
+            return self.batch(texts, settings)
+        except TextError:
+            for index, text in enumerate(texts, start):
+                check_text(text, f"text {index}")
+            raise
+
+    def encode(
+        self, texts: Any, settings: Settings, batch_size: int | None, progress: Progress | None
+    ) -> Array | TokenVectors:
+        """The vectors of all texts; of a single text (D,)."""
+        settings = settings.checked(self.width)
+        if isinstance(texts, str):
+            short = self._short(texts, settings)
+            one = self._batch_at(0, [texts], settings) if short is None else short
+            return one if isinstance(one, TokenVectors) else np.asarray(one[0])
+        texts = check_texts(_each(texts))
+        width, done = settings.dim or self.width, 0
+        parts: list[TokenVectors] = []
+        vectors = np.zeros((0 if settings.pool == "none" else len(texts), width), settings.dtype)
+        for batch in batches(texts, batch_size):
+            found = self._batch_at(done, batch, settings)
+            if isinstance(found, TokenVectors):
+                parts.append(found)
+            else:
+                vectors[done : done + len(batch)] = found
+            done += len(batch)
+            if progress is not None:
+                progress(done, len(texts))
+        return _joined(parts, vectors) if settings.pool == "none" else vectors
+
+
+def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
+    """Lists of texts: `batch_size` of them, or by default as many as are fast and bounded in memory."""
+    if batch_size is not None:
+        check_size(batch_size, "batch_size")
+    source = iter(_each(texts))
+    while block := list(islice(source, batch_size or BATCH)):
+        if batch_size is not None:
+            yield block
+            continue
+        start = size = 0
+        for index, text in enumerate(block):
+            size += len(text) if isinstance(text, str) else 0
+            if size > BATCH_CHARACTERS and index > start:
+                yield block[start:index]
+                start, size = index, len(text)
+        yield block[start:]
+
+
+def _each(texts: Any) -> Any:
+    if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
+        raise DtypeError(f"texts is a {type(texts).__name__}; it must be a str or a list of str")
+    return texts
+
+
+def _joined(parts: list[TokenVectors], empty: Array) -> TokenVectors:
+    if not parts:
+        return TokenVectors(empty, np.empty(0, np.int64), np.zeros(1, np.int64))
+    if len(parts) == 1:
+        return parts[0]
+    ids = Ragged.from_counts(
+        np.concatenate([part.ids for part in parts]), np.concatenate([np.diff(part.offsets) for part in parts])
+    )
+    return TokenVectors(np.concatenate([part.vectors for part in parts]), ids.flat, ids.offsets)

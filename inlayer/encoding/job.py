@@ -1,0 +1,163 @@
+"""The run of `inlayer embed`: rows to vectors, in parts that survive a kill.
+
+rows of texts -> [parts] -> one file
+- parts are in a folder next to the output, `.NAME.part`. A part appears by renaming, and its name says which rows it
+  has, with a checksum of all texts so far. So a killed run has lost at most one part, and none is written twice
+- running the same command again checks the texts against the checksum and continues; other settings are an error
+- the output appears by renaming when all rows are there, and the folder is removed
+Tested with killed processes in tests/encoding/test_commands.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.encoding.encode import BATCH, Encoder, Settings
+from inlayer.encoding.outputs import check_output, join_parts, write_part
+from inlayer.encoding.sources import Reader, TextRows
+from inlayer.errors import InlayerError, InputError
+from inlayer.files import atomic_path, locked, shown, sync, write_atomic
+
+__all__ = ["EmbedJob"]
+
+PART_BYTES = 2**26  # of vectors
+PART = re.compile(r"(\d{12})-(\d{12})-([0-9a-f]{8})")
+
+
+class EmbedJob:
+    """Embeds the rows of a reader into a file.
+
+    Args:
+        encoder: The model's encoder.
+        settings: Checked settings.
+        reader: The rows.
+        out: The file to write.
+        made: How the vectors are made; stored in the output.
+        given: Which rows are read. A run can only be resumed with the same `made` and `given`.
+    """
+
+    def __init__(
+        self, encoder: Encoder, settings: Settings, reader: Reader, out: Path, made: dict[str, Any],
+        given: dict[str, Any],
+    ) -> None:  # fmt: skip
+        check_output(out, settings.dtype)
+        self.encoder, self.settings, self.reader, self.out, self.made = encoder, settings, reader, out, made
+        self._arguments = json.dumps(made | given, sort_keys=True).encode()
+        self.folder = out.with_name(f".{out.name}.part")
+        self.width = settings.dim or encoder.width
+
+    def run(self, progress: Callable[[int], None]) -> int:
+        """Embed everything that is not done yet; returns the number of rows of the output.
+
+        Raises:
+            InputError: If the input has changed since the interrupted run, or the output cannot be written.
+        """
+        try:
+            self.folder.mkdir(exist_ok=True)
+            with locked(self.folder / "lock", "another inlayer embed is writing this output"):
+                try:
+                    self._check_settings()
+                    rows = self._write_parts(progress)
+                    self._join(rows)
+                finally:
+                    if not self.parts():
+                        shutil.rmtree(self.folder, ignore_errors=True)
+        except InlayerError:
+            raise
+        except OSError as error:
+            raise InputError(f"{shown(self.out)} cannot be written: {error.strerror or error}") from error
+        return rows
+
+    def parts(self) -> list[Path]:
+        """The finished parts, in order."""
+        return sorted(file for file in self.folder.glob("*-*-*") if PART.fullmatch(file.name))
+
+    def _check_settings(self) -> None:
+        file, made = self.folder / "job.json", self._arguments
+        if not self.parts():
+            write_atomic(file, made)
+        elif not file.exists() or file.read_bytes() != made:
+            raise InputError(
+                f"{shown(self.folder)} has the parts of an interrupted run with other arguments; run it again with the "
+                "same arguments, or delete that folder"
+            )
+
+    def _finished(self) -> tuple[int, int]:
+        """The number of rows in finished parts, and the checksum of their texts."""
+        end = crc = 0
+        for part in self.parts():
+            first, last, checksum = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]
+            if int(first) != end:
+                raise InputError(f"{shown(self.folder)} lacks the part from row {end:,}; delete that folder")
+            end, crc = int(last), int(checksum, 16)
+        return end, crc
+
+    def _write_parts(self, progress: Callable[[int], None]) -> int:
+        (done, expected), seen, crc, size = self._finished(), 0, 0, 0
+        pending: list[TextRows] = []
+        vectors: list[npt.NDArray[Any]] = []
+        for rows in self._slices(done):
+            data = ("\0".join(rows.texts) + "\0").encode()
+            crc, seen, size = zlib.crc32(data, crc), seen + len(rows.texts), size + len(data)
+            if seen <= done:
+                if seen == done and crc != expected:
+                    raise self._changed()
+                size = 0
+                continue
+            pending.append(rows)
+            vectors.append(np.asarray(self.encoder.batch(rows.texts, self.settings)))
+            if sum(one.nbytes for one in vectors) + size >= PART_BYTES:
+                self._write_part(seen, crc, pending, vectors)
+                pending, vectors, size = [], [], 0
+            progress(seen)
+        if seen < done:
+            raise self._changed()
+        if seen == 0:
+            raise InputError("the input has no texts")
+        if pending:
+            self._write_part(seen, crc, pending, vectors)
+        return seen
+
+    def _slices(self, boundary: int) -> Iterator[TextRows]:
+        """The rows in slices of bounded size, with a cut at row `boundary`."""
+        most, position = max(1, min(BATCH, PART_BYTES // (4 * self.width))), 0
+        for rows in self.reader:
+            start = 0
+            while start < len(rows.texts):
+                end = min(start + most, len(rows.texts))
+                if position < boundary:
+                    end = min(end, start + boundary - position)
+                yield rows.cut(start, end)
+                position, start = position + end - start, end
+
+    def _write_part(self, end: int, crc: int, rows: list[TextRows], vectors: list[npt.NDArray[Any]]) -> None:
+        start = end - sum(len(one.texts) for one in rows)
+        with atomic_path(self.folder / f"{start:012d}-{end:012d}-{crc:08x}") as path:
+            write_part(path, self.out.suffix, rows, np.concatenate(vectors))
+
+    def _join(self, rows: int) -> None:
+        joined = self.folder / f"joined{self.out.suffix}"
+        try:
+            join_parts(self.parts(), joined, (rows, self.width), self.settings.dtype, self.made)
+            sync(joined)
+            check_output(self.out, self.settings.dtype)  # it may have been created in the meantime
+            joined.replace(self.out)
+        finally:
+            joined.unlink(missing_ok=True)
+        sync(self.out.parent)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _changed(self) -> InputError:
+        return InputError(
+            f"the input is not the one of the interrupted run: its first rows differ; delete {shown(self.folder)} to "
+            "start again"
+        )

@@ -1,0 +1,227 @@
+"""The outputs of `inlayer embed`: .npy, .safetensors, .parquet and .jsonl, written in parts and joined at the end.
+
+rows of texts, vectors -> parts -> [file]
+- a part is complete or absent; the output is one file that appears when all parts are there
+- .safetensors and .parquet also store how the vectors were made, which `inlayer search` uses
+- `open_vectors` opens an output for an exact search, without reading it into memory
+Tested in tests/encoding/test_commands.py.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.encoding.sources import TextRows, needs_pyarrow
+from inlayer.errors import CheckpointError, InputError
+from inlayer.files import not_a_file, path_kind, quoted, shown
+from inlayer.formats.row_file import FileRows
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, read_header
+from inlayer.tables import StoredTable
+
+__all__ = ["FORMATS", "check_output", "join_parts", "open_vectors", "write_part"]
+
+Array = npt.NDArray[Any]
+FORMATS = (".npy", ".safetensors", ".parquet", ".jsonl")
+TENSOR, COLUMN = "embeddings", "embedding"
+METADATA = "inlayer"  # key of the settings in a file's metadata
+JOINED_BYTES = 2**24  # copied at once
+
+
+def check_output(path: Path, dtype: np.dtype[Any]) -> None:
+    """Check the suffix of an output, that its format has this dtype, and that nothing is overwritten."""
+    if path.suffix not in FORMATS:
+        raise InputError(f"--out is {shown(path)}; its suffix must be one of {', '.join(FORMATS)}")
+    if path.suffix in {".npy", ".parquet"} and dtype.name not in {"float16", "float32", "float64"}:
+        raise InputError(f"{path.suffix} has no dtype {dtype.name}; use float16, float32 or float64, or .safetensors")
+    if path_kind(path) != "missing":
+        raise InputError(f"{shown(path)} already exists; choose another name, or delete it first")
+    if path_kind(path.parent) != "folder":
+        raise InputError(f"{shown(path.parent)} is not a folder; create it first")
+    if path.suffix == ".parquet":
+        needs_pyarrow(shown(path))
+
+
+def write_part(path: Path, kind: str, rows: list[TextRows], vectors: Array) -> None:
+    """Write one part."""
+    if kind in {".npy", ".safetensors"}:
+        vectors.tofile(path)
+    elif kind == ".jsonl":
+        values = vectors.tolist() if vectors.dtype.kind == "f" else vectors.astype(np.float32).tolist()
+        texts = [text for one in rows for text in one.texts]
+        others = [other for one in rows for other in _dicts(one)]
+        with path.open("w", encoding="utf-8") as file:
+            for text, other, vector in zip(texts, others, values, strict=True):
+                line = {"text": text} | {key: value for key, value in other.items() if key != COLUMN}
+                file.write(json.dumps(line | {COLUMN: vector}, default=str) + "\n")
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        tables = [_arrow(one) for one in rows]
+        table = pa.concat_tables(tables, promote_options="permissive")
+        flat = pa.array(vectors.reshape(-1))
+        column = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+        pq.write_table(table.append_column(COLUMN, column), path)
+
+
+def _dicts(rows: TextRows) -> list[dict[str, Any]]:
+    if rows.others is None:
+        return [{}] * len(rows.texts)
+    return rows.others if isinstance(rows.others, list) else list(rows.others.to_pylist())
+
+
+def _arrow(rows: TextRows) -> Any:
+    """Text and other columns as an Arrow table."""
+    import pyarrow as pa
+
+    texts = pa.table({"text": pa.array(rows.texts, pa.large_string())})
+    if rows.others is None:
+        return texts
+    others = pa.Table.from_pylist(rows.others) if isinstance(rows.others, list) else rows.others
+    for name in others.column_names:
+        if name not in {"text", COLUMN}:
+            texts = texts.append_column(name, others[name])
+    return texts
+
+
+def join_parts(parts: list[Path], target: Path, shape: tuple[int, int], dtype: np.dtype[Any], made: Any) -> None:
+    """Join parts into one file."""
+    if target.suffix == ".parquet":
+        _join_parquet(parts, target, made)
+        return
+    with target.open("wb") as file:
+        if target.suffix == ".npy":
+            header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+        elif target.suffix == ".safetensors":
+            (name,) = [name for name, one in SAFETENSORS_DTYPES.items() if one == dtype]
+            tensor = {"dtype": name, "shape": shape, "data_offsets": [0, shape[0] * shape[1] * dtype.itemsize]}
+            header_bytes = json.dumps({"__metadata__": {METADATA: json.dumps(made)}, TENSOR: tensor}).encode()
+            header_bytes += b" " * (-len(header_bytes) % 8)
+            file.write(len(header_bytes).to_bytes(8, "little") + header_bytes)
+        for part in parts:
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, file, JOINED_BYTES)
+
+
+def _join_parquet(parts: list[Path], target: Path, made: Any) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pa.unify_schemas([pq.read_schema(part) for part in parts], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InputError(f"a column has different types in different rows: {str(error)[:160]}") from None
+    schema = schema.with_metadata({METADATA: json.dumps(made)})
+    with pq.ParquetWriter(target, schema) as writer:
+        for part in parts:
+            with pq.ParquetFile(part) as file:
+                for batch in file.iter_batches():
+                    table = pa.Table.from_batches([batch])
+                    columns = [
+                        table[field.name].cast(field.type) if field.name in table.column_names
+                        else pa.nulls(len(table), field.type) for field in schema
+                    ]  # fmt: skip
+                    writer.write_table(pa.table(columns, schema=schema))
+
+
+def open_vectors(path: Path) -> tuple[StoredTable, dict[str, Any], Callable[[int], str | None]]:
+    """Open an output for a search: its vectors, how they were made, and the text of a row, if it is stored."""
+    if (kind := path_kind(path)) != "file":
+        raise not_a_file(path, kind)
+    if path.suffix == ".parquet":
+        rows = ParquetRows(path)
+        return StoredTable(rows, rows.width, rows.dtype, name=COLUMN), _made(rows.metadata), rows.text
+    if path.suffix == ".safetensors":
+        from safetensors import safe_open
+
+        tensors = [tensor for tensor in read_header(path).values() if len(tensor.shape) == 2]
+        if len(tensors) != 1 or tensors[0].dtype not in SAFETENSORS_DTYPES or 0 in tensors[0].shape:
+            raise InputError(f"{shown(path)} must have one tensor of vectors (n, D); it has {len(tensors)}")
+        (tensor,) = tensors
+        with safe_open(path, framework="numpy") as opened:
+            metadata = (opened.metadata() or {}).get(METADATA)
+        source, dtype = FileRows.for_tensor(path, tensor), SAFETENSORS_DTYPES[tensor.dtype]
+        return StoredTable(source, tensor.shape[1], dtype), _made(metadata), lambda _: None
+    if path.suffix != ".npy":
+        raise InputError(f"{shown(path)} cannot be searched; use .npy, .safetensors or .parquet")
+    try:
+        mapped = np.lib.format.open_memmap(path, mode="r")
+        rows_, width = mapped.shape
+        source = FileRows(path, mapped.offset, rows_, width * mapped.itemsize)
+        if mapped.dtype.kind != "f" or not mapped.dtype.isnative or not mapped.flags.c_contiguous or mapped.size == 0:
+            raise ValueError(f"dtype {mapped.dtype}, shape {mapped.shape}")
+    except CheckpointError:
+        raise
+    except Exception as error:  # numpy parses the header as a Python literal; an untrusted one may raise anything
+        raise InputError(f"{shown(path)} is not an array of vectors (n, D): {str(error)[:160]}") from None
+    return StoredTable(source, width, mapped.dtype), {}, lambda _: None
+
+
+def _made(metadata: str | bytes | None) -> dict[str, Any]:
+    try:
+        made = json.loads(metadata or "{}")
+    except ValueError:
+        made = {}
+    return made if isinstance(made, dict) else {}
+
+
+class ParquetRows:
+    """The vectors of a Parquet file as rows; one row group at a time is in memory."""
+
+    def __init__(self, path: Path) -> None:
+        pa = needs_pyarrow(shown(path))
+        import pyarrow.parquet as pq
+
+        self.path = path
+        try:
+            self._file = pq.ParquetFile(path)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{shown(path)} is not a readable Parquet file: {str(error)[:160]}") from None
+        schema = self._file.schema_arrow
+        kind = schema.field(COLUMN).type if COLUMN in schema.names else None
+        if kind is None or not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):
+            raise InputError(f"{shown(path)} has no column {quoted(COLUMN)} of vectors; write it with inlayer embed")
+        self.width, self.dtype = kind.list_size, np.dtype(kind.value_type.to_pandas_dtype())
+        self.metadata = (schema.metadata or {}).get(METADATA.encode())
+        groups = [self._file.metadata.row_group(index).num_rows for index in range(self._file.num_row_groups)]
+        self._starts = np.append(0, np.cumsum(groups)).astype(np.int64)
+        self.rows, self.row_bytes = int(self._starts[-1]), self.width * self.dtype.itemsize
+        self._group: tuple[int, Array] = (-1, np.empty(0))
+
+    def read(self, ids: npt.NDArray[np.int64], out: npt.NDArray[np.uint8]) -> None:
+        """Fill `out` (n, row_bytes) with the rows of checked ids."""
+        groups = np.searchsorted(self._starts, ids, side="right") - 1
+        for group in np.unique(groups).tolist():
+            if self._group[0] != group:
+                column = self._file.read_row_group(group, columns=[COLUMN])[COLUMN].combine_chunks()
+                flat = np.ascontiguousarray(column.flatten().to_numpy(zero_copy_only=False), self.dtype)
+                if len(flat) != len(column) * self.width:
+                    raise InputError(f"{shown(self.path)} has rows without a vector; write it with inlayer embed")
+                self._group = group, flat.reshape(-1, self.width).view(np.uint8)
+            here = groups == group
+            out[here] = self._group[1][ids[here] - self._starts[group]]
+
+    def map(self) -> npt.NDArray[np.uint8]:
+        """All rows, read into memory."""
+        out = np.empty((self.rows, self.row_bytes), np.uint8)
+        self.read(np.arange(self.rows), out)
+        return out
+
+    def check(self) -> None:
+        """The file stays open, so there is nothing to check."""
+
+    def text(self, row: int) -> str | None:
+        """The text of a row, or None."""
+        if "text" not in self._file.schema_arrow.names:
+            return None
+        group = int(np.searchsorted(self._starts, row, side="right")) - 1
+        value = self._file.read_row_group(group, columns=["text"])["text"][row - int(self._starts[group])].as_py()
+        return None if value is None else str(value)

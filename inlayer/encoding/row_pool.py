@@ -1,0 +1,158 @@
+"""Pool the rows of many texts: mean, max, first or last. Numpy, with torch or SciPy for large batches.
+
+text -> ids -> rows -> [pooling] -> vectors
+- a text of up to SEGMENT tokens is summed in float32, in the order of its tokens; a longer one is a float64 sum of such
+  segments. torch, SciPy and numpy then give the same bits, for any batch size and number of threads
+- token weights are multiplied into the rows before they are summed, for the same reason
+- a table of up to WHOLE_BYTES is kept in float32; of a larger one, each batch reads the rows that occur in it
+- elsewhere: pooling of hidden states, with masks and gradients (inlayer/pooling.py)
+Tested against a plain float64 computation in tests/encoding/test_encode.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.geometry.nearest import to_float32
+from inlayer.ragged import IdArray, Ragged
+from inlayer.shapes import check_id_array
+from inlayer.tables.stored import StoredTable
+
+__all__ = ["POOLS", "RowPool", "choose_sums"]
+
+Vectors = npt.NDArray[np.float32]
+Sums = Callable[[Vectors, IdArray, IdArray], Vectors]  # rows (V, D), ids (N,), offsets (B + 1,) -> (B, D)
+
+POOLS = ("mean", "first", "last", "max", "none")
+SEGMENT = 32  # tokens
+WHOLE_BYTES = 2**29  # of a table in float32
+FEW_IDS = 4096  # up to this many, numpy is faster than starting anything else
+BLOCK_VALUES = 2**22  # of rows gathered at once: 16 MB
+
+
+class RowPool:
+    """The rows of a table, ready to be pooled. `scale` (V,) multiplies each token's row."""
+
+    def __init__(self, table: StoredTable, scale: npt.NDArray[Any] | None = None) -> None:
+        self.table, self.scale, self.width = table, scale, table.embedding_dim
+        self._fits = table.num_embeddings * self.width * 4 <= WHOLE_BYTES
+        self._lock, self._uses = Lock(), 0
+
+    @cached_property
+    def _whole(self) -> Vectors:
+        rows = to_float32(self.table.weight)
+        return rows if self.scale is None else rows * self.scale.astype(np.float32)[:, None]
+
+    def rows(self, ids: IdArray) -> Vectors:
+        """The rows (n, D) of checked ids in float32, scaled."""
+        if "_whole" in self.__dict__:
+            self.table.source.check()
+            return self._whole.take(ids, 0)
+        rows = to_float32(self.table.rows(ids))
+        return rows if self.scale is None else rows * self.scale[ids, None].astype(np.float32)
+
+    def pool(self, ids: Ragged, how: str) -> Vectors:
+        """One vector per text (B, D); zeros for a text without tokens."""
+        check_id_array(ids.flat, self.table.num_embeddings)
+        if how == "mean":
+            return self._mean(ids)
+        out, filled = np.zeros((len(ids), self.width), np.float32), np.flatnonzero(ids.counts)
+        if how == "max":
+            self._max(ids, filled, out)
+        else:
+            places = ids.offsets[:-1][filled] if how == "first" else ids.offsets[1:][filled] - 1
+            out[filled] = self.rows(ids.flat[places])
+        return out
+
+    def _mean(self, ids: Ragged) -> Vectors:
+        counts = ids.counts
+        if counts.max(initial=0) <= SEGMENT:
+            sums = self._sums(ids.flat, ids.offsets)
+            sums /= np.maximum(counts, 1).astype(np.float32)[:, None]
+            return sums
+        pieces = np.maximum(-(-counts // SEGMENT), 1)
+        first = np.cumsum(pieces) - pieces
+        starts = np.repeat(ids.offsets[:-1], pieces) + SEGMENT * (np.arange(pieces.sum()) - np.repeat(first, pieces))
+        sums = self._sums(ids.flat, np.append(starts, ids.flat.size))
+        means: Vectors = sums[first] / np.maximum(counts, 1).astype(np.float32)[:, None]
+        for text in np.flatnonzero(pieces > 1).tolist():
+            parts = sums[first[text] : first[text] + pieces[text]]
+            means[text] = parts.sum(0, dtype=np.float64) / counts[text]
+        return means
+
+    def _sums(self, flat: IdArray, offsets: IdArray) -> Vectors:
+        rows, index = self._of_batch(flat)
+        if flat.size <= FEW_IDS:
+            return sum_with_numpy(rows, index, offsets)
+        return choose_sums()(rows, index, offsets)
+
+    def _of_batch(self, flat: IdArray) -> tuple[Vectors, IdArray]:
+        """Rows that contain those of a batch, and the batch's indices into them."""
+        if self._fits:
+            with self._lock:
+                self._uses += flat.size
+                if "_whole" in self.__dict__ or self._uses * 4 > self.table.num_embeddings:
+                    whole = self._whole
+                    self.table.source.check()
+                    return whole, flat
+        used, index = np.unique(flat, return_inverse=True)
+        return self.rows(used), index
+
+    def _max(self, ids: Ragged, filled: IdArray, out: Vectors) -> None:
+        rows, index = self._of_batch(ids.flat)
+        starts, ends = ids.offsets[:-1].tolist(), ids.offsets[1:].tolist()
+        step = max(1, BLOCK_VALUES // self.width)
+        for text in filled.tolist():
+            start, end = starts[text], ends[text]
+            np.maximum.reduce(rows.take(index[start : min(start + step, end)], 0), 0, out=out[text])
+            for later in range(start + step, end, step):
+                block = np.maximum.reduce(rows.take(index[later : min(later + step, end)], 0), 0)
+                np.maximum(out[text], block, out=out[text])
+
+
+def choose_sums() -> Sums:
+    """The fastest way to sum rows: torch if it is loaded, else SciPy, else torch if it is installed, else numpy."""
+    has_scipy = "scipy" in sys.modules or importlib.util.find_spec("scipy") is not None
+    if "torch" in sys.modules or (not has_scipy and importlib.util.find_spec("torch") is not None):
+        return sum_with_torch
+    return sum_with_scipy if has_scipy else sum_with_numpy
+
+
+def sum_with_torch(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
+    """Sums by `embedding_bag`, on all cores."""
+    import warnings
+
+    import torch
+
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the mapped table may be read-only; nothing is written
+        sums: Vectors = torch.nn.functional.embedding_bag(
+            torch.from_numpy(ids), torch.from_numpy(rows), torch.from_numpy(offsets), mode="sum",
+            include_last_offset=True,
+        ).numpy()  # fmt: skip
+    return sums
+
+
+def sum_with_scipy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
+    """Sums as the product of a sparse matrix of ones with the rows."""
+    from scipy.sparse import csr_array
+
+    ones = csr_array((np.ones(ids.size, np.float32), ids, offsets), shape=(offsets.size - 1, len(rows)))
+    sums: Vectors = ones @ rows
+    return sums
+
+
+def sum_with_numpy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
+    """Sums text by text."""
+    bounds, sums = offsets.tolist(), np.empty((offsets.size - 1, rows.shape[1]), np.float32)
+    for text in range(len(bounds) - 1):
+        np.add.reduce(rows.take(ids[bounds[text] : bounds[text + 1]], 0), 0, out=sums[text])
+    return sums

@@ -1,0 +1,321 @@
+"""The inputs of `inlayer embed`: texts and other columns of files, folders, patterns and standard input.
+
+[files] -> rows of texts -> vectors
+- .txt (a text per line, or per file), .jsonl, .csv, .tsv, .parquet; the first four also as .gz and .zst
+- a file is read block by block: memory does not depend on its size
+- a bad row is never dropped silently: `on_bad` gets its file, number and problem, and either raises or counts it
+Tested in tests/encoding/test_commands.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import io
+import json
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from inlayer.errors import InlayerError, InputError, MissingExtraError, MissingFileError, TextError
+from inlayer.files import listing, not_a_file, path_kind, quoted, shown
+from inlayer.tokenizers.base import check_text
+
+__all__ = ["Meter", "Reader", "TextRows", "find_sources", "needs_pyarrow"]
+
+SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
+PACKED = (".gz", ".zst")
+BLOCK = 2**22  # bytes read at once
+MAX_TEXT = 2**26  # bytes of one line or field
+PARQUET_ROWS = 8192  # per batch
+FIELD = "text"  # the default column
+
+
+class TextRows(NamedTuple):
+    """Texts, and the other columns of their rows: one dict per text, or an Arrow table."""
+
+    texts: list[str]
+    others: Any = None
+
+    def cut(self, start: int, end: int) -> TextRows:
+        """Rows `start` to `end`."""
+        return TextRows(self.texts[start:end], None if self.others is None else self.others[start:end])
+
+
+@dataclass
+class Meter:
+    """How many bytes of all files have been read."""
+
+    total: int = 0
+    done: int = 0
+
+
+def needs_pyarrow(what: str) -> Any:
+    """The module pyarrow, or an error that says what it is needed for."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtraError(f"{what} needs pyarrow: pip install 'inlayer[embed]'") from None
+    return pyarrow
+
+
+def kind_of(path: Path) -> str:
+    """The suffix that says how to read a file, without .gz and .zst; empty if it is not supported."""
+    inner = path.with_suffix("") if path.suffix in PACKED else path
+    return inner.suffix if inner.suffix in SUFFIXES and (inner is path or inner.suffix != ".parquet") else ""
+
+
+def find_sources(arguments: list[str]) -> list[Path | str]:
+    """What each argument is: a file, the files of a folder or pattern, "-" for standard input, or else a text."""
+    found: list[Path | str] = []
+    for argument in arguments:
+        path = Path(argument)
+        kind = "text" if argument == "-" or len(argument) > 4096 or "\0" in argument else path_kind(path)
+        if kind == "folder":
+            files = sorted(file for file in path.rglob("*") if file.is_file() and kind_of(file))
+            if not files:
+                raise MissingFileError(f"{shown(path)} has no files to read: {', '.join(SUFFIXES)}, or these as .gz")
+            found += files
+        elif kind == "file":
+            if not kind_of(path):
+                raise InputError(f"{shown(path)} has an unknown suffix; use one of {', '.join(SUFFIXES)}, .gz or .zst")
+            found.append(path)
+        elif kind == "missing" and any(mark in argument for mark in "*?[") and (files := _matches(argument)):
+            found += files
+        elif kind == "special" or (kind == "missing" and kind_of(path)):
+            raise not_a_file(path, kind)
+        else:
+            found.append(argument)
+    if found.count("-") > 1:
+        raise InputError('"-" is given more than once, but standard input can be read only once')
+    return found
+
+
+def _matches(pattern: str) -> list[Path]:
+    names = glob.glob(pattern, recursive=True)  # noqa: PTH207  # absolute and relative patterns alike
+    return sorted(path for path in map(Path, names) if path.is_file() and kind_of(path))
+
+
+class Reader:
+    """Reads rows from sources.
+
+    Args:
+        sources: What `find_sources` returned.
+        field: The column of the texts; by default "text", or the only one.
+        whole: Take a .txt file as one text instead of one text per line.
+        on_bad: Called with the place of a bad row and its problem; may raise.
+        keep: Also read the other columns.
+    """
+
+    def __init__(
+        self, sources: list[Path | str], *, field: str | None, whole: bool, on_bad: Callable[[str, str], None],
+        keep: bool,
+    ) -> None:  # fmt: skip
+        self.sources, self.field, self.whole, self.on_bad, self.keep = sources, field, whole, on_bad, keep
+        sizes = [source.stat().st_size if isinstance(source, Path) else 0 for source in sources]
+        self.meter, self._sizes = Meter(sum(sizes)), sizes
+
+    def __iter__(self) -> Iterator[TextRows]:
+        before = 0
+        for source, size in zip(self.sources, self._sizes, strict=True):
+            if isinstance(source, str) and source != "-":
+                yield self._checked([source], "text", 1)
+            else:
+                name = "standard input" if source == "-" else shown(source)
+                with _read_errors(name):
+                    yield from self._file(source, name, before)
+            before += size
+            self.meter.done = before
+
+    def _file(self, source: Path | str, name: str, before: int) -> Iterator[TextRows]:
+        kind = kind_of(source) if isinstance(source, Path) else ".txt"
+        if kind == ".parquet":
+            yield from self._parquet(Path(source), name, before)
+            return
+        with _open(source) as (stream, raw):
+            reader = {".txt": self._lines, ".jsonl": self._json}.get(kind)
+            if reader is None:
+                rows = self._csv(stream, name, "\t" if kind == ".tsv" else ",")
+            elif self.whole and kind == ".txt":
+                rows = self._whole(stream, name)
+            else:
+                rows = (reader(name, number, block) for number, block in _blocks(stream))
+            for one in rows:
+                if raw is not None:
+                    self.meter.done = before + raw.tell()
+                if one.texts:
+                    yield one
+
+    def _lines(self, name: str, number: int, block: bytes) -> TextRows:
+        try:
+            lines = block.decode("utf-8").split("\n")
+        except UnicodeDecodeError:
+            return self._checked(block.split(b"\n"), f"{name}, line", number)
+        return TextRows([line.removesuffix("\r") for line in lines] if "\r" in lines[0] or b"\r" in block else lines)
+
+    def _whole(self, stream: Any, name: str) -> Iterator[TextRows]:
+        data = stream.read(MAX_TEXT + 1)
+        if len(data) > MAX_TEXT:
+            raise InputError(f"{name} has more than {MAX_TEXT:,} bytes, the limit for one text")
+        yield self._checked([data], name, None)
+
+    def _checked(self, values: list[Any], where: str, number: int | None) -> TextRows:
+        """Texts of values, each checked; bad ones are reported by their number."""
+        texts = []
+        for index, value in enumerate(values):
+            place = where if number is None else f"{where} {number + index}"
+            try:
+                text = value.decode("utf-8").removesuffix("\r") if isinstance(value, bytes) else value
+                texts.append(check_text(text))
+            except UnicodeDecodeError as error:
+                self.on_bad(place, f"not valid UTF-8: byte 0x{value[error.start]:02x} at offset {error.start:,}")
+            except TextError as error:
+                self.on_bad(place, str(error))
+        return TextRows(texts)
+
+    def _json(self, name: str, number: int, block: bytes) -> TextRows:
+        field = self.field or FIELD
+        texts: list[str] = []
+        others: list[dict[str, Any]] = []
+        for index, line in enumerate(block.split(b"\n")):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+                found = {field: value} if isinstance(value, str) else value
+                if not isinstance(found, dict) or field not in found:
+                    has = f"; it has {listing(found)}" if isinstance(found, dict) else ""
+                    raise InputError(f"no field {quoted(field)}{has}; choose one with --field")
+                texts.append(check_text(found.pop(field), f"field {quoted(field)}"))
+                others.append(found)
+            except (InlayerError, ValueError, RecursionError) as error:
+                problem = str(error) if isinstance(error, InlayerError) else f"not valid JSON ({error})"
+                self.on_bad(f"{name}, line {number + index}", problem)
+        return TextRows(texts, others if self.keep else None)
+
+    def _csv(self, stream: Any, name: str, delimiter: str) -> Iterator[TextRows]:
+        csv.field_size_limit(MAX_TEXT)
+        decoded = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        reader = csv.reader(decoded, delimiter=delimiter)
+        try:
+            header = next(reader, [])
+            place = header.index(self._column(header, name))
+            texts: list[str] = []
+            others: list[dict[str, Any]] = []
+            for row in reader:
+                if len(row) != len(header):
+                    if row:
+                        self.on_bad(f"{name}, line {reader.line_num}", f"{len(row)} columns instead of {len(header)}")
+                    continue
+                try:
+                    texts += [check_text(text) for text in [row[place], "".join(row)]][:1]
+                except TextError:
+                    self.on_bad(f"{name}, line {reader.line_num}", "not valid UTF-8")
+                    continue
+                others.append(
+                    {key: value for index, (key, value) in enumerate(zip(header, row, strict=True)) if index != place}
+                )
+                if len(texts) == PARQUET_ROWS:
+                    yield TextRows(texts, others if self.keep else None)
+                    texts, others = [], []
+            yield TextRows(texts, others if self.keep else None)
+        except csv.Error as error:
+            raise InputError(f"{name}, line {reader.line_num}: {error}") from None
+        finally:
+            decoded.detach()  # the stream belongs to the caller
+
+    def _column(self, names: list[str], where: str) -> str:
+        chosen = self.field or (names[0] if len(names) == 1 else FIELD)
+        if chosen not in names:
+            raise InputError(
+                f"{where} has no column {quoted(chosen)}; it has {listing(names)}; choose one with --field"
+            )
+        return chosen
+
+    def _parquet(self, path: Path, name: str, before: int) -> Iterator[TextRows]:
+        pa = needs_pyarrow(name)
+        import pyarrow.parquet as pq
+
+        try:
+            with pq.ParquetFile(path) as file:
+                schema = file.schema_arrow
+                column = self._column(schema.names, name)
+                kind = schema.field(column).type
+                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                    raise InputError(f"{name}: column {quoted(column)} has type {kind}, not string")
+                number, size = 0, path.stat().st_size
+                for batch in file.iter_batches(PARQUET_ROWS, columns=None if self.keep else [column]):
+                    yield self._batch(pa.Table.from_batches([batch]), column, name, number)
+                    number += len(batch)
+                    self.meter.done = before + size * number // max(file.metadata.num_rows, 1)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{name} is not a readable Parquet file: {str(error).splitlines()[0][:160]}") from None
+
+    def _batch(self, table: Any, column: str, name: str, number: int) -> TextRows:
+        texts, kept = [], []
+        for index, value in enumerate(table[column]):
+            try:
+                text = value.as_py()
+                if text is None:
+                    raise TextError("the text is null")
+                texts.append(text)
+                kept.append(index)
+            except (TextError, UnicodeDecodeError) as error:  # noqa: PERF203
+                problem = str(error) if isinstance(error, TextError) else "not valid UTF-8"
+                self.on_bad(f"{name}, row {number + index}", problem)
+        if not self.keep:
+            return TextRows(texts)
+        others = table.drop_columns([column])
+        return TextRows(texts, others if len(kept) == len(table) else others.take(kept))
+
+
+@contextmanager
+def _open(source: Path | str) -> Iterator[tuple[Any, IO[bytes] | None]]:
+    """A stream of bytes, and the file behind it, whose position tells the progress."""
+    if not isinstance(source, Path):
+        if sys.stdin is None:
+            raise InputError("standard input is closed")
+        yield sys.stdin.buffer, None
+        return
+    with source.open("rb") as raw:
+        if source.suffix == ".gz":
+            yield gzip.GzipFile(fileobj=raw), raw
+        elif source.suffix == ".zst":
+            yield needs_pyarrow(shown(source)).CompressedInputStream(raw, "zstd"), raw
+        else:
+            yield raw, raw
+
+
+def _blocks(stream: Any) -> Iterator[tuple[int, bytes]]:
+    """Blocks of whole lines without their last line break, each with the number of its first line."""
+    rest, number, start = [b""], 1, b"\xef\xbb\xbf"
+    while data := stream.read(BLOCK):
+        data = data.removeprefix(start) if number == 1 and rest == [b""] else data
+        cut = data.rfind(b"\n")
+        if cut < 0:
+            rest.append(data)
+            if sum(map(len, rest)) > MAX_TEXT:
+                raise InputError(f"line {number} has more than {MAX_TEXT:,} bytes, the limit for one text")
+            continue
+        block = b"".join([*rest, data[:cut]])
+        rest = [data[cut + 1 :]]
+        yield number, block
+        number += block.count(b"\n") + 1
+    if any(rest):
+        yield number, b"".join(rest)
+
+
+@contextmanager
+def _read_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except InlayerError:
+        raise
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{name} cannot be read: {reason}") from None

@@ -1,0 +1,102 @@
+"""A model's table as a sentence-transformers module: the first module of a `SentenceTransformer`.
+
+- a saved module is complete: rows, tokenizer.json, settings and weighting, and `inlayer.load` opens it, too
+- vectors are those of `Model.encode`, exactly; they have no gradient
+Tested with the real library in tests/integrations/test_sentence_transformers.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from sentence_transformers.base.modules.input_module import InputModule
+
+from inlayer.checkpoint import load
+from inlayer.encoding.encode import Settings
+from inlayer.encoding.weighting import Weighting
+from inlayer.errors import InputError
+from inlayer.ragged import Ragged
+from inlayer.tensors import to_tensor
+from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
+
+__all__ = ["TableModule"]
+
+SETTINGS = "inlayer.json"
+
+
+class TableModule(InputModule):  # type: ignore[misc]
+    """Texts to vectors.
+
+    Args:
+        source: What `inlayer.load` opens; by default the bundled sample model.
+        pool: "mean", "first", "last" or "max".
+        weights: A fitted `Weighting`, or its file.
+
+    Example:
+        >>> SentenceTransformer(modules=[TableModule("default")], device="cpu").encode(["I love dogs"]).shape
+        (1, 128)
+    """
+
+    modalities = ["text"]  # noqa: RUF012  # as in the base class
+    config_keys = ["pool"]  # noqa: RUF012
+    config_file_name = SETTINGS
+
+    def __init__(self, source: Any = None, *, pool: str = "mean", weights: Any = None) -> None:
+        super().__init__()
+        self.model, self.pool = load(source), pool
+        self.encoder = self.model._encoder(weights)
+        self.settings = Settings(pool).checked(self.encoder.width)
+        self.tokenizer = self.encoder.tokenizer
+
+    def preprocess(self, inputs: list[str], prompt: str | None = None, **_: Any) -> dict[str, torch.Tensor]:
+        """Ids of the texts in one row, and the offset of each text."""
+        ids = self.encoder.ids([f"{prompt or ''}{text}" for text in inputs])
+        return {"input_ids": torch.from_numpy(ids.flat), "offsets": torch.from_numpy(ids.offsets)}
+
+    def forward(self, features: dict[str, torch.Tensor], **_: Any) -> dict[str, torch.Tensor]:
+        """Add the vectors as `sentence_embedding`."""
+        device = features["input_ids"].device
+        ids = Ragged(features["input_ids"].cpu().numpy(), features["offsets"].cpu().numpy())
+        features["sentence_embedding"] = torch.from_numpy(self.encoder.pooled(ids, self.settings)).to(device)
+        return features
+
+    def get_embedding_dimension(self) -> int:
+        """The number of values of a vector."""
+        return self.encoder.width
+
+    @property
+    def max_seq_length(self) -> float:
+        """No text is truncated."""
+        return float("inf")
+
+    def save(self, output_path: str, *_: Any, **__: Any) -> None:
+        """Write rows, tokenizer, settings and weighting to a folder."""
+        if not isinstance(self.tokenizer, HuggingFaceTokenizer):
+            raise InputError(f"{self.model.source} has no tokenizer.json, which a saved module needs")
+        folder = Path(output_path)
+        rows = to_tensor(self.model.table.weight).clone()
+        save_file({"embedding.weight": rows}, folder / "model.safetensors")
+        (folder / "tokenizer.json").write_bytes(self.tokenizer.data)
+        (folder / SETTINGS).write_text(json.dumps({"pool": self.pool}), encoding="utf-8")
+        if self.encoder.weighting is not None:
+            self.encoder.weighting.save(folder)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> TableModule:
+        """Open a saved module."""
+        known = ("token", "cache_folder", "revision", "local_files_only")
+        hub = {name: value for name, value in options.items() if name in known}
+        files = [
+            cls.load_file_path(model_name_or_path, filename=name, subfolder=subfolder, **hub)
+            for name in ("model.safetensors", "tokenizer.json", SETTINGS, "weighting.safetensors")
+        ]
+        if files[0] is None or files[2] is None:
+            raise InputError(f"{model_name_or_path} has no module saved by inlayer")
+        settings = json.loads(Path(files[2]).read_text(encoding="utf-8"))
+        weights = Weighting.load(files[3]) if files[3] is not None else None
+        return cls(os.path.dirname(files[0]), pool=settings.get("pool", "mean"), weights=weights)  # noqa: PTH120

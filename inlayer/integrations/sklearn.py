@@ -1,0 +1,73 @@
+"""A model as a scikit-learn transformer: texts to vectors inside a pipeline.
+
+Tested with scikit-learn's own estimator checks in tests/integrations/test_sklearn.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from inlayer.checkpoint import load
+from inlayer.errors import DtypeError
+
+__all__ = ["TextEncoder"]
+
+
+class TextEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Turns texts into vectors.
+
+    Args:
+        source: What `inlayer.load` opens; by default the bundled sample model.
+        pool: "mean", "first", "last" or "max".
+        weights: A fitted `Weighting`, or its file.
+        normalize: Scale each vector to length 1.
+        dim: Keep only the first values.
+
+    Example:
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from sklearn.pipeline import make_pipeline
+        >>> pipeline = make_pipeline(TextEncoder("default"), LogisticRegression())
+        >>> pipeline.fit(["good dog", "bad cat"], [1, 0]).predict(["good dog"]).tolist()
+        [1]
+    """
+
+    def __init__(
+        self, source: Any = None, *, pool: Any = "mean", weights: Any = None, normalize: Any = False,
+        dim: Any = None,
+    ) -> None:  # fmt: skip
+        self.source, self.pool, self.weights, self.normalize, self.dim = source, pool, weights, normalize, dim
+
+    def fit(self, X: Any, y: Any = None) -> TextEncoder:
+        """Open the model; nothing is learned from the texts."""
+        del y
+        self._n_features_out = len(self._encode(_texts(X)[:1])[0])
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """The vectors of texts (n, D)."""
+        return self._encode(_texts(X))
+
+    def _encode(self, texts: list[str]) -> Any:
+        model = self.__dict__.get("_model")
+        if model is None or model[0] != self.source:
+            self._model = model = (self.source, load(self.source))
+        return model[1].encode(
+            texts, pool=self.pool, weights=self.weights, normalize=self.normalize, dim=self.dim
+        )  # fmt: skip
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.string, tags.requires_fit = False, True, False
+        return tags
+
+
+def _texts(X: Any) -> list[str]:
+    if isinstance(X, str) or not hasattr(X, "__len__"):
+        raise DtypeError(f"X is a {type(X).__name__}; it must be a list, array or column of texts")
+    texts = np.asarray(X, dtype=object).reshape(-1).tolist() if not isinstance(X, list) else X
+    if not texts:
+        raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+    return texts

@@ -1,0 +1,103 @@
+"""The embeddings API in OpenAI's format: POST /v1/embeddings, GET /v1/models.
+
+request -> guard -> [input: texts or ids] -> Encoder -> vectors, as numbers or base64
+- the API key is the token of the page, or the one given at start; requests with either pass the guard
+- vectors have length 1, as OpenAI's do
+- errors on these routes have OpenAI's format (guard.py)
+Tested with the unmodified `openai` client in tests/web/test_openai.py.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from inlayer.encoding.encode import Encoder, Settings
+from inlayer.errors import InputError
+from inlayer.files import listing, quoted
+from inlayer.ragged import Ragged
+from inlayer.trace import Pipeline
+from inlayer.web.jobs import Jobs
+from inlayer.web.schemas import RequestModel
+
+__all__ = ["add_embeddings"]
+
+MAX_INPUTS, MAX_INPUT_TOKENS = 2_048, 300_000
+
+
+class EmbeddingsRequest(RequestModel):
+    """Body of POST /v1/embeddings."""
+
+    model_config = ConfigDict(strict=True)
+
+    input: Any = Field(description="A text, a list of texts, a list of ids, or a list of lists of ids.")
+    model: str = Field(description="One of GET /v1/models.")
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(None, ge=1)
+    user: str | None = None
+
+
+def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], jobs: Jobs) -> None:
+    """Add the routes to an application."""
+    models = {name: one.model for name, one in pipelines.items() if one.model is not None}
+
+    def card(name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": 0, "owned_by": "inlayer"}
+
+    def find(name: str) -> Encoder:
+        if name not in models:
+            raise HTTPException(404, f"model {quoted(name)} is not served here; available models: {listing(models)}")
+        return models[name]._encoder()
+
+    @app.get("/v1/models")
+    async def get_model_list() -> Response:
+        """List the models, in OpenAI's format."""
+        return JSONResponse({"object": "list", "data": [card(name) for name in models]})
+
+    @app.get("/v1/models/{name}")
+    async def get_model(name: str) -> Response:
+        """Describe a model, in OpenAI's format."""
+        find(name)
+        return JSONResponse(card(name))
+
+    @app.post("/v1/embeddings")
+    async def post_embeddings(query: EmbeddingsRequest, request: Request) -> Response:
+        """Turn texts or ids into vectors, in OpenAI's format."""
+        return await jobs.run(lambda: embed(find(query.model), query), request)
+
+
+def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
+    """Answer a request."""
+    settings = Settings(normalize=True, dim=query.dimensions).checked(encoder.width)
+    ids = read_input(encoder, query.input)
+    if ids.flat.size > MAX_INPUT_TOKENS:
+        raise InputError(f"input has {ids.flat.size:,} tokens; the limit is {MAX_INPUT_TOKENS:,} per request")
+    vectors = encoder.pooled(encoder.without_special(ids), settings)
+    as_text = query.encoding_format == "base64"
+    listed = [base64.b64encode(one).decode() for one in vectors.astype("<f4")] if as_text else vectors.tolist()
+    data = [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(listed)]
+    usage = {"prompt_tokens": int(ids.flat.size), "total_tokens": int(ids.flat.size)}
+    return JSONResponse({"object": "list", "data": data, "model": query.model, "usage": usage})
+
+
+def read_input(encoder: Encoder, value: Any) -> Ragged:
+    """The ids of each input."""
+    items: Any = [value] if isinstance(value, str) else value
+    if not isinstance(items, list) or not items:
+        raise InputError("input must be a text, a list of texts, a list of ids, or a list of lists of ids; not empty")
+    if all(isinstance(item, int) and not isinstance(item, bool) for item in items):
+        items = [items]
+    if len(items) > MAX_INPUTS:
+        raise InputError(f"input has {len(items):,} items; the limit is {MAX_INPUTS:,} per request")
+    if any(not item for item in items):
+        raise InputError("input contains an empty text or list; leave it out")
+    if all(isinstance(item, str) for item in items):
+        return encoder.tokenizer.encode_batch(items, add_special_tokens=False)
+    if not all(isinstance(item, list) and all(type(one) is int for one in item) for item in items):
+        raise InputError("input mixes texts, ids and other values; all items must be of the same kind")
+    return Ragged.from_lists(items)

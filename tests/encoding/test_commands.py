@@ -1,0 +1,391 @@
+"""`inlayer embed` and `inlayer search` as programs: formats, bad input, kills, interrupts, a full disk."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file
+
+import inlayer
+from inlayer.cli import main
+from inlayer.encoding import job
+
+TEXTS = ["I love dogs", "", "naïve 🙂", 'fish, and "chips"', "seven days"]
+TIMEOUT = 300
+
+
+@pytest.fixture(scope="module")
+def expected() -> np.ndarray:
+    return inlayer.load("default").encode(TEXTS)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Run a command in this process, in `tmp_path`; returns exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["inlayer", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out = capsys.readouterr()
+        return int(stopped.value.code or 0), out.out, out.err
+
+    return call
+
+
+def write_inputs(folder: Path) -> dict[str, Path]:
+    """The same texts in every format."""
+    lines = "\n".join(TEXTS) + "\n"
+    files = {
+        name: folder / f"texts{name}" for name in (".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".txt.gz", ".txt.zst")
+    }
+    files[".txt"].write_text(lines, encoding="utf-8")
+    files[".txt.gz"].write_bytes(gzip.compress(lines.encode()))
+    files[".txt.zst"].write_bytes(pa.compress(lines.encode(), "zstd", asbytes=True))
+    files[".jsonl"].write_text("".join(json.dumps({"text": text, "id": n}) + "\n" for n, text in enumerate(TEXTS)))
+    for name, delimiter in ((".csv", ","), (".tsv", "\t")):
+        with files[name].open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, delimiter=delimiter).writerows([("id", "text"), *enumerate(TEXTS)])
+    pq.write_table(pa.table({"id": pa.array(range(5), pa.int16()), "text": TEXTS}), files[".parquet"])
+    return files
+
+
+@pytest.mark.parametrize("kind", [".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".txt.gz", ".txt.zst"])
+def test_every_input_gives_the_vectors_of_the_library(run, tmp_path, expected, kind):
+    file = write_inputs(tmp_path)[kind]
+    code, out, err = run("embed", file.name, "--out", "v.npy")
+    assert (code, out, err) == (0, "v.npy: 5 x 128 float32\n", "")
+    np.testing.assert_array_equal(np.load("v.npy"), expected)
+    assert not (tmp_path / ".v.npy.part").exists()
+
+
+def test_every_output_has_the_vectors(run, tmp_path, expected):
+    write_inputs(tmp_path)
+    for name in ("v.safetensors", "v.jsonl", "v.parquet"):
+        assert run("embed", "texts.parquet", "--out", name)[0] == 0
+    np.testing.assert_array_equal(load_file("v.safetensors")["embeddings"], expected)
+    lines = [json.loads(line) for line in Path("v.jsonl").read_text().splitlines()]
+    assert [(line["text"], line["id"]) for line in lines] == [*zip(TEXTS, range(5), strict=True)]
+    np.testing.assert_array_equal(np.array([line["embedding"] for line in lines], np.float32), expected)
+    table = pq.read_table("v.parquet")
+    assert table.column_names == ["text", "id", "embedding"]
+    assert table.schema.field("id").type == pa.int16()  # other columns keep their types
+    np.testing.assert_array_equal(np.array(table["embedding"].to_pylist(), np.float32), expected)
+
+
+def test_folders_patterns_texts_and_standard_input(run, tmp_path, expected, monkeypatch):
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/1.txt").write_text("I love dogs\n")
+    (tmp_path / "a/b/2.txt").write_text("seven days")
+    (tmp_path / "a/ignored.png").write_bytes(b"x")
+    for number, inputs in enumerate((["a"], ["a/**/*.txt"], ["I love dogs", "a/b/2.txt"])):
+        assert run("embed", *inputs, "--out", f"{number}.npy")[0] == 0
+        np.testing.assert_array_equal(np.load(f"{number}.npy"), expected[[0, 4]])
+    assert run("embed", "a/1.txt", "--per-file", "--out", "p.npy")[0] == 0
+    np.testing.assert_array_equal(np.load("p.npy")[0], inlayer.load("default").encode("I love dogs\n"))
+    done = subprocess.run(
+        [sys.executable, "-m", "inlayer", "embed", "-", "--out", "s.npy"],
+        input=b"\xef\xbb\xbfI love dogs\r\nseven days",
+        check=True,
+    )  # fmt: skip
+    assert done.returncode == 0
+    np.testing.assert_array_equal(np.load("s.npy"), expected[[0, 4]])
+
+
+def test_without_arguments_three_sentences_and_their_similarities(run):
+    code, out, err = run("embed")
+    assert (code, err) == (0, "")
+    model = inlayer.load("default")
+    vectors = model.encode(["I love dogs", "Dogs are my favorite animals"], normalize=True)
+    assert f"{vectors[0] @ vectors[1]:.3f}" in out.splitlines()[1]
+
+
+def test_table_on_the_terminal_and_json(run, expected):
+    code, out, _ = run("embed", "I love dogs", "x [y]")
+    assert code == 0
+    assert f"{expected[0, 0]:.3f}" in out
+    assert "x [y]" in out
+    rows = json.loads(run("embed", "I love dogs", "--json")[1])["rows"]
+    np.testing.assert_array_equal(np.array(rows[0]["embedding"], np.float32), expected[0])
+
+
+# ---- bad input: one line, exit code 2, existing files untouched
+
+
+def bad_inputs(folder: Path) -> None:
+    (folder / "latin.txt").write_bytes(b"fine\ncaf\xe9\nalso fine\n")
+    (folder / "surrogate.jsonl").write_text('{"text": "fine"}\n{"text": "\\ud800"}\n')
+    (folder / "mixed.jsonl").write_text('{"text": "fine"}\n{"text": 3}\n{"other": "x"}\n[1]\nnot json\n"a text"\n')
+    (folder / "column.csv").write_text("id,body\n1,fine\n")
+    (folder / "ragged.csv").write_text("id,text\n1,fine\n2\n3,fine,too\n4,fine\n")
+    (folder / "latin.csv").write_bytes(b"id,text\n1,fine\n2,caf\xe9\n")
+    pq.write_table(pa.table({"text": [1, 2]}), folder / "numbers.parquet")
+    pq.write_table(pa.table({"text": ["fine", None]}), folder / "null.parquet")
+    pq.write_table(pa.table({"text": ["fine"] * 5000}), folder / "whole.parquet")
+    (folder / "cut.parquet").write_bytes((folder / "whole.parquet").read_bytes()[:-100])
+    (folder / "cut.txt.gz").write_bytes(gzip.compress(os.urandom(5000).hex().encode())[:-2000])
+    (folder / "cut.txt.zst").write_bytes(pa.compress(os.urandom(5000).hex().encode(), "zstd", asbytes=True)[:-2000])
+    (folder / "empty.txt").write_text("")
+    (folder / "unknown.doc").write_text("x")
+    (folder / "folder").mkdir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["latin.txt"], "latin.txt, line 2: not valid UTF-8: byte 0xe9 at offset 3"),
+        (["surrogate.jsonl"], "surrogate.jsonl, line 2: field 'text' contains the lone surrogate U+D800"),
+        (["mixed.jsonl"], "mixed.jsonl, line 2: field 'text' is a int, not a str"),
+        (["column.csv"], "column.csv has no column 'text'; it has body, id; choose one with --field"),
+        (["column.csv", "--field", "nope"], "no column 'nope'"),
+        (["ragged.csv"], "ragged.csv, line 3: 1 columns instead of 2"),
+        (["latin.csv"], "latin.csv, line 3: not valid UTF-8"),
+        (["numbers.parquet"], "column 'text' has type int64, not string"),
+        (["null.parquet"], "null.parquet, row 1: the text is null"),
+        (["cut.parquet"], "cut.parquet is not a readable Parquet file"),
+        (["cut.txt.gz"], "cut.txt.gz cannot be read"),
+        (["cut.txt.zst"], "cut.txt.zst cannot be read"),
+        (["empty.txt"], "the input has no texts"),
+        (["unknown.doc"], "unknown.doc has an unknown suffix"),
+        (["folder"], "folder has no files to read"),
+        (["missing.txt"], "missing.txt: not found"),
+        (["-", "-"], "standard input can be read only once"),
+        (["x", "--pool", "sum"], "pool is 'sum'"),
+        (["x", "--pool", "none"], "--pool none has no file format"),
+        (["x", "--dim", "500"], "dim is 500; the vectors have 128 values"),
+        (["x", "--dtype", "int8"], "dtype is 'int8'"),
+        (["x", "--dtype", "bfloat16"], ".npy has no dtype bfloat16"),
+        (["x", "--on-error", "maybe"], "--on-error is 'maybe'"),
+        (["x", "--out", "v.xyz"], "--out is v.xyz; its suffix must be one of"),
+        (["x", "--out", "nowhere/v.npy"], "nowhere is not a folder"),
+        (["x", "--out", "exists.npy"], "exists.npy already exists"),
+        (["x", "--weights", "nowhere"], "nowhere: not found"),
+        (["x", "--model", "nowhere"], "nowhere: not found"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_files_alone(run, tmp_path, arguments, message):
+    bad_inputs(tmp_path)
+    (tmp_path / "exists.npy").write_bytes(b"precious")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    code, out, err = run("embed", *([] if "--out" in arguments else ["--out", "v.npy"]), *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("inlayer: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    assert (tmp_path / "exists.npy").read_bytes() == b"precious"
+
+
+def test_bad_rows_can_be_skipped_but_never_silently(run, tmp_path):
+    bad_inputs(tmp_path)
+    code, out, err = run("embed", "mixed.jsonl", "latin.txt", "ragged.csv", "--out", "v.npy", "--on-error", "skip")
+    assert (code, out) == (0, "v.npy: 6 x 128 float32, 7 bad rows skipped\n")
+    assert [line.split(":")[0] for line in err.splitlines()] == [
+        *(f"skipped mixed.jsonl, line {number}" for number in (2, 3, 4, 5)), "skipped latin.txt, line 2",
+        "skipped ragged.csv, line 3", "skipped ragged.csv, line 4",
+    ]  # fmt: skip
+    vectors = inlayer.load("default").encode(["fine", "a text", "fine", "also fine", "fine", "fine"])
+    np.testing.assert_array_equal(np.load("v.npy"), vectors)
+
+
+def test_columns_of_different_types_are_an_error(run, tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "x": 1}\n')
+    (tmp_path / "b.jsonl").write_text('{"text": "b", "x": {"y": 2}}\n')
+    monkeypatch.setattr(job, "PART_BYTES", 1)
+    code, _, err = run("embed", "a.jsonl", "b.jsonl", "--out", "v.parquet")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "different types" in err
+    assert not (tmp_path / "v.parquet").exists()
+
+
+# ---- kills, interrupts and a full disk
+
+SLOW = """
+import sys, time
+from inlayer.encoding import job, sources
+job.PART_BYTES, sources.BLOCK = 128 * 4 * 50, 300
+write = job.write_part
+def slowly(*arguments):
+    write(*arguments)
+    print("part", flush=True)
+    time.sleep({seconds})
+job.write_part = slowly
+from inlayer.cli import main
+sys.argv = ["inlayer", *sys.argv[1:]]
+main()
+"""
+
+
+def start(folder: Path, *arguments: str, seconds: float = 0.0, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SLOW.format(seconds=seconds), *arguments], cwd=folder, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
+    )  # fmt: skip
+
+
+def write_lines(folder: Path, count: int = 2000) -> list[str]:
+    texts = [f"line {number} of a text" for number in range(count)]
+    (folder / "lines.txt").write_text("\n".join(texts) + "\n")
+    return texts
+
+
+@pytest.mark.parametrize("kind", [".npy", ".parquet", ".jsonl"])
+def test_killed_runs_resume_without_losing_or_repeating_a_row(tmp_path, kind):
+    texts, out = write_lines(tmp_path), tmp_path / f"v{kind}"
+    for kills in range(3):
+        with start(tmp_path, "embed", "lines.txt", "--out", out.name, seconds=0.05) as process:
+            for _ in range(4 + kills):
+                assert process.stdout.readline() == "part\n"
+            process.kill()
+        assert not out.exists()
+        assert any((tmp_path / f".v{kind}.part").iterdir())
+    with start(tmp_path, "embed", "lines.txt", "--out", out.name) as process:
+        printed, err = process.communicate(timeout=TIMEOUT)
+    assert (process.returncode, err) == (0, "")
+    assert printed.count("part") < 2000 // 50 - 9  # control: it continued, it did not start again
+    expected = inlayer.load("default").encode(texts)
+    if kind == ".npy":
+        found = np.load(out)
+    else:
+        rows = pq.read_table(out).to_pylist() if kind == ".parquet" else map(json.loads, out.read_text().splitlines())
+        rows = list(rows)
+        assert [row["text"] for row in rows] == texts
+        found = np.array([row["embedding"] for row in rows], np.float32)
+    np.testing.assert_array_equal(found, expected)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.txt", out.name]
+
+
+def test_interrupt_prints_the_command_that_resumes(tmp_path):
+    texts = write_lines(tmp_path)
+    with start(tmp_path, "embed", "lines.txt", "--out", "v.npy", "--normalize", seconds=0.1) as process:
+        assert process.stdout.readline() == "part\n"
+        assert process.stdout.readline() == "part\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 130
+    assert err == "interrupted; to resume, run: inlayer embed lines.txt --out v.npy --normalize\n"
+    assert not [path for path in (tmp_path / ".v.npy.part").iterdir() if path.name.startswith(".")]
+    resume = err.split("run: ")[1].split()[1:]
+    subprocess.run([sys.executable, "-m", "inlayer", *resume], cwd=tmp_path, check=True, capture_output=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), inlayer.load("default").encode(texts, normalize=True))
+
+
+def test_resuming_with_other_input_or_arguments_is_an_error(tmp_path):
+    write_lines(tmp_path)
+    with start(tmp_path, "embed", "lines.txt", "--out", "v.npy", seconds=0.1) as process:
+        assert process.stdout.readline() == "part\n"
+        assert process.stdout.readline() == "part\n"
+        process.kill()
+    with start(tmp_path, "embed", "lines.txt", "--out", "v.npy", "--normalize") as process:
+        assert "interrupted run with other arguments" in process.communicate(timeout=TIMEOUT)[1]
+        assert process.returncode == 2
+    (tmp_path / "lines.txt").write_text("other\n" * 2000)
+    with start(tmp_path, "embed", "lines.txt", "--out", "v.npy") as process:
+        assert "the input is not the one of the interrupted run" in process.communicate(timeout=TIMEOUT)[1]
+        assert process.returncode == 2
+    assert not (tmp_path / "v.npy").exists()
+
+
+def test_two_runs_do_not_write_the_same_output(tmp_path):
+    write_lines(tmp_path)
+    with start(tmp_path, "embed", "lines.txt", "--out", "v.npy", seconds=60) as process:
+        assert process.stdout.readline() == "part\n"
+        with start(tmp_path, "embed", "lines.txt", "--out", "v.npy") as second:
+            assert "another inlayer embed is writing this output" in second.communicate(timeout=TIMEOUT)[1]
+        process.kill()
+
+
+def test_full_disk_is_one_line_and_can_be_resumed(tmp_path):
+    texts = write_lines(tmp_path)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))  # noqa: E731
+    with start(tmp_path, "embed", "lines.txt", "--out", "v.npy", preexec_fn=limit) as process:
+        _, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 2  # the parts are small enough, the whole is not
+    assert err == "inlayer: v.npy cannot be written: File too large\n"
+    assert not (tmp_path / "v.npy").exists()
+    with start(tmp_path, "embed", "lines.txt", "--out", "v.npy") as process:
+        printed, _ = process.communicate(timeout=TIMEOUT)
+    assert "part" not in printed
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), inlayer.load("default").encode(texts))
+
+
+def test_memory_does_not_grow_with_the_input(tmp_path):
+    peaks = []
+    for megabytes in (4, 32):
+        with (tmp_path / "lines.txt").open("w") as file:
+            for number in range(megabytes * 4000):
+                file.write(f"{number} {'dogs and cats ' * 18}\n")
+        code = (
+            "import sys\nfrom inlayer.encoding import job\njob.PART_BYTES = 2**20\n"
+            "from inlayer.cli import main\n"
+            f"sys.argv = ['inlayer', 'embed', 'lines.txt', '--out', 'v{megabytes}.npy', '--dim', '4']\n"
+            "try:\n    main()\nfinally:\n    w = open('/proc/self/status').read().split()\n"
+            "    print(w[w.index('VmHWM:') + 1])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout.split()[-1]))
+    assert peaks[1] < peaks[0] + 100_000  # kilobytes; the whole input would add more than twice that
+
+
+# ---- search
+
+
+@pytest.mark.parametrize("kind", [".npy", ".safetensors", ".parquet"])
+def test_search_equals_a_plain_computation(run, tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(job, "PART_BYTES", 128 * 4 * 100)
+    texts = write_lines(tmp_path, 500)
+    assert run("embed", "lines.txt", "--out", f"v{kind}")[0] == 0
+    code, out, err = run("search", "line 77 of a text", "--in", f"v{kind}", "-k", "3", "--json")
+    assert (code, err) == (0, "")
+    vectors = inlayer.load("default").encode(texts, normalize=True).astype(np.float64)
+    order = np.argsort(-(vectors @ vectors[77]), kind="stable")[:3]
+    rows = json.loads(out)["rows"]
+    assert [row["row"] for row in rows] == order.tolist()
+    assert rows[0]["score"] == pytest.approx(1.0, abs=1e-6)
+    assert rows[0]["text"] == ("line 77 of a text" if kind == ".parquet" else None)
+    assert "row 77" in run("search", "line 77 of a text", "--in", f"v{kind}", "-k", "1")[1]
+
+
+def test_search_uses_the_settings_of_the_file(run, tmp_path):
+    write_lines(tmp_path, 50)
+    assert run("embed", "lines.txt", "--out", "v.parquet", "--pool", "max", "--dim", "9", "--model", "minilm")[0] == 0
+    rows = json.loads(run("search", "line 7 of a text", "--in", "v.parquet", "-k", "1", "--json")[1])["rows"]
+    assert (rows[0]["row"], round(rows[0]["score"], 5)) == (7, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing.npy", "missing.npy: not found"),
+        ("bad.npy", "bad.npy is not an array of vectors"),
+        ("flat.npy", "flat.npy is not an array of vectors"),
+        ("wide.npy", "wide.npy has vectors of 500 values, default has 128"),
+        ("bad.safetensors", "not a readable safetensors file"),
+        ("bad.parquet", "bad.parquet is not a readable Parquet file"),
+        ("plain.parquet", "plain.parquet has no column 'embedding' of vectors"),
+        ("v.txt", "v.txt cannot be searched"),
+    ],
+)
+def test_bad_files_to_search(run, tmp_path, name, message):
+    for bad in ("bad.npy", "bad.safetensors", "bad.parquet", "v.txt"):
+        (tmp_path / bad).write_bytes(b"\x93NUMPY nonsense" * 3)
+    np.save(tmp_path / "flat.npy", np.zeros(3, np.float32))
+    np.save(tmp_path / "wide.npy", np.zeros((3, 500), np.float32))
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "plain.parquet")
+    code, out, err = run("search", "dogs", "--in", name)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err

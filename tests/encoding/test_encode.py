@@ -1,0 +1,288 @@
+"""encode, compared with a plain float64 computation on the ids of each tokenizer's own library."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+import inlayer
+from inlayer.encoding import row_pool
+from inlayer.encoding.encode import TokenVectors, batches
+from inlayer.errors import DtypeError, InputError, TextError
+from inlayer.tables import StoredTable
+from tests.tokenizers.samples import hostile_texts
+
+TEXTS = [
+    "",
+    "I love dogs",
+    "  ",
+    "naïve 🙂 你好",
+    "the " * 500,
+    "a<s>b<|end|>",
+    "x",
+    "a b c",
+    "c a",
+    *hostile_texts(60, 3, ["<s>"]),
+]
+DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float64": np.float64}
+
+
+class Reference:
+    """A model with any tokenizer and table: what `Encoder` uses of a `Model`."""
+
+    def __init__(
+        self, folder: Path, tokenizer: Any, dtype: str = "float32", width: int = 24, bias: float = 0.5
+    ) -> None:
+        rows = max([300, tokenizer.get_vocab_size(), *(one + 1 for one in tokenizer.special_ids)]) + 40
+        values = np.random.default_rng(0).standard_normal((rows, width)) + bias
+        save_file({"embeddings": values.astype(DTYPES[dtype])}, folder / "model.safetensors")
+        self.model = inlayer.load(folder)
+        self.model.__dict__["tokenizer"] = tokenizer
+        self.rows = values.astype(DTYPES[dtype]).astype(np.float32).astype(np.float64)
+
+    def vector(self, text: str, pool: str) -> np.ndarray:
+        tokenizer = self.model.tokenizer
+        ids = [one for one in tokenizer.encode(text, add_special_tokens=False) if one not in tokenizer.special_ids]
+        if not ids:
+            return np.zeros(self.rows.shape[1])
+        rows = self.rows[ids]
+        return {"mean": rows.mean(0), "max": rows.max(0), "first": rows[0], "last": rows[-1]}[pool]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("pool", ["mean", "first", "last", "max"])
+def test_equals_float64_for_every_tokenizer(tokenizer, tmp_path, dtype, pool):
+    reference = Reference(tmp_path, tokenizer, dtype)
+    ours = reference.model.encode(TEXTS, pool=pool)
+    theirs = np.stack([reference.vector(text, pool) for text in TEXTS])
+    assert ours.dtype == np.float32
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+    assert np.abs(theirs).max() > 0.1  # control: not all zeros
+    units = reference.model.encode(TEXTS, pool=pool, normalize=True, dim=7)
+    cut = theirs[:, :7]
+    norms = np.linalg.norm(cut, axis=1, keepdims=True)
+    np.testing.assert_allclose(units, np.where(norms > 0, cut / np.where(norms, norms, 1), 0), atol=1e-6)
+
+
+@pytest.mark.parametrize("source", ["default", "wordllama", "minilm", "smollm2"])
+def test_equals_float64_on_real_models(source):
+    model = inlayer.load(source)
+    whole, special = np.asarray(model.table.weight).astype(np.float64), model.tokenizer.special_ids
+    for text, ours in zip(TEXTS, model.encode(TEXTS), strict=True):
+        ids = [one for one in model.tokenizer.encode(text, add_special_tokens=False) if one not in special]
+        np.testing.assert_allclose(ours, whole[ids].mean(0) if ids else 0 * whole[0], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("sums", ["sum_with_torch", "sum_with_scipy", "sum_with_numpy"])
+def test_every_kernel_batch_size_and_thread_count_gives_the_same_bits(monkeypatch, sums):
+    model = inlayer.load("default")
+    texts = TEXTS * 20
+    expected = np.stack([model.encode(text) for text in texts])
+    monkeypatch.setattr(row_pool, "choose_sums", lambda: getattr(row_pool, sums))
+    monkeypatch.setattr(row_pool, "FEW_IDS", 0)
+    for batch_size in (None, 1, 7, 1000):
+        np.testing.assert_array_equal(model.encode(texts, batch_size=batch_size), expected)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        np.testing.assert_array_equal(model.encode(texts), expected)
+    finally:
+        torch.set_num_threads(threads)
+    monkeypatch.setattr(row_pool, "WHOLE_BYTES", 0)  # as for a large table: only the rows of the batch
+    np.testing.assert_array_equal(inlayer.load("default").encode(texts), expected)
+
+
+def test_long_texts_are_exact_and_not_truncated(tmp_path):
+    reference = Reference(tmp_path, inlayer.ByteTokenizer(), bias=20.0)
+    text = "abcdefgh" * 20_000
+    ours, theirs = reference.model.encode(text), reference.vector(text, "mean")
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    naive = np.zeros(24, np.float32)
+    for row in reference.rows[reference.model.tokenizer.encode(text, add_special_tokens=False)].astype(np.float32):
+        naive += row
+    assert np.abs(naive / 160_000 / theirs - 1).max() > 1e-5  # control: one float32 sum is not
+
+
+def test_one_text_many_texts_and_none():
+    model = inlayer.load("default")
+    assert model.encode("I love dogs").shape == (128,)
+    assert model.encode(["I love dogs"]).shape == (1, 128)
+    assert model.encode([]).shape == (0, 128)
+    assert model.encode(text for text in ["a", "b"]).shape == (2, 128)
+    assert not model.encode("").any()
+    assert model.encode("x", dtype="float16").dtype == np.float16
+    assert model.encode("x", dtype="bfloat16").dtype == ml_dtypes.bfloat16
+
+
+def test_special_tokens_do_not_count():
+    model = inlayer.load("default")
+    (special, *_) = model.tokenizer.special_tokens
+    np.testing.assert_array_equal(model.encode(special), 0)
+    kept = [one for one in model.tokenizer.encode(f"dogs{special}") if one not in model.tokenizer.special_ids]
+    np.testing.assert_allclose(
+        model.encode(f"dogs{special}"), model.table.rows(kept).astype(np.float64).mean(0), atol=1e-6
+    )
+
+
+def test_token_vectors_have_ids_and_offsets():
+    model = inlayer.load("default")
+    found = model.encode(["I love dogs", "", "cats"], pool="none", batch_size=1)
+    assert isinstance(found, TokenVectors)
+    ids = model.tokenizer.encode_batch(["I love dogs", "", "cats"], add_special_tokens=False)
+    np.testing.assert_array_equal(found.ids, ids.flat)
+    np.testing.assert_array_equal(found.offsets, ids.offsets)
+    np.testing.assert_array_equal(found.vectors, model.table.rows(ids.flat).astype(np.float32))
+    one = model.encode("cats", pool="none")
+    assert one.vectors.shape == (one.offsets[1], 128)
+    assert model.encode([], pool="none").offsets.tolist() == [0]
+
+
+def test_encode_iter_streams():
+    model, taken = inlayer.load("default"), []
+
+    def texts():
+        for number in range(10):
+            taken.append(number)
+            yield f"text {number}"
+
+    stream = model.encode_iter(texts(), batch_size=3)
+    assert taken == []
+    first = next(stream)
+    assert (first.shape, len(taken)) == ((3, 128), 3)
+    rest = np.concatenate([first, *stream])
+    np.testing.assert_array_equal(rest, model.encode([f"text {number}" for number in range(10)]))
+
+
+def test_batches_are_bounded_in_characters(monkeypatch):
+    monkeypatch.setattr("inlayer.encoding.encode.BATCH_CHARACTERS", 10)
+    assert list(batches(["a" * 4] * 5 + ["b" * 30, "c"])) == [
+        ["a" * 4] * 2,
+        ["a" * 4] * 2,
+        ["a" * 4],
+        ["b" * 30],
+        ["c"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pool": "sum"}, "pool is 'sum'; it must be one of mean, first, last, max, none"),
+        ({"dim": 0}, "dim is 0"),
+        ({"dim": 129}, "dim is 129; the vectors have 128 values"),
+        ({"dtype": "int8"}, "dtype is 'int8'"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"weights": "nowhere.safetensors"}, "nowhere.safetensors: not found"),
+    ],
+)
+def test_invalid_arguments(options, message):
+    with pytest.raises(inlayer.InlayerError, match=message):
+        inlayer.load("default").encode(["a"], **options)
+
+
+def test_invalid_texts_are_named_by_their_place():
+    model = inlayer.load("default")
+    with pytest.raises(TextError, match="text 4 contains the lone surrogate"):
+        model.encode(["ok"] * 4 + ["\ud800"], batch_size=2)
+    with pytest.raises(DtypeError, match="text 1 is a int"):
+        model.encode(["ok", 3])
+    with pytest.raises(DtypeError, match="texts is a bytes"):
+        model.encode(b"ok")
+    with pytest.raises(DtypeError, match="texts is a NoneType"):
+        model.encode(None)
+
+
+def test_model_without_tokenizer_and_id_beyond_the_table(tmp_path):
+    save_file({"embeddings": np.ones((20, 4), np.float32)}, tmp_path / "model.safetensors")
+    model = inlayer.load(tmp_path)
+    with pytest.raises(InputError, match="has no tokenizer"):
+        model.encode("a")
+    model.__dict__["tokenizer"] = inlayer.ByteTokenizer()
+    with pytest.raises(inlayer.InlayerError, match=r"id 97 .* is outside 0\.\.19"):
+        model.encode("a")
+
+
+def test_threads_share_a_model():
+    model, texts = inlayer.load("default"), [f"text {number}" for number in range(300)]
+    expected, found = inlayer.load("default").encode(texts), {}
+    threads = [threading.Thread(target=lambda n=n: found.update({n: model.encode(texts)})) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for ours in found.values():
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_large_tables_read_only_the_rows_of_a_batch(monkeypatch):
+    monkeypatch.setattr(row_pool, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(StoredTable, "weight", property(lambda _: pytest.fail("the whole table was read")))
+    inlayer.load("default").encode(TEXTS)
+
+
+def test_encoding_without_torch_imports_no_torch():
+    code = (
+        "import sys, inlayer; v = inlayer.load('default').encode(['I love dogs'] * 3000);"
+        "print(v.shape, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "(3000, 128) False\n"
+
+
+def test_progress_bar_is_shown_on_a_terminal(monkeypatch, capsys):
+    model, texts = inlayer.load("default"), ["a", "b"]
+    expected = model.encode(texts)
+    np.testing.assert_array_equal(model.encode(texts, show_progress=True), expected)
+    assert capsys.readouterr().err == ""  # not a terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    np.testing.assert_array_equal(model.encode(texts, show_progress=True), expected)
+    assert "encoding" in capsys.readouterr().err
+
+
+# ---- static models of other libraries
+
+
+def static_folder(folder: Path, quantized: bool) -> Any:
+    from model2vec import StaticModel
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str((Path(inlayer.__file__).parent / "samples/default/tokenizer.json").read_text())
+    tokens, random = tokenizer.get_vocab_size(), np.random.default_rng(0)
+    rows = 50 if quantized else tokens
+    extra = (
+        {"weights": random.uniform(size=tokens), "token_mapping": random.integers(0, rows, tokens)} if quantized else {}
+    )
+    model = StaticModel(random.standard_normal((rows, 8)).astype(np.float32), tokenizer, **extra)
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize("quantized", [False, True])
+def test_model2vec_folders_give_what_model2vec_gives(tmp_path, quantized):
+    theirs = static_folder(tmp_path / "static", quantized)
+    model = inlayer.load(tmp_path / "static")
+    texts = ["I love dogs", "", "text " * 30]
+    np.testing.assert_allclose(model.encode(texts), theirs.encode(texts), atol=1e-6)
+    assert model.table.rows([3, 4]).shape == (2, 8)
+    assert len(model.neighbors("dogs", 3)) == 3
+
+
+def test_static_embedding_folders_give_what_sentence_transformers_gives(tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str((Path(inlayer.__file__).parent / "samples/default/tokenizer.json").read_text())
+    theirs = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)], device="cpu")
+    theirs.save(str(tmp_path / "static"))
+    texts = ["I love dogs", "text " * 30]
+    np.testing.assert_allclose(inlayer.load(tmp_path / "static").encode(texts), theirs.encode(texts), atol=1e-6)

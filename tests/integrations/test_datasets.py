@@ -1,0 +1,40 @@
+"""EmbedColumn in `datasets.Dataset.map`, in this process and in several."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from datasets import Dataset, Features, List, Value
+from datasets.fingerprint import Hasher
+
+import inlayer
+from inlayer.errors import InputError
+from inlayer.integrations.datasets import EmbedColumn
+
+TEXTS = ["I love dogs", "", "naïve 🙂"] * 5
+
+
+@pytest.mark.parametrize("processes", [None, 2])
+def test_map_adds_the_vectors_of_the_model(processes):
+    data = Dataset.from_dict({"title": TEXTS, "id": range(15)})
+    features = Features({"title": Value("string"), "id": Value("int64"), "vector": List(Value("float32"))})
+    mapped = data.map(
+        EmbedColumn("default", column="title", to="vector", normalize=True), batched=True, num_proc=processes,
+        features=features,
+    )  # fmt: skip
+    assert mapped.column_names == ["title", "id", "vector"]
+    found = np.array(mapped["vector"][:], np.float32)
+    np.testing.assert_array_equal(found, inlayer.load("default").encode(TEXTS, normalize=True))
+
+
+def test_hash_does_not_depend_on_use():
+    used = EmbedColumn("default")
+    used({"text": ["a"]})
+    assert Hasher.hash(used) == Hasher.hash(EmbedColumn("default")) != Hasher.hash(EmbedColumn("minilm"))
+
+
+def test_missing_column_and_unbatched_map_are_errors():
+    with pytest.raises(InputError, match="no column 'text'; it has body"):
+        EmbedColumn("default")({"body": ["a"]})
+    with pytest.raises(InputError, match="batched=True"):
+        EmbedColumn("default")({"text": "a"})

@@ -1,0 +1,42 @@
+"""TableModule in a SentenceTransformer: encode, save, load."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import inlayer
+from inlayer.errors import InputError
+from inlayer.integrations.sentence_transformers import TableModule
+
+TEXTS = ["I love dogs", "", "naïve 🙂", "the " * 700]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_encodes_saves_and_loads(tmp_path, weighted):
+    model = inlayer.load("default")
+    weights = inlayer.Weighting.fit(model, TEXTS * 3) if weighted else None
+    ours = SentenceTransformer(modules=[TableModule("default", weights=weights)], device="cpu")
+    expected = model.encode(TEXTS, weights=weights)
+    np.testing.assert_array_equal(ours.encode(TEXTS), expected)
+    assert ours.get_embedding_dimension() == 128
+    ours.save(str(tmp_path / "saved"))
+    again = SentenceTransformer(str(tmp_path / "saved"), device="cpu", trust_remote_code=True)
+    np.testing.assert_array_equal(again.encode(TEXTS), expected)
+    opened = inlayer.load(tmp_path / "saved")  # without sentence-transformers
+    np.testing.assert_array_equal(opened.encode(TEXTS), model.encode(TEXTS))
+
+
+def test_prompt_is_prepended():
+    ours = SentenceTransformer(modules=[TableModule("default", pool="max")], device="cpu")
+    np.testing.assert_array_equal(
+        ours.encode("dogs", prompt="query: "), inlayer.load("default").encode("query: dogs", pool="max")
+    )
+
+
+def test_a_model_without_tokenizer_json_cannot_be_saved(tmp_path):
+    module = TableModule("default")
+    module.tokenizer = inlayer.ByteTokenizer()
+    with pytest.raises(InputError, match=r"default has no tokenizer\.json"):
+        module.save(str(tmp_path))
