@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist work
 
 LAYER_TESTS := tests/tables tests/positions tests/test_embeddings.py tests/test_head.py tests/test_pooling.py
 
-.PHONY: run serve test test-slow test-oldest test-all coverage setup bench docs docs-site screenshots browser editor clean
+.PHONY: run serve test test-slow test-oldest test-all coverage setup bench families docs docs-site screenshots browser editor clean
 
 run: $(VENV)/installed        ## walk one text through every step of the layer
 	@$(BIN)/inlayer walk "I love dogs"
@@ -43,8 +43,10 @@ setup: $(VENV)/installed-dev  ## everything a developer needs
 bench: $(VENV)/installed-dev  ## speed and memory compared with other libraries, as ratios
 	@$(BIN)/python -m benchmarks
 
-docs: $(VENV)/installed-dev   ## regenerate docs/families.md, schemas, and the outputs shown in docs/*.md
-	@$(BIN)/python -m tests.families.document
+families: $(VENV)/installed-dev  ## compare every model type in transformers with ours, and write docs/families.md
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.families.document
+
+docs: $(VENV)/installed-dev families  ## regenerate docs/families.md, schemas, and the outputs shown in docs/*.md
 	@$(BIN)/python -m tests.trace.schema
 	@$(BIN)/python -m tests.console
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # for type checkers; Python uses the table below, and a test 
     from inlayer.checkpoint import load as load
     from inlayer.checkpoint.model import Model as Model
     from inlayer.embeddings import Embeddings as Embeddings
+    from inlayer.encoding.weighting import Weighting as Weighting
     from inlayer.errors import InlayerError as InlayerError
     from inlayer.families import describe as describe
     from inlayer.geometry.compare import compare as compare
@@ -55,6 +56,7 @@ _MODULES = {
     "Table": "inlayer.tables",
     "Trace": "inlayer.trace",
     "TrainConfig": "inlayer.training.config",
+    "Weighting": "inlayer.encoding.weighting",
     "WordTokenizer": "inlayer.tokenizers",
     "apply_rotary": "inlayer.positions",
     "attach": "inlayer.integrations.transformers",

@@ -11,16 +11,18 @@ Tested against transformers for every family in tests/families/test_parity.py, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, overload
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from inlayer.errors import ConfigError, DtypeError, InputError, ShapeError
-from inlayer.families import LayerSpec, describe
+from inlayer.errors import ConfigError, InputError, ShapeError
+from inlayer.families import describe
+from inlayer.families.spec import NormKind
 from inlayer.head import Head
+from inlayer.initialization import derive_seeds
+from inlayer.norms import build_norm
 from inlayer.positions import (
     LearnedPositions,
     PositionIdRule,
@@ -30,19 +32,18 @@ from inlayer.positions import (
     build_positions,
     make_position_ids,
 )
-from inlayer.shapes import check_seed, is_finite
+from inlayer.shapes import is_finite
 from inlayer.tables import StoredEmbedding, Table, add_up, check_id_range
 from inlayer.tensors import check_float, check_ids, check_mask, check_one_per_token
 
-__all__ = ["Embeddings", "LayerStage"]
-
 PROJECTIONS = ("rows", "sum")
+NORM_PLACES = ("sum", "start", "rows")
 # Fields of a LayerSpec with the name of an argument of Embeddings.
 SPEC_SETTINGS = (
-    "padding_idx", "init_std", "scale", "multiplier", "dropout", "norm_eps", "token_types", "row_width", "project",
-    "position_id_rule", "position_offset",
+    "padding_idx", "init_std", "scale", "round_scale", "multiplier", "mask_padding", "dropout", "norm", "norm_eps",
+    "norm_at", "positions_first", "token_types", "row_width", "project", "position_id_rule", "position_offset",
 )  # fmt: skip
-StageName = Literal["row", "scale", "multiplier", "projection", "token type", "position", "norm"]
+StageName = Literal["row", "scale", "multiplier", "projection", "token type", "position", "norm", "mask"]
 
 
 class LayerStage(NamedTuple):
@@ -66,10 +67,17 @@ class Embeddings(nn.Module):
         init: "normal" (N(0, init_std)), "embedding" (N(0, 1)) or "scaled" (N(0, 1 / sqrt(width))).
         init_std: Standard deviation for "normal" and for learned positions.
         seed: Makes the initialization reproducible.
-        scale: Factor on the rows, rounded to the table's dtype (Gemma: sqrt(n_embd)).
+        scale: Factor on the rows (Gemma: sqrt(n_embd)).
+        round_scale: Round the scale to the table's dtype (Gemma does, BART does not).
         multiplier: Factor on rows and inputs_embeds alike, not rounded (Granite).
         dropout: Dropout rate of the sum.
-        norm_eps: Adds a LayerNorm after the sum (BERT, BLOOM).
+        norm_eps: Adds a norm after the sum (BERT, BLOOM).
+        norm: Which one: "layer", "layer without bias" (ModernBERT), "layer in float32" (DeBERTa), "rms" or "rms
+            without weight" (NanoChat).
+        norm_at: Where: after the "sum", at the "start" before positions are added (BlenderbotSmall), or on "rows" but
+            not on inputs_embeds (Inkling).
+        positions_first: Add positions before token types (DeBERTa, Longformer).
+        mask_padding: Multiply the result by the attention mask (DeBERTa).
         token_types: Rows of a token type table (BERT), 0 for none.
         row_width: Width of the token rows if they are narrower than n_embd.
         project: Where such rows are projected to n_embd: "rows" before positions (OPT), "sum" after the norm (ALBERT).
@@ -101,9 +109,14 @@ class Embeddings(nn.Module):
         init_std: float = 0.02,
         seed: int | None = None,
         scale: float = 1.0,
+        round_scale: bool = True,
         multiplier: float = 1.0,
         dropout: float = 0.0,
         norm_eps: float | None = None,
+        norm: NormKind = "layer",
+        norm_at: str = "sum",
+        positions_first: bool = False,
+        mask_padding: bool = False,
         token_types: int = 0,
         row_width: int | None = None,
         project: str | None = None,
@@ -115,32 +128,32 @@ class Embeddings(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if position_id_rule is not None and not isinstance(position_id_rule, PositionIdRule):
-            raise ConfigError(
-                f"position_id_rule is {position_id_rule!r}; give a PositionIdRule, such as PositionIdRule(by='mask')"
-            )
         if project not in (None, *PROJECTIONS) or (row_width is None) != (project is None):
             raise ConfigError(
                 f"row_width is {row_width} and project is {project!r}; give both or neither: project is one of "
                 f"{', '.join(PROJECTIONS)}"
             )
+        rule_given = position_id_rule is None or isinstance(position_id_rule, PositionIdRule)
         for name, value, is_valid, rule in (
             ("scale", scale, is_finite(scale), "a finite number"),
             ("multiplier", multiplier, is_finite(multiplier), "a finite number"),
             ("dropout", dropout, is_finite(dropout) and 0 <= dropout <= 1, "a rate in 0..1"),
             ("norm_eps", norm_eps, norm_eps is None or (is_finite(norm_eps) and norm_eps > 0), "a positive number"),
+            ("norm", norm, norm in get_args(NormKind), f"one of {', '.join(get_args(NormKind))}"),
+            ("norm_at", norm_at, norm_at in NORM_PLACES, f"one of {', '.join(NORM_PLACES)}"),
             ("token_types", token_types, isinstance(token_types, int) and token_types >= 0, "a number of rows, or 0"),
+            ("position_id_rule", position_id_rule, rule_given, "a PositionIdRule, such as PositionIdRule(by='mask')"),
         ):
             if not is_valid:
                 raise ConfigError(f"{name} is {value!r}; it must be {rule}")
-        if dtype is not None and not isinstance(dtype, torch.dtype):
-            raise DtypeError(f"dtype is {dtype!r}; it must be a torch dtype, such as torch.float32")
         row_width = row_width or n_embd
         sum_width = n_embd if project == "rows" else row_width
-        token_seed, position_seed, type_seed = _seeds(seed)
+        token_seed, position_seed, type_seed = derive_seeds(seed, 3)
         target: Any = {"device": device, "dtype": dtype}
         self.n_embd, self.block_size = n_embd, block_size
         self.scale, self.multiplier, self.project = scale, multiplier, project
+        self.round_scale, self.mask_padding = round_scale, mask_padding
+        self.norm_at, self.positions_first = norm_at, positions_first
         self.position_id_rule = position_id_rule or PositionIdRule()
         # A plain list, so that heads are not registered as children: they belong to the model, not to its input layer.
         self._tied_heads: list[Head] = []
@@ -148,17 +161,15 @@ class Embeddings(nn.Module):
         self.token_embedding: nn.Embedding | StoredEmbedding = Table(
             vocab_size, row_width, padding_idx=padding_idx, init=init, init_std=init_std, seed=token_seed, **target
         )
-        learned = {
-            "offset": position_offset, "padding_idx": self.position_id_rule.padding_idx, "init_std": init_std,
-            "seed": position_seed,
-        }  # fmt: skip
+        learned = target | {"offset": position_offset, "init_std": init_std, "seed": position_seed}
+        learned["padding_idx"] = self.position_id_rule.padding_idx
         self.position_embedding = build_positions(
-            positions, sum_width, block_size, theta=theta, head_dim=head_dim, learned=learned | target
+            positions, sum_width, block_size, theta=theta, head_dim=head_dim, learned=learned
         )
         self.token_type_embedding = (
             Table(token_types, sum_width, init_std=init_std, seed=type_seed, **target) if token_types else None
         )
-        self.norm = None if norm_eps is None else nn.LayerNorm(sum_width, eps=norm_eps, **target)
+        self.norm = None if norm_eps is None else build_norm(norm, sum_width, norm_eps, **target)
         self.dropout = nn.Dropout(dropout)
         self.projection = None if project is None else nn.Linear(row_width, n_embd, bias=project == "sum", **target)
 
@@ -171,28 +182,21 @@ class Embeddings(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> Embeddings:
-        """Build the input layer of a model config: a transformers config, a dict, or a path to config.json."""
-        return cls.from_spec(describe(config), seed=seed, device=device, dtype=dtype)
-
-    @classmethod
-    def from_spec(cls, spec: LayerSpec, **options: Any) -> Embeddings:
-        """Build the input layer that `inlayer.describe` returned; options are seed, device and dtype."""
+        """Build the input layer of a model config: anything that `inlayer.describe` accepts or returns."""
+        spec = describe(config)
         positions = RotaryPositions(**vars(spec.rotary)) if spec.rotary else spec.positions
-        block_size = None if positions == "none" else spec.block_size
-        settings = {name: getattr(spec, name) for name in SPEC_SETTINGS}
-        return cls(spec.vocab_size, spec.n_embd, block_size, positions=positions, **settings, **options)
+        settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
+        settings |= {"positions": positions, "seed": seed, "device": device, "dtype": dtype}
+        return cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)
 
     def head_from_config(
         self, config: object, *, tied: bool | None = None, device: torch.device | str | None = None
     ) -> Head:
-        """Build the head of the same config, tied to this layer's table if the config or `tied` says so."""
-        return self.head_from_spec(describe(config), tied=tied, device=device)
+        """Build the head of the same config, tied to this layer's table if the config or `tied` says so.
 
-    def head_from_spec(
-        self, spec: LayerSpec, *, tied: bool | None = None, device: torch.device | str | None = None
-    ) -> Head:
-        """As head_from_config. Rows and bias are created on the table's device, or on `device` ("meta" for none)."""
-        table = self.token_embedding
+        Rows and bias are created on the table's device, or on `device` ("meta" for none).
+        """
+        spec, table = describe(config), self.token_embedding
         tied = spec.head.tied if tied is None else tied
         if device is None:
             device = table.device if isinstance(table, StoredEmbedding) else table.weight.device
@@ -237,11 +241,9 @@ class Embeddings(nn.Module):
             PositionRangeError: If a position is outside the learned positions.
         """
         if (input_ids is None) == (inputs_embeds is None):
-            raise InputError(
-                "neither input_ids nor inputs_embeds was given; give exactly one of them"
-                if input_ids is None
-                else "both input_ids and inputs_embeds were given; give exactly one: ids to look up, or their vectors"
-            )
+            neither, both = "neither input_ids nor inputs_embeds was", "both input_ids and inputs_embeds were"
+            found = neither if input_ids is None else both
+            raise InputError(f"{found} given; give exactly one: ids to look up, or their vectors")
         single, input_ids, inputs_embeds = self._with_batch_axis(input_ids, inputs_embeds)
 
         def after(name: StageName, hidden: Tensor, added: Tensor | None = None) -> Tensor:
@@ -253,15 +255,20 @@ class Embeddings(nn.Module):
             check_id_range(input_ids, self.vocab_size)  # other modules do not check ids
         hidden = after("row", self.token_embedding(input_ids) if inputs_embeds is None else inputs_embeds)
         if self.scale != 1.0 and inputs_embeds is None:
-            hidden = after("scale", hidden * torch.full((), self.scale, dtype=hidden.dtype, device=hidden.device))
+            rounded = torch.full((), self.scale, dtype=hidden.dtype, device=hidden.device)
+            hidden = after("scale", hidden * (rounded if self.round_scale else self.scale))
         if self.multiplier != 1.0:
             hidden = after("multiplier", hidden * self.multiplier)
         if self.projection is not None and self.project == "rows":
             hidden = after("projection", self.projection(hidden))
+        if self.norm is not None and (self.norm_at == "start" or (self.norm_at == "rows" and inputs_embeds is None)):
+            hidden = after("norm", self.norm(hidden))
         for name, added in self._added(hidden, input_ids, position_ids, token_type_ids, attention_mask):
             hidden = after(name, add_up(hidden, added), added)
-        if self.norm is not None:
+        if self.norm is not None and self.norm_at == "sum":
             hidden = after("norm", self.norm(hidden))
+        if self.mask_padding and attention_mask is not None:
+            hidden = after("mask", hidden * check_mask(attention_mask, *hidden.shape[:2])[..., None].to(hidden.dtype))
         hidden = self.dropout(hidden)
         if self.projection is not None and self.project == "sum":
             hidden = after("projection", self.projection(hidden))
@@ -287,52 +294,66 @@ class Embeddings(nn.Module):
         return embeds.dim() == 2, None, embeds[None] if embeds.dim() == 2 else embeds
 
     def _added(
-        self,
-        hidden: Tensor,
-        ids: Tensor | None,
-        position_ids: Tensor | None,
-        token_type_ids: Tensor | None,
+        self, hidden: Tensor, ids: Tensor | None, position_ids: Tensor | None, token_type_ids: Tensor | None,
         attention_mask: Tensor | None,
-    ) -> Iterator[tuple[StageName, Tensor]]:
-        """What is added to the rows, in the order of the original models: token types, then absolute positions."""
+    ) -> list[tuple[StageName, Tensor]]:  # fmt: skip
+        """What is added to the rows, in the order of the original model."""
         batch, tokens = hidden.shape[:2]
         if attention_mask is not None:
             attention_mask = check_mask(attention_mask, batch, tokens)
+        added: list[tuple[StageName, Tensor]] = []
         if self.token_type_embedding is not None:
             if token_type_ids is None:
                 token_type_ids = torch.zeros(1, 1, dtype=torch.int64, device=hidden.device)
             else:
                 token_type_ids = check_one_per_token(token_type_ids, batch, tokens, "token_type_ids")
-            yield "token type", self.token_type_embedding(token_type_ids)
+            added.append(("token type", self.token_type_embedding(token_type_ids)))
         elif token_type_ids is not None:
             raise InputError("token_type_ids were given, but this layer has no token types")
         if isinstance(self.position_embedding, (LearnedPositions, SinusoidalPositions)):
             if position_ids is None:
-                position_ids = make_position_ids(
-                    self.position_id_rule, (batch, tokens), hidden.device, ids, attention_mask
-                )
+                rule = self.position_id_rule
+                position_ids = make_position_ids(rule, (batch, tokens), hidden.device, ids, attention_mask)
             else:
                 position_ids = check_one_per_token(position_ids, batch, tokens, "position_ids")
-            yield "position", self.position_embedding(position_ids).to(hidden.dtype)
+            added.append(("position", self.position_embedding(position_ids).to(hidden.dtype)))
+        return added[::-1] if self.positions_first else added
 
+    @overload
     def rotary(
         self, position_ids: Tensor, layer_type: str | None = None
-    ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]:
+    ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]]: ...
+
+    @overload
+    def rotary(
+        self, position_ids: Tensor, layer_type: str | None = None, *, layer: int | None
+    ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]] | None: ...
+
+    def rotary(
+        self, position_ids: Tensor, layer_type: str | None = None, *, layer: int | None = None
+    ) -> tuple[Float[Tensor, "... T R"], Float[Tensor, "... T R"]] | None:
         """Compute cos and sin for attention (`inlayer.apply_rotary`).
 
         Args:
-            position_ids: Positions (B, T) or (T,).
+            position_ids: Positions (B, T) or (T,); (3, B, T) for M-RoPE: time, height and width.
             layer_type: For models whose layers differ (Gemma-3), such as "sliding_attention".
+            layer: The number of a layer, in place of its type.
 
         Returns:
-            cos and sin, each (B, T, R) for R rotated channels, in the table's dtype.
+            cos and sin, each (B, T, R) for R rotated channels, in the table's dtype. None for a `layer` without
+            rotary positions (NoPE: every fourth one of Llama-4).
 
         Raises:
-            InputError: If the positions are not rotary, or `layer_type` is missing or unknown.
+            InputError: If the positions are not rotary, or `layer_type` or `layer` is missing or unknown.
         """
-        if not isinstance(self.position_embedding, RotaryPositions):
+        positions = self.position_embedding
+        if not isinstance(positions, RotaryPositions):
             raise InputError("this layer's positions are not rotary, so it has no cos and sin")
-        cos_sin: tuple[Tensor, Tensor] = self.position_embedding(position_ids, self.dtype, layer_type)
+        if layer is not None:
+            has_positions, layer_type = positions.type_of_layer(layer)
+            if not has_positions:
+                return None
+        cos_sin: tuple[Tensor, Tensor] = positions(position_ids, self.dtype, layer_type)
         return cos_sin
 
     # ---- the table and its ties
@@ -368,13 +389,9 @@ class Embeddings(nn.Module):
         self._resize_biases(table.num_embeddings)
 
     def resize(
-        self,
-        new_vocab_size: int,
-        pad_to_multiple_of: int | None = None,
-        init: str = "mean",
-        *,
+        self, new_vocab_size: int, pad_to_multiple_of: int | None = None, init: str = "mean", *,
         allow_shrink: bool = False,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Resize the token table and the heads tied to it; existing rows keep every bit.
 
         The weight becomes a new parameter: create the optimizer after this call.
@@ -400,9 +417,7 @@ class Embeddings(nn.Module):
                 f"a {type(self.token_embedding).__name__} cannot be resized, only an inlayer.Table; load(source, "
                 "trainable=True) reads a checkpoint's rows into one"
             )
-        rows = self.token_embedding.resize(
-            new_vocab_size, pad_to_multiple_of=pad_to_multiple_of, init=init, allow_shrink=allow_shrink
-        )
+        rows = self.token_embedding.resize(new_vocab_size, pad_to_multiple_of, init, allow_shrink=allow_shrink)
         self._resize_biases(rows)
         return rows
 
@@ -421,12 +436,3 @@ class Embeddings(nn.Module):
 
     def extra_repr(self) -> str:
         return f"vocab_size={self.vocab_size}, n_embd={self.n_embd}, scale={self.scale}"
-
-
-def _seeds(seed: int | None) -> tuple[int | None, int | None, int | None]:
-    """Three independent seeds from one: with the same seed for all, position 0 would equal token 0."""
-    if seed is None:
-        return None, None, None
-    check_seed(seed)
-    first, second, third = torch.randint(2**62, (3,), generator=torch.Generator().manual_seed(seed)).tolist()
-    return first, second, third

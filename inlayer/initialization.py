@@ -17,8 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from inlayer.errors import InputError
-
-__all__ = ["INIT_RULES", "RESIZE_RULES", "check_rule", "init_rows", "mean_row"]
+from inlayer.shapes import check_seed
 
 INIT_RULES = ("normal", "embedding", "scaled")
 RESIZE_RULES = ("mean", "zeros", *INIT_RULES)
@@ -29,6 +28,15 @@ def check_rule(rule: str, allowed: tuple[str, ...]) -> str:
     if rule not in allowed:
         raise InputError(f"init {rule!r} is unknown; choose one of {', '.join(map(repr, allowed))}")
     return rule
+
+
+def derive_seeds(seed: int | None, count: int) -> list[int] | list[None]:
+    """Independent seeds from one: with the same seed for all, position 0 would equal token 0."""
+    if seed is None:
+        return [None] * count
+    generator = torch.Generator().manual_seed(check_seed(seed))
+    found: list[int] = torch.randint(2**62, (count,), generator=generator).tolist()
+    return found
 
 
 @torch.no_grad()

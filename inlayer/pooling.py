@@ -11,6 +11,7 @@ Tested against a plain loop over texts in tests/test_pooling.py.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -23,34 +24,39 @@ from inlayer.errors import InputError, ShapeError
 from inlayer.ragged import Ragged
 from inlayer.tensors import check_dense, check_float
 
-__all__ = ["first_token_pool", "last_token_pool", "mean_pool"]
-
 SUMMED = 256  # rows summed one after the other
 
 
-def mean_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
+def mean_pool(hidden: Any, mask: Any = None, *, exclude: Collection[int] = ()) -> Float[Tensor, "B D"]:
     """Average the hidden states of each text's real tokens.
 
-    Every token that the mask does not exclude counts, including special tokens such as begin-of-text: encode with
-    `add_special_tokens=False` to average the tokens of the text alone.
+    Every token that the mask does not exclude counts, including special tokens such as begin-of-text. To average the
+    tokens of the text alone, encode with `add_special_tokens=False`, or pass `exclude=tokenizer.special_ids`.
 
     Args:
         hidden: Hidden states (B, T, D), or (N, D) for the N ids of a Ragged.
         mask: (B, T), true or 1 for the tokens that count, by default all; or the Ragged of the ids.
+        exclude: Ids that do not count. Only with a Ragged, since a mask has no ids.
 
     Returns:
         One vector per text (B, D); zeros for a text without real tokens.
 
     Raises:
         ShapeError: If hidden states and mask do not fit together.
-        InputError: If a mask has values other than 0 and 1.
+        InputError: If a mask has values other than 0 and 1, or `exclude` is given without a Ragged.
 
     Example:
         >>> mean_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
         tensor([[2.]])
     """
+    if exclude and not isinstance(mask, Ragged):
+        raise InputError("exclude needs the Ragged of the ids; with a mask, set it to 0 where a token does not count")
     if isinstance(mask, Ragged):
         hidden_ND, counts_B = check_ragged(hidden, mask)
+        if exclude:
+            kept_N = ~np.isin(mask.flat, list(exclude))
+            kept = Ragged(mask.flat[kept_N], np.concatenate(([0], kept_N.cumsum()))[mask.offsets])
+            return mean_pool(hidden_ND[torch.from_numpy(kept_N).to(hidden_ND.device)], kept)
         wide_ND = hidden_ND.to(torch.promote_types(hidden_ND.dtype, torch.float32))
         # First sum short blocks, then the blocks of each text: one long sum would lose digits.
         bounds = np.union1d(mask.offsets, np.arange(0, len(hidden_ND), SUMMED))
@@ -83,12 +89,7 @@ def last_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
         >>> last_token_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
         tensor([[3.]])
     """
-    if isinstance(mask, Ragged):
-        hidden_ND, counts_B = check_ragged(hidden, mask)
-        return select_flat(hidden_ND, counts_B, counts_B.cumsum(0) - 1)
-    hidden_BTD, mask_BT = check_inputs(hidden, mask)
-    index_BT = torch.arange(mask_BT.shape[1], device=mask_BT.device).where(mask_BT, -1)
-    return select(hidden_BTD, index_BT.amax(1) if mask_BT.shape[1] else None)
+    return select(hidden, mask, last=True)
 
 
 def first_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
@@ -109,14 +110,7 @@ def first_token_pool(hidden: Any, mask: Any = None) -> Float[Tensor, "B D"]:
         >>> first_token_pool(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]))
         tensor([[1.]])
     """
-    if isinstance(mask, Ragged):
-        hidden_ND, counts_B = check_ragged(hidden, mask)
-        return select_flat(hidden_ND, counts_B, counts_B.cumsum(0) - counts_B)
-    hidden_BTD, mask_BT = check_inputs(hidden, mask)
-    length = mask_BT.shape[1]
-    index_BT = torch.arange(length, device=mask_BT.device).where(mask_BT, length)
-    first_B = index_BT.amin(1) if length else None
-    return select(hidden_BTD, None if first_B is None else first_B.where(first_B < length, -1))
+    return select(hidden, mask, last=False)
 
 
 def sum_rows(rows_ND: Tensor, target_N: npt.NDArray[np.int64], count: int) -> Tensor:
@@ -125,19 +119,20 @@ def sum_rows(rows_ND: Tensor, target_N: npt.NDArray[np.int64], count: int) -> Te
     return rows_ND.new_zeros(count, rows_ND.shape[1]).index_add(0, index_N, rows_ND)
 
 
-def select(hidden_BTD: Float[Tensor, "B T D"], index_B: Int[Tensor, " B"] | None) -> Float[Tensor, "B D"]:
-    """One hidden state per text; zeros if the index is -1, or if texts have no tokens."""
-    batch, _, width = hidden_BTD.shape
-    if index_B is None:
-        return hidden_BTD.sum(1)  # an empty sum: zeros that are still part of the graph
-    picked_BD = hidden_BTD.gather(1, index_B.clamp(min=0).view(batch, 1, 1).expand(batch, 1, width)).squeeze(1)
-    return picked_BD.where(index_B.unsqueeze(-1) >= 0, 0)
-
-
-def select_flat(hidden_ND: Tensor, counts_B: Tensor, index_B: Tensor) -> Float[Tensor, "B D"]:
-    """One of the N hidden states per text; zeros for a text without tokens."""
+def select(hidden: object, mask: object, *, last: bool) -> Float[Tensor, "B D"]:
+    """The hidden state of each text's last or first real token; zeros for a text without any."""
+    if isinstance(mask, Ragged):
+        hidden_ND, counts_B = check_ragged(hidden, mask)
+        index_B = counts_B.cumsum(0) - (1 if last else counts_B)
+    else:
+        hidden_BTD, mask_BT = check_inputs(hidden, mask)
+        hidden_ND, counts_B = hidden_BTD.flatten(0, 1), mask_BT.sum(1)
+        ordered_BT = mask_BT.flip(1) if last else mask_BT
+        skipped_B = (ordered_BT.cumsum(1) == 0).sum(1)  # padding before the first real token
+        start_B = mask_BT.shape[1] * torch.arange(len(mask_BT), device=mask_BT.device)
+        index_B = start_B + (mask_BT.shape[1] - 1 - skipped_B if last else skipped_B)
     if len(hidden_ND) == 0:
-        return hidden_ND.new_zeros(len(counts_B), hidden_ND.shape[1])
+        return hidden_ND.sum(0).repeat(len(counts_B), 1)  # an empty sum: zeros that are still part of the graph
     return hidden_ND[index_B.clamp(0, len(hidden_ND) - 1)].where(counts_B.unsqueeze(-1) > 0, 0)
 
 

@@ -22,11 +22,6 @@ from inlayer.errors import InputError
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-__all__ = [
-    "MESH", "LocalRows", "copy_to_all", "cross_entropy", "is_sharded", "join_columns", "local_rows", "look_up",
-    "rows_each",
-]  # fmt: skip
-
 MESH = "vocab"
 
 

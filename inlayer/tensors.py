@@ -17,18 +17,6 @@ from torch import Tensor, nn
 
 from inlayer.errors import DtypeError, ShapeError
 
-__all__ = [
-    "check_dense",
-    "check_float",
-    "check_ids",
-    "check_mask",
-    "check_one_per_token",
-    "has_no_values",
-    "one_thread",
-    "to_tensor",
-    "torch_dtype",
-]
-
 SIGNED_OR_SMALL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # few kernels support them, so they are converted
 PLAIN_TYPES = (Tensor, nn.Parameter, nn.Buffer)

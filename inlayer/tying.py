@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from inlayer.errors import InputError, ShapeError
 
-__all__ = ["resolve_table", "table_size", "without_row_gradient"]
-
 
 def without_row_gradient(weight_VD: Tensor, row: int) -> Tensor:
     """The same rows; one of them gets no gradient."""

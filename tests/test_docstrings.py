@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import operator
 import re
 import shutil
 from dataclasses import is_dataclass
@@ -20,6 +21,7 @@ SAMPLE = Path(inlayer.__file__).parent / "samples" / "default"
 PUBLIC = sorted(set(inlayer.__all__) - {"__version__"})
 FUNCTIONS = [name for name in PUBLIC if inspect.isfunction(getattr(inlayer, name))]
 CLASSES = [name for name in PUBLIC if inspect.isclass(getattr(inlayer, name))]
+METHODS = [f"Model.{name}" for name in ("neighbors", "analogy", "project")] + ["Report.ids"]
 RETURNED = {"Model", "Report", "Trace"}  # made by a function; what matters are their attributes
 NO_ARGUMENTS = {"ByteTokenizer", "InlayerError"}
 BY_FIELD = {"TrainConfig"}  # the help of each field is the help of a flag
@@ -40,14 +42,15 @@ def doc(value: Any) -> str:
     return inspect.cleandoc(value.__doc__ or "")
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", [*FUNCTIONS, *METHODS])
 def test_function_documents_its_contract(name: str) -> None:
-    function = getattr(inlayer, name)
+    function = operator.attrgetter(name)(inlayer)
     text = doc(function)
-    assert described(text, "Args") == list(inspect.signature(function).parameters)
+    assert described(text, "Args") == [one for one in inspect.signature(function).parameters if one != "self"]
     assert section(text, "Returns")
     assert all(error[0].isupper() for error in described(text, "Raises"))
     assert described(text, "Raises")
+    assert section(text, "Example")  # which test_examples_run runs
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -721,7 +721,7 @@ IMPOSSIBLE = {
     "positions='rotary', block_size=4": "block_size 4 is for learned",
     "row_width=2, project='foo'": "project is 'foo'",
     "row_width=2": "give both or neither",
-    "position_id_rule='ids'": "give a PositionIdRule",
+    "position_id_rule='ids'": "must be a PositionIdRule",
     "scale=float('inf')": "scale is inf",
     "multiplier=float('nan')": "multiplier is nan",
     "norm_eps=-1.0": "norm_eps is -1.0",

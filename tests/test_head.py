@@ -862,3 +862,12 @@ def test_tied_head_loads_a_copy_of_the_table() -> None:
     model.head.untie()
     model.load_state_dict(saved)
     assert torch.equal(model.head.weight, saved["head.weight"])
+
+
+def test_float_targets_are_an_error_that_does_not_suggest_embeddings() -> None:
+    head = Head(4, 8)
+    with pytest.raises(DtypeError, match=r"targets has dtype torch\.float32.*is it the tensor you meant") as error:
+        head.loss(torch.randn(3, 4), torch.tensor([1.0, 2.0, 3.0]))
+    assert "inputs_embeds" not in str(error.value)
+    with pytest.raises(DtypeError, match="is it a mask"):
+        head.loss(torch.randn(3, 4), torch.tensor([True, False, True]))

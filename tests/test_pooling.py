@@ -144,3 +144,15 @@ def test_ragged_needs_one_hidden_state_per_id() -> None:
         mean_pool(torch.zeros(5, 4), Ragged.from_lists([[1, 2, 3, 4, 5, 6]]))
     with pytest.raises(ShapeError, match="3 axes"):
         mean_pool(torch.zeros(1, 6, 4), Ragged.from_lists([[1, 2, 3, 4, 5, 6]]))
+
+
+def test_mean_can_exclude_special_tokens() -> None:
+    ids = Ragged.from_lists([[1, 5, 6, 2], [], [1, 2], [1, 7, 1, 2], [5]])
+    hidden = torch.randn(ids.flat.size, 4)
+    ours = mean_pool(hidden, ids, exclude=frozenset({1, 2}))
+    zeros = torch.zeros(4)
+    theirs = torch.stack([hidden[1:3].mean(0), zeros, zeros, hidden[7], hidden[10]])
+    torch.testing.assert_close(ours, theirs)
+    assert not torch.allclose(mean_pool(hidden, ids), theirs)
+    with pytest.raises(InputError, match="exclude needs the Ragged"):
+        mean_pool(torch.randn(1, 2, 4), torch.ones(1, 2), exclude={1})

@@ -48,7 +48,7 @@ with locked(Path("lock"), "busy"):
 GRADE = """
 from inlayer.errors import InputError
 from inlayer.learn.sandbox.fork_server import fork_server
-from inlayer.learn.submission import read_source_file
+from inlayer.learn.task_files import read_source_file
 from pathlib import Path
 Path("task.py").write_text("x = 1")
 assert read_source_file("task.py", follow_links=False)

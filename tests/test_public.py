@@ -14,9 +14,9 @@ from inlayer import errors
 
 PUBLIC = [
     "ByteTokenizer", "Embeddings", "Head", "InlayerError", "MappedTable", "Model", "Ragged", "Report", "Table", "Trace",
-    "TrainConfig", "WordTokenizer", "__version__", "apply_rotary", "attach", "compare", "describe", "first_token_pool",
-    "inspect", "last_token_pool", "load", "mean_pool", "open_tokenizer", "position_ids_from_mask", "train",
-    "train_bpe", "walk",
+    "TrainConfig", "Weighting", "WordTokenizer", "__version__", "apply_rotary", "attach", "compare", "describe",
+    "first_token_pool", "inspect", "last_token_pool", "load", "mean_pool", "open_tokenizer", "position_ids_from_mask",
+    "train", "train_bpe", "walk",
 ]  # fmt: skip
 
 
@@ -55,7 +55,7 @@ HEAVY = "{'torch', 'transformers', 'tokenizers', 'gigatoken', 'tiktoken', 'sente
         "import inlayer.tokenizers",
         "import sys\nsys.argv = ['inlayer', '--help']\nfrom inlayer.cli import main\n"
         "try: main()\nexcept SystemExit: pass",
-        "import inlayer.learn, inlayer.learn.progress, inlayer.learn.quiz, inlayer.learn.questions",
+        "import inlayer.learn, inlayer.learn.progress, inlayer.learn.course_steps, inlayer.learn.questions",
         "import sys\nsys.argv = ['inlayer', 'learn', '--help']\nfrom inlayer.cli import main\n"
         "try: main()\nexcept SystemExit: pass",
         "import sys\nsys.argv = ['inlayer', 'walk', '--help']\nfrom inlayer.cli import main\n"

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -42,6 +44,7 @@ def test_make_run_prints_what_it_shows() -> None:
     assert shown in "\n".join(trimmed(run("make", "run")))
 
 
+@pytest.mark.slow
 def test_the_other_commands_run(tmp_path: Path) -> None:
     shutil.copy(ROOT / "README.md", tmp_path)
     commands = re.findall(r"^\$ \.venv/bin/(.+)$", "".join(blocks("console")), flags=re.MULTILINE)
@@ -52,6 +55,7 @@ def test_the_other_commands_run(tmp_path: Path) -> None:
         assert run(sys.executable, "-m", "inlayer", *arguments, cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_the_page_can_be_kept_as_it_says(tmp_path: Path) -> None:
     assert 'inlayer walk "I love dogs" --html walk.html' in README
     run(sys.executable, "-m", "inlayer", "walk", "I love dogs", "--html", str(tmp_path / "walk.html"))

@@ -12,6 +12,7 @@ from torch.nn import functional
 import inlayer
 from inlayer.checkpoint.open import find_sample, open_sample
 from inlayer.families import describe
+from inlayer.geometry.projection import fingerprint, saved
 from inlayer.tensors import to_tensor
 from inlayer.training.decoder import Decoder
 from inlayer.training.save import load_decoder
@@ -49,8 +50,10 @@ def table(store):
 
 def test_folder_is_small_and_has_only_data():
     files = {path.name: path.stat().st_size for path in FOLDER.iterdir()}
+    (coordinates,) = FOLDER.glob("*-tsne.npz")
     assert set(files) == {
-        "README.md", "config.json", "metrics.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"
+        "README.md", "config.json", "metrics.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+        coordinates.name,
     }  # fmt: skip
     assert sum(files.values()) < MAX_BYTES
 
@@ -200,7 +203,7 @@ def test_same_text_makes_the_same_sample(corpus, tmp_path):
         made.append(files_of(tmp_path / name))
         assert json.loads(made[-1]["metrics.json"]) == reported
     assert made[0] == made[1]
-    assert set(made[0]) | {"README.md"} == {path.name for path in FOLDER.iterdir()}
+    assert set(made[0]) | {"README.md"} == {path.name for path in FOLDER.iterdir() if path.suffix != ".npz"}
     assert {found["pairs"] for found in reported["similarity"].values()} == {3}
     assert reported["loss"]["trained"] == pytest.approx(reported["loss"]["rounded"], abs=0.05)
 
@@ -234,3 +237,13 @@ def test_rank_correlation():
     assert make_default.spearman(one, other) == pytest.approx(1 - 6 * 4 / (5 * 24))
     assert make_default.spearman(one, -other) == pytest.approx(-(1 - 6 * 4 / (5 * 24)))
     assert make_default.rank(torch.tensor([7.0, 5, 7, 9]).numpy()).tolist() == [2.5, 1, 2.5, 4]
+
+
+def test_the_bundled_map_belongs_to_the_table() -> None:
+    """If this fails, the table has changed: run `python -m scripts.make_sample_map`."""
+    table = inlayer.load("default").table
+    assert [file.name for file in FOLDER.glob("*.npz")] == [f"{fingerprint(table)}-tsne.npz"]
+    found = saved(fingerprint(table), "tsne", None)
+    assert found is not None
+    assert found.points.shape == (table.num_embeddings, 2)
+    assert saved("0" * 32, "tsne", None) is None

@@ -29,8 +29,6 @@ from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer
 
-__all__ = ["GgufStore"]
-
 MAX_PARTS = 10_000
 MAX_FACTORS = 1 << 12  # one per channel pair
 PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)

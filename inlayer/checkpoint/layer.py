@@ -19,8 +19,6 @@ from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
 from inlayer.tensors import to_tensor, torch_dtype
 
-__all__ = ["build_embeddings", "build_head"]
-
 MAX_PART = 256 << 20  # bytes; the largest learned positions have about 100 MB
 
 
@@ -32,7 +30,7 @@ def build_embeddings(model: Model) -> Embeddings:
     elif model.spec is None:
         raise ConfigError(f"{model.spec_error}. Its rows can still be looked up: load(...).table.rows(ids)")
     else:
-        layer = Embeddings.from_spec(model.spec, device="meta")
+        layer = Embeddings.from_config(model.spec, device="meta")
         if layer.token_embedding.embedding_dim != width:
             raise CheckpointError(
                 f"{model.source}: the table {quoted(model.table_info.name)} is {rows:,} x {width:,}, but its config "
@@ -56,7 +54,7 @@ def build_head(model: Model) -> Head | None:
         rows, width = model.table_info.shape
         head = Head(width, rows, device="meta", dtype=torch_dtype(model.table.dtype))
     else:
-        head = model.embeddings.head_from_spec(model.spec, tied=name is None, device="meta")
+        head = model.embeddings.head_from_config(model.spec, tied=name is None, device="meta")
     if name is not None:
         table = model.store.table(name)
         if table.shape != (head.vocab_size, head.n_embd):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +22,23 @@ from inlayer.checkpoint.open import STATIC, load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputError, needs_torch
 from inlayer.families import LayerSpec, describe
+from inlayer.families.generic import ASSUMED
 from inlayer.families.weights import HEADS, TABLES, choose_head, choose_part, table_candidates
 from inlayer.files import quoted
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.tables import StoredTable
+from inlayer.tables.stored import ClusteredRows
 from inlayer.tokenizers import Tokenizer
 
 if TYPE_CHECKING:
     from inlayer.embeddings import Embeddings
+    from inlayer.encoding.encode import Encoder
+    from inlayer.encoding.weighting import Weighting
     from inlayer.geometry.nearest import Progress
     from inlayer.geometry.neighbors import Analogy, Neighbor
     from inlayer.geometry.projection import TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
     from inlayer.head import Head
-
-__all__ = ["Model"]
 
 WITH_HEAD = re.compile(r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$")
 COMPARED_ROWS = 4096  # per step, when a stored head is compared with the table
@@ -65,21 +68,25 @@ class Model:
     """
 
     _arguments: tuple[str | os.PathLike[str], np.dtype[Any] | None]
+    _is_model2vec = False
+    _last_encoder: tuple[object, Encoder] | None = None
 
     def __init__(self, store: Store, dtype: np.dtype[Any] | None = None, *, trainable: bool = False) -> None:
         self.store, self.source, self.note, self.config = store, store.where, store.note, store.config
         self.dtype, self.trainable = dtype, trainable
         config = store.config or {}
-        if config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]:
-            mapped = "; ids are mapped to rows by its tensor `mapping`, which is not applied"
-            self.config, self.note = None, STATIC + (mapped if store.first_of(["mapping"]) else "")
+        named = config.get("model_type") == "model2vec" or config.get("architectures") == ["StaticModel"]
+        if named or store.note == STATIC:  # not every version of model2vec writes its name
+            self.config, self.note, self._is_model2vec = None, STATIC, True
+        if self.spec is not None and self.spec.is_generic:
+            self.note = f"{self.note}; {ASSUMED}" if self.note else f"{self.spec.family}: {ASSUMED}"
         self.table_info = find_table(store, self.spec)
 
     @cached_property
     def spec(self) -> LayerSpec | None:
         """The layer that the config describes; None without a config, or if its family is not supported."""
         try:
-            return None if self.config is None else describe(self.config)
+            return None if self.config is None else describe(self.config, tensor_names=self.store.names)
         except ConfigError as error:
             self.spec_error = error
             return None
@@ -96,7 +103,20 @@ class Model:
         if padding_idx is not None and padding_idx >= self.table_info.shape[0]:
             padding_idx = None
         table = self.store.table(self.table_info.name, padding_idx)
+        if self._is_model2vec and self.store.first_of(["mapping"]):
+            table.source = ClusteredRows(table.source, self.store.read_integers("mapping"))
+            table.num_embeddings = table.source.rows
         return table if self.dtype is None else table.astype(self.dtype)
+
+    @cached_property
+    def token_weights(self) -> npt.NDArray[np.float64] | None:
+        """The weight of each token in the mean of a text: stored by some model2vec models, else None."""
+        if not self._is_model2vec or not self.store.first_of(["weights"]):
+            return None
+        weights = self.store.read("weights").astype(np.float64)
+        if weights.shape != (self.table.num_embeddings,):
+            raise CheckpointError(f"{self.source}: weights has shape {weights.shape}; a table has one weight per row")
+        return weights
 
     @cached_property
     def embeddings(self) -> Embeddings:
@@ -172,6 +192,13 @@ class Model:
 
         Returns:
             `answers`, `nearest_to_first` (the nearest tokens to `a` alone) and `with_inputs` (a, b and c not excluded).
+
+        Raises:
+            InputError: If a query is empty or has no direction, or the model has no such table.
+
+        Example:
+            >>> load("default").analogy("king", "queen", "man").answers[0].text
+            ' woman'
         """
         from inlayer.geometry.neighbors import Filter, find_analogy
 
@@ -181,17 +208,118 @@ class Model:
         """Compute two coordinates for every row. Results are cached by content.
 
         Args:
-            method: "pca", or "tsne" (extra `map`), which takes minutes. Ctrl-C returns its points so far.
+            method: "pca"; "tsne" (extra `map`), which takes minutes, and returns its points so far on Ctrl-C; or
+                "best": t-SNE if it has been computed before, as for the bundled sample, otherwise PCA.
             progress: Called as `progress(done, total)`.
 
         Returns:
             A projection with `points` (V, 2); rows without a direction are NaN.
+
+        Raises:
+            InputError: If the method is unknown, or the table is too small for it.
+            MissingExtraError: If the extra `map` is not installed and the method needs it.
+
+        Example:
+            >>> load("default").project().points.shape
+            (6144, 2)
         """
-        import platformdirs
+        from inlayer.geometry.projection import cache_folder, project
 
-        from inlayer.geometry.projection import project
+        return project(self.table, method, cache=cache_folder(), progress=progress)
 
-        return project(self.table, method, cache=platformdirs.user_cache_path("inlayer") / "maps", progress=progress)
+    def encode(
+        self,
+        texts: Any,
+        *,
+        pool: str = "mean",
+        weights: Weighting | str | os.PathLike[str] | None = None,
+        normalize: bool = False,
+        dim: int | None = None,
+        dtype: Any = "float32",
+        batch_size: int | None = None,
+        show_progress: bool | None = None,
+    ) -> Any:
+        """Turn texts into vectors: the pooled rows of their tokens.
+
+        Special tokens do not count, and a text is never truncated. A text without tokens gives zeros. A text's vector
+        does not depend on the other texts, the batch size or the number of threads.
+
+        Args:
+            texts: A text, or a list of texts.
+            pool: "mean", "first", "last" or "max"; or "none" for one vector per token.
+            weights: A fitted `Weighting`, or the file or folder where one was saved.
+            normalize: Scale each vector to length 1.
+            dim: Keep only the first `dim` values.
+            dtype: The dtype of the result.
+            batch_size: Texts per batch, which limits memory; chosen by default.
+            show_progress: Show a progress bar on stderr if it is a terminal.
+
+        Returns:
+            A numpy array (n, D), or (D,) for a single text. With `pool="none"`, a `TokenVectors` with `vectors` (N, D),
+            `ids` (N,) and `offsets` (n + 1,).
+
+        Raises:
+            InputError: If the model has no tokenizer, or an argument is not possible.
+            TextError: If a text has a lone surrogate.
+
+        Example:
+            >>> load("default").encode(["I love dogs", "I love cats"]).shape
+            (2, 128)
+        """
+        from inlayer.encoding.encode import Settings
+
+        encoder, settings = self._encoder(weights), Settings(pool, normalize, dim, dtype)
+        if not show_progress:
+            return encoder.encode(texts, settings, batch_size, None)
+        from inlayer.render.progress import progress_bar
+
+        with progress_bar("encoding", "texts") as progress:
+            return encoder.encode(texts, settings, batch_size, progress)
+
+    def encode_iter(
+        self,
+        texts: Any,
+        *,
+        pool: str = "mean",
+        weights: Weighting | str | os.PathLike[str] | None = None,
+        normalize: bool = False,
+        dim: int | None = None,
+        dtype: Any = "float32",
+        batch_size: int | None = None,
+    ) -> Iterator[Any]:
+        """Turn any number of texts into vectors, in constant memory.
+
+        Args:
+            texts: Texts, for example the lines of a file; read as they are needed.
+            pool: As for `encode`, and so are all other arguments.
+            weights: A fitted `Weighting`, or the file or folder where one was saved.
+            normalize: Scale each vector to length 1.
+            dim: Keep only the first `dim` values.
+            dtype: The dtype of the result.
+            batch_size: Texts per batch.
+
+        Yields:
+            What `encode` returns, for one batch of texts after the other.
+
+        Example:
+            >>> sum(len(batch) for batch in load("default").encode_iter(str(number) for number in range(1000)))
+            1000
+        """
+        from inlayer.encoding.encode import Settings, batches
+
+        encoder = self._encoder(weights)
+        settings = Settings(pool, normalize, dim, dtype).checked(encoder.width)
+        return (encoder.batch(batch, settings) for batch in batches(texts, batch_size))
+
+    def _encoder(self, weights: Weighting | str | os.PathLike[str] | None = None) -> Encoder:
+        """The encoder for these weights; the last one is kept."""
+        if self._last_encoder is None or self._last_encoder[0] is not weights:
+            from inlayer.encoding.encode import Encoder
+            from inlayer.encoding.weighting import Weighting
+
+            loaded = weights if weights is None or isinstance(weights, Weighting) else Weighting.load(weights)
+            self._last_encoder = weights, Encoder(self, loaded)
+        return self._last_encoder[1]
 
     def _searched(self, table: str) -> StoredTable:
         """The table to search: the input table or the head."""

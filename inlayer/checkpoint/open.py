@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
-from inlayer.files import check_path, not_a_file, path_kind, shown
+from inlayer.files import check_path, file_errors, not_a_file, path_kind, shown
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
     from inlayer.checkpoint.store import Store
-
-__all__ = ["DEFAULT", "SAMPLES", "find_sample", "load", "open_sample", "open_store"]
 
 STATIC = "static embeddings: one vector per token, no positions or head"
 DEFAULT = "default"  # the bundled sample model
@@ -176,10 +174,8 @@ def _open_weights(folder: Path) -> Store:
     from inlayer.checkpoint.pytorch import PytorchStore
     from inlayer.checkpoint.store import INDEX, FolderStore
 
-    try:
+    with file_errors(folder, kind=MissingFileError):
         names = sorted(entry.name for entry in folder.iterdir())
-    except OSError as error:
-        raise MissingFileError(f"{shown(folder)} cannot be read: {error.strerror}") from error
     if INDEX in names or any(name.startswith("model") and name.endswith(".safetensors") for name in names):
         return FolderStore(folder)
     if any(name.startswith("pytorch_model") and name.endswith((".bin", ".bin.index.json")) for name in names):
@@ -214,11 +210,8 @@ def _open_file(path: Path) -> Store:
     from inlayer.checkpoint.pytorch import PytorchStore
     from inlayer.checkpoint.store import FolderStore
 
-    try:
-        with path.open("rb") as stream:
-            start = stream.read(9)
-    except OSError as error:
-        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
+    with file_errors(path, kind=MissingFileError), path.open("rb") as stream:
+        start = stream.read(9)
     if start.startswith(GGUF) or path.suffix == ".gguf":
         from inlayer.checkpoint.gguf import GgufStore
 

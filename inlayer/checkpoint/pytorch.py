@@ -19,11 +19,9 @@ from pathlib import Path
 
 from inlayer.checkpoint.store import FolderStore
 from inlayer.errors import CheckpointError, InlayerError
-from inlayer.files import not_a_file, path_kind, printable, quoted, shown
+from inlayer.files import check_is_file, file_errors, printable, quoted, shown
 from inlayer.formats.safetensors import BITS, TensorInfo
 from inlayer.formats.torch_pickle import MAX_PICKLE, View, find_views, read_pickle, unreadable
-
-__all__ = ["PytorchStore"]
 
 WEIGHTS, INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 ZIP, PICKLE, LFS_POINTER = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
@@ -57,9 +55,7 @@ class PytorchStore(FolderStore):
         return stored
 
     def _read_header(self, path: Path) -> dict[str, TensorInfo]:
-        if (kind := path_kind(path)) != "file":
-            raise not_a_file(path, kind)
-        views, offsets = read_file(path)
+        views, offsets = read_file(check_is_file(path))
         self._not_contiguous |= {name: view for name, view in views.items() if not view.is_contiguous}
         found: dict[str, TensorInfo] = {}
         for name, view in views.items():
@@ -82,17 +78,14 @@ class PytorchStore(FolderStore):
 def read_file(path: Path) -> tuple[dict[str, View], Offsets]:
     """The tensors of a file, and the offsets of their storages."""
     where = shown(path)
-    try:
-        with BoundedFile(path) as stream:
-            start = stream.read(len(LFS_POINTER))
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(0)
-            if start.startswith(ZIP):
-                return read_archive(stream, size, where)
-            if start.startswith(PICKLE):
-                return read_pickles(stream, size, where)
-    except OSError as error:
-        raise CheckpointError(f"{where} cannot be read: {error.strerror}") from error
+    with file_errors(path, kind=CheckpointError), BoundedFile(path) as stream:
+        start = stream.read(len(LFS_POINTER))
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(0)
+        if start.startswith(ZIP):
+            return read_archive(stream, size, where)
+        if start.startswith(PICKLE):
+            return read_pickles(stream, size, where)
     if start.startswith(LFS_POINTER):
         raise unreadable(where, "it is a git-lfs pointer; download the file with `git lfs pull`")
     raise unreadable(where, "it is neither a zip archive nor a pickle" if size else "it is empty", cut=not size)

@@ -23,19 +23,18 @@ import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
-from inlayer.files import not_a_file, path_kind, printable, quoted, shown
+from inlayer.files import check_is_file, file_errors, path_kind, printable, quoted, shown
 from inlayer.formats.row_file import FileRows, read_bytes
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, read_header
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored import check_table
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 
-__all__ = ["INDEX", "FolderStore", "Store", "check_file", "parse_index"]
-
 INDEX = "model.safetensors.index.json"
 MAX_INDEX = 64 << 20  # bytes; that of Kimi-K2's 139,644 tensors has about 14 MB
 MAX_VALUES = 1_000_000  # each takes many times more memory than bytes in the file
 MAX_FILES = 4096  # DeepSeek-V3 has 163
+INTEGERS = {name: np.dtype(name.replace("I", "<i").replace("32", "4").replace("64", "8")) for name in ("I32", "I64")}
 PLAIN_FILE = re.compile(r"(?!\.)[^/\\\0:]{1,250}\.(safetensors|bin)")
 
 
@@ -66,6 +65,16 @@ class Store(ABC):
     @abstractmethod
     def read(self, name: str) -> npt.NDArray[Any]:
         """A whole tensor as floating-point values: for norms, biases and position tables."""
+
+    def read_integers(self, name: str) -> npt.NDArray[np.int64]:
+        """A whole tensor of integers."""
+        tensor = self.find(name)
+        if tensor.dtype not in INTEGERS:
+            raise DtypeError(
+                f"tensor {quoted(name)} of {shown(tensor.file)} has dtype {tensor.dtype}; expected integers"
+            )
+        data = self._read_bytes(tensor.file, tensor.offset, tensor.nbytes)
+        return data.view(INTEGERS[tensor.dtype]).reshape(tensor.shape).astype(np.int64)
 
     @abstractmethod
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
@@ -212,14 +221,8 @@ class FolderStore(Store):
 
     def _read_index(self) -> dict[str, str]:
         path = self._beside(self.index)
-        kind = path_kind(path)
-        if kind != "file":
-            raise not_a_file(path, kind)
-        try:
-            with path.open("rb") as stream:
-                data = stream.read(MAX_INDEX + 1)
-        except OSError as error:
-            raise CheckpointError(f"{shown(path)} cannot be read: {error.strerror}") from error
+        with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
+            data = stream.read(MAX_INDEX + 1)
         return parse_index(data, shown(path))
 
 

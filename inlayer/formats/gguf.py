@@ -24,13 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, DtypeError, MissingExtraError
-from inlayer.files import not_a_file, path_kind, quoted, shown
+from inlayer.files import check_is_file, file_errors, quoted, shown
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo
-
-__all__ = [
-    "GGML_TYPES", "PLAIN", "SCALARS", "STRING", "GgufHeader", "StoredArray", "decoder", "parse_gguf_header",
-    "read_gguf_header", "row_bytes",
-]  # fmt: skip
 
 ReadRange = Callable[[int, int], bytes]  # start, stop -> the bytes between; fewer at the end of the file
 
@@ -114,19 +109,13 @@ def parse_gguf_header(read: ReadRange, size: int, path: Path) -> GgufHeader:
 
 def read_gguf_header(path: Path) -> GgufHeader:
     """The header of a local GGUF file, checked against the size of the file."""
-    kind = path_kind(path)
-    if kind != "file":
-        raise not_a_file(path, kind)
-    try:
-        with path.open("rb") as stream:
+    with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
 
-            def read(start: int, stop: int) -> bytes:
-                stream.seek(start)
-                return stream.read(stop - start)
+        def read(start: int, stop: int) -> bytes:
+            stream.seek(start)
+            return stream.read(stop - start)
 
-            return parse_gguf_header(read, path.stat().st_size, path)
-    except OSError as error:
-        raise CheckpointError(f"{shown(path)} cannot be read: {error.strerror}") from error
+        return parse_gguf_header(read, path.stat().st_size, path)
 
 
 def row_bytes(kind: str, width: int) -> int:

@@ -25,8 +25,6 @@ from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.files import shown
 from inlayer.formats.safetensors import TensorInfo
 
-__all__ = ["FileRows", "read_bytes"]
-
 Bytes = npt.NDArray[np.uint8]
 MAX_READ = 1 << 30  # bytes; the system reads at most 2 GB per call
 SEEKING = Lock()

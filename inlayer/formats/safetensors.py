@@ -21,12 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from inlayer.errors import CheckpointError, DtypeError
-from inlayer.files import not_a_file, path_kind, printable, quoted, shown
-
-__all__ = [
-    "BITS", "FLOAT_DTYPES", "LENGTH_BYTES", "MAX_SIZE", "SAFETENSORS_DTYPES", "TensorInfo", "as_float_dtype",
-    "header_length", "parse_header", "read_header",
-]  # fmt: skip
+from inlayer.files import check_is_file, file_errors, printable, quoted, shown
 
 LENGTH_BYTES = 8
 MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors in one file would need half of it
@@ -79,16 +74,10 @@ def as_float_dtype(dtype: object) -> np.dtype[Any]:
 
 def read_header(path: Path) -> dict[str, TensorInfo]:
     """The tensors of a local safetensors file, by name."""
-    kind = path_kind(path)
-    if kind != "file":
-        raise not_a_file(path, kind)
-    try:
-        with path.open("rb") as stream:
-            size = path.stat().st_size
-            length = header_length(stream.read(LENGTH_BYTES), size, shown(path))
-            return parse_header(stream.read(length), size, shown(path), file=path.name)
-    except OSError as error:
-        raise CheckpointError(f"{shown(path)} cannot be read: {error.strerror}") from error
+    with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
+        size = path.stat().st_size
+        length = header_length(stream.read(LENGTH_BYTES), size, shown(path))
+        return parse_header(stream.read(length), size, shown(path), file=path.name)
 
 
 def header_length(start: bytes, file_size: int, where: str) -> int:

@@ -21,8 +21,6 @@ from inlayer.errors import CheckpointError, InlayerError
 from inlayer.files import printable
 from inlayer.formats.safetensors import BITS, MAX_SIZE, SAFETENSORS_DTYPES
 
-__all__ = ["MAX_PICKLE", "Storage", "View", "find_views", "read_pickle"]
-
 MAX_PICKLE = 1 << 20  # bytes; a tensor needs about 200
 MAX_AXES = 16
 

@@ -31,7 +31,7 @@ from inlayer.inspection.check_layer import (
     text_config,
     training_facts,
 )
-from inlayer.inspection.check_rows import row_findings
+from inlayer.inspection.check_rows import has_many_undertrained, row_findings
 from inlayer.inspection.check_tokens import (
     special_token_findings,
     special_token_roles,
@@ -39,7 +39,7 @@ from inlayer.inspection.check_tokens import (
     vocabulary_findings,
 )
 from inlayer.inspection.findings import SEVERITIES, Example, Finding, shorten
-from inlayer.inspection.report import HeadFacts, Report
+from inlayer.inspection.report import HeadFacts, Report, TrainingFacts
 from inlayer.inspection.rows import MIN_COSINE, MIN_REFERENCES, Rows, reference_rows, row_facts
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, mean_direction, near_zero_share, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds, classify_ids
@@ -142,12 +142,15 @@ def inspect(
         rows=facts,
         training=training,
         findings=tuple(sorted(findings, key=lambda one: SEVERITIES.index(one.severity))),
-        not_checked=tuple(_not_checked(model, tokens, head, was_stopped)),
+        not_checked=tuple(_not_checked(model, examined, head, training, was_stopped)),
     )
 
 
-def _not_checked(model: Model, tokens: TokenKinds, head: HeadFacts, was_stopped: bool) -> Iterator[str]:
+def _not_checked(
+    model: Model, rows: Rows, head: HeadFacts, training: TrainingFacts | None, was_stopped: bool
+) -> Iterator[str]:
     """What nothing is known about, so that it is not taken for healthy."""
+    tokens = rows.tokens
     if model.spec is None:
         why = "no config.json" if model.config is None else "the config does not describe a supported model"
         yield f"positions, scale and other tensors ({why})"
@@ -155,6 +158,8 @@ def _not_checked(model: Model, tokens: TokenKinds, head: HeadFacts, was_stopped:
         yield "whether the head must equal the table (no tie_word_embeddings)"
     if tokens.tokenizer is None:
         yield "which rows text reaches (no tokenizer)"
+    if training is None and has_many_undertrained(rows):
+        yield "whether the table was trained with this tokenizer (many undertrained tokens)"
     if len(tokens.ids) < tokens.rows:
         yield f"{tokens.rows - len(tokens.ids):,} of {tokens.rows:,} rows ({'stopped' if was_stopped else 'quick'})"
     if was_stopped and head.tensor is not None:

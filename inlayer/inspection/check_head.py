@@ -30,8 +30,6 @@ from inlayer.inspection.rows import Rows
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, scan_rows
 from inlayer.inspection.token_kinds import TokenKind
 
-__all__ = ["HeadScan", "head_facts", "head_findings", "head_row_findings", "scan_head"]
-
 SCALE_RATIO = 100.0  # between head and table
 MAX_RMS, MIN_RMS = 1.0, 1e-4  # values in between are always accepted: T5's head starts at 1
 

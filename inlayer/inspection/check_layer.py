@@ -22,6 +22,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families import FAMILIES, LayerSpec
 from inlayer.families.fields import read_config
+from inlayer.families.generic import ASSUMED
 from inlayer.families.table import NESTED
 from inlayer.families.weights import PARTS, choose_part, table_candidates
 from inlayer.files import printable, quoted
@@ -29,8 +30,6 @@ from inlayer.formats.safetensors import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
 from inlayer.inspection.report import PositionFacts, RotarySummary, TableSummary, TrainingFacts
 from inlayer.inspection.scan import RowStatistics, scan_rows
-
-__all__ = ["layer_findings", "position_facts", "table_facts", "table_findings", "text_config", "training_facts"]
 
 LEARNED_POSITIONS = "position_embedding.weight"
 MAX_CANDIDATES = 16  # more are not candidates: no tensor has a table's name, so all were listed
@@ -94,6 +93,8 @@ def table_findings(model: Model, facts: TableSummary) -> Iterator[Finding]:
         known = isinstance(model_type, str) and (model_type in FAMILIES or model_type in NESTED)
         message = shorten(str(model.spec_error).split("; known are")[0], 300)
         yield Finding("error", "invalid-config", message) if known else Finding("note", "unknown-model-type", message)
+    elif model.spec is not None and model.spec.is_generic:
+        yield Finding("note", "generic-model-type", f"unknown model type, opened as {model.spec.family}: {ASSUMED}")
     if facts.config_vocab_size not in (None, facts.rows):
         message = f"the table has {facts.rows:,} rows, but vocab_size in the config is {facts.config_vocab_size:,}"
         yield Finding("error", "vocab-size-mismatch", message)
@@ -255,8 +256,8 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     shapes = {
         LEARNED_POSITIONS: ((spec.block_size or 0) + spec.position_offset, sum_width) if learned else None,
         "token_type_embedding.weight": (spec.token_types, sum_width) if spec.token_types > 0 else None,
-        "norm.weight": (sum_width,) if normed else None,
-        "norm.bias": (sum_width,) if normed else None,
+        "norm.weight": (sum_width,) if normed and spec.norm != "rms without weight" else None,
+        "norm.bias": (sum_width,) if normed and spec.norm in ("layer", "layer in float32") else None,
         "projection.weight": (spec.n_embd, row_width) if projected else None,
         "projection.bias": (spec.n_embd,) if spec.project == "sum" else None,
         "head.bias": (spec.vocab_size,) if spec.head.bias else None,

@@ -20,8 +20,6 @@ from inlayer.inspection.report import SpecialToken, VocabularyFacts
 from inlayer.inspection.scan import RowStatistics
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 
-__all__ = ["special_token_findings", "special_token_roles", "vocabulary_facts", "vocabulary_findings"]
-
 MAX_SPECIAL = 64
 MAX_TRAILING_ROWS = 0.2  # of the table; published models stay below 2 %
 OTHER_MODALITY = re.compile(r"image|audio|video|vision|sound|speech", re.IGNORECASE)

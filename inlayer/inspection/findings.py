@@ -15,8 +15,6 @@ from typing import Literal
 
 from inlayer.files import printable
 
-__all__ = ["ADVICE", "SEVERITIES", "Example", "Finding", "Severity", "shorten"]
-
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
@@ -53,6 +51,7 @@ ADVICE = {
     "dtype-mismatch": "A loader that follows the config converts every row.",
     "invalid-config": "Correct this field in config.json.",
     "unknown-model-type": "Rows can still be read. Positions and scale are not guessed.",
+    "generic-model-type": "Compare hidden states with the original model before you rely on them.",
     "ambiguous-table": "Delete the tensor left over from training, or move the intended table to a file of its own.",
     # other tensors of the layer
     "tensor-missing": "Download the missing files, or the config.json that belongs to these weights.",

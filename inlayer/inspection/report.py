@@ -17,11 +17,6 @@ from inlayer.errors import InputError
 from inlayer.files import quoted
 from inlayer.inspection.findings import ADVICE, Example, Finding
 
-__all__ = [
-    "HeadFacts", "PositionFacts", "Report", "RotarySummary", "RowFacts", "TableSummary", "TrainingFacts",
-    "VocabularyFacts",
-]  # fmt: skip
-
 MAX_STRING = 1000  # characters in JSON: a file may contain tensor names of a megabyte
 
 

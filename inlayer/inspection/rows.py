@@ -25,8 +25,6 @@ from inlayer.inspection.report import RowFacts
 from inlayer.inspection.scan import Flags, Numbers, RowStatistics
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 
-__all__ = ["MIN_CHANNELS", "MIN_COSINE", "MIN_REFERENCES", "Rows", "find_undertrained", "reference_rows", "row_facts"]
-
 BINS = 32
 MIN_CHANNELS = 16  # below this, shares of channels are meaningless
 MIN_REFERENCES = 8

@@ -23,8 +23,6 @@ import numpy.typing as npt
 
 from inlayer.tables import StoredTable
 
-__all__ = ["Flags", "Ids", "Numbers", "Progress", "RowStatistics", "mean_direction", "near_zero_share", "scan_rows"]
-
 Ids = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.float64]

@@ -22,8 +22,6 @@ from inlayer.inspection.report import HeadFacts, Report, RotarySummary, SpecialT
 from inlayer.inspection.rows import MIN_REFERENCES
 from inlayer.render.numbers import count
 
-__all__ = ["print_report"]
-
 LABEL_WIDTH = 14
 MAX_SPECIAL = 6
 MAX_STRING, MAX_SENTENCE = 120, 600  # characters

@@ -28,8 +28,6 @@ from inlayer.inspection.scan import Flags, Ids
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.base import is_reserved, token_bytes
 
-__all__ = ["REFERENCE_KINDS", "TokenKind", "TokenKinds", "classify_ids"]
-
 MAX_TEXT = 32  # characters of a token that are shown
 MAX_EXAMPLES = 5
 IMPOSSIBLE_IN_UTF8 = frozenset(bytes([value]) for value in (0xC0, 0xC1, *range(0xF5, 0x100)))

@@ -20,8 +20,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["IDLE_BYTES", "BufferPool"]
-
 IDLE_BYTES = 256 * 2**20
 ALIGNMENT = 64  # a cache line, as in torch's allocator
 WAIT_SECONDS = 0.01

@@ -26,8 +26,6 @@ from inlayer.shapes import check_padding, check_seed, check_size, check_std, id_
 from inlayer.tables.buffers import BufferPool
 from inlayer.tensors import check_ids, has_no_values
 
-__all__ = ["Table", "add_up", "check_id_range", "lease", "look_up"]
-
 # From this size on, a lease (about 10 us) is negligible next to the gather (0.4 ms) and numpy requests huge pages;
 # below it, malloc reuses freed memory anyway.
 POOLED_BYTES = 4 * 2**20
@@ -134,8 +132,8 @@ class Table(nn.Embedding):
     ) -> None:
         check_size(vocab_size, "vocab_size")
         check_size(n_embd, "n_embd")
-        if dtype is not None and not dtype.is_floating_point:
-            raise DtypeError(f"a table holds vectors, so its dtype must be floating point, not {dtype}")
+        if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise DtypeError(f"dtype is {dtype!r}; it must be a floating-point torch dtype, such as torch.float32")
         check_std(init_std)
         weight_VD = torch.empty(vocab_size, n_embd, device=device, dtype=dtype)
         # With a weight, nn.Embedding skips its own initialization, which would be discarded.
@@ -176,13 +174,9 @@ class Table(nn.Embedding):
         return look_up(ids, self.weight, self.padding_idx)
 
     def resize(
-        self,
-        new_vocab_size: int,
-        pad_to_multiple_of: int | None = None,
-        init: str = "mean",
-        *,
+        self, new_vocab_size: int, pad_to_multiple_of: int | None = None, init: str = "mean", *,
         allow_shrink: bool = False,
-    ) -> int:
+    ) -> int:  # fmt: skip
         """Change the number of rows in place; existing rows keep every bit.
 
         The weight becomes a new Parameter: create the optimizer after this call.

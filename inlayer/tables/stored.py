@@ -21,8 +21,6 @@ from inlayer.files import quoted, shown
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, as_float_dtype
 from inlayer.shapes import check_id_array, check_padding
 
-__all__ = ["RowSource", "StoredTable", "check_table"]
-
 Bytes = npt.NDArray[np.uint8]
 Array = npt.NDArray[Any]
 Decoder = Callable[[Bytes], Array]  # rows of bytes (n, row_bytes) -> rows (n, D) in the stored dtype
@@ -45,6 +43,43 @@ class RowSource(Protocol):
         """Raise an error if the mapped bytes are no longer valid."""
 
 
+class ClusteredRows:
+    """Rows that several ids share: id i has row `mapping[i]` of another source (vocabulary quantization)."""
+
+    def __init__(self, source: RowSource, mapping: npt.NDArray[np.int64]) -> None:
+        self.mapping, self.inner = check_id_array(mapping.reshape(-1), source.rows), source
+        self.rows, self.row_bytes = len(self.mapping), source.row_bytes
+
+    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+        """Fill `out` (n, row_bytes) with the rows of checked ids."""
+        self.inner.read(self.mapping[ids], out)
+
+    def map(self) -> Bytes:
+        """All rows (rows, row_bytes), copied."""
+        return self.inner.map()[self.mapping]
+
+    def check(self) -> None:
+        """Raise an error if the bytes are no longer valid."""
+        self.inner.check()
+
+
+class ArrayRows:
+    """The rows of an array in memory."""
+
+    def __init__(self, array: Array) -> None:
+        self._raw = np.ascontiguousarray(array).view(np.uint8).reshape(len(array), -1)
+        self.rows, self.row_bytes = self._raw.shape
+
+    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+        out[:] = self._raw[ids]
+
+    def map(self) -> Bytes:
+        return self._raw
+
+    def check(self) -> None:
+        """Memory is always valid."""
+
+
 class StoredTable:
     """V rows of width D in a file. `dtype` is the dtype of a looked-up row, `stored_dtype` that of the file."""
 
@@ -64,6 +99,11 @@ class StoredTable:
         self.padding_idx = check_padding(padding_idx, source.rows)
         self.dtype = stored_dtype if dtype is None else dtype
         self._whole: Array | None = None
+
+    @classmethod
+    def from_array(cls, array: Array, padding_idx: int | None = None) -> StoredTable:
+        """A table whose rows are in memory."""
+        return cls(ArrayRows(array), array.shape[1], array.dtype, padding_idx=padding_idx)
 
     @property
     def shape(self) -> tuple[int, int]:

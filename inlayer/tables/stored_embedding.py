@@ -28,8 +28,6 @@ from inlayer.tables.memory import Table, check_id_range, lease, look_up
 from inlayer.tables.stored import StoredTable, check_table
 from inlayer.tensors import check_ids, has_no_values, to_tensor, torch_dtype
 
-__all__ = ["MappedTable", "StoredEmbedding"]
-
 
 class StoredEmbedding(nn.Module):
     """Looks up rows of a `StoredTable`; called like nn.Embedding."""

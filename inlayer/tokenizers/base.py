@@ -15,13 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from inlayer.errors import DtypeError, IdRangeError, InlayerError, InputError, TextError
+from inlayer.errors import DtypeError, InlayerError, InputError, TextError
 from inlayer.ragged import IdArray, Ragged, flat_int64
-
-__all__ = ["Merge", "Token", "Tokenizer", "token_label"]
-
+from inlayer.shapes import check_id_array
 
 # [unused0] <unused7> <|reserved_special_token_3|> <reserved_106> <｜place▁holder▁no▁2｜> <|dummy_5|> <dummy32000>
 # <|extra_0|> (but not T5's <extra_id_0>) [control_12] <SPECIAL_20> [PAD151700] (GGUF) [UNUSED_TOKEN_3] >>UNUSED_1<<
@@ -216,14 +212,7 @@ def check_ids(ids: object, limit: int, name: str = "ids") -> IdArray:
     """Return the ids as an int64 array, or raise an error that names the first one outside 0..limit - 1."""
     if isinstance(ids, (str, bytes)):
         raise DtypeError(f"{name} is a {type(ids).__name__}; decode takes ids, encode takes text")
-    array = flat_int64(ids, name)
-    bad = np.flatnonzero((array < 0) | (array >= limit))
-    if bad.size:
-        raise IdRangeError(
-            f"id {int(array[bad[0]])} at position {int(bad[0])} is outside 0..{limit - 1}; was the text encoded with "
-            "another model's tokenizer?"
-        )
-    return array
+    return check_id_array(flat_int64(ids, name), limit)
 
 
 def not_byte_level(kind: str) -> InputError:

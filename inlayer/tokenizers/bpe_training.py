@@ -21,12 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
-from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
+from inlayer.files import check_is_file, check_path, file_errors, path_kind, shown, write_output
+from inlayer.shapes import check_size
 from inlayer.tokenizers.base import check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.untrusted_files import library_errors
-
-__all__ = ["train_bpe"]
 
 BLOCK = 1 << 16  # bytes read at once
 BYTE_ORDER_MARK = "\ufeff"
@@ -71,8 +70,7 @@ def train_bpe(
     specials = check_special_tokens(special_tokens)
     check_vocab_size(vocab_size, len(specials))
     check_integer(min_frequency, "min_frequency")
-    if min_frequency < 1:
-        raise InputError(f"min_frequency is {min_frequency}; it must be at least 1")
+    check_size(min_frequency, "min_frequency")
     max_merges = sum(path.stat().st_size for path in paths)  # every merge joins at least two bytes
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -103,10 +101,9 @@ def train_bpe(
     return HuggingFaceTokenizer(data, where="trained tokenizer" if target is None else shown(target))
 
 
-def check_vocab_size(vocab_size: object, n_special: int) -> None:
+def check_vocab_size(vocab_size: int, n_special: int) -> None:
     """Check the size of a byte-level BPE vocabulary with this number of special tokens."""
     check_integer(vocab_size, "vocab_size")
-    assert isinstance(vocab_size, int)
     if not 256 + n_special <= vocab_size <= MAX_VOCAB:
         raise InputError(
             f"vocab_size is {vocab_size}; with 256 bytes and {n_special} special tokens it must be in "
@@ -139,11 +136,7 @@ def check_files(files: object, usage: str) -> list[Path]:
     paths = [check_path(file, f"file {index}") for index, file in enumerate(files)]
     if not paths:
         raise InputError("files is empty; give at least one text file")
-    for path in paths:
-        kind = path_kind(path)
-        if kind != "file":
-            raise MissingFileError(f"{not_a_file(path, kind)}; {usage}")
-    return paths
+    return [check_is_file(path, usage) for path in paths]
 
 
 def read_lines(paths: list[Path]) -> Iterator[str]:
@@ -154,7 +147,7 @@ def read_lines(paths: list[Path]) -> Iterator[str]:
     """
     try:
         for path in paths:
-            with path.open(encoding="utf-8", newline="") as file:
+            with file_errors(path, kind=MissingFileError), path.open(encoding="utf-8", newline="") as file:
                 rest = ""
                 while part := file.readline(MAX_LINE):
                     rest += part
@@ -167,8 +160,6 @@ def read_lines(paths: list[Path]) -> Iterator[str]:
     except UnicodeDecodeError:
         deque(decode_file(path), maxlen=0)  # raises an error that names the byte
         raise
-    except OSError as error:
-        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
 
 
 def decode_file(path: Path) -> Iterator[str]:
@@ -176,7 +167,7 @@ def decode_file(path: Path) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8")()
     start = 0  # of the bytes that are not decoded yet
     try:
-        with path.open("rb") as file:
+        with file_errors(path, kind=MissingFileError), path.open("rb") as file:
             while True:
                 block = file.read(BLOCK)
                 text = decoder.decode(block, final=not block)
@@ -189,26 +180,20 @@ def decode_file(path: Path) -> Iterator[str]:
             f"{shown(path)} is not valid UTF-8: unexpected byte 0x{error.object[error.start]:02X} at "
             f"{start + error.start:,}; convert it to UTF-8, or decompress it if it is compressed"
         ) from None
-    except OSError as error:
-        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
 
 
 def find_target(save_to: Path) -> Path:
     """Return the file to write, or raise an error if it cannot be written."""
-    kind = path_kind(save_to)
-    target = save_to
-    if not save_to.name.endswith(".json"):
-        if kind != "folder" and (kind != "missing" or save_to.suffix):
-            raise InputError(
-                f"save_to is {shown(save_to)}; give a path that ends in .json or a folder (create it first if its "
-                "name has a dot)"
-            )
-        target = save_to / "tokenizer.json"
-        kind = path_kind(target)
-    if kind not in {"file", "missing"}:
+    kind, is_file = path_kind(save_to), save_to.name.endswith(".json")
+    if not is_file and kind != "folder" and (kind != "missing" or save_to.suffix):
         raise InputError(
-            f"{shown(target)} cannot be written: it is {'a folder' if kind == 'folder' else 'not a regular file'}"
+            f"save_to is {shown(save_to)}; give a path that ends in .json or a folder (create it first if its name has "
+            "a dot)"
         )
+    target = save_to if is_file else save_to / "tokenizer.json"
+    if (kind := path_kind(target)) not in {"file", "missing"}:
+        what = "a folder" if kind == "folder" else "not a regular file"
+        raise InputError(f"{shown(target)} cannot be written: it is {what}")
     existing = next(folder for folder in target.parents if path_kind(folder) != "missing" or folder == folder.parent)
     if path_kind(existing) != "folder":
         raise InputError(f"{shown(target)} cannot be written: {shown(existing)} is not a folder")
@@ -219,12 +204,11 @@ def write_with_folders(target: Path, data: bytes) -> None:
     """Write a file atomically; if that fails, remove the folders created for it."""
     created = [folder for folder in target.parents if not folder.exists()]
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_output(target, data)
-    except BaseException as error:
+        with file_errors(target, "cannot be written"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_output(target, data)
+    except BaseException:
         for folder in created:
             with suppress(OSError):  # not created yet
                 folder.rmdir()
-        if isinstance(error, OSError):
-            raise InputError(f"{shown(target)} cannot be written: {error.strerror}") from error
         raise

@@ -21,8 +21,6 @@ from inlayer.errors import DtypeError, InputError, TextError
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
 
-__all__ = ["ByteTokenizer", "WordTokenizer"]
-
 
 class ByteTokenizer(Tokenizer):
     """Tokenizer with one id per UTF-8 byte and no special tokens.

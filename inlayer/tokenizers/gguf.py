@@ -28,8 +28,6 @@ from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
 from inlayer.tokenizers.tiktoken import CONTRACTIONS, KIMI, LLAMA_3, LOWER, O200K, UPPER, WHITE_SPACE
 
-__all__ = ["PRE_TOKENIZERS", "TOKENIZER_ARRAYS", "open_gguf_tokenizer"]
-
 Step = dict[str, Any]  # of a tokenizer.json
 
 TOKENIZER_ARRAYS = ("tokens", "token_type", "scores", "merges", "precompiled_charsmap")

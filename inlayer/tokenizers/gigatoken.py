@@ -24,11 +24,6 @@ from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import surrogate_error
 from inlayer.tokenizers.untrusted_files import library_errors, steps_of
 
-__all__ = [
-    "EncodeBatch", "encode_with_both", "is_supported", "open_fast_path", "run_lengths", "stable_characters",
-    "texts_with_unstable_characters",
-]  # fmt: skip
-
 EncodeBatch = Callable[[list[str]], Ragged]
 
 BLOCK_CHARACTERS = 1 << 20  # checked at once: limits the array of code points to a few megabytes

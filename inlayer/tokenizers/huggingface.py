@@ -39,8 +39,6 @@ from inlayer.tokenizers.untrusted_files import (
 if TYPE_CHECKING:
     import tokenizers
 
-__all__ = ["HuggingFaceTokenizer"]
-
 
 class HuggingFaceTokenizer(LibraryTokenizer):
     """The tokenizer of a tokenizer.json, given as bytes."""
@@ -89,6 +87,11 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         settings = config | {"model": {key: value for key, value in model.items() if key not in {"vocab", "merges"}}}
         self._fast_source: tuple[str, dict[str, Any]] | None = (text, settings)  # until the fast path opens
 
+    @property
+    def data(self) -> bytes:
+        """The contents of the tokenizer.json."""
+        return self._data
+
     # -- encoding --
 
     def _variant(self, parse_special: bool, post_process: bool = True) -> tokenizers.Tokenizer:
@@ -104,7 +107,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             return self._variants[key]
 
     def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
-        self._limit.check(text)
+        self._limit.check(text)  # without the arrays of a batch, which take most of the time for a short text
         return self._variant(parse_special).encode(text, add_special_tokens=add_special_tokens).ids
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
@@ -123,7 +126,8 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             flats.append(np.array(Encoding.merge(encodings, growing_offsets=False).ids, np.int64))
         return Ragged.from_counts(np.concatenate(flats), np.array(counts, np.int64))
 
-    def _open_fast_path(self) -> EncodeBatch | None:
+    @cached_property
+    def _fast_path(self) -> EncodeBatch | None:
         assert self._fast_source is not None
         (text, settings), self._fast_source = self._fast_source, None
         if self._added_around is None or not is_supported(settings, self._exact.token_to_id):
@@ -231,7 +235,8 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         tokens, body = self._tokens_of_text(text, parse_special)
         return pre_tokens_from_tokens(tokens, body.word_ids)
 
-    def _read_merges(self) -> MergeTable | None:
+    @cached_property
+    def _merge_table(self) -> MergeTable | None:
         """Read the merges from the file, since `tokenizers` does not return them."""
         if type(self._exact.model).__name__ != "BPE" or not self._encodes_bytes:
             return None

@@ -23,8 +23,6 @@ from inlayer.tokenizers.gigatoken import EncodeBatch, encode_with_both, texts_wi
 from inlayer.tokenizers.merges import MergeTable
 from inlayer.tokenizers.untrusted_files import library_errors
 
-__all__ = ["BLOCK_TEXTS", "LibraryTokenizer", "tokens_from_bytes"]
-
 Self = TypeVar("Self", bound="LibraryTokenizer")
 BLOCK_TEXTS = 1024  # passed to a library at once: limits the memory of its per-text objects
 LONG_TEXT = 4096  # characters; from here on a single text is worth opening the fast path
@@ -54,10 +52,6 @@ class LibraryTokenizer(Tokenizer):
     # -- hooks --
 
     @abstractmethod
-    def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
-        """Encode one text with the exact library."""
-
-    @abstractmethod
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         """Encode a batch with the exact library, without a Python list per text."""
 
@@ -69,10 +63,12 @@ class LibraryTokenizer(Tokenizer):
         """Does an id below the limit name a token? Some vocabularies have gaps in their ids."""
         return True
 
-    def _open_fast_path(self) -> EncodeBatch | None:
+    @cached_property
+    def _fast_path(self) -> EncodeBatch | None:  # read it under the lock, so that it opens once
         return None
 
-    def _read_merges(self) -> MergeTable | None:
+    @cached_property
+    def _merge_table(self) -> MergeTable | None:  # the same
         return None
 
     @property
@@ -88,14 +84,6 @@ class LibraryTokenizer(Tokenizer):
     # -- shared behavior --
 
     @cached_property
-    def _fast_path(self) -> EncodeBatch | None:  # read it under the lock, so that it opens once
-        return self._open_fast_path()
-
-    @cached_property
-    def _merge_table(self) -> MergeTable | None:  # the same
-        return self._read_merges()
-
-    @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
         tokens = sorted((token for token in self.special_tokens if token), key=len, reverse=True)
         return re.compile("|".join(map(re.escape, tokens)) or r"(?!)")  # (?!) never matches
@@ -104,9 +92,15 @@ class LibraryTokenizer(Tokenizer):
         check_text(text)
         if len(text) >= LONG_TEXT:
             batch = self.encode_batch([text], add_special_tokens=add_special_tokens, parse_special=parse_special)
-            return [int(token_id) for token_id in batch.flat]
+            ids: list[int] = batch.flat.tolist()
+            return ids
         with library_errors(f"{self._where} cannot encode this text"):
             return self._encode_one(text, add_special_tokens, parse_special)
+
+    def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
+        """Encode one short text with the exact library."""
+        ids: list[int] = self._encode_exactly([text], add_special_tokens, parse_special).flat.tolist()
+        return ids
 
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True

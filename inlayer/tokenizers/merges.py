@@ -19,8 +19,6 @@ from typing import Any
 
 from inlayer.tokenizers.base import Merge
 
-__all__ = ["MAX_PRE_TOKEN_BYTES", "MergeTable", "byte_alphabet", "merges_of_json", "merges_of_ranks"]
-
 MAX_PRE_TOKEN_BYTES = 1 << 16  # a replay takes a few microseconds per byte
 
 

@@ -17,8 +17,6 @@ from collections.abc import Callable, Sequence
 
 from inlayer.tokenizers.base import Token
 
-__all__ = ["byte_offsets", "pre_tokens_from_tokens", "tokens_from_offsets"]
-
 Offsets = Sequence[tuple[int, int]]
 SPACE_SYMBOL = "▁".encode()
 

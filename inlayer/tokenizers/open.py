@@ -24,8 +24,6 @@ from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
 from inlayer.tokenizers.tiktoken import TiktokenTokenizer, find_encoding, looks_like_tiktoken, parse_ranks
 from inlayer.tokenizers.untrusted_files import MAX_ID, parse_json_object, read_file
 
-__all__ = ["FILE_NAMES", "FILE_PATTERNS", "open_tokenizer"]
-
 FILE_NAMES = ("tokenizer.json", "tiktoken.model", "tokenizer.model")
 FILE_PATTERNS = ("*.tiktoken", "*.model")
 

@@ -26,8 +26,6 @@ from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.offsets import tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import check_normalized, library_errors
 
-__all__ = ["SentencePieceTokenizer"]
-
 
 class SentencePieceTokenizer(LibraryTokenizer):
     """The tokenizer of a sentencepiece .model, given as bytes."""
@@ -69,11 +67,6 @@ class SentencePieceTokenizer(LibraryTokenizer):
             )
         before, after = ([token_id] if wanted else [] for wanted, token_id in zip(add_bos_eos, ids, strict=True))
         self._around = (before, after)
-
-    def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
-        self._check_growth(text)
-        before, after = self._around if add_special_tokens else ((), ())
-        return [*before, *self._exact.encode(text, return_type=int), *after]
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         """Encode a block of texts at a time, so that Ctrl-C works."""

@@ -18,7 +18,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -33,8 +33,6 @@ from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, texts_with
 from inlayer.tokenizers.library import LibraryTokenizer, tokens_from_bytes
 from inlayer.tokenizers.merges import MergeTable, merges_of_ranks
 from inlayer.tokenizers.untrusted_files import MAX_ID, library_errors, one_line
-
-__all__ = ["ENCODINGS", "TiktokenTokenizer", "find_encoding", "looks_like_tiktoken", "parse_ranks", "ranks_sha256"]
 
 MAX_SPLIT_SECONDS = 10.0  # enough for several megabytes with a real pattern
 RANK_LINE = re.compile(rb"\s*[!-~]+[ \t]+-?\d+\s*")
@@ -114,15 +112,12 @@ class TiktokenTokenizer(LibraryTokenizer):
         except ValueError as error:  # its regex engine gives up on about a million white-space characters in a row
             raise TextError(f"tiktoken cannot split this text of {len(text)} characters: {one_line(error)}") from None
 
-    def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
-        before, after = self._around if add_special_tokens else ((), ())
-        return [*before, *self._encode_array(text, parse_special).tolist(), *after]
-
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
         batch = Ragged.from_arrays([self._encode_array(text, parse_special) for text in texts])
         return batch.wrapped(*self._around) if add_special_tokens else batch
 
-    def _open_fast_path(self) -> EncodeBatch | None:
+    @cached_property
+    def _fast_path(self) -> EncodeBatch | None:
         if self._fast_source is None:
             return None
         (path, scheme), special_tokens = self._fast_source, dict(self.special_tokens)
@@ -181,7 +176,6 @@ class TiktokenTokenizer(LibraryTokenizer):
             return None
         with self._lock:
             table = self._merge_table
-        assert table is not None
         spans, ids, start = [], [], tokens[0].span[0]
         for word in words:
             data = word.encode()
@@ -193,7 +187,8 @@ class TiktokenTokenizer(LibraryTokenizer):
             start += len(data)
         return spans if "".join(words) == text and ids == [token.id for token in tokens] else None
 
-    def _read_merges(self) -> MergeTable:
+    @cached_property
+    def _merge_table(self) -> MergeTable:
         return merges_of_ranks(self._ranks)
 
 

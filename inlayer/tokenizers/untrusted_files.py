@@ -21,20 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import InlayerError, MissingFileError, TokenizerError
-from inlayer.files import not_a_file, path_kind, printable, shown
-
-__all__ = [
-    "MAX_ID",
-    "GrowthLimit",
-    "check_normalized",
-    "library_errors",
-    "one_line",
-    "parse_json_object",
-    "parse_tokenizer_json",
-    "read_file",
-    "steps_of",
-    "unreadable_part",
-]
+from inlayer.files import check_is_file, file_errors, printable, shown
+from inlayer.tokenizers.patterns import slow_part
 
 MAX_FILE_BYTES = 512 << 20  # the largest real tokenizer files have about 35 MB
 JSON_KINDS = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string"}
@@ -55,6 +43,7 @@ FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
 Step = tuple[tuple[int, ...], dict[str, Any]]
 
 MAX_GROWTH, MAX_ADDED = 64, 4096  # a text of n characters becomes at most MAX_GROWTH * n + MAX_ADDED, in every part
+MAX_PATTERNS = 8192  # characters of all regular expressions; published files have up to 300
 MAX_EXPANSION = 18  # NFKC of one character
 EXPANSION = {
     "NFC": 4, "NFD": 4, "NFKC": MAX_EXPANSION, "NFKD": MAX_EXPANSION, "Lowercase": 3, "BertNormalizer": 4,
@@ -87,16 +76,10 @@ def library_errors(what: str) -> Iterator[None]:
 
 def read_file(path: Path) -> bytes:
     """Read a regular file of reasonable size."""
-    kind = path_kind(path)
-    if kind != "file":
-        raise not_a_file(path, kind)
-    try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
+    with file_errors(check_is_file(path), kind=MissingFileError):
+        if (size := path.stat().st_size) > MAX_FILE_BYTES:
             raise TokenizerError(f"{shown(path)} has {size} bytes; tokenizer files may have at most {MAX_FILE_BYTES}")
         data = path.read_bytes()
-    except OSError as error:
-        raise MissingFileError(f"{shown(path)} cannot be read: {error.strerror}") from error
     if data.startswith(LFS_POINTER):
         raise TokenizerError(f"{shown(path)} is a git-lfs pointer, not the file itself; fetch it with `git lfs pull`")
     return data
@@ -187,6 +170,7 @@ class GrowthLimit:
         parts = {part: config.get(part) for part in STEPS}
         skeleton = Tokenizer.from_str(json.dumps(parts | {"version": "1.0", "added_tokens": [], "model": TINY_MODEL}))
         self._where, self._normalizer = where, skeleton.normalizer
+        check_patterns([(part, step) for part in STEPS for _, step in leaves(getattr(skeleton, part))], where)
         self._steps: list[tuple[Step, float, int]] = []
         for part in STEPS:
             rule = template_growth if part == "post_processor" else step_growth
@@ -212,6 +196,22 @@ class GrowthLimit:
             if expected <= MAX_GROWTH * original + MAX_ADDED:
                 text = reduce(getitem, path, self._normalizer).normalize_str(text)
             check_normalized(max(expected, len(text)), original, self._where)
+
+
+def check_patterns(steps: list[tuple[str, dict[str, Any]]], where: str) -> None:
+    """Raise TokenizerError if a regular expression can take exponential time."""
+    total = 0
+    for part, step in steps:
+        kind = step.get("pattern")
+        pattern = kind.get("Regex") if isinstance(kind, dict) else None
+        if pattern is not None:
+            total += len(pattern)
+            reason = f"more than {MAX_PATTERNS:,} characters" if total > MAX_PATTERNS else slow_part(pattern)
+            if reason is not None:
+                name = printable(pattern[:40])
+                raise TokenizerError(
+                    f"{where}: its {part} has a regular expression that can hang: {reason} in {name!r}"
+                )
 
 
 def check_normalized(length: int | float, original: int, where: str) -> None:

@@ -101,18 +101,22 @@ def write_training_report(folder: Path, **table: Any) -> None:
 
 def test_tokens_that_never_occurred_do_not_fail_a_new_model(copy: Path) -> None:
     a_third_undertrained(copy)
-    (found,) = (one for one in inspect(copy).findings if one.code == "undertrained-tokens")
-    assert found.severity == "warning"
+    report = inspect(copy)
+    (found,) = (one for one in report.findings if one.code == "undertrained-tokens")
+    assert (found.severity, report.exit_code) == ("note", 0)
     assert "never occurred" in found.advice
     assert "tokenizer" in found.advice
+    assert "trained with this tokenizer" in report.not_checked[-1]
+    assert inspect(copy, strict=True).exit_code == 1
     write_training_report(copy, groups=[{"name": "all rows", "rows": 640}, {"name": "never seen", "rows": 200}])
     report = inspect(copy)
     assert (codes(report)["undertrained-tokens"], report.exit_code) == ("note", 0)
+    assert inspect(copy, strict=True).exit_code == 0
     write_training_report(copy, groups=[{"name": "never seen", "rows": 20}])  # does not explain 200 tokens
     assert inspect(copy).exit_code == 1
     for broken in ("[]", "{", '{"model": 1, "table": 2}', '{"model": {"input_scale": "x"}, "table": {"groups": []}}'):
         (copy / "report.json").write_text(broken)
-        assert (inspect(copy).training, inspect(copy).exit_code) == (None, 1)
+        assert (inspect(copy).training, inspect(copy, strict=True).exit_code) == (None, 1)
 
 
 @pytest.mark.slow

@@ -27,8 +27,6 @@ from inlayer.errors import CheckpointError, InputError, MissingFileError
 from inlayer.files import printable, shown
 from inlayer.formats.row_file import read_bytes
 
-__all__ = ["HubFolder", "RemoteFile", "RemoteFolder", "UrlFolder", "parse_source"]
-
 HUB_SOURCE = re.compile(
     r"(?:hf://)?(\w[\w.-]*/\w[\w.-]*)"  # org/name
     r"(?:@(?!.*\.\.)(\w[\w./+-]{0,199}?))?"  # @revision

@@ -31,17 +31,15 @@ from inlayer.checkpoint.gguf import GgufStore
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
 from inlayer.checkpoint.remote.transfer import Span, digest, open_cache
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
-from inlayer.errors import CheckpointError, InlayerError, MissingExtraError, MissingFileError
+from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.fields import read_config
-from inlayer.files import listing, printable, shown, write_atomic
+from inlayer.files import file_errors, listing, printable, write_atomic
 from inlayer.formats.gguf import GgufHeader, parse_gguf_header
 from inlayer.formats.row_file import FileRows
 from inlayer.formats.safetensors import LENGTH_BYTES, TensorInfo, header_length, parse_header
 from inlayer.tables.stored import RowSource
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import FILE_NAMES, FILE_PATTERNS
-
-__all__ = ["RemoteGgufStore", "RemoteRows", "RemoteStore", "open_remote"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -318,14 +316,9 @@ class RemoteRows:
                     "to a folder that can"
                 )
             path = folder / "table.rows"
-            try:
-                with WeakFileLock(path.with_suffix(".lock")):
-                    if self._find_table() is None:  # another process may have been faster
-                        download(self.file, self.offset, self.offset + self.rows * self.row_bytes, path)
-            except InlayerError:
-                raise  # some of them are OSErrors too
-            except OSError as error:
-                raise CheckpointError(f"{shown(path)} cannot be written: {error.strerror}") from error
+            with file_errors(path, "cannot be written", CheckpointError), WeakFileLock(path.with_suffix(".lock")):
+                if self._find_table() is None:  # another process may have been faster
+                    download(self.file, self.offset, self.offset + self.rows * self.row_bytes, path)
             table = FileRows(path, 0, self.rows, self.row_bytes)
         return table
 

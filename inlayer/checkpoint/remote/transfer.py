@@ -30,8 +30,6 @@ from urllib.request import getproxies, proxy_bypass
 from inlayer.errors import CheckpointError, InlayerError, MissingExtraError, MissingFileError
 from inlayer.files import printable
 
-__all__ = ["DiskCache", "FileVersion", "Span", "TransferError", "UnreachableError", "digest", "open_cache", "retry"]
-
 Result = TypeVar("Result")
 Span = tuple[int, int]  # first byte, one past the last byte
 

@@ -1,0 +1,106 @@
+// The page of an inspection: facts, norms, findings, and the map colored by finding. Exported or served.
+
+const PALETTE = ["#8da3b0", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9"];
+const MAX_SHOWN = 60; // tokens of a finding
+const byId = (id) => document.getElementById(id);
+let map = null;
+
+function make(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+const number = (value) => (value === null ? "unknown" : Number.isInteger(value) ? value.toLocaleString("en-US") : value.toPrecision(4));
+const visible = (text) => (/^[0-9a-f]{2}( [0-9a-f]{2})+$/.test(text) ? text : text.replace(/\n/g, "\\n").replace(/ /g, "\u2423"));
+
+function showFacts(report) {
+  const { table, positions, head, vocabulary, rows } = report;
+  const tied = head.tie_word_embeddings === null ? "unknown" : head.tie_word_embeddings ? "tied to the table" : head.tensor ? "its own rows" : "none";
+  const facts = {
+    Model: `${report.source}${table.model_type ? ` (${table.model_type})` : ""}`,
+    Table: `${number(table.rows)} x ${number(table.width)} ${table.dtype}`,
+    Tensor: `${table.tensor} in ${table.file}, from byte ${number(table.offset)}`,
+    Size: `${number(table.bytes)} bytes, ${number(table.parameters)} parameters`,
+    Positions: positions.kind + (positions.context_length ? `, ${number(positions.context_length)} tokens` : ""),
+    Head: tied,
+    Tokenizer: vocabulary.tokenizer ? `${vocabulary.tokenizer}, ${number(vocabulary.tokens)} tokens` : "none",
+    "Rows read": `${number(rows.rows_read)}; zero ${number(rows.zero_rows)}, NaN ${number(rows.nan_rows)}, duplicate ${number(rows.duplicate_rows)}`,
+    Norm: rows.norm_median === null ? "unknown" : `${number(rows.norm_min)} to ${number(rows.norm_max)}, median ${number(rows.norm_median)}`,
+  };
+  for (const [name, value] of Object.entries(facts)) byId("facts").append(make("dt", {}, name), make("dd", {}, value));
+  for (const note of report.not_checked) byId("facts").append(make("dt", {}, "Not checked"), make("dd", {}, note));
+}
+
+function showNorms({ counts, edges }) {
+  const most = Math.max(...counts, 0);
+  if (most === 0) return byId("norms").append("No row has a finite norm.");
+  const space = "http://www.w3.org/2000/svg", svg = document.createElementNS(space, "svg");
+  const label = `Histogram of ${number(counts.reduce((a, b) => a + b))} norms from ${number(edges[0])} to ${number(edges.at(-1))}; the fullest bin has ${number(most)} rows`;
+  for (const [name, value] of Object.entries({ viewBox: `0 0 ${counts.length} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label })) svg.setAttribute(name, value);
+  counts.forEach((count, i) => {
+    const bar = document.createElementNS(space, "rect"), height = count ? Math.max(1, 100 * count / most) : 0;
+    for (const [name, value] of Object.entries({ x: i + 0.05, width: 0.9, y: 100 - height, height })) bar.setAttribute(name, value);
+    const title = document.createElementNS(space, "title");
+    title.textContent = `${number(edges[i])} to ${number(edges[i + 1])}: ${number(count)} rows`;
+    bar.append(title);
+    svg.append(bar);
+  });
+  byId("norms").append(svg, make("p", { class: "axis" }, make("span", {}, number(edges[0])), make("span", {}, number(edges.at(-1)))));
+}
+
+function showFindings(report, texts) {
+  const colors = new Map(Object.entries(report.ids).filter(([, ids]) => ids.length).map(([code], i) => [code, 1 + i % (PALETTE.length - 1)]));
+  if (report.findings.length === 0) byId("findings").append("None.");
+  for (const finding of report.findings) {
+    const color = colors.get(finding.code), list = make("ul", { class: "tokens", "aria-label": `Tokens of ${finding.code}` });
+    for (const id of finding.ids.slice(0, MAX_SHOWN)) {
+      const button = make("button", { type: "button", title: `id ${id}` }, visible(texts?.[id] ?? `#${id}`));
+      button.addEventListener("click", () => map?.choose(id));
+      list.append(make("li", {}, button));
+    }
+    const heading = make("h3", {}, ...(color ? [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" })] : []), `${finding.severity}: ${finding.code}`);
+    const rest = finding.ids.length - MAX_SHOWN, more = rest > 0 ? [make("p", {}, `and ${number(rest)} more; inlayer inspect --ids ${finding.code} lists all`)] : [];
+    byId("findings").append(make("div", { class: "finding" }, heading, make("p", {}, finding.message), ...(finding.ids.length ? [list] : []), ...more));
+  }
+  return colors;
+}
+
+function showMap(report, data, colors) {
+  if (!data?.points) return byId("map-note").append(data?.note ?? "The map is being computed; reload the page in a moment.");
+  byId("frame").hidden = false;
+  const groups = new Uint8Array(data.texts.length);
+  for (const [code, color] of [...colors].reverse()) for (const id of report.ids[code]) groups[id] = color;
+  if (map) map.setData(data);
+  else map = makeMap(byId("map"), data, {});
+  map.setColors(groups, PALETTE);
+  byId("legend").replaceChildren(...[...colors].flatMap(([code, color]) => [make("span", { class: `swatch swatch-${color}`, "aria-hidden": "true" }), ` ${code} (${number(report.ids[code].length)})  `]));
+  const holes = data.holes ? ` ${number(data.holes)} rows have no direction and are not drawn: ${data.missing.join(", ")}.` : "";
+  byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}; ${Math.round(100 * data.kept_share)}% of the ${data.measured} true nearest tokens stay neighbors on this map.${holes}`;
+}
+
+async function fetchJson(path) {
+  const address = new URLSearchParams(location.search), query = new URLSearchParams();
+  if (address.get("model")) query.set("model", address.get("model"));
+  const response = await fetch(`${path}?${query}`, { headers: { Authorization: `Bearer ${address.get("token")}` } });
+  const body = await response.json();
+  if (!response.ok) throw new Error(body.error);
+  return body;
+}
+
+async function start() {
+  const embedded = JSON.parse(byId("data").textContent);
+  try {
+    const report = embedded?.report ?? await fetchJson("/api/inspect");
+    const data = embedded?.map ?? await fetchJson("/api/map").catch((error) => ({ note: error.message }));
+    byId("heading").textContent = document.title = `Inspect ${report.source}`;
+    byId("verdict").textContent = (report.exit_code ? "Needs attention. " : "Healthy. ") + (report.quick ? "Only a sample of the rows was read." : "");
+    showFacts(report);
+    showNorms(report.norms);
+    showMap(report, data, showFindings(report, data.texts));
+  } catch (error) {
+    byId("verdict").textContent = error.message;
+  }
+}
+
+start();
