@@ -1,13 +1,15 @@
 """Entry point of the command line: `inlayer` and `python -m inlayer`. Ctrl-C exits quietly, even during imports.
 
 Waiting threads of torch sleep unless the user decides otherwise: on a busy machine, busy waiting makes a training step
-twenty times slower (docs/log.md). This has to be set before torch is imported.
+twenty times slower (docs/log.md). AMX instructions are not used: some virtual machines advertise them and then stop the
+process at the first one. Both have to be set before torch is imported.
 """
 
 import os
 import sys
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 
 def main() -> None:

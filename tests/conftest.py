@@ -11,5 +11,8 @@ from tests.browser.missing_browser import pytest_terminal_summary  # noqa: F401 
 settings.register_profile("inlayer", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("inlayer")
 
+# Some virtual machines advertise AMX and stop a process at its first AMX instruction, which transformers would execute.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
 # A shell starts background jobs with Ctrl-C ignored, and tests of interrupts would inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

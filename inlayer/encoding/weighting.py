@@ -42,15 +42,20 @@ MIN_VARIANCE = 1e-9  # of the largest: directions with less are noise, and are l
 class Weighting:
     """Token weights and a linear map, fitted on texts and applied by `Model.encode(texts, weights=...)`.
 
-    Attributes:
+    `Weighting.fit` makes one from texts, `Weighting.load` reads one from a file.
+
+    Args:
         tokens: The weight of each row (V,).
-        mean: What is subtracted from a pooled vector (D,).
-        matrix: What it is then multiplied with (D, width).
+        mean: The vector subtracted from a pooled vector (D,).
+        matrix: The matrix that the difference is multiplied by (D, width).
         settings: How it was fitted.
 
+    Raises:
+        InputError: From `fit`, if a setting is not possible.
+
     Example:
-        >>> model = load("default")
-        >>> weighting = Weighting.fit(model, ["I love dogs", "I love cats", "They sell fish"])
+        >>> model = inlayer.load("default")
+        >>> weighting = inlayer.Weighting.fit(model, ["I love dogs", "I love cats", "They sell fish"])
         >>> model.encode("I love dogs", weights=weighting).shape
         (128,)
     """
