@@ -64,6 +64,8 @@ PARTS: dict[str, tuple[str, ...]] = {
 
 # A number between dots is a block; vision and audio towers have input layers of their own.
 OTHER_MODULES = re.compile(r"(^|\.)(\d+|vision\w*|visual\w*|audio\w*|image\w*|mtp\w*)\.")
+# Classes of models with a head, as `architectures` in a config names them.
+WITH_HEAD = re.compile(r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$")
 
 
 def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None:
