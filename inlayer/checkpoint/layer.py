@@ -9,12 +9,10 @@ Tested against transformers on checkpoints that it wrote in tests/checkpoint/tes
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor, nn
 
+from inlayer.checkpoint.find_tables import same_bytes
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError
@@ -87,13 +85,9 @@ def equals_table(model: Model, name: str) -> bool:
     rows, head, table = tensor.shape[0], model.store.table(name), model.store.table(model.table_info.name)
     if model.store.remote:  # do not download two whole tables for this
         sample = np.linspace(0, rows - 1, SAMPLED_ROWS).astype(np.int64)
-        return _same_bytes(head.rows(sample), table.rows(sample))
+        return same_bytes(head.rows(sample), table.rows(sample))
     blocks = zip(head.blocks(COMPARED_ROWS), table.blocks(COMPARED_ROWS), strict=True)
-    return all(_same_bytes(one, other) for (_, one), (_, other) in blocks)
-
-
-def _same_bytes(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    return one.dtype == other.dtype and np.array_equal(one.view(np.uint8), other.view(np.uint8))
+    return all(same_bytes(one, other) for (_, one), (_, other) in blocks)
 
 
 def saved_with_head(model: Model) -> bool:
