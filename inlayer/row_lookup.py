@@ -131,8 +131,8 @@ class RowLookup(InputTable):
 
         Example:
             >>> layer = inlayer.Embeddings(vocab_size=256, n_embd=4)
-            >>> layer.merge(torch.tensor([[7, 99, 99, 8]]), torch.ones(2, 4), placeholder_id=99)[0, 1]
-            tensor([1., 1., 1., 1.])
+            >>> layer.merge(torch.tensor([[7, 99, 99, 8]]), torch.ones(2, 4), placeholder_id=99)[0, 1].tolist()
+            [1.0, 1.0, 1.0, 1.0]
         """
         ids, width = check_ids(input_ids), self.token_embedding.embedding_dim
         parts = [features] if isinstance(features, Tensor) else list(features)
