@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -95,24 +96,12 @@ def check_shape(
 
 def draw_shapes(want: tuple[int, ...], found: tuple[int, ...], letters: str) -> str:
     """The expected and the actual shape in two rows under the names of the axes."""
-    names = letters.split()
-    width = max(len(str(size)) for size in (*want, *found, *names, 0))
-    columns = max(len(want), len(found), len(names))
-
-    def row(label: str, cells: list[str]) -> str:
-        return f"{label:>9}  " + "  ".join(f"{cell:>{width}}" for cell in cells)
-
-    def pad(cells: list[str]) -> list[str]:
-        return cells + ["-"] * (columns - len(cells))
-
-    marks = ["" if want[axis : axis + 1] == found[axis : axis + 1] else "^" for axis in range(columns)]
-    lines = [
-        row("", [*names, *[""] * (columns - len(names))]),
-        row("expected", pad([str(size) for size in want])),
-        row("yours", pad([str(size) for size in found])),
-        row("", marks),
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+    names, axes = letters.split(), list(zip_longest(want, found, fillvalue="-"))
+    width = max(len(str(cell)) for cell in (*want, *found, *names, 0))
+    marks = ["" if one == other else "^" for one, other in axes]
+    rows = {"": names, "expected": [one for one, _ in axes], "yours": [other for _, other in axes], " ": marks}
+    aligned = ((label, "  ".join(f"{cell:>{width}}" for cell in cells)) for label, cells in rows.items())
+    return "\n".join(f"{label:>9}  {cells}".rstrip() for label, cells in aligned)
 
 
 def check_dtype(got: Any, want: torch.dtype, *, rule: str = "dtype") -> None:

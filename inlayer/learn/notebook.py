@@ -185,7 +185,7 @@ def ask(name: str, seed: int | None = None) -> None:
     """Print an exercise or quiz question, generated from the seed."""
     _seeds[name] = random_seed() if seed is None else seed
     try:
-        question = CourseService().ask(name, _seeds[name]).question
+        question = CourseService().ask(name, _seeds[name])
     except InputError as error:
         return _write(f"{error}\n")
     return _write(_printed(lambda out: out.question(question)))
@@ -199,11 +199,10 @@ def answer(name: str, text: str) -> None:
         return _write(f'Run ask("{name}") first; it generates the question.\n')
     service = _open_service()
     try:
-        asked = service.ask(name, _seeds[name])
-        question = asked.question
+        question = service.ask(name, _seeds[name])
         if isinstance(question, FreeTextQuestion):  # only the learner can mark it done: `inlayer learn exercise --done`
             return _write(_printed(lambda out: out.model_answer(question, with_points=True)))
-        result = service.answer(asked, text)
+        result = service.answer(question, text)
     except InputError as error:
         return _write(f"{error}\n")
     _write(_printed(lambda out: out.answer_result(result)))

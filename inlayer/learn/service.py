@@ -24,7 +24,7 @@ from inlayer.learn import task_files
 from inlayer.learn.course import Course, Lesson, Task, not_found, suggest
 from inlayer.learn.course_steps import CourseOverview, lesson_steps
 from inlayer.learn.progress import ProgressFile, ProgressState, keep_old_file, now
-from inlayer.learn.questions import AnswerResult, AskedQuestion, Exercise, FreeTextQuestion, GradedQuestion, Question
+from inlayer.learn.questions import AnswerResult, Exercise, GradedQuestion, Question, TheoryQuestion
 from inlayer.learn.task_files import SourceFile, TaskFile, choose_folder, require_unchanged
 
 if TYPE_CHECKING:
@@ -269,33 +269,31 @@ class CourseService:
         known = ids if "/" in wanted else [one.rpartition("/")[2] for one in ids]
         raise not_found("exercise or lesson", name, known, listed)
 
-    def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> AskedQuestion:
+    def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:
         """Generate a question: from the given seed, or again the one that was asked and not answered yet."""
         with self.edit() as state:
             record = state.exercise(exercise.id)
             if seed is None:
                 seed = record.seed if record.seed is not None else random_seed()
             record.seed = seed
-        return self.ask(exercise.id, seed)
+        return exercise.ask(seed)
 
     def record_exercise(self, name: str, *, correct: bool | None) -> None:
         """Record a result, such as the learner's own assessment of a free-text answer; None if it was shown."""
         with self.edit() as state:
             state.note_exercise(name, correct=correct)
 
-    def reveal_answer(self, asked: AskedQuestion) -> GradedQuestion:
+    def reveal_answer(self, question: TheoryQuestion) -> GradedQuestion:
         """Record that the answer is shown; the exercise stays open with other numbers."""
-        if isinstance(asked.question, FreeTextQuestion):
-            raise InputError(f"{asked.id} is not graded; its model answer is shown with any answer")
-        self.record_exercise(asked.id, correct=None)
-        return asked.question
+        graded = _require_graded(question)
+        self.record_exercise(question.id, correct=None)
+        return graded
 
     # ---- exercises and quizzes
 
-    def ask(self, name: str, seed: int) -> AskedQuestion:
+    def ask(self, name: str, seed: int) -> TheoryQuestion:
         """An exercise or quiz question by its id."""
-        one = self.course.exercises.get(name) or self.question(name)
-        return AskedQuestion(id=name, lesson=one.lesson, title=one.title, question=one.ask(seed), seed=seed)
+        return (self.course.exercises.get(name) or self.question(name)).ask(seed)
 
     def question(self, name: str) -> Question:
         if name not in self.course.questions:
@@ -303,15 +301,13 @@ class CourseService:
             raise not_found("exercise or question", name, known, "inlayer learn quiz --json lists the questions")
         return self.course.questions[name]
 
-    def answer(self, asked: AskedQuestion, answer: str, *, repeated: bool = False) -> AnswerResult:
+    def answer(self, question: TheoryQuestion, answer: str, *, repeated: bool = False) -> AnswerResult:
         """Grade an answer and record it; InputError if it cannot be parsed, which counts as no try."""
-        if isinstance(asked.question, FreeTextQuestion):
-            raise InputError(f"{asked.id} is answered in words and not graded; compare with its model answer")
-        result = asked.question.grade(answer)
-        if asked.id in self.course.exercises:
-            self.record_exercise(asked.id, correct=result.correct)
+        result = _require_graded(question).grade(answer)
+        if question.id in self.course.exercises:
+            self.record_exercise(question.id, correct=result.correct)
         else:
-            self.record_answer(asked.id, correct=result.correct, repeated=repeated)
+            self.record_answer(question.id, correct=result.correct, repeated=repeated)
         return result
 
     def quiz_questions(self, lesson: str | None) -> list[Question]:
@@ -328,3 +324,9 @@ class CourseService:
             before = state.question(question).due
             state.note_answer(question, correct=correct, repeated=repeated)
             return before, state.question(question).due
+
+
+def _require_graded(question: TheoryQuestion) -> GradedQuestion:
+    if not isinstance(question, GradedQuestion):
+        raise InputError(f"{question.id} is not graded; its model answer is shown with any answer")
+    return question
