@@ -99,8 +99,8 @@ def draw_shapes(want: tuple[int, ...], found: tuple[int, ...], letters: str) -> 
     names, axes = letters.split(), list(zip_longest(want, found, fillvalue="-"))
     width = max(len(str(cell)) for cell in (*want, *found, *names, 0))
     marks = ["" if one == other else "^" for one, other in axes]
-    rows = {"": names, "expected": [one for one, _ in axes], "yours": [other for _, other in axes], " ": marks}
-    aligned = ((label, "  ".join(f"{cell:>{width}}" for cell in cells)) for label, cells in rows.items())
+    rows = (("", names), ("expected", [one for one, _ in axes]), ("yours", [other for _, other in axes]), ("", marks))
+    aligned = ((label, "  ".join(f"{cell:>{width}}" for cell in cells)) for label, cells in rows)
     return "\n".join(f"{label:>9}  {cells}".rstrip() for label, cells in aligned)
 
 

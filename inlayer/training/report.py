@@ -309,7 +309,7 @@ def _template() -> Template:
 
 
 def _file(name: str) -> str:
-    return files("inlayer.training").joinpath("page", name).read_text(encoding="utf-8")
+    return (files("inlayer.training") / "page" / name).read_text(encoding="utf-8")
 
 
 def _choose(metrics: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -127,11 +127,11 @@ class CourseView:
         return whole | {
             "text": course_elements(lesson.text),
             "exercises": [
-                _question(service.ask(one.id, random_seed())) | {"done": bool(state.exercise(one.id).done)}
+                _question(service.ask(one.id, random_seed())) | {"done": bool(state.record("exercise", one.id).done)}
                 for one in lesson.exercises
             ],
             "questions": [
-                _question(service.ask(one.id, random_seed())) | {"due": state.question(one.id).due}
+                _question(service.ask(one.id, random_seed())) | {"due": state.record("question", one.id).due}
                 for one in overview.quiz(lesson)
             ],
         }

@@ -91,7 +91,7 @@ def exercise(
     if len(chosen) > 1:
         ids = ", ".join(one.id for one in chosen)
         raise InputError(f"{quoted(what)} has {len(chosen)} open exercises; name one of {ids}")
-    if answer is not None and seed is None and service.state().exercise(chosen[0].id).seed is None:
+    if answer is not None and seed is None and service.state().record("exercise", chosen[0].id).seed is None:
         raise InputError(f"{chosen[0].id} has not been asked yet; ask it first (with --json), or give its --seed")
     asked = service.draw_exercise(chosen[0], seed)
     if answer is not None or done:
