@@ -110,7 +110,7 @@ class LessonStatus:
     def to_dict(self) -> dict[str, Any]:
         """The lesson and the progress as plain JSON values."""
         return {
-            **self.lesson.to_dict(),
+            **{name: getattr(self.lesson, name) for name in ("number", "id", "title", "step")},
             "read": self.is_read,
             "tasks": [
                 {"id": one.id, "title": one.title, "state": _task_state(record), **vars(record)}

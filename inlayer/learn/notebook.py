@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import InlayerError, InputError
-from inlayer.files import shown, write_atomic
+from inlayer.files import file_errors, shown, write_atomic
 from inlayer.learn.course import Lesson, open_course
 from inlayer.learn.links import parse_link, picture_data
 from inlayer.learn.progress import ProgressFile
@@ -54,12 +54,10 @@ def write_notebooks(
         )
     seed = random_seed() if seed is None else seed
     texts = [json.dumps(make_notebook(lesson, seed), ensure_ascii=False, indent=1) + "\n" for lesson in lessons]
-    try:
+    with file_errors(folder, "cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in zip(paths, texts, strict=True):
             write_atomic(path, text.encode())
-    except OSError as error:
-        raise InputError(f"{shown(folder)} cannot be written: {error.strerror}") from error
     return paths
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,12 +63,11 @@ class CourseService:
         return ProgressState() if self.read_only else self.progress.read()
 
     @contextmanager
-    def edit(self) -> Iterator[ProgressState]:
-        """The progress, to be changed; a read-only service discards the changes."""
-        if self.read_only:
-            yield ProgressState()
-            return
-        with self.progress.edit() as state:
+    def edit(self, *, must_save: bool = False) -> Iterator[ProgressState]:
+        """The progress, to be changed; a read-only service discards the changes, or refuses if they must be saved."""
+        if must_save:
+            self.require_writable()
+        with nullcontext(ProgressState()) if self.read_only else self.progress.edit() as state:
             yield state
 
     def require_writable(self) -> None:
@@ -87,9 +86,8 @@ class CourseService:
 
     def skip(self, name: str | None) -> str:
         """Skip a task, an exercise, a step key such as "quiz/forward", or the next step; returns its title."""
-        self.require_writable()
         steps = {step.key: step for lesson in self.course.lessons for step in lesson_steps(lesson)}
-        with self.progress.edit() as state:
+        with self.edit(must_save=True) as state:
             if name is not None:
                 near = next((key for key in (name, f"exercise/{name}") if key in steps), None)
                 if near is None and "/" in name:
@@ -223,8 +221,7 @@ class CourseService:
 
     def save_file(self, task: Task, source: str, loaded: str | None) -> str:
         """Write the learner's file if it still has the digest `loaded`; returns the new digest."""
-        self.require_writable()
-        with self.progress.edit() as state:  # its lock also protects the file
+        with self.edit(must_save=True) as state:  # its lock also protects the file
             path, found = task_files.load_file(task, state)
             if found is None or found.text != source:
                 require_unchanged(path, found, loaded)
@@ -234,8 +231,7 @@ class CourseService:
 
     def reset_file(self, task: Task, *, loaded: str | bool | None = False) -> Path | None:
         """Restore a task's start file; returns where the old file was kept. `loaded` is checked unless False."""
-        self.require_writable()
-        with self.progress.edit() as state:
+        with self.edit(must_save=True) as state:
             choose_folder(state)
             path, found = task_files.load_file(task, state)
             if not isinstance(loaded, bool):
@@ -268,11 +264,9 @@ class CourseService:
                 return open_ones or list(lesson.exercises)
         if wanted in self.course.tasks:
             raise not_found("exercise", name, [], f"it is a task: run inlayer learn next {wanted}")
-        of_lesson = [one.id for one in everything if one.lesson == wanted.partition("/")[0]]
-        listed = f"that lesson has {', '.join(of_lesson)}" if of_lesson else "see inlayer learn list LESSON"
         ids = [*self.course.exercises, *(lesson.id for lesson in self.course.lessons)]
         known = ids if "/" in wanted else [one.rpartition("/")[2] for one in ids]
-        raise not_found("exercise or lesson", name, known, listed)
+        raise not_found("exercise or lesson", name, known, "see inlayer learn list LESSON")
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:
         """Generate a question: from the given seed, or again the one that was asked and not answered yet."""
