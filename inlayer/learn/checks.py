@@ -10,7 +10,7 @@ Tested in tests/learn/test_checks.py and tests/learn/test_feedback.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -46,24 +46,6 @@ class RaisedError:
         where = "" if self.line is None else f" (line {self.line} of your file)"
         message = f": {self.message}" if self.message else ""
         return f"{self.type}{message}{where}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordedCall:
-    """One call of the learner's code: how it looks, its inputs by name, and its output, formatted."""
-
-    call: str
-    inputs: tuple[tuple[str, str], ...]
-    output: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckFeedback:
-    """The call on which a check failed, what was expected, and the same kind of call done right."""
-
-    call: RecordedCall
-    expected: str = ""
-    example: RecordedCall | None = None
 
 
 def _require_tensor(got: Any, expected: str) -> Tensor:
@@ -248,40 +230,17 @@ def _shorten(text: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
 
 
-def record_call(
-    name: str, parameters: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
-) -> RecordedCall:
-    """Format a call and its output or error, with arguments named after the parameters if these are known."""
-    names = [
-        parameters[number] if number < len(parameters) else f"argument {number + 1}" for number in range(len(args))
-    ]
-    inputs = [*zip(names, args, strict=True), *kwargs.items()]
+def describe_call(
+    name: str, parameters: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any, label: str
+) -> list[str]:
+    """A call, its inputs and its output or error, as lines of text; the parameters name the arguments."""
+    names = [*parameters[: len(args)], *(f"argument {number + 1}" for number in range(len(parameters), len(args)))]
     listed = ", ".join([*names, *(f"{key}={key}" for key in kwargs)])
-    return RecordedCall(
-        call=f"{name}({listed})",
-        inputs=tuple((key, format_value(one)) for key, one in inputs),
-        output=f"raised {output}" if isinstance(output, RaisedError) else format_value(output),
-    )
+    values = {key: format_value(one) for key, one in (*zip(names, args, strict=True), *kwargs.items())}
+    values[label] = f"raised {output}" if isinstance(output, RaisedError) else format_value(output)
+    return [f"{name}({listed})", *(line for key, text in values.items() for line in labeled(key, text))]
 
 
-def feedback_lines(feedback: CheckFeedback) -> Iterator[str]:
-    """The feedback as plain text for the terminal and notebooks."""
-    yield from _call_lines(feedback.call, "your output")
-    if feedback.expected:
-        yield from _labeled("expected", feedback.expected)
-    if feedback.example is not None:
-        yield ""
-        yield "Another input, with the output it should give:"
-        yield from _call_lines(feedback.example, "output")
-
-
-def _call_lines(call: RecordedCall, label: str) -> Iterator[str]:
-    yield f"{call.call}"
-    for name, value in call.inputs:
-        yield from _labeled(name, value)
-    yield from _labeled(label, call.output)
-
-
-def _labeled(label: str, text: str) -> Iterator[str]:
-    for number, line in enumerate(text.splitlines()):
-        yield f"  {label if not number else '':<12} {line}"
+def labeled(label: str, text: str) -> list[str]:
+    """Lines of text, the first with a label."""
+    return [f"  {'' if number else label:<12} {line}" for number, line in enumerate(text.splitlines())]

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
-from inlayer.learn.checks import CheckFeedback
+from inlayer.learn.checks import labeled
 from inlayer.learn.course import Task
 from inlayer.learn.session import CheckFailed, GradingLimits, GradingSession, describe_value
 from inlayer.shapes import check_seed
@@ -41,7 +41,7 @@ class CheckOutcome:
     state: Literal["passed", "failed", "not run"]
     rule: str = ""
     message: str = ""
-    feedback: CheckFeedback | None = None
+    feedback: tuple[str, ...] = ()  # lines: the call on which it failed, what was expected, and an example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,17 +181,19 @@ class GradingRun:
             message = f"{name} must take the parameters ({', '.join(wanted)}); yours takes ({', '.join(parameters)})"
             raise CheckFailed("parameters", message)
 
-    def feedback(self, failed: CheckFailed, session: GradingSession, check: Check | None) -> CheckFeedback | None:
+    def feedback(self, failed: CheckFailed, session: GradingSession, check: Check | None) -> tuple[str, ...]:
         """The last call of the failed check, and the same call with other random values and the task's solution."""
         if not session.calls or failed.rule in NO_FEEDBACK:
-            return None
-        example = None
+            return ()
+        lines = session.calls[-1]("your output") + labeled("expected", failed.expected)
         if check is not None:
             with suppress(OSError, CheckFailed), self.open_session((self.seed + 1) % 2**31) as solved:
                 solved.load(self.task.solution, f"{self.task.id}.py")
                 self.run_check(check, solved)
-            example = solved.calls[min(len(session.calls), len(solved.calls)) - 1]() if solved.calls else None
-        return CheckFeedback(call=session.calls[-1](), expected=failed.expected, example=example)
+            if solved.calls:
+                example = solved.calls[min(len(session.calls), len(solved.calls)) - 1]
+                lines += ["", "Another input, with the output it should give:", *example("output")]
+        return tuple(lines)
 
 
 # ---- for authors

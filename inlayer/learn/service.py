@@ -264,9 +264,11 @@ class CourseService:
                 return open_ones or list(lesson.exercises)
         if wanted in self.course.tasks:
             raise not_found("exercise", name, [], f"it is a task: run inlayer learn next {wanted}")
+        of_lesson = [one.id for one in everything if one.lesson == wanted.partition("/")[0]]
+        listed = f"that lesson has {', '.join(of_lesson)}" if of_lesson else "see inlayer learn list LESSON"
         ids = [*self.course.exercises, *(lesson.id for lesson in self.course.lessons)]
         known = ids if "/" in wanted else [one.rpartition("/")[2] for one in ids]
-        raise not_found("exercise or lesson", name, known, "see inlayer learn list LESSON")
+        raise not_found("exercise or lesson", name, known, listed)
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:
         """Generate a question: from the given seed, or again the one that was asked and not answered yet."""

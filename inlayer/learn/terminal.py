@@ -177,15 +177,11 @@ class CoursePrinter:
             table.add_row(Text(f"  {mark}", style=style), Text(result.name, style=dim), description)
         self.console.print(table)
         if verdict.failure is not None:
-            from inlayer.learn.checks import feedback_lines
-
             self.line()
             self.untrusted(verdict.failure.message, max_lines=60, style="", indent=2)
             self.line(f"rule: {verdict.failure.rule}", style="dim", indent=2)
-            if verdict.failure.feedback is not None:
-                self.line()
-                for one in feedback_lines(verdict.failure.feedback):
-                    self.line(f"  {self.glyphs.safe(one)}" if one else "", wrap=False)
+            for one in ("", *verdict.failure.feedback) if verdict.failure.feedback else ():
+                self.line(f"  {self.glyphs.safe(one)}".rstrip(), wrap=False)
         if verdict.printed.strip():
             self.line()
             self.line("your code printed:", style="dim", indent=2)

@@ -214,17 +214,12 @@ class CourseView:
         return {**self._verdict(self.service.check(task, body.code), task), **saved}
 
     def _verdict(self, verdict: Verdict, task: Task) -> dict[str, Any]:
-        from inlayer.learn.checks import feedback_lines
-
         failure, printed = verdict.failure, verdict.printed
         line = re.search(r"\bline (\d{1,6})\b", failure.message) if failure else None
         if len(printed) > MAX_PRINTED:
             printed = f"{printed[:MAX_PRINTED]}\n({len(printed) - MAX_PRINTED:,} more characters)"
         comparison = self.service.compare_with_walk(verdict)
-        feedback = [list(feedback_lines(one.feedback)) if one.feedback else [] for one in verdict.results]
-        data = verdict.to_dict()
-        return data | {
-            "checks": [one | {"feedback": lines} for one, lines in zip(data["checks"], feedback, strict=True)],
+        return verdict.to_dict() | {
             "printed": printed,
             "line": int(line[1]) if line else None,
             "step": task.step,

@@ -36,7 +36,7 @@ from inlayer.learn.service import CourseService
 def check(service, task, source):
     passed = ".sum(" in source
     outcomes = [("syntax", "passed", "", ""), ("values", "passed" if passed else "failed", "mean", "this is the mean")]
-    results = [SimpleNamespace(name=name, description="", state=state, rule=rule, message=message, feedback=None)
+    results = [SimpleNamespace(name=name, description="", state=state, rule=rule, message=message, feedback=())
                for name, state, rule, message in outcomes]
     summary = f"{1 + passed} of 2 checks passed"
     with service.edit() as state:
