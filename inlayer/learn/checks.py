@@ -230,17 +230,27 @@ def _shorten(text: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
 
 
-def describe_call(
-    name: str, parameters: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any, label: str
-) -> list[str]:
-    """A call, its inputs and its output or error, as lines of text; the parameters name the arguments."""
-    names = [*parameters[: len(args)], *(f"argument {number + 1}" for number in range(len(parameters), len(args)))]
-    listed = ", ".join([*names, *(f"{key}={key}" for key in kwargs)])
-    values = {key: format_value(one) for key, one in (*zip(names, args, strict=True), *kwargs.items())}
-    values[label] = f"raised {output}" if isinstance(output, RaisedError) else format_value(output)
-    return [f"{name}({listed})", *(line for key, text in values.items() for line in labeled(key, text))]
-
-
 def labeled(label: str, text: str) -> list[str]:
     """Lines of text, the first with a label."""
     return [f"  {'' if number else label:<12} {line}" for number, line in enumerate(text.splitlines())]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedCall:
+    """A call of the learner's code and its output or error; the parameters name the arguments if they are known."""
+
+    name: str
+    parameters: tuple[str, ...]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    output: Any
+
+    def lines(self, label: str) -> list[str]:
+        """The call, its inputs and its output, which gets a label, as lines of text."""
+        unnamed = range(len(self.parameters), len(self.args))
+        names = [*self.parameters[: len(self.args)], *(f"argument {number + 1}" for number in unnamed)]
+        listed = ", ".join([*names, *(f"{key}={key}" for key in self.kwargs)])
+        inputs = [*zip(names, self.args, strict=True), *self.kwargs.items()]
+        output = f"raised {self.output}" if isinstance(self.output, RaisedError) else format_value(self.output)
+        texts = [*((key, format_value(one)) for key, one in inputs), (label, output)]
+        return [f"{self.name}({listed})", *(line for key, text in texts for line in labeled(key, text))]

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
-from inlayer.learn.checks import labeled
+from inlayer.learn.checks import RaisedError, RecordedCall, labeled
 from inlayer.learn.course import Task
 from inlayer.learn.session import CheckFailed, GradingLimits, GradingSession, describe_value
 from inlayer.shapes import check_seed
@@ -121,6 +121,7 @@ class GradingRun:
         self.task, self.source, self.seed, self.limits = task, source, seed, limits
         self.module = load_checks(task)
         self.walk_output: Tensor | None = None
+        self.random_state: Tensor | None = None  # at the start of the current check
         self.checks: list[Check] = [*(getattr(self, name) for name in COMMON_CHECKS), *self.module.CHECKS]
 
     def open_session(self, seed: int) -> GradingSession:
@@ -137,7 +138,7 @@ class GradingRun:
                 yield outcome
                 continue
             try:
-                session.calls = []
+                session.calls, self.random_state = [], session.generator.get_state()
                 self.walk_output = self.run_check(check, session)
                 yield replace(outcome, state="passed")
             except Exception as error:
@@ -182,18 +183,29 @@ class GradingRun:
             raise CheckFailed("parameters", message)
 
     def feedback(self, failed: CheckFailed, session: GradingSession, check: Check | None) -> tuple[str, ...]:
-        """The last call of the failed check, and the same call with other random values and the task's solution."""
+        """The last call of the failed check, the kind of result expected, and an example with other random values."""
         if not session.calls or failed.rule in NO_FEEDBACK:
             return ()
-        lines = session.calls[-1]("your output") + labeled("expected", failed.expected)
+        expected, example = failed.expected, None
         if check is not None:
-            with suppress(OSError, CheckFailed), self.open_session((self.seed + 1) % 2**31) as solved:
-                solved.load(self.task.solution, f"{self.task.id}.py")
-                self.run_check(check, solved)
-            if solved.calls:
-                example = solved.calls[min(len(session.calls), len(solved.calls)) - 1]
-                lines += ["", "Another input, with the output it should give:", *example("output")]
+            solved = self.solve(check, len(session.calls), self.random_state)
+            if not expected and solved is not None:
+                raises = isinstance(solved.output, RaisedError)
+                expected = f"a {solved.output.type}" if raises else describe_value(solved.output)
+            example = self.solve(check, len(session.calls))
+        lines = session.calls[-1].lines("your output") + labeled("expected", expected)
+        if example is not None:
+            lines += ["", "Another input, with the output it should give:", *example.lines("output")]
         return tuple(lines)
+
+    def solve(self, check: Check, number: int, random_state: Tensor | None = None) -> RecordedCall | None:
+        """A call of a check, by its number, with the task's solution; its random values are new unless given."""
+        with suppress(OSError, CheckFailed), self.open_session((self.seed + 1) % 2**31) as solved:
+            if random_state is not None:
+                solved.generator.set_state(random_state)
+            solved.load(self.task.solution, f"{self.task.id}.py")
+            self.run_check(check, solved)
+        return solved.calls[min(number, len(solved.calls)) - 1] if solved.calls else None
 
 
 # ---- for authors
