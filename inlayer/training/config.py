@@ -364,6 +364,9 @@ class TrainConfig:
             raise ValueError(f"{quoted(min(different))} is missing or unknown")
         if not isinstance(values["files"], list) or not all(isinstance(file, str) for file in values["files"]):
             raise ValueError("files is not a list of paths")
+        for one in fields(cls):
+            if one.metadata and one.name in values:
+                check_value(one, values[one.name])
         return cls(**{**values, "files": tuple(values["files"])}, **not_saved)
 
 
