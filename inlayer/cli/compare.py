@@ -71,6 +71,10 @@ def compare(
             listed = ", ".join(repr(text) for text in texts[:top])
             output.print(f"[bold]{label:<14}[/bold]", printable(listed), more, sep="", soft_wrap=True, markup=True)
     if found.moved:
-        rows = [(printable(repr(one.text)), f"{one.cosine:.3f}", f"{one.norm_a:.2f}", f"{one.norm_b:.2f}")
-                for one in found.moved]  # fmt: skip
-        print_table(("moved most", "cosine", "length in A", "in B"), rows)
+        print_table(
+            ("moved most", "cosine", "length in A", "in B"),
+            (
+                (printable(repr(row.text)), f"{row.cosine:.3f}", f"{row.norm_a:.2f}", f"{row.norm_b:.2f}")
+                for row in found.moved
+            ),
+        )
