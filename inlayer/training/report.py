@@ -19,14 +19,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, Template
 from rich.console import Console
 from rich.text import Text
 
-from inlayer.render import hash_of, style_sheet
+from inlayer.render import hash_of, read_files, style_sheet
 from inlayer.render.glyphs import Glyphs, glyphs_for
 from inlayer.render.numbers import count, duration, short
 from inlayer.training.analysis import RowChange, TableComparison, TokenNeighbor
@@ -277,7 +276,7 @@ class _Layout:
 
 def to_html(report: TrainingReport, metrics: Sequence[Mapping[str, Any]], png: bytes | None) -> str:
     """The whole document; `png` is the plot of the run, if there is one."""
-    style = f"\n{style_sheet()}\n{_file('report.css')}"
+    style = f"\n{style_sheet()}\n{read_files('inlayer.training', 'page/report.css')}"
     lines = _choose(metrics)
     names = [name for name in METRICS if any(name in line for line in lines)]
     return _template().render(
@@ -305,11 +304,7 @@ def _template() -> Template:
         "token": lambda text: PAGE_GLYPHS.fold(text, MAX_PAGE_TOKEN_WIDTH) or '""',
         "value": _value,
     }
-    return environment.from_string(_file("report.html"))
-
-
-def _file(name: str) -> str:
-    return (files("inlayer.training") / "page" / name).read_text(encoding="utf-8")
+    return environment.from_string(read_files("inlayer.training", "page/report.html"))
 
 
 def _choose(metrics: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
