@@ -20,6 +20,7 @@ import numpy as np
 from inlayer.errors import DtypeError, InputError, TextError
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
+from inlayer.tokenizers.offsets import byte_offsets
 
 
 class ByteTokenizer(Tokenizer):
@@ -103,7 +104,22 @@ class WordTokenizer(Tokenizer):
 
     @classmethod
     def from_text(cls, text: str, *, unk: str | None = None) -> WordTokenizer:
-        """Build a tokenizer from the distinct words of a text, in order of first appearance."""
+        """Build a tokenizer from the distinct words of a text.
+
+        Args:
+            text: The words, separated by white space; they are numbered in order of first appearance.
+            unk: Token for unknown words.
+
+        Returns:
+            The tokenizer.
+
+        Raises:
+            TextError: If the text is not valid Unicode.
+
+        Example:
+            >>> WordTokenizer.from_text("the cat and the dog").words
+            ('the', 'cat', 'and', 'dog')
+        """
         return cls(dict.fromkeys(check_text(text).split()), unk=unk)
 
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
@@ -130,7 +146,6 @@ class WordTokenizer(Tokenizer):
         return len(self.words)
 
     def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        """Return the words with their spans; no token covers the white space between them."""
         return list(self._find_tokens(check_text(text)))
 
     def _find_tokens(self, text: str, name: str = "the text") -> Iterator[Token]:
@@ -144,7 +159,6 @@ class WordTokenizer(Tokenizer):
             yield Token(token_id, word.encode(), span, token_id in self.special_ids)
 
     def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]]:
-        """Return the spans of the words, whether they are known or not."""
         return [span for _, span in find_words(check_text(text))]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -156,9 +170,5 @@ class WordTokenizer(Tokenizer):
 
 def find_words(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
     """Find the words of a text and their spans in UTF-8 bytes."""
-    characters, start = 0, 0  # read so far, and the number of bytes they take
-    for match in re.finditer(r"\S+", text):
-        start += len(text[characters : match.start()].encode())
-        end = start + len(match.group().encode())
-        yield match.group(), (start, end)
-        characters, start = match.end(), end
+    spans = [match.span() for match in re.finditer(r"\S+", text)]
+    return zip((text[start:end] for start, end in spans), byte_offsets(text, spans), strict=True)

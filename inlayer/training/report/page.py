@@ -9,16 +9,14 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, Template
 
-from inlayer.render import style_sheet
+from inlayer.render import hash_of, read_files, style_sheet
 from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import short
 from inlayer.training import report as facts
@@ -43,15 +41,14 @@ METRICS = {
 
 def to_html(report: TrainingReport, metrics: Sequence[Mapping[str, Any]], png: bytes | None) -> str:
     """The whole document; `png` is the plot of the run, if there is one."""
-    style = f"\n{style_sheet()}\n{_file('report.css')}"
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    style = f"\n{style_sheet()}\n{read_files('inlayer.training.report', 'report.css')}"
     lines = _choose(metrics)
     names = [name for name in METRICS if any(name in line for line in lines)]
     return _template().render(
         report=report,
         name=GLYPHS.fold(report.name, MAX_NAME_WIDTH, blank=" "),
         style=style,
-        policy=f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'",
+        policy=f"default-src 'none'; style-src '{hash_of(style)}'; img-src data:; base-uri 'none'; form-action 'none'",
         summary=list(facts.summary(report)),
         plot=None if png is None else base64.b64encode(png).decode(),
         columns=facts.COLUMNS,
@@ -72,11 +69,7 @@ def _template() -> Template:
         "token": lambda text: GLYPHS.fold(text, MAX_TOKEN_WIDTH) or '""',
         "value": _value,
     }
-    return environment.from_string(_file("page.html"))
-
-
-def _file(name: str) -> str:
-    return files("inlayer.training.report").joinpath(name).read_text(encoding="utf-8")
+    return environment.from_string(read_files("inlayer.training.report", "page.html"))
 
 
 def _choose(metrics: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
