@@ -24,7 +24,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.files import quoted
 from inlayer.inspection.findings import Finding, shorten
-from inlayer.inspection.report import TableFacts
+from inlayer.inspection.report import OtherTableFacts
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 
@@ -39,7 +39,7 @@ MAX_DEAD = 0.01  # of the rows: beyond this, they are not a few rare tokens
 class OtherTables:
     """What is known about the tables besides token table and head, and what could not be checked."""
 
-    facts: tuple[TableFacts, ...] = ()
+    facts: tuple[OtherTableFacts, ...] = ()
     findings: tuple[Finding, ...] = ()
     not_checked: tuple[str, ...] = ()
 
@@ -50,7 +50,7 @@ def check_tables(
     """Read and check every table besides the token table and the head; `sample` chooses rows of a long one."""
     if model.store.remote and quick:
         return OtherTables(not_checked=("other tables (quick; remote)",))
-    facts, findings, not_checked = list[TableFacts](), list[Finding](), list[str]()
+    facts, findings, not_checked = list[OtherTableFacts](), list[Finding](), list[str]()
     parameters = _parameters(model)
     listed = [one for one in table_names(model) if one[0] not in (model.table_info.name, model.head_name)]
     required = model.spec is not None and model.spec.per_layer is not None
@@ -84,7 +84,7 @@ def _parameters(model: Model) -> int | None:
 
 def _check(
     model: Model, info: TableInfo, tokens: TokenKinds, ids: Ids | None, progress: Progress | None
-) -> tuple[TableFacts, list[Finding]]:
+) -> tuple[OtherTableFacts, list[Finding]]:
     expected, original = _expected_rows(model, info), _original(model, info)
     findings = list(_row_count_findings(model, info, expected, tokens))
     common: dict[str, Any] = {
@@ -94,7 +94,7 @@ def _check(
     }  # fmt: skip
     if info.role == "routing":
         findings += _routing_findings(model, info)
-        return TableFacts(**common, rows_read=info.shape[0]), findings
+        return OtherTableFacts(**common, rows_read=info.shape[0]), findings
     table, differing = model.store.table(info.name), list[int]()
     other = None if original is None else model.store.table(original)
 
@@ -108,7 +108,7 @@ def _check(
     if model.spec is None or info.role not in ("position", "token_type"):  # which check_layer.py has read
         findings += _value_findings(info, scan, tokens)
     norms = scan.norms[scan.finite & ~scan.is_zero]
-    return TableFacts(
+    return OtherTableFacts(
         **common,
         rows_read=len(scan.ids),
         zero_rows=int(scan.is_zero.sum()),

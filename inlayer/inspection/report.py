@@ -44,7 +44,7 @@ class TableSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableFacts:
+class OtherTableFacts:
     """Another table: its role, where it is stored, and its rows. Counts cover the rows that were read."""
 
     role: str  # "position", "token_type", "per_layer", "ngram", "value", "mtp", "routing", or "token" and "head" again
@@ -201,7 +201,7 @@ class Report:
     table: TableSummary
     positions: PositionFacts
     head: HeadFacts
-    tables: tuple[TableFacts, ...] = ()
+    tables: tuple[OtherTableFacts, ...] = ()
     vocabulary: VocabularyFacts
     rows: RowFacts
     training: TrainingFacts | None = None
