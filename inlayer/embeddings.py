@@ -22,7 +22,7 @@ from inlayer.errors import ConfigError, InputError, ShapeError
 from inlayer.families import describe
 from inlayer.families.spec import NormKind
 from inlayer.initialization import derive_seeds
-from inlayer.input_table import InputTable
+from inlayer.ngram_lookup import NgramLookup
 from inlayer.norms import build_norm
 from inlayer.positions import (
     LearnedPositions,
@@ -44,7 +44,7 @@ SPEC_SETTINGS = (
     "padding_idx", "init_std", "scale", "round_scale", "multiplier", "mask_padding", "dropout", "norm", "norm_eps",
     "norm_at", "positions_first", "token_types", "row_width", "project", "position_id_rule", "position_offset",
 )  # fmt: skip
-StageName = Literal["row", "scale", "multiplier", "projection", "token type", "position", "norm", "mask"]
+StageName = Literal["row", "scale", "n-grams", "multiplier", "projection", "token type", "position", "norm", "mask"]
 
 
 class LayerStage(NamedTuple):
@@ -55,7 +55,7 @@ class LayerStage(NamedTuple):
     after: Tensor
 
 
-class Embeddings(InputTable):
+class Embeddings(NgramLookup):
     """The input layer of a language model: token ids -> hidden states.
 
     Args:
@@ -203,7 +203,9 @@ class Embeddings(InputTable):
         positions = RotaryPositions(**vars(spec.rotary)) if spec.rotary else spec.positions
         settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
         settings |= {"positions": positions, "seed": seed, "device": device, "dtype": dtype}
-        return cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)
+        layer = cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)
+        layer.ngrams = spec.ngrams
+        return layer
 
     # ---- forward
 
@@ -215,6 +217,7 @@ class Embeddings(InputTable):
         *,
         token_type_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        history: Tensor | None = None,
         record: list[LayerStage] | None = None,
     ) -> Float[Tensor, "... T D"]:
         """Compute hidden states (B, T, D); one text (T,) gives (T, D).
@@ -227,6 +230,7 @@ class Embeddings(InputTable):
             token_type_ids: (B, T), for a layer with token types; 0 by default.
             attention_mask: (B, T), 1 for real tokens; only used if position_id_rule reads it. A warning says so if a
                 batch is padded on the left: pass position_ids=inlayer.position_ids_from_mask(attention_mask).
+            history: The ids (B, H) before input_ids, for a layer that adds n-grams (LongCat-Flash, BLT).
             record: A list that receives every stage, for tracing.
 
         Returns:
@@ -260,6 +264,8 @@ class Embeddings(InputTable):
         if self.scale != 1.0 and inputs_embeds is None:
             rounded = torch.full((), self.scale, dtype=hidden.dtype, device=hidden.device)
             hidden = after("scale", hidden * (rounded if self.round_scale else self.scale))
+        if input_ids is not None and any(spec.added != "no" for spec in self.ngrams):
+            hidden = after("n-grams", self._add_ngrams(hidden, input_ids, history, attention_mask))
         if self.multiplier != 1.0:
             hidden = after("multiplier", hidden * self.multiplier)
         if self.projection is not None and self.project == "rows":

@@ -9,8 +9,10 @@ Tested against transformers on checkpoints that it wrote in tests/checkpoint/tes
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
+from inlayer.checkpoint.memories import NGRAM_PROJECTION, find_parts
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError
@@ -40,6 +42,9 @@ def build_embeddings(model: Model) -> Embeddings:
     layer.set_input_embeddings(stored.in_memory() if model.trainable else stored)
     parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items() if like.is_meta}
     layer.load_state_dict(parts, assign=True, strict=False)
+    layer.memories = model.memories
+    if any(spec.added == "projected mean" for spec in layer.ngrams):
+        layer.ngram_projection = nn.Parameter(_read_ngram_projection(model))
     return layer.requires_grad_(model.trainable).train(model.trainable)
 
 
@@ -70,6 +75,20 @@ def build_head(model: Model) -> Head | None:
     if head.bias is not None:
         head.bias = nn.Parameter(_read_part(model, "head.bias", head.bias))
     return head.requires_grad_(model.trainable).train(model.trainable)
+
+
+def _read_ngram_projection(model: Model) -> Tensor:
+    """The projections of a memory's heads (heads, D of a row, D), in the table's dtype."""
+    spec, parts = model.memories[0].spec, find_parts(model.store, NGRAM_PROJECTION)
+    shape = (model.table_info.shape[1], spec.width)
+    for part in parts:
+        if part.shape != shape or len(parts) != spec.heads or part.nbytes > MAX_PART:
+            raise CheckpointError(
+                f"{model.source}: {quoted(part.name)} has shape {quoted(part.shape)} and is one of {len(parts):,}; its "
+                f"config requires {spec.heads} projections of shape {shape}"
+            )
+    dtype = torch_dtype(model.table.dtype)
+    return torch.stack([to_tensor(model.store.read(part.name)).to(dtype).T for part in parts])
 
 
 def _read_part(model: Model, part: str, like: Tensor) -> Tensor:

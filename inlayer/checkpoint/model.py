@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.checkpoint.find_tables import TableInfo, find_table, list_tables, same_bytes
+from inlayer.checkpoint.memories import open_memories
 from inlayer.checkpoint.open import STATIC, load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError, InputError, needs_torch
@@ -28,6 +29,7 @@ from inlayer.families.weights import HEADS, choose_head, choose_part
 from inlayer.files import quoted
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.tables import StoredTable
+from inlayer.tables.ngram import NgramMemory
 from inlayer.tables.stored import ClusteredRows
 from inlayer.tokenizers import Tokenizer
 
@@ -58,6 +60,7 @@ class Model:
         spec: The layer that the config describes, or None if its family is unknown.
         tokenizer: The checkpoint's tokenizer, or None.
         table: The rows, as numpy arrays.
+        memories: The n-gram memories.
         embeddings: The input layer, a torch module.
         head: The head, a torch module, or None.
 
@@ -122,6 +125,15 @@ class Model:
             [('token', (6144, 128))]
         """
         return list_tables(self)
+
+    @cached_property
+    def memories(self) -> tuple[NgramMemory, ...]:
+        """The n-gram memories of the config, with their rows; reads headers only. Empty for most models.
+
+        Raises:
+            CheckpointError: If a tensor is missing, or differs from what the config requires.
+        """
+        return open_memories(self)
 
     @cached_property
     def token_weights(self) -> npt.NDArray[np.float64] | None:

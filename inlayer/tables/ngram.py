@@ -11,7 +11,9 @@ Tested against plain loops over Python integers, transformers and sglang in test
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -207,32 +209,40 @@ def _is_prime(number: int) -> bool:
 
 
 class NgramMemory:
-    """A spec with the rows of a checkpoint.
+    """A spec with the rows of a checkpoint, and where these are stored.
 
     Attributes:
         spec: How n-grams are hashed.
         table: The rows.
-        token_map: The compressed id of each token, if the spec has any.
-        tensors: Where the rows are stored, and per part of the table its scales, if it has any.
+        tensors: The tensors of the rows: one, or the shards in order.
     """
 
     def __init__(
-        self, spec: NgramSpec, table: StoredTable, tensors: tuple[TensorInfo, ...], token_map: IdArray | None = None
+        self,
+        spec: NgramSpec,
+        table: StoredTable,
+        tensors: tuple[TensorInfo, ...],
+        compress: Callable[[], IdArray] | None = None,
     ) -> None:
-        self.spec, self.table, self.tensors, self.token_map = spec, table, tensors, token_map
+        self.spec, self.table, self.tensors, self._compress = spec, table, tensors, compress
+
+    @cached_property
+    def token_map(self) -> IdArray | None:
+        """The compressed id of each token, if the spec hashes such ids."""
+        return None if self._compress is None else self._compress()
 
     def ids(self, ids: object, history: object = None, mask: object = None) -> IdArray:
         """The rows (B, T, heads) that each id reads, as `ngram_ids`."""
         return ngram_ids(self.spec, ids, history, mask=mask, token_map=self.token_map)
 
-    def rows(self, ids: object, history: object = None, mask: object = None) -> npt.NDArray[Any]:
-        """The values of these rows (B, T, heads, D)."""
-        return self.table.rows(self.ids(ids, history, mask))
-
     def locate(self, row: int) -> tuple[TensorInfo, int]:
         """The tensor that contains a row, and the row's first byte in its file."""
+        first = 0
         for tensor in self.tensors:
-            if row < tensor.shape[0]:
-                return tensor, tensor.offset + row * (tensor.nbytes // tensor.shape[0])
-            row -= tensor.shape[0]
-        raise InputError(f"row {row} is outside the n-gram memory {self.spec.tensor}")
+            if 0 <= row - first < tensor.shape[0]:
+                return tensor, tensor.offset + (row - first) * (tensor.nbytes // tensor.shape[0])
+            first += tensor.shape[0]
+        raise InputError(f"row {row} is outside the {first:,} rows of the n-gram memory {self.spec.tensor}")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NgramMemory:
+        return self  # it is immutable

@@ -70,8 +70,9 @@ def inputs(model: nn.Module, layer: Embeddings, padding: int) -> Iterator[tuple[
         padded, mask = ids.clone(), torch.ones_like(ids)
         padded[1:, where], mask[1:, where] = padding, 0
         yield f"padded on the {side}", {"input_ids": padded, "attention_mask": mask}
-    # Gemma-4 looks up per-layer rows by id: it accepts only vectors that are rows of its table
-    if accepts(model, "inputs_embeds") and not any(hasattr(part, "embed_tokens_per_layer") for part in model.modules()):
+    # Gemma-4 and qwen4_exp look up other rows by id: they accept only vectors that are rows of their tables
+    by_id = ("embed_tokens_per_layer", "ple_embedding")
+    if accepts(model, "inputs_embeds") and not any(hasattr(part, name) for part in model.modules() for name in by_id):
         width = layer.token_embedding.embedding_dim
         yield "inputs_embeds", {"inputs_embeds": torch.randn(3, TOKENS, width, generator=generator).to(layer.dtype)}
     if accepts(model, "position_ids") and layer.position_embedding is not None:
@@ -93,6 +94,14 @@ def compare(model: nn.Module, layer: Embeddings, padding: int) -> tuple[int, int
         hidden += ours.numel()
         if bool(seen.tables) != isinstance(layer.position_embedding, RotaryPositions):
             raise DifferenceError(f"{name}: {len(seen.tables)} rotary tables, ours {layer.position_embedding}")
+        if set(seen.ngrams) != {spec.layer for spec in layer.ngrams if spec.layer is not None}:
+            raise DifferenceError(f"{name}: n-gram memories in layers {set(seen.ngrams)}")
+        for number, theirs in seen.ngrams.items() if "input_ids" in given else ():
+            mask = given.get("attention_mask")
+            mine = layer.ngram(given["input_ids"], layer=number, attention_mask=mask).flatten(-2)
+            if not same_bits(mine, theirs):
+                raise DifferenceError(f"{name}: n-grams of layer {number}: {difference(mine, theirs)}")
+            tables += mine.numel()
         for table in seen.tables:
             pairs = zip(layer.rotary(table.position_ids, table.layer_type), cos_sin(table.output), strict=True)
             for mine, other in pairs:

@@ -17,7 +17,7 @@ import numpy as np
 
 from inlayer.errors import ConfigError
 from inlayer.families.fields import MAX_FIELD_SIZE, Fields, short
-from inlayer.tables.ngram import MAX_HEADS, MAX_ORDER, NgramSpec, primes_from
+from inlayer.tables.ngram import MAX_HEADS, MAX_ORDER, MAX_ROWS, NgramSpec, primes_from
 
 MASK64 = 2**64 - 1
 GOLDEN_GAMMA = 0x9E3779B97F4A7C15  # the increment of splitmix64
@@ -53,28 +53,27 @@ def _qwen4(fields: Fields, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...
     layers = sorted(set(_integers(fields, "ple_layer_ids")))
     if not layers:
         return ()
+    if layers[0] < 1:
+        raise ConfigError("the config's ple_layer_ids has 0; layers count from 1 there")
     largest, per_order, heads = _counts(fields, ("ngram_size", "heads_per_ngram"), len(layers))
     width = _divided(fields.optional_size("ple_embed_dim") or n_embd, heads, "ple_embed_dim")
     multiple, seed = fields.size("make_ngram_vocab_size_divisible_by"), fields.count("seed")
     stop = _first_index(fields, vocab_size)
-    primes = primes_from(fields.size("ngram_vocab_size_base"), heads * len(layers))
+    primes = _primes(fields, "ngram_vocab_size_base", heads * len(layers))
     bound = max(1, (2**63 - 1) // vocab_size // 2)
     specs = []
     for index, layer in enumerate(layers):
         states = (seed + LAYER_PRIME * index + GOLDEN_GAMMA * (distance + 1) for distance in range(largest))
         multipliers = tuple(2 * (splitmix64(state & MASK64) % bound) + 1 for state in states)
         moduli = primes[heads * index : heads * (index + 1)]
-        specs.append(
-            NgramSpec(
-                tensor=f"layers.{layer - 1}.ple.ple_embedding.ngram_embedding", layer=layer - 1, vocab_size=vocab_size,
-                width=width, rows=-(-sum(moduli) // multiple) * multiple, orders=_orders(largest, per_order),
-                multipliers=(multipliers,) * heads, moduli=moduli, mix="xor", fill=stop, stops=(stop,),
-            )  # fmt: skip
-        )
+        settings: Any = {"orders": _orders(largest, per_order), "multipliers": (multipliers,) * heads, "moduli": moduli}
+        settings |= {"mix": "xor", "fill": stop, "stops": (stop,), "rows": -(-sum(moduli) // multiple) * multiple}
+        tensor = f"layers.{layer - 1}.ple.ple_embedding.ngram_embedding"
+        specs.append(NgramSpec(tensor=tensor, layer=layer - 1, vocab_size=vocab_size, width=width, **settings))
     return tuple(specs)
 
 
-def _engram(fields: Fields, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
+def _engram(fields: Fields, vocab_size: int, _: int) -> tuple[NgramSpec, ...]:
     layers = _integers(fields, "engram_layer_ids")
     if not layers:
         return ()
@@ -82,10 +81,11 @@ def _engram(fields: Fields, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ..
     sizes, compressed = _integers(fields, "engram_num_embeddings"), fields.size("engram_compressed_vocab_size")
     if len(sizes) != len(layers):
         raise ConfigError(f"the config has {len(layers)} engram_layer_ids but {len(sizes)} engram_num_embeddings")
-    primes = primes_from(fields.size("engram_vocab_size"), heads * len(layers))
+    primes = _primes(fields, "engram_vocab_size", heads * len(layers))
     pad = fields.count("engram_pad_token_id")
     _check_inside(pad, vocab_size, "engram_pad_token_id")
     image = fields.index("image_token_id") if _has_vision(fields) else None
+    stops, width = () if image is None else (image,), fields.size("engram_head_dim")
     bound = max(1, (2**63 - 1) // compressed // 2)
     specs = []
     for index, (layer, rows) in enumerate(zip(layers, sizes, strict=True)):
@@ -96,14 +96,11 @@ def _engram(fields: Fields, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ..
                 f"heads have {sum(moduli):,}"
             )
         drawn = np.random.default_rng(LAYER_PRIME * layer).integers(0, bound, largest, np.int64)
-        specs.append(
-            NgramSpec(
-                tensor=f"layers.{layer}.engram.embed", layer=layer, vocab_size=vocab_size, rows=rows,
-                width=fields.size("engram_head_dim"), orders=_orders(largest, per_order), moduli=moduli, mix="xor",
-                multipliers=(tuple(2 * value + 1 for value in drawn.tolist()),) * heads, fill=pad,
-                stops=() if image is None else (image,), stops_are_hashed=False, compressed_size=compressed,
-            )  # fmt: skip
-        )
+        multipliers = tuple(2 * value + 1 for value in drawn.tolist())
+        settings: Any = {"orders": _orders(largest, per_order), "multipliers": (multipliers,) * heads, "moduli": moduli}
+        settings |= {"mix": "xor", "fill": pad, "stops": stops, "stops_are_hashed": False, "rows": rows}
+        settings |= {"compressed_size": compressed, "width": width}
+        specs.append(NgramSpec(tensor=f"layers.{layer}.engram.embed", layer=layer, vocab_size=vocab_size, **settings))
     return tuple(specs)
 
 
@@ -113,10 +110,10 @@ def _longcat(fields: Fields, vocab_size: int, n_embd: int) -> tuple[NgramSpec, .
         return ()
     names = [name if fields.get(name)[1] is not None else old for name, old in LONGCAT_NAMES]
     largest, per_order, heads = _counts(fields, (names[0], names[1]), 1)
-    first = int(ratio * vocab_size)
-    if not 0 < first <= MAX_FIELD_SIZE:
-        raise ConfigError(f"the config's ngram_vocab_size_ratio gives tables of {first:,} rows")
-    moduli = tuple(first + 2 * head + 1 for head in range(heads))
+    rows = ratio * vocab_size
+    if not 1 <= rows <= MAX_FIELD_SIZE:
+        raise ConfigError(f"the config's ngram_vocab_size_ratio {ratio:g} gives tables of {rows:g} rows")
+    moduli = tuple(int(rows) + 2 * head + 1 for head in range(heads))
     if vocab_size * moduli[-1] * largest >= 2**63:  # sglang reduces every product, which makes no difference below
         raise ConfigError(f"a hash of {largest} ids below {vocab_size:,} by {moduli[-1]:,} does not fit in 64 bits")
     powers = tuple(tuple(pow(vocab_size, distance, modulus) for distance in range(largest)) for modulus in moduli)
@@ -175,6 +172,16 @@ def _counts(fields: Fields, names: tuple[str, str], layers: int) -> tuple[int, i
     return largest, per_order, heads
 
 
+def _primes(fields: Fields, name: str, heads: int) -> tuple[int, ...]:
+    """The sizes of all heads: the primes from a size upward."""
+    start = fields.size(name)
+    if start * heads > MAX_ROWS:
+        raise ConfigError(
+            f"the config's {name} is {start:,} for {heads:,} heads; a table has at most {MAX_ROWS:,} rows"
+        )
+    return primes_from(start, heads)
+
+
 def _integers(fields: Fields, name: str) -> list[int]:
     """A list of non-negative integers; empty if it is missing."""
     value: Any = fields.get(name)[1]
@@ -204,7 +211,7 @@ def _check_inside(token: int, vocab_size: int, name: str) -> int:
 
 
 def _has_vision(fields: Fields) -> bool:
-    layers: Any = fields.get("vision_n_layers")[1]
+    layers: Any = fields.mapping("vision_config").get("num_hidden_layers", fields.get("vision_n_layers")[1])
     return isinstance(layers, int) and layers > 0
 
 
