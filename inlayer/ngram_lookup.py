@@ -16,12 +16,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from inlayer.errors import InputError
-from inlayer.input_table import InputTable
+from inlayer.row_lookup import RowLookup
 from inlayer.tables.ngram import NgramMemory, NgramSpec, ngram_ids
 from inlayer.tensors import check_ids, to_tensor
 
 
-class NgramLookup(InputTable):
+class NgramLookup(RowLookup):
     """A module with n-gram memories. `Embeddings` is one."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class NgramLookup(InputTable):
 
         Example:
             >>> qwen = {"model_type": "qwen4_exp_text", "vocab_size": 100, "ple_layer_ids": [1], "eos_token_id": 0}
-            >>> layer = Embeddings.from_config(qwen)
+            >>> layer = inlayer.Embeddings.from_config(qwen)
             >>> layer.ngram_ids(torch.tensor([[7, 8, 9]])).shape
             torch.Size([1, 3, 16])
         """
@@ -88,7 +88,12 @@ class NgramLookup(InputTable):
             InputError: If the layer has no rows: only `inlayer.load` reads them.
 
         Example:
-            >>> inlayer.load("model-with-memory").embeddings.ngram(torch.tensor([[7, 8, 9]])).shape
+            >>> qwen = {"model_type": "qwen4_exp_text", "vocab_size": 100, "ple_layer_ids": [1], "eos_token_id": 0}
+            >>> layer = inlayer.Embeddings.from_config(qwen | {"ngram_vocab_size_base": 11, "ple_embed_dim": 64})
+            >>> spec = layer.ngrams[0]  # a checkpoint has its rows: inlayer.load(source).embeddings
+            >>> rows = inlayer.tables.StoredTable.from_array(torch.ones(spec.rows, spec.width).numpy())
+            >>> layer.memories = (inlayer.tables.ngram.NgramMemory(spec, rows),)
+            >>> layer.ngram(torch.tensor([[7, 8, 9]])).shape
             torch.Size([1, 3, 16, 4])
         """
         spec, memory = self._choose(layer)

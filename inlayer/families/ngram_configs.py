@@ -5,7 +5,7 @@ config.json -> [NgramSpec] -> Embeddings.ngram_ids
 - DeepSeek-V4.1 (Engram): multipliers from numpy's generator, seeded by the layer, on compressed token ids
 - LongCat-Flash: powers of the vocabulary size, look-back up to end-of-text; BLT: powers of large primes
 - every count is checked before anything is derived from it
-Tested in tests/families/test_ngram_configs.py; the hashes in tests/tables/test_ngram.py.
+Tested with hostile configs in tests/checkpoint/test_memories.py; the hashes in tests/tables/test_ngram.py.
 """
 
 from __future__ import annotations

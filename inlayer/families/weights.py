@@ -58,6 +58,9 @@ PARTS: dict[str, tuple[str, ...]] = {
         "embeddings.projection.weight",
     ),
     "projection.bias": ("embedding_hidden_mapping_in.bias", "embeddings_project.bias", "embeddings.projection.bias"),
+    "per_layer_embedding.table.weight": ("embed_tokens_per_layer.weight", "per_layer_token_embd.weight"),
+    "per_layer_embedding.projection.weight": ("per_layer_model_projection.weight", "per_layer_model_proj.weight"),
+    "per_layer_embedding.norm.weight": ("per_layer_projection_norm.weight", "per_layer_proj_norm.weight"),
     "head.bias": (  # if BERT has two, the decoder uses the first
         "cls.predictions.decoder.bias", "lm_head.decoder.bias", "predictions.decoder.bias", "lm_head.bias",
         "cls.predictions.bias", "predictions.bias", "vocab_projector.bias", "generator_lm_head.bias", "output.bias",
@@ -69,6 +72,8 @@ PARTS: dict[str, tuple[str, ...]] = {
 _TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
 TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")
 OTHER_MODULES = re.compile(rf"(^|\.)(\d+|{_TOWERS}|mtp\w*)\.")
+# Classes of models with a head, as `architectures` in a config names them.
+WITH_HEAD = re.compile(r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$")
 
 TableRole: TypeAlias = Literal[
     "token", "position", "token_type", "head", "per_layer", "ngram", "value", "mtp", "routing"
@@ -76,12 +81,12 @@ TableRole: TypeAlias = Literal[
 _PLAIN_TABLES: dict[TableRole, tuple[str, ...]] = {
     "position": PARTS["position_embedding.weight"],
     "token_type": PARTS["token_type_embedding.weight"],
+    "per_layer": PARTS["per_layer_embedding.table.weight"],
     "head": HEAD_ENDS,
     "token": TABLE_ENDS,
 }
 # Others, some of them in blocks.
 _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
-    "per_layer": re.compile(r"(^|\.)(embed_tokens_per_layer|per_layer_token_embd)\.weight$"),
     "ngram": re.compile(
         r"(^|\.)(ngram_embedding(\.shard_\d+)?|engram\.embed|ngram_embeddings\.embedders\.\d+|encoder_hash_tok_embedding)"
         r"\.weight$"

@@ -5,7 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
   heads; LongCat-Flash and BLT add them up
 - hashing is in int64 with two's complement wrap-around, as in the original models; numpy's remainder is never negative
 - a look-back ends at the start of the text, at padding and at the ids in `stops`; `fill` takes the place of older ids
-- elsewhere: which config has which spec (families/ngram.py), the tensors of a checkpoint (checkpoint/memories.py)
+- elsewhere: which config has which spec (families/ngram_configs.py), tensors (checkpoint/memories.py)
 Tested against plain loops over Python integers, transformers and sglang in tests/tables/test_ngram.py.
 """
 
@@ -221,7 +221,7 @@ class NgramMemory:
         self,
         spec: NgramSpec,
         table: StoredTable,
-        tensors: tuple[TensorInfo, ...],
+        tensors: tuple[TensorInfo, ...] = (),
         compress: Callable[[], IdArray] | None = None,
     ) -> None:
         self.spec, self.table, self.tensors, self._compress = spec, table, tensors, compress

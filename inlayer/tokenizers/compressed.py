@@ -3,7 +3,7 @@
 [text] -> ids -> [compressed ids] -> rows of an n-gram memory
 - " The", "the" and "THE" become one id, so that their n-grams read the same rows
 - a token that is part of a character has no text to normalize: it keeps an id of its own
-Tested against sglang on the tokenizer of DeepSeek-V4 in tests/tokenizers/test_compressed.py.
+Tested against sglang on the tokenizer of DeepSeek-V4 in tests/tables/test_ngram.py.
 """
 
 from __future__ import annotations
