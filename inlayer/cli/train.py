@@ -75,8 +75,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
         raise typer.Exit(130) from None
     if report is None:  # another process of torchrun has it
         return
-    from inlayer.training.report import to_json
-    from inlayer.training.report.terminal import show
+    from inlayer.training.report import show, to_json
 
     if as_json:
         sys.stdout.write(to_json(report))

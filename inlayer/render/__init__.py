@@ -3,7 +3,7 @@
 facts -> [render] -> terminal, HTML
 - render/base.css holds the colors, type and spacing of every page; each page adds its own layout
 - a `Page` is one document that loads nothing; render/head.html is the head of each
-- elsewhere: what a page shows (trace/html.py, learn/html.py, training/report/)
+- elsewhere: what a page shows (trace/html.py, learn/html.py, training/report.py)
 """
 
 from __future__ import annotations
