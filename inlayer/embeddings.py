@@ -5,7 +5,8 @@ text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
   rows (x scale), (projection), + token types, + positions, (norm), (dropout), (projection)
 - rotary positions add nothing here; `rotary()` prepares cos and sin for attention
 - vectors can be passed instead of ids (`inputs_embeds`): they enter after the lookup and its scale
-- elsewhere: other projects' names for these settings (families/), reading weights from files (checkpoint/)
+- elsewhere: the token table, resized and tied (input_table.py), other projects' names for these settings (families/),
+  reading weights from files (checkpoint/)
 Tested against transformers for every family in tests/families/test_parity.py, and in tests/test_embeddings.py.
 """
 
@@ -20,8 +21,8 @@ from torch import Tensor, nn
 from inlayer.errors import ConfigError, InputError, ShapeError
 from inlayer.families import describe
 from inlayer.families.spec import NormKind
-from inlayer.head import Head
 from inlayer.initialization import derive_seeds
+from inlayer.input_table import InputTable
 from inlayer.norms import build_norm
 from inlayer.positions import (
     LearnedPositions,
@@ -54,7 +55,7 @@ class LayerStage(NamedTuple):
     after: Tensor
 
 
-class Embeddings(nn.Module):
+class Embeddings(InputTable):
     """The input layer of a language model: token ids -> hidden states.
 
     Args:
@@ -155,10 +156,7 @@ class Embeddings(nn.Module):
         self.round_scale, self.mask_padding = round_scale, mask_padding
         self.norm_at, self.positions_first = norm_at, positions_first
         self.position_id_rule = position_id_rule or PositionIdRule()
-        # A plain list, so that heads are not registered as children: they belong to the model, not to its input layer.
-        self._tied_heads: list[Head] = []
-
-        self.token_embedding: nn.Embedding | StoredEmbedding = Table(
+        self.token_embedding = Table(
             vocab_size, row_width, padding_idx=padding_idx, init=init, init_std=init_std, seed=token_seed, **target
         )
         learned = target | {"offset": position_offset, "init_std": init_std, "seed": position_seed}
@@ -182,35 +180,30 @@ class Embeddings(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> Embeddings:
-        """Build the input layer of a model config: anything that `inlayer.describe` accepts or returns."""
+        """Build the input layer of a model config.
+
+        Args:
+            config: What `inlayer.describe` accepts or returns: a dict, a config.json, a transformers config.
+            seed: Makes the initialization reproducible.
+            device: As in torch.nn.Embedding.
+            dtype: As in torch.nn.Embedding.
+
+        Returns:
+            The layer, randomly initialized; `inlayer.load` reads trained weights.
+
+        Raises:
+            ConfigError: If the config is invalid, or its model type is not supported.
+
+        Example:
+            >>> layer = Embeddings.from_config({"model_type": "llama", "vocab_size": 100, "hidden_size": 64})
+            >>> layer.vocab_size, layer.position_embedding.head_dim
+            (100, 2)
+        """
         spec = describe(config)
         positions = RotaryPositions(**vars(spec.rotary)) if spec.rotary else spec.positions
         settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
         settings |= {"positions": positions, "seed": seed, "device": device, "dtype": dtype}
         return cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)
-
-    def head_from_config(
-        self, config: object, *, tied: bool | None = None, device: torch.device | str | None = None
-    ) -> Head:
-        """Build the head of the same config, tied to this layer's table if the config or `tied` says so.
-
-        Rows and bias are created on the table's device, or on `device` ("meta" for none).
-        """
-        spec, table = describe(config), self.token_embedding
-        tied = spec.head.tied if tied is None else tied
-        if device is None:
-            device = table.device if isinstance(table, StoredEmbedding) else table.weight.device
-        settings = {name: value for name, value in vars(spec.head).items() if name != "tied"}
-        # A tied head discards its own rows, so they are never filled.
-        head = Head(
-            table.embedding_dim, self.vocab_size, padding_idx=spec.padding_idx, init_std=spec.init_std,
-            device="meta" if tied else device, dtype=self.dtype, **settings,
-        )  # fmt: skip
-        if tied:
-            self.tie(head)
-            if head.bias is not None:  # the bias is not shared
-                head.bias = nn.Parameter(torch.zeros_like(head.bias, device=device))
-        return head
 
     # ---- forward
 
@@ -236,9 +229,19 @@ class Embeddings(nn.Module):
                 batch is padded on the left: pass position_ids=inlayer.position_ids_from_mask(attention_mask).
             record: A list that receives every stage, for tracing.
 
+        Returns:
+            Hidden states (B, T, D) in the table's dtype.
+
         Raises:
             IdRangeError: If an id is not a row of the table.
+            InputError: If not exactly one of input_ids and inputs_embeds is given.
             PositionRangeError: If a position is outside the learned positions.
+            ShapeError: If an argument has the wrong shape.
+
+        Example:
+            >>> layer = Embeddings(256, 4, padding_idx=0)
+            >>> layer(torch.tensor([72, 0]))[1]
+            tensor([0., 0., 0., 0.], grad_fn=<SelectBackward0>)
         """
         if (input_ids is None) == (inputs_embeds is None):
             neither, both = "neither input_ids nor inputs_embeds was", "both input_ids and inputs_embeds were"
@@ -275,7 +278,22 @@ class Embeddings(nn.Module):
         return hidden[0] if single else hidden
 
     def stages(self, *inputs: Tensor | None, **named: Tensor | None) -> list[LayerStage]:
-        """The stages of `forward` with the same arguments, from the rows to the hidden states."""
+        """Compute hidden states and keep every intermediate result.
+
+        Args:
+            inputs: The positional arguments of `forward`.
+            named: Its keyword arguments.
+
+        Returns:
+            One LayerStage per operation, from the rows on: its `name`, what it `added`, and the result `after` it.
+
+        Raises:
+            InlayerError: As `forward`.
+
+        Example:
+            >>> [stage.name for stage in Embeddings(256, 4, block_size=8, scale=2.0).stages(torch.tensor([72]))]
+            ['row', 'scale', 'position']
+        """
         stages: list[LayerStage] = []
         self.forward(*inputs, **named, record=stages)
         return stages
@@ -345,6 +363,11 @@ class Embeddings(nn.Module):
 
         Raises:
             InputError: If the positions are not rotary, or `layer_type` or `layer` is missing or unknown.
+
+        Example:
+            >>> cos, sin = Embeddings(256, 64, positions="rotary", head_dim=16).rotary(torch.arange(3))
+            >>> cos.shape, cos[0, 0].item(), sin[0, 0].item()
+            (torch.Size([3, 16]), 1.0, 0.0)
         """
         positions = self.position_embedding
         if not isinstance(positions, RotaryPositions):
@@ -355,84 +378,6 @@ class Embeddings(nn.Module):
                 return None
         cos_sin: tuple[Tensor, Tensor] = positions(position_ids, self.dtype, layer_type)
         return cos_sin
-
-    # ---- the table and its ties
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of rows of the token table."""
-        return self.token_embedding.num_embeddings
-
-    @property
-    def padding_idx(self) -> int | None:
-        """The padding row, or None."""
-        return self.token_embedding.padding_idx
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Dtype of the rows."""
-        table = self.token_embedding
-        return table.dtype if isinstance(table, StoredEmbedding) else table.weight.dtype
-
-    def get_input_embeddings(self) -> nn.Embedding | StoredEmbedding:
-        """The token table, under the name that transformers uses."""
-        return self.token_embedding
-
-    def set_input_embeddings(self, table: nn.Embedding | StoredEmbedding) -> None:
-        """Replace the token table; heads tied to this layer follow."""
-        width = self.token_embedding.embedding_dim
-        if not isinstance(table, StoredEmbedding):  # whose weight would read the whole table
-            check_float(getattr(table, "weight", None), "the new table's weight", width=width, rank=2)
-        elif table.embedding_dim != width:
-            raise ShapeError(f"the new rows have width {table.embedding_dim}; this layer's rows have width {width}")
-        self.token_embedding = table
-        self._resize_biases(table.num_embeddings)
-
-    def resize(
-        self, new_vocab_size: int, pad_to_multiple_of: int | None = None, init: str = "mean", *,
-        allow_shrink: bool = False,
-    ) -> int:  # fmt: skip
-        """Resize the token table and the heads tied to it; existing rows keep every bit.
-
-        The weight becomes a new parameter: create the optimizer after this call.
-
-        Args:
-            new_vocab_size: Number of rows.
-            pad_to_multiple_of: Round the number of rows up to a multiple.
-            init: New rows: "mean" of the existing ones, "zeros", or a rule of the constructor's `init`.
-            allow_shrink: Allow fewer rows, which drops the last ones.
-
-        Returns:
-            The new number of rows.
-
-        Raises:
-            InputError: If rows would be dropped, or the rows are in a file (use `load(source, trainable=True)`).
-
-        Example:
-            >>> Embeddings(vocab_size=100, n_embd=4).resize(101, pad_to_multiple_of=64)
-            128
-        """
-        if not isinstance(self.token_embedding, Table):
-            raise InputError(
-                f"a {type(self.token_embedding).__name__} cannot be resized, only an inlayer.Table; load(source, "
-                "trainable=True) reads a checkpoint's rows into one"
-            )
-        rows = self.token_embedding.resize(new_vocab_size, pad_to_multiple_of, init, allow_shrink=allow_shrink)
-        self._resize_biases(rows)
-        return rows
-
-    def _resize_biases(self, rows: int) -> None:
-        for head in self._tied_heads:
-            if head.tied and head.table is self.token_embedding:  # it may have been tied to another layer since
-                head.resize_bias(rows)
-
-    def tie(self, head: object) -> None:
-        """Tie a head to this layer's table: one table, trained from both ends."""
-        if not isinstance(head, Head):
-            raise InputError(f"a {type(head).__name__} cannot be tied to this layer; use inlayer.Head")
-        head.tie(self)
-        if all(head is not known for known in self._tied_heads):
-            self._tied_heads.append(head)
 
     def extra_repr(self) -> str:
         return f"vocab_size={self.vocab_size}, n_embd={self.n_embd}, scale={self.scale}"

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.checkpoint.find_tables import TableInfo, find_table, list_tables, same_bytes
 from inlayer.checkpoint.open import STATIC, load
 from inlayer.checkpoint.store import Store
-from inlayer.errors import CheckpointError, ConfigError, InlayerError, InputError, needs_torch
+from inlayer.errors import CheckpointError, ConfigError, InputError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
-from inlayer.families.weights import HEADS, TABLES, choose_head, choose_part, table_candidates
+from inlayer.families.weights import HEADS, choose_head, choose_part
 from inlayer.files import quoted
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.tables import StoredTable
@@ -53,6 +54,7 @@ class Model:
         note: Text to show with it, for example that it is a sample.
         config: The contents of config.json, or None.
         table_info: Name, file, byte offset, shape and dtype of the table.
+        tables: The same, with role and share of parameters, for every tensor that token ids index.
         spec: The layer that the config describes, or None if its family is unknown.
         tokenizer: The checkpoint's tokenizer, or None.
         table: The rows, as numpy arrays.
@@ -107,6 +109,19 @@ class Model:
             table.source = ClusteredRows(table.source, self.store.read_integers("mapping"))
             table.num_embeddings = table.source.rows
         return table if self.dtype is None else table.astype(self.dtype)
+
+    @cached_property
+    def tables(self) -> tuple[TableInfo, ...]:
+        """Every tensor that token ids, positions or n-grams index, the token table first; reads headers only.
+
+        Raises:
+            CheckpointError: If a file that has one of them is missing or damaged.
+
+        Example:
+            >>> [(table.role, table.shape) for table in load("default").tables]
+            [('token', (6144, 128))]
+        """
+        return list_tables(self)
 
     @cached_property
     def token_weights(self) -> npt.NDArray[np.float64] | None:
@@ -350,9 +365,9 @@ class Model:
         rows, head, table = tensor.shape[0], self.store.table(name), self.store.table(self.table_info.name)
         if self.store.remote:  # do not download two whole tables for this
             sample = np.linspace(0, rows - 1, SAMPLED_ROWS).astype(np.int64)
-            return _same_bytes(head.rows(sample), table.rows(sample))
+            return same_bytes(head.rows(sample), table.rows(sample))
         pairs = zip(head.blocks(COMPARED_ROWS), table.blocks(COMPARED_ROWS), strict=True)
-        return all(_same_bytes(one, other) for (_, one), (_, other) in pairs)
+        return all(same_bytes(one, other) for (_, one), (_, other) in pairs)
 
     def saved_with_head(self) -> bool:
         """Whether a tied model has a head at all: its class tells; a masked-language head also has a stored bias."""
@@ -375,34 +390,3 @@ class Model:
         rows, width = self.table_info.shape
         family = self.spec.family if self.spec is not None else "unknown family"
         return f"Model({self.source!r}, {family}, {rows:,} x {width:,} {self.table_info.dtype})"
-
-
-def find_table(store: Store, spec: LayerSpec | None) -> TensorInfo:
-    """The token table: under a usual name if it has the size that the config requires, otherwise the best candidate."""
-    size = (None, None) if spec is None else (spec.vocab_size, spec.row_width or spec.n_embd)
-    usual = store.first_of(TABLES)
-    tensor = None if usual is None else store.find(usual)
-    if tensor is None or len(tensor.shape) != 2 or (spec is not None and tensor.shape != size):
-        shapes: dict[str, tuple[int, ...]] = {}
-        first_error = None
-        for name in store.names():
-            try:
-                shapes[name] = store.find(name).shape
-            except InlayerError as error:  # noqa: PERF203  # in one file or tensor; the table may be another
-                first_error = first_error or error
-        candidates = table_candidates(shapes, *size, tied=spec is not None and spec.head.tied)
-        if not candidates:
-            raise first_error or CheckpointError(
-                f"{store.where} has no embedding table: no tensor has the name of a table, or its size; "
-                + store.explain_missing_table()
-            )
-        tensor = store.find(candidates[0])
-    if len(tensor.shape) != 2 or 0 in tensor.shape:
-        raise CheckpointError(
-            f"{store.where}: tensor {quoted(tensor.name)} has shape {quoted(tensor.shape)}; a table is (V, D)"
-        )
-    return tensor
-
-
-def _same_bytes(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    return one.dtype == other.dtype and np.array_equal(one.view(np.uint8), other.view(np.uint8))

@@ -118,10 +118,13 @@ class Encoder:
     def batch(self, texts: list[str], settings: Settings) -> Array | TokenVectors:
         """The vectors of a batch, for checked settings."""
         ids = self.ids(texts)
-        if settings.pool != "none":
-            return self.pooled(ids, settings)
+        return self.pooled(ids, settings) if settings.pool != "none" else self.per_token(ids, settings)
+
+    def per_token(self, ids: Ragged, settings: Settings) -> TokenVectors:
+        """One vector per token, for checked settings."""
         check_id_array(ids.flat, self.pool.table.num_embeddings)
-        vectors: Array = self.pool.rows(ids.flat)
+        vectors: Array = np.empty((ids.flat.size, self.pool.width), np.float32)
+        self.pool.fill(ids.flat, vectors)
         vectors = vectors if self.weighting is None else self.weighting.transform(vectors)
         return TokenVectors(settings.finish(vectors), ids.flat, ids.offsets)
 
@@ -137,10 +140,10 @@ class Encoder:
         vector: Array = np.add.reduce(self.pool.rows(np.array(ids)), 0, keepdims=True) / np.float32(len(ids))
         return settings.finish(vector if self.weighting is None else self.weighting.transform(vector))
 
-    def _batch_at(self, start: int, texts: list[str], settings: Settings) -> Array | TokenVectors:
-        """The vectors of a batch; an error names a text by its place in the whole list."""
+    def _ids_at(self, start: int, texts: list[str]) -> Ragged:
+        """The ids of a batch; an error names a text by its place in the whole list."""
         try:
-            return self.batch(texts, settings)
+            return self.ids(texts)
         except TextError:
             for index, text in enumerate(texts, start):
                 check_text(text, f"text {index}")
@@ -151,24 +154,27 @@ class Encoder:
     ) -> Array | TokenVectors:
         """The vectors of all texts; of a single text (D,)."""
         settings = settings.checked(self.width)
+        per_token = settings.pool == "none"
         if isinstance(texts, str):
             short = self._short(texts, settings)
-            one = self._batch_at(0, [texts], settings) if short is None else short
+            one = self.batch([texts], settings) if short is None else short
             return one if isinstance(one, TokenVectors) else np.asarray(one[0])
         texts = check_texts(_each(texts))
-        width, done = settings.dim or self.width, 0
-        parts: list[TokenVectors] = []
-        vectors = np.zeros((0 if settings.pool == "none" else len(texts), width), settings.dtype)
+        done, parts = 0, [Ragged([], [0])]
+        vectors = np.zeros((0 if per_token else len(texts), settings.dim or self.width), settings.dtype)
         for batch in batches(texts, batch_size):
-            found = self._batch_at(done, batch, settings)
-            if isinstance(found, TokenVectors):
-                parts.append(found)
+            ids = self._ids_at(done, batch)
+            if per_token:
+                parts.append(ids)
             else:
-                vectors[done : done + len(batch)] = found
+                vectors[done : done + len(batch)] = self.pooled(ids, settings)
             done += len(batch)
             if progress is not None:
                 progress(done, len(texts))
-        return _joined(parts, vectors) if settings.pool == "none" else vectors
+        if not per_token:
+            return vectors
+        flat, counts = (np.concatenate([getattr(part, name) for part in parts]) for name in ("flat", "counts"))
+        return self.per_token(Ragged.from_counts(flat, counts), settings)
 
 
 def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:
@@ -193,14 +199,3 @@ def _each(texts: Any) -> Any:
     if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
         raise DtypeError(f"texts is a {type(texts).__name__}; it must be a str or a list of str")
     return texts
-
-
-def _joined(parts: list[TokenVectors], empty: Array) -> TokenVectors:
-    if not parts:
-        return TokenVectors(empty, np.empty(0, np.int64), np.zeros(1, np.int64))
-    if len(parts) == 1:
-        return parts[0]
-    ids = Ragged.from_counts(
-        np.concatenate([part.ids for part in parts]), np.concatenate([np.diff(part.offsets) for part in parts])
-    )
-    return TokenVectors(np.concatenate([part.vectors for part in parts]), ids.flat, ids.offsets)

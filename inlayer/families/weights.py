@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
+from typing import Literal, TypeAlias
 
 # Prefixes of the text model in a larger model; the empty prefix is a checkpoint saved without a head.
 TEXT_MODELS = (
@@ -63,7 +64,47 @@ PARTS: dict[str, tuple[str, ...]] = {
 # fmt: on
 
 # A number between dots is a block; vision and audio towers have input layers of their own.
-OTHER_MODULES = re.compile(r"(^|\.)(\d+|vision\w*|visual\w*|audio\w*|image\w*|mtp\w*)\.")
+_TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
+TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")
+OTHER_MODULES = re.compile(rf"(^|\.)(\d+|{_TOWERS}|mtp\w*)\.")
+
+TableRole: TypeAlias = Literal[
+    "token", "position", "token_type", "head", "per_layer", "ngram", "value", "mtp", "routing"
+]
+_PLAIN_TABLES: dict[TableRole, tuple[str, ...]] = {
+    "position": PARTS["position_embedding.weight"],
+    "token_type": PARTS["token_type_embedding.weight"],
+    "head": HEAD_ENDS,
+    "token": TABLE_ENDS,
+}
+# Others, some of them in blocks.
+_SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
+    "per_layer": re.compile(r"(^|\.)(embed_tokens_per_layer|per_layer_token_embd)\.weight$"),
+    "ngram": re.compile(r"(^|\.)\w*ngram\w*\.(.*\.)?weight$"),
+    "value": re.compile(r"(^|\.)value_embed(ding)?s?(\.\d+)?\.weight$"),  # per token, added to attention's values
+    "routing": re.compile(r"(^|\.)tid2eid$"),  # the experts of each token
+    "mtp": re.compile(r"(^|\.)shared_head\.head\.weight$"),  # the head of DeepSeek-V3's multi-token prediction
+}
+
+
+def table_role(name: str) -> TableRole | None:
+    """What a tensor is for, by its name, if it can be a table; in a block, tables and heads are copies (mtp)."""
+    if TOWERS.search(name):
+        return None
+    special = (role for role, pattern in _SPECIAL_TABLES.items() if pattern.search(name))
+    if role := next(special, None):
+        return role
+    if OTHER_MODULES.search(name):
+        return "mtp" if _ends_with(name, TABLE_ENDS + HEAD_ENDS) else None
+    for role, ends in _PLAIN_TABLES.items():
+        if _ends_with(name, ends):
+            return role
+    return None
+
+
+def _ends_with(name: str, ends: Sequence[str]) -> bool:
+    """Whether a name ends with whole parts: "attn_output.weight" is not an "output.weight"."""
+    return f".{name}".endswith(tuple(f".{end}" for end in ends))
 
 
 def choose_part(part: str, names: Iterable[str], beside: str = "") -> str | None:
