@@ -3,13 +3,11 @@
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
 - order of operations, each skipped if it does nothing: hidden * input_scale (T5), projection, * scale (Cohere),
   / divisor (Granite: dividing by x and multiplying by 1 / x round differently), soft cap (Gemma 2)
-- a tied head holds the *module* that owns the rows and gets its weight at every call, so that a replaced, moved, copied
-  or resized table stays tied. The module is not registered as a child: state_dict and parameters() contain it once
 - tied to a table with a padding row, it sends no gradient to that row, so that the row stays zero in training
 - the loss never materializes all logits (chunked_loss.py): torch's chunks, or our own for what those do not support (a
   soft cap, a z-loss, half precision under autocast, where they would round the loss itself)
 - rows sharded over several processes: each process computes the logits of its own rows, also in the loss (sharding.py)
-- elsewhere: the table (tables/), which models tie their heads (families/)
+- elsewhere: the head's rows, its own or those of a table (tying.py), which models tie their heads (families/)
 Tested against linear + cross_entropy and against transformers' heads in tests/test_head.py.
 """
 
@@ -29,7 +27,7 @@ from inlayer.chunked_loss import IGNORE, check_targets, chunked_losses, loss_by_
 from inlayer.errors import DtypeError, InputError, ShapeError
 from inlayer.shapes import check_padding, check_size, check_std, is_finite
 from inlayer.tensors import check_float, check_ids, has_no_values
-from inlayer.tying import resolve_table, table_size, without_row_gradient
+from inlayer.tying import HeadRows, without_row_gradient
 
 __all__ = ["Head"]
 
@@ -39,7 +37,7 @@ REDUCTIONS = ("mean", "sum", "none")
 FULL_PRECISION = frozenset({"cpu"})
 
 
-class Head(nn.Module):
+class Head(HeadRows):
     """Projects hidden states (..., D) onto a vocabulary of V rows: its own, or those of a table it is tied to.
 
     Args:
@@ -63,8 +61,6 @@ class Head(nn.Module):
         >>> head(torch.zeros(1, 2, 4)).shape
         torch.Size([1, 2, 256])
     """
-
-    bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -96,8 +92,6 @@ class Head(nn.Module):
         self.soft_cap = soft_cap
         self.padding_idx = check_padding(padding_idx, vocab_size)
         self.init_std = check_std(init_std)
-        # In a tuple, because nn.Module would register a bare module as a child and count the table twice.
-        self._source: tuple[nn.Module] | None = None
         self.register_parameter("weight", nn.Parameter(torch.empty(vocab_size, n_embd, device=device, dtype=dtype)))
         self.register_parameter(
             "bias", nn.Parameter(torch.empty(vocab_size, device=device, dtype=dtype)) if bias else None
@@ -112,98 +106,23 @@ class Head(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    @property
-    def weight(self) -> Tensor:
-        """The rows (V, D): a parameter, or the weight of a stored table or of the table that the head is tied to."""
-        own = self._parameters.get("weight")
-        return self._owner().weight if own is None else own  # type: ignore[return-value]
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of rows; a tied head follows its table. Reads no rows of a table in a file."""
-        own = self._parameters.get("weight")
-        return table_size(self._owner())[0] if own is None else own.shape[0]
-
-    def _owner(self) -> nn.Module:
-        """The module that has the rows, for a head without a parameter of its own."""
-        owner = self._modules.get("stored") or self.table
-        if owner is None:
-            raise AttributeError("weight")  # nn.Module looks it up before it is registered
-        return owner
-
-    @property
-    def tied(self) -> bool:
-        """Whether the rows belong to another module."""
-        return self._parameters["weight"] is None and "stored" not in self._modules
-
-    @property
-    def table(self) -> nn.Module | None:
-        """The table module that the head is currently tied to; None if it has its own rows."""
-        return resolve_table(self._source[0]) if self._source is not None and self.tied else None
-
-    def tie(self, source: nn.Module) -> Head:
-        """Use the rows of a table module, or of source.get_input_embeddings(), instead of its own. Returns the head."""
-        self._check_size(resolve_table(source))
-        self._source = (source,)
-        self.register_parameter("weight", None)
-        self._modules.pop("stored", None)
-        return self
-
-    def store(self, table: nn.Module) -> Head:
-        """Use the rows of an untied table that stays in its file, instead of a parameter. Returns the head."""
-        self._check_size(resolve_table(table))
-        self.stored = table  # a registered child, unlike the table of a tied head
-        self.register_parameter("weight", None)
-        self._source = None
-        return self
-
-    def _check_size(self, table: nn.Module) -> None:
-        size = table_size(table)
-        if size != (self.vocab_size, self.n_embd):
-            raise ShapeError(
-                f"the table is {size} and the head {(self.vocab_size, self.n_embd)}, as (V, D); to be tied they must "
-                "have the same size: was one of them resized or padded to a multiple?"
-            )
-
-    def untie(self) -> Head:
-        """Copy the table's rows into a parameter of the head. Returns the head."""
-        if self.tied:
-            shared = self.weight
-            self.weight = nn.Parameter(shared.detach().clone(), requires_grad=shared.requires_grad)  # type: ignore[misc]
-            self._source = None
-        return self
-
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Any],
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
-        """Load as usual. A tied head accepts a copy of the table's rows, which plain tied models save as well."""
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
-        key = f"{prefix}weight"
-        if self.tied and key in unexpected_keys:
-            unexpected_keys.remove(key)
-            saved, tables = state_dict[key], [self.weight, *(state_dict[name] for name in state_dict if name != key)]
-            if not any(table.shape == saved.shape and torch.equal(table.to(saved), saved) for table in tables):
-                error_msgs.append(f"{key} differs from every table; this head is tied: call head.untie() to load it")
-
-    def resize_bias(self, rows: int) -> None:
-        """Resize the bias of a tied head to its table's new number of rows; new entries are zero."""
-        if self.tied and self.bias is not None and len(self.bias) != rows:
-            bias_V = self.bias.detach().new_zeros(rows)
-            kept = min(rows, len(self.bias))
-            bias_V[:kept] = self.bias.detach()[:kept]
-            self.bias = nn.Parameter(bias_V, requires_grad=self.bias.requires_grad)
-
     def forward(self, hidden: Float[Tensor, "... D"]) -> Float[Tensor, "... V"]:
-        """Compute logits (..., V)."""
+        """Compute logits.
+
+        Args:
+            hidden: Hidden states (..., D) in the dtype of the rows.
+
+        Returns:
+            Logits (..., V).
+
+        Raises:
+            DtypeError: If the dtype differs from that of the rows, outside autocast.
+            ShapeError: If the width is not D.
+
+        Example:
+            >>> Head(4, 256)(torch.zeros(4)).shape
+            torch.Size([256])
+        """
         hidden = self._check_hidden(hidden)
         local = self._local_rows()
         if local is None:
@@ -235,6 +154,12 @@ class Head(nn.Module):
         Raises:
             IdRangeError: If a target is not a row. Checked on the CPU only, and not while compiling or tracing: reading
                 a value would make the CPU wait for the GPU, whose own kernel stops with an assertion instead.
+            DtypeError: If the targets are not integers.
+            ShapeError: If there is not one target per hidden state.
+
+        Example:
+            >>> round(Head(4, 256).loss(torch.zeros(2, 4), torch.tensor([72, 105])).item(), 4)  # equal logits: ln 256
+            5.5452
         """
         hidden_ND, targets_N, shape = self._check_loss(hidden, targets, reduction, z_loss)
         local = self._local_rows()
@@ -304,7 +229,20 @@ class Head(nn.Module):
         return f"{self.n_embd}, {self.vocab_size}, bias={self.bias is not None}, tied={self.tied}{settings}"
 
     def project(self, hidden: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
-        """Logits for some or all rows of the head, with their biases."""
+        """Compute logits for given rows, with the factors and the soft cap of this head.
+
+        Args:
+            hidden: Hidden states (..., D).
+            weight_VD: All or some rows.
+            bias_V: Their biases.
+
+        Returns:
+            Logits (..., V).
+
+        Example:
+            >>> Head(4, 256, scale=2.0).project(torch.ones(4), torch.eye(4), None)
+            tensor([2., 2., 2., 2.])
+        """
         if self.input_scale != 1.0:
             hidden = hidden * self.input_scale
         logits = functional.linear(hidden, weight_VD, bias_V)

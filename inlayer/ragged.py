@@ -78,18 +78,58 @@ class Ragged:
 
     @classmethod
     def from_lists(cls, rows: Iterable[Sequence[int] | IdArray]) -> Ragged:
-        """Combine one sequence of ids per text; meant for small inputs."""
+        """Combine one sequence of ids per text; meant for small inputs.
+
+        Args:
+            rows: The ids of each text.
+
+        Returns:
+            The ids in one array.
+
+        Raises:
+            InlayerError: If a row is not a flat row of integers.
+
+        Example:
+            >>> Ragged.from_lists([[72, 105], [33]]).counts.tolist()
+            [2, 1]
+        """
         return cls.from_arrays([flat_int64(row, f"row {index}") for index, row in enumerate(rows)])
 
     @classmethod
     def from_arrays(cls, rows: Sequence[npt.NDArray[np.integer[Any]]]) -> Ragged:
-        """Combine one integer array per text."""
+        """Combine one integer array per text.
+
+        Args:
+            rows: The ids of each text, arrays with one axis.
+
+        Returns:
+            The ids in one array.
+
+        Example:
+            >>> Ragged.from_arrays([np.array([72, 105]), np.array([33])]).flat.tolist()
+            [72, 105, 33]
+        """
         flat = np.concatenate(rows) if rows else np.empty(0, np.int64)
         return cls.from_counts(flat, np.fromiter(map(len, rows), np.int64, len(rows)))
 
     @classmethod
     def from_counts(cls, flat: Any, counts: Any) -> Ragged:
-        """Build from the number of ids per text instead of offsets."""
+        """Build from the number of ids per text instead of offsets.
+
+        Args:
+            flat: All ids, one text after the other.
+            counts: The number of ids of each text.
+
+        Returns:
+            The same ids with offsets.
+
+        Raises:
+            InputError: If a count is negative, or they do not add up to len(flat).
+
+        Example:
+            >>> Ragged.from_counts([72, 105, 33], [2, 0, 1]).offsets.tolist()
+            [0, 2, 2, 3]
+        """
         counts = flat_int64(counts, "counts")
         offsets = np.zeros(counts.size + 1, np.int64)
         np.cumsum(counts, out=offsets[1:])
@@ -97,9 +137,22 @@ class Ragged:
 
     @classmethod
     def merge(cls, size: int, parts: Sequence[tuple[IdArray, Ragged]]) -> Ragged:
-        """Merge parts: text j of a part becomes text `where[j]` of the result.
+        """Merge batches into one: text j of a part becomes text `where[j]` of the result.
 
-        Each of the `size` texts must occur exactly once in all parts.
+        Args:
+            size: Number of texts.
+            parts: Pairs of indices (`where`) and a batch.
+
+        Returns:
+            All texts in one batch.
+
+        Raises:
+            InputError: If an index is missing or repeated.
+
+        Example:
+            >>> one, two = Ragged.from_lists([[1], [2]]), Ragged.from_lists([[3, 4]])
+            >>> Ragged.merge(3, [(np.array([0, 2]), one), (np.array([1]), two)]).flat.tolist()
+            [1, 3, 4, 2]
         """
         indices = np.concatenate([where for where, _ in parts]) if parts else np.empty(0, np.int64)
         if indices.size != size or not np.array_equal(np.sort(indices), np.arange(size)):
@@ -114,7 +167,19 @@ class Ragged:
         return result
 
     def wrapped(self, prefix: Sequence[int], suffix: Sequence[int]) -> Ragged:
-        """The same texts, each with a prefix and a suffix (begin-of-text, end-of-text)."""
+        """Add the same ids around each text, such as begin-of-text and end-of-text.
+
+        Args:
+            prefix: Ids before each text.
+            suffix: Ids after each text.
+
+        Returns:
+            A new batch, or this one if there is nothing to add.
+
+        Example:
+            >>> Ragged.from_lists([[72], []]).wrapped([1], [2]).flat.tolist()
+            [1, 72, 2, 1, 2]
+        """
         extra = len(prefix) + len(suffix)
         if extra == 0:
             return self
@@ -132,7 +197,12 @@ class Ragged:
 
     @property
     def counts(self) -> IdArray:
-        """The number of ids of each text."""
+        """The number of ids of each text.
+
+        Example:
+            >>> Ragged.from_lists([[72, 105], [], [33]]).counts.tolist()
+            [2, 0, 1]
+        """
         return np.diff(self.offsets)
 
     def __len__(self) -> int:
@@ -167,6 +237,16 @@ class Ragged:
 
         Returns:
             Ids (B, T) int64, and a mask (B, T) that is True for real ids; both are torch tensors.
+
+        Raises:
+            DtypeError: If the padding id is not an integer.
+            IdRangeError: If it is negative.
+            InputError: If the side is unknown.
+
+        Example:
+            >>> ids, mask = Ragged.from_lists([[72, 105], [33]]).padded(0)
+            >>> ids.tolist(), mask.tolist()
+            ([[72, 105], [33, 0]], [[True, True], [True, False]])
         """
         if side not in {"left", "right"}:
             raise InputError(f'side is {side!r}; it must be "right" or "left"')

@@ -1,17 +1,22 @@
-"""Base module: the table that a head is tied to, and keeping gradients away from its padding row.
+"""Base module: the rows of a head, its own or those of a table it is tied to.
 
 hidden states -> head -> [tied table]
+- a tied head holds the *module* that owns the rows and gets its weight at every call, so that a replaced, moved, copied
+  or resized table stays tied. The module is not registered as a child: state_dict and parameters() contain it once
+- the padding row of a tied table gets no gradient from the head
 Tested in tests/test_head.py.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from inlayer.errors import InputError, ShapeError
+
+Rows = TypeVar("Rows", bound="HeadRows")
 
 
 def without_row_gradient(weight_VD: Tensor, row: int) -> Tensor:
@@ -71,3 +76,173 @@ def table_size(table: nn.Module) -> tuple[int, int]:
     if not isinstance(weight, Tensor) or weight.dim() != 2:
         raise ShapeError(f"{type(table).__name__} has no weight of shape (V, D)")
     return weight.shape[0], weight.shape[1]
+
+
+class HeadRows(nn.Module):
+    """A module with rows (V, D): a parameter, a stored table, or the table of another module. `Head` is one."""
+
+    bias: nn.Parameter | None
+    n_embd: int
+    # In a tuple, because nn.Module would register a bare module as a child and count the table twice.
+    _source: tuple[nn.Module] | None = None
+
+    @property
+    def weight(self) -> Tensor:
+        """The rows (V, D): a parameter, or the weight of a stored table or of the table that the head is tied to.
+
+        Example:
+            >>> inlayer.Head(4, 256).weight.shape
+            torch.Size([256, 4])
+        """
+        own = self._parameters.get("weight")
+        return self._owner().weight if own is None else own  # type: ignore[return-value]
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of rows; a tied head follows its table. Reads no rows of a table in a file.
+
+        Example:
+            >>> inlayer.Head(4, 256).vocab_size
+            256
+        """
+        own = self._parameters.get("weight")
+        return table_size(self._owner())[0] if own is None else own.shape[0]
+
+    def _owner(self) -> nn.Module:
+        """The module that has the rows, for a head without a parameter of its own."""
+        owner = self._modules.get("stored") or self.table
+        if owner is None:
+            raise AttributeError("weight")  # nn.Module looks it up before it is registered
+        return owner
+
+    @property
+    def tied(self) -> bool:
+        """Whether the rows belong to another module.
+
+        Example:
+            >>> inlayer.load("default").head.tied
+            True
+        """
+        return self._parameters["weight"] is None and "stored" not in self._modules
+
+    @property
+    def table(self) -> nn.Module | None:
+        """The table module that the head is currently tied to; None if it has its own rows.
+
+        Example:
+            >>> inlayer.Head(4, 256).tie(inlayer.Table(256, 4)).table
+            Table(256, 4)
+        """
+        return resolve_table(self._source[0]) if self._source is not None and self.tied else None
+
+    def tie(self: Rows, source: nn.Module) -> Rows:
+        """Use the rows of another module instead of own ones.
+
+        Args:
+            source: A table, or a module with `get_input_embeddings()`, such as `Embeddings` or a transformers model.
+
+        Returns:
+            The head.
+
+        Raises:
+            InputError: If the module has no rows.
+            ShapeError: If its size is not that of the head.
+
+        Example:
+            >>> inlayer.Head(4, 256).tie(inlayer.Embeddings(256, 4)).tied
+            True
+        """
+        self._check_size(resolve_table(source))
+        self._source = (source,)
+        self.register_parameter("weight", None)
+        self._modules.pop("stored", None)
+        return self
+
+    def store(self: Rows, table: nn.Module) -> Rows:
+        """Use the rows of an untied table that stays in its file, instead of a parameter.
+
+        Args:
+            table: A module such as `MappedTable`.
+
+        Returns:
+            The head.
+
+        Raises:
+            ShapeError: If its size is not that of the head.
+
+        Example:
+            >>> table = inlayer.MappedTable("model/model.safetensors", "model.embed_tokens.weight")
+            >>> inlayer.Head(128, 6144, dtype=torch.bfloat16).store(table).tied
+            False
+        """
+        self._check_size(resolve_table(table))
+        self.stored = table  # a registered child, unlike the table of a tied head
+        self.register_parameter("weight", None)
+        self._source = None
+        return self
+
+    def _check_size(self, table: nn.Module) -> None:
+        size = table_size(table)
+        if size != (self.vocab_size, self.n_embd):
+            raise ShapeError(
+                f"the table is {size} and the head {(self.vocab_size, self.n_embd)}, as (V, D); to be tied they must "
+                "have the same size: was one of them resized or padded to a multiple?"
+            )
+
+    def untie(self: Rows) -> Rows:
+        """Copy the table's rows into a parameter of the head.
+
+        Returns:
+            The head.
+
+        Example:
+            >>> inlayer.Head(4, 256).tie(inlayer.Table(256, 4)).untie().tied
+            False
+        """
+        if self.tied:
+            shared = self.weight
+            self.weight = nn.Parameter(shared.detach().clone(), requires_grad=shared.requires_grad)  # type: ignore[misc]
+            self._source = None
+        return self
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Load as usual. A tied head accepts a copy of the table's rows, which plain tied models save as well."""
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+        key = f"{prefix}weight"
+        if self.tied and key in unexpected_keys:
+            unexpected_keys.remove(key)
+            saved, tables = state_dict[key], [self.weight, *(state_dict[name] for name in state_dict if name != key)]
+            if not any(table.shape == saved.shape and torch.equal(table.to(saved), saved) for table in tables):
+                error_msgs.append(f"{key} differs from every table; this head is tied: call head.untie() to load it")
+
+    def resize_bias(self, rows: int) -> None:
+        """Resize the bias of a tied head to its table's new number of rows; new entries are zero.
+
+        `Embeddings.resize` does it for the heads tied to it.
+
+        Args:
+            rows: Number of rows of the table.
+
+        Example:
+            >>> table = inlayer.Table(256, 4)
+            >>> head = inlayer.Head(4, 256, bias=True).tie(table)
+            >>> head.resize_bias(table.resize(300))
+            >>> head(torch.zeros(4)).shape
+            torch.Size([300])
+        """
+        if self.tied and self.bias is not None and len(self.bias) != rows:
+            bias_V = self.bias.detach().new_zeros(rows)
+            kept = min(rows, len(self.bias))
+            bias_V[:kept] = self.bias.detach()[:kept]
+            self.bias = nn.Parameter(bias_V, requires_grad=self.bias.requires_grad)

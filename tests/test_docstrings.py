@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import doctest
 import importlib
 import inspect
@@ -9,6 +10,7 @@ import operator
 import re
 import shutil
 from dataclasses import is_dataclass
+from functools import cached_property
 from pathlib import Path
 from pydoc_data import topics
 from typing import Any
@@ -21,11 +23,33 @@ SAMPLE = Path(inlayer.__file__).parent / "samples" / "default"
 PUBLIC = sorted(set(inlayer.__all__) - {"__version__"})
 FUNCTIONS = [name for name in PUBLIC if inspect.isfunction(getattr(inlayer, name))]
 CLASSES = [name for name in PUBLIC if inspect.isclass(getattr(inlayer, name))]
-METHODS = [f"Model.{name}" for name in ("neighbors", "analogy", "project")] + ["Report.ids"]
+TORCH_HOOKS = {"extra_repr", "reset_parameters"}  # called by torch, not by users
 RETURNED = {"Model", "Report", "Trace"}  # made by a function; what matters are their attributes
 NO_ARGUMENTS = {"ByteTokenizer", "InlayerError"}
 BY_FIELD = {"TrainConfig"}  # the help of each field is the help of a flag
 SLOW = {"attach", "train"}
+
+
+def members(name: str) -> dict[str, Any]:
+    """The public methods and properties of a class and its bases, as functions with a docstring if one has it."""
+    kind = getattr(inlayer, name)
+    found: dict[str, Any] = {}
+    for base in (base for base in kind.__mro__ if base.__module__.startswith("inlayer")):
+        for member in (member for member in vars(base) if not member.startswith("_") and member not in TORCH_HOOKS):
+            value = vars(base)[member]
+            function = getattr(value, "__func__", getattr(value, "fget", getattr(value, "func", value)))
+            if inspect.isfunction(function) and (member not in found or not found[member].__doc__):
+                found[member] = function  # an override may leave its docstring to its base
+    return dict(sorted(found.items()))
+
+
+def is_property(kind: type, member: str) -> bool:
+    return isinstance(inspect.getattr_static(kind, member), (property, cached_property))
+
+
+MEMBERS = [(name, member) for name in CLASSES for member in members(name)]
+PROPERTIES = [f"{name}.{member}" for name, member in MEMBERS if is_property(getattr(inlayer, name), member)]
+METHODS = [f"{name}.{member}" for name, member in MEMBERS if f"{name}.{member}" not in PROPERTIES]
 
 
 def section(text: str, name: str) -> str:
@@ -42,15 +66,34 @@ def doc(value: Any) -> str:
     return inspect.cleandoc(value.__doc__ or "")
 
 
+def inherited_doc(name: str) -> str:
+    """The docstring of a function or member; an override may leave it to the method that it overrides."""
+    return inspect.getdoc(operator.attrgetter(name)(inlayer)) or ""
+
+
+def may_raise(function: Any) -> bool:
+    """Whether its own code raises an error on purpose."""
+    return re.search(r"^ +raise ", inspect.getsource(inspect.unwrap(function)), flags=re.MULTILINE) is not None
+
+
 @pytest.mark.parametrize("name", [*FUNCTIONS, *METHODS])
 def test_function_documents_its_contract(name: str) -> None:
     function = operator.attrgetter(name)(inlayer)
-    text = doc(function)
-    assert described(text, "Args") == [one for one in inspect.signature(function).parameters if one != "self"]
-    assert section(text, "Returns")
-    assert all(error[0].isupper() for error in described(text, "Raises"))
-    assert described(text, "Raises")
+    text, signature = inherited_doc(name), inspect.signature(function)
+    assert described(text, "Args") == [one for one in signature.parameters if one not in {"self", "cls"}]
+    assert section(text, "Returns") or signature.return_annotation == "None"
+    assert all(error[0].isupper() or error in vars(builtins) for error in described(text, "Raises"))
+    assert described(text, "Raises") or not may_raise(function)
     assert section(text, "Example")  # which test_examples_run runs
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_property_is_in_an_example(name: str) -> None:
+    """Its own, or that of its class."""
+    kind, member = name.split(".")
+    text = inherited_doc(name)
+    assert text
+    assert section(text, "Example") or f".{member}" in section(doc(getattr(inlayer, kind)), "Example")
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -68,15 +111,6 @@ def test_class_documents_its_contract(name: str) -> None:
         assert described(text, "Raises")
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_public_members_are_documented(name: str) -> None:
-    kind = getattr(inlayer, name)
-    for member in (member for member in vars(kind) if not member.startswith("_")):
-        value = inspect.getattr_static(kind, member)
-        if isinstance(value, (property, classmethod, staticmethod)) or inspect.isfunction(value):
-            assert inspect.getdoc(getattr(kind, member)), f"{name}.{member}"
-
-
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in PUBLIC])
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder with a `model` and a `book.txt`."""
@@ -86,8 +120,12 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "book.txt").write_text("\n".join(topics.topics.values())[:100_000], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     names = {"inlayer": inlayer, "torch": importlib.import_module("torch")} | vars(module)
-    found = doctest.DocTestFinder(recurse=inspect.isclass(value)).find(value, name, module, globs=names)
-    assert any(test.examples for test in found if test.name == name)
+    finder = doctest.DocTestFinder(recurse=False)
+    found = finder.find(value, name, module, globs=names)
+    assert any(test.examples for test in found)
+    for member in members(name).values() if inspect.isclass(value) else ():
+        names = {"inlayer": inlayer, "torch": importlib.import_module("torch")} | vars(inspect.getmodule(member))
+        found += finder.find(member, f"{name}.{member.__name__}", False, globs=names)
     assert "+SKIP" not in "".join(test.docstring for test in found)
     messages: list[str] = []
     for test in found:

@@ -9,16 +9,21 @@ Tested against transformers on checkpoints that it wrote in tests/checkpoint/tes
 
 from __future__ import annotations
 
+import numpy as np
 from torch import Tensor, nn
 
+from inlayer.checkpoint.find_tables import same_bytes
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError
+from inlayer.families.weights import WITH_HEAD
 from inlayer.files import quoted
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
 from inlayer.tensors import to_tensor, torch_dtype
 
+COMPARED_ROWS = 4096  # per step, when a stored head is compared with the table
+SAMPLED_ROWS = 64  # of a remote head, to decide whether it equals the table
 MAX_PART = 256 << 20  # bytes; the largest learned positions have about 100 MB
 
 
@@ -46,9 +51,9 @@ def build_embeddings(model: Model) -> Embeddings:
 def build_head(model: Model) -> Head | None:
     """The head of a checkpoint, or None if it has none."""
     name = model.head_name
-    if name is not None and model.is_tied and model.equals_table(name):
+    if name is not None and model.is_tied and equals_table(model, name):
         name = None
-    if name is None and not (model.is_tied and model.saved_with_head()):
+    if name is None and not (model.is_tied and saved_with_head(model)):
         return None
     if model.spec is None:
         rows, width = model.table_info.shape
@@ -70,6 +75,28 @@ def build_head(model: Model) -> Head | None:
     if head.bias is not None:
         head.bias = nn.Parameter(_read_part(model, "head.bias", head.bias))
     return head.requires_grad_(model.trainable).train(model.trainable)
+
+
+def equals_table(model: Model, name: str) -> bool:
+    """Whether a stored head has the same rows as the table; if not, it is used, as in transformers."""
+    tensor = model.store.find(name)
+    if tensor.shape != model.table_info.shape:
+        return False
+    rows, head, table = tensor.shape[0], model.store.table(name), model.store.table(model.table_info.name)
+    if model.store.remote:  # do not download two whole tables for this
+        sample = np.linspace(0, rows - 1, SAMPLED_ROWS).astype(np.int64)
+        return same_bytes(head.rows(sample), table.rows(sample))
+    blocks = zip(head.blocks(COMPARED_ROWS), table.blocks(COMPARED_ROWS), strict=True)
+    return all(same_bytes(one, other) for (_, one), (_, other) in blocks)
+
+
+def saved_with_head(model: Model) -> bool:
+    """Whether a tied model has a head at all: its class tells; a masked-language head also has a stored bias."""
+    classes = (model.config or {}).get("architectures")
+    if isinstance(classes, list) and classes and not any(WITH_HEAD.search(str(name)) for name in classes):
+        return False
+    biased = model.spec is not None and model.spec.head.bias
+    return not biased or model.find_part("head.bias") is not None
 
 
 def _read_part(model: Model, part: str, like: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ Tested against transformers in tests/checkpoint/test_parity.py, and without torc
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.find_tables import TableInfo, find_table, list_tables, same_bytes
+from inlayer.checkpoint.find_tables import TableInfo, find_table, list_tables
 from inlayer.checkpoint.open import STATIC, load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError, InputError, needs_torch
@@ -41,10 +40,6 @@ if TYPE_CHECKING:
     from inlayer.geometry.vocabulary import Vocabulary
     from inlayer.head import Head
 
-WITH_HEAD = re.compile(r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$")
-COMPARED_ROWS = 4096  # per step, when a stored head is compared with the table
-SAMPLED_ROWS = 64  # of a remote head, to decide whether it equals the table
-
 
 class Model:
     """An opened checkpoint, as `inlayer.load` returns it. Everything is read on first access.
@@ -65,8 +60,14 @@ class Model:
         >>> model = inlayer.load("default")
         >>> model
         Model('default', llama, 6,144 x 128 BF16)
-        >>> model.embeddings(torch.tensor([model.tokenizer.encode("I love dogs")])).shape
-        torch.Size([1, 4, 128])
+        >>> model.spec.family, model.is_tied, model.head_name, model.token_weights
+        ('llama', True, None, None)
+        >>> model.tokenizer.encode("I love dogs")
+        [40, 812, 2228, 82]
+        >>> model.table.rows([40, 812]).shape, model.vocabulary.texts[812]
+        ((2, 128), ' love')
+        >>> model.head(model.embeddings(torch.tensor([[40, 812]]))).shape
+        torch.Size([1, 2, 6144])
     """
 
     _arguments: tuple[str | os.PathLike[str], np.dtype[Any] | None]
@@ -313,8 +314,11 @@ class Model:
             dtype: The dtype of the result.
             batch_size: Texts per batch.
 
-        Yields:
-            What `encode` returns, for one batch of texts after the other.
+        Returns:
+            An iterator over what `encode` returns, one batch of texts after the other.
+
+        Raises:
+            InlayerError: As `encode`.
 
         Example:
             >>> sum(len(batch) for batch in load("default").encode_iter(str(number) for number in range(1000)))
@@ -348,7 +352,7 @@ class Model:
 
     @property
     def is_tied(self) -> bool:
-        """Whether the config ties the head to the table."""
+        """Whether the config ties the head to the table; False without a config."""
         return self.spec is not None and self.spec.head.tied
 
     @cached_property
@@ -357,28 +361,19 @@ class Model:
         usual = self.store.first_of(HEADS)
         return choose_head(self.store.names()) if usual is None and not self.store.remote else usual
 
-    def equals_table(self, name: str) -> bool:
-        """Whether a stored head has the same rows as the table; if not, it is used, as in transformers."""
-        tensor = self.store.find(name)
-        if tensor.shape != self.table_info.shape:
-            return False
-        rows, head, table = tensor.shape[0], self.store.table(name), self.store.table(self.table_info.name)
-        if self.store.remote:  # do not download two whole tables for this
-            sample = np.linspace(0, rows - 1, SAMPLED_ROWS).astype(np.int64)
-            return same_bytes(head.rows(sample), table.rows(sample))
-        pairs = zip(head.blocks(COMPARED_ROWS), table.blocks(COMPARED_ROWS), strict=True)
-        return all(same_bytes(one, other) for (_, one), (_, other) in pairs)
-
-    def saved_with_head(self) -> bool:
-        """Whether a tied model has a head at all: its class tells; a masked-language head also has a stored bias."""
-        classes = (self.config or {}).get("architectures")
-        if isinstance(classes, list) and classes and not any(WITH_HEAD.search(str(name)) for name in classes):
-            return False
-        biased = self.spec is not None and self.spec.head.bias
-        return not biased or self.find_part("head.bias") is not None
-
     def find_part(self, part: str) -> TensorInfo | None:
-        """The tensor of a small part of the layer, by its name in `embeddings.state_dict()`, or "head.bias"."""
+        """Find the tensor of a small part of the layer.
+
+        Args:
+            part: Its name in `embeddings.state_dict()`, or "head.bias".
+
+        Returns:
+            Name, file, byte offset, shape and dtype; None if there is no such tensor.
+
+        Example:
+            >>> load("default").find_part("position_embedding.weight") is None  # its positions are rotary
+            True
+        """
         name = choose_part(part, self.store.names(), self.table_info.name)
         return None if name is None else self.store.find(name)
 

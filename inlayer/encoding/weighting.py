@@ -86,8 +86,15 @@ class Weighting:
             whiten: Subtract the mean and give all directions the same variance.
             dim: Keep only this many directions, those of largest variance; needs `whiten`.
 
+        Returns:
+            The weighting.
+
         Raises:
             InputError: If a setting is not possible, or the texts have no tokens.
+
+        Example:
+            >>> inlayer.Weighting.fit(inlayer.load("default"), ["I love dogs", "I love cats"], components=0).width
+            128
         """
         texts, width = check_texts(texts), model.table.embedding_dim
         if not is_finite(sif) or sif < 0:
@@ -123,18 +130,47 @@ class Weighting:
 
     @property
     def width(self) -> int:
-        """Number of values of a weighted vector."""
+        """Number of values of a weighted vector.
+
+        Example:
+            >>> texts = ["I love dogs", "I love cats", "They sell fish"]
+            >>> inlayer.Weighting.fit(inlayer.load("default"), texts, whiten=True, dim=2).width
+            2
+        """
         return int(self.matrix.shape[1])
 
     def transform(self, vectors: npt.NDArray[Any]) -> Vectors:
-        """Apply mean and matrix to pooled vectors (n, D); in float64, so that the batch does not matter."""
+        """Apply mean and matrix to pooled vectors, in float64, so that the batch does not matter.
+
+        Args:
+            vectors: Pooled vectors (n, D).
+
+        Returns:
+            Vectors (n, width) in float32.
+
+        Example:
+            >>> weighting = inlayer.Weighting.fit(inlayer.load("default"), ["I love dogs", "I love cats"])
+            >>> weighting.transform(np.ones((3, 128))).shape
+            (3, 128)
+        """
         changed: Vectors = ((vectors.astype(np.float64) - self.mean) @ self.matrix.astype(np.float64)).astype(
             np.float32
         )
         return changed
 
     def check(self, model: Model) -> None:
-        """Check that it was fitted on a table of this size."""
+        """Check that it was fitted on a table of the model's size.
+
+        Args:
+            model: The model that it will be used with.
+
+        Raises:
+            InputError: If the sizes differ.
+
+        Example:
+            >>> model = inlayer.load("default")
+            >>> inlayer.Weighting.fit(model, ["I love dogs", "I love cats"]).check(model)
+        """
         ours, theirs = (len(self.tokens), len(self.mean)), model.table.shape
         if ours != theirs:
             raise InputError(
@@ -143,7 +179,22 @@ class Weighting:
             )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to a file, or to weighting.safetensors in a folder such as the model's; returns the file."""
+        """Write the weighting to a file.
+
+        Args:
+            path: A file, or a folder such as the model's, where it becomes weighting.safetensors.
+
+        Returns:
+            The file.
+
+        Raises:
+            InlayerError: If it cannot be written.
+
+        Example:
+            >>> weighting = inlayer.Weighting.fit(inlayer.load("default"), ["I love dogs", "I love cats"])
+            >>> weighting.save("model").name
+            'weighting.safetensors'
+        """
         from safetensors.numpy import save
 
         file = _file(path)
@@ -153,7 +204,23 @@ class Weighting:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Weighting:
-        """Read a saved weighting from its file, or from the folder it was saved to."""
+        """Read a saved weighting.
+
+        Args:
+            path: The file or folder that it was saved to.
+
+        Returns:
+            The weighting.
+
+        Raises:
+            CheckpointError: If the file is not a weighting.
+
+        Example:
+            >>> model = inlayer.load("default")
+            >>> file = inlayer.Weighting.fit(model, ["I love dogs", "I love cats"]).save("dogs.safetensors")
+            >>> inlayer.Weighting.load(file).width
+            128
+        """
         from safetensors import safe_open
 
         file = _file(path)

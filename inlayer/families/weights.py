@@ -67,6 +67,8 @@ PARTS: dict[str, tuple[str, ...]] = {
 _TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
 TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")
 OTHER_MODULES = re.compile(rf"(^|\.)(\d+|{_TOWERS}|mtp\w*)\.")
+# Classes of models with a head, as `architectures` in a config names them.
+WITH_HEAD = re.compile(r"LMHead|DoubleHeads|For(CausalLM|MaskedLM|ConditionalGeneration|PreTraining)|LM$")
 
 TableRole: TypeAlias = Literal[
     "token", "position", "token_type", "head", "per_layer", "ngram", "value", "mtp", "routing"

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.model import WITH_HEAD, Model
+from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
+from inlayer.families.weights import WITH_HEAD
 from inlayer.files import quoted
 from inlayer.inspection.check_layer import text_config
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows

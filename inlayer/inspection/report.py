@@ -185,7 +185,12 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 if the layer is healthy (notes are allowed), 1 if there is a warning or an error; see also `strict`."""
+        """0 if the layer is healthy (notes are allowed), 1 if there is a warning or an error; see also `strict`.
+
+        Example:
+            >>> inlayer.inspect("default").exit_code
+            0
+        """
         strictly = self.strict and (bool(self.not_checked) or self.rows.randomly_initialized)
         return int(strictly or any(finding.severity != "note" for finding in self.findings))
 
@@ -215,6 +220,10 @@ class Report:
 
         Returns:
             The fields of the report and `exit_code`, ready for `json.dumps(..., allow_nan=False)`.
+
+        Example:
+            >>> inlayer.inspect("default").to_dict()["table"]["rows"]
+            6144
         """
         plain: dict[str, Any] = _plain(asdict(self))
         return plain | {"exit_code": self.exit_code}

@@ -145,7 +145,23 @@ class Table(nn.Embedding):
 
     @classmethod
     def from_weight(cls, weight: Tensor, padding_idx: int | None = None) -> Table:
-        """A table of existing rows, without a copy or any change, even to the padding row."""
+        """Make a table of existing rows, without a copy or any change, even to the padding row.
+
+        Args:
+            weight: Rows (V, D) of a floating-point dtype; a Parameter stays the same object.
+            padding_idx: A row that gets no gradient.
+
+        Returns:
+            The table.
+
+        Raises:
+            DtypeError: If the rows are not a floating-point tensor.
+            ShapeError: If they are not (V, D).
+
+        Example:
+            >>> Table.from_weight(torch.eye(3))(torch.tensor(1))
+            tensor([0., 1., 0.], grad_fn=<EmbeddingBackward0>)
+        """
         if not isinstance(weight, Tensor) or not weight.is_floating_point():
             kind = f"of dtype {weight.dtype}" if isinstance(weight, Tensor) else f"a {type(weight).__name__}"
             raise DtypeError(f"the rows are {kind}; a table needs a floating-point tensor")
@@ -160,7 +176,23 @@ class Table(nn.Embedding):
     def from_pretrained(  # type: ignore[override]
         cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
     ) -> Table:
-        """As `from_weight`, with the name and the default of nn.Embedding: the rows are frozen."""
+        """Make a table of existing rows, with the name and the default of nn.Embedding: the rows are frozen.
+
+        Args:
+            embeddings: Rows (V, D).
+            freeze: Whether the rows get no gradient.
+            padding_idx: A row that gets no gradient in any case.
+
+        Returns:
+            The table.
+
+        Raises:
+            InlayerError: As `from_weight`.
+
+        Example:
+            >>> Table.from_pretrained(torch.eye(3)).weight.requires_grad
+            False
+        """
         table = cls.from_weight(embeddings, padding_idx)
         table.weight.requires_grad_(not freeze)
         return table
@@ -170,7 +202,22 @@ class Table(nn.Embedding):
         init_rows(self.weight, self.init, self.init_std, self.seed, self.padding_idx)
 
     def forward(self, ids: Any) -> Shaped[Tensor, "... D"]:
-        """Rows for ids of any shape, checked: `ids.shape + (D,)`."""
+        """Look up rows.
+
+        Args:
+            ids: Token ids of any shape.
+
+        Returns:
+            Rows of shape `ids.shape + (D,)`.
+
+        Raises:
+            DtypeError: If the ids are not integers.
+            IdRangeError: If an id is not a row.
+
+        Example:
+            >>> Table(256, 4, padding_idx=0)(torch.tensor([[0]]))
+            tensor([[[0., 0., 0., 0.]]], grad_fn=<EmbeddingBackward0>)
+        """
         return look_up(ids, self.weight, self.padding_idx)
 
     def resize(
@@ -192,6 +239,10 @@ class Table(nn.Embedding):
 
         Raises:
             InputError: If rows would be dropped without `allow_shrink`, or the padding row would be.
+
+        Example:
+            >>> Table(100, 4).resize(101, pad_to_multiple_of=64)
+            128
         """
         check_size(new_vocab_size, "new_vocab_size")
         check_rule(init, RESIZE_RULES)

@@ -41,7 +41,22 @@ class StoredEmbedding(nn.Module):
         self._whole: Tensor | None = None
 
     def forward(self, ids: Any) -> Shaped[Tensor, "... D"]:
-        """Rows for ids of any shape, checked: `ids.shape + (D,)`."""
+        """Look up rows.
+
+        Args:
+            ids: Token ids of any shape.
+
+        Returns:
+            Rows of shape `ids.shape + (D,)`.
+
+        Raises:
+            DtypeError: If the ids are not integers.
+            IdRangeError: If an id is not a row.
+
+        Example:
+            >>> inlayer.load("default").embeddings.token_embedding(torch.tensor([[40, 812]])).shape
+            torch.Size([1, 2, 128])
+        """
         index = check_ids(ids)
         if has_no_values(index):
             return look_up(index, self.weight, self.padding_idx)
@@ -56,7 +71,12 @@ class StoredEmbedding(nn.Module):
 
     @property
     def weight(self) -> Shaped[Tensor, "V D"]:
-        """The whole table (V, D). It is never trained, and writing into it changes no file."""
+        """The whole table (V, D). It is never trained, and writing into it changes no file.
+
+        Example:
+            >>> inlayer.load("default").embeddings.token_embedding.weight.shape
+            torch.Size([6144, 128])
+        """
         if self._whole is None:
             try:
                 self._whole = to_tensor(self.table.stored_weight()).to(self.device, self.dtype)
@@ -67,7 +87,18 @@ class StoredEmbedding(nn.Module):
         return self._whole
 
     def in_memory(self) -> Table:
-        """A `Table` with a copy of all rows, which can be trained, resized and saved."""
+        """Copy all rows into a `Table`, which can be trained, resized and saved.
+
+        Returns:
+            The table.
+
+        Raises:
+            InputError: If the rows do not fit into memory.
+
+        Example:
+            >>> inlayer.load("default").embeddings.token_embedding.in_memory()
+            Table(6144, 128, padding_idx=6142)
+        """
         return Table.from_weight(self.weight.clone(), self.padding_idx)
 
     def extra_repr(self) -> str:

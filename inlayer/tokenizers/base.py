@@ -57,7 +57,18 @@ class Merge(NamedTuple):
 
 
 class Tokenizer(ABC):
-    """Converts text to ids and back. `special_tokens` maps the text of each special token to its id."""
+    """Converts text to ids and back: what `open_tokenizer` returns. All tokenizers have these methods.
+
+    Attributes:
+        special_tokens: The id of each special token, by its text.
+
+    Example:
+        >>> tokenizer = inlayer.load("default").tokenizer
+        >>> tokenizer.encode("I love dogs")
+        [40, 812, 2228, 82]
+        >>> tokenizer.special_tokens
+        {'<pad>': 6142, '<|endoftext|>': 6143}
+    """
 
     special_tokens: Mapping[str, int]
 
@@ -65,68 +76,207 @@ class Tokenizer(ABC):
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
         """Encode one text.
 
-        `add_special_tokens` adds the ids that the model expects around a text, such as begin-of-text. `parse_special`
-        encodes special tokens in the text as their single id; pass False to read them as plain text, as untrusted
-        text requires.
+        Args:
+            text: Valid Unicode.
+            add_special_tokens: Add the ids that the model expects around a text, such as begin-of-text.
+            parse_special: Encode special tokens in the text as their single id. Pass False for untrusted text, to read
+                them as plain text.
+
+        Returns:
+            The ids.
+
+        Raises:
+            DtypeError: If it is not a str.
+            TextError: If the text cannot be encoded: a lone surrogate, or a word that is not in the vocabulary.
+
+        Example:
+            >>> inlayer.load("default").tokenizer.encode("I love<|endoftext|>")
+            [40, 812, 6143]
         """
 
     @abstractmethod
     def encode_batch(
         self, texts: Iterable[str], *, add_special_tokens: bool = True, parse_special: bool = True
     ) -> Ragged:
-        """Encode many texts into one flat array. Each row equals the result of `encode`."""
+        """Encode many texts into one flat array. Each row equals the result of `encode`.
+
+        Args:
+            texts: The texts; not a single str.
+            add_special_tokens: As for `encode`.
+            parse_special: As for `encode`.
+
+        Returns:
+            The ids of all texts.
+
+        Raises:
+            DtypeError: If it is not a list of str.
+            TextError: If a text cannot be encoded; the message names it.
+
+        Example:
+            >>> inlayer.load("default").tokenizer.encode_batch(["I love dogs", "Hi"]).counts.tolist()
+            [4, 2]
+        """
 
     @abstractmethod
     def decode(self, ids: Any, *, skip_special_tokens: bool = False) -> str:
-        """Decode ids to text. Invalid UTF-8 becomes U+FFFD; use `decode_bytes` to keep it."""
+        """Decode ids to text.
+
+        Args:
+            ids: Ids of one text.
+            skip_special_tokens: Leave out special tokens.
+
+        Returns:
+            The text. Invalid UTF-8 becomes U+FFFD; use `decode_bytes` to keep it.
+
+        Raises:
+            IdRangeError: If an id is not in the vocabulary.
+
+        Example:
+            >>> inlayer.load("default").tokenizer.decode([40, 812, 6143], skip_special_tokens=True)
+            'I love'
+        """
 
     @abstractmethod
     def decode_bytes(self, ids: Any) -> bytes:
-        """Decode ids to their exact bytes, or raise InputError if the tokenizer does not preserve them."""
+        """Decode ids to their exact bytes.
+
+        Args:
+            ids: Ids of one text.
+
+        Returns:
+            The bytes, valid UTF-8 or not.
+
+        Raises:
+            IdRangeError: If an id is not in the vocabulary.
+            InputError: If the tokenizer does not preserve the bytes of a text.
+
+        Example:
+            >>> inlayer.load("default").tokenizer.decode_bytes([40, 812])
+            b'I love'
+        """
 
     @abstractmethod
     def token_bytes(self, token_id: int) -> bytes:
-        """Return the bytes of one token."""
+        """Look up the bytes of one token.
+
+        Args:
+            token_id: Its id.
+
+        Returns:
+            The bytes that it stands for in a text.
+
+        Raises:
+            IdRangeError: If the id is not in the vocabulary.
+
+        Example:
+            >>> inlayer.load("default").tokenizer.token_bytes(812)
+            b' love'
+        """
 
     @abstractmethod
     def get_vocab_size(self) -> int:
-        """Return the number of tokens, added tokens included.
+        """Count the tokens, added tokens included.
 
-        Some files leave gaps in their ids (special tokens far above the rest), so ids can exceed this number.
+        Returns:
+            The number of tokens. Some files leave gaps in their ids (special tokens far above the rest), so ids can
+            exceed it.
+
+        Example:
+            >>> inlayer.load("default").tokenizer.get_vocab_size()
+            6144
         """
 
     @abstractmethod
     def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        """Encode one text into tokens with their bytes and spans."""
+        """Encode one text into tokens with their bytes and spans.
+
+        Args:
+            text: Valid Unicode.
+            add_special_tokens: As for `encode`.
+            parse_special: As for `encode`.
+
+        Returns:
+            One Token per id: `id`, `bytes`, `span` (UTF-8 byte offsets in the text) and `special`.
+
+        Raises:
+            InlayerError: As `encode`.
+
+        Example:
+            >>> inlayer.load("default").tokenizer.tokens("I love dogs")[1]
+            Token(id=812, bytes=b' love', span=(1, 6), special=False)
+        """
 
     def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
-        """Return the spans into which the text is split before it is tokenized, as UTF-8 byte offsets.
+        """Find the pre-tokens: the spans into which the text is split before it is tokenized.
 
-        Spans are in order, not empty, and do not overlap; no token crosses their boundaries. Each special or added
-        token in the text has a span of its own. Text that no token covers (white space in BERT) is outside all spans,
-        unless a normalizer removed it from the middle of a word. None if the tokenizer does not pre-tokenize, or if
-        its boundaries cannot be determined with certainty (tiktoken.py).
+        Args:
+            text: Valid Unicode.
+            parse_special: As for `encode`.
+
+        Returns:
+            Spans in UTF-8 byte offsets, in order, not empty, without overlap; no token crosses their boundaries. Each
+            special or added token in the text has a span of its own. Text that no token covers (white space in BERT) is
+            outside all spans, unless a normalizer removed it from the middle of a word. None if the tokenizer does not
+            pre-tokenize, or if its boundaries cannot be determined with certainty.
+
+        Raises:
+            InlayerError: As `encode`.
+
+        Example:
+            >>> inlayer.load("default").tokenizer.pre_tokens("I love dogs")
+            [(0, 1), (1, 6), (6, 11)]
         """
         check_text(text)
         return None
 
     def analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        """Return the tokens and the pre-tokens of a text, which some tokenizers compute in one pass."""
+        """Find the tokens and the pre-tokens of a text, which some tokenizers compute in one pass.
+
+        Args:
+            text: Valid Unicode.
+
+        Returns:
+            The results of `tokens` and of `pre_tokens`.
+
+        Raises:
+            InlayerError: As `encode`.
+
+        Example:
+            >>> tokens, pre_tokens = inlayer.load("default").tokenizer.analyze("I love dogs")
+            >>> len(tokens), len(pre_tokens)
+            (4, 3)
+        """
         return self.tokens(text), self.pre_tokens(text)
 
     def merges(self, ids: Sequence[int]) -> list[Merge] | None:
-        """Return the BPE merges, in order, that turn the bytes of one pre-token into exactly these ids.
+        """Find the BPE merges, in order, that turn the bytes of one pre-token into exactly these ids.
 
-        Empty if nothing is merged: a single byte, or a pre-token that is looked up as a whole (merges.py). None if the
-        tokenizer is not a byte-level BPE, if merges do not produce these ids (special and added tokens, ids of several
-        pre-tokens), or if the pre-token is longer than merges.MAX_PRE_TOKEN_BYTES.
+        Args:
+            ids: The ids of one pre-token.
+
+        Returns:
+            The merges. Empty if nothing is merged: a single byte, or a pre-token that is looked up as a whole. None if
+            the tokenizer is not a byte-level BPE, if merges do not produce these ids (special and added tokens, ids of
+            several pre-tokens), or if the pre-token is too long (merges.MAX_PRE_TOKEN_BYTES).
+
+        Raises:
+            IdRangeError: If an id is not in the vocabulary.
+
+        Example:
+            >>> [merge.left + merge.right for merge in inlayer.load("default").tokenizer.merges([812])]
+            [b' l', b've', b' lo', b' love']
         """
         self.decode(ids)  # raises if an id is not in the vocabulary
         return None
 
     @property
     def special_ids(self) -> frozenset[int]:
-        """The ids of all special tokens."""
+        """The ids of all special tokens.
+
+        Example:
+            >>> sorted(inlayer.load("default").tokenizer.special_ids)
+            [6142, 6143]
+        """
         return frozenset(self.special_tokens.values())
 
     @property
@@ -135,6 +285,10 @@ class Tokenizer(ABC):
 
         This is the token named by the tokenizer's files, or else the only special token whose name is "pad" (`<pad>`,
         `[PAD]`, `<|pad|>`, but not `<|image_pad|>`).
+
+        Example:
+            >>> inlayer.load("default").tokenizer.pad_id
+            6142
         """
         found = [
             token_id for token, token_id in self.special_tokens.items() if re.sub(r"[\W_]", "", token).lower() == "pad"

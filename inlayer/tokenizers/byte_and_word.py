@@ -103,7 +103,22 @@ class WordTokenizer(Tokenizer):
 
     @classmethod
     def from_text(cls, text: str, *, unk: str | None = None) -> WordTokenizer:
-        """Build a tokenizer from the distinct words of a text, in order of first appearance."""
+        """Build a tokenizer from the distinct words of a text.
+
+        Args:
+            text: The words, separated by white space; they are numbered in order of first appearance.
+            unk: Token for unknown words.
+
+        Returns:
+            The tokenizer.
+
+        Raises:
+            TextError: If the text is not valid Unicode.
+
+        Example:
+            >>> WordTokenizer.from_text("the cat and the dog").words
+            ('the', 'cat', 'and', 'dog')
+        """
         return cls(dict.fromkeys(check_text(text).split()), unk=unk)
 
     def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
@@ -130,7 +145,6 @@ class WordTokenizer(Tokenizer):
         return len(self.words)
 
     def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
-        """Return the words with their spans; no token covers the white space between them."""
         return list(self._find_tokens(check_text(text)))
 
     def _find_tokens(self, text: str, name: str = "the text") -> Iterator[Token]:
@@ -144,7 +158,6 @@ class WordTokenizer(Tokenizer):
             yield Token(token_id, word.encode(), span, token_id in self.special_ids)
 
     def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]]:
-        """Return the spans of the words, whether they are known or not."""
         return [span for _, span in find_words(check_text(text))]
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -272,11 +272,27 @@ class Trace:
     backward: Backward | None  # None if there is nothing to differentiate; the note of step 8 gives the reason
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert to plain dicts and lists, ready for JSON."""
+        """Convert the trace to what JSON has.
+
+        Returns:
+            Plain dicts, lists, strings and numbers.
+
+        Example:
+            >>> inlayer.walk("I love dogs").to_dict()["shape"]
+            [1, 4, 128]
+        """
         return dict(plain(self))
 
     def to_json(self) -> str:
-        """Convert to one line of JSON."""
+        """Convert the trace to one line of JSON.
+
+        Returns:
+            What `inlayer walk --json` prints.
+
+        Example:
+            >>> inlayer.walk("I love dogs").to_json()[:31]
+            '{"format":3,"source":"default",'
+        """
         return to_json(self)
 
 

@@ -240,16 +240,41 @@ class TrainConfig:
 
     @property
     def bpe_vocab_size(self) -> int:
-        """Vocabulary size of the tokenizer, if one is trained."""
+        """Vocabulary size of the tokenizer, if one is trained.
+
+        Example:
+            >>> TrainConfig().bpe_vocab_size
+            4096
+        """
         return VOCAB_SIZE if self.vocab_size is None else self.vocab_size
 
     @property
     def warmup_steps(self) -> int:
-        """Number of warm-up steps, derived from `steps` if `warmup` is None."""
+        """Number of warm-up steps, derived from `steps` if `warmup` is None.
+
+        Example:
+            >>> TrainConfig(steps=100).warmup_steps
+            10
+        """
         return min(50, self.steps // 10) if self.warmup is None else self.warmup
 
     def decoder_config(self, vocab_size: int, padding_idx: int | None = None) -> DecoderConfig:
-        """The architecture to train, for a tokenizer."""
+        """Determine the architecture to train.
+
+        Args:
+            vocab_size: Number of ids of the tokenizer.
+            padding_idx: Its padding id.
+
+        Returns:
+            Sizes and settings of the decoder.
+
+        Raises:
+            ConfigError: If sizes contradict each other.
+
+        Example:
+            >>> TrainConfig(preset="toy").decoder_config(256).n_layer
+            2
+        """
         values: dict[str, Any] = {**PRESETS[self.preset], "n_hidden": None}
         if self.architecture == "gpt":
             values["n_kv_head"] = None
@@ -261,7 +286,15 @@ class TrainConfig:
         return DecoderConfig(vocab_size=vocab_size, padding_idx=padding_idx, **values)
 
     def resolved(self) -> dict[str, Any]:
-        """All fields, with effective values in place of None."""
+        """Determine the effective values of all fields.
+
+        Returns:
+            All fields by name, with derived values in place of None.
+
+        Example:
+            >>> TrainConfig(preset="toy").resolved()["n_embd"]
+            64
+        """
         decoder, values = self.decoder_config(self.bpe_vocab_size), asdict(self)
         values |= {name: getattr(decoder, name) for name in values if hasattr(decoder, name)}
         return values | {
@@ -273,7 +306,18 @@ class TrainConfig:
         }
 
     def learning_rate_at(self, step: int) -> float:
-        """The learning rate of a step, counted from 1."""
+        """Compute the learning rate of a step.
+
+        Args:
+            step: The step, counted from 1.
+
+        Returns:
+            The learning rate of the blocks.
+
+        Example:
+            >>> TrainConfig(steps=100, learning_rate=0.01).learning_rate_at(5)
+            0.005
+        """
         warmup = self.warmup_steps
         if step <= warmup:
             return self.learning_rate * step / warmup
@@ -281,18 +325,38 @@ class TrainConfig:
         left = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done, "constant": 1.0}[self.schedule]
         return self.learning_rate * (self.final_rate + (1 - self.final_rate) * left)
 
-    def is_due(self, every: int, step: int) -> bool:
-        """Whether something done every `every` steps is done after this one; after the last step it always is."""
-        return step == self.steps or (every > 0 and step % every == 0)
-
     def to_json(self) -> bytes:
-        """The config as a run folder stores it, without `out` and `parallel`."""
+        """Encode the config as a run folder stores it, without `out` and `parallel`.
+
+        Returns:
+            JSON in UTF-8.
+
+        Example:
+            >>> TrainConfig.from_json(TrainConfig(steps=7).to_json()).steps
+            7
+        """
         values = {name: value for name, value in asdict(self).items() if name not in NOT_SAVED}
         return (json.dumps({"format": FORMAT, **values}, indent=2) + "\n").encode()
 
     @classmethod
     def from_json(cls, data: bytes, **not_saved: Any) -> TrainConfig:
-        """Read what `to_json` wrote; ValueError or TypeError for anything else."""
+        """Read what `to_json` wrote.
+
+        Args:
+            data: JSON in UTF-8.
+            not_saved: The fields that are not stored, `out` and `parallel`.
+
+        Returns:
+            The config.
+
+        Raises:
+            ConfigError: If a value is out of range.
+            ValueError: If it is not such a JSON.
+
+        Example:
+            >>> TrainConfig.from_json(TrainConfig(steps=7).to_json(), out="folder").out
+            'folder'
+        """
         values = json.loads(data)
         if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
@@ -304,6 +368,11 @@ class TrainConfig:
             if one.metadata and one.name in values:
                 check_value(one, values[one.name])
         return cls(**{**values, "files": tuple(values["files"])}, **not_saved)
+
+
+def is_due(config: TrainConfig, every: int, step: int) -> bool:
+    """Whether something done every `every` steps is done after this one; after the last step it always is."""
+    return step == config.steps or (every > 0 and step % every == 0)
 
 
 def check_value(one: Field[Any], value: object) -> None:

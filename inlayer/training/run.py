@@ -32,7 +32,7 @@ from torch import Tensor
 from inlayer.errors import CheckpointError, InlayerError, InputError
 from inlayer.files import check_path, locked, new_folder, path_kind, shown, sync, write_atomic
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
-from inlayer.training.config import TrainConfig
+from inlayer.training.config import TrainConfig, is_due
 from inlayer.training.corpus import python_chunks, read_chunks
 from inlayer.training.decoder import Decoder, DecoderConfig
 from inlayer.training.metrics import Alerts, Metrics, from_line, to_line
@@ -256,10 +256,10 @@ class Run:
                 line = trainer.take_step(windows)
                 seconds += time.perf_counter() - started
                 line |= {"tokens": step * windows[:, 1:].numel(), "seconds": round(seconds, 6)}
-                if tokens.validation.size >= width and config.is_due(config.validate_every, step):
+                if tokens.validation.size >= width and is_due(config, config.validate_every, step):
                     line["validation_loss"] = self._validate(trainer, tokens)
                 self._record(line, group)
-                if config.is_due(config.save_every, step):
+                if is_due(config, config.save_every, step):
                     saved = self._save(trainer)
         if trainer.step != saved:
             self._save(trainer)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from inlayer.errors import ConfigError, ShapeError
 from inlayer.tables import Table
-from inlayer.training.config import TrainConfig
+from inlayer.training.config import TrainConfig, is_due
 from inlayer.training.decoder import Decoder, DecoderConfig
 from inlayer.training.metrics import Metrics, measure_rows, record_input_gradient
 from inlayer.training.optimizer import make_optimizers, set_learning_rates
@@ -65,7 +65,7 @@ class Trainer:
         if windows.shape != expected:
             raise ShapeError(f"windows have shape {tuple(windows.shape)}; expected {expected}")
         config, step = self.config, self.step + 1
-        measured = step == 1 or config.is_due(config.measure_every, step)
+        measured = step == 1 or is_due(config, config.measure_every, step)
         if config.untie_at is not None and step == self._last_tied_step + 1:
             self._untie()
         learning_rate = config.learning_rate_at(step)

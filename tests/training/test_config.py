@@ -13,7 +13,7 @@ import torch
 import inlayer
 from inlayer.cli.train import parameters
 from inlayer.errors import ConfigError, InputError
-from inlayer.training.config import PRESETS, DecoderConfig, TrainConfig
+from inlayer.training.config import PRESETS, DecoderConfig, TrainConfig, is_due
 from inlayer.training.decoder import Decoder
 
 
@@ -108,8 +108,8 @@ def test_learning_rate_with_very_short_or_long_warmup() -> None:
 
 def test_periodic_events_happen_after_the_last_step() -> None:
     config = TrainConfig(steps=10)
-    assert [step for step in range(1, 11) if config.is_due(4, step)] == [4, 8, 10]
-    assert [step for step in range(1, 11) if config.is_due(0, step)] == [10]
+    assert [step for step in range(1, 11) if is_due(config, 4, step)] == [4, 8, 10]
+    assert [step for step in range(1, 11) if is_due(config, 0, step)] == [10]
 
 
 # ---- presets
