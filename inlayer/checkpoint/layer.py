@@ -18,8 +18,9 @@ from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families.weights import WITH_HEAD
 from inlayer.files import quoted
+from inlayer.formats.safetensors import TensorInfo
 from inlayer.head import Head
-from inlayer.tables import StoredEmbedding
+from inlayer.tables import StoredEmbedding, StoredTable, Table
 from inlayer.tensors import to_tensor, torch_dtype
 
 COMPARED_ROWS = 4096  # per step, when a stored head is compared with the table
@@ -41,11 +42,20 @@ def build_embeddings(model: Model) -> Embeddings:
                 f"{model.source}: the table {quoted(model.table_info.name)} is {rows:,} x {width:,}, but its config "
                 f"requires rows of width {layer.token_embedding.embedding_dim:,}"
             )
-    stored = StoredEmbedding(model.table)
-    layer.set_input_embeddings(stored.in_memory() if model.trainable else stored)
+    layer.set_input_embeddings(_rows(model, model.table))
+    if (extra := layer.per_layer_embedding) is not None:
+        tensor = _find_part(model, "per_layer_embedding.table.weight", extra.table.weight)
+        table = model.store.table(tensor.name, extra.table.padding_idx)
+        extra.table = _rows(model, table.astype(model.table.dtype))
     parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items() if like.is_meta}
     layer.load_state_dict(parts, assign=True, strict=False)
     return layer.requires_grad_(model.trainable).train(model.trainable)
+
+
+def _rows(model: Model, table: StoredTable) -> Table | StoredEmbedding:
+    """A stored table, in memory if it is to be trained."""
+    stored = StoredEmbedding(table)
+    return stored.in_memory() if model.trainable else stored
 
 
 def build_head(model: Model) -> Head | None:
@@ -99,14 +109,21 @@ def saved_with_head(model: Model) -> bool:
     return not biased or model.find_part("head.bias") is not None
 
 
-def _read_part(model: Model, part: str, like: Tensor) -> Tensor:
-    """A small part of the layer in the table's dtype, checked to have the shape that the config requires."""
+def _find_part(model: Model, part: str, like: Tensor) -> TensorInfo:
+    """A part of the layer, checked to have the shape that the config requires."""
     tensor, shape = model.find_part(part), tuple(like.shape)
     if tensor is None:
         raise CheckpointError(f"{model.source} has no tensor for {part}, which its config requires")
-    which = f"{model.source}: tensor {quoted(tensor.name)}"
     if tensor.shape != shape:
+        which = f"{model.source}: tensor {quoted(tensor.name)}"
         raise CheckpointError(f"{which} has shape {quoted(tensor.shape)}; its config requires {shape}")
+    return tensor
+
+
+def _read_part(model: Model, part: str, like: Tensor) -> Tensor:
+    """A small part of the layer in the table's dtype."""
+    tensor = _find_part(model, part, like)
+    which = f"{model.source}: tensor {quoted(tensor.name)}"
     if tensor.nbytes > MAX_PART:
         raise CheckpointError(f"{which} has {tensor.nbytes:,} bytes; the maximum for this part is {MAX_PART:,}")
     return to_tensor(model.store.read(tensor.name)).to(torch_dtype(model.table.dtype))

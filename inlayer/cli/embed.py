@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inlayer.cli.app import Json, app, console, print_json, progress_bar
+from inlayer.cli.app import Json, ModelOption, app, console, examples, print_json, print_table, progress_bar
 from inlayer.cli.inputs import check_argument
-from inlayer.cli.neighbors import ModelOption
 from inlayer.errors import InputError
 from inlayer.files import check_path, printable, quoted, shown
 
@@ -27,24 +26,17 @@ __all__ = ["embed", "search"]
 EXAMPLES = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
 SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT = 20, 4, 60
 
-EMBED_EXAMPLES = """Examples:
-
-inlayer embed
-
-inlayer embed reviews.csv --field review --out reviews.parquet
-
-inlayer embed book.txt more/ --out book.npy --model wordllama --normalize
-
-cat lines.txt | inlayer embed - --out vectors.safetensors
-
-The same command again resumes an interrupted run.
-"""
-SEARCH_EXAMPLES = """Examples:
-
-inlayer search "a pet" --in vectors.npy -k 5
-
-inlayer search "a pet" --in vectors.npy --model default --json
-"""
+EMBED_EXAMPLES = examples(
+    "inlayer embed",
+    "inlayer embed reviews.csv --field review --out reviews.parquet",
+    "inlayer embed book.txt more/ --out book.npy --model wordllama --normalize",
+    "cat lines.txt | inlayer embed - --out vectors.safetensors",
+    "The same command again resumes an interrupted run.",
+)
+SEARCH_EXAMPLES = examples(
+    'inlayer search "a pet" --in vectors.npy -k 5',
+    'inlayer search "a pet" --in vectors.npy --model default --json',
+)
 
 Pool = Annotated[str, typer.Option(help="How to pool the rows of a text: mean, first, last or max.")]
 Weights = Annotated[str | None, typer.Option(metavar="FILE", help="A fitted weighting, saved by Weighting.save.")]
@@ -140,7 +132,6 @@ def _write(
 def _print_rows(reader: Reader, encoder: Encoder, settings: Settings, given: bool, as_json: bool) -> None:
     """Print the first rows as a table, or the similarity matrix of the example sentences."""
     import numpy as np
-    from rich.table import Table
 
     texts = list(islice((text for rows in reader for text in rows.texts), SHOWN_ROWS + 1))
     if not texts:
@@ -155,17 +146,12 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: Settings, given: boo
     else:
         units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         titles, cells = [str(index + 1) for index in range(len(texts))], units @ units.T
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("" if given else "cosine similarity")
-    for title in titles:
-        table.add_column(title.replace("[", r"\["), justify="right")
-    for number, (text, values) in enumerate(zip(texts, cells, strict=False), start=1):
-        label = printable(text[:SHOWN_TEXT])
-        table.add_row(
-            (label if given else f"{number} {label}").replace("[", r"\["),
-            *(f"{value:.3f}" for value in values[: len(titles)].tolist()),
-        )
-    console().print(table)
+    labels = [printable(text[:SHOWN_TEXT]) for text in texts[:SHOWN_ROWS]]
+    if not given:
+        labels = [f"{number} {label}" for number, label in enumerate(labels, start=1)]
+    rows = zip(labels, cells[:, : len(titles)].tolist(), strict=True)
+    cosines = "" if given else "cosine similarity"
+    print_table([cosines, *titles], [(label, *(f"{value:.3f}" for value in values)) for label, values in rows])
     more = "only the first rows are shown; " if len(texts) > SHOWN_ROWS else ""
     end = f"{vectors.shape[1]} values per text; {more}--out FILE writes all of them"
     console().print(end if given else f"{end}; try: inlayer embed FILE --out vectors.npy", style="dim", markup=False)

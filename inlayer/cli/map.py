@@ -10,25 +10,19 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Json, app, console, print_json, progress_bar
+from inlayer.cli.app import Json, Source, app, console, examples, print_json, progress_bar
 from inlayer.files import check_path, printable, shown, write_output
 
-MAP_EXAMPLES = """Examples:
-
-inlayer map
-
-inlayer map --html map.html --png map.png
-
-inlayer map path/to/model --parquet map.parquet --json
-"""
+MAP_EXAMPLES = examples(
+    "inlayer map",
+    "inlayer map --html map.html --png map.png",
+    "inlayer map path/to/model --parquet map.parquet --json",
+)
 
 
 @app.command("map", epilog=MAP_EXAMPLES)
 def map_(
-    source: Annotated[
-        str | None,
-        typer.Argument(help="Model folder, file, hub id or sample name. \\[default: the bundled sample model]"),
-    ] = None,
+    source: Source = None,
     method: Annotated[
         str,
         typer.Option(

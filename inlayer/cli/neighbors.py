@@ -6,19 +6,18 @@ Tested in tests/geometry/test_commands.py.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inlayer.cli.app import Json, app, console, print_json, progress_bar
+from inlayer.cli.app import Json, ModelOption, app, console, examples, print_json, print_table, progress_bar
 from inlayer.errors import InputError
 from inlayer.files import printable
 
 if TYPE_CHECKING:
     from inlayer.geometry.neighbors import Neighbor
 
-MODEL_HELP = "Model folder, .safetensors or .gguf file, hub id or sample name. \\[default: the bundled sample model]"
-ModelOption = Annotated[str | None, typer.Option(help=MODEL_HELP)]
 Count = Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of tokens to show.")]
 Head = Annotated[bool, typer.Option("--head", help="Search the rows of the head instead of the input table.")]
 Words = Annotated[bool, typer.Option("--words", help="Show only whole words.")]
@@ -27,21 +26,16 @@ Special = Annotated[bool, typer.Option("--special", help="Also show special toke
 
 HEX = re.compile("[0-9a-f]{2}( [0-9a-f]{2})+")
 
-NEIGHBORS_EXAMPLES = """Examples:
+NEIGHBORS_EXAMPLES = examples(
+    "inlayer neighbors king",
+    'inlayer neighbors "New York" -k 20 --words',
+    "inlayer neighbors --id 812 --json",
+)
 
-inlayer neighbors king
-
-inlayer neighbors "New York" -k 20 --words
-
-inlayer neighbors --id 812 --json
-"""
-
-ANALOGY_EXAMPLES = """Examples:
-
-inlayer analogy king - man + woman
-
-inlayer analogy Paris - France + Italy --words
-"""
+ANALOGY_EXAMPLES = examples(
+    "inlayer analogy king - man + woman",
+    "inlayer analogy Paris - France + Italy --words",
+)
 
 
 @app.command(epilog=NEIGHBORS_EXAMPLES)
@@ -107,24 +101,16 @@ def analogy(
 
 def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
     """Print lists of neighbors side by side, with their cosines."""
-    from rich.table import Table
-
-    table = Table(box=None, show_header=any(columns), pad_edge=False, header_style="bold")
-    for title in columns:
-        table.add_column(printable(title), no_wrap=True)
-        table.add_column("", justify="right")
-    for index in range(max(map(len, columns.values()), default=0)):
-        cells = []
-        for found in columns.values():
-            here = found[index] if index < len(found) else None
-            cells += ["", ""] if here is None else [_shown(here.text), f"{here.score:.3f}"]
-        table.add_row(*cells)
-    console().print(table if table.rows else "no token passes the filters")
+    cells = [[(_shown(one.text), f"{one.score:.3f}") for one in found] for found in columns.values()]
+    rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("", ""))]
+    titles = list(chain(*((printable(title), "") for title in columns)))
+    if rows:
+        print_table(titles, rows, left=range(0, len(titles), 2))
+    else:
+        console().print("no token passes the filters")
 
 
-def _shown(text: str) -> Any:
-    from rich.text import Text
-
+def _shown(text: str) -> str:
     if HEX.fullmatch(text):  # bytes that are not whole characters, not a text with spaces
-        return Text(text)
-    return Text(printable(text.replace("\n", "\\n").replace("\t", "\\t")).replace(" ", "·"))
+        return text
+    return printable(text.replace("\n", "\\n").replace("\t", "\\t")).replace(" ", "·")

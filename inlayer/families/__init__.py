@@ -21,7 +21,7 @@ from inlayer.errors import ConfigError
 from inlayer.families.fields import Fields, read_config, short
 from inlayer.families.generic import check_generic
 from inlayer.families.rope import read_rotary
-from inlayer.families.spec import HeadSpec, LayerSpec, PositionIdRule, RotarySpec
+from inlayer.families.spec import HeadSpec, LayerSpec, PerLayerSpec, PositionIdRule, RotarySpec
 from inlayer.families.table import FAMILIES, GENERIC, NESTED
 from inlayer.families.traits import Family
 
@@ -109,10 +109,7 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
     token_types = fields.count("type_vocab_size") if family.token_types else 0
     scale, multiplier = _factors(family, fields, n_embd)
     rows, width = max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0)
-    if rows * width > MAX_TABLE:  # each can be valid and their product still overflow in torch
-        raise ConfigError(
-            f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,} values"
-        )
+    _check_table_size(rows, width)
     return LayerSpec(
         family=name,
         vocab_size=vocab_size,
@@ -137,8 +134,34 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
         dropout=_dropout(family, fields),
         row_width=row_width,
         project=family.project if row_width is not None else None,
+        per_layer=_per_layer(family, fields, padding_idx),
         head=_head(family, fields, n_embd),
     )
+
+
+def _per_layer(family: Family, fields: Fields, padding_idx: int | None) -> PerLayerSpec | None:
+    if family.per_layer is None or fields.get_or_none("hidden_size_per_layer_input")[1] in (None, 0):
+        return None
+    spec = PerLayerSpec(
+        rows=fields.size("vocab_size_per_layer_input"),
+        layers=fields.size("num_hidden_layers"),
+        width=fields.size("hidden_size_per_layer_input"),
+        norm_eps=fields.number("rms_norm_eps", otherwise=1e-6),
+        padding_idx=padding_idx,
+        rounded=family.per_layer == "rounded",
+    )
+    _check_table_size(spec.rows, spec.layers * spec.width)
+    if padding_idx is not None and padding_idx >= spec.rows:
+        raise ConfigError(f"the config's pad_token_id {padding_idx} is outside its per-layer table of {spec.rows} rows")
+    return spec
+
+
+def _check_table_size(rows: int, width: int) -> None:
+    """Each can be valid and their product still overflow in torch."""
+    if rows * width > MAX_TABLE:
+        raise ConfigError(
+            f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,} values"
+        )
 
 
 def _factors(family: Family, fields: Fields, n_embd: int) -> tuple[float, float]:

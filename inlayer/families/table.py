@@ -42,6 +42,7 @@ def _like(
 # fmt: off
 FULL, SLIDING = "full_attention", "sliding_attention"
 TIED = {"tie_word_embeddings": True}
+PER_LAYER = {"vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "rms_norm_eps": 1e-6}
 ENCODER = {"pad_token_id": 0, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1, **TIED}
 LLAMA3_ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 8192}
@@ -180,8 +181,10 @@ FAMILIES: dict[str, Family] = {
         262208, 2304, 8, 131072, head_dim=256, pad_token_id=0, rope_theta=1e6, rope_local_base_freq=1e4, **TIED),
         thetas=_TWO_BASES, scaled_layers=(FULL,)),
     "gemma3n_text": _like(_gemma, 262400, 2048, 8, 32768, final_logit_softcapping=30.0, rope_theta=1e6,
-        rope_local_base_freq=1e4, traits={"thetas": _TWO_BASES, "scaled_layers": (FULL,)}),
-    "gemma4_text": _like(_gemma4, 262144, 2304, 8, 131072),
+        rope_local_base_freq=1e4, num_hidden_layers=35, **PER_LAYER,
+        traits={"thetas": _TWO_BASES, "scaled_layers": (FULL,), "per_layer": "rounded"}),
+    "gemma4_text": _like(_gemma4, 262144, 2304, 8, 131072, num_hidden_layers=30, **PER_LAYER,
+        traits={"per_layer": "exact"}),
     "gemma4_unified_text": _like(_gemma4, 262144, 2304, 8, 262144),
     "git": _like(_bert, 30522, 768, 12, 1024, tie_word_embeddings=False, traits={"token_types": False}),
     "glm": _glm,

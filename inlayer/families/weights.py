@@ -56,6 +56,9 @@ PARTS: dict[str, tuple[str, ...]] = {
         "embeddings.projection.weight",
     ),
     "projection.bias": ("embedding_hidden_mapping_in.bias", "embeddings_project.bias", "embeddings.projection.bias"),
+    "per_layer_embedding.table.weight": ("embed_tokens_per_layer.weight", "per_layer_token_embd.weight"),
+    "per_layer_embedding.projection.weight": ("per_layer_model_projection.weight", "per_layer_model_proj.weight"),
+    "per_layer_embedding.norm.weight": ("per_layer_projection_norm.weight", "per_layer_proj_norm.weight"),
     "head.bias": (  # if BERT has two, the decoder uses the first
         "cls.predictions.decoder.bias", "lm_head.decoder.bias", "predictions.decoder.bias", "lm_head.bias",
         "cls.predictions.bias", "predictions.bias", "vocab_projector.bias", "generator_lm_head.bias", "output.bias",
@@ -76,12 +79,12 @@ TableRole: TypeAlias = Literal[
 _PLAIN_TABLES: dict[TableRole, tuple[str, ...]] = {
     "position": PARTS["position_embedding.weight"],
     "token_type": PARTS["token_type_embedding.weight"],
+    "per_layer": PARTS["per_layer_embedding.table.weight"],
     "head": HEAD_ENDS,
     "token": TABLE_ENDS,
 }
 # Others, some of them in blocks.
 _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
-    "per_layer": re.compile(r"(^|\.)(embed_tokens_per_layer|per_layer_token_embd)\.weight$"),
     "ngram": re.compile(r"(^|\.)\w*ngram\w*\.(.*\.)?weight$"),
     "value": re.compile(r"(^|\.)value_embed(ding)?s?(\.\d+)?\.weight$"),  # per token, added to attention's values
     "routing": re.compile(r"(^|\.)tid2eid$"),  # the experts of each token

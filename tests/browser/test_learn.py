@@ -174,12 +174,12 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
 
     # Everything is in the progress file that `inlayer learn` reads.
     state = ProgressFile().read()
-    assert state.task("gather").passed
-    assert state.task("gather").hints == 1
-    assert not state.task("gather").solution_seen
-    assert state.exercise("forward/hidden_shape").done
-    assert state.question(missed).due == 2
-    assert "forward" in state.read
+    assert state.record("task", "gather").done
+    assert state.record("task", "gather").hints == 1
+    assert not state.record("task", "gather").solution_seen
+    assert state.record("exercise", "forward/hidden_shape").done
+    assert state.record("question", missed).due == 2
+    assert state.record("read", "forward").done
     assert (home / "gather.py").read_text(encoding="utf-8") == GATHER.solution
     page.reload()
     page.wait_for_selector("#stage[aria-busy=false] h1")

@@ -1,9 +1,11 @@
-"""Capture what a transformers model feeds into its first block, and the rotary tables that it computes."""
+"""Capture what a transformers model feeds into its blocks: hidden states, rotary tables and per-layer vectors."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,11 +28,12 @@ class Tables:
 
 @dataclass
 class Captured:
-    """The tensor that entered the first block, the name of that block, and every rotary table."""
+    """The tensor that entered the first block, the name of that block, every rotary table, and per-layer vectors."""
 
     hidden: Tensor | None = None
     block: str = ""
     tables: list[Tables] = field(default_factory=list)
+    per_layer: Tensor | None = None  # the vectors of every block
     error: Exception | None = None  # raised by the model after its first block was entered
 
 
@@ -79,7 +82,7 @@ def capture(model: nn.Module, **inputs: Any) -> Captured:
         elif type(module).__name__.endswith("RotaryEmbedding"):
             hooks.append(module.register_forward_hook(at_rotary(name), with_kwargs=True))
     try:
-        with torch.no_grad():
+        with torch.no_grad(), recorded_per_layer(model, seen):
             model(**{name: value.clone() for name, value in inputs.items()})  # some models write into their inputs
     except Exception as error:
         if seen.hidden is None:
@@ -94,6 +97,25 @@ def capture(model: nn.Module, **inputs: Any) -> Captured:
         raise LookupError("no block was entered")
     seen.tables += precomputed_tables(model, inputs)
     return seen
+
+
+@contextmanager
+def recorded_per_layer(model: nn.Module, seen: Captured) -> Iterator[None]:
+    """Record what Gemma's `project_per_layer_inputs`, which is a method and has no hook, returns."""
+    owners = [module for module in model.modules() if hasattr(module, "project_per_layer_inputs")]
+    for module in owners:
+        original: Any = module.project_per_layer_inputs
+
+        def record(*args: Any, project: Any = original, **kwargs: Any) -> Tensor:
+            seen.per_layer = project(*args, **kwargs)
+            return seen.per_layer
+
+        module.project_per_layer_inputs = record
+    try:
+        yield
+    finally:
+        for module in owners:
+            del module.project_per_layer_inputs
 
 
 def precomputed_tables(model: nn.Module, inputs: dict[str, Any]) -> list[Tables]:
