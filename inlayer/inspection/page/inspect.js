@@ -29,6 +29,12 @@ function showFacts(report) {
     Norm: rows.norm_median === null ? "unknown" : `${number(rows.norm_min)} to ${number(rows.norm_max)}, median ${number(rows.norm_median)}`,
   };
   for (const [name, value] of Object.entries(facts)) byId("facts").append(make("dt", {}, name), make("dd", {}, value));
+  for (const one of report.tables) {
+    const share = one.parameter_share === null ? "" : `, ${(100 * one.parameter_share).toFixed(1)}% of the parameters`;
+    const copy = one.copy_of === null ? "" : `; equals ${one.copy_of}`;
+    const text = `${one.tensor}: ${number(one.rows)} x ${number(one.width)} ${one.dtype}${share}, in ${one.file} from byte ${number(one.offset)}; ${number(one.zero_rows)} rows of zeros${copy}`;
+    byId("facts").append(make("dt", {}, `Table (${one.role})`), make("dd", {}, text));
+  }
   for (const note of report.not_checked) byId("facts").append(make("dt", {}, "Not checked"), make("dd", {}, note));
 }
 
