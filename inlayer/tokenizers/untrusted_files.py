@@ -43,7 +43,7 @@ FIELDS = {"version", "truncation", "padding", "added_tokens", *PARTS}
 Step = tuple[tuple[int, ...], dict[str, Any]]
 
 MAX_GROWTH, MAX_ADDED = 64, 4096  # a text of n characters becomes at most MAX_GROWTH * n + MAX_ADDED, in every part
-MAX_PATTERNS = 8192  # characters of all regular expressions; published files have up to 300
+MAX_PATTERNS = 4096  # characters of all regular expressions; published files have about 300
 MAX_EXPANSION = 18  # NFKC of one character
 EXPANSION = {
     "NFC": 4, "NFD": 4, "NFKC": MAX_EXPANSION, "NFKD": MAX_EXPANSION, "Lowercase": 3, "BertNormalizer": 4,
