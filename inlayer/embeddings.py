@@ -5,8 +5,8 @@ text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
   rows (x scale), (projection), + token types, + positions, (norm), (dropout), (projection)
 - rotary positions add nothing here; `rotary()` prepares cos and sin for attention
 - vectors can be passed instead of ids (`inputs_embeds`): they enter after the lookup and its scale
-- elsewhere: the token table, resized and tied (input_table.py), other projects' names for these settings (families/),
-  reading weights from files (checkpoint/)
+- elsewhere: the token table, resized and tied (input_table.py), rows found again, merged and per layer
+  (row_lookup.py), other projects' names for these settings (families/), reading weights from files (checkpoint/)
 Tested against transformers for every family in tests/families/test_parity.py, and in tests/test_embeddings.py.
 """
 
@@ -18,12 +18,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from inlayer.errors import ConfigError, InputError, ShapeError
+from inlayer.errors import ConfigError, InputError
 from inlayer.families import describe
-from inlayer.families.spec import NormKind
+from inlayer.families.spec import NormKind, PerLayerSpec
 from inlayer.initialization import derive_seeds
-from inlayer.input_table import InputTable
+from inlayer.ngram_lookup import NgramLookup
 from inlayer.norms import build_norm
+from inlayer.per_layer import PerLayerEmbedding
 from inlayer.positions import (
     LearnedPositions,
     PositionIdRule,
@@ -34,8 +35,8 @@ from inlayer.positions import (
     make_position_ids,
 )
 from inlayer.shapes import is_finite
-from inlayer.tables import StoredEmbedding, Table, add_up, check_id_range
-from inlayer.tensors import check_float, check_ids, check_mask, check_one_per_token
+from inlayer.tables import Table, add_up
+from inlayer.tensors import check_mask, check_one_per_token
 
 PROJECTIONS = ("rows", "sum")
 NORM_PLACES = ("sum", "start", "rows")
@@ -43,8 +44,9 @@ NORM_PLACES = ("sum", "start", "rows")
 SPEC_SETTINGS = (
     "padding_idx", "init_std", "scale", "round_scale", "multiplier", "mask_padding", "dropout", "norm", "norm_eps",
     "norm_at", "positions_first", "token_types", "row_width", "project", "position_id_rule", "position_offset",
+    "per_layer",
 )  # fmt: skip
-StageName = Literal["row", "scale", "multiplier", "projection", "token type", "position", "norm", "mask"]
+StageName = Literal["row", "scale", "n-grams", "multiplier", "projection", "token type", "position", "norm", "mask"]
 
 
 class LayerStage(NamedTuple):
@@ -55,7 +57,7 @@ class LayerStage(NamedTuple):
     after: Tensor
 
 
-class Embeddings(InputTable):
+class Embeddings(NgramLookup):
     """The input layer of a language model: token ids -> hidden states.
 
     Args:
@@ -84,6 +86,7 @@ class Embeddings(InputTable):
         project: Where such rows are projected to n_embd: "rows" before positions (OPT), "sum" after the norm (ALBERT).
         position_id_rule: Position ids if the caller does not pass them (RoBERTa and OPT skip padding).
         position_offset: Unused rows at the start of learned positions.
+        per_layer: Sizes of per-layer embeddings (Gemma-3n, Gemma-4), see `per_layer()`.
         head_dim: For positions="rotary": width of an attention head, n_embd by default.
         theta: Base of rotary and sinusoidal positions.
         device: As in torch.nn.Embedding.
@@ -123,6 +126,7 @@ class Embeddings(InputTable):
         project: str | None = None,
         position_id_rule: PositionIdRule | None = None,
         position_offset: int = 0,
+        per_layer: PerLayerSpec | None = None,
         head_dim: int | None = None,
         theta: float = 10_000.0,
         device: torch.device | str | None = None,
@@ -169,6 +173,7 @@ class Embeddings(InputTable):
         )
         self.norm = None if norm_eps is None else build_norm(norm, sum_width, norm_eps, **target)
         self.dropout = nn.Dropout(dropout)
+        self.per_layer_embedding = None if per_layer is None else PerLayerEmbedding(per_layer, n_embd, **target)
         self.projection = None if project is None else nn.Linear(row_width, n_embd, bias=project == "sum", **target)
 
     @classmethod
@@ -203,7 +208,9 @@ class Embeddings(InputTable):
         positions = RotaryPositions(**vars(spec.rotary)) if spec.rotary else spec.positions
         settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
         settings |= {"positions": positions, "seed": seed, "device": device, "dtype": dtype}
-        return cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)
+        layer = cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)
+        layer.ngrams = spec.ngrams
+        return layer
 
     # ---- forward
 
@@ -215,6 +222,7 @@ class Embeddings(InputTable):
         *,
         token_type_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        history: Tensor | None = None,
         record: list[LayerStage] | None = None,
     ) -> Float[Tensor, "... T D"]:
         """Compute hidden states (B, T, D); one text (T,) gives (T, D).
@@ -227,6 +235,7 @@ class Embeddings(InputTable):
             token_type_ids: (B, T), for a layer with token types; 0 by default.
             attention_mask: (B, T), 1 for real tokens; only used if position_id_rule reads it. A warning says so if a
                 batch is padded on the left: pass position_ids=inlayer.position_ids_from_mask(attention_mask).
+            history: The ids (B, H) before input_ids, for a layer that adds n-grams (LongCat-Flash, BLT).
             record: A list that receives every stage, for tracing.
 
         Returns:
@@ -254,12 +263,11 @@ class Embeddings(InputTable):
                 record.append(LayerStage(name, added, hidden[0] if single else hidden))
             return hidden
 
-        if input_ids is not None and not isinstance(self.token_embedding, (Table, StoredEmbedding)):
-            check_id_range(input_ids, self.vocab_size)  # other modules do not check ids
-        hidden = after("row", self.token_embedding(input_ids) if inputs_embeds is None else inputs_embeds)
+        hidden = after("row", self._rows(input_ids) if inputs_embeds is None else inputs_embeds)
         if self.scale != 1.0 and inputs_embeds is None:
-            rounded = torch.full((), self.scale, dtype=hidden.dtype, device=hidden.device)
-            hidden = after("scale", hidden * (rounded if self.round_scale else self.scale))
+            hidden = after("scale", self._scaled(hidden))
+        if input_ids is not None and any(spec.added != "no" for spec in self.ngrams):
+            hidden = after("n-grams", self._add_ngrams(hidden, input_ids, history, attention_mask))
         if self.multiplier != 1.0:
             hidden = after("multiplier", hidden * self.multiplier)
         if self.projection is not None and self.project == "rows":
@@ -297,19 +305,6 @@ class Embeddings(InputTable):
         stages: list[LayerStage] = []
         self.forward(*inputs, **named, record=stages)
         return stages
-
-    def _with_batch_axis(self, ids: Tensor | None, embeds: Tensor | None) -> tuple[bool, Tensor | None, Tensor | None]:
-        if ids is not None:
-            ids = check_ids(ids)
-            if ids.dim() not in (1, 2):
-                raise ShapeError(f"input_ids has shape {tuple(ids.shape)}; expected (batch, tokens), or (tokens,)")
-            return ids.dim() == 1, ids[None] if ids.dim() == 1 else ids, None
-        embeds = check_float(embeds, "inputs_embeds", width=self.token_embedding.embedding_dim)
-        if embeds.dim() not in (2, 3):
-            raise ShapeError(
-                f"inputs_embeds has shape {tuple(embeds.shape)}; expected (batch, tokens, width), or (tokens, width)"
-            )
-        return embeds.dim() == 2, None, embeds[None] if embeds.dim() == 2 else embeds
 
     def _added(
         self, hidden: Tensor, ids: Tensor | None, position_ids: Tensor | None, token_type_ids: Tensor | None,

@@ -126,7 +126,13 @@ class InputTable(nn.Module):
             )
         rows = self.token_embedding.resize(new_vocab_size, pad_to_multiple_of, init, allow_shrink=allow_shrink)
         self._resize_biases(rows)
+        for table in self._other_tables():
+            table.resize(rows, init=init, allow_shrink=True)
         return rows
+
+    def _other_tables(self) -> list[Table]:
+        """Tables with one row per token that follow when the token table is resized."""
+        return []
 
     def _resize_biases(self, rows: int) -> None:
         for head in self._tied_heads:

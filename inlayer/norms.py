@@ -1,7 +1,7 @@
 """The norms of input layers: LayerNorm and RMSNorm with the rounding of the original models.
 
 rows + positions -> [norm] -> hidden states
-Tested against transformers in tests/families/ (BERT, ModernBERT, DeBERTa, NanoChat, Inkling).
+Tested against transformers in tests/families/ (BERT, ModernBERT, DeBERTa, NanoChat, Inkling, Gemma-4).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from inlayer.families.spec import NormKind
 class RoundedNorm(nn.Module):
     """A norm in float32 whose result is rounded to the model's dtype before weight and bias are applied."""
 
-    def __init__(self, width: int, eps: float, *, centered: bool, weight: bool, **target: Any) -> None:
+    def __init__(self, width: int, eps: float, *, centered: bool = False, weight: bool = True, **target: Any) -> None:
         super().__init__()
         self.eps, self.centered = eps, centered
         self.weight = nn.Parameter(torch.ones(width, **target)) if weight else None
@@ -37,8 +37,20 @@ class RoundedNorm(nn.Module):
         return values if self.bias is None else values + self.bias
 
 
+class FloatNorm(RoundedNorm):
+    """RMSNorm in float32 whose result is rounded at the end (Gemma-3n, Gemma-4)."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Normalize the last axis."""
+        values = hidden.float()
+        values = values * torch.pow(values.pow(2).mean(-1, keepdim=True) + self.eps, -0.5)  # rsqrt rounds differently
+        return (values if self.weight is None else values * self.weight.float()).to(hidden.dtype)
+
+
 def build_norm(kind: NormKind, width: int, eps: float, **target: Any) -> nn.Module:
     """The norm of a family, on a device and in a dtype."""
+    if kind == "rms in float32":
+        return FloatNorm(width, eps, **target)
     if kind.startswith("rms"):
         return RoundedNorm(width, eps, centered=False, weight=kind == "rms", **target)
     if kind == "layer in float32":

@@ -22,6 +22,7 @@ SAME_ROLE = {
     "open.py": "chooses the class for a source",
     "progress.py": "a learner's progress, and the command that shows it",
     "questions.py": "exercises, and the commands that ask them",
+    "report.py": "the report of a package's main operation",
     "run.py": "runs a package's main operation",
     "store.py": "access to a checkpoint, local and remote",
     "terminal.py": "prints a package's facts on a terminal",

@@ -7,12 +7,21 @@ import re
 import subprocess
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
-PATH = re.compile(r"(?<![\w/.~<{*-])((?:[\w-]+/)+[\w.-]+\.(?:py|md|js|css|svg|png|sh|ipynb))(?![\w/*])")
+FILE = re.compile(
+    r"(?<![\w/.~<{*\"'-])((?:[\w-]+/)*[\w-][\w.-]*\.(?:py|md|js|css|svg|png|sh|ipynb|html|toml))(?![\w/*(])"
+)
+FOLDER = re.compile(r"(?<![\w/.~<{*:-])((?:[\w-]+/)+)(?![\w/*<{.])")
 PARENTS = (ROOT, *(ROOT / name for name in ("inlayer", "docs", "tests", "inlayer/learn", "inlayer/learn/content")))
-EXAMPLES = re.compile(r"[A-Z]|^(class|my|wrong)/")  # placeholders, and files of imaginary learners
+# Placeholders, files of imaginary learners, what a command writes, and names that we decided against.
+EXAMPLES = re.compile(
+    r"[A-Z]|^(class|my|wrong|path|run|inspect)/|gather\.py$|^(report|node)\.html$|^training\.png$|^torch\.py$"
+)
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -32,8 +41,21 @@ def prose(file: Path) -> Iterator[str]:
 
 
 def missing_paths(file: Path) -> list[str]:
-    named = {path for text in prose(file) for path in PATH.findall(text) if not EXAMPLES.search(path)}
-    return sorted(path for path in named if not any((parent / path).exists() for parent in (*PARENTS, file.parent)))
+    """Paths that do not exist, and names of files that no folder has."""
+    texts, parents = list(prose(file)), (*PARENTS, file.parent)
+    named = {path for text in texts for path in (*FILE.findall(text), *FOLDER.findall(text))}
+    return sorted(
+        path
+        for path in named
+        if not EXAMPLES.search(path)
+        and not any((parent / path).exists() for parent in parents)
+        and path not in file_names()
+    )
+
+
+@cache
+def file_names() -> frozenset[str]:
+    return frozenset(path.name for path in tracked())
 
 
 def test_every_path_in_prose_exists() -> None:
@@ -44,7 +66,24 @@ def test_every_path_in_prose_exists() -> None:
     assert not missing
 
 
-def test_a_missing_path_is_found(tmp_path: Path) -> None:
-    document = tmp_path / "page.md"
-    document.write_text("See tables/no_such_module.py and docs/architecture.md.", encoding="utf-8")
-    assert missing_paths(document) == ["tables/no_such_module.py"]
+MISSING = ["no_such_folder/", "no_such_module.py", "tables/no_such_module.py"]
+PROSE = (
+    "See tables/no_such_module.py, no_such_module.py, no_such_folder/, docs/architecture.md, memory.py and tests/web/."
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("page.md", PROSE), ("module.py", f'"""{PROSE}"""\n'), ("code.py", f"x = 1  # {PROSE}\n")],
+    ids=["document", "docstring", "comment"],
+)
+def test_a_missing_path_is_found(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8")
+    assert missing_paths(file) == MISSING
+
+
+def test_code_is_not_prose(tmp_path: Path) -> None:
+    file = tmp_path / "code.py"
+    file.write_text('path = "tables/no_such_module.py"\n', encoding="utf-8")
+    assert missing_paths(file) == []

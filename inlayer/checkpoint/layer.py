@@ -10,16 +10,19 @@ Tested against transformers on checkpoints that it wrote in tests/checkpoint/tes
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from inlayer.checkpoint.find_tables import same_bytes
+from inlayer.checkpoint.memories import NGRAM_PROJECTION, find_parts
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families.weights import WITH_HEAD
 from inlayer.files import quoted
+from inlayer.formats.safetensors import TensorInfo
 from inlayer.head import Head
-from inlayer.tables import StoredEmbedding
+from inlayer.tables import StoredEmbedding, StoredTable, Table
 from inlayer.tensors import to_tensor, torch_dtype
 
 COMPARED_ROWS = 4096  # per step, when a stored head is compared with the table
@@ -41,11 +44,23 @@ def build_embeddings(model: Model) -> Embeddings:
                 f"{model.source}: the table {quoted(model.table_info.name)} is {rows:,} x {width:,}, but its config "
                 f"requires rows of width {layer.token_embedding.embedding_dim:,}"
             )
-    stored = StoredEmbedding(model.table)
-    layer.set_input_embeddings(stored.in_memory() if model.trainable else stored)
+    layer.set_input_embeddings(_rows(model, model.table))
+    if (extra := layer.per_layer_embedding) is not None:
+        tensor = _find_part(model, "per_layer_embedding.table.weight", extra.table.weight)
+        table = model.store.table(tensor.name, extra.table.padding_idx)
+        extra.table = _rows(model, table.astype(model.table.dtype))
     parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items() if like.is_meta}
     layer.load_state_dict(parts, assign=True, strict=False)
+    layer.memories = model.memories
+    if any(spec.added == "projected mean" for spec in layer.ngrams):
+        layer.ngram_projection = nn.Parameter(_read_ngram_projection(model))
     return layer.requires_grad_(model.trainable).train(model.trainable)
+
+
+def _rows(model: Model, table: StoredTable) -> Table | StoredEmbedding:
+    """A stored table, in memory if it is to be trained."""
+    stored = StoredEmbedding(table)
+    return stored.in_memory() if model.trainable else stored
 
 
 def build_head(model: Model) -> Head | None:
@@ -77,6 +92,20 @@ def build_head(model: Model) -> Head | None:
     return head.requires_grad_(model.trainable).train(model.trainable)
 
 
+def _read_ngram_projection(model: Model) -> Tensor:
+    """The projections of a memory's heads (heads, D of a row, D), in the table's dtype."""
+    spec, parts = model.memories[0].spec, find_parts(model.store, NGRAM_PROJECTION)
+    shape = (model.table_info.shape[1], spec.width)
+    for part in parts:
+        if part.shape != shape or len(parts) != spec.heads or part.nbytes > MAX_PART:
+            raise CheckpointError(
+                f"{model.source}: {quoted(part.name)} has shape {quoted(part.shape)} and is one of {len(parts):,}; its "
+                f"config requires {spec.heads} projections of shape {shape}"
+            )
+    dtype = torch_dtype(model.table.dtype)
+    return torch.stack([to_tensor(model.store.read(part.name)).to(dtype).T for part in parts])
+
+
 def equals_table(model: Model, name: str) -> bool:
     """Whether a stored head has the same rows as the table; if not, it is used, as in transformers."""
     tensor = model.store.find(name)
@@ -99,14 +128,21 @@ def saved_with_head(model: Model) -> bool:
     return not biased or model.find_part("head.bias") is not None
 
 
-def _read_part(model: Model, part: str, like: Tensor) -> Tensor:
-    """A small part of the layer in the table's dtype, checked to have the shape that the config requires."""
+def _find_part(model: Model, part: str, like: Tensor) -> TensorInfo:
+    """A part of the layer, checked to have the shape that the config requires."""
     tensor, shape = model.find_part(part), tuple(like.shape)
     if tensor is None:
         raise CheckpointError(f"{model.source} has no tensor for {part}, which its config requires")
-    which = f"{model.source}: tensor {quoted(tensor.name)}"
     if tensor.shape != shape:
+        which = f"{model.source}: tensor {quoted(tensor.name)}"
         raise CheckpointError(f"{which} has shape {quoted(tensor.shape)}; its config requires {shape}")
+    return tensor
+
+
+def _read_part(model: Model, part: str, like: Tensor) -> Tensor:
+    """A small part of the layer in the table's dtype."""
+    tensor = _find_part(model, part, like)
+    which = f"{model.source}: tensor {quoted(tensor.name)}"
     if tensor.nbytes > MAX_PART:
         raise CheckpointError(f"{which} has {tensor.nbytes:,} bytes; the maximum for this part is {MAX_PART:,}")
     return to_tensor(model.store.read(tensor.name)).to(torch_dtype(model.table.dtype))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Container, Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -37,7 +38,15 @@ def inlayer_(
     del version
 
 
+def examples(*lines: str) -> str:
+    """The end of a help text. Typer joins lines unless a blank line separates them."""
+    return "\n\n".join(("Examples:", *lines)) + "\n"
+
+
 MIN_WIDTH = 30  # columns
+SOURCE_HELP = "Model folder, .safetensors or .gguf file, hub id or sample name. \\[default: the bundled sample model]"
+Source = Annotated[str | None, typer.Argument(help=SOURCE_HELP)]
+ModelOption = Annotated[str | None, typer.Option(help=SOURCE_HELP)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -57,3 +66,16 @@ def console(max_width: int = 2**31, **settings: Any) -> Any:
     output = Output(highlight=False, **settings)
     width = min(max(output.width, MIN_WIDTH), max_width)
     return output if width == output.width else Output(highlight=False, width=width, **settings)
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Container[int] = (0,)) -> None:
+    """Print a table on the console; columns are aligned to the right, except those with the numbers `left`."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(titles))
+    for number, title in enumerate(titles):
+        table.add_column(Text(title), justify="left" if number in left else "right")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console().print(table)

@@ -9,17 +9,14 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Json, app, console, print_json, progress_bar
+from inlayer.cli.app import Json, app, console, examples, print_json, print_table, progress_bar
 from inlayer.files import check_path, printable, shown, write_output
 
-COMPARE_EXAMPLES = """Examples:
-
-inlayer compare default path/to/model
-
-inlayer compare default path/to/model --top 3 --json
-
-inlayer compare default path/to/model --html compare.html
-"""
+COMPARE_EXAMPLES = examples(
+    "inlayer compare default path/to/model",
+    "inlayer compare default path/to/model --top 3 --json",
+    "inlayer compare default path/to/model --html compare.html",
+)
 
 
 @app.command(epilog=COMPARE_EXAMPLES)
@@ -74,9 +71,10 @@ def compare(
             listed = ", ".join(repr(text) for text in texts[:top])
             output.print(f"[bold]{label:<14}[/bold]", printable(listed), more, sep="", soft_wrap=True, markup=True)
     if found.moved:
-        from rich.table import Table
-
-        table = Table("moved most", "cosine", "length in A", "in B", box=None, pad_edge=False, header_style="bold")
-        for row in found.moved:
-            table.add_row(printable(repr(row.text)), f"{row.cosine:.3f}", f"{row.norm_a:.2f}", f"{row.norm_b:.2f}")
-        output.print(table)
+        print_table(
+            ("moved most", "cosine", "length in A", "in B"),
+            (
+                (printable(repr(row.text)), f"{row.cosine:.3f}", f"{row.norm_a:.2f}", f"{row.norm_b:.2f}")
+                for row in found.moved
+            ),
+        )

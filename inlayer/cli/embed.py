@@ -8,18 +8,18 @@ from __future__ import annotations
 import shlex
 import sys
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inlayer.cli.app import Json, app, console, print_json, progress_bar
+from inlayer.cli.app import Json, ModelOption, app, console, examples, print_json, print_table, progress_bar
 from inlayer.cli.inputs import check_argument
-from inlayer.cli.neighbors import ModelOption
 from inlayer.errors import InputError
 from inlayer.files import check_path, printable, quoted, shown
 
 if TYPE_CHECKING:
     from inlayer.encoding.encode import Encoder, Settings
+    from inlayer.encoding.job import EmbedJob
     from inlayer.encoding.sources import Reader
 
 __all__ = ["embed", "search"]
@@ -27,24 +27,17 @@ __all__ = ["embed", "search"]
 EXAMPLES = ["I love dogs", "Dogs are my favorite animals", "The meeting starts at seven"]
 SHOWN_ROWS, SHOWN_VALUES, SHOWN_TEXT = 20, 4, 60
 
-EMBED_EXAMPLES = """Examples:
-
-inlayer embed
-
-inlayer embed reviews.csv --field review --out reviews.parquet
-
-inlayer embed book.txt more/ --out book.npy --model wordllama --normalize
-
-cat lines.txt | inlayer embed - --out vectors.safetensors
-
-The same command again resumes an interrupted run.
-"""
-SEARCH_EXAMPLES = """Examples:
-
-inlayer search "a pet" --in vectors.npy -k 5
-
-inlayer search "a pet" --in vectors.npy --model default --json
-"""
+EMBED_EXAMPLES = examples(
+    "inlayer embed",
+    "inlayer embed reviews.csv --field review --out reviews.parquet",
+    "inlayer embed book.txt more/ --out book.npy --model wordllama --normalize",
+    "cat lines.txt | inlayer embed - --out vectors.safetensors",
+    "The same command again resumes an interrupted run.",
+)
+SEARCH_EXAMPLES = examples(
+    'inlayer search "a pet" --in vectors.npy -k 5',
+    'inlayer search "a pet" --in vectors.npy --model default --json',
+)
 
 Pool = Annotated[str, typer.Option(help="How to pool the rows of a text: mean, first, last or max.")]
 Weights = Annotated[str | None, typer.Option(metavar="FILE", help="A fitted weighting, saved by Weighting.save.")]
@@ -75,6 +68,10 @@ def embed(
     on_error: Annotated[
         str, typer.Option(metavar="fail|skip", help="What to do with a bad row: stop, or report it and go on.")
     ] = "fail",
+    engine: Annotated[
+        str,
+        typer.Option(metavar="local|ray", help="Run in this process, or on a Ray cluster (.parquet files only)."),
+    ] = "local",
     as_json: Json = False,
 ) -> None:
     """Turn texts into vectors: files of any size, in constant memory."""
@@ -84,6 +81,10 @@ def embed(
 
     if on_error not in {"fail", "skip"}:
         raise InputError(f"--on-error is {quoted(on_error)}; it must be fail or skip")
+    if engine not in {"local", "ray"}:
+        raise InputError(f"--engine is {quoted(engine)}; it must be local or ray")
+    if engine == "ray" and out is None:
+        raise InputError("--engine ray writes a file; name it with --out")
     if pool == "none":
         raise InputError("--pool none has no file format; use Model.encode(texts, pool='none') in Python")
     texts = [check_argument(text, f"text {number}") for number, text in enumerate(inputs or EXAMPLES, start=1)]
@@ -108,7 +109,16 @@ def embed(
         "model": str(model or "default"), "table": [*opened.table.shape], "pool": pool, "weights": weights,
         "normalize": normalize, "dim": dim, "dtype": settings.dtype.name,
     }  # fmt: skip
-    rows = _write(reader, encoder, settings, out, made, {"inputs": texts, "field": field, "per_file": per_file})
+    given = {"inputs": texts, "field": field, "per_file": per_file, "engine": engine}
+    arguments = (encoder, settings, reader, check_path(out, "--out"), made, given)
+    if engine == "ray":
+        from inlayer.encoding.ray_job import RayJob
+
+        rows = _write(RayJob(*arguments, skip=on_error == "skip"))
+    else:
+        from inlayer.encoding.job import EmbedJob
+
+        rows = _write(EmbedJob(*arguments))
     facts = {"out": out, "rows": rows, "width": settings.dim or encoder.width, "skipped": skipped}
     if as_json:
         print_json(facts)
@@ -117,18 +127,13 @@ def embed(
         console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
 
 
-def _write(
-    reader: Reader, encoder: Encoder, settings: Settings, out: str, made: dict[str, Any], given: dict[str, Any]
-) -> int:
-    from inlayer.encoding.job import EmbedJob
-
-    job = EmbedJob(encoder, settings, reader, check_path(out, "--out"), made, given)
+def _write(job: EmbedJob) -> int:
     try:
         with progress_bar("embedding", "rows") as bar:
 
             def progress(rows: int) -> None:
                 if bar is not None:
-                    bar(reader.meter.done, reader.meter.total or None, rows)
+                    bar(job.reader.meter.done, job.reader.meter.total or None, rows)
 
             return job.run(progress)
     except KeyboardInterrupt:
@@ -140,7 +145,6 @@ def _write(
 def _print_rows(reader: Reader, encoder: Encoder, settings: Settings, given: bool, as_json: bool) -> None:
     """Print the first rows as a table, or the similarity matrix of the example sentences."""
     import numpy as np
-    from rich.table import Table
 
     texts = list(islice((text for rows in reader for text in rows.texts), SHOWN_ROWS + 1))
     if not texts:
@@ -155,17 +159,12 @@ def _print_rows(reader: Reader, encoder: Encoder, settings: Settings, given: boo
     else:
         units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         titles, cells = [str(index + 1) for index in range(len(texts))], units @ units.T
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("" if given else "cosine similarity")
-    for title in titles:
-        table.add_column(title.replace("[", r"\["), justify="right")
-    for number, (text, values) in enumerate(zip(texts, cells, strict=False), start=1):
-        label = printable(text[:SHOWN_TEXT])
-        table.add_row(
-            (label if given else f"{number} {label}").replace("[", r"\["),
-            *(f"{value:.3f}" for value in values[: len(titles)].tolist()),
-        )
-    console().print(table)
+    labels = [printable(text[:SHOWN_TEXT]) for text in texts[:SHOWN_ROWS]]
+    if not given:
+        labels = [f"{number} {label}" for number, label in enumerate(labels, start=1)]
+    rows = zip(labels, cells[:, : len(titles)].tolist(), strict=True)
+    cosines = "" if given else "cosine similarity"
+    print_table([cosines, *titles], [(label, *(f"{value:.3f}" for value in values)) for label, values in rows])
     more = "only the first rows are shown; " if len(texts) > SHOWN_ROWS else ""
     end = f"{vectors.shape[1]} values per text; {more}--out FILE writes all of them"
     console().print(end if given else f"{end}; try: inlayer embed FILE --out vectors.npy", style="dim", markup=False)

@@ -10,24 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
-from inlayer.cli.app import Json, app, console, print_json, progress_bar
+from inlayer.cli.app import Json, Source, app, examples, print_json, print_table, progress_bar
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, shown
 
-EVALUATE_EXAMPLES = """Examples:
-
-inlayer evaluate --similarity pairs.txt
-
-inlayer evaluate path/to/model --similarity pairs.txt --analogies questions.txt --json
-"""
+EVALUATE_EXAMPLES = examples(
+    "inlayer evaluate --similarity pairs.txt",
+    "inlayer evaluate path/to/model --similarity pairs.txt --analogies questions.txt --json",
+)
 
 
 @app.command(epilog=EVALUATE_EXAMPLES)
 def evaluate(
-    source: Annotated[
-        str | None,
-        typer.Argument(help="Model folder, file, hub id or sample name. \\[default: the bundled sample model]"),
-    ] = None,
+    source: Source = None,
     similarity: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,12 +52,12 @@ def evaluate(
         print_json({"similarity": [one._asdict() for one in scores], "analogies": [one._asdict() for one in answers]})
         return
     if scores:
-        _print(
+        print_table(
             ("word similarity", "pairs", "coverage", "Spearman", "all pairs", "random rows"),
             [(one.name, f"{one.pairs:,}", f"{one.coverage:.0%}", *map(_number, one[3:])) for one in scores],
         )
     if answers:
-        _print(
+        print_table(
             ("analogies", "questions", "covered", "correct", "nearest alone", "inputs allowed"),
             [(one.name, f"{one.questions:,}", f"{one.covered:,}", *map(_percent, one[3:])) for one in answers],
         )
@@ -84,14 +79,3 @@ def _number(value: Any) -> str:
 
 def _percent(value: Any) -> str:
     return "-" if value is None else f"{value:.1%}"
-
-
-def _print(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
-    console().print(table)

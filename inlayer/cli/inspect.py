@@ -19,29 +19,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inlayer.cli.app import app, console, progress_bar
+from inlayer.cli.app import Source, app, console, examples, progress_bar
 from inlayer.errors import InputError
 from inlayer.files import check_path, printable, shown, write_output
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
-INSPECT_EXAMPLES = """Examples:
-
-inlayer inspect
-
-inlayer inspect path/to/model
-
-inlayer inspect path/to/model.safetensors --quick
-
-inlayer inspect minilm --json
-
-inlayer inspect minilm --ids undertrained-tokens
-
-inlayer inspect path/to/model --html report.html
-
-Exit code: 0 healthy, 1 warnings or errors found, 2 source cannot be read, 130 stopped with Ctrl-C.
-"""
+INSPECT_EXAMPLES = examples(
+    "inlayer inspect",
+    "inlayer inspect path/to/model",
+    "inlayer inspect path/to/model.safetensors --quick",
+    "inlayer inspect minilm --json",
+    "inlayer inspect minilm --ids undertrained-tokens",
+    "inlayer inspect path/to/model --html report.html",
+    "Exit code: 0 healthy, 1 warnings or errors found, 2 source cannot be read, 130 stopped with Ctrl-C.",
+)
 MEASURED = 1.0  # seconds of reading before the rest is estimated
 LONG = 10.0  # seconds that are worth announcing
 INTERRUPTED = 130
@@ -49,13 +42,7 @@ INTERRUPTED = 130
 
 @app.command(epilog=INSPECT_EXAMPLES)
 def inspect(
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            help="Model folder, .safetensors or .gguf file, hub id (org/name) or sample name. "
-            "Default: the bundled sample model."
-        ),
-    ] = None,
+    source: Source = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print facts and findings as JSON, with all ids.")] = False,
     ids: Annotated[
         str | None,

@@ -6,42 +6,38 @@ Tested in tests/geometry/test_commands.py.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inlayer.cli.app import Json, app, console, print_json, progress_bar
+from inlayer.cli.app import Json, ModelOption, app, console, examples, print_json, print_table, progress_bar
 from inlayer.errors import InputError
 from inlayer.files import printable
 
 if TYPE_CHECKING:
     from inlayer.geometry.neighbors import Neighbor
+    from inlayer.geometry.vocabulary import Vocabulary
 
-MODEL_HELP = "Model folder, .safetensors or .gguf file, hub id or sample name. \\[default: the bundled sample model]"
-ModelOption = Annotated[str | None, typer.Option(help=MODEL_HELP)]
 Count = Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of tokens to show.")]
 Head = Annotated[bool, typer.Option("--head", help="Search the rows of the head instead of the input table.")]
 Words = Annotated[bool, typer.Option("--words", help="Show only whole words.")]
 Script = Annotated[str | None, typer.Option(help="Show only tokens in this script, such as Latin or Cyrillic.")]
 Special = Annotated[bool, typer.Option("--special", help="Also show special tokens and rows without a token.")]
 
+MAX_PARTS = 12  # tokens of a word that are listed
 HEX = re.compile("[0-9a-f]{2}( [0-9a-f]{2})+")
 
-NEIGHBORS_EXAMPLES = """Examples:
+NEIGHBORS_EXAMPLES = examples(
+    "inlayer neighbors king",
+    'inlayer neighbors "New York" -k 20 --words',
+    "inlayer neighbors --id 812 --json",
+)
 
-inlayer neighbors king
-
-inlayer neighbors "New York" -k 20 --words
-
-inlayer neighbors --id 812 --json
-"""
-
-ANALOGY_EXAMPLES = """Examples:
-
-inlayer analogy king - man + woman
-
-inlayer analogy Paris - France + Italy --words
-"""
+ANALOGY_EXAMPLES = examples(
+    "inlayer analogy king - man + woman",
+    "inlayer analogy Paris - France + Italy --words",
+)
 
 
 @app.command(epilog=NEIGHBORS_EXAMPLES)
@@ -61,8 +57,9 @@ def neighbors(
 
     if (query is None) == (token_id is None):
         raise InputError("give a word or a text, or --id with a token id, but not both")
+    opened = load(model)
     with progress_bar("searching") as progress:
-        found = load(model).neighbors(
+        found = opened.neighbors(
             query if token_id is None else token_id, k, table="head" if head else "input", words=words, script=script,
             special=special, progress=progress,
         )  # fmt: skip
@@ -70,6 +67,7 @@ def neighbors(
         print_json({"query": query if token_id is None else token_id, "neighbors": [one._asdict() for one in found]})
     else:
         print_neighbors({"": found})
+        _print_parts(opened.vocabulary, [query] if query is not None else [])
 
 
 @app.command(epilog=ANALOGY_EXAMPLES, context_settings={"ignore_unknown_options": True})
@@ -88,7 +86,8 @@ def analogy(
     if len(parts) != 5 or parts[1] not in {"-", "−", "–"} or parts[3] != "+":
         raise InputError("write an analogy as A - B + C, such as: king - man + woman")
     a, b, c = parts[::2]
-    found = load(model).analogy(a, b, c, k=k, table="head" if head else "input", words=only_words)
+    opened = load(model)
+    found = opened.analogy(a, b, c, k=k, table="head" if head else "input", words=only_words)
     if as_json:
         print_json(
             {"words": parts[::2]} | {name: [one._asdict() for one in all_] for name, all_ in found._asdict().items()}
@@ -103,28 +102,32 @@ def analogy(
     )
     if found.answers and found.nearest_to_first and found.answers[0].id == found.nearest_to_first[0].id:
         console().print(f"The first answer is also nearest to {a} alone: the arithmetic added nothing.", style="dim")
+    _print_parts(opened.vocabulary, parts[::2])
 
 
 def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
     """Print lists of neighbors side by side, with their cosines."""
-    from rich.table import Table
-
-    table = Table(box=None, show_header=any(columns), pad_edge=False, header_style="bold")
-    for title in columns:
-        table.add_column(printable(title), no_wrap=True)
-        table.add_column("", justify="right")
-    for index in range(max(map(len, columns.values()), default=0)):
-        cells = []
-        for found in columns.values():
-            here = found[index] if index < len(found) else None
-            cells += ["", ""] if here is None else [_shown(here.text), f"{here.score:.3f}"]
-        table.add_row(*cells)
-    console().print(table if table.rows else "no token passes the filters")
+    cells = [[(_shown(one.text), f"{one.score:.3f}") for one in found] for found in columns.values()]
+    rows = [list(chain(*row)) for row in zip_longest(*cells, fillvalue=("", ""))]
+    titles = list(chain(*((printable(title), "") for title in columns)))
+    if rows:
+        print_table(titles, rows, left=range(0, len(titles), 2))
+    else:
+        console().print("no other token passes the filters")
 
 
-def _shown(text: str) -> Any:
-    from rich.text import Text
+def _print_parts(vocabulary: Vocabulary, words: list[str]) -> None:
+    """Say which words are not one token: the mean of several rows means less."""
+    for word in words:
+        ids = vocabulary.ids_of(word)
+        if len(ids) > 1:
+            parts = " ".join(_shown(vocabulary.text(token_id)) for token_id in ids[:MAX_PARTS])
+            more = " ..." if len(ids) > MAX_PARTS else ""
+            text = f"{printable(word)} is {len(ids)} tokens, whose mean was used: {parts}{more}"
+            console().print(text, style="dim", markup=False, highlight=False)
 
+
+def _shown(text: str) -> str:
     if HEX.fullmatch(text):  # bytes that are not whole characters, not a text with spaces
-        return Text(text)
-    return Text(printable(text.replace("\n", "\\n").replace("\t", "\\t")).replace(" ", "·"))
+        return text
+    return printable(text.replace("\n", "\\n").replace("\t", "\\t")).replace(" ", "·")

@@ -10,32 +10,28 @@ import json
 import os
 import sys
 import threading
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
 import typer
 
-from inlayer.cli.app import app
+from inlayer.cli.app import app, examples
 from inlayer.cli.inputs import check_page_texts
 
 if TYPE_CHECKING:
+    from inlayer.checkpoint.model import Model
     from inlayer.trace import Pipeline
     from inlayer.web import Address
 
-SERVE_EXAMPLES = """Examples:
-
-inlayer serve
-
-inlayer serve --model minilm --model path/to/model --open
-
-inlayer serve --port 8000 --text "I love dogs"
-
-inlayer serve --json
-
-Press Ctrl-C to stop.
-"""
+SERVE_EXAMPLES = examples(
+    "inlayer serve",
+    "inlayer serve --model minilm --model path/to/model --open",
+    'inlayer serve --port 8000 --text "I love dogs"',
+    "inlayer serve --json",
+    "Press Ctrl-C to stop.",
+)
 
 
 @app.command(epilog=SERVE_EXAMPLES)
@@ -64,11 +60,8 @@ def serve(
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
     """Serve the walk page and the course on this machine. The address contains a random access token."""
-    from inlayer.checkpoint import load
-
-    sources: list[str] | list[None] = model or [None]
-    for source in sources:
-        load(source)  # a source that cannot be opened is reported before the server starts
+    sources = tuple(model or [None])
+    open_models(sources)  # a source that cannot be opened is reported before the server starts
     from inlayer.web import serve as run
 
     def announce(address: Address) -> None:
@@ -93,18 +86,24 @@ def serve(
     run(partial(open_pipelines, sources), host=host, port=port, fragment=fragment, announce=announce, api_key=api_key)
 
 
-def open_pipelines(sources: list[str] | list[None]) -> dict[str, Pipeline]:
+@cache
+def open_models(sources: tuple[str | None, ...]) -> dict[str, Model]:
     """Open models and name each by the last part of its source, numbered if a name repeats."""
     from inlayer.checkpoint import load
-    from inlayer.trace import Pipeline
 
-    pipelines: dict[str, Pipeline] = {}
+    models: dict[str, Model] = {}
     for source in sources:
         base = "default" if source is None else last_name(source)
         names = (base if number == 1 else f"{base}-{number}" for number in count(1))
-        name = next(name for name in names if name not in pipelines)
-        pipelines[name] = Pipeline(load(source), name=name)
-    return pipelines
+        models[next(name for name in names if name not in models)] = load(source)
+    return models
+
+
+def open_pipelines(sources: tuple[str | None, ...]) -> dict[str, Pipeline]:
+    """Prepare models for walks. A worker process opens them again, the process of the command does not."""
+    from inlayer.trace import Pipeline
+
+    return {name: Pipeline(model, name=name) for name, model in open_models(sources).items()}
 
 
 def last_name(source: str) -> str:

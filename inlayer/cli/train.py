@@ -20,22 +20,17 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from inlayer.cli.app import app, console
+from inlayer.cli.app import app, console, examples
 from inlayer.training.config import TrainConfig
 
 TYPES = {"int": int, "float": float, "str": str, "bool": bool}
-EXAMPLES = """Examples:
-
-inlayer train
-
-inlayer train book.txt more/*.txt --out model
-
-inlayer train book.txt --out model --tokenizer bytes --architecture gpt --preset toy --steps 300
-
-inlayer train --out model --resume --steps 900
-
-torchrun --nproc-per-node 2 -m inlayer train book.txt --out model --parallel data
-"""
+EXAMPLES = examples(
+    "inlayer train",
+    "inlayer train book.txt more/*.txt --out model",
+    "inlayer train book.txt --out model --tokenizer bytes --architecture gpt --preset toy --steps 300",
+    "inlayer train --out model --resume --steps 900",
+    "torchrun --nproc-per-node 2 -m inlayer train book.txt --out model --parallel data",
+)
 FILES = typer.Argument(help="UTF-8 text files. Without any, English text from Python's standard library.")
 RESUME = typer.Option("--resume", help="Continue the run in --out. A larger --steps extends it.", rich_help_panel="Run")
 JSON = typer.Option("--json", help="Print the report as JSON.", rich_help_panel="Run")
@@ -80,8 +75,7 @@ def train(*, resume: bool, as_json: bool, **flags: Any) -> None:
         raise typer.Exit(130) from None
     if report is None:  # another process of torchrun has it
         return
-    from inlayer.training.report import to_json
-    from inlayer.training.report.terminal import show
+    from inlayer.training.report import show, to_json
 
     if as_json:
         sys.stdout.write(to_json(report))

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 import typer
 
-from inlayer.cli.app import app, console
+from inlayer.cli.app import ModelOption, app, console, examples
 from inlayer.cli.inputs import check_page_texts, read_pair, read_texts, read_vectors
 from inlayer.errors import InlayerError, InputError, MissingFileError
 from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
@@ -41,23 +41,15 @@ OPTIONS = {
     "theta is": "--theta is", "with positions": "with --positions", "unknown positions": "unknown --positions",
 }  # fmt: skip
 
-# Typer joins lines unless a blank line separates them.
-WALK_EXAMPLES = """Examples:
-
-inlayer walk "I love dogs"
-
-inlayer walk "I love dogs" "I love cats too" --model path/to/model
-
-inlayer walk "dogs love dogs" --step 8 --dims 4
-
-inlayer walk "I love dogs" --positions none --swap 0,2
-
-inlayer walk "naïve 🙂" --tokenizer bytes --positions rotary --width 16
-
-inlayer walk --file letter.txt --json
-
-inlayer walk "I love dogs" --html walk.html
-"""
+WALK_EXAMPLES = examples(
+    'inlayer walk "I love dogs"',
+    'inlayer walk "I love dogs" "I love cats too" --model path/to/model',
+    'inlayer walk "dogs love dogs" --step 8 --dims 4',
+    'inlayer walk "I love dogs" --positions none --swap 0,2',
+    'inlayer walk "naïve 🙂" --tokenizer bytes --positions rotary --width 16',
+    "inlayer walk --file letter.txt --json",
+    'inlayer walk "I love dogs" --html walk.html',
+)
 
 
 @app.command(epilog=WALK_EXAMPLES)
@@ -76,13 +68,7 @@ def walk(
         str | None,
         typer.Option(metavar="FILE.npy", help="Start at step 5 with vectors (T, D) or (B, T, D) instead of a text."),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Model folder, .safetensors or .gguf file, hub id or sample name. "
-            "\\[default: the bundled sample model]"
-        ),
-    ] = None,
+    model: ModelOption = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(

@@ -20,9 +20,10 @@ import numpy as np
 from inlayer.errors import ConfigError
 from inlayer.families.fields import Fields, read_config, short
 from inlayer.families.generic import check_generic
+from inlayer.families.ngram_configs import read_ngrams
 from inlayer.families.rope import read_rotary
-from inlayer.families.spec import HeadSpec, LayerSpec, PositionIdRule, RotarySpec
-from inlayer.families.table import FAMILIES, GENERIC, NESTED
+from inlayer.families.spec import HeadSpec, LayerSpec, PerLayerSpec, PositionIdRule, RotarySpec
+from inlayer.families.table import FAMILIES, GENERIC, INNER, NESTED
 from inlayer.families.traits import Family
 
 __all__ = ["FAMILIES", "HeadSpec", "LayerSpec", "RotarySpec", "describe"]
@@ -32,6 +33,7 @@ WIDTH = ("n_embed", "hidden_size", "n_embd", "d_model", "dim", "emb_dim")
 ROW_WIDTH = ("word_embed_proj_dim", "embedding_size", "input_embedding_size")
 LENGTH = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len")
 EPSILON = ("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps")
+WHOLE_MODEL = ("tie_word_embeddings", "image_token_id", "vision_config")
 MAX_TABLE = 2**40  # values; the largest published tables have about 2**32
 
 
@@ -59,10 +61,13 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     raw = read_config(config)
     outer_type = raw.get("model_type")
     named = outer_type if isinstance(outer_type, str) else ""
+    inner = raw.get(INNER.get(named, ""))
+    if isinstance(inner, Mapping):
+        raw = {**raw, **inner, "model_type": named}
     nested = raw.get("text_config")
     if isinstance(nested, Mapping) and (named not in FAMILIES or raw.get("vocab_size") is None):
-        # The text part decides everything except tying, which belongs to the whole model. It may lack a model_type.
-        tie = {name: raw[name] for name in ("tie_word_embeddings",) if raw.get(name) is not None}
+        # The text part decides everything except what belongs to the whole model. It may lack a model_type.
+        tie = {name: raw[name] for name in WHOLE_MODEL if raw.get(name) is not None}
         kind = nested.get("model_type")
         raw = {**nested, "model_type": NESTED.get(named) if kind is None else kind, **tie}
     elif named in NESTED:
@@ -109,10 +114,7 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
     token_types = fields.count("type_vocab_size") if family.token_types else 0
     scale, multiplier = _factors(family, fields, n_embd)
     rows, width = max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0)
-    if rows * width > MAX_TABLE:  # each can be valid and their product still overflow in torch
-        raise ConfigError(
-            f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,} values"
-        )
+    _check_table_size(rows, width)
     return LayerSpec(
         family=name,
         vocab_size=vocab_size,
@@ -137,8 +139,35 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
         dropout=_dropout(family, fields),
         row_width=row_width,
         project=family.project if row_width is not None else None,
+        per_layer=_per_layer(family, fields, padding_idx),
         head=_head(family, fields, n_embd),
+        ngrams=read_ngrams(family.ngrams, fields, vocab_size, n_embd),
     )
+
+
+def _per_layer(family: Family, fields: Fields, padding_idx: int | None) -> PerLayerSpec | None:
+    if family.per_layer is None or fields.get_or_none("hidden_size_per_layer_input")[1] in (None, 0):
+        return None
+    spec = PerLayerSpec(
+        rows=fields.size("vocab_size_per_layer_input"),
+        layers=fields.size("num_hidden_layers"),
+        width=fields.size("hidden_size_per_layer_input"),
+        norm_eps=fields.number("rms_norm_eps", otherwise=1e-6),
+        padding_idx=padding_idx,
+        rounded=family.per_layer == "rounded",
+    )
+    _check_table_size(spec.rows, spec.layers * spec.width)
+    if padding_idx is not None and padding_idx >= spec.rows:
+        raise ConfigError(f"the config's pad_token_id {padding_idx} is outside its per-layer table of {spec.rows} rows")
+    return spec
+
+
+def _check_table_size(rows: int, width: int) -> None:
+    """Each can be valid and their product still overflow in torch."""
+    if rows * width > MAX_TABLE:
+        raise ConfigError(
+            f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,} values"
+        )
 
 
 def _factors(family: Family, fields: Fields, n_embd: int) -> tuple[float, float]:

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from inlayer.errors import ConfigError
+from inlayer.tables.ngram import NgramSpec
 
 MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quotients of a setting overflow
 
-NormKind: TypeAlias = Literal["layer", "layer without bias", "layer in float32", "rms", "rms without weight"]
+NormKind: TypeAlias = Literal[
+    "layer", "layer without bias", "layer in float32", "rms", "rms without weight", "rms in float32"
+]
 Pairing: TypeAlias = Literal["half", "interleaved"]
 Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
 
@@ -209,6 +212,21 @@ class RotarySpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PerLayerSpec:
+    """Per-layer embeddings: a second table whose rows have `width` channels for each of `layers` blocks.
+
+    `rounded` is Gemma-3n's variant: factors are rounded to the dtype of the model, and ids without a row get row 0.
+    """
+
+    rows: int
+    layers: int
+    width: int
+    norm_eps: float
+    padding_idx: int | None
+    rounded: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class HeadSpec:
     """The arguments of `Head`, and whether it is tied to the table."""
 
@@ -247,7 +265,9 @@ class LayerSpec:
     dropout: float
     row_width: int | None
     project: Literal["rows", "sum"] | None  # narrower rows are projected to n_embd before or after positions are added
+    per_layer: PerLayerSpec | None
     head: HeadSpec
+    ngrams: tuple[NgramSpec, ...] = ()  # the n-gram memories
 
     @property
     def is_generic(self) -> bool:

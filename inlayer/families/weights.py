@@ -19,6 +19,7 @@ TEXT_MODELS = (
     "model.", "", "transformer.", "model.language_model.", "language_model.model.", "language_model.", "model.encoder.",
     "encoder.", "model.decoder.", "decoder.", "gpt_neox.", "bert.", "roberta.", "distilbert.", "electra.", "albert.",
     "mpnet.", "model.text_model.", "text_model.", "model.model.", "backbone.",
+    "model.local_encoder.", "local_encoder.",
 )  # fmt: skip
 
 # fmt: off
@@ -26,10 +27,11 @@ TABLE_ENDS = (  # T5's `shared` before the copies in its encoder and decoder; `t
     "shared.weight", "embed_tokens.weight", "wte.weight", "embeddings.word_embeddings.weight", "word_embeddings.weight",
     "embed_in.weight", "tok_embeddings.weight", "token_embd.weight", "embeddings.weight", "embedding.weight",
     "token_embedding.weight", "tokens_embed.weight", "word_embedding.weight", "embeddings",
+    "embed.weight",
 )
 HEAD_ENDS = (  # `output` is the name in GGUF and in the original LLaMA files
     "lm_head.weight", "embed_out.weight", "cls.predictions.decoder.weight", "lm_head.decoder.weight",
-    "predictions.decoder.weight", "vocab_projector.weight", "generator_lm_head.weight", "output.weight",
+    "predictions.decoder.weight", "vocab_projector.weight", "generator_lm_head.weight", "output.weight", "head.weight",
 )
 
 TABLES: tuple[str, ...] = tuple(prefix + end for end in TABLE_ENDS for prefix in TEXT_MODELS)
@@ -56,6 +58,9 @@ PARTS: dict[str, tuple[str, ...]] = {
         "embeddings.projection.weight",
     ),
     "projection.bias": ("embedding_hidden_mapping_in.bias", "embeddings_project.bias", "embeddings.projection.bias"),
+    "per_layer_embedding.table.weight": ("embed_tokens_per_layer.weight", "per_layer_token_embd.weight"),
+    "per_layer_embedding.projection.weight": ("per_layer_model_projection.weight", "per_layer_model_proj.weight"),
+    "per_layer_embedding.norm.weight": ("per_layer_projection_norm.weight", "per_layer_proj_norm.weight"),
     "head.bias": (  # if BERT has two, the decoder uses the first
         "cls.predictions.decoder.bias", "lm_head.decoder.bias", "predictions.decoder.bias", "lm_head.bias",
         "cls.predictions.bias", "predictions.bias", "vocab_projector.bias", "generator_lm_head.bias", "output.bias",
@@ -76,13 +81,16 @@ TableRole: TypeAlias = Literal[
 _PLAIN_TABLES: dict[TableRole, tuple[str, ...]] = {
     "position": PARTS["position_embedding.weight"],
     "token_type": PARTS["token_type_embedding.weight"],
+    "per_layer": PARTS["per_layer_embedding.table.weight"],
     "head": HEAD_ENDS,
     "token": TABLE_ENDS,
 }
 # Others, some of them in blocks.
 _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
-    "per_layer": re.compile(r"(^|\.)(embed_tokens_per_layer|per_layer_token_embd)\.weight$"),
-    "ngram": re.compile(r"(^|\.)\w*ngram\w*\.(.*\.)?weight$"),
+    "ngram": re.compile(
+        r"(^|\.)(ngram_embedding(\.shard_\d+)?|engram\.embed|ngram_embeddings\.embedders\.\d+|encoder_hash_tok_embedding)"
+        r"\.weight$"
+    ),
     "value": re.compile(r"(^|\.)value_embed(ding)?s?(\.\d+)?\.weight$"),  # per token, added to attention's values
     "routing": re.compile(r"(^|\.)tid2eid$"),  # the experts of each token
     "mtp": re.compile(r"(^|\.)shared_head\.head\.weight$"),  # the head of DeepSeek-V3's multi-token prediction

@@ -17,18 +17,9 @@ import numpy.typing as npt
 
 from inlayer.geometry.compare import MatchedRows, NamedTable
 from inlayer.geometry.map_facts import encode
-from inlayer.geometry.map_page import (
-    MAP_SCRIPTS,
-    MAX_NEIGHBOR_ROWS,
-    METHODS,
-    NEIGHBORS,
-    all_neighbors,
-    map_files,
-    page_policy,
-)
+from inlayer.geometry.map_page import MAX_NEIGHBOR_ROWS, METHODS, NEIGHBORS, all_neighbors, page_of_maps
 from inlayer.geometry.nearest import Progress
 from inlayer.geometry.projection import TableProjection
-from inlayer.render import embed_json, fill_page, style_sheet
 
 MOVED_SHARE = 0.1  # of the shared tokens that are colored as moved
 MOVED_BELOW = 0.99  # cosine
@@ -68,16 +59,13 @@ def compare_page(
         "sides": sides, "names": list(names), "cosines": encode(shared.cosines), "norms_a": encode(shared.norms_a),
         "norms_b": encode(shared.norms_b), "listed": moved[:MAX_LISTED].tolist(), "moved": len(moved),
     }  # fmt: skip
-    style = style_sheet() + map_files("map_canvas.css", "map.css", "compare.css")
-    script = '"use strict";\n' + map_files(*MAP_SCRIPTS, "compare.js")
-    title = f"{names[0]} and {names[1]}"
-    parts = {
-        "title": escape(title), "heading": escape(title), "a": escape(names[0]), "b": escape(names[1]),
-        "about": escape(f"{summary} Each map is computed from its own table ({METHODS[projections[0].method]}); that "
-                        "of B is rotated onto that of A."),
-        "style": style, "script": script, "data": embed_json(data), "policy": page_policy(style, script),
-    }  # fmt: skip
-    return fill_page(map_files("compare.html"), parts)
+    about = (
+        f"{summary} Each map is computed from its own table ({METHODS[projections[0].method]}); that of B is rotated "
+        "onto that of A."
+    )
+    page = page_of_maps("compare", "map.css", "compare.css")
+    parts = {"a": escape(names[0]), "b": escape(names[1]), "about": escape(about)}
+    return page.document(f"{names[0]} and {names[1]}", data, **parts)
 
 
 def align_points(points_a: Points, points_b: Points, shared: MatchedRows) -> Points:

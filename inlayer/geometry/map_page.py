@@ -10,20 +10,21 @@ Tested in Chromium in tests/browser/test_map.py, the files in tests/geometry/tes
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from dataclasses import asdict
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.errors import MissingExtraError
+from inlayer.errors import InlayerError, MissingExtraError
 from inlayer.geometry.distortion import Distortion
-from inlayer.geometry.map_facts import encode, kept_shares
+from inlayer.geometry.map_facts import encode, kept_shares, map_facts
 from inlayer.geometry.nearest import Progress, nearest, to_float32
-from inlayer.geometry.projection import TableProjection
+from inlayer.geometry.projection import TableProjection, cache_folder, project
 from inlayer.geometry.vocabulary import Vocabulary
-from inlayer.render import embed_json, fill_page, hash_of, style_sheet
+from inlayer.render import Page, read_files, style_sheet
 from inlayer.tables.stored import StoredTable
 
 MAX_NEIGHBOR_ROWS = 60_000
@@ -78,13 +79,7 @@ def map_document(title: str, projection: TableProjection, distortion: Distortion
         + (missing if len(holes) else "")
         + "Click a token to see its true neighbors."
     )
-    style = style_sheet() + map_files("map_canvas.css", "map.css")
-    script = '"use strict";\n' + map_files(*MAP_SCRIPTS, "map.js")
-    parts = {
-        "title": escape(title), "heading": escape(title), "rows": f"{rows:,}", "about": escape(about),
-        "style": style, "script": script, "data": embed_json(data), "policy": page_policy(style, script),
-    }  # fmt: skip
-    return fill_page(map_files("map.html"), parts)
+    return page_of_maps("map", "map.css").document(title, data, rows=f"{rows:,}", about=escape(about))
 
 
 def _faithfulness(distortion: Distortion) -> str:
@@ -94,17 +89,30 @@ def _faithfulness(distortion: Distortion) -> str:
     )
 
 
-def page_policy(style: str, script: str) -> str:
-    """A content security policy that allows this script and style sheet, and no request."""
-    return (
-        f"default-src 'none'; script-src '{hash_of(script)}'; style-src '{hash_of(style)}'; base-uri 'none'; "
-        "form-action 'none'"
-    )
+def page_of_maps(name: str, *styles: str) -> Page:
+    """A page of page/ with one or more maps."""
+    style = style_sheet() + map_files("map_canvas.css", *styles)
+    return Page(map_files(f"{name}.html"), style, '"use strict";\n' + map_files(*MAP_SCRIPTS, f"{name}.js"))
 
 
 def map_files(*names: str) -> str:
     """Read and join files of page/; MAP_SCRIPTS and map_canvas.css draw a map on any page."""
-    return "\n".join((files("inlayer.geometry") / "page" / name).read_text("utf-8") for name in names)
+    return read_files("inlayer.geometry", *(f"page/{name}" for name in names))
+
+
+def embedded_map(
+    table: StoredTable, vocabulary: Callable[[], Vocabulary], *, remote: bool
+) -> tuple[TableProjection | None, dict[str, Any]]:
+    """The map of a table for a page in a file, with its projection; or a note that says why there is none."""
+    rows = table.num_embeddings
+    if remote or rows > MAX_NEIGHBOR_ROWS:
+        why = "remote; a map would download all of it" if remote else f"too large for this file ({rows:,} rows)"
+        return None, {"note": f"There is no map: the table is {why}."}
+    try:
+        projection = project(table, "best", cache=cache_folder())
+        return projection, asdict(map_facts(table, vocabulary(), projection))
+    except InlayerError as error:  # fewer than three rows with a direction, or a damaged tokenizer
+        return None, {"note": f"There is no map: {error}."}
 
 
 def map_picture(title: str, vocabulary: Vocabulary, projection: TableProjection) -> bytes:

@@ -262,7 +262,10 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
         "projection.bias": (spec.n_embd,) if spec.project == "sum" else None,
         "head.bias": (spec.vocab_size,) if spec.head.bias else None,
     }
-    return {part: shape for part in PARTS if (shape := shapes[part]) is not None}
+    if (extra := spec.per_layer) is not None:  # its table is checked with the other tables
+        shapes["per_layer_embedding.projection.weight"] = extra.layers * extra.width, spec.n_embd
+        shapes["per_layer_embedding.norm.weight"] = (extra.width,)
+    return {part: shape for part in PARTS if (shape := shapes.get(part)) is not None}
 
 
 def _wrong_shape(part: str, stored: TensorInfo, shape: tuple[int, ...], positions: PositionFacts) -> Finding:

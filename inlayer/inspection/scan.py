@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.tables import StoredTable
+from inlayer.tables.row_index import hash_rows
 
 Ids = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -123,18 +124,6 @@ def near_zero_share(table: StoredTable, ids: Ids) -> float | None:
         near_zero += int((np.abs(units) < 0.1 / math.sqrt(table.embedding_dim)).sum())
         count += units.size
     return near_zero / count if count >= MIN_SAMPLE else None
-
-
-def hash_rows(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Hash the bytes of every row: equal rows have equal hashes, different rows almost never do."""
-    raw = np.ascontiguousarray(rows).view(np.uint8)
-    words = raw.view(f"u{math.gcd(raw.shape[1], 8)}")
-    # A sum of products with odd factors, modulo 2**64. The factors are those of splitmix64: importing numpy.random
-    # takes longer than hashing a small table.
-    factors = np.arange(1, words.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    factors = (factors ^ (factors >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    factors = (factors ^ (factors >> np.uint64(27))) * np.uint64(0x94D049BB133111EB) | np.uint64(1)
-    return np.asarray(words @ factors, np.uint64)
 
 
 def _blocks(table: StoredTable, ids: Ids) -> Iterator[tuple[slice, npt.NDArray[Any]]]:

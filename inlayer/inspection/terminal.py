@@ -11,55 +11,35 @@ Tested at three widths in tests/inspection/test_command.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from functools import partial
 
 from rich.console import Console
 from rich.text import Text
 
 from inlayer.inspection.findings import Example, Finding, shorten
-from inlayer.inspection.report import HeadFacts, Report, RotarySummary, SpecialToken
+from inlayer.inspection.report import HeadFacts, OtherTableFacts, Report, RotarySummary, SpecialToken
 from inlayer.inspection.rows import MIN_REFERENCES
 from inlayer.render.numbers import count
 
 LABEL_WIDTH = 14
 MAX_SPECIAL = 6
-MAX_STRING, MAX_SENTENCE = 120, 600  # characters
+MAX_TABLES = 6
 BARS = " ▁▂▃▄▅▆▇█"
 ASCII_BARS = " .:-=+*#@"
+_line = partial(shorten, max_length=1200)  # untrusted text as one line, which is wrapped when it is printed
 STYLES = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}
 
 
 def print_report(report: Report, console: Console) -> None:
     """Print facts, findings and a verdict."""
-    report = _sanitized(report)
     for label, text in _facts(report, console):
-        _print_labeled(console, Text(label, "bold"), Text(text, "dim" if text == report.description else ""))
+        _print_labeled(console, Text(label, "bold"), Text(_line(text), "dim" if text == report.description else ""))
     console.print()
     for finding in report.findings:
         _print_labeled(console, Text(finding.severity, STYLES[finding.severity]), _finding_text(finding))
     if report.not_checked:
-        _print_labeled(console, Text("not checked", "yellow"), Text("; ".join(report.not_checked)))
+        _print_labeled(console, Text("not checked", "yellow"), Text(_line("; ".join(report.not_checked))))
     console.print(_verdict(report), style="bold")
-
-
-def _sanitized(value: Any, max_length: int = MAX_STRING) -> Any:
-    """A copy of the report whose strings are escaped and short."""
-    if isinstance(value, str):
-        return shorten(value, max_length)
-    if isinstance(value, tuple):
-        return tuple(_sanitized(item, max_length) for item in value)
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    length = MAX_SENTENCE if isinstance(value, Finding) else max_length
-    sentences = ("source", "description", "not_checked")  # wrapped, not shortened
-    return replace(
-        value,
-        **{
-            field.name: _sanitized(getattr(value, field.name), MAX_SENTENCE if field.name in sentences else length)
-            for field in fields(value)
-        },
-    )
 
 
 def _print_labeled(console: Console, label: Text, text: Text) -> None:
@@ -89,6 +69,7 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
     if table.scale is not None:
         yield "scale", "none" if table.scale == 1 else f"rows x {table.scale:g}"
     yield "head", _head(report.head, report.quick)
+    yield from _tables(report.tables)
     yield "tokens", _tokens(report)
     if report.vocabulary.reusable_ids:
         yield "reusable", _reusable(report)
@@ -120,7 +101,7 @@ def _positions(report: Report) -> str:
 
 
 def _rotary(rotary: RotarySummary) -> str:
-    text = f"{rotary.layer_type}: " if rotary.layer_type else ""
+    text = f"{shorten(rotary.layer_type)}: " if rotary.layer_type else ""
     text += f"theta {rotary.rope_theta:,.10g}"
     if rotary.partial_rotary_factor != 1:
         text += f" on {rotary.partial_rotary_factor:g} of each head"
@@ -139,6 +120,21 @@ def _head(head: HeadFacts, quick: bool) -> str:
     sample = " in the sampled rows" if quick else ""
     equal = {None: "not fully compared", True: f"equals the table{sample}", False: "differs from the table"}
     return f"{text}; {head.tensor} {shape} {equal[head.equals_table]}"
+
+
+def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:
+    for number, table in enumerate(tables[:MAX_TABLES]):
+        share = "" if table.parameter_share is None else f", {table.parameter_share:.1%} of the parameters"
+        size = f"{table.rows:,} x {table.width:,} {table.dtype}, {_size(table.bytes)}{share}"
+        yield "" if number else "tables", f"{table.role}: {table.tensor}, {size}"
+        parts = [f"in {table.file} at byte {table.offset:,}", f"{table.zero_rows:,} rows of zeros"]
+        parts += [f"rows x {table.scale:g}"] if table.scale is not None else []
+        parts += [f"norm {table.norm_median:.3g}"] if table.norm_median is not None else []
+        parts += [f"equals {table.copy_of}"] if table.copy_of is not None else []
+        parts += [f"{table.rows_read:,} rows read"] if table.rows_read < table.rows else []
+        yield "", "; ".join(parts)
+    if len(tables) > MAX_TABLES:
+        yield "", f"and {len(tables) - MAX_TABLES:,} more (--json lists them)"
 
 
 def _tokens(report: Report) -> str:
@@ -193,10 +189,10 @@ def _undertrained(report: Report) -> str:
 
 
 def _finding_text(finding: Finding) -> Text:
-    text = Text.assemble((finding.code, "bold"), f"  {finding.message}")
+    text = Text.assemble((finding.code, "bold"), f"  {_line(finding.message)}")
     if finding.examples:
-        text.append(f"\n{_listed(finding.examples, finding.count)}")
-    return text.append(f"\n-> {finding.advice}", "dim")
+        text.append(f"\n{_line(_listed(finding.examples, finding.count))}")
+    return text.append(f"\n-> {_line(finding.advice)}", "dim")
 
 
 def _listed(examples: tuple[Example, ...], total: int) -> str:

@@ -61,12 +61,12 @@ class BatchRow:
     """One file or notebook cell; `passed` is None if it was not graded."""
 
     learner: str
-    task: str  # "" if the file belongs to no task
-    passed: bool | None
-    checks: int
-    of: int
-    rule: str
-    message: str
+    task: str = ""  # if the file belongs to no task
+    passed: bool | None = None
+    checks: int = 0
+    of: int = 0
+    rule: str = ""
+    message: str = ""
     seed: int
     file: str
 
@@ -123,8 +123,7 @@ def grade_folder(
 
     course = open_course()
     wanted = None if tasks is None else [course.task(name) for name in tasks]
-    seed = secrets.randbelow(2**31) if seed is None else seed
-    check_seed(seed)
+    seed = check_seed(secrets.randbelow(2**31) if seed is None else seed)
     found = find_submissions(folder, course, wanted)
     if not found:
         raise InputError(f"{folder} contains no submissions; docs/learn.md describes the layout")
@@ -145,30 +144,20 @@ def _row(one: Submission, seed: int, limits: GradingLimits | None, *, stopped: b
     """Grade a submission; a file that cannot be read failed, the others without a verdict were not graded."""
     from inlayer.learn.grader import count_checks, grade
 
-    passed, checks, rule, message = None, 0, one.rule, one.message
-    if one.task is not None and one.source is None:
-        passed = False
-    elif stopped and one.source is not None:
-        rule, message = "not-graded", "grading was stopped before this file"
-    elif one.task is not None and one.source is not None:
-        try:
-            verdict = grade(one.task, one.source, seed=seed, limits=limits, examples=False)
-            passed, checks = verdict.passed, verdict.n_passed
-            if verdict.failure is not None:
-                rule, message = verdict.failure.rule, verdict.failure.message
-        except Exception as error:  # a bug in the grader must not stop the batch
-            rule, message = "not-graded", f"the grader itself failed: {type(error).__name__}: {error}"
-    return BatchRow(
-        learner=one.learner,
-        task=one.task.id if one.task else "",
-        passed=passed,
-        checks=checks,
-        of=count_checks(one.task) if one.task else 0,
-        rule=rule,
-        message=_one_line(message),
-        seed=seed,
-        file=one.file,
-    )
+    row = partial(BatchRow, learner=one.learner, seed=seed, file=one.file)
+    if one.task is None:
+        return row(rule=one.rule, message=_one_line(one.message))
+    row = partial(row, task=one.task.id, of=count_checks(one.task))
+    if one.source is None:
+        return row(passed=False, rule=one.rule, message=_one_line(one.message))
+    if stopped:
+        return row(rule="not-graded", message="grading was stopped before this file")
+    try:
+        verdict = grade(one.task, one.source, seed=seed, limits=limits, examples=False)
+    except Exception as error:  # a bug in the grader must not stop the batch
+        return row(rule="not-graded", message=_one_line(f"the grader itself failed: {type(error).__name__}: {error}"))
+    rule, message = ("", "") if verdict.failure is None else (verdict.failure.rule, verdict.failure.message)
+    return row(passed=verdict.passed, checks=verdict.n_passed, rule=rule, message=_one_line(message))
 
 
 def _one_line(message: str) -> str:

@@ -10,8 +10,9 @@ Tested in tests/learn/test_checks.py and tests/learn/test_feedback.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -47,24 +48,6 @@ class RaisedError:
         return f"{self.type}{message}{where}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordedCall:
-    """One call of the learner's code: how it looks, its inputs by name, and its output, formatted."""
-
-    call: str
-    inputs: tuple[tuple[str, str], ...]
-    output: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckFeedback:
-    """The call on which a check failed, what was expected, and the same kind of call done right."""
-
-    call: RecordedCall
-    expected: str = ""
-    example: RecordedCall | None = None
-
-
 def _require_tensor(got: Any, expected: str) -> Tensor:
     if not isinstance(got, Tensor):
         raise CheckFailed("not-a-tensor", f"the result must be a tensor; it is {describe_value(got)}", expected)
@@ -95,24 +78,12 @@ def check_shape(
 
 def draw_shapes(want: tuple[int, ...], found: tuple[int, ...], letters: str) -> str:
     """The expected and the actual shape in two rows under the names of the axes."""
-    names = letters.split()
-    width = max(len(str(size)) for size in (*want, *found, *names, 0))
-    columns = max(len(want), len(found), len(names))
-
-    def row(label: str, cells: list[str]) -> str:
-        return f"{label:>9}  " + "  ".join(f"{cell:>{width}}" for cell in cells)
-
-    def pad(cells: list[str]) -> list[str]:
-        return cells + ["-"] * (columns - len(cells))
-
-    marks = ["" if want[axis : axis + 1] == found[axis : axis + 1] else "^" for axis in range(columns)]
-    lines = [
-        row("", [*names, *[""] * (columns - len(names))]),
-        row("expected", pad([str(size) for size in want])),
-        row("yours", pad([str(size) for size in found])),
-        row("", marks),
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+    names, axes = letters.split(), list(zip_longest(want, found, fillvalue="-"))
+    width = max(len(str(cell)) for cell in (*want, *found, *names, 0))
+    marks = ["" if one == other else "^" for one, other in axes]
+    rows = (("", names), ("expected", [one for one, _ in axes]), ("yours", [other for _, other in axes]), ("", marks))
+    aligned = ((label, "  ".join(f"{cell:>{width}}" for cell in cells)) for label, cells in rows)
+    return "\n".join(f"{label:>9}  {cells}".rstrip() for label, cells in aligned)
 
 
 def check_dtype(got: Any, want: torch.dtype, *, rule: str = "dtype") -> None:
@@ -259,40 +230,27 @@ def _shorten(text: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
 
 
-def record_call(
-    name: str, parameters: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
-) -> RecordedCall:
-    """Format a call and its output or error, with arguments named after the parameters if these are known."""
-    names = [
-        parameters[number] if number < len(parameters) else f"argument {number + 1}" for number in range(len(args))
-    ]
-    inputs = [*zip(names, args, strict=True), *kwargs.items()]
-    listed = ", ".join([*names, *(f"{key}={key}" for key in kwargs)])
-    return RecordedCall(
-        call=f"{name}({listed})",
-        inputs=tuple((key, format_value(one)) for key, one in inputs),
-        output=f"raised {output}" if isinstance(output, RaisedError) else format_value(output),
-    )
+def labeled(label: str, text: str) -> list[str]:
+    """Lines of text, the first with a label."""
+    return [f"  {'' if number else label:<12} {line}" for number, line in enumerate(text.splitlines())]
 
 
-def feedback_lines(feedback: CheckFeedback) -> Iterator[str]:
-    """The feedback as plain text for the terminal and notebooks."""
-    yield from _call_lines(feedback.call, "your output")
-    if feedback.expected:
-        yield from _labeled("expected", feedback.expected)
-    if feedback.example is not None:
-        yield ""
-        yield "Another input, with the output it should give:"
-        yield from _call_lines(feedback.example, "output")
+@dataclass(frozen=True, kw_only=True)
+class RecordedCall:
+    """A call of the learner's code and its output or error; the parameters name the arguments if they are known."""
 
+    name: str
+    parameters: tuple[str, ...]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    output: Any
 
-def _call_lines(call: RecordedCall, label: str) -> Iterator[str]:
-    yield f"{call.call}"
-    for name, value in call.inputs:
-        yield from _labeled(name, value)
-    yield from _labeled(label, call.output)
-
-
-def _labeled(label: str, text: str) -> Iterator[str]:
-    for number, line in enumerate(text.splitlines()):
-        yield f"  {label if not number else '':<12} {line}"
+    def lines(self, label: str) -> list[str]:
+        """The call, its inputs and its output, which gets a label, as lines of text."""
+        unnamed = range(len(self.parameters), len(self.args))
+        names = [*self.parameters[: len(self.args)], *(f"argument {number + 1}" for number in unnamed)]
+        listed = ", ".join([*names, *(f"{key}={key}" for key in self.kwargs)])
+        inputs = [*zip(names, self.args, strict=True), *self.kwargs.items()]
+        output = f"raised {self.output}" if isinstance(self.output, RaisedError) else format_value(self.output)
+        texts = [*((key, format_value(one)) for key, one in inputs), (label, output)]
+        return [f"{self.name}({listed})", *(line for key, text in texts for line in labeled(key, text))]

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
 
 from inlayer.errors import InputError
 from inlayer.files import quoted
@@ -61,15 +60,20 @@ class CoursePart:
 
     id: str
     folder: Path
-    file_name: ClassVar[str]
 
     @cached_property
     def document(self) -> Document:
-        return read_document(self.folder / self.file_name)
+        """The file lesson.md or task.md."""
+        return read_document(self.folder / f"{type(self).__name__.lower()}.md")
 
     @property
     def title(self) -> str:
         return self.document.title
+
+    @property
+    def text(self) -> str:
+        """What a learner reads first, without hints and other sections."""
+        return self.document.text
 
     @property
     def step(self) -> int:
@@ -82,11 +86,6 @@ class Task(CoursePart):
     """A coding task; the learner's file is named `id`.py."""
 
     lesson: str
-    file_name = "task.md"
-
-    @property
-    def text(self) -> str:
-        return self.document.text
 
     @property
     def hints(self) -> tuple[str, ...]:
@@ -115,7 +114,6 @@ class Lesson(CoursePart):
     """A text with its tasks, exercises and quiz."""
 
     number: int
-    file_name = "lesson.md"
 
     @property
     def text(self) -> str:
@@ -138,9 +136,6 @@ class Lesson(CoursePart):
     @cached_property
     def questions(self) -> tuple[Question, ...]:
         return read_quiz(self.folder / "quiz.md", self.id)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"number": self.number, "id": self.id, "title": self.title, "step": self.step}
 
 
 @dataclass(frozen=True, kw_only=True)

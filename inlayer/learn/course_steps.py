@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from inlayer.learn.course import Course, Lesson, Task
-from inlayer.learn.progress import ExerciseRecord, ProgressState, QuestionRecord, TaskRecord
+from inlayer.learn.progress import ProgressRecord, ProgressState
 from inlayer.learn.questions import AnswerResult, Exercise, Question
 
 GAP = 2  # questions between a miss and the next try
@@ -50,13 +50,12 @@ class CourseStep:
                 "command": self.command}  # fmt: skip
 
     def is_done(self, state: ProgressState) -> bool:
-        if self.kind == "read":
-            return self.id in state.read
-        if self.kind == "task":
-            return bool(state.task(self.id).passed)
-        if self.kind == "exercise":
-            return bool(state.exercise(self.id).done)
-        return all(state.question(one.id).right for one in self.lesson.questions)
+        if self.kind == "quiz":
+            return all(state.record("question", one.id).done for one in self.lesson.questions)
+        return bool(state.record(self.kind, self.id).done)
+
+    def is_skipped(self, state: ProgressState) -> bool:
+        return bool(state.record(self.kind, self.id).skipped)
 
 
 def lesson_steps(lesson: Lesson) -> Iterator[CourseStep]:
@@ -78,62 +77,58 @@ class LessonStatus:
 
     @property
     def is_read(self) -> bool:
-        return self.lesson.id in self.state.read
+        return bool(self.state.record("read", self.lesson.id).done)
 
     @property
-    def tasks(self) -> list[tuple[Task, TaskRecord]]:
-        return [(one, self.state.task(one.id)) for one in self.lesson.tasks]
+    def tasks(self) -> list[tuple[Task, ProgressRecord]]:
+        return [(one, self.state.record("task", one.id)) for one in self.lesson.tasks]
 
     @property
-    def exercises(self) -> list[tuple[Exercise, ExerciseRecord]]:
-        return [(one, self.state.exercise(one.id)) for one in self.lesson.exercises]
+    def exercises(self) -> list[tuple[Exercise, ProgressRecord]]:
+        return [(one, self.state.record("exercise", one.id)) for one in self.lesson.exercises]
 
     @property
-    def questions(self) -> list[tuple[Question, QuestionRecord]]:
-        return [(one, self.state.question(one.id)) for one in self.lesson.questions]
+    def questions(self) -> list[tuple[Question, ProgressRecord]]:
+        return [(one, self.state.record("question", one.id)) for one in self.lesson.questions]
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:
         """Done and total by kind of step. A question that is due again does not count as done."""
-        return {
-            "read": (int(self.is_read), 1),
-            "task": (sum(bool(record.passed) for _, record in self.tasks), len(self.tasks)),
-            "exercise": (sum(bool(record.done) for _, record in self.exercises), len(self.exercises)),
-            "quiz": (sum(bool(one.right) and not one.due for _, one in self.questions), len(self.questions)),
+        records = {
+            "read": [self.state.record("read", self.lesson.id)],
+            "task": [record for _, record in self.tasks],
+            "exercise": [record for _, record in self.exercises],
+            "quiz": [record for _, record in self.questions],
         }
+        return {kind: (sum(bool(one.done) and not one.due for one in of), len(of)) for kind, of in records.items()}
 
     @property
     def n_due(self) -> int:
         """The number of questions that were missed and return."""
         return sum(record.due > 0 for _, record in self.questions)
 
-    def is_skipped(self, key: str) -> bool:
-        return key in self.state.skipped
-
-    def task_state(self, task: Task) -> str:
-        record = self.state.task(task.id)
-        tried = "tried" if record.tries else "open"
-        return "passed" if record.passed else "skipped" if self.is_skipped(f"task/{task.id}") else tried
-
     def to_dict(self) -> dict[str, Any]:
         """The lesson and the progress as plain JSON values."""
         return {
-            **self.lesson.to_dict(),
+            **{name: getattr(self.lesson, name) for name in ("number", "id", "title", "step")},
             "read": self.is_read,
             "tasks": [
-                {"id": one.id, "title": one.title, "state": self.task_state(one),
-                 **vars(record), "skipped": self.is_skipped(f"task/{one.id}")}
+                {"id": one.id, "title": one.title, "state": _task_state(record), **vars(record)}
                 for one, record in self.tasks
             ],
             "exercises": [
-                {"id": one.id, "title": one.title, "graded": one.ask(0).grading == "graded",
-                 **vars(record), "skipped": self.is_skipped(f"exercise/{one.id}")}
+                {"id": one.id, "title": one.title, "graded": one.ask(0).grading == "graded", **vars(record)}
                 for one, record in self.exercises
             ],
             "questions": [{"id": one.id, **vars(record)} for one, record in self.questions],
             "counts": {kind: {"done": done, "total": total} for kind, (done, total) in self.counts.items()},
             "due": self.n_due,
-        }  # fmt: skip
+        }
+
+
+def _task_state(record: ProgressRecord) -> str:
+    tried = "tried" if record.tries else "open"
+    return "passed" if record.done else "skipped" if record.skipped else tried
 
 
 @dataclass(frozen=True)
@@ -152,31 +147,31 @@ class CourseOverview:
         """The first step that is neither done nor skipped; then the first skipped one; None at the end."""
         steps = (step for lesson in self.course.lessons for step in lesson_steps(lesson))
         left = [step for step in steps if not step.is_done(self.state)]
-        return next((step for step in left if step.key not in self.state.skipped), left[0] if left else None)
+        return next((step for step in left if not step.is_skipped(self.state)), left[0] if left else None)
 
     @property
     def current_task(self) -> Task | None:
         """The task in progress, unless it has passed or is the next step."""
         current, step = self.course.tasks.get(self.state.current), self.next_step
         is_next = current is not None and step is not None and step.key == f"task/{current.id}"
-        return None if current is None or is_next or self.state.task(current.id).passed else current
+        return None if current is None or is_next or self.state.record("task", current.id).done else current
 
     @property
     def due(self) -> list[Question]:
         """Questions that were missed in an earlier quiz and return."""
-        return [one for one in self.course.questions.values() if self.state.question(one.id).due]
+        return [one for one in self.course.questions.values() if self.state.record("question", one.id).due]
 
     def quiz(self, lesson: Lesson | None) -> list[Question]:
         """The questions of a quiz in order: due ones, then the lesson's own, new ones first."""
         due = self.due
         own = [question for question in (lesson.questions if lesson else ()) if question not in due]
-        return due + sorted(own, key=lambda question: self.state.question(question.id).asked > 0)
+        return due + sorted(own, key=lambda question: self.state.record("question", question.id).tries > 0)
 
     @property
     def next_quiz(self) -> Lesson | None:
         """The first lesson whose quiz is not done."""
-        unanswered = (one.lesson for one in self.course.questions.values() if not self.state.question(one.id).right)
-        return next((self.course.lesson(name) for name in unanswered), None)
+        quizzes = (CourseStep(kind="quiz", id=lesson.id, lesson=lesson) for lesson in self.course.lessons)
+        return next((quiz.lesson for quiz in quizzes if not quiz.is_done(self.state)), None)
 
     @property
     def counts(self) -> dict[str, tuple[int, int]]:

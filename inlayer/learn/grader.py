@@ -13,14 +13,13 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import wraps
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
-from inlayer.learn.checks import CheckFeedback
+from inlayer.learn.checks import RaisedError, RecordedCall, labeled
 from inlayer.learn.course import Task
 from inlayer.learn.session import CheckFailed, GradingLimits, GradingSession, describe_value
 from inlayer.shapes import check_seed
@@ -42,7 +41,7 @@ class CheckOutcome:
     state: Literal["passed", "failed", "not run"]
     rule: str = ""
     message: str = ""
-    feedback: CheckFeedback | None = None
+    feedback: tuple[str, ...] = ()  # lines: the call on which it failed, what was expected, and an example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,36 +105,13 @@ def grade(
     task: Task, source: str, *, seed: int | None = None, limits: GradingLimits | None = None, examples: bool = True
 ) -> Verdict:
     """Grade a file. The same seed draws the same values; `examples` adds a fresh example to a failed check."""
-    seed = secrets.randbelow(2**31) if seed is None else seed
-    check_seed(seed)
+    seed = check_seed(secrets.randbelow(2**31) if seed is None else seed)
     run = GradingRun(task, source, seed, limits)
-    results: list[CheckOutcome] = []
     with run.open_session(seed) as session:
-        for check in run.checks:
-            outcome = CheckOutcome(
-                name=check.__name__.replace("_", " "), description=(check.__doc__ or "").strip(), state="not run"
-            )
-            if all(result.state == "passed" for result in results):
-                try:
-                    session.calls = []
-                    check(session)
-                    outcome = replace(outcome, state="passed")
-                except Exception as error:
-                    failed = error if isinstance(error, CheckFailed) else cannot_process(error)
-                    feedback = run.feedback(failed, session, check if examples else None)
-                    outcome = replace(
-                        outcome, state="failed", rule=failed.rule, message=failed.message, feedback=feedback
-                    )
-            results.append(outcome)
+        results = list(run.outcomes(session, examples=examples))
     return Verdict(
         task=task.id, results=tuple(results), seed=seed, printed=session.printed, walk_output=run.walk_output
     )
-
-
-def cannot_process(error: Exception) -> CheckFailed:
-    """The failure of a check that does not handle a kind of result."""
-    message = f"the check cannot process what your code returned ({type(error).__name__}: {error})"
-    return CheckFailed("unexpected", message)
 
 
 class GradingRun:
@@ -145,11 +121,42 @@ class GradingRun:
         self.task, self.source, self.seed, self.limits = task, source, seed, limits
         self.module = load_checks(task)
         self.walk_output: Tensor | None = None
-        *first, last = self.module.CHECKS
-        self.checks: list[Check] = [*(getattr(self, name) for name in COMMON_CHECKS), *first, self.with_walk(last)]
+        self.random_state: Tensor | None = None  # at the start of the current check
+        self.checks: list[Check] = [*(getattr(self, name) for name in COMMON_CHECKS), *self.module.CHECKS]
 
     def open_session(self, seed: int) -> GradingSession:
         return GradingSession(self.module.NAME, seed=seed, limits=self.limits, parameters=tuple(self.module.PARAMETERS))
+
+    def outcomes(self, session: GradingSession, *, examples: bool) -> Iterator[CheckOutcome]:
+        """Run the checks until one fails."""
+        failed: CheckFailed | None = None
+        for check in self.checks:
+            outcome = CheckOutcome(
+                name=check.__name__.replace("_", " "), description=(check.__doc__ or "").strip(), state="not run"
+            )
+            if failed is not None:
+                yield outcome
+                continue
+            try:
+                session.calls, self.random_state = [], session.generator.get_state()
+                self.walk_output = self.run_check(check, session)
+                yield replace(outcome, state="passed")
+            except Exception as error:
+                message = f"the check cannot process what your code returned ({type(error).__name__}: {error})"
+                failed = error if isinstance(error, CheckFailed) else CheckFailed("unexpected", message)
+                feedback = self.feedback(failed, session, check if examples else None)
+                yield replace(outcome, state="failed", rule=failed.rule, message=failed.message, feedback=feedback)
+
+    def run_check(self, check: Check, session: GradingSession) -> Tensor | None:
+        """Run a check; the last one also computes the learner's tensor for the walk's text, if the task has one."""
+        check(session)
+        if check is not self.checks[-1] or not hasattr(self.module, "walk_output"):
+            return None
+        output = self.module.walk_output(session)
+        if not isinstance(output, Tensor):
+            message = f"the result for the walk's text must be a tensor; it is {describe_value(output)}"
+            raise CheckFailed("not-a-tensor", message)
+        return output
 
     def syntax(self, session: GradingSession) -> None:
         """the file is valid Python"""
@@ -175,32 +182,30 @@ class GradingRun:
             message = f"{name} must take the parameters ({', '.join(wanted)}); yours takes ({', '.join(parameters)})"
             raise CheckFailed("parameters", message)
 
-    def with_walk(self, check: Check) -> Check:
-        """The last check, which also computes the learner's tensor for the walk's text."""
-
-        @wraps(check)
-        def checked(session: GradingSession) -> None:
-            check(session)
-            if hasattr(self.module, "walk_output"):
-                output = self.module.walk_output(session)
-                if not isinstance(output, Tensor):
-                    message = f"the result for the walk's text must be a tensor; it is {describe_value(output)}"
-                    raise CheckFailed("not-a-tensor", message)
-                self.walk_output = output
-
-        return checked
-
-    def feedback(self, failed: CheckFailed, session: GradingSession, check: Check | None) -> CheckFeedback | None:
-        """The last call of the failed check, and the same call with other random values and the task's solution."""
+    def feedback(self, failed: CheckFailed, session: GradingSession, check: Check | None) -> tuple[str, ...]:
+        """The last call of the failed check, the kind of result expected, and an example with other random values."""
         if not session.calls or failed.rule in NO_FEEDBACK:
-            return None
-        example = None
+            return ()
+        expected, example = failed.expected, None
         if check is not None:
-            with suppress(OSError, CheckFailed), self.open_session((self.seed + 1) % 2**31) as solved:
-                solved.load(self.task.solution, f"{self.task.id}.py")
-                check(solved)
-            example = solved.calls[min(len(session.calls), len(solved.calls)) - 1]() if solved.calls else None
-        return CheckFeedback(call=session.calls[-1](), expected=failed.expected, example=example)
+            solved = self.solve(check, len(session.calls), self.random_state)
+            if not expected and solved is not None:
+                raises = isinstance(solved.output, RaisedError)
+                expected = f"a {solved.output.type}" if raises else describe_value(solved.output)
+            example = self.solve(check, len(session.calls))
+        lines = session.calls[-1].lines("your output") + labeled("expected", expected)
+        if example is not None:
+            lines += ["", "Another input, with the output it should give:", *example.lines("output")]
+        return tuple(lines)
+
+    def solve(self, check: Check, number: int, random_state: Tensor | None = None) -> RecordedCall | None:
+        """A call of a check, by its number, with the task's solution; its random values are new unless given."""
+        with suppress(OSError, CheckFailed), self.open_session((self.seed + 1) % 2**31) as solved:
+            if random_state is not None:
+                solved.generator.set_state(random_state)
+            solved.load(self.task.solution, f"{self.task.id}.py")
+            self.run_check(check, solved)
+        return solved.calls[min(number, len(solved.calls)) - 1] if solved.calls else None
 
 
 # ---- for authors

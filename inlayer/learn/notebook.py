@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import InlayerError, InputError
-from inlayer.files import shown, write_atomic
+from inlayer.files import file_errors, shown, write_atomic
 from inlayer.learn.course import Lesson, open_course
 from inlayer.learn.links import parse_link, picture_data
 from inlayer.learn.progress import ProgressFile
@@ -54,12 +54,10 @@ def write_notebooks(
         )
     seed = random_seed() if seed is None else seed
     texts = [json.dumps(make_notebook(lesson, seed), ensure_ascii=False, indent=1) + "\n" for lesson in lessons]
-    try:
+    with file_errors(folder, "cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in zip(paths, texts, strict=True):
             write_atomic(path, text.encode())
-    except OSError as error:
-        raise InputError(f"{shown(folder)} cannot be written: {error.strerror}") from error
     return paths
 
 
@@ -185,7 +183,7 @@ def ask(name: str, seed: int | None = None) -> None:
     """Print an exercise or quiz question, generated from the seed."""
     _seeds[name] = random_seed() if seed is None else seed
     try:
-        question = CourseService().ask(name, _seeds[name]).question
+        question = CourseService().ask(name, _seeds[name])
     except InputError as error:
         return _write(f"{error}\n")
     return _write(_printed(lambda out: out.question(question)))
@@ -199,11 +197,10 @@ def answer(name: str, text: str) -> None:
         return _write(f'Run ask("{name}") first; it generates the question.\n')
     service = _open_service()
     try:
-        asked = service.ask(name, _seeds[name])
-        question = asked.question
+        question = service.ask(name, _seeds[name])
         if isinstance(question, FreeTextQuestion):  # only the learner can mark it done: `inlayer learn exercise --done`
             return _write(_printed(lambda out: out.model_answer(question, with_points=True)))
-        result = service.answer(asked, text)
+        result = service.answer(question, text)
     except InputError as error:
         return _write(f"{error}\n")
     _write(_printed(lambda out: out.answer_result(result)))

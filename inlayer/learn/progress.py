@@ -20,121 +20,84 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypeVar
 
 from inlayer.errors import InputError
-from inlayer.files import locked, printable, shown, write_atomic
+from inlayer.files import locked, printable, quoted, shown, write_atomic
 
-VERSION = 1
+VERSION = 2
 FORMAT = "inlayer progress"
 MAX_BYTES = 2**24
 LOCK_TIMEOUT = 5.0  # seconds; another process holds the lock for milliseconds
 HINTS = 3
 REPEATS = 2  # quizzes in which a missed question returns
-T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
-class TaskRecord:
-    """Progress on a task."""
+class ProgressRecord:
+    """Progress on a lesson, task, exercise or quiz question; what does not apply to it keeps its default."""
 
-    tries: int = 0  # checks
-    passed: str = ""  # time of the first pass
-    summary: str = ""  # of the last check
-    hints: int = 0  # shown, 0 to 3
+    tries: int = 0  # checks or answers
+    done: str = ""  # time it was first read, passed or answered correctly; of free text, the learner's confirmation
+    skipped: str = ""  # time
+    summary: str = ""  # of a task's last check
+    hints: int = 0  # of a task, 0 to 3
     solution_seen: str = ""  # before the task passed
+    seed: int | None = None  # of an exercise that was asked and not answered yet
+    missed: int = 0  # wrong answers to a question
+    due: int = 0  # number of quizzes in which a question must still be answered correctly on the first try
 
     @property
     def fails_again(self) -> bool:
-        """Whether the task passed before but its last check failed."""
-        return bool(self.passed) and " failed" in self.summary
+        """Whether a task passed before but its last check failed."""
+        return bool(self.done) and " failed" in self.summary
 
+    def finish(self) -> None:
+        """Record that it is done, which it stays."""
+        self.done, self.skipped = self.done or now(), ""
 
-@dataclass(kw_only=True)
-class ExerciseRecord:
-    """Progress on a theory exercise."""
+    def note_check(self, *, passed: bool, summary: str) -> None:
+        self.tries += 1
+        self.summary = summary
+        if passed:
+            self.finish()
 
-    tries: int = 0
-    done: str = ""  # time of the first correct answer, or of the learner's own confirmation
-    seed: int | None = None  # of the question that was asked and not answered yet
+    def note_hint(self, level: int | None = None) -> int:
+        """Record a hint and return its level: the requested one, or the one after the last."""
+        level = min(self.hints + 1, HINTS) if level is None else level
+        self.hints = max(self.hints, level)
+        return level
 
+    def note_exercise(self, *, correct: bool | None) -> None:
+        """Record a try; None means that the answer was shown. The next question uses other numbers, unless wrong."""
+        self.tries += 1
+        if correct is not False:
+            self.seed = None
+        if correct:
+            self.finish()
 
-@dataclass(kw_only=True)
-class QuestionRecord:
-    """Progress on a quiz question."""
-
-    asked: int = 0
-    missed: int = 0
-    right: str = ""  # time of the first correct answer
-    due: int = 0  # number of quizzes in which it must still be answered correctly on the first try
+    def note_answer(self, *, correct: bool, repeated: bool = False) -> None:
+        """Record an answer. `repeated`: it was missed earlier in this quiz, so a correct answer keeps it due."""
+        self.tries += 1
+        if not correct:
+            self.missed += 1
+            self.due = REPEATS
+            return
+        self.finish()
+        if self.due and not repeated:
+            self.due -= 1
 
 
 @dataclass(kw_only=True)
 class ProgressState:
-    """Everything a learner has done. `skipped` maps step keys to times."""
+    """Everything a learner has done. Keys of records are "read/LESSON", "task/ID", "exercise/ID", "question/ID"."""
 
     folder: str = ""  # of the learner's files
     current: str = ""  # id of the task in progress
-    read: dict[str, str] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-    tasks: dict[str, TaskRecord] = field(default_factory=dict)
-    exercises: dict[str, ExerciseRecord] = field(default_factory=dict)
-    questions: dict[str, QuestionRecord] = field(default_factory=dict)
+    records: dict[str, ProgressRecord] = field(default_factory=dict)
 
-    def task(self, name: str) -> TaskRecord:
-        """The record of a task, created if missing."""
-        return self.tasks.setdefault(name, TaskRecord())
-
-    def exercise(self, name: str) -> ExerciseRecord:
-        return self.exercises.setdefault(name, ExerciseRecord())
-
-    def question(self, name: str) -> QuestionRecord:
-        return self.questions.setdefault(name, QuestionRecord())
-
-    def note_check(self, task: str, *, passed: bool, summary: str) -> None:
-        record = self.task(task)
-        record.tries += 1
-        record.summary = summary
-        self.current = task
-        if passed:
-            record.passed = record.passed or now()
-            self.skipped.pop(f"task/{task}", None)
-
-    def note_hint(self, task: str, level: int | None = None) -> int:
-        """Record a hint and return its level: the requested one, or the one after the last."""
-        record = self.task(task)
-        level = min(record.hints + 1, HINTS) if level is None else level
-        record.hints = max(record.hints, level)
-        self.current = task
-        return level
-
-    def note_solution(self, task: str) -> None:
-        """Record that the solution was shown, unless the task had passed."""
-        record = self.task(task)
-        if not record.passed:
-            record.solution_seen = record.solution_seen or now()
-
-    def note_exercise(self, exercise: str, *, correct: bool | None) -> None:
-        """Record a try; None means that the answer was shown. The next question uses other numbers, unless wrong."""
-        record = self.exercise(exercise)
-        record.tries += 1
-        if correct is not False:
-            record.seed = None
-        if correct:
-            record.done = record.done or now()
-            self.skipped.pop(f"exercise/{exercise}", None)
-
-    def note_answer(self, question: str, *, correct: bool, repeated: bool = False) -> None:
-        """Record an answer. `repeated`: it was missed earlier in this quiz, so a correct answer keeps it due."""
-        record = self.question(question)
-        record.asked += 1
-        if not correct:
-            record.missed += 1
-            record.due = REPEATS
-            return
-        record.right = record.right or now()
-        if record.due and not repeated:
-            record.due -= 1
+    def record(self, kind: str, name: str) -> ProgressRecord:
+        """The record of something, created if missing."""
+        return self.records.setdefault(f"{kind}/{name}", ProgressRecord())
 
 
 def now() -> str:
@@ -270,15 +233,16 @@ class ProgressAccessError(InputError):
     """The progress file cannot be read or written."""
 
 
-RECORDS: dict[str, type[Any]] = {"tasks": TaskRecord, "exercises": ExerciseRecord, "questions": QuestionRecord}
-
-
 def dump_state(state: ProgressState) -> bytes:
-    """Serialize to JSON, without empty records."""
-    data: dict[str, Any] = {"format": FORMAT, "version": VERSION, **vars(state)}
-    for name, kind in RECORDS.items():
-        data[name] = {key: record for key, record in data[name].items() if record != kind()}
-    return (json.dumps(data, default=vars, indent=1, sort_keys=True) + "\n").encode()
+    """Serialize to JSON, without default values."""
+    default = vars(ProgressRecord())
+    changed = {
+        key: {name: value for name, value in vars(record).items() if value != default[name]}
+        for key, record in state.records.items()
+    }
+    records = {key: values for key, values in changed.items() if values}
+    data = {"format": FORMAT, "version": VERSION, **vars(state), "records": records}
+    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
 
 
 def load_state(data: bytes) -> ProgressState:
@@ -291,35 +255,32 @@ def load_state(data: bytes) -> ProgressState:
         raise DamagedProgressError("is not JSON") from None
     if not isinstance(raw, dict) or raw.get("format") != FORMAT or not isinstance(raw.get("version"), int):
         raise DamagedProgressError("is not a progress file of inlayer")
+    if raw["version"] < VERSION:
+        raise DamagedProgressError("was written by an earlier inlayer, whose lessons had other names")
     if raw["version"] > VERSION:
         raise InputError(
             f"the progress file has version {printable(str(raw['version']))[:20]}, but this inlayer reads version "
             f"{VERSION}; update inlayer"
         )
-    return _read(ProgressState, raw)
+    folder, current, records = (raw.get(name, default) for name, default in vars(ProgressState()).items())
+    if not (isinstance(folder, str) and isinstance(current, str) and isinstance(records, dict)):
+        raise DamagedProgressError("has an invalid folder, task or list of records")
+    read = {key: _read_record(key, record) for key, record in records.items()}
+    return ProgressState(folder=folder, current=current, records=read)
 
 
-def _read(kind: type[T], raw: object, prefix: str = "") -> T:
-    """Read a dataclass from JSON. Missing fields get their defaults, unknown ones are ignored."""
-    made = kind()
+def _read_record(key: str, raw: object) -> ProgressRecord:
+    """Read a record from JSON. Missing fields get their defaults, unknown ones are ignored."""
     if not isinstance(raw, dict):
-        raise DamagedProgressError(f"has a record in {prefix[:-1]} that is not an object")
-    for key, default in vars(kind()).items():
-        value = raw.get(key, default)
-        if isinstance(default, dict):
-            valid = isinstance(value, dict)
-            if valid and key in RECORDS:
-                value = {one: _read(RECORDS[key], record, f"{key}.") for one, record in value.items()}
-            elif valid:
-                valid = all(isinstance(time, str) for time in value.values())
-        elif isinstance(default, str):
-            valid = isinstance(value, str)
-        else:  # a count or a seed
-            valid = value is default or (type(value) is int and 0 <= value < 2**31)
-        if not valid:
-            raise DamagedProgressError(f"has an invalid value of {prefix}{key}")
-        setattr(made, key, value)
-    return made
+        raise DamagedProgressError(f"has a record {quoted(key)} that is not an object")
+    record = ProgressRecord()
+    for name, default in vars(ProgressRecord()).items():
+        value = raw.get(name, default)
+        is_count = type(value) is int and 0 <= value < 2**31
+        if not (isinstance(value, str) if isinstance(default, str) else is_count or value is default):
+            raise DamagedProgressError(f"has an invalid {name} of {quoted(key)}")
+        setattr(record, name, value)
+    return record
 
 
 # ---- merging
@@ -327,35 +288,17 @@ def _read(kind: type[T], raw: object, prefix: str = "") -> T:
 
 def merge_states(mine: ProgressState, other: ProgressState) -> ProgressState:
     """Combine two states: what is done in either is done. The folder and the current task stay mine."""
-    merged = replace(mine, read=_earliest(mine.read, other.read))
-    for name, kind in RECORDS.items():
-        ours, theirs = getattr(mine, name), getattr(other, name)
-        pairs = {key: (ours.get(key, kind()), theirs.get(key, kind())) for key in {**ours, **theirs}}
-        setattr(merged, name, {key: _merge_records(*pair) for key, pair in pairs.items()})
-    done = {f"task/{name}" for name, record in merged.tasks.items() if record.passed}
-    done |= {f"exercise/{name}" for name, record in merged.exercises.items() if record.done}
-    skipped = _earliest(mine.skipped, other.skipped)
-    merged.skipped = {key: time for key, time in skipped.items() if key not in done}
-    return merged
+    keys, empty = {**mine.records, **other.records}, ProgressRecord()
+    pairs = {key: (mine.records.get(key, empty), other.records.get(key, empty)) for key in keys}
+    return replace(mine, records={key: _merge_records(*pair) for key, pair in pairs.items()})
 
 
-def _merge_records(mine: Any, other: Any) -> Any:
+def _merge_records(mine: ProgressRecord, other: ProgressRecord) -> ProgressRecord:
     """The record with more tries, except that times are the earliest and hints the most of both."""
-    count = "asked" if isinstance(mine, QuestionRecord) else "tries"
-    merged = replace(mine if getattr(mine, count) >= getattr(other, count) else other)
-    for name in {"passed", "solution_seen", "done", "right"} & vars(merged).keys():
-        setattr(merged, name, _first(getattr(mine, name), getattr(other, name)))
-    if isinstance(merged, TaskRecord):
-        merged.hints = max(mine.hints, other.hints)
-    if isinstance(merged, ExerciseRecord):
-        merged.seed = None if merged.done else other.seed if mine.seed is None else mine.seed
+    merged = replace(mine if mine.tries >= other.tries else other, hints=max(mine.hints, other.hints))
+    for name in ("done", "skipped", "solution_seen"):
+        times = filter(None, (getattr(mine, name), getattr(other, name)))
+        setattr(merged, name, min(times, default=""))  # ISO times in UTC sort as text
+    merged.seed = None if merged.done else other.seed if mine.seed is None else mine.seed
+    merged.skipped = "" if merged.done else merged.skipped
     return merged
-
-
-def _earliest(one: dict[str, str], two: dict[str, str]) -> dict[str, str]:
-    return {key: _first(one.get(key, ""), two.get(key, "")) for key in {**one, **two}}
-
-
-def _first(one: str, two: str) -> str:
-    """The earlier of two times; ISO times in UTC sort as text."""
-    return min(filter(None, (one, two)), default="")

@@ -64,20 +64,39 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberQuestion:
+class TheoryQuestion:
+    """A question of an exercise or quiz. Whoever asks it fills in where it belongs and the seed of its numbers."""
+
+    text: str
+    id: str = ""
+    lesson: str = ""
+    title: str = ""  # of the exercise
+    seed: int = 0
+    kind: ClassVar[str]
+    grading: ClassVar[str] = "graded"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The question as plain JSON values, without its answer."""
+        own = {name: getattr(self, name) for name in ("id", "lesson", "title", "seed", "kind", "text")}
+        return {**own, "graded": self.grading == "graded", "options": {}, "unit": "", "is_shape": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberQuestion(TheoryQuestion):
     """A question whose answer is a number or a shape.
 
     `tolerance` is relative; `common_mistakes` maps well-known wrong answers to explanations.
     """
 
-    text: str
     answer: Value
     explanation: str
     unit: str = ""
     tolerance: float = 0.0
     common_mistakes: dict[Value, str] = field(default_factory=dict)
-    kind: ClassVar[str] = "number"
-    grading: ClassVar[str] = "graded"
+    kind = "number"
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"unit": self.unit, "is_shape": isinstance(self.answer, tuple)}
 
     @property
     def form(self) -> str:
@@ -103,14 +122,16 @@ class NumberQuestion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChoiceQuestion:
+class ChoiceQuestion(TheoryQuestion):
     """A question with options; exactly one is correct."""
 
-    text: str
     options: tuple[Option, ...]
     explanation: str = ""
-    kind: ClassVar[str] = "choice"
-    grading: ClassVar[str] = "graded"
+    kind = "choice"
+
+    def to_dict(self) -> dict[str, Any]:
+        letters = {chr(ord("a") + number): option.text for number, option in enumerate(self.options)}
+        return super().to_dict() | {"options": letters}
 
     @property
     def formatted_answer(self) -> str:
@@ -125,23 +146,21 @@ class ChoiceQuestion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FreeTextQuestion:
+class FreeTextQuestion(TheoryQuestion):
     """A question answered in words: a model answer, and the points a good answer makes."""
 
-    text: str
     model_answer: str
     points: tuple[str, ...]
-    kind: ClassVar[str] = "free"
-    grading: ClassVar[str] = "self-checked"
+    kind = "free"
+    grading = "self-checked"
 
 
-GradedQuestion: TypeAlias = "NumberQuestion | ChoiceQuestion"
-TheoryQuestion: TypeAlias = "GradedQuestion | FreeTextQuestion"
+GradedQuestion: TypeAlias = NumberQuestion | ChoiceQuestion
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """An exercise of a lesson; `ask` generates its question from a seed."""
+    """An exercise of a lesson, such as "forward/shape"; `ask` generates its question from a seed."""
 
     id: str
     lesson: str
@@ -150,19 +169,17 @@ class Exercise:
 
     def ask(self, seed: int) -> TheoryQuestion:
         question = self.draw(random.Random(f"{self.id} {seed}"))
-        return shuffled(question, f"order {self.id} {seed}") if isinstance(question, ChoiceQuestion) else question
+        if isinstance(question, ChoiceQuestion):
+            question = shuffled(question, f"order {self.id} {seed}")
+        return replace(question, id=self.id, lesson=self.lesson, title=self.title, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question(ChoiceQuestion):
     """A quiz question; `ask` shuffles its options by a seed."""
 
-    id: str
-    lesson: str
-    title: ClassVar[str] = ""
-
     def ask(self, seed: int) -> Question:
-        return shuffled(self, f"{self.id} {seed}")
+        return replace(shuffled(self, f"{self.id} {seed}"), seed=seed)
 
 
 def shuffled(question: C, seed: str) -> C:
@@ -170,35 +187,6 @@ def shuffled(question: C, seed: str) -> C:
     options = list(question.options)
     random.Random(seed).shuffle(options)
     return replace(question, options=tuple(options))
-
-
-@dataclass(frozen=True, kw_only=True)
-class AskedQuestion:
-    """An exercise or quiz question in the form that a seed gives it; exercises have ids like "forward/shape"."""
-
-    id: str
-    lesson: str
-    title: str  # "" for a quiz question
-    question: TheoryQuestion
-    seed: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The question as plain JSON values, without its answer."""
-        question = self.question
-        options = question.options if isinstance(question, ChoiceQuestion) else ()
-        number = question if isinstance(question, NumberQuestion) else None
-        return {
-            "id": self.id,
-            "lesson": self.lesson,
-            "title": self.title,
-            "seed": self.seed,
-            "kind": question.kind,
-            "text": question.text,
-            "graded": question.grading == "graded",
-            "options": {chr(ord("a") + number): option.text for number, option in enumerate(options)},
-            "unit": number.unit if number else "",
-            "is_shape": number is not None and isinstance(number.answer, tuple),
-        }
 
 
 def parse_letter(answer: str, options: int) -> int:

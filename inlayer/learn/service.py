@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from inlayer.learn import task_files
 from inlayer.learn.course import Course, Lesson, Task, not_found, suggest
 from inlayer.learn.course_steps import CourseOverview, lesson_steps
 from inlayer.learn.progress import ProgressFile, ProgressState, keep_old_file, now
-from inlayer.learn.questions import AnswerResult, AskedQuestion, Exercise, FreeTextQuestion, GradedQuestion, Question
+from inlayer.learn.questions import AnswerResult, Exercise, GradedQuestion, Question, TheoryQuestion
 from inlayer.learn.task_files import SourceFile, TaskFile, choose_folder, require_unchanged
 
 if TYPE_CHECKING:
@@ -63,12 +63,11 @@ class CourseService:
         return ProgressState() if self.read_only else self.progress.read()
 
     @contextmanager
-    def edit(self) -> Iterator[ProgressState]:
-        """The progress, to be changed; a read-only service discards the changes."""
-        if self.read_only:
-            yield ProgressState()
-            return
-        with self.progress.edit() as state:
+    def edit(self, *, must_save: bool = False) -> Iterator[ProgressState]:
+        """The progress, to be changed; a read-only service discards the changes, or refuses if they must be saved."""
+        if must_save:
+            self.require_writable()
+        with nullcontext(ProgressState()) if self.read_only else self.progress.edit() as state:
             yield state
 
     def require_writable(self) -> None:
@@ -83,13 +82,12 @@ class CourseService:
 
     def mark_read(self, lesson: Lesson) -> None:
         with self.edit() as state:
-            state.read.setdefault(lesson.id, now())
+            state.record("read", lesson.id).finish()
 
     def skip(self, name: str | None) -> str:
         """Skip a task, an exercise, a step key such as "quiz/forward", or the next step; returns its title."""
-        self.require_writable()
         steps = {step.key: step for lesson in self.course.lessons for step in lesson_steps(lesson)}
-        with self.progress.edit() as state:
+        with self.edit(must_save=True) as state:
             if name is not None:
                 near = next((key for key in (name, f"exercise/{name}") if key in steps), None)
                 if near is None and "/" in name:
@@ -97,11 +95,11 @@ class CourseService:
                 step = steps[near or f"task/{self.course.task(name).id}"]
             elif (found := CourseOverview(self.course, state).next_step) is None:
                 raise InputError("there is nothing to skip: the course is done")
-            elif found.key in state.skipped:
+            elif found.is_skipped(state):
                 raise InputError(f"only skipped steps are left; the first is {found.title}")
             else:
                 step = found
-            state.skipped[step.key] = now()
+            state.record(step.kind, step.id).skipped = now()
             if step.key == f"task/{state.current}":
                 state.current = ""
         return step.title
@@ -112,9 +110,9 @@ class CourseService:
         """The named task; otherwise the one in progress, or the next one that is open."""
         if name is not None:
             return self.course.task(name)
-        left = [task for task in self.course.tasks.values() if not state.task(task.id).passed]
+        left = [task for task in self.course.tasks.values() if not state.record("task", task.id).done]
         current = [task for task in left if task.id == state.current]
-        unskipped = [task for task in left if f"task/{task.id}" not in state.skipped]
+        unskipped = [task for task in left if not state.record("task", task.id).skipped]
         for task in (*current, *unskipped, *left):
             return task
         raise InputError("every task has passed; name one")
@@ -127,7 +125,7 @@ class CourseService:
         current = self.course.tasks.get(state.current)
         if current is None:
             raise InputError("no task is in progress; start one with inlayer learn next, or name it")
-        if state.task(current.id).passed and not allow_passed:
+        if state.record("task", current.id).done and not allow_passed:
             raise InputError(f"{current.id} has passed and no other task is in progress; run inlayer learn next")
         return current
 
@@ -136,7 +134,7 @@ class CourseService:
         state, names = self.state(), list(self.course.tasks)
         position = names.index(after.id)
         rotated = names[position + 1 :] + names[:position]
-        return next((self.course.tasks[name] for name in rotated if not state.task(name).passed), None)
+        return next((self.course.tasks[name] for name in rotated if not state.record("task", name).done), None)
 
     def start_task(self, name: str | None) -> TaskFile:
         """Make a task the current one and create its file if it does not exist."""
@@ -180,7 +178,8 @@ class CourseService:
         self.require_writable()
         verdict = grade(task, source, seed=seed)
         with self.edit() as state:
-            state.note_check(task.id, passed=verdict.passed, summary=verdict.summary)
+            state.record("task", task.id).note_check(passed=verdict.passed, summary=verdict.summary)
+            state.current = task.id
         return verdict
 
     def compare_with_walk(self, verdict: Verdict) -> Comparison | None:
@@ -194,17 +193,20 @@ class CourseService:
     def hint(self, task: Task, level: int | None = None) -> int:
         """Record that the next hint is shown, or the one at a level; returns its level, from 1."""
         with self.edit() as state:
-            return state.note_hint(task.id, level)
+            state.current = task.id
+            return state.record("task", task.id).note_hint(level)
 
     def may_see_solution(self, task: Task) -> bool:
-        record = self.state().task(task.id)
-        return bool(record.passed or record.solution_seen)
+        record = self.state().record("task", task.id)
+        return bool(record.done or record.solution_seen)
 
     def record_solution(self, task: Task) -> bool:
         """Record that the solution is shown; returns whether the task had passed."""
         with self.edit() as state:
-            state.note_solution(task.id)
-            return bool(state.task(task.id).passed)
+            record = state.record("task", task.id)
+            if not record.done:
+                record.solution_seen = record.solution_seen or now()
+            return bool(record.done)
 
     # ---- the learner's files
 
@@ -219,8 +221,7 @@ class CourseService:
 
     def save_file(self, task: Task, source: str, loaded: str | None) -> str:
         """Write the learner's file if it still has the digest `loaded`; returns the new digest."""
-        self.require_writable()
-        with self.progress.edit() as state:  # its lock also protects the file
+        with self.edit(must_save=True) as state:  # its lock also protects the file
             path, found = task_files.load_file(task, state)
             if found is None or found.text != source:
                 require_unchanged(path, found, loaded)
@@ -230,8 +231,7 @@ class CourseService:
 
     def reset_file(self, task: Task, *, loaded: str | bool | None = False) -> Path | None:
         """Restore a task's start file; returns where the old file was kept. `loaded` is checked unless False."""
-        self.require_writable()
-        with self.progress.edit() as state:
+        with self.edit(must_save=True) as state:
             choose_folder(state)
             path, found = task_files.load_file(task, state)
             if not isinstance(loaded, bool):
@@ -249,10 +249,10 @@ class CourseService:
         """The named exercise; the open ones of a lesson (all if none is open); or the next open one."""
         state, everything = self.state(), list(self.course.exercises.values())
         if name is None:
-            left = [one for one in everything if not state.exercise(one.id).done]
+            left = [one for one in everything if not state.record("exercise", one.id).done]
             if not left:
                 raise InputError("every exercise is done; name one to repeat it")
-            return ([one for one in left if f"exercise/{one.id}" not in state.skipped] or left)[:1]
+            return ([one for one in left if not state.record("exercise", one.id).skipped] or left)[:1]
         wanted = name.strip()
         if named := [one for one in everything if wanted in (one.id, one.id.partition("/")[2])]:
             if len(named) > 1:
@@ -260,7 +260,8 @@ class CourseService:
             return named
         for lesson in self.course.lessons:
             if wanted in (lesson.id, str(lesson.number)):
-                return [one for one in lesson.exercises if not state.exercise(one.id).done] or list(lesson.exercises)
+                open_ones = [one for one in lesson.exercises if not state.record("exercise", one.id).done]
+                return open_ones or list(lesson.exercises)
         if wanted in self.course.tasks:
             raise not_found("exercise", name, [], f"it is a task: run inlayer learn next {wanted}")
         of_lesson = [one.id for one in everything if one.lesson == wanted.partition("/")[0]]
@@ -269,33 +270,31 @@ class CourseService:
         known = ids if "/" in wanted else [one.rpartition("/")[2] for one in ids]
         raise not_found("exercise or lesson", name, known, listed)
 
-    def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> AskedQuestion:
+    def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:
         """Generate a question: from the given seed, or again the one that was asked and not answered yet."""
         with self.edit() as state:
-            record = state.exercise(exercise.id)
+            record = state.record("exercise", exercise.id)
             if seed is None:
                 seed = record.seed if record.seed is not None else random_seed()
             record.seed = seed
-        return self.ask(exercise.id, seed)
+        return exercise.ask(seed)
 
     def record_exercise(self, name: str, *, correct: bool | None) -> None:
         """Record a result, such as the learner's own assessment of a free-text answer; None if it was shown."""
         with self.edit() as state:
-            state.note_exercise(name, correct=correct)
+            state.record("exercise", name).note_exercise(correct=correct)
 
-    def reveal_answer(self, asked: AskedQuestion) -> GradedQuestion:
+    def reveal_answer(self, question: TheoryQuestion) -> GradedQuestion:
         """Record that the answer is shown; the exercise stays open with other numbers."""
-        if isinstance(asked.question, FreeTextQuestion):
-            raise InputError(f"{asked.id} is not graded; its model answer is shown with any answer")
-        self.record_exercise(asked.id, correct=None)
-        return asked.question
+        graded = _require_graded(question)
+        self.record_exercise(question.id, correct=None)
+        return graded
 
     # ---- exercises and quizzes
 
-    def ask(self, name: str, seed: int) -> AskedQuestion:
+    def ask(self, name: str, seed: int) -> TheoryQuestion:
         """An exercise or quiz question by its id."""
-        one = self.course.exercises.get(name) or self.question(name)
-        return AskedQuestion(id=name, lesson=one.lesson, title=one.title, question=one.ask(seed), seed=seed)
+        return (self.course.exercises.get(name) or self.question(name)).ask(seed)
 
     def question(self, name: str) -> Question:
         if name not in self.course.questions:
@@ -303,15 +302,13 @@ class CourseService:
             raise not_found("exercise or question", name, known, "inlayer learn quiz --json lists the questions")
         return self.course.questions[name]
 
-    def answer(self, asked: AskedQuestion, answer: str, *, repeated: bool = False) -> AnswerResult:
+    def answer(self, question: TheoryQuestion, answer: str, *, repeated: bool = False) -> AnswerResult:
         """Grade an answer and record it; InputError if it cannot be parsed, which counts as no try."""
-        if isinstance(asked.question, FreeTextQuestion):
-            raise InputError(f"{asked.id} is answered in words and not graded; compare with its model answer")
-        result = asked.question.grade(answer)
-        if asked.id in self.course.exercises:
-            self.record_exercise(asked.id, correct=result.correct)
+        result = _require_graded(question).grade(answer)
+        if question.id in self.course.exercises:
+            self.record_exercise(question.id, correct=result.correct)
         else:
-            self.record_answer(asked.id, correct=result.correct, repeated=repeated)
+            self.record_answer(question.id, correct=result.correct, repeated=repeated)
         return result
 
     def quiz_questions(self, lesson: str | None) -> list[Question]:
@@ -325,6 +322,13 @@ class CourseService:
     def record_answer(self, question: str, *, correct: bool, repeated: bool = False) -> tuple[int, int]:
         """Record an answer; returns how often the question was due before, and how often it still is."""
         with self.edit() as state:
-            before = state.question(question).due
-            state.note_answer(question, correct=correct, repeated=repeated)
-            return before, state.question(question).due
+            record = state.record("question", question)
+            before = record.due
+            record.note_answer(correct=correct, repeated=repeated)
+            return before, record.due
+
+
+def _require_graded(question: TheoryQuestion) -> GradedQuestion:
+    if not isinstance(question, GradedQuestion):
+        raise InputError(f"{question.id} is not graded; its model answer is shown with any answer")
+    return question

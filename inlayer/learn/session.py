@@ -17,17 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from inlayer.learn.checks import CheckFailed, RaisedError, RecordedCall, describe_value, record_call
+from inlayer.learn.checks import CheckFailed, RaisedError, RecordedCall, describe_value
 from inlayer.learn.sandbox.fork_server import fork_server, kill_group
 from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, encode, receive, send
 
@@ -95,7 +93,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         self.session, self.handle, self.seed, self.parameters = self, name, seed, parameters
         self.limits = limits or GradingLimits()
         self.generator = torch.Generator().manual_seed(seed)
-        self.calls: list[Callable[[], RecordedCall]] = []  # of the current check; formatted on demand
+        self.calls: list[RecordedCall] = []  # of the current check
         server = fork_server()
         self.scratch = Path(tempfile.mkdtemp(prefix="inlayer-"))
         self._output = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # closed by close()
@@ -186,7 +184,7 @@ class GradingSession(CallTarget, AbstractContextManager["GradingSession"]):
         returned = result.gradient if gradients.get("of") is not None else result.value
         output = result.raised if result.raised is not None else returned
         parameters = self.parameters if target == self.handle else ()
-        self.calls.append(partial(record_call, name, parameters, args, kwargs, output))
+        self.calls.append(RecordedCall(name=name, parameters=parameters, args=args, kwargs=kwargs, output=output))
         return result
 
     def _result(self, **request: Any) -> CallResult:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inlayer.errors import InputError
-from inlayer.files import check_path, not_a_file, path_kind, shown, write_atomic
+from inlayer.files import check_path, file_errors, not_a_file, path_kind, shown, write_atomic
 from inlayer.learn.course import Task
 from inlayer.learn.progress import ProgressState
 
@@ -136,9 +136,6 @@ def write_file(path: Path, source: str) -> None:
         data = source.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(f"character {error.start} of the code is a lone surrogate, which cannot be saved") from None
-    try:
+    with file_errors(path, "cannot be written (choose another folder with --folder)"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, data)
-    except OSError as error:
-        message = f"{shown(path)} cannot be written: {error.strerror}; choose another folder with --folder"
-        raise InputError(message) from None

@@ -133,14 +133,14 @@ class CoursePrinter:
             notes = [
                 f"passed before; last check: {record.summary}" if record.fails_again else record.summary,
                 "solution seen" if record.solution_seen else "",
-                "skipped" if status.is_skipped(f"task/{task.id}") else "",
+                "skipped" if record.skipped else "",
             ]
             note = "; ".join(filter(None, notes))
-            self.item(f"{task.id}: {task.title}{f' ({note})' if note else ''}", done=record.passed)
+            self.item(f"{task.id}: {task.title}{f' ({note})' if note else ''}", done=record.done)
         self.line()
         self.heading("Exercises (graded or self-checked)")
         for exercise, answered in status.exercises:
-            skipped = ", skipped" if status.is_skipped(f"exercise/{exercise.id}") else ""
+            skipped = ", skipped" if answered.skipped else ""
             self.item(f"{exercise.id}: {exercise.title} ({exercise.ask(0).grading}{skipped})", done=answered.done)
         self.line()
         self.heading("Quiz")
@@ -177,15 +177,11 @@ class CoursePrinter:
             table.add_row(Text(f"  {mark}", style=style), Text(result.name, style=dim), description)
         self.console.print(table)
         if verdict.failure is not None:
-            from inlayer.learn.checks import feedback_lines
-
             self.line()
             self.untrusted(verdict.failure.message, max_lines=60, style="", indent=2)
             self.line(f"rule: {verdict.failure.rule}", style="dim", indent=2)
-            if verdict.failure.feedback is not None:
-                self.line()
-                for one in feedback_lines(verdict.failure.feedback):
-                    self.line(f"  {self.glyphs.safe(one)}" if one else "", wrap=False)
+            for one in ("", *verdict.failure.feedback) if verdict.failure.feedback else ():
+                self.line(f"  {self.glyphs.safe(one)}".rstrip(), wrap=False)
         if verdict.printed.strip():
             self.line()
             self.line("your code printed:", style="dim", indent=2)
@@ -293,7 +289,7 @@ class CoursePrinter:
             self.line(f"In progress: {overview.current_task.id}, {overview.current_task.title}")
             self.command("inlayer learn check")
         if step is not None:
-            self.line(f"Next: {step.title}{' (skipped before)' if step.key in overview.state.skipped else ''}")
+            self.line(f"Next: {step.title}{' (skipped before)' if step.is_skipped(overview.state) else ''}")
             self.command("inlayer learn next")
             return
         self.line("You have finished the course: every lesson, task, exercise and quiz.", style="bold")

@@ -2,7 +2,8 @@
 
 facts -> [render] -> terminal, HTML
 - render/base.css holds the colors, type and spacing of every page; each page adds its own layout
-- elsewhere: what a page shows (trace/html.py, learn/html.py, training/report/)
+- a `Page` is one document that loads nothing; render/head.html is the head of each
+- elsewhere: what a page shows (trace/html.py, learn/html.py, training/report.py)
 """
 
 from __future__ import annotations
@@ -12,17 +13,50 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["embed_json", "fill_page", "hash_of", "style_sheet"]
+__all__ = ["Page", "embed_json", "fill_page", "hash_of", "read_files", "style_sheet"]
 
 
 @cache
+def read_files(package: str, *names: str) -> str:
+    """Read and join text files of a package."""
+    return "\n".join(files(package).joinpath(*name.split("/")).read_text(encoding="utf-8") for name in names)
+
+
 def style_sheet() -> str:
     """Read the style sheet that every HTML page starts with."""
-    return files("inlayer.render").joinpath("base.css").read_text(encoding="utf-8")
+    return read_files("inlayer.render", "base.css")
+
+
+@dataclass(frozen=True)
+class Page:
+    """One HTML document that loads nothing: a template, a style sheet and a script.
+
+    The content security policy allows these two by hash, so that no text, token or model name can run as code, and
+    nothing can be fetched from elsewhere.
+    """
+
+    template: str
+    style: str
+    script: str
+
+    def policy(self, *served: str) -> str:
+        """Build the policy; `served` are rules for a page with a server, whose policy is a header."""
+        own = f"script-src '{hash_of(self.script)}'", f"style-src '{hash_of(self.style)}'", "img-src data:"
+        return "; ".join(("default-src 'none'", *own, "base-uri 'none'", "form-action 'none'", *served))
+
+    def document(self, title: str, data: Any = None, **parts: str) -> str:
+        """Build the document. One with `data` works from disk, so it contains its policy."""
+        policy = "" if data is None else f'<meta http-equiv="Content-Security-Policy" content="{self.policy()}">'
+        shown = escape(title.encode(errors="replace").decode())
+        head = {"policy": policy, "title": shown, "style": self.style}
+        parts |= {"head": fill_page(read_files("inlayer.render", "head.html"), head), "title": shown}
+        return fill_page(self.template, parts | {"script": self.script, "data": embed_json(data)})
 
 
 def fill_page(template: str, parts: Mapping[str, str]) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 from inlayer.errors import DtypeError, InputError, TextError
 from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Token, Tokenizer, check_ids, check_text, check_texts, not_byte_level
+from inlayer.tokenizers.offsets import byte_offsets
 
 
 class ByteTokenizer(Tokenizer):
@@ -169,9 +170,5 @@ class WordTokenizer(Tokenizer):
 
 def find_words(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
     """Find the words of a text and their spans in UTF-8 bytes."""
-    characters, start = 0, 0  # read so far, and the number of bytes they take
-    for match in re.finditer(r"\S+", text):
-        start += len(text[characters : match.start()].encode())
-        end = start + len(match.group().encode())
-        yield match.group(), (start, end)
-        characters, start = match.end(), end
+    spans = [match.span() for match in re.finditer(r"\S+", text)]
+    return zip((text[start:end] for start, end in spans), byte_offsets(text, spans), strict=True)

@@ -4,8 +4,6 @@ trace -> [html] -> browser
 - a served page calls the API of its server; an exported page contains its data and works from disk: the walk, one more
   for each change the controls offer, each with its scene, the tokens with their neighbors, the initialization of the
   table, a picture of it, its map, and a step of learning
-- the content security policy lists the script and the style sheet by hash, so no text, token or model name can run as
-  code, and nothing can be fetched from elsewhere
 - plain JavaScript in small files that share one scope, in the order below, without a build step
 Tested in Chromium in tests/browser/.
 """
@@ -16,17 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from html import escape
-from importlib.resources import files
 from itertools import combinations
 from typing import Any
 
-from inlayer.errors import ConfigError, InlayerError, PositionRangeError
-from inlayer.geometry.map_facts import map_facts
-from inlayer.geometry.map_page import MAP_SCRIPTS, map_files
-from inlayer.geometry.projection import TableProjection, cache_folder, project
+from inlayer.errors import ConfigError, PositionRangeError
+from inlayer.geometry.map_page import MAP_SCRIPTS, embedded_map, map_files
 from inlayer.positions import SCHEMES
-from inlayer.render import embed_json, fill_page, hash_of, style_sheet
+from inlayer.render import Page, read_files, style_sheet
 from inlayer.trace.facts import Change, Trace, plain
 from inlayer.trace.pipeline import Pipeline
 
@@ -45,7 +39,6 @@ THETAS = (100.0, 1_000_000.0)
 MAX_TOKENS = 64  # per text
 MAX_TOKEN_PANELS = 64  # tokens that can be opened
 MAX_SCENES = 1_500_000  # characters of all scenes; the walk itself comes first
-MAX_MAP_ROWS = 60_000
 HEAD_TOKENS = 12  # tokens whose rotation can be seen
 
 
@@ -78,7 +71,9 @@ def export(
         "scene": _scenes(pipeline, texts, walks),
         "table": plain(pipeline.picture),
     }
-    projection, data["map"] = _map(pipeline)
+    projection, data["map"] = embedded_map(
+        pipeline.stored_table, lambda: pipeline.vocabulary, remote=pipeline.table.remote
+    )
     tried = {key_of(one): one for one in (Change(), change or Change())}
     data["learn"] = {
         key: plain(pipeline.learn(texts, tokens=MAX_TOKENS, change=one, projection=projection))
@@ -99,20 +94,6 @@ def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -
             break
         scenes[key] = plain(made)
     return scenes
-
-
-def _map(pipeline: Pipeline) -> tuple[TableProjection | None, dict[str, Any]]:
-    """The map of the table, or a note that says why there is none."""
-    rows = pipeline.table.shape[0]
-    if pipeline.table.remote:
-        return None, {"note": "The table is remote; a map would download all of it."}
-    if rows > MAX_MAP_ROWS:
-        return None, {"note": f"The map of {rows:,} rows is too large for this file; inlayer serve shows it."}
-    try:
-        projection = project(pipeline.stored_table, "best", cache=cache_folder())
-        return projection, plain(map_facts(pipeline.stored_table, pipeline.vocabulary, projection))
-    except InlayerError as error:  # fewer than three rows with a direction
-        return None, {"note": str(error)}
 
 
 def _is_rotary(trace: Trace) -> bool:
@@ -153,35 +134,23 @@ def _changes(pipeline: Pipeline, trace: Trace) -> Iterator[Change]:
             yield change
 
 
+@cache
+def _page() -> Page:
+    parts = [map_files(*MAP_SCRIPTS), *map(read_part, SCRIPTS)]
+    script = "\n(() => {\n" + '"use strict";\n' + "\n".join(parts) + "})();\n"
+    return Page(read_part("page.html"), shared_style(), script)
+
+
 def page(*, title: str, data: dict[str, Any] | None) -> str:
     """Build the whole document. `data` is the content of an exported page; a served page has none."""
-    policy = f'<meta http-equiv="Content-Security-Policy" content="{content_security_policy(served=False)}">'
-    parts = {
-        "mode": "served" if data is None else "exported",
-        "policy": "" if data is None else policy,
-        "title": escape(title.encode(errors="replace").decode()),
-        "style": shared_style(),
-        "script": _script(),
-        "data": embed_json(data),
-    }
-    return fill_page(read_part("page.html"), parts)
+    return _page().document(title, data, mode="served" if data is None else "exported")
 
 
 @cache
 def content_security_policy(*, served: bool) -> str:
     """Build the page's policy: a header for a served page, a meta element in an exported one."""
-    rules = [
-        "default-src 'none'",
-        f"script-src '{hash_of(_script())}'",
-        f"style-src '{hash_of(shared_style())}'",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    ]
-    if served:
-        # The course frames this page next to a lesson. frame-ancestors only works in a header.
-        rules += ["connect-src 'self'", "frame-ancestors 'self'"]
-    return "; ".join(rules)
+    # The course frames this page next to a lesson.
+    return _page().policy(*("connect-src 'self'", "frame-ancestors 'self'") if served else ())
 
 
 @cache
@@ -190,13 +159,6 @@ def shared_style() -> str:
     return "\n" + "\n".join([style_sheet(), map_files("map_canvas.css"), *map(read_part, STYLES)])
 
 
-@cache
-def _script() -> str:
-    parts = [map_files(*MAP_SCRIPTS), *map(read_part, SCRIPTS)]
-    return "\n(() => {\n" + '"use strict";\n' + "\n".join(parts) + "})();\n"
-
-
-@cache
 def read_part(name: str, package: str = "inlayer.trace") -> str:
     """Read a file of a package's page/ folder."""
-    return files(package).joinpath("page", *name.split("/")).read_text(encoding="utf-8")
+    return read_files(package, f"page/{name}")

@@ -25,7 +25,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
 from inlayer.files import base_name
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, as_float_dtype
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding
@@ -155,13 +155,9 @@ class Pipeline:
 
     def raw_rows(self, ids: Sequence[int]) -> list[bytes]:
         """Read the bytes of rows as they are stored."""
-        table = self.layer.token_embedding
-        if isinstance(table, StoredEmbedding):
-            raw = np.empty((len(ids), table.table.source.row_bytes), np.uint8)
-            table.table.source.read(np.array(ids, np.int64), raw)
-        else:
-            rows = table.weight.detach()[torch.tensor(list(ids), dtype=torch.int64)].cpu()
-            raw = rows.contiguous().view(torch.uint8).numpy().reshape(len(ids), self.table.row_bytes)
+        source = self.stored_table.source
+        raw = np.empty((len(ids), source.row_bytes), np.uint8)
+        source.read(np.array(ids, np.int64), raw)
         return [row.tobytes() for row in raw]
 
     def offset_of(self, token_id: int) -> int:
@@ -182,11 +178,12 @@ class Pipeline:
 
     @cached_property
     def stored_table(self) -> StoredTable:
-        """The table as geometry/ reads it, without torch."""
+        """The table as geometry/ reads it, without torch; one in memory shares its values."""
         table = self.layer.token_embedding
         if isinstance(table, StoredEmbedding):
             return table.table
-        rows_VD = table.weight.detach().float().cpu().numpy()
+        weight_VD = table.weight.detach().cpu().contiguous()
+        rows_VD = weight_VD.view(torch.uint8).numpy().view(as_float_dtype(weight_VD.dtype))
         return StoredTable.from_array(rows_VD, table.padding_idx)
 
     @cached_property
@@ -200,15 +197,11 @@ class Pipeline:
 
     def blocks(self) -> Iterator[tuple[int, Tensor]]:
         """Yield the whole table in float32, block by block, each with the id of its first row."""
-        table = self.layer.token_embedding
-        rows = max(1, BLOCK_VALUES // table.embedding_dim)
         if self.values() <= MAX_CACHED_VALUES:
-            yield 0, self.float32_rows(table)
-        elif isinstance(table, StoredEmbedding):
-            yield from ((start, to_tensor(block).float()) for start, block in table.table.blocks(rows))
+            yield 0, self.float32_rows(self.layer.token_embedding)
         else:
-            weight = table.weight.detach()
-            yield from ((start, weight[start : start + rows].float()) for start in range(0, len(weight), rows))
+            blocks = self.stored_table.blocks(max(1, BLOCK_VALUES // self.table.shape[1]))
+            yield from ((start, to_tensor(block).float()) for start, block in blocks)
 
     def head_rows(self) -> Tensor:
         """Return the head's rows in float32, which are the table's if it is tied."""

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from inlayer.tensors import one_thread
-from inlayer.trace.facts import Change, Vector
+from inlayer.trace.facts import Change, RotaryFacts
 from inlayer.trace.forward import Forward, Window
 from inlayer.trace.run import check_walk
 
@@ -63,15 +63,6 @@ class SceneSimilarity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RotaryScene:
-    """The rotary frequencies of every channel pair, in radians per position."""
-
-    layer_type: str | None
-    frequencies: Vector
-    unscaled_frequencies: Vector  # without context scaling
-
-
-@dataclass(frozen=True, kw_only=True)
 class SceneFacts:
     """All tokens of a batch as strips, as many as fit."""
 
@@ -80,7 +71,7 @@ class SceneFacts:
     width: int  # of the hidden states
     strips: SceneStrips
     similarity: SceneSimilarity
-    rotary: list[RotaryScene]  # one per layer type; empty unless the positions are rotary
+    rotary: list[RotaryFacts]  # of all channel pairs, one per layer type; empty unless the positions are rotary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +104,7 @@ def scene(
     added = [stage.added.expand_as(stage.after) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]
     end = min(len(result.tokens[0]), result.count)
     compared = list(range(min(first_token, end), min(first_token + MAX_COMPARED, end)))
-    frequencies = pipeline.rotations(change.positions, change.theta, 0, 0, result.length, result.width)
+    rotary = pipeline.rotations(change.positions, change.theta, 0, 0, result.length, result.width)
     return SceneFacts(
         shape=(len(texts), result.length, result.width),
         tokens=result.count,
@@ -124,14 +115,7 @@ def scene(
         similarity=SceneSimilarity(
             tokens=compared, row=_cosines(row_BTD[0, compared]), hidden=_cosines(hidden_BTD[0, compared])
         ),
-        rotary=[
-            RotaryScene(
-                layer_type=facts.layer_type,
-                frequencies=facts.frequencies,
-                unscaled_frequencies=facts.unscaled_frequencies,
-            )
-            for facts, _ in frequencies
-        ],
+        rotary=[facts for facts, _ in rotary],
     )
 
 

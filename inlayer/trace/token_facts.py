@@ -17,6 +17,7 @@ from inlayer.errors import IdRangeError, InputError
 from inlayer.geometry.nearest import nearest_to_row
 from inlayer.shapes import check_seed
 from inlayer.tensors import one_thread
+from inlayer.tokenizers.base import token_bytes
 from inlayer.trace.facts import InitializationFacts, InitializationStep, NeighborFacts, TokenFacts
 from inlayer.trace.run import stored_hex, values_of
 
@@ -49,15 +50,11 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
     elif not bool(row_D.float().any()):
         note = "a row of zeros has no direction, so it has no neighbors"
     found = [] if note else nearest_to_row(pipeline.stored_table, token_id, k)
-    try:
-        token = b"" if pipeline.tokenizer is None else pipeline.tokenizer.token_bytes(token_id)
-    except IdRangeError:  # a row beyond the vocabulary
-        token = b""
     return TokenFacts(
         id=token_id,
         token=pipeline.spelling(token_id),
         label=pipeline.spelling(token_id),
-        bytes=token.hex(),
+        bytes=(token_bytes(pipeline.tokenizer, token_id) or b"").hex(),
         special=pipeline.tokenizer is None or token_id in pipeline.tokenizer.special_ids,
         offset=pipeline.offset_of(token_id),
         stored_hex=stored_hex(pipeline.raw_rows([token_id])[0], pipeline.table.itemsize, slice(0, 8)),

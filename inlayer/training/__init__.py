@@ -5,6 +5,6 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - corpus.py -> tokens.py turn text files into ids on disk
 - trainer.py takes steps with optimizer.py and metrics.py, in one process or many (parallel.py)
 - run.py keeps a run on disk with state.py; save.py writes the model
-- analysis.py, plot.py and report/ show what was learned
+- analysis.py, plot.py and report.py show what was learned
 Nothing is imported here: `inlayer train --help` must not load torch.
 """

@@ -14,6 +14,7 @@ import io
 import math
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,28 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, MUTED, LINE = "#1b2326", "#566267", "#d9dedf"  # the page's colors
+INK, MUTED = "#1b2326", "#566267"  # the page's colors; others are in page/plot.mplstyle
 PETROL, ORANGE, PALE, RED = "#0d5a66", "#c9600f", "#9fb9be", "#9c2f2a"
-STYLE: dict[Any, Any] = {
-    "font.size": 9.5,
-    "text.color": INK,
-    "axes.edgecolor": LINE,
-    "axes.labelcolor": MUTED,
-    "axes.linewidth": 1.0,
-    "axes.titlesize": 12,
-    "axes.titleweight": "bold",
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "grid.color": LINE,
-    "grid.linewidth": 0.6,
-    "lines.linewidth": 1.8,
-}
+STYLE = Path(__file__).parent / "page" / "plot.mplstyle"
 SIZE, DPI = (11.0, 7.2), 130  # inches
 MARGINS = {"left": 0.05, "right": 0.905, "top": 0.905, "bottom": 0.07, "wspace": 0.36, "hspace": 0.42}
 SMALL_TEXT = 8.8
@@ -74,13 +56,12 @@ def draw(metrics: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> 
     """Write the plot of a run as a PNG file, and return its bytes."""
     file = check_path(path)
     try:
-        import matplotlib as mpl
+        from matplotlib import style
     except ImportError as error:
         raise MissingExtraError("plots need matplotlib: pip install 'inlayer[train]'") from error
 
     png = io.BytesIO()
-    with mpl.rc_context():
-        mpl.rcParams.update({**mpl.rcParamsDefault, **STYLE})  # independent of the user's style
+    with style.context(["default", STYLE]):  # independent of the user's style
         make_figure(metrics).savefig(png, format="png", dpi=DPI)
     write_output(file, png.getvalue())
     return png.getvalue()

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
-from inlayer.files import check_path, locked, new_folder, path_kind, shown, sync, write_atomic
+from inlayer.files import check_path, file_errors, locked, new_folder, path_kind, shown, sync, write_atomic
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
 from inlayer.training.config import TrainConfig, is_due
 from inlayer.training.corpus import python_chunks, read_chunks
@@ -214,21 +214,14 @@ class Run:
     def train(self, progress: TrainingProgress | None = None, group: ProcessGroup | None = None) -> bool:
         """Take the remaining steps and save the model; False if stopped by a signal before the last step."""
         group = group or ProcessGroup()
-        try:
-            with self.locked() if group.is_main else nullcontext():
-                try:
-                    return self._train(progress, group)
-                except InlayerError:
-                    if group.is_main and self._created is not None and not self.metrics:
-                        self._remove()
-                    raise
-        except InlayerError:  # some are OSErrors, too
-            raise
-        except OSError as error:
-            raise InputError(
-                f"{shown(self.folder)} cannot be written: {error.strerror or error}; saved states are kept, and "
-                "--resume continues from the last one"
-            ) from error
+        problem = "cannot be written (saved states are kept, and --resume continues from the last one)"
+        with file_errors(self.folder, problem), self.locked() if group.is_main else nullcontext():
+            try:
+                return self._train(progress, group)
+            except InlayerError:
+                if group.is_main and self._created is not None and not self.metrics:
+                    self._remove()
+                raise
 
     def _train(self, progress: TrainingProgress | None, group: ProcessGroup) -> bool:
         config = self.config

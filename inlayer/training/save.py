@@ -274,42 +274,35 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
     for name, value in SUPPORTED[spec.family].items():
         if fields.get(name)[1] != value:
             raise ConfigError(f"the config's {name} is {short(raw[name])}; the decoder supports only {value!r}")
-    shared: dict[str, Any] = {
-        "vocab_size": spec.vocab_size, "n_embd": spec.n_embd, "block_size": spec.block_size,
-        "tie": spec.head.tied, "init_std": spec.init_std,
-    }  # fmt: skip
-    if spec.family == "gpt2":
-        own = Fields(fields.mapping("inlayer"), {})
-        _, positions = own.get("positions")
-        return DecoderConfig(
-            architecture="gpt",
-            n_layer=fields.size("n_layer", "num_hidden_layers"),
-            n_head=fields.size("n_head", "num_attention_heads"),
-            n_hidden=fields.optional_size("n_inner"),
-            positions="sinusoidal" if positions == "sinusoidal" else "learned",
-            theta=own.number("theta", otherwise=10_000.0),
-            norm_eps=fields.number("layer_norm_epsilon", otherwise=1e-5),
-            dropout=spec.dropout,
-            padding_idx=fields.index("pad_token_id"),
-            **shared,
-        )
-    n_head = fields.size("num_attention_heads")
-    angles = spec.rotary.angles if spec.rotary is not None else None
-    if spec.rotary is None or not isinstance(angles, Angles) or angles.scaling is not None:
-        raise ConfigError("the config scales its rotary positions; the decoder supports only unscaled ones")
-    if spec.rotary.head_dim * n_head != spec.n_embd:
-        raise ConfigError(f"head_dim is {spec.rotary.head_dim}; the decoder requires hidden_size / num_attention_heads")
+    is_gpt = spec.family == "gpt2"
+    own = Fields(fields.mapping("inlayer"), {})
+    n_head, positions, theta = fields.size("n_head", "num_attention_heads"), None, 10_000.0
+    if is_gpt:
+        positions = "sinusoidal" if own.get("positions")[1] == "sinusoidal" else "learned"
+        theta = own.number("theta", otherwise=theta)
+    else:
+        angles = spec.rotary.angles if spec.rotary is not None else None
+        if spec.rotary is None or not isinstance(angles, Angles) or angles.scaling is not None:
+            raise ConfigError("the config scales its rotary positions; the decoder supports only unscaled ones")
+        if (head_dim := spec.rotary.head_dim) * n_head != spec.n_embd:
+            raise ConfigError(f"head_dim is {head_dim}; the decoder requires hidden_size / num_attention_heads")
+        theta = angles.theta
     return DecoderConfig(
-        architecture="llama",
-        n_layer=fields.size("num_hidden_layers"),
+        architecture="gpt" if is_gpt else "llama",
+        vocab_size=spec.vocab_size,
+        n_embd=spec.n_embd,
+        n_layer=fields.size("n_layer", "num_hidden_layers"),
         n_head=n_head,
-        n_kv_head=fields.optional_size("num_key_value_heads"),
-        n_hidden=fields.size("intermediate_size"),
-        theta=angles.theta,
-        norm_eps=fields.number("rms_norm_eps", otherwise=1e-6),
-        dropout=fields.number("attention_dropout", otherwise=0.0),
-        padding_idx=spec.padding_idx,
-        **shared,
+        block_size=spec.block_size,  # type: ignore[arg-type]  # DecoderConfig rejects None
+        n_kv_head=None if is_gpt else fields.optional_size("num_key_value_heads"),
+        n_hidden=fields.optional_size("n_inner") if is_gpt else fields.size("intermediate_size"),
+        positions=positions,
+        theta=theta,
+        norm_eps=fields.number("layer_norm_epsilon", "rms_norm_eps", otherwise=1e-5 if is_gpt else 1e-6),
+        dropout=spec.dropout if is_gpt else fields.number("attention_dropout", otherwise=0.0),
+        tie=spec.head.tied,
+        padding_idx=fields.index("pad_token_id"),
+        init_std=spec.init_std,
     )
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,17 +90,17 @@ def write_tokens(
         raise InputError(f"the tokenizer's largest id is {vocab_size - 1:,}; a table has at most {MAX_VOCAB:,} rows")
     dtype = "uint16" if vocab_size <= 1 << 16 else "uint32"
     encoded, counts, digests = 0, dict.fromkeys(SIDES, 0), {side: hashlib.sha256() for side in SIDES}
-    segments = _segments(chunks)
+    segments = enumerate(_segments(chunks))
     with new_folder(folder) as new:
         with (new / "train.bin").open("wb") as train, (new / "validation.bin").open("wb") as held_out:
             while batch := list(islice(segments, ENCODED_AT_ONCE)):
-                texts = [segment.text for segment in batch]
+                texts = [segment.text for _, segment in batch]
                 rows = tokenizer.encode_batch(texts, add_special_tokens=False, parse_special=False)
                 _check_range(rows.flat, vocab_size)
-                for segment, row in zip(batch, rows, strict=True):
-                    is_held_out = every > 0 and segment.number % every == every // 2
+                for (number, segment), row in zip(batch, rows, strict=True):
+                    is_held_out = every > 0 and number % every == every // 2
                     side, file = ("validation", held_out) if is_held_out else ("train", train)
-                    if segment.starts_file and segment.number > 0 and separator is not None:
+                    if segment.starts_file and number > 0 and separator is not None:
                         row = np.insert(row, 0, separator)  # noqa: PLW2901
                     data = row.astype(DTYPES[dtype]).tobytes()
                     file.write(data)
@@ -171,21 +171,15 @@ def check_windows(ids: npt.NDArray[Any], width: int) -> None:
 # ---- writing
 
 
-class _Segment(NamedTuple):
-    number: int
-    text: str
-    starts_file: bool
-
-
-def _segments(chunks: Iterable[Chunk]) -> Iterator[_Segment]:
-    """Cut chunks into numbered segments. If the chunk that starts a file is empty, the next one starts it."""
+def _segments(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Cut chunks into segments. If the chunk that starts a file is empty, the next one starts it."""
     number, starts_file = 0, False
     for chunk in chunks:
         starts_file |= chunk.starts_file
         start = 0
         while start < len(chunk.text):
             end = cut(chunk.text, start, min(MAX_SEGMENT, FIRST_SEGMENT + SEGMENT_GROWTH * number))
-            yield _Segment(number, chunk.text[start:end], starts_file)
+            yield Chunk(chunk.text[start:end], starts_file)
             start, number, starts_file = end, number + 1, False
 
 

@@ -23,8 +23,7 @@ from inlayer.training.config import NOT_SAVED, TrainConfig
 from inlayer.training.decoder import Decoder
 from inlayer.training.parallel import ProcessGroup, process_group
 from inlayer.training.plot import draw
-from inlayer.training.report import TextSample, TrainingReport, to_json
-from inlayer.training.report.page import to_html
+from inlayer.training.report import TextSample, TrainingReport, to_html, to_json
 from inlayer.training.run import Run, TrainingProgress, is_run, with_absolute_paths
 from inlayer.training.save import TABLE, load_decoder
 from inlayer.training.state import load_state

@@ -217,7 +217,7 @@ def _add_scene(app: FastAPI, service: WalkService) -> None:
 
 
 def _add_inspect(app: FastAPI, service: WalkService) -> None:
-    document, policy = inspect_page(), inspect_policy(served=True)
+    document, policy = inspect_page(), inspect_policy()
 
     @app.get("/inspect", include_in_schema=False)
     async def get_inspect_page() -> Response:

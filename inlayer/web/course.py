@@ -27,7 +27,7 @@ from inlayer.learn.course import Task
 from inlayer.learn.html import learn_page, learn_policy
 from inlayer.learn.links import course_elements, course_line
 from inlayer.learn.progress import ProgressFile
-from inlayer.learn.questions import AskedQuestion, ChoiceQuestion, FreeTextQuestion, GradedQuestion
+from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, TheoryQuestion
 from inlayer.learn.service import CourseService, ReadOnlyError, random_seed
 from inlayer.learn.task_files import FileConflictError
 from inlayer.trace.facts import plain, to_json
@@ -127,11 +127,11 @@ class CourseView:
         return whole | {
             "text": course_elements(lesson.text),
             "exercises": [
-                _question(service.ask(one.id, random_seed())) | {"done": bool(state.exercise(one.id).done)}
+                _question(service.ask(one.id, random_seed())) | {"done": bool(state.record("exercise", one.id).done)}
                 for one in lesson.exercises
             ],
             "questions": [
-                _question(service.ask(one.id, random_seed())) | {"due": state.question(one.id).due}
+                _question(service.ask(one.id, random_seed())) | {"due": state.record("question", one.id).due}
                 for one in overview.quiz(lesson)
             ],
         }
@@ -160,20 +160,19 @@ class CourseView:
     def answer(self, body: schemas.AnswerRequest) -> dict[str, Any]:
         """Grade an answer to an exercise or a quiz question."""
         service = self.service
-        asked = service.ask(body.exercise or body.question or "", body.seed)
-        question = asked.question
+        question = service.ask(body.exercise or body.question or "", body.seed)
         if body.reveal:
-            return {"correct": None, **_reveal(service.reveal_answer(asked))}
+            return {"correct": None, **_reveal(service.reveal_answer(question))}
         if isinstance(question, FreeTextQuestion):
             if body.matches_model:
-                service.record_exercise(asked.id, correct=True)
+                service.record_exercise(question.id, correct=True)
                 return {"correct": True}
             points = [course_line(one) for one in question.points]
             return {"correct": None, "model_answer": course_elements(question.model_answer), "points": points}
         if body.matches_model:
-            raise InputError(f"{asked.id} is graded; send an answer")
+            raise InputError(f"{question.id} is graded; send an answer")
         try:
-            result = service.answer(asked, body.answer, repeated=body.repeated)
+            result = service.answer(question, body.answer, repeated=body.repeated)
         except InputError as error:  # a typing error, which does not count as a try
             if body.question is not None:
                 raise
@@ -182,7 +181,8 @@ class CourseView:
         if body.exercise is not None:
             return graded
         chosen = None if result.correct else ord(body.answer.strip().strip("().").lower()) - ord("a")
-        next_try = None if result.correct else _question(service.ask(asked.id, random_seed()))
+        next_try = None if result.correct else _question(service.ask(question.id, random_seed()))
+        assert isinstance(question, GradedQuestion)
         return {**_reveal(question, chosen), **graded, "next_try": next_try}
 
     # ---- the learner's file
@@ -214,17 +214,12 @@ class CourseView:
         return {**self._verdict(self.service.check(task, body.code), task), **saved}
 
     def _verdict(self, verdict: Verdict, task: Task) -> dict[str, Any]:
-        from inlayer.learn.checks import feedback_lines
-
         failure, printed = verdict.failure, verdict.printed
         line = re.search(r"\bline (\d{1,6})\b", failure.message) if failure else None
         if len(printed) > MAX_PRINTED:
             printed = f"{printed[:MAX_PRINTED]}\n({len(printed) - MAX_PRINTED:,} more characters)"
         comparison = self.service.compare_with_walk(verdict)
-        feedback = [list(feedback_lines(one.feedback)) if one.feedback else [] for one in verdict.results]
-        data = verdict.to_dict()
-        return data | {
-            "checks": [one | {"feedback": lines} for one, lines in zip(data["checks"], feedback, strict=True)],
+        return verdict.to_dict() | {
             "printed": printed,
             "line": int(line[1]) if line else None,
             "step": task.step,
@@ -254,9 +249,9 @@ def _start_fork_server() -> None:
         fork_server()
 
 
-def _question(asked: AskedQuestion) -> dict[str, Any]:
+def _question(question: TheoryQuestion) -> dict[str, Any]:
     """Show a question without its answer."""
-    data = asked.to_dict()
+    data = question.to_dict()
     options = [course_line(text) for text in data["options"].values()]
     return data | {"text": course_elements(data["text"]), "options": options}
 

@@ -26,7 +26,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inlayer.files import printable, quoted
-from inlayer.render import fill_page, hash_of, style_sheet
+from inlayer.render import Page, style_sheet
 
 HEADERS = {
     "cache-control": "no-store",
@@ -44,8 +44,7 @@ INTERNAL_ERROR = "an internal error occurred; the server's stderr has the detail
 PAGES = ("/", "/learn", "/inspect")
 ERROR_PAGE = """<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><title>inlayer: {{title}}</title><style>{{style}}</style></head>
+{{head}}
 <body><main class="error-page"><h1>{{title}}</h1><p>{{message}}</p></main></body>
 </html>
 """
@@ -198,12 +197,12 @@ def _accepts_html(scope: Scope) -> bool:
 
 def error_page(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an error as a small page, for someone who opened an address in a browser."""
-    style = style_sheet() + ERROR_STYLE
+    page = Page(ERROR_PAGE, style_sheet() + ERROR_STYLE, "")
     text = printable(" ".join(message.split()))
     title = "The token is missing or wrong" if status == 401 else "This page cannot be shown"
-    parts = {"title": title, "style": style, "message": escape(f"{text}. {ADVICE}" if status == 401 else f"{text}.")}
-    policy = HEADERS["content-security-policy"] + f"; style-src '{hash_of(style)}'"
-    return HTMLResponse(fill_page(ERROR_PAGE, parts), status, {**(headers or {}), "content-security-policy": policy})
+    document = page.document(title, message=escape(f"{text}. {ADVICE}" if status == 401 else f"{text}."))
+    policy = page.policy("frame-ancestors 'none'")
+    return HTMLResponse(document, status, {**(headers or {}), "content-security-policy": policy})
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None, path: str = "") -> JSONResponse:

@@ -86,18 +86,16 @@ class MapQuery(ModelQuery):
     method: MapMethod = "best"
 
 
-class TokenQuery(RequestModel):
+class TokenQuery(ModelQuery):
     """Query of GET /api/token: one token and its nearest rows."""
 
     id: int = Field(ge=-MAX_INTEGER, le=MAX_INTEGER)
-    model: ModelName = None
     k: int = Field(8, ge=1, le=MAX_NEIGHBORS)
 
 
-class InitializationQuery(RequestModel):
+class InitializationQuery(ModelQuery):
     """Query of GET /api/initialization: how a table of this size starts."""
 
-    model: ModelName = None
     seed: int = Field(0, ge=0, le=MAX_INTEGER)
     dims: int = Field(8, ge=1, le=MAX_DIMS)
 

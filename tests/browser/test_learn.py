@@ -84,6 +84,13 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     walk.locator(".figure[data-step='5']").wait_for()
     assert walk.locator("#learn").is_hidden()
     page.click("[aria-label='Close the walk']")
+    page.click(".try-here button")  # the same walk inside the lesson, with the lesson's text
+    embedded = page.frame_locator(".try-here iframe")
+    embedded.locator(".figure[data-step='5']").wait_for()
+    assert embedded.locator("textarea").input_value() == "I love dogs"
+    assert embedded.locator("#scene-canvas").is_visible()
+    page.click(".try-here button")
+    assert page.locator(".try-here iframe").count() == 0
 
     # An exercise: an unreadable, a wrong and a correct answer.
     go(watched, "Exercises")
@@ -167,12 +174,12 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
 
     # Everything is in the progress file that `inlayer learn` reads.
     state = ProgressFile().read()
-    assert state.task("gather").passed
-    assert state.task("gather").hints == 1
-    assert not state.task("gather").solution_seen
-    assert state.exercise("forward/hidden_shape").done
-    assert state.question(missed).due == 2
-    assert "forward" in state.read
+    assert state.record("task", "gather").done
+    assert state.record("task", "gather").hints == 1
+    assert not state.record("task", "gather").solution_seen
+    assert state.record("exercise", "forward/hidden_shape").done
+    assert state.record("question", missed).due == 2
+    assert state.record("read", "forward").done
     assert (home / "gather.py").read_text(encoding="utf-8") == GATHER.solution
     page.reload()
     page.wait_for_selector("#stage[aria-busy=false] h1")

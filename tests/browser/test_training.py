@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inlayer.training.plot import draw
-from inlayer.training.report.page import to_html
+from inlayer.training.report import to_html
 from tests.browser.test_look import CONTRAST
 from tests.browser.watched_page import watch
 from tests.training.metrics import make_metrics

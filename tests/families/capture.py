@@ -1,16 +1,20 @@
-"""Capture what a transformers model feeds into its first block, and the rotary tables that it computes."""
+"""Capture what a transformers model feeds into its blocks: hidden states, rotary tables and per-layer vectors."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-OTHER_TOWERS = re.compile(r"(^|\.)(vision\w*|visual\w*|audio\w*|image\w*|vqmodel)(\.|$)")
+OTHER_TOWERS = re.compile(
+    r"(^|\.)(vision\w*|visual\w*|audio\w*|image\w*|vqmodel|patcher|global_transformer|local_decoder)(\.|$)"
+)
 SMALL_MODULES = (nn.Embedding, nn.Linear, nn.LayerNorm, nn.Dropout, nn.Conv1d)
 
 
@@ -26,11 +30,13 @@ class Tables:
 
 @dataclass
 class Captured:
-    """The tensor that entered the first block, the name of that block, and every rotary table."""
+    """The tensor that entered the first block, the name of that block, every rotary table, and per-layer vectors."""
 
     hidden: Tensor | None = None
     block: str = ""
     tables: list[Tables] = field(default_factory=list)
+    ngrams: dict[int, Tensor] = field(default_factory=dict)  # per layer, the rows of its n-gram memory
+    per_layer: Tensor | None = None  # the vectors of every block
     error: Exception | None = None  # raised by the model after its first block was entered
 
 
@@ -64,6 +70,12 @@ def capture(model: nn.Module, **inputs: Any) -> Captured:
         if isinstance(output, Tensor):
             embedded.append(output.detach().clone())
 
+    def at_ngrams(layer: int) -> Any:
+        def hook(_module: nn.Module, _args: tuple[Any, ...], output: Tensor) -> None:
+            seen.ngrams[layer] = output.detach().clone()
+
+        return hook
+
     hooks, embedded = [], list[Tensor]()
     for name, module in model.named_modules():
         if OTHER_TOWERS.search(name):
@@ -76,10 +88,12 @@ def capture(model: nn.Module, **inputs: Any) -> Captured:
             ]
         elif type(module).__name__.endswith("Embeddings"):
             hooks.append(module.register_forward_hook(at_embeddings))
+        elif type(module).__name__.endswith("NGramEmbedding"):
+            hooks.append(module.register_forward_hook(at_ngrams(int(re.findall(r"\.(\d+)\.", name)[0]))))
         elif type(module).__name__.endswith("RotaryEmbedding"):
             hooks.append(module.register_forward_hook(at_rotary(name), with_kwargs=True))
     try:
-        with torch.no_grad():
+        with torch.no_grad(), recorded_per_layer(model, seen):
             model(**{name: value.clone() for name, value in inputs.items()})  # some models write into their inputs
     except Exception as error:
         if seen.hidden is None:
@@ -94,6 +108,25 @@ def capture(model: nn.Module, **inputs: Any) -> Captured:
         raise LookupError("no block was entered")
     seen.tables += precomputed_tables(model, inputs)
     return seen
+
+
+@contextmanager
+def recorded_per_layer(model: nn.Module, seen: Captured) -> Iterator[None]:
+    """Record what Gemma's `project_per_layer_inputs`, which is a method and has no hook, returns."""
+    owners = [module for module in model.modules() if hasattr(module, "project_per_layer_inputs")]
+    for module in owners:
+        original: Any = module.project_per_layer_inputs
+
+        def record(*args: Any, project: Any = original, **kwargs: Any) -> Tensor:
+            seen.per_layer = project(*args, **kwargs)
+            return seen.per_layer
+
+        module.project_per_layer_inputs = record
+    try:
+        yield
+    finally:
+        for module in owners:
+            del module.project_per_layer_inputs
 
 
 def precomputed_tables(model: nn.Module, inputs: dict[str, Any]) -> list[Tables]:

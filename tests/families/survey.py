@@ -1,7 +1,7 @@
 """`make families`: every causal and masked model type in transformers, compared with ours bit by bit.
 
 For each type, a tiny model with random weights is built (tiny.py), saved, and opened by both libraries. The input of
-the first block and the rotary tables are compared in float32 and bfloat16. The outcome is one of
+the first block, per-layer embeddings and the rotary tables are compared in float32 and bfloat16. The outcome is one of
 - equal: every value has the same bits
 - refused: inlayer does not support the type, and says why
 - differs: inlayer opens it, and its values differ. This is a bug
@@ -70,10 +70,13 @@ def inputs(model: nn.Module, layer: Embeddings, padding: int) -> Iterator[tuple[
         padded, mask = ids.clone(), torch.ones_like(ids)
         padded[1:, where], mask[1:, where] = padding, 0
         yield f"padded on the {side}", {"input_ids": padded, "attention_mask": mask}
-    # Gemma-4 looks up per-layer rows by id: it accepts only vectors that are rows of its table
-    if accepts(model, "inputs_embeds") and not any(hasattr(part, "embed_tokens_per_layer") for part in model.modules()):
+    if accepts(model, "inputs_embeds"):
         width = layer.token_embedding.embedding_dim
-        yield "inputs_embeds", {"inputs_embeds": torch.randn(3, TOKENS, width, generator=generator).to(layer.dtype)}
+        vectors = torch.randn(3, TOKENS, width, generator=generator).to(layer.dtype)
+        finds_ids = layer.per_layer_embedding is not None and layer.per_layer_embedding.finds_ids
+        if finds_ids or any(spec.layer is not None for spec in layer.ngrams):  # only rows of its table
+            vectors = model.get_input_embeddings()(ids).detach()
+        yield "inputs_embeds", {"inputs_embeds": vectors}
     if accepts(model, "position_ids") and layer.position_embedding is not None:
         yield "position_ids", {"input_ids": ids, "position_ids": torch.randint(0, 40, ids.shape, generator=generator)}
 
@@ -90,9 +93,10 @@ def compare(model: nn.Module, layer: Embeddings, padding: int) -> tuple[int, int
             raise DifferenceError(f"{name}: {difference(ours, theirs)}")
         if name == "ids" and same_bits(layer(given["input_ids"].flip(1)), theirs):
             raise DifferenceError("control: other ids give the same values")
-        hidden += ours.numel()
+        hidden += ours.numel() + compare_per_layer(name, seen.per_layer, layer, given)
         if bool(seen.tables) != isinstance(layer.position_embedding, RotaryPositions):
             raise DifferenceError(f"{name}: {len(seen.tables)} rotary tables, ours {layer.position_embedding}")
+        tables += compare_ngrams(name, seen.ngrams, layer, given)
         for table in seen.tables:
             pairs = zip(layer.rotary(table.position_ids, table.layer_type), cos_sin(table.output), strict=True)
             for mine, other in pairs:
@@ -100,6 +104,30 @@ def compare(model: nn.Module, layer: Embeddings, padding: int) -> tuple[int, int
                     raise DifferenceError(f"{name}: cos or sin {table.layer_type or ''}: {difference(mine, other)}")
                 tables += mine.numel()
     return hidden, tables
+
+
+def compare_per_layer(name: str, theirs: Tensor | None, layer: Embeddings, given: dict[str, Tensor]) -> int:
+    """The number of compared values of per-layer embeddings."""
+    if (theirs is None) != (layer.per_layer_embedding is None):
+        raise DifferenceError(f"{name}: one of the two has per-layer embeddings")
+    if theirs is None:
+        return 0
+    ours = layer.per_layer(given.get("input_ids"), given.get("inputs_embeds"))
+    if not same_bits(ours, theirs):
+        raise DifferenceError(f"{name}: per layer: {difference(ours, theirs)}")
+    return ours.numel()
+
+
+def compare_ngrams(name: str, found: dict[int, Tensor], layer: Embeddings, given: dict[str, Tensor]) -> int:
+    """The number of compared values of n-gram memories that decoder layers read."""
+    if set(found) != {spec.layer for spec in layer.ngrams if spec.layer is not None}:
+        raise DifferenceError(f"{name}: n-gram memories in layers {set(found)}")
+    for number, theirs in found.items():
+        ids = given["input_ids"] if "input_ids" in given else layer.ids_of(given["inputs_embeds"])
+        ours = layer.ngram(ids, layer=number, attention_mask=given.get("attention_mask")).flatten(-2)
+        if not same_bits(ours, theirs):
+            raise DifferenceError(f"{name}: n-grams of layer {number}: {difference(ours, theirs)}")
+    return sum(theirs.numel() for theirs in found.values())
 
 
 def like(seen: Captured, ours: Tensor) -> Tensor:

@@ -158,14 +158,14 @@ def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> 
     assert output_of(ask, number.id, SEED) == question_text(number.ask(SEED))
     assert output_of(answer, number.id, "") == "Write your answer between the quotes, and run this cell again.\n"
     assert "is not a" in output_of(answer, number.id, "many")
-    assert not ProgressFile().read().exercises
+    assert not ProgressFile().read().records
     drawn = number.ask(SEED)
     assert isinstance(drawn, NumberQuestion)
     wrong = "(1, 1, 1, 1, 1)" if isinstance(drawn.answer, tuple) else "-1"
     assert output_of(answer, number.id, wrong).startswith("✗ Not correct.")
-    assert not ProgressFile().read().exercises[number.id].done
+    assert not ProgressFile().read().record("exercise", number.id).done
     assert output_of(answer, number.id, right_answer(drawn)).startswith("✓ Correct.\n")
-    assert ProgressFile().read().exercises[number.id].done
+    assert ProgressFile().read().record("exercise", number.id).done
 
     output_of(ask, free.id)
     model = free.ask(SEED)
@@ -179,7 +179,7 @@ def test_answers_are_graded_and_recorded(capsys: pytest.CaptureFixture[str]) -> 
     output = output_of(answer, question.id, right_answer(choice))
     assert output.startswith("✓ Correct.")
     assert output.count("✓") + output.count("✗") == 1 + len(question.options)
-    assert ProgressFile().read().questions[question.id].right
+    assert ProgressFile().read().record("question", question.id).done
     assert "there is no exercise or question 'none'" in output_of(ask, "none")
 
 
@@ -279,7 +279,7 @@ def test_a_notebook_runs_unsolved_solved_and_wrong(tmp_path: Path) -> None:
     assert f"rule: {rule}\n" in printed[-2]
     assert "rule: syntax\n" in printed[-1]
     state = ProgressFile().read()
-    assert all(state.tasks[one.id].passed for one in lesson.tasks)
+    assert all(state.record("task", one.id).done for one in lesson.tasks)
 
 
 def task_name(task: str) -> str:

@@ -20,11 +20,9 @@ from inlayer.files import locked
 from inlayer.learn import progress as progress_module
 from inlayer.learn.course_steps import CourseOverview, lesson_steps
 from inlayer.learn.progress import (
-    ExerciseRecord,
     ProgressFile,
+    ProgressRecord,
     ProgressState,
-    QuestionRecord,
-    TaskRecord,
     data_folder,
     dump_state,
     load_state,
@@ -39,11 +37,13 @@ def full() -> ProgressState:
     return ProgressState(
         folder="/home/x/köln",
         current="gather",
-        read={"text": "2026-01-01T00:00:00+00:00"},
-        skipped={"task/init_table": "2026-01-02T00:00:00+00:00"},
-        tasks={"gather": TaskRecord(tries=2, passed="2026-01-01T00:00:00+00:00", summary="7 of 7 checks", hints=3)},
-        exercises={"table/bytes": ExerciseRecord(tries=1, seed=7)},
-        questions={"one": QuestionRecord(asked=2, missed=1, due=2)},
+        records={
+            "read/text": ProgressRecord(done="2026-01-01T00:00:00+00:00"),
+            "task/init_table": ProgressRecord(skipped="2026-01-02T00:00:00+00:00"),
+            "task/gather": ProgressRecord(tries=2, done="2026-01-01T00:00:00+00:00", summary="7 of 7 checks", hints=3),
+            "exercise/table/bytes": ProgressRecord(tries=1, seed=7),
+            "question/one": ProgressRecord(tries=2, missed=1, due=2),
+        },
     )
 
 
@@ -72,22 +72,24 @@ def test_states_survive_saving_and_loading() -> None:
 def test_changes_are_kept_and_times_are_utc(data: Path) -> None:
     progress = ProgressFile()
     with progress.edit() as state:
-        state.note_check("gather", passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
-        assert (state.note_hint("gather"), state.note_hint("gather"), state.note_hint("gather", 1)) == (1, 2, 1)
-        state.note_solution("gather")
-        state.skipped["task/gather"] = "x"
-    seen = ProgressFile().read().tasks["gather"]
-    assert (seen.tries, seen.passed, seen.hints) == (1, "", 2)
-    assert re.fullmatch(TIME, seen.solution_seen)
+        state.record("task", "gather").note_check(passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
+        assert (
+            state.record("task", "gather").note_hint(),
+            state.record("task", "gather").note_hint(),
+            state.record("task", "gather").note_hint(1),
+        ) == (1, 2, 1)
+        state.record("task", "gather").skipped = "x"
+    seen = ProgressFile().read().record("task", "gather")
+    assert (seen.tries, seen.done, seen.hints, seen.skipped) == (1, "", 2, "x")
     with progress.edit() as state:
-        state.note_check("gather", passed=True, summary="7 of 7 checks")
-    first = ProgressFile().read().tasks["gather"].passed
+        state.record("task", "gather").note_check(passed=True, summary="7 of 7 checks")
+    first = ProgressFile().read().record("task", "gather").done
     assert re.fullmatch(TIME, first)
-    assert ProgressFile().read().skipped == {}
+    assert ProgressFile().read().record("task", "gather").skipped == ""
     with progress.edit() as state:
-        state.note_check("gather", passed=False, summary="0 of 7 checks")
-        assert [state.note_hint("gather") for _ in range(3)] == [3, 3, 3]
-    assert ProgressFile().read().tasks["gather"].passed == first  # a task stays passed
+        state.record("task", "gather").note_check(passed=False, summary="0 of 7 checks")
+        assert [state.record("task", "gather").note_hint() for _ in range(3)] == [3, 3, 3]
+    assert ProgressFile().read().record("task", "gather").done == first  # a task stays passed
     assert sorted(path.name for path in data.iterdir()) == ["progress.json", "progress.lock"]
 
 
@@ -106,13 +108,6 @@ def test_a_failed_change_is_discarded(data: Path) -> None:
     assert (data / "progress.json").read_bytes() == before
 
 
-def test_a_solution_seen_after_passing_is_not_recorded() -> None:
-    state = ProgressState()
-    state.note_check("gather", passed=True, summary="7 of 7 checks")
-    state.note_solution("gather")
-    assert state.tasks["gather"].solution_seen == ""
-
-
 # ---- damaged and unwritable files
 
 
@@ -121,10 +116,11 @@ def test_a_solution_seen_after_passing_is_not_recorded() -> None:
     [
         b"", b"\0" * 100, b"{", b"[]", b"{}", b'"x"', b"\xff", b"[" * 100_000, b'{"format": "inlayer progress"}',
         b'{"format": "another", "version": 1}', dump_state(full())[:-20],
-        *(json.dumps({"format": "inlayer progress", "version": 1} | wrong).encode() for wrong in [
-            {"tasks": []}, {"tasks": {"a": 1}}, {"tasks": {"a": {"tries": -1}}}, {"tasks": {"a": {"tries": True}}},
-            {"tasks": {"a": {"passed": 1}}}, {"exercises": {"a": {"seed": "x"}}}, {"read": {"a": 1}}, {"folder": 1},
-            {"questions": {"a": {"due": 10**30}}}, {"skipped": 5},
+        *(json.dumps({"format": "inlayer progress", "version": 2} | wrong).encode() for wrong in [
+            {"version": 1}, {"folder": 1}, {"current": 5}, {"records": []}, {"records": {"a": 1}},
+            *({"records": {"a": {name: value}}} for name, value in (
+                ("tries", -1), ("tries", True), ("done", 1), ("seed", "x"), ("due", 10**30), ("skipped", None),
+            )),
         ]),
     ],
 )  # fmt: skip
@@ -145,7 +141,7 @@ def test_damaged_files_are_renamed(data: bytes, tmp_path: Path) -> None:
 
 
 def test_a_newer_file_is_refused_and_kept(data: Path) -> None:
-    newer = json.dumps({"format": "inlayer progress", "version": 2, "tasks": "of another kind"}).encode()
+    newer = json.dumps({"format": "inlayer progress", "version": 3, "records": "of another kind"}).encode()
     (data / "progress.json").write_bytes(newer)
     with pytest.raises(InputError, match="update inlayer"):
         ProgressFile().read()
@@ -156,7 +152,7 @@ def test_a_newer_file_is_refused_and_kept(data: Path) -> None:
 
 def test_unknown_fields_of_a_record_are_ignored() -> None:
     data = json.loads(dump_state(full()))
-    data["tasks"]["gather"]["mood"] = "good"
+    data["records"]["task/gather"]["mood"] = "good"
     assert load_state(json.dumps(data).encode()) == full()
 
 
@@ -186,27 +182,29 @@ def test_reset_keeps_the_old_file(data: Path) -> None:
 
 def test_merging_two_machines_is_idempotent() -> None:
     mine, other = full(), ProgressState(folder="/elsewhere", current="init_table")
-    other.tasks["gather"] = TaskRecord(
-        tries=5, summary="2 of 7 checks", hints=1, solution_seen="2026-01-03T00:00:00+00:00"
-    )
-    other.tasks["init_table"] = TaskRecord(tries=1, passed="2026-01-04T00:00:00+00:00")
-    other.exercises["table/bytes"] = ExerciseRecord(tries=3, done="2026-01-05T00:00:00+00:00")
-    other.questions["one"] = QuestionRecord(asked=5, missed=1, right="2026-01-06T00:00:00+00:00", due=0)
-    other.read["text"] = "2025-01-01T00:00:00+00:00"
+    other.records = {
+        "task/gather": ProgressRecord(
+            tries=5, summary="2 of 7 checks", hints=1, solution_seen="2026-01-03T00:00:00+00:00"
+        ),
+        "task/init_table": ProgressRecord(tries=1, done="2026-01-04T00:00:00+00:00"),
+        "exercise/table/bytes": ProgressRecord(tries=3, done="2026-01-05T00:00:00+00:00"),
+        "question/one": ProgressRecord(tries=5, missed=1, done="2026-01-06T00:00:00+00:00", due=0),
+        "read/text": ProgressRecord(done="2025-01-01T00:00:00+00:00"),
+    }
     both = merge_states(mine, other)
     assert (both.folder, both.current) == (mine.folder, mine.current)
-    assert both.tasks["gather"] == TaskRecord(
+    assert both.record("task", "gather") == ProgressRecord(
         tries=5,
-        passed="2026-01-01T00:00:00+00:00",
+        done="2026-01-01T00:00:00+00:00",
         summary="2 of 7 checks",
         hints=3,
         solution_seen="2026-01-03T00:00:00+00:00",
     )
-    assert both.tasks["init_table"].passed
-    assert both.skipped == {}  # init_table was skipped in one state and passed in the other
-    assert both.exercises["table/bytes"] == ExerciseRecord(tries=3, done="2026-01-05T00:00:00+00:00")
-    assert both.questions["one"].due == 0
-    assert both.read == {"text": "2025-01-01T00:00:00+00:00"}
+    assert both.record("task", "init_table").done
+    assert both.record("task", "init_table").skipped == ""  # it was skipped in one state and passed in the other
+    assert both.record("exercise", "table/bytes") == ProgressRecord(tries=3, done="2026-01-05T00:00:00+00:00")
+    assert both.record("question", "one").due == 0
+    assert both.record("read", "text").done == "2025-01-01T00:00:00+00:00"
     assert merge_states(both, other) == both
     assert mine == full()
     assert merge_states(ProgressState(), full()) == ProgressState(**{**vars(full()), "folder": "", "current": ""})
@@ -222,19 +220,19 @@ def test_steps_of_the_course_in_order(tmp_path: Path) -> None:
         "read/first", "task/add", "task/add_again", "exercise/first/sum_of", "exercise/first/which",
         "exercise/first/words", "quiz/first", "read/second", "task/add_more", "exercise/second/which", "quiz/second",
     ]  # fmt: skip
-    state.skipped = {"task/add": "x", "quiz/first": "x"}
+    state.record("task", "add").skipped = state.record("quiz", "first").skipped = "x"
     walked = []
     while (step := CourseOverview(course, state).next_step) is not None:
         walked.append(step.key)
         if step.kind == "read":
-            state.read[step.id] = "x"
+            state.record("read", step.id).finish()
         elif step.kind == "task":
-            state.note_check(step.id, passed=True, summary="")
+            state.record("task", step.id).note_check(passed=True, summary="")
         elif step.kind == "exercise":
-            state.note_exercise(step.id, correct=True)
+            state.record("exercise", step.id).note_exercise(correct=True)
         else:
             for question in step.lesson.questions:
-                state.question(question.id).right = "x"
+                state.record("question", question.id).finish()
     assert walked == [key for key in keys if key not in ("task/add", "quiz/first")] + ["task/add", "quiz/first"]
 
 
@@ -246,16 +244,16 @@ from inlayer.learn.progress import ProgressFile
 sys.stdout.write("ready\\n"); sys.stdout.flush(); sys.stdin.readline()
 for number in range(int(sys.argv[1])):
     with ProgressFile().edit() as state:
-        state.task(sys.argv[2]).tries += 1
-        state.task("both").tries += 1
+        state.record("task", sys.argv[2]).tries += 1
+        state.record("task", "both").tries += 1
 """
 ENDLESS = """
 from inlayer.learn.progress import ProgressFile
 number = 0
 while True:
     with ProgressFile().edit() as state:
-        number = state.task("a").tries + 1
-        state.task("a").tries = state.task("b").tries = number
+        number = state.record("task", "a").tries + 1
+        state.record("task", "a").tries = state.record("task", "b").tries = number
     print(number, flush=True)
 """
 
@@ -275,8 +273,8 @@ def test_processes_and_threads_lose_nothing(data: Path) -> None:
     def count(name: str) -> None:
         for _ in range(15):
             with ProgressFile().edit() as state:
-                state.task(name).tries += 1
-                state.task("both").tries += 1
+                state.record("task", name).tries += 1
+                state.record("task", "both").tries += 1
 
     threads = [threading.Thread(target=count, args=(name,)) for name in ("three", "four")]
     for thread in threads:
@@ -286,8 +284,8 @@ def test_processes_and_threads_lose_nothing(data: Path) -> None:
         assert writer.returncode == 0
     for thread in threads:
         thread.join()
-    found = {name: record.tries for name, record in ProgressFile().read().tasks.items()}
-    assert found == {"one": 15, "two": 15, "three": 15, "four": 15, "both": 60}
+    found = {name: record.tries for name, record in ProgressFile().read().records.items()}
+    assert found == {"task/one": 15, "task/two": 15, "task/three": 15, "task/four": 15, "task/both": 60}
 
 
 def test_a_killed_writer_leaves_an_intact_file(data: Path) -> None:
@@ -299,11 +297,11 @@ def test_a_killed_writer_leaves_an_intact_file(data: Path) -> None:
             writer.kill()
             reported = [int(line) for line in writer.stdout.read().splitlines()]
         state = ProgressFile(on_notice=pytest.fail).read()
-        assert state.task("a").tries == state.task("b").tries
-        assert state.task("a").tries >= max([last + 1, *reported])  # no reported write is lost
-        last = state.task("a").tries
+        assert state.record("task", "a").tries == state.record("task", "b").tries
+        assert state.record("task", "a").tries >= max([last + 1, *reported])  # no reported write is lost
+        last = state.record("task", "a").tries
         with ProgressFile(on_notice=pytest.fail).edit() as state:  # the lock was released when the process died
-            assert state.task("a").tries == last
+            assert state.record("task", "a").tries == last
     assert not [path.name for path in data.iterdir() if "damaged" in path.name]
 
 
@@ -338,11 +336,11 @@ def test_unsaved_progress_lasts_as_long_as_the_object(tmp_path: Path) -> None:
     loose = ProgressFile(folder, allow_unsaved=True)
     assert (loose.read(), loose.unsaved_reason) == (ProgressState(), "")
     with loose.edit() as state:
-        state.note_check("gather", passed=True, summary="7 of 7 checks")
+        state.record("task", "gather").note_check(passed=True, summary="7 of 7 checks")
     assert "cannot be saved in" in loose.unsaved_reason
     with loose.edit() as state:
-        assert state.task("gather").passed
-    assert loose.read().task("gather").tries == 1
+        assert state.record("task", "gather").done
+    assert loose.read().record("task", "gather").tries == 1
     assert ProgressFile(folder).read() == ProgressState()
 
 
@@ -356,16 +354,16 @@ def test_unsaved_progress_starts_from_the_stored_one(data: Path, monkeypatch: py
     monkeypatch.setattr(progress_module, "write_atomic", full_disk)
     loose = ProgressFile(allow_unsaved=True)
     with loose.edit() as state:
-        state.note_hint("two")
+        state.current = "two"
     assert "No space left" in loose.unsaved_reason
     assert (loose.read().current, ProgressFile().read().current) == ("two", "one")
 
 
 def test_a_passed_task_can_fail_again() -> None:
     state = ProgressState()
-    state.note_check("gather", passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
-    assert not state.task("gather").fails_again
-    state.note_check("gather", passed=True, summary="7 of 7 checks")
-    assert not state.task("gather").fails_again
-    state.note_check("gather", passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
-    assert state.task("gather").fails_again
+    state.record("task", "gather").note_check(passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
+    assert not state.record("task", "gather").fails_again
+    state.record("task", "gather").note_check(passed=True, summary="7 of 7 checks")
+    assert not state.record("task", "gather").fails_again
+    state.record("task", "gather").note_check(passed=False, summary="3 of 7 checks; shape failed, 3 were not run")
+    assert state.record("task", "gather").fails_again

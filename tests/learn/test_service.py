@@ -37,7 +37,8 @@ def test_skipped_steps_return_at_the_end(service: CourseService) -> None:
     assert service.skip("first/which").startswith("the exercise first/which")
     with pytest.raises(InputError, match="there is no task 'nope'"):
         service.skip("nope")
-    assert {"quiz/first", "task/add", "exercise/first/which"} == set(service.state().skipped)
+    skipped = {key for key, record in service.state().records.items() if record.skipped}
+    assert skipped == {"quiz/first", "task/add", "exercise/first/which"}
 
 
 def test_a_file_changed_elsewhere_is_not_overwritten(service: CourseService) -> None:
@@ -61,7 +62,11 @@ def test_a_check_is_recorded(service: CourseService) -> None:
     task = service.course.task("add")
     verdict = service.check(task, SOLUTION)
     assert verdict.passed
-    assert service.state().task("add").passed
+    assert service.record_solution(task)
+    assert service.state().record("task", "add").done
+    assert not service.state().record("task", "add").solution_seen  # not recorded after passing
+    assert not service.record_solution(service.course.task("add_again"))
+    assert service.state().record("task", "add_again").solution_seen
     assert service.next_open_task(task) is service.course.task("add_again")
     comparison = service.compare_with_walk(verdict)
     assert comparison is not None
@@ -72,12 +77,12 @@ def test_an_unanswered_exercise_keeps_its_question(service: CourseService) -> No
     exercise = service.course.exercises["first/sum_of"]
     drawn = service.draw_exercise(exercise)
     assert service.draw_exercise(exercise) == drawn
-    assert isinstance(drawn.question, NumberQuestion)
+    assert isinstance(drawn, NumberQuestion)
     with pytest.raises(InputError):
         service.answer(drawn, "many")
-    assert service.state().exercise(exercise.id).tries == 0
-    assert service.answer(drawn, str(drawn.question.answer)).correct
-    assert service.state().exercise(exercise.id).seed is None
+    assert service.state().record("exercise", exercise.id).tries == 0
+    assert service.answer(drawn, str(drawn.answer)).correct
+    assert service.state().record("exercise", exercise.id).seed is None
 
 
 def test_a_read_only_service_records_nothing_and_runs_nothing(service: CourseService, tmp_path: Path) -> None:

@@ -36,11 +36,11 @@ from inlayer.learn.service import CourseService
 def check(service, task, source):
     passed = ".sum(" in source
     outcomes = [("syntax", "passed", "", ""), ("values", "passed" if passed else "failed", "mean", "this is the mean")]
-    results = [SimpleNamespace(name=name, description="", state=state, rule=rule, message=message, feedback=None)
+    results = [SimpleNamespace(name=name, description="", state=state, rule=rule, message=message, feedback=())
                for name, state, rule, message in outcomes]
     summary = f"{1 + passed} of 2 checks passed"
     with service.edit() as state:
-        state.note_check(task.id, passed=passed, summary=summary)
+        state.record("task", task.id).note_check(passed=passed, summary=summary)
     return SimpleNamespace(task=task.id, results=results, passed=passed, summary=summary, seed=1, printed="",
                            walk_output=None, failure=None if passed else results[1])
 
@@ -149,8 +149,8 @@ def test_keys_from_failing_to_passing_and_the_next_task(home: Path, terminal: Te
     assert terminal.end() == 1  # the current task has not passed
     assert termios.tcgetattr(terminal.theirs) == terminal.before
     state = ProgressFile(data).read()
-    assert state.tasks["add"].passed
-    assert (state.tasks["add"].hints, state.current) == (1, "add_again")
+    assert state.record("task", "add").done
+    assert (state.record("task", "add").hints, state.current) == (1, "add_again")
 
 
 @pytest.mark.slow

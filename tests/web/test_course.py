@@ -129,7 +129,7 @@ def test_an_exercise_is_graded_by_its_seed_and_recorded(local: Client, home: Pat
     typo = post(local, "answer", exercise=name, seed=7, answer="about seven").json
     assert (typo["correct"], typo["is_valid"]) == (False, False)
     assert post(local, "answer", exercise=name, seed=7, answer=str(question.answer)).json["correct"] is True
-    record = ProgressFile().read().exercise(name)
+    record = ProgressFile().read().record("exercise", name)
     assert record.done
     assert record.tries == 2  # an unreadable answer does not count
 
@@ -138,7 +138,7 @@ def test_a_revealed_answer_leaves_the_exercise_open(local: Client) -> None:
     name = "forward/hidden_shape"
     shown = post(local, "answer", exercise=name, seed=7, reveal=True).json
     assert plain_text(shown["answer"]) == str(open_course().exercises[name].ask(7).answer)
-    record = ProgressFile().read().exercise(name)
+    record = ProgressFile().read().record("exercise", name)
     assert (record.tries, record.done, record.seed) == (1, "", None)
     lesson = local.send("/api/course/lesson?id=forward").json
     choice, free = (next(one for one in lesson["exercises"] if one["kind"] == kind) for kind in ("choice", "free"))
@@ -156,7 +156,7 @@ def test_a_missed_question_comes_back(local: Client) -> None:
     assert missed["correct"] is False
     assert [reason is not None for reason in missed["reasons"]] == [number == wrong for number in range(len(options))]
     assert missed["next_try"]["id"] == question.id
-    assert ProgressFile().read().question(question.id).due == 2
+    assert ProgressFile().read().record("question", question.id).due == 2
     other = local.send("/api/course/lesson?id=text").json["questions"]
     assert other[0]["id"] == question.id  # in whichever quiz comes next
     hit = post(local, "answer", question=question.id, seed=5, answer="abcdef"[correct], repeated=True).json
@@ -169,7 +169,7 @@ def test_hints_come_one_at_a_time_and_the_solution_is_recorded(local: Client) ->
     assert [len(post(local, "hint", task="gather").json["hints"]) for _ in range(4)] == [1, 2, 3, 3]
     assert len(by_id(local.send("/api/course/lesson?id=forward").json["tasks"], "gather")["hints"]) == 3
     assert "reshape" in plain_text(post(local, "solution", task="gather").json["solution"])
-    assert ProgressFile().read().task("gather").solution_seen
+    assert ProgressFile().read().record("task", "gather").solution_seen
 
 
 # ---- the learner's file
@@ -189,8 +189,8 @@ def test_a_check_writes_the_file_that_the_terminal_reads(local: Client, home: Pa
     assert "the same numbers" in passed["tensor"]["note"]
     assert len(passed["tensor"]["rows"][0]) == 8
     state = ProgressFile().read()
-    assert state.task("gather").passed
-    assert state.task("gather").tries == 2
+    assert state.record("task", "gather").done
+    assert state.record("task", "gather").tries == 2
 
 
 def test_integer_tensors_are_shown_as_integers(local: Client) -> None:
@@ -293,7 +293,7 @@ def test_a_read_only_course_runs_and_writes_nothing(remote: Client, home: Path, 
 
 def test_a_read_only_course_grades_without_recording_and_hides_progress(remote: Client) -> None:
     with ProgressFile().edit() as state:
-        state.note_check("gather", passed=True, summary="")
+        state.record("task", "gather").note_check(passed=True, summary="")
     before = ProgressFile().path.read_bytes()
     course = remote.send("/api/course").json
     assert course["runs_code"] is False

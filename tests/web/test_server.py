@@ -143,7 +143,7 @@ def test_models_are_named_after_the_last_part_of_their_source(tmp_path: Path) ->
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "model").symlink_to(sample)
     sources = ["default", str(tmp_path / "a" / "model"), f"{tmp_path / 'b' / 'model'}/", "default"]
-    pipelines = open_pipelines(sources)
+    pipelines = open_pipelines(tuple(sources))
     assert list(pipelines) == ["default", "model", "model-2", "default-2"]
     assert [one.facts().name for one in pipelines.values()] == list(pipelines)
     assert last_name("org/name@revision") == "name@revision"

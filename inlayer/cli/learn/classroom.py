@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Json
+from inlayer.cli.app import Json, progress_bar
 from inlayer.cli.learn.common import SEED, command
 from inlayer.files import check_path, shown, write_output
 
@@ -43,8 +43,8 @@ def grade(
     """Grade the submissions of a class; a misbehaving file does not affect the others."""
     from inlayer.learn.batch import grade_folder
 
-    progress = _report if out is not None or sys.stderr.isatty() else None
-    report = grade_folder(check_path(folder, "FOLDER"), tasks=task or None, seed=seed, progress=progress)
+    with progress_bar("grading", "files") as progress:
+        report = grade_folder(check_path(folder, "FOLDER"), tasks=task or None, seed=seed, progress=progress)
     if out is not None:
         target = check_path(out, "--out").absolute()
         for ending, text in ((".csv", report.to_csv()), (".json", report.to_json())):
@@ -56,15 +56,6 @@ def grade(
     if report.left:
         sys.stderr.write(f"stopped: {report.left:,} files were not graded\n")
         raise typer.Exit(130)
-
-
-def _report(done: int, total: int) -> None:
-    """Progress on stderr: one changing line on a terminal, elsewhere a line per tenth."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r{done:,} of {total:,} files" + ("\n" if done == total else ""))
-    elif done * 10 // total > (done - 1) * 10 // total:
-        sys.stderr.write(f"{done:,} of {total:,} files\n")
-    sys.stderr.flush()
 
 
 @command("dev-check", "", "gather")

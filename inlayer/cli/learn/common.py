@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from inlayer.cli.app import app, console
+from inlayer.cli.app import app, console, examples
 from inlayer.learn.progress import ProgressFile
 from inlayer.learn.service import MAX_SEED, CourseService
 from inlayer.learn.terminal import CoursePrinter, EncodedOutput
@@ -45,14 +45,13 @@ class DefaultToList(TyperGroup):
         return sorted(self.commands, key=ORDER.index)
 
 
-def command(name: str, *examples: str, note: str = "") -> Callable[[Any], Any]:
+def command(name: str, *arguments: str, note: str = "") -> Callable[[Any], Any]:
     """Register a command; its help ends with example arguments, each on its own line as a whole command."""
-    return learn.command(name, epilog=epilog(*(f"{name} {one}" for one in examples), note=note))
+    return learn.command(name, epilog=epilog(*(f"{name} {one}" for one in arguments), note=note))
 
 
-def epilog(*examples: str, note: str = "") -> str:
-    lines = [f"inlayer learn {one}".strip() for one in examples]
-    return "\n\n".join(["Examples:", *lines, *([note] if note else [])]) + "\n"
+def epilog(*lines: str, note: str = "") -> str:
+    return examples(*(f"inlayer learn {one}".strip() for one in lines), *filter(None, [note]))
 
 
 learn = typer.Typer(

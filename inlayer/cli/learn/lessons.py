@@ -52,7 +52,7 @@ def read(
         with paged(out, enabled=not no_pager):
             out.task(service.course.tasks[lesson])
         return
-    unread = [one.id for one in service.course.lessons if one.id not in service.state().read]
+    unread = [one.id for one in service.course.lessons if not service.state().record("read", one.id).done]
     chosen = service.course.lesson(lesson if lesson is not None else (unread or ["1"])[0])
     with paged(out, enabled=not no_pager):
         out.lesson(chosen)

@@ -86,7 +86,7 @@ def show_progress(service: CourseService, *, as_json: bool) -> None:
     if as_json:
         names = {"read": "lessons", "task": "tasks", "exercise": "exercises", "quiz": "questions"}
         totals = {names[kind]: {"done": done, "total": total} for kind, (done, total) in overview.counts.items()}
-        answered = sum(bool(state.question(name).right) for name in course.questions)
+        answered = sum(bool(state.record("question", name).done) for name in course.questions)
         totals["questions"] |= {"done": answered, "due": len(overview.due)}  # correct once, even if due again
         print_json(json.loads(dump_state(state)) | {"file": str(path), "totals": totals})
         return
@@ -94,8 +94,8 @@ def show_progress(service: CourseService, *, as_json: bool) -> None:
     labels = {"read": "lessons read", "task": "tasks passed", "exercise": "exercises done", "quiz": "questions correct"}
     for kind, (done, total) in overview.counts.items():
         out.line(f"{labels[kind]:<18} {done:>3} of {total}")
-    out.line(f"{'hints used':<18} {sum(state.task(name).hints for name in course.tasks):>3}")
-    if seen := [name for name in course.tasks if state.task(name).solution_seen]:
+    out.line(f"{'hints used':<18} {sum(state.record('task', name).hints for name in course.tasks):>3}")
+    if seen := [name for name in course.tasks if state.record("task", name).solution_seen]:
         out.line(f"solution seen before passing: {', '.join(seen)}")
     if overview.due:
         out.line(f"{'questions to repeat':<18} {len(overview.due):>2}:")

@@ -17,7 +17,7 @@ from inlayer.cli.learn.common import SEED, LeftError, command, open_printer, ope
 from inlayer.errors import InputError
 from inlayer.files import quoted
 from inlayer.learn.course_steps import QuizRun
-from inlayer.learn.questions import AnswerResult, AskedQuestion, ChoiceQuestion, Exercise, FreeTextQuestion, Question
+from inlayer.learn.questions import AnswerResult, ChoiceQuestion, Exercise, FreeTextQuestion, Question, TheoryQuestion
 from inlayer.learn.service import CourseService, random_seed
 from inlayer.learn.terminal import CoursePrinter
 
@@ -27,20 +27,20 @@ ANSWER = Annotated[
 AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON without asking.")]
 
 
-def grade_once(service: CourseService, asked: AskedQuestion, answer: str | None, *, as_json: bool) -> None:
+def grade_once(service: CourseService, question: TheoryQuestion, answer: str | None, *, as_json: bool) -> None:
     """Grade one answer and exit; without an answer, mark a self-checked exercise as done."""
-    question, data = asked.question, asked.to_dict() | {"answer": answer, "correct": None}
+    data = question.to_dict() | {"answer": answer, "correct": None}
     if isinstance(question, FreeTextQuestion):
         data |= {"message": question.model_answer, "points": list(question.points)}
         if answer is None:
             data["correct"] = True
-            service.record_exercise(asked.id, correct=True)
+            service.record_exercise(question.id, correct=True)
     elif answer is None:
-        raise InputError(f"--done is for self-checked exercises; {asked.id} is graded: give --answer")
+        raise InputError(f"--done is for self-checked exercises; {question.id} is graded: give --answer")
     else:
-        result = service.answer(asked, answer)
+        result = service.answer(question, answer)
         data |= {"correct": result.correct, "message": result.message}
-        if not asked.title and isinstance(question, ChoiceQuestion):
+        if not question.title and isinstance(question, ChoiceQuestion):
             data["reasons"] = {chr(ord("a") + number): option.reason for number, option in enumerate(question.options)}
     if as_json:
         print_json(data)
@@ -91,7 +91,7 @@ def exercise(
     if len(chosen) > 1:
         ids = ", ".join(one.id for one in chosen)
         raise InputError(f"{quoted(what)} has {len(chosen)} open exercises; name one of {ids}")
-    if answer is not None and seed is None and service.state().exercise(chosen[0].id).seed is None:
+    if answer is not None and seed is None and service.state().record("exercise", chosen[0].id).seed is None:
         raise InputError(f"{chosen[0].id} has not been asked yet; ask it first (with --json), or give its --seed")
     asked = service.draw_exercise(chosen[0], seed)
     if answer is not None or done:
@@ -101,8 +101,7 @@ def exercise(
 
 def ask_exercise(out: CoursePrinter, service: CourseService, one: Exercise, seed: int | None = None) -> None:
     """Ask until the answer is correct or revealed."""
-    asked = service.draw_exercise(one, seed)
-    question = asked.question
+    question = service.draw_exercise(one, seed)
     out.heading(f"{one.id}: {one.title} ({question.grading})")
     out.line()
     out.question(question)
@@ -110,12 +109,12 @@ def ask_exercise(out: CoursePrinter, service: CourseService, one: Exercise, seed
         if isinstance(question, FreeTextQuestion):
             self_check(out, service, one, question)
             return
-        grade = lambda answer: None if answer == "?" else service.answer(asked, answer)  # noqa: E731
+        grade = lambda answer: None if answer == "?" else service.answer(question, answer)  # noqa: E731
         while (result := prompt_until(out, "Your answer (? reveals it, Enter leaves): ", grade)) is not None:
             out.answer_result(result)
             if result.correct:
                 return
-        out.revealed(service.reveal_answer(asked))
+        out.revealed(service.reveal_answer(question))
 
 
 def self_check(out: CoursePrinter, service: CourseService, one: Exercise, question: FreeTextQuestion) -> None:

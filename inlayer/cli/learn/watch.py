@@ -160,7 +160,7 @@ class FileWatcher:
         return True
 
     def _solution(self) -> None:
-        task, record = self.file.task, self.service.state().task(self.file.task.id)
+        task, record = self.file.task, self.service.state().record("task", self.file.task.id)
         if self.service.may_see_solution(task) or record.hints == len(task.hints):
             self.out.solution(task, passed=self.service.record_solution(task))
         else:

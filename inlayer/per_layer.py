@@ -1,0 +1,60 @@
+"""Per-layer embeddings (Gemma-3n, Gemma-4): a second table with one small vector per token for every block.
+
+text -> ids -> rows -> [vectors of each block] -> decoder
+- row of the second table x sqrt(P), split into L vectors of width P
+- + the model's input vector, projected to L x P, x 1 / sqrt(D), normalized per layer
+- x 1 / sqrt(2). Gemma-3n rounds these two factors to the dtype, Gemma-4 does not
+Tested against transformers, in float32 and bfloat16, in tests/families/test_per_layer.py and by `make families`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from inlayer.families.spec import PerLayerSpec
+from inlayer.norms import build_norm
+from inlayer.tables import StoredEmbedding, Table
+
+
+class PerLayerEmbedding(nn.Module):
+    """The second table with its projection and norm."""
+
+    def __init__(self, spec: PerLayerSpec, n_embd: int, **target: Any) -> None:
+        super().__init__()
+        self.layers, self.width, self.finds_ids = spec.layers, spec.width, not spec.rounded
+        self.rounded, self.projection_scale = spec.rounded, n_embd**-0.5
+        self.table: Table | StoredEmbedding = Table(
+            spec.rows, spec.layers * spec.width, padding_idx=spec.padding_idx, **target
+        )
+        self.projection = nn.Linear(n_embd, spec.layers * spec.width, bias=False, **target)
+        self.norm = build_norm("rms in float32", spec.width, spec.norm_eps, **target)
+
+    def forward(self, ids: Int[Tensor, "B T"] | None, embeds: Float[Tensor, "B T D"]) -> Float[Tensor, "B T L P"]:
+        """The vectors of every block; without ids, the projection only."""
+        projected: Tensor = self.norm(self._split(self._times(self.projection(embeds), self.projection_scale)))
+        if ids is None:
+            return projected
+        return self._times(projected + self.look_up(ids), 2**-0.5)
+
+    def look_up(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T L P"]:
+        """The rows of the second table, scaled and split by layer. Gemma-3n has no rows for its image and audio ids."""
+        if self.rounded:
+            ids = ids.where((ids >= 0) & (ids < self.table.num_embeddings), 0)
+        rows: Tensor = self.table(ids)
+        return self._split(rows * _rounded(math.sqrt(self.width), rows))
+
+    def _split(self, vectors: Tensor) -> Tensor:
+        return vectors.view(*vectors.shape[:-1], self.layers, self.width)
+
+    def _times(self, vectors: Tensor, factor: float) -> Tensor:
+        return vectors * (_rounded(factor, vectors) if self.rounded else factor)
+
+
+def _rounded(factor: float, like: Tensor) -> Tensor:
+    """A factor in the dtype of the vectors that it multiplies."""
+    return torch.full((), factor, dtype=like.dtype, device=like.device)

@@ -1,0 +1,216 @@
+"""Rows as a model takes them: looked up and scaled, found again, merged with other vectors, one per layer.
+
+text -> ids -> [rows] -> (+ positions) -> hidden states -> head
+- a row is what a model takes in place of ids (`inputs_embeds`): scaled and, for Inkling, normalized
+- `ids_of` is the exact inverse: rows are found by a hash of their bytes, then compared (tables/row_index.py)
+- elsewhere: replacing and resizing the table (input_table.py), what is added to the rows (embeddings.py)
+Tested in tests/test_row_lookup.py, and against transformers in tests/families/test_per_layer.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from inlayer.errors import DtypeError, InputError, ShapeError
+from inlayer.input_table import InputTable
+from inlayer.per_layer import PerLayerEmbedding
+from inlayer.tables import StoredEmbedding, Table, check_id_range
+from inlayer.tables.row_index import RowIndex
+from inlayer.tensors import check_float, check_ids
+
+BLOCK_VALUES = 1 << 22  # of the table, hashed at a time
+
+
+class RowLookup(InputTable):
+    """A token table with the scale and norm of its rows. `Embeddings` is one."""
+
+    scale: float
+    round_scale: bool
+    norm: nn.Module | None
+    norm_at: str
+    per_layer_embedding: PerLayerEmbedding | None
+    _index: tuple[Any, RowIndex] | None = None
+
+    def _rows(self, ids: Tensor | None) -> Tensor:
+        """The rows of ids as the table has them, checked."""
+        ids = check_ids(ids)
+        if not isinstance(self.token_embedding, (Table, StoredEmbedding)):
+            check_id_range(ids, self.vocab_size)  # other modules do not check ids
+        rows: Tensor = self.token_embedding(ids)
+        return rows
+
+    def _scaled(self, rows: Tensor) -> Tensor:
+        rounded = torch.full((), self.scale, dtype=rows.dtype, device=rows.device)
+        return rows * (rounded if self.round_scale else self.scale)
+
+    def _look_up(self, ids: Tensor) -> Tensor:
+        """The rows that the model takes as inputs_embeds."""
+        rows = self._rows(ids)
+        rows = rows if self.scale == 1.0 else self._scaled(rows)
+        if self.norm is not None and self.norm_at == "rows":
+            rows = self.norm(rows)
+        return rows
+
+    def ids_of(self, vectors: Float[Tensor, "... D"]) -> Int[Tensor, "..."]:
+        """Find the ids whose rows, scaled as in `forward`, are exactly these vectors: the inverse of the lookup.
+
+        The first call reads the whole table once, in blocks.
+
+        Args:
+            vectors: (..., D), in the dtype of the table.
+
+        Returns:
+            Ids (...); of several equal rows, the first one.
+
+        Raises:
+            InputError: If a vector is not a row of the table; names its place.
+            DtypeError: If the vectors have another dtype than the table.
+
+        Example:
+            >>> layer = inlayer.Embeddings(vocab_size=256, n_embd=4, scale=2.0)
+            >>> layer.ids_of(2.0 * layer.token_embedding.weight[[7, 250]])
+            tensor([  7, 250])
+        """
+        width = self.token_embedding.embedding_dim
+        vectors = check_float(vectors, "vectors", width=width).detach()
+        if vectors.dtype != self.dtype:
+            raise DtypeError(f"vectors have dtype {vectors.dtype}; rows of this table are {self.dtype}")
+        wanted = _bytes(vectors.reshape(-1, width))
+        found = self._row_index().find(wanted)
+        if (found < 0).any():  # the index may be older than the rows
+            self._index = None
+            found = self._row_index().find(wanted)
+        if (missing := np.flatnonzero(found < 0)).size:
+            place = tuple(int(axis) for axis in np.unravel_index(missing[0], vectors.shape[:-1] or (1,)))
+            where = place if len(place) > 1 else place[0]
+            more = f" (and {missing.size - 1} more)" if missing.size > 1 else ""
+            raise InputError(
+                f"the vector at {where}{more} is not a row of the table, scaled by {self.scale:g}; give input_ids as "
+                "well if vectors were changed or come from elsewhere"
+            )
+        return torch.from_numpy(found).reshape(vectors.shape[:-1]).to(vectors.device)
+
+    def _row_index(self) -> RowIndex:
+        table = self.token_embedding
+        version = None if isinstance(table, StoredEmbedding) else table.weight._version
+        norm = None if self.norm is None else tuple(one._version for one in self.norm.parameters())
+        key = id(table), version, norm, self.dtype, self.scale, self.vocab_size
+        if self._index is None or self._index[0] != key:
+
+            def read(ids: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+                device = table.device if isinstance(table, StoredEmbedding) else table.weight.device
+                with torch.no_grad():
+                    return _bytes(self._look_up(torch.from_numpy(ids).to(device)))
+
+            self._index = key, RowIndex(self.vocab_size, read, max(1, BLOCK_VALUES // table.embedding_dim))
+        return self._index[1]
+
+    def merge(
+        self, input_ids: Int[Tensor, "... T"], features: Tensor | Sequence[Tensor], placeholder_id: int
+    ) -> Float[Tensor, "... T D"]:
+        """Look up rows and put image or audio vectors in the place of placeholder tokens.
+
+        Args:
+            input_ids: (B, T) or (T,), with one placeholder per vector. The placeholder needs no row in the table.
+            features: Vectors (N, D) in the order of the placeholders, or a list of such tensors, one per image. They
+                are not scaled, as in transformers.
+            placeholder_id: The id of the placeholder.
+
+        Returns:
+            (B, T, D) or (T, D), for `forward(inputs_embeds=...)`.
+
+        Raises:
+            InputError: If the numbers of placeholders and vectors differ; names the first that is left over.
+
+        Example:
+            >>> layer = inlayer.Embeddings(vocab_size=256, n_embd=4)
+            >>> layer.merge(torch.tensor([[7, 99, 99, 8]]), torch.ones(2, 4), placeholder_id=99)[0, 1].tolist()
+            [1.0, 1.0, 1.0, 1.0]
+        """
+        ids, width = check_ids(input_ids), self.token_embedding.embedding_dim
+        parts = [features] if isinstance(features, Tensor) else list(features)
+        parts = [check_float(part, f"features[{n}]", width=width).reshape(-1, width) for n, part in enumerate(parts)]
+        count, is_placeholder = sum(len(part) for part in parts), ids == placeholder_id
+        places = is_placeholder.nonzero()
+        if len(places) != count:
+            left = f"the vector {len(places)} has no placeholder"
+            if len(places) > count:
+                place = places[count].tolist()
+                left = f"the placeholder at {tuple(place) if len(place) > 1 else place[0]} has no vector"
+            found = f"{len(places)} placeholders (id {placeholder_id})"
+            raise InputError(f"input_ids has {found}, but features has {count} vectors: {left}")
+        rows = self._look_up(ids.masked_fill(is_placeholder, self.padding_idx or 0))
+        if not count:
+            return rows
+        return rows.masked_scatter(is_placeholder[..., None], torch.cat(parts).to(rows.device, rows.dtype))
+
+    def per_layer(
+        self, input_ids: Tensor | None = None, inputs_embeds: Tensor | None = None
+    ) -> Float[Tensor, "... T L P"]:
+        """Compute the per-layer embeddings of a Gemma-3n or Gemma-4: one small vector per token and block.
+
+        Args:
+            input_ids: Token ids (B, T) or (T,). In the place of images, give the padding id, as transformers does.
+            inputs_embeds: Vectors (B, T, D) to project, if they differ from the rows of input_ids. Alone: Gemma-4
+                finds their ids (`ids_of`), Gemma-3n returns the projection only.
+
+        Returns:
+            (B, T, L, P) for L blocks; (T, L, P) for one text.
+
+        Raises:
+            InputError: If the model has no per-layer embeddings, or a vector is not a row of the table.
+            IdRangeError: If an id is not a row of the table.
+
+        Example:
+            >>> layer = inlayer.Embeddings.from_config(
+            ...     {"model_type": "gemma4_text", "vocab_size": 64, "vocab_size_per_layer_input": 64, "hidden_size": 32,
+            ...      "num_hidden_layers": 3, "hidden_size_per_layer_input": 8}
+            ... )
+            >>> layer.per_layer(torch.tensor([[5, 6]])).shape
+            torch.Size([1, 2, 3, 8])
+        """
+        if (extra := self.per_layer_embedding) is None:
+            raise InputError("this layer has no per-layer embeddings; Gemma-3n and Gemma-4 have them")
+        if input_ids is None and inputs_embeds is None:
+            raise InputError("neither input_ids nor inputs_embeds was given; give ids, vectors or both")
+        single, ids, embeds = self._with_batch_axis(input_ids, inputs_embeds)
+        if embeds is None and ids is not None:
+            embeds = self._look_up(ids)
+        elif embeds is not None and ids is None and extra.finds_ids:
+            ids = self.ids_of(embeds)
+        assert embeds is not None
+        if ids is not None and ids.shape != embeds.shape[:2]:
+            raise ShapeError(f"input_ids has shape {tuple(ids.shape)}, inputs_embeds {tuple(embeds.shape)}")
+        layers: Tensor = extra(ids, embeds)
+        return layers[0] if single else layers
+
+    def _other_tables(self) -> list[Table]:
+        extra = self.per_layer_embedding
+        return [extra.table] if extra is not None and isinstance(extra.table, Table) else []
+
+    def _with_batch_axis(self, ids: Tensor | None, embeds: Tensor | None) -> tuple[bool, Tensor | None, Tensor | None]:
+        single = False
+        if ids is not None:
+            ids = check_ids(ids)
+            if ids.dim() not in (1, 2):
+                raise ShapeError(f"input_ids has shape {tuple(ids.shape)}; expected (batch, tokens), or (tokens,)")
+            single, ids = ids.dim() == 1, ids[None] if ids.dim() == 1 else ids
+        if embeds is not None:
+            embeds = check_float(embeds, "inputs_embeds", width=self.token_embedding.embedding_dim)
+            if embeds.dim() not in (2, 3):
+                expected = "(batch, tokens, width), or (tokens, width)"
+                raise ShapeError(f"inputs_embeds has shape {tuple(embeds.shape)}; expected {expected}")
+            single, embeds = embeds.dim() == 2, embeds[None] if embeds.dim() == 2 else embeds
+        return single, ids, embeds
+
+
+def _bytes(rows: Tensor) -> npt.NDArray[np.uint8]:
+    """The bytes of rows (N, D); 0.0 and -0.0 are equal, so they get the same bytes."""
+    return (rows + 0.0).contiguous().cpu().view(torch.uint8).numpy()

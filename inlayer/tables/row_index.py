@@ -1,0 +1,56 @@
+"""From rows to ids: the inverse of a table, by a hash of each row's bytes. Numpy only.
+
+text -> ids <- [rows]
+- only hashes are kept, 16 bytes per row; a row with the right hash is read and compared, so that results are exact
+Tested against a plain loop in tests/tables/test_row_index.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = npt.NDArray[np.int64]
+RowBytes = npt.NDArray[np.uint8]
+
+
+def hash_rows(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """Hash the bytes of every row: equal rows have equal hashes, different rows almost never do."""
+    raw = np.ascontiguousarray(rows).view(np.uint8)
+    words = raw.view(f"u{math.gcd(raw.shape[1], 8)}")
+    # A sum of products with odd factors, modulo 2**64. The factors are those of splitmix64: importing numpy.random
+    # takes longer than hashing a small table.
+    factors = np.arange(1, words.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    factors = (factors ^ (factors >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    factors = (factors ^ (factors >> np.uint64(27))) * np.uint64(0x94D049BB133111EB) | np.uint64(1)
+    return np.asarray(words @ factors, np.uint64)
+
+
+class RowIndex:
+    """Finds ids by the bytes of their rows; `read` returns the bytes (n, B) of ids (n,), hashed `block` at a time."""
+
+    def __init__(self, count: int, read: Callable[[Ids], RowBytes], block: int) -> None:
+        starts = range(0, count, block)
+        hashes = np.concatenate([hash_rows(read(np.arange(at, min(at + block, count)))) for at in starts])
+        self._order = np.argsort(hashes, kind="stable")
+        self._hashes, self._read = hashes[self._order], read
+
+    def find(self, rows: RowBytes) -> Ids:
+        """The first id of each row (n, B); -1 for a row that is not in the table."""
+        hashes, found = hash_rows(rows), np.full(len(rows), -1, np.int64)
+        at = np.searchsorted(self._hashes, hashes)
+        left = np.arange(len(rows))
+        while True:
+            left = left[at[left] < len(self._hashes)]
+            left = left[self._hashes[at[left]] == hashes[left]]
+            if not len(left):
+                return found
+            candidates = self._order[at[left]]
+            equal = (self._read(candidates) == rows[left]).all(1)
+            found[left[equal]] = candidates[equal]
+            left = left[~equal]  # another row with the same hash
+            at[left] += 1
