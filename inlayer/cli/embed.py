@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from inlayer.files import check_path, printable, quoted, shown
 
 if TYPE_CHECKING:
     from inlayer.encoding.encode import Encoder, Settings
+    from inlayer.encoding.job import EmbedJob
     from inlayer.encoding.sources import Reader
 
 __all__ = ["embed", "search"]
@@ -67,6 +68,10 @@ def embed(
     on_error: Annotated[
         str, typer.Option(metavar="fail|skip", help="What to do with a bad row: stop, or report it and go on.")
     ] = "fail",
+    engine: Annotated[
+        str,
+        typer.Option(metavar="local|ray", help="Run in this process, or on a Ray cluster (.parquet files only)."),
+    ] = "local",
     as_json: Json = False,
 ) -> None:
     """Turn texts into vectors: files of any size, in constant memory."""
@@ -76,6 +81,10 @@ def embed(
 
     if on_error not in {"fail", "skip"}:
         raise InputError(f"--on-error is {quoted(on_error)}; it must be fail or skip")
+    if engine not in {"local", "ray"}:
+        raise InputError(f"--engine is {quoted(engine)}; it must be local or ray")
+    if engine == "ray" and out is None:
+        raise InputError("--engine ray writes a file; name it with --out")
     if pool == "none":
         raise InputError("--pool none has no file format; use Model.encode(texts, pool='none') in Python")
     texts = [check_argument(text, f"text {number}") for number, text in enumerate(inputs or EXAMPLES, start=1)]
@@ -100,7 +109,16 @@ def embed(
         "model": str(model or "default"), "table": [*opened.table.shape], "pool": pool, "weights": weights,
         "normalize": normalize, "dim": dim, "dtype": settings.dtype.name,
     }  # fmt: skip
-    rows = _write(reader, encoder, settings, out, made, {"inputs": texts, "field": field, "per_file": per_file})
+    given = {"inputs": texts, "field": field, "per_file": per_file, "engine": engine}
+    arguments = (encoder, settings, reader, check_path(out, "--out"), made, given)
+    if engine == "ray":
+        from inlayer.encoding.ray_job import RayJob
+
+        rows = _write(RayJob(*arguments, skip=on_error == "skip"))
+    else:
+        from inlayer.encoding.job import EmbedJob
+
+        rows = _write(EmbedJob(*arguments))
     facts = {"out": out, "rows": rows, "width": settings.dim or encoder.width, "skipped": skipped}
     if as_json:
         print_json(facts)
@@ -109,18 +127,13 @@ def embed(
         console().print(f"{shown(out)}: {rows:,} x {facts['width']} {settings.dtype.name}{also}", markup=False)
 
 
-def _write(
-    reader: Reader, encoder: Encoder, settings: Settings, out: str, made: dict[str, Any], given: dict[str, Any]
-) -> int:
-    from inlayer.encoding.job import EmbedJob
-
-    job = EmbedJob(encoder, settings, reader, check_path(out, "--out"), made, given)
+def _write(job: EmbedJob) -> int:
     try:
         with progress_bar("embedding", "rows") as bar:
 
             def progress(rows: int) -> None:
                 if bar is not None:
-                    bar(reader.meter.done, reader.meter.total or None, rows)
+                    bar(job.reader.meter.done, job.reader.meter.total or None, rows)
 
             return job.run(progress)
     except KeyboardInterrupt:

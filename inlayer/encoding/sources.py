@@ -237,7 +237,14 @@ class Reader:
             )
         return chosen
 
-    def _parquet(self, path: Path, name: str, before: int) -> Iterator[TextRows]:
+    def row_group(self, path: Path, name: str, group: int, batch_rows: int) -> Iterator[TextRows]:
+        """The rows of one row group of a Parquet file; a batch has `batch_rows` rows, less the bad ones."""
+        with _read_errors(name):
+            yield from self._parquet(path, name, 0, group, batch_rows)
+
+    def _parquet(
+        self, path: Path, name: str, before: int, group: int | None = None, batch_rows: int = PARQUET_ROWS
+    ) -> Iterator[TextRows]:
         pa = needs_pyarrow(name)
         import pyarrow.parquet as pq
 
@@ -248,8 +255,10 @@ class Reader:
                 kind = schema.field(column).type
                 if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
                     raise InputError(f"{name}: column {quoted(column)} has type {kind}, not string")
-                number, size = 0, path.stat().st_size
-                for batch in file.iter_batches(PARQUET_ROWS, columns=None if self.keep else [column]):
+                groups = range(file.num_row_groups) if group is None else [group]
+                number = sum(file.metadata.row_group(index).num_rows for index in range(group or 0))
+                size, columns = path.stat().st_size, None if self.keep else [column]
+                for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns):
                     yield self._batch(pa.Table.from_batches([batch]), column, name, number)
                     number += len(batch)
                     self.meter.done = before + size * number // max(file.metadata.num_rows, 1)

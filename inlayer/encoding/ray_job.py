@@ -1,0 +1,182 @@
+"""The run of `inlayer embed --engine ray`: Parquet files to vectors on many machines, with Ray Data.
+
+row groups -> [one actor per CPU, its table memory-mapped] -> parts -> one file
+- a part has the rows of one slice of a row group. The worker that made it writes it, by renaming, to the folder of
+  parts, which all machines share. A slice that is embedded twice is still one file, and Ray runs the tasks of a killed
+  worker again: no row is lost or repeated
+- the name of a part says which slice it is, how many rows it has, and the state of its input file
+- elsewhere: locking, settings, joining (job.py); reading row groups (sources.py)
+Tested on a local cluster with a killed worker in tests/encoding/test_ray.py.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from inlayer.encoding.encode import Settings
+from inlayer.encoding.job import PART, PART_BYTES, EmbedJob
+from inlayer.encoding.outputs import write_part
+from inlayer.encoding.sources import Reader, needs_pyarrow
+from inlayer.encoding.weighting import Weighting
+from inlayer.errors import InlayerError, InputError, MissingExtraError
+from inlayer.files import atomic_path, shown
+
+__all__ = ["RayJob"]
+
+
+class RowGroup(NamedTuple):
+    """A row group of a file, and the number of its first slice among all slices."""
+
+    path: str
+    name: str  # in messages
+    state: int  # of the file: changes when it is written
+    number: int  # in its file
+    first: int
+    slices: int
+
+
+class GroupSettings(NamedTuple):
+    """What a worker needs to know."""
+
+    model: str
+    weighting: Weighting | None
+    settings: Settings
+    field: str | None
+    keep: bool  # other columns
+    skip: bool  # bad rows
+    slice_rows: int
+    folder: str  # of the parts
+    suffix: str
+
+
+class RayJob(EmbedJob):
+    """Embeds the rows of Parquet files on a Ray cluster: that of RAY_ADDRESS, or this machine.
+
+    Args:
+        arguments: Those of `EmbedJob`.
+        skip: Leave out bad rows instead of stopping at the first.
+    """
+
+    def __init__(self, *arguments: Any, skip: bool) -> None:
+        super().__init__(*arguments)
+        self.skip = skip
+        self.slice_rows = max(1, PART_BYTES // (self.width * self.settings.dtype.itemsize))
+
+    def _write_parts(self, progress: Callable[[int], None]) -> int:
+        groups = list(self._groups())
+        states = {group.first + index: group.state for group in groups for index in range(group.slices)}
+        done: dict[int, int] = {}
+        for part in self.parts():
+            number, rows, state = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]
+            if states.get(int(number)) != int(state, 16):
+                raise self._changed()
+            done[int(number)] = int(rows)
+        items = [
+            {"group": tuple(group), "done": finished}
+            for group in groups
+            if len(finished := [n for n in range(group.slices) if group.first + n in done]) < group.slices
+        ]
+        for found in self._reports(items) if items else ():
+            for place, problem in found["bad"]:
+                self.reader.on_bad(place, problem)
+            if found["error"]:
+                raise InputError(found["error"])
+            done |= dict(found["written"])
+            self.reader.meter.done = self.reader.meter.total * len(done) // len(states)
+            progress(sum(done.values()))
+        if not any(done.values()):
+            raise InputError("the input has no texts")
+        return sum(done.values())
+
+    def _groups(self) -> Iterator[RowGroup]:
+        """All row groups of the input."""
+        pa = needs_pyarrow("--engine ray")
+        import pyarrow.parquet as pq
+
+        first = 0
+        for source in self.reader.sources:
+            if not isinstance(source, Path) or source.suffix != ".parquet":
+                raise InputError(f"--engine ray reads .parquet files only, not {shown(source)}")
+            path, facts = source.resolve(), source.stat()
+            try:
+                metadata = pq.read_metadata(path)
+            except (pa.ArrowException, OSError) as error:
+                problem = str(error).splitlines()[0][:160]
+                raise InputError(f"{shown(source)} is not a readable Parquet file: {problem}") from None
+            state = zlib.crc32(f"{path}:{facts.st_size}:{facts.st_mtime_ns}".encode())
+            for index in range(metadata.num_row_groups):
+                slices = -(-metadata.row_group(index).num_rows // self.slice_rows)
+                yield RowGroup(str(path), shown(source), state, index, first, slices)
+                first += slices
+
+    def _reports(self, items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """What workers report about row groups, in any order."""
+        try:
+            import ray
+            import ray.data
+        except ImportError:
+            raise MissingExtraError("--engine ray needs Ray: pip install 'inlayer[embed,ray]'") from None
+        model = Path(self.made["model"])
+        settings = GroupSettings(
+            str(model.resolve()) if model.exists() else str(model),  # workers have other working directories
+            self.encoder.weighting, self.settings, self.reader.field, self.reader.keep, self.skip, self.slice_rows,
+            str(self.folder.resolve()), self.out.suffix,
+        )  # fmt: skip
+        with redirect_stdout(sys.stderr):  # Ray prints there when a worker dies
+            try:
+                ray.init(log_to_driver=False, logging_level=logging.ERROR)
+                ray.data.DataContext.get_current().enable_progress_bars = False
+                logging.getLogger("ray.data").setLevel(logging.ERROR)
+                workers = min(len(items), max(1, int(ray.cluster_resources().get("CPU", 1))))
+                rows = ray.data.from_items(items, override_num_blocks=len(items)).map(
+                    GroupWorker, fn_constructor_args=(settings,), num_cpus=1, concurrency=(1, workers)
+                )
+                for row in rows.iter_rows():
+                    yield json.loads(row["report"])
+            except (ray.exceptions.RayError, ConnectionError) as error:
+                raise InputError(f"the Ray cluster failed: {str(error).strip().splitlines()[-1][:200]}") from None
+            finally:
+                ray.shutdown()
+
+
+class GroupWorker:
+    """An actor: opens the model once, then writes the parts of one row group after the other."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        from inlayer.checkpoint import load
+
+        self.settings, self.encoder = settings, load(settings.model)._encoder(settings.weighting)
+
+    def __call__(self, item: dict[str, Any]) -> dict[str, str]:
+        """Write the slices of a row group that are not done yet; returns which, the bad rows and an error as JSON."""
+        group, settings = RowGroup(*item["group"]), self.settings
+        bad: list[tuple[str, str]] = []
+        written: list[tuple[int, int]] = []
+        reader = Reader(
+            [], field=settings.field, whole=False, on_bad=lambda *one: bad.append(one), keep=settings.keep
+        )  # fmt: skip
+        error = ""
+        try:
+            for index, rows in enumerate(
+                reader.row_group(Path(group.path), group.name, group.number, settings.slice_rows)
+            ):
+                if bad and not settings.skip:
+                    break
+                if index in item["done"] or not rows.texts:
+                    continue
+                number, count = group.first + index, len(rows.texts)
+                vectors = self.encoder.pooled(self.encoder.ids(rows.texts), settings.settings)
+                name = f"{number:012d}-{count:012d}-{group.state:08x}"
+                with atomic_path(Path(settings.folder) / name) as path:
+                    write_part(path, settings.suffix, [rows], vectors)
+                written.append((number, count))
+        except InlayerError as problem:
+            error = str(problem)
+        return {"report": json.dumps({"written": written, "bad": bad, "error": error})}
