@@ -19,7 +19,7 @@ class NgramRead:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedRows:
+class SharedNgrams:
     """N-grams at several places that read the same rows: repeated, alike after normalization, or by collision."""
 
     order: int
@@ -45,4 +45,4 @@ class NgramFacts:
     rows_read: int  # different ones
     bytes_read: int  # of these rows, scales included
     reads: list[list[list[NgramRead]]]  # per text and token, by order
-    shared: list[SharedRows]  # at most `max_tokens` of them
+    shared: list[SharedNgrams]  # at most `max_tokens` of them

@@ -13,7 +13,7 @@ from rich.text import Text
 from inlayer.render.numbers import count
 from inlayer.trace.facts import TokenTrace
 from inlayer.trace.layout import Layout
-from inlayer.trace.ngram_facts import NgramFacts, SharedRows
+from inlayer.trace.ngram_facts import NgramFacts, SharedNgrams
 
 MAX_SHARED = 6  # groups of n-grams with the same rows
 
@@ -48,7 +48,7 @@ def memory_lines(layout: Layout, memory: NgramFacts) -> Iterator[Text]:
     yield from layout.more(len(memory.shared) - MAX_SHARED, "group")
 
 
-def _sharing(layout: Layout, group: SharedRows) -> str:
+def _sharing(layout: Layout, group: SharedNgrams) -> str:
     first, several = layout.trace.first_token, layout.is_batch
     places = ", ".join(f"{t + first} of text {b + 1}" if several else str(t + first) for b, t in group.places)
     names = " and ".join(repr(layout.glyphs.fold(text, layout.widest_label)) for text in group.texts[:3])

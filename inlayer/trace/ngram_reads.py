@@ -15,7 +15,7 @@ import numpy as np
 
 from inlayer.tables.ngram import NgramMemory, NgramSpec
 from inlayer.tokenizers.base import text_or_hex
-from inlayer.trace.ngram_facts import NgramFacts, NgramRead, SharedRows
+from inlayer.trace.ngram_facts import NgramFacts, NgramRead, SharedNgrams
 
 if TYPE_CHECKING:
     from inlayer.trace.forward import Forward
@@ -70,7 +70,7 @@ def _text(result: Forward, spec: NgramSpec, b: int, at: int, order: int) -> str:
     return "".join(text_or_hex(data) if data else result.pipeline.spelling(token_id) for data, token_id in parts)
 
 
-def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedRows]:
+def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedNgrams]:
     """Groups of places that share all rows of an order, then those that share the row of a single head."""
     whole: dict[tuple[int, tuple[int, ...]], list[Place]] = defaultdict(list)
     single: dict[tuple[int, int, int], list[Place]] = defaultdict(list)
@@ -89,6 +89,6 @@ def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedRows]:
         chosen = [reads[b][t][which] for b, t in places]
         texts = list(dict.fromkeys(read.text for read in chosen))
         found.append(
-            SharedRows(order=chosen[0].order, texts=texts, places=places, n_heads=n_heads, heads=len(chosen[0].rows))
+            SharedNgrams(order=chosen[0].order, texts=texts, places=places, n_heads=n_heads, heads=len(chosen[0].rows))
         )
     return found
