@@ -131,7 +131,7 @@ function arrows(text) {
 
 // Capitalizes the start of a sentence, unless it is code such as nn.Embedding.
 function upper(text) {
-  return /^[a-z]+([\s,;:.]|$)/.test(text) && !/^[a-z]+\.\S/.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
+  return /^[a-z]+(-[a-z]+)*([\s,;:.]|$)/.test(text) && !/^[a-z]+\.\S/.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
 }
 
 function listed(items) {
@@ -140,5 +140,10 @@ function listed(items) {
 }
 
 function nameOf(token) {
-  return token.label === "" ? "(empty)" : visible(token.label);
+  return token.label === "" ? "(empty)" : tokenText(token.label);
+}
+
+// Bytes that are not whole characters are written in hex, as "e2 80": those spaces are not part of the token.
+function tokenText(label) {
+  return HEX_LABEL.test(label) ? label : visible(label);
 }
