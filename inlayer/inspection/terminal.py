@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.text import Text
 
 from inlayer.inspection.findings import Example, Finding, shorten
@@ -59,7 +60,7 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
         yield label, f"read headers and {rows.rows_read:,} of {table.rows:,} rows; all counts refer to these"
     yield (
         "table",
-        f"{table.model_type or 'no config'}: {table.rows:,} x {table.width:,} {table.dtype}, {_size(table.bytes)}",
+        f"{table.model_type or 'no config'}: {table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.bytes)}",
     )
     yield "", f"{table.tensor} in {table.file} at byte {table.offset:,}"
     if table.model_parameters is not None and table.parameter_share is not None:
@@ -191,10 +192,3 @@ def _verdict(report: Report) -> str:
         verdict = "no fault in what was checked"
         verdict += ", not enough for --strict" if report.strict else ""
     return f"{verdict}: {summary}" if summary else verdict
-
-
-def _size(amount: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if amount >= size:
-            return f"{amount / size:.3g} {unit}"
-    return f"{amount} bytes"
