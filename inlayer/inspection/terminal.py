@@ -100,7 +100,7 @@ def _positions(report: Report) -> str:
 
 
 def _rotary(rotary: RotarySummary) -> str:
-    text = f"{shorten(rotary.layer_type)}: " if rotary.layer_type else ""
+    text = f"{rotary.layer_type}: " if rotary.layer_type else ""
     text += f"theta {rotary.rope_theta:,.10g}"
     if rotary.partial_rotary_factor != 1:
         text += f" on {rotary.partial_rotary_factor:g} of each head"
