@@ -22,6 +22,7 @@ from inlayer.errors import ConfigError, InputError
 from inlayer.families import describe
 from inlayer.families.spec import NormKind, PerLayerSpec
 from inlayer.initialization import derive_seeds
+from inlayer.ngram_lookup import NgramLookup
 from inlayer.norms import build_norm
 from inlayer.per_layer import PerLayerEmbedding
 from inlayer.positions import (
@@ -33,7 +34,6 @@ from inlayer.positions import (
     build_positions,
     make_position_ids,
 )
-from inlayer.row_lookup import RowLookup
 from inlayer.shapes import is_finite
 from inlayer.tables import Table, add_up
 from inlayer.tensors import check_mask, check_one_per_token
@@ -46,7 +46,7 @@ SPEC_SETTINGS = (
     "norm_at", "positions_first", "token_types", "row_width", "project", "position_id_rule", "position_offset",
     "per_layer",
 )  # fmt: skip
-StageName = Literal["row", "scale", "multiplier", "projection", "token type", "position", "norm", "mask"]
+StageName = Literal["row", "scale", "n-grams", "multiplier", "projection", "token type", "position", "norm", "mask"]
 
 
 class LayerStage(NamedTuple):
@@ -57,7 +57,7 @@ class LayerStage(NamedTuple):
     after: Tensor
 
 
-class Embeddings(RowLookup):
+class Embeddings(NgramLookup):
     """The input layer of a language model: token ids -> hidden states.
 
     Args:
@@ -208,7 +208,9 @@ class Embeddings(RowLookup):
         positions = RotaryPositions(**vars(spec.rotary)) if spec.rotary else spec.positions
         settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
         settings |= {"positions": positions, "seed": seed, "device": device, "dtype": dtype}
-        return cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)
+        layer = cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)
+        layer.ngrams = spec.ngrams
+        return layer
 
     # ---- forward
 
@@ -220,6 +222,7 @@ class Embeddings(RowLookup):
         *,
         token_type_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        history: Tensor | None = None,
         record: list[LayerStage] | None = None,
     ) -> Float[Tensor, "... T D"]:
         """Compute hidden states (B, T, D); one text (T,) gives (T, D).
@@ -232,6 +235,7 @@ class Embeddings(RowLookup):
             token_type_ids: (B, T), for a layer with token types; 0 by default.
             attention_mask: (B, T), 1 for real tokens; only used if position_id_rule reads it. A warning says so if a
                 batch is padded on the left: pass position_ids=inlayer.position_ids_from_mask(attention_mask).
+            history: The ids (B, H) before input_ids, for a layer that adds n-grams (LongCat-Flash, BLT).
             record: A list that receives every stage, for tracing.
 
         Returns:
@@ -262,6 +266,8 @@ class Embeddings(RowLookup):
         hidden = after("row", self._rows(input_ids) if inputs_embeds is None else inputs_embeds)
         if self.scale != 1.0 and inputs_embeds is None:
             hidden = after("scale", self._scaled(hidden))
+        if input_ids is not None and any(spec.added != "no" for spec in self.ngrams):
+            hidden = after("n-grams", self._add_ngrams(hidden, input_ids, history, attention_mask))
         if self.multiplier != 1.0:
             hidden = after("multiplier", hidden * self.multiplier)
         if self.projection is not None and self.project == "rows":

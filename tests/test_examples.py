@@ -32,7 +32,7 @@ def run(script: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[
 
 
 def test_examples_are_listed_with_their_purpose() -> None:
-    assert (len(SCRIPTS), len(NOTEBOOKS)) == (8, 2)
+    assert (len(SCRIPTS), len(NOTEBOOKS)) == (9, 2)
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\| \[(.+?)\]\(\1\) \|", readme, flags=re.MULTILINE)) == sorted(SCRIPTS + NOTEBOOKS)
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")

@@ -83,7 +83,7 @@ class GgufStore(Store):
         except DtypeError as error:
             raise DtypeError(f"tensor {quoted(name)} of {self.where}: {error}") from error
         dtype = PLAIN.get(tensor.dtype, np.dtype(np.float32))
-        return StoredTable(self._open_rows(tensor), width, dtype, decode=decode, padding_idx=padding_idx, name=name)
+        return StoredTable(self.open_rows(tensor), width, dtype, decode=decode, padding_idx=padding_idx, name=name)
 
     def open_tokenizer(self) -> Tokenizer | None:
         prefix = "tokenizer.ggml."

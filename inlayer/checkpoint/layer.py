@@ -10,9 +10,11 @@ Tested against transformers on checkpoints that it wrote in tests/checkpoint/tes
 from __future__ import annotations
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from inlayer.checkpoint.find_tables import same_bytes
+from inlayer.checkpoint.memories import NGRAM_PROJECTION, find_parts
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError
@@ -49,6 +51,9 @@ def build_embeddings(model: Model) -> Embeddings:
         extra.table = _rows(model, table.astype(model.table.dtype))
     parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items() if like.is_meta}
     layer.load_state_dict(parts, assign=True, strict=False)
+    layer.memories = model.memories
+    if any(spec.added == "projected mean" for spec in layer.ngrams):
+        layer.ngram_projection = nn.Parameter(_read_ngram_projection(model))
     return layer.requires_grad_(model.trainable).train(model.trainable)
 
 
@@ -85,6 +90,20 @@ def build_head(model: Model) -> Head | None:
     if head.bias is not None:
         head.bias = nn.Parameter(_read_part(model, "head.bias", head.bias))
     return head.requires_grad_(model.trainable).train(model.trainable)
+
+
+def _read_ngram_projection(model: Model) -> Tensor:
+    """The projections of a memory's heads (heads, D of a row, D), in the table's dtype."""
+    spec, parts = model.memories[0].spec, find_parts(model.store, NGRAM_PROJECTION)
+    shape = (model.table_info.shape[1], spec.width)
+    for part in parts:
+        if part.shape != shape or len(parts) != spec.heads or part.nbytes > MAX_PART:
+            raise CheckpointError(
+                f"{model.source}: {quoted(part.name)} has shape {quoted(part.shape)} and is one of {len(parts):,}; its "
+                f"config requires {spec.heads} projections of shape {shape}"
+            )
+    dtype = torch_dtype(model.table.dtype)
+    return torch.stack([to_tensor(model.store.read(part.name)).to(dtype).T for part in parts])
 
 
 def equals_table(model: Model, name: str) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.checkpoint.find_tables import TableInfo, find_table, list_tables
+from inlayer.checkpoint.memories import open_memories
 from inlayer.checkpoint.open import STATIC, load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError, InputError, needs_torch
@@ -27,6 +28,7 @@ from inlayer.families.weights import HEADS, choose_head, choose_part
 from inlayer.files import quoted
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.tables import StoredTable
+from inlayer.tables.ngram import NgramMemory
 from inlayer.tables.stored import ClusteredRows
 from inlayer.tokenizers import Tokenizer
 
@@ -123,6 +125,16 @@ class Model:
             [('token', (6144, 128))]
         """
         return list_tables(self)
+
+    @cached_property
+    def memories(self) -> tuple[NgramMemory, ...]:
+        """The n-gram memories with their rows; reads headers only, and checks them against the config.
+
+        Example:
+            >>> load("default").memories
+            ()
+        """
+        return open_memories(self)
 
     @cached_property
     def token_weights(self) -> npt.NDArray[np.float64] | None:

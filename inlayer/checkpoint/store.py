@@ -99,7 +99,8 @@ class Store(ABC):
     def _read_bytes(self, file: str, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
         return read_bytes(self._beside(file), offset, nbytes)
 
-    def _open_rows(self, tensor: TensorInfo) -> RowSource:
+    def open_rows(self, tensor: TensorInfo) -> RowSource:
+        """The bytes of a tensor's rows, of any dtype."""
         return FileRows.for_tensor(self._beside(tensor.file), tensor)
 
 
@@ -146,7 +147,7 @@ class FolderStore(Store):
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
         tensor = check_table(self.find(name))
         dtype = SAFETENSORS_DTYPES[tensor.dtype]
-        return StoredTable(self._open_rows(tensor), tensor.shape[1], dtype, padding_idx=padding_idx, name=name)
+        return StoredTable(self.open_rows(tensor), tensor.shape[1], dtype, padding_idx=padding_idx, name=name)
 
     def open_tokenizer(self) -> Tokenizer | None:
         if self.tokenizer_file is not None:

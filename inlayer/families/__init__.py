@@ -20,9 +20,10 @@ import numpy as np
 from inlayer.errors import ConfigError
 from inlayer.families.fields import Fields, read_config, short
 from inlayer.families.generic import check_generic
+from inlayer.families.ngram_configs import read_ngrams
 from inlayer.families.rope import read_rotary
 from inlayer.families.spec import HeadSpec, LayerSpec, PerLayerSpec, PositionIdRule, RotarySpec
-from inlayer.families.table import FAMILIES, GENERIC, NESTED
+from inlayer.families.table import FAMILIES, GENERIC, INNER, NESTED
 from inlayer.families.traits import Family
 
 __all__ = ["FAMILIES", "HeadSpec", "LayerSpec", "RotarySpec", "describe"]
@@ -32,6 +33,7 @@ WIDTH = ("n_embed", "hidden_size", "n_embd", "d_model", "dim", "emb_dim")
 ROW_WIDTH = ("word_embed_proj_dim", "embedding_size", "input_embedding_size")
 LENGTH = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len")
 EPSILON = ("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps")
+WHOLE_MODEL = ("tie_word_embeddings", "image_token_id", "vision_config")
 MAX_TABLE = 2**40  # values; the largest published tables have about 2**32
 
 
@@ -59,10 +61,13 @@ def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | No
     raw = read_config(config)
     outer_type = raw.get("model_type")
     named = outer_type if isinstance(outer_type, str) else ""
+    inner = raw.get(INNER.get(named, ""))
+    if isinstance(inner, Mapping):
+        raw = {**raw, **inner, "model_type": named}
     nested = raw.get("text_config")
     if isinstance(nested, Mapping) and (named not in FAMILIES or raw.get("vocab_size") is None):
-        # The text part decides everything except tying, which belongs to the whole model. It may lack a model_type.
-        tie = {name: raw[name] for name in ("tie_word_embeddings",) if raw.get(name) is not None}
+        # The text part decides everything except what belongs to the whole model. It may lack a model_type.
+        tie = {name: raw[name] for name in WHOLE_MODEL if raw.get(name) is not None}
         kind = nested.get("model_type")
         raw = {**nested, "model_type": NESTED.get(named) if kind is None else kind, **tie}
     elif named in NESTED:
@@ -136,6 +141,7 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
         project=family.project if row_width is not None else None,
         per_layer=_per_layer(family, fields, padding_idx),
         head=_head(family, fields, n_embd),
+        ngrams=read_ngrams(family.ngrams, fields, vocab_size, n_embd),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from inlayer.errors import ConfigError
+from inlayer.tables.ngram import NgramSpec
 
 MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quotients of a setting overflow
 
@@ -266,6 +267,7 @@ class LayerSpec:
     project: Literal["rows", "sum"] | None  # narrower rows are projected to n_embd before or after positions are added
     per_layer: PerLayerSpec | None
     head: HeadSpec
+    ngrams: tuple[NgramSpec, ...] = ()  # the n-gram memories
 
     @property
     def is_generic(self) -> bool:

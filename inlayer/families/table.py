@@ -74,6 +74,12 @@ _plain, _partial, _none = Family(defaults={}), Family(defaults={}, partial=True)
 _gemma4 = replace(_gemma, defaults=_gemma.defaults | {"global_head_dim": 512, "rope_parameters": {
     SLIDING: _base(1e4), FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}},
     global_head_dim=True)
+_deepseek_v4 = _like(
+    _plain, 129280, 4096, 64, 1048576, head_dim=512, qk_rope_head_dim=64, hc_mult=4, compress_rope_theta=1.6e5,
+    traits={"pairing": "interleaved", "layout": "single", "partial": True, "head_dim_fields": ("head_dim",),
+            "rotary_dim_field": "qk_rope_head_dim", "streams": "hc_mult", "scaled_layers": ("compress",),
+            "thetas": {"main": "rope_theta", "compress": "compress_rope_theta"}})
+_deepseek_v41 = replace(_deepseek_v4, defaults=_deepseek_v4.defaults | {"engram_pad_token_id": 2}, ngrams="engram")
 _sliding_rotary = Family(defaults={}, layers_without_rotary=(FULL,))
 _granite = Family(defaults={}, scaled="all", factor="embedding_multiplier")
 _gptj = Family(defaults={"embd_pdrop": 0.0}, pads=False, pairing="interleaved", layout="single", partial=True,
@@ -92,6 +98,7 @@ _modernbert = Family(
     defaults=_sizes(50368, 768, 12, 8192, pad_token_id=50283, global_rope_theta=1.6e5, local_rope_theta=1e4, **TIED),
     thetas={FULL: "global_rope_theta", SLIDING: "local_rope_theta"}, scaled_layers=(FULL, SLIDING),
     norm="layer without bias", dropout="embedding_dropout", head_bias=True)
+_longcat = _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6, eos_token_id=2, traits={"ngrams": "longcat"})
 # Encoder and decoder share one table and have positions of their own; the encoder's are used, if there is one.
 _bart = Family(defaults={"pad_token_id": 1, "dropout": 0.1, **TIED}, positions="learned", position_offset=2,
                norm="layer", dropout="dropout", scaled="exact rows", scale_flag="scale_embedding")
@@ -122,6 +129,9 @@ FAMILIES: dict[str, Family] = {
         scale_embedding=True, traits={"norm": None, "dropout": "hidden_dropout_prob"}),
     "bitnet": _like(_plain, 128256, 2560, 20, 2048, rope_theta=5e5),
     "blenderbot": _like(_bart, 8008, 2560, 32, 128, pad_token_id=0, traits={"position_offset": 0, "norm": None}),
+    "blt": _like(_plain, 260, 1024, 16, 24576, rope_theta=5e5, dropout=0.0, encoder_hash_byte_group_vocab=500002,
+        encoder_hash_byte_group_nb_functions=1, encoder_hash_byte_group_size=[3, 4, 5, 6, 7, 8],
+        traits={"dropout": "dropout", "pads": False, "ngrams": "blt", "pairing": "interleaved"}),
     "bloom": Family(defaults=_sizes(250880, 64, 8, layer_norm_epsilon=1e-5, **TIED), positions="none", pads=False,
                     norm="layer"),
     "camembert": _xlm_roberta,
@@ -143,11 +153,9 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v2": _like(_complex, 102400, 4096, 32, 2048, qk_rope_head_dim=64),
     "deepseek_v3": _deepseek_v3,
     "deepseek_v32": _like(_deepseek_v3, 129280, 7168, 128, 163840),
-    "deepseek_v4": _like(
-        _plain, 129280, 4096, 64, 1048576, head_dim=512, qk_rope_head_dim=64, hc_mult=4, compress_rope_theta=1.6e5,
-        traits={"pairing": "interleaved", "layout": "single", "partial": True, "head_dim_fields": ("head_dim",),
-                "rotary_dim_field": "qk_rope_head_dim", "streams": "hc_mult", "scaled_layers": ("compress",),
-                "thetas": {"main": "rope_theta", "compress": "compress_rope_theta"}}),
+    "deepseek_v4": _deepseek_v4,
+    "deepseek_v41": _deepseek_v41,
+    "deepseek_v41_text": _deepseek_v41,
     "diffllama": _like(_plain, 32000, 2048, 32, 2048),
     "distilbert": replace(_bert, token_types=False, dropout="dropout", defaults=_sizes(
         30522, 768, 12, 512, pad_token_id=0, layer_norm_eps=1e-12, dropout=0.1, **TIED)),
@@ -234,7 +242,8 @@ FAMILIES: dict[str, Family] = {
     "llama": Family(defaults=_sizes(32000, 4096, 32, 2048)),
     "llama4_text": _like(_complex, 202048, 5120, 40, 131072, head_dim=128, rope_theta=5e5, no_rope_layer_interval=4,
         num_hidden_layers=48, traits={"no_rope_interval": True}),
-    "longcat_flash": _like(_deepseek_v3, 131072, 6144, 64, 131072, rope_theta=10e6),
+    "longcat_flash": _longcat,
+    "longcat_flash_ngram": _longcat,
     "longformer": _like(_roberta, 30522, 768, 12, 512, traits={"positions_first": True}),
     "longt5": _t5,
     "luke": _like(_roberta, 50267, 768, 12, 512, traits={"positions_first": True}),
@@ -316,8 +325,9 @@ FAMILIES: dict[str, Family] = {
         traits={"sections": "interleaved", "default_sections": (24, 20, 20)}, **TIED),
     "qwen3_vl_text": _like(_plain, 151936, 4096, 32, 128000, head_dim=128, rope_theta=5e5,
         traits={"sections": "interleaved", "default_sections": (24, 20, 20)}),
-    "qwen4_exp_text": _like(_partial, 248320, 2048, 16, 32768, head_dim=256, hc_count=4,
-        traits={"sections": "interleaved", "streams": "hc_count"}),
+    "qwen4_exp_text": _like(_partial, 248320, 2048, 16, 32768, head_dim=256, hc_count=4, ngram_size=3,
+        heads_per_ngram=8, ngram_vocab_size_base=20_000_000, make_ngram_vocab_size_divisible_by=128, seed=1234,
+        traits={"sections": "interleaved", "streams": "hc_count", "ngrams": "qwen4"}),
     "recurrent_gemma": _like(_partial, 256000, 2560, 10, pad_token_id=0, partial_rotary_factor=0.5, **TIED,
         traits={"scaled": "all", "factor": "sqrt in bfloat16"}),
     "rembert": _like(_bert, 250300, 1152, 18, 512, hidden_dropout_prob=0.0, input_embedding_size=256,
@@ -366,3 +376,5 @@ NESTED: dict[str, str] = {
     "qwen3_5_moe": "qwen3_5_moe_text", "qwen3_vl": "qwen3_vl_text", "qwen3_vl_moe": "qwen3_vl_moe_text",
     "qwen4_exp": "qwen4_exp_text", "ultravbert": "ultrabert",
 }  # fmt: skip
+# Model types whose input layer is described by a part of their config, next to fields of the whole.
+INNER: dict[str, str] = {"blt": "encoder_config"}

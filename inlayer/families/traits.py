@@ -57,6 +57,7 @@ class Family:
     project: Literal["rows", "sum"] | None = None  # rows: before positions (OPT); sum: after the norm (ALBERT)
     projects_equal_widths: bool = False  # also if rows are as wide as hidden states
     dropout: str | None = None  # the field with the dropout rate
+    ngrams: Literal["qwen4", "engram", "longcat", "blt"] | None = None  # the kind of its n-gram memories
     per_layer: Literal["rounded", "exact"] | None = (
         None  # a second table for every block; its factors are rounded or not
     )

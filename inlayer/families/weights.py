@@ -19,6 +19,7 @@ TEXT_MODELS = (
     "model.", "", "transformer.", "model.language_model.", "language_model.model.", "language_model.", "model.encoder.",
     "encoder.", "model.decoder.", "decoder.", "gpt_neox.", "bert.", "roberta.", "distilbert.", "electra.", "albert.",
     "mpnet.", "model.text_model.", "text_model.", "model.model.", "backbone.",
+    "model.local_encoder.", "local_encoder.",
 )  # fmt: skip
 
 # fmt: off
@@ -26,10 +27,11 @@ TABLE_ENDS = (  # T5's `shared` before the copies in its encoder and decoder; `t
     "shared.weight", "embed_tokens.weight", "wte.weight", "embeddings.word_embeddings.weight", "word_embeddings.weight",
     "embed_in.weight", "tok_embeddings.weight", "token_embd.weight", "embeddings.weight", "embedding.weight",
     "token_embedding.weight", "tokens_embed.weight", "word_embedding.weight", "embeddings",
+    "embed.weight",
 )
 HEAD_ENDS = (  # `output` is the name in GGUF and in the original LLaMA files
     "lm_head.weight", "embed_out.weight", "cls.predictions.decoder.weight", "lm_head.decoder.weight",
-    "predictions.decoder.weight", "vocab_projector.weight", "generator_lm_head.weight", "output.weight",
+    "predictions.decoder.weight", "vocab_projector.weight", "generator_lm_head.weight", "output.weight", "head.weight",
 )
 
 TABLES: tuple[str, ...] = tuple(prefix + end for end in TABLE_ENDS for prefix in TEXT_MODELS)
@@ -85,7 +87,10 @@ _PLAIN_TABLES: dict[TableRole, tuple[str, ...]] = {
 }
 # Others, some of them in blocks.
 _SPECIAL_TABLES: dict[TableRole, re.Pattern[str]] = {
-    "ngram": re.compile(r"(^|\.)\w*ngram\w*\.(.*\.)?weight$"),
+    "ngram": re.compile(
+        r"(^|\.)(ngram_embedding(\.shard_\d+)?|engram\.embed|ngram_embeddings\.embedders\.\d+|encoder_hash_tok_embedding)"
+        r"\.weight$"
+    ),
     "value": re.compile(r"(^|\.)value_embed(ding)?s?(\.\d+)?\.weight$"),  # per token, added to attention's values
     "routing": re.compile(r"(^|\.)tid2eid$"),  # the experts of each token
     "mtp": re.compile(r"(^|\.)shared_head\.head\.weight$"),  # the head of DeepSeek-V3's multi-token prediction

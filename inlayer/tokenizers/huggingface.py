@@ -158,8 +158,16 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def _has_token(self, token_id: int) -> bool:
         return self._exact.id_to_token(token_id) is not None
 
+    def token_texts(self) -> list[str]:
+        """Decode every token on its own."""
+        return self._exact.decode_batch([[token_id] for token_id in range(self.get_vocab_size())], False)
+
+    def spelling(self, token_id: int) -> str:
+        """Return a token as the file spells it; byte-level vocabularies have a letter for each byte."""
+        return str(self._exact.id_to_token(token_id))
+
     def _bytes_of(self, token_id: int) -> bytes:
-        token = str(self._exact.id_to_token(token_id))
+        token = self.spelling(token_id)
         if token_id in self._added:
             return token.encode()
         if self._byte_level:

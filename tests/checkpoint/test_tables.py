@@ -26,7 +26,7 @@ EXPECTED = {
     ("gemma3n_text", "causal"): ["token", "per_layer"],
     ("bert", "masked"): ["token", "position", "token_type"],
     ("gpt2", "causal"): ["token", "position"],
-    ("deepseek_v4", "causal"): ["token", "routing", "routing", "routing"],
+    ("deepseek_v4", "causal"): ["token", "head", "routing", "routing", "routing"],
     ("qwen2", "causal"): ["token", "head"],
 }
 

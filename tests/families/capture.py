@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-OTHER_TOWERS = re.compile(r"(^|\.)(vision\w*|visual\w*|audio\w*|image\w*|vqmodel)(\.|$)")
+OTHER_TOWERS = re.compile(
+    r"(^|\.)(vision\w*|visual\w*|audio\w*|image\w*|vqmodel|patcher|global_transformer|local_decoder)(\.|$)"
+)
 SMALL_MODULES = (nn.Embedding, nn.Linear, nn.LayerNorm, nn.Dropout, nn.Conv1d)
 
 
@@ -33,6 +35,7 @@ class Captured:
     hidden: Tensor | None = None
     block: str = ""
     tables: list[Tables] = field(default_factory=list)
+    ngrams: dict[int, Tensor] = field(default_factory=dict)  # per layer, the rows of its n-gram memory
     per_layer: Tensor | None = None  # the vectors of every block
     error: Exception | None = None  # raised by the model after its first block was entered
 
@@ -67,6 +70,12 @@ def capture(model: nn.Module, **inputs: Any) -> Captured:
         if isinstance(output, Tensor):
             embedded.append(output.detach().clone())
 
+    def at_ngrams(layer: int) -> Any:
+        def hook(_module: nn.Module, _args: tuple[Any, ...], output: Tensor) -> None:
+            seen.ngrams[layer] = output.detach().clone()
+
+        return hook
+
     hooks, embedded = [], list[Tensor]()
     for name, module in model.named_modules():
         if OTHER_TOWERS.search(name):
@@ -79,6 +88,8 @@ def capture(model: nn.Module, **inputs: Any) -> Captured:
             ]
         elif type(module).__name__.endswith("Embeddings"):
             hooks.append(module.register_forward_hook(at_embeddings))
+        elif type(module).__name__.endswith("NGramEmbedding"):
+            hooks.append(module.register_forward_hook(at_ngrams(int(re.findall(r"\.(\d+)\.", name)[0]))))
         elif type(module).__name__.endswith("RotaryEmbedding"):
             hooks.append(module.register_forward_hook(at_rotary(name), with_kwargs=True))
     try:

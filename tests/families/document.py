@@ -27,7 +27,6 @@ RECORD = Path(__file__).parent / "outcomes.json"
 # Why a type is not supported, where the error message says only that it is unknown.
 REASONS = {
     "blenderbot-small": "its encoder scales the rows and its decoder does not",
-    "blt": "bytes are grouped into patches by another model, with hashed byte n-grams",
     "cpmant": "adds segment rows and prompt tokens in front of the text",
     "ctrl": "sinusoidal positions with their own rounding",
     "esm": "scales rows by the share of masked tokens",
@@ -141,6 +140,7 @@ def _around(spec: LayerSpec) -> str:
         f"norm: {spec.norm}" if spec.norm_eps is not None else "",
         f"rows of width {spec.row_width}, {spec.project} projected" if spec.row_width else "",
         "padding masked" if spec.mask_padding else "",
+        "n-gram memory" if family.ngrams else "",
         f"{spec.streams} streams" if spec.streams > 1 else "",
         f"per-layer embeddings of width {spec.per_layer.width}" if spec.per_layer else "",
         "padding row" if spec.padding_idx is not None else "",

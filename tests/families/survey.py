@@ -73,7 +73,8 @@ def inputs(model: nn.Module, layer: Embeddings, padding: int) -> Iterator[tuple[
     if accepts(model, "inputs_embeds"):
         width = layer.token_embedding.embedding_dim
         vectors = torch.randn(3, TOKENS, width, generator=generator).to(layer.dtype)
-        if layer.per_layer_embedding is not None and layer.per_layer_embedding.finds_ids:  # only rows of its table
+        finds_ids = layer.per_layer_embedding is not None and layer.per_layer_embedding.finds_ids
+        if finds_ids or any(spec.layer is not None for spec in layer.ngrams):  # only rows of its table
             vectors = model.get_input_embeddings()(ids).detach()
         yield "inputs_embeds", {"inputs_embeds": vectors}
     if accepts(model, "position_ids") and layer.position_embedding is not None:
@@ -95,6 +96,7 @@ def compare(model: nn.Module, layer: Embeddings, padding: int) -> tuple[int, int
         hidden += ours.numel() + compare_per_layer(name, seen.per_layer, layer, given)
         if bool(seen.tables) != isinstance(layer.position_embedding, RotaryPositions):
             raise DifferenceError(f"{name}: {len(seen.tables)} rotary tables, ours {layer.position_embedding}")
+        tables += compare_ngrams(name, seen.ngrams, layer, given)
         for table in seen.tables:
             pairs = zip(layer.rotary(table.position_ids, table.layer_type), cos_sin(table.output), strict=True)
             for mine, other in pairs:
@@ -114,6 +116,18 @@ def compare_per_layer(name: str, theirs: Tensor | None, layer: Embeddings, given
     if not same_bits(ours, theirs):
         raise DifferenceError(f"{name}: per layer: {difference(ours, theirs)}")
     return ours.numel()
+
+
+def compare_ngrams(name: str, found: dict[int, Tensor], layer: Embeddings, given: dict[str, Tensor]) -> int:
+    """The number of compared values of n-gram memories that decoder layers read."""
+    if set(found) != {spec.layer for spec in layer.ngrams if spec.layer is not None}:
+        raise DifferenceError(f"{name}: n-gram memories in layers {set(found)}")
+    for number, theirs in found.items():
+        ids = given["input_ids"] if "input_ids" in given else layer.ids_of(given["inputs_embeds"])
+        ours = layer.ngram(ids, layer=number, attention_mask=given.get("attention_mask")).flatten(-2)
+        if not same_bits(ours, theirs):
+            raise DifferenceError(f"{name}: n-grams of layer {number}: {difference(ours, theirs)}")
+    return sum(theirs.numel() for theirs in found.values())
 
 
 def like(seen: Captured, ours: Tensor) -> Tensor:

@@ -91,7 +91,9 @@ def merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 32}
 QWEN4 = {
     "indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 16, "indexer_budget": 8,
-    "indexer_compress_ratio": 2,
+    "indexer_compress_ratio": 2, "ple_layer_ids": [1, 3], "ngram_vocab_size_base": 97, "heads_per_ngram": 4,
+    "split_ngram_parts": 3, "eos_token_id": 2, "number_of_conv_states": 3,
+    "layer_types": ["linear_attention", "indexed_attention"] * 2,
 }  # fmt: skip
 HYBRID = {"layer_types": ["linear_attention", "full_attention"] * 2}
 GEMMA4 = {
@@ -109,6 +111,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "mimo_v2_flash": {"head_dim": 32},
     "qwen4_exp_text": QWEN4,
     "qwen4_exp": {"text_config": QWEN4},
+    "blt": {"use_cache": False, "patch_in_forward": False, "encoder_hash_byte_group_vocab": 97},
     "bamba": MAMBA | {"attn_layer_indices": [1, 3]},
     "esm": {"vocab_size": VOCAB, "pad_token_id": 1, "mask_token_id": 3},
     "esmc": {"num_key_value_heads": 4, "vocab_size": VOCAB},

@@ -132,7 +132,7 @@ class RemoteReader(Store):
             )
         return data
 
-    def _open_rows(self, tensor: TensorInfo) -> RowSource:
+    def open_rows(self, tensor: TensorInfo) -> RowSource:
         file, rows = self._remote.open(tensor.file), tensor.shape[0]
         if file.local is not None:
             return FileRows.for_tensor(file.local, tensor)

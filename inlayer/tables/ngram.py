@@ -1,0 +1,248 @@
+"""N-gram memories: the last few token ids -> rows of a large hashed table. Numpy only.
+
+text -> ids -> [rows] -> (+ positions) -> hidden states -> head
+- one `NgramSpec` describes every variant: qwen4_exp and DeepSeek's Engram mix products with xor and have prime-sized
+  heads; LongCat-Flash and BLT add them up
+- hashing is in int64 with two's complement wrap-around, as in the original models; numpy's remainder is never negative
+- a look-back ends at the start of the text, at padding and at the ids in `stops`; `fill` takes the place of older ids
+- elsewhere: which config has which spec (families/ngram_configs.py), tensors (checkpoint/memories.py)
+Tested against plain loops over Python integers, transformers and sglang in tests/tables/test_ngram.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.errors import ConfigError, InputError, ShapeError
+from inlayer.formats.safetensors import TensorInfo
+from inlayer.shapes import as_int64, check_id_array
+from inlayer.tables.stored import StoredTable
+
+IdArray = npt.NDArray[np.int64]
+MAX_HEADS = 1024  # of all memories of a model; DeepSeek-V4.1 has 48
+MAX_ORDER = 64  # ids per n-gram; BLT has up to 8
+MAX_ROWS = 2**40
+PRIME_LIMIT = 3_215_031_751  # below it, the bases 2, 3, 5 and 7 decide whether a number is prime
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramSpec:
+    """Which rows of one table the n-grams that end at a token read.
+
+    A head hashes the last `order` ids: each is multiplied by the multiplier of its distance, the products are mixed,
+    and the remainder by the head's modulus is the row, counted from the first row of that head.
+
+    Example:
+        >>> spec = NgramSpec(tensor="ngram", layer=None, vocab_size=10, width=4, orders=(2, 3), moduli=(5, 7),
+        ...                  multipliers=((1, 3), (1, 3, 9)), mix="sum", fill=0, rows=12)
+        >>> ngram_ids(spec, [[4, 2, 6]])[0].tolist()
+        [[4, 9], [4, 5], [2, 11]]
+    """
+
+    tensor: str  # how the name of its tensor ends, without ".weight" and without the number of a shard
+    layer: int | None  # the decoder layer that reads it; None: it is part of the hidden states
+    vocab_size: int
+    width: int  # of a row
+    rows: int  # of the table; padded, it has more than the heads use
+    orders: tuple[int, ...]  # per head, the number of ids
+    multipliers: tuple[tuple[int, ...], ...]  # per head: of the id itself, of the one before, ...
+    moduli: tuple[int, ...]  # per head, the number of its rows
+    mix: Literal["xor", "sum"]
+    fill: int  # the id in place of those before the start
+    stops: tuple[int, ...] = ()  # ids that end a look-back
+    stops_are_hashed: bool = True  # as the newest id of an n-gram; otherwise all of its ids are `fill`
+    padding_stops: bool = True  # padding counts as outside of the text
+    compressed_size: int | None = None  # ids are first mapped to this many by their normalized text
+    added: Literal["no", "sum", "projected mean"] = "no"  # how rows become part of the hidden states
+    tensor_per_head: bool = False
+
+    def __post_init__(self) -> None:
+        heads = len(self.orders)
+        if not 0 < heads <= MAX_HEADS or not len(self.multipliers) == len(self.moduli) == heads:
+            raise ConfigError(
+                f"the n-gram memory {self.tensor} has {heads:,} orders, {len(self.multipliers):,} lists of multipliers "
+                f"and {len(self.moduli):,} moduli; it needs one of each per head, and at most {MAX_HEADS:,} heads"
+            )
+        for order, multipliers in zip(self.orders, self.multipliers, strict=True):
+            if not 0 < order <= MAX_ORDER or len(multipliers) < order:
+                raise ConfigError(
+                    f"the n-gram memory {self.tensor} has a head of order {order:,} with {len(multipliers):,} "
+                    f"multipliers; an order is in 1..{MAX_ORDER} and needs as many"
+                )
+        if min(self.moduli) < 1 or not sum(self.moduli) <= self.rows <= MAX_ROWS:
+            raise ConfigError(
+                f"the heads of the n-gram memory {self.tensor} use {sum(self.moduli):,} rows; its table has "
+                f"{self.rows:,}, and at most {MAX_ROWS:,} are possible"
+            )
+
+    @property
+    def heads(self) -> int:
+        """The number of rows that each token reads."""
+        return len(self.orders)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """The first row of each head."""
+        return tuple(accumulate(self.moduli, initial=0))[:-1]
+
+    @property
+    def look_back(self) -> int:
+        """How many earlier ids matter to a token."""
+        return max(self.orders) - 1
+
+
+def ngram_ids(
+    spec: NgramSpec, ids: object, history: object = None, *, mask: object = None, token_map: IdArray | None = None
+) -> IdArray:
+    """The rows (B, T, heads) that each of the ids (B, T) reads.
+
+    Args:
+        spec: The memory.
+        ids: Token ids (B, T).
+        history: The ids (B, H) before them; only the last `spec.look_back` matter.
+        mask: (B, H + T), 0 for padding.
+        token_map: The compressed id of each token, for a spec with `compressed_size`.
+
+    Raises:
+        IdRangeError: If an id is outside the vocabulary.
+        ShapeError: If ids, history and mask do not belong together.
+    """
+    limit = spec.vocab_size if token_map is None else len(token_map)
+    tokens, inside, start = _with_history(spec, check_id_array(ids, limit), history, mask, limit)
+    if spec.compressed_size is not None and token_map is None:
+        raise InputError(f"the n-gram memory {spec.tensor} hashes compressed ids, which need the model's tokenizer")
+    stops = np.isin(tokens, spec.stops)
+    seen = _looked_back(spec, tokens if token_map is None else token_map[tokens], inside, stops, token_map)
+    mixed: dict[tuple[int, ...], IdArray] = {}
+    found = np.empty((*tokens.shape, spec.heads), np.int64)
+    for head, (order, modulus, offset) in enumerate(zip(spec.orders, spec.moduli, spec.offsets, strict=True)):
+        found[..., head] = _mix(spec, seen, spec.multipliers[head][:order], mixed) % modulus + offset
+    return found[:, start:]
+
+
+def _with_history(
+    spec: NgramSpec, ids: IdArray, history: object, mask: object, limit: int
+) -> tuple[IdArray, npt.NDArray[np.bool_], int]:
+    """The ids after the part of the history that matters, which of them are not padding, and where they start."""
+    if ids.ndim != 2:
+        raise ShapeError(f"input_ids has shape {ids.shape}; expected (batch, tokens)")
+    before = np.empty((len(ids), 0), np.int64) if history is None else check_id_array(history, limit)
+    if before.ndim != 2 or len(before) != len(ids):
+        raise ShapeError(f"history has shape {before.shape}; expected ({len(ids)}, tokens before input_ids)")
+    tokens = np.concatenate([before, ids], axis=1)
+    inside = np.ones(tokens.shape, np.bool_)
+    if mask is not None:
+        inside = as_int64(mask, "attention_mask") != 0
+        if inside.shape != tokens.shape:
+            raise ShapeError(f"attention_mask has shape {inside.shape}; expected {tokens.shape}, history included")
+        inside |= not spec.padding_stops
+    start = min(before.shape[1], spec.look_back)
+    unused = before.shape[1] - start
+    return tokens[:, unused:], inside[:, unused:], start
+
+
+def _looked_back(
+    spec: NgramSpec, tokens: IdArray, inside: npt.NDArray[np.bool_], stops: npt.NDArray[np.bool_],
+    token_map: IdArray | None,
+) -> list[IdArray]:  # fmt: skip
+    """Per distance, the id that far before each position; `fill` where the look-back has ended."""
+    fill = spec.fill if token_map is None else token_map[spec.fill]
+    goes_on = inside & ~stops
+    seen = [np.where(inside if spec.stops_are_hashed else goes_on, tokens, fill)]
+    reached = np.ones_like(inside) if spec.stops_are_hashed else goes_on
+    for distance in range(1, spec.look_back + 1):
+        reached, older = reached.copy(), np.full_like(tokens, fill)
+        reached[:, :distance] = False
+        reached[:, distance:] &= goes_on[:, :-distance]
+        older[:, distance:] = tokens[:, :-distance]
+        seen.append(np.where(reached, older, fill))
+    return seen
+
+
+def _mix(spec: NgramSpec, seen: list[IdArray], multipliers: tuple[int, ...], known: dict[Any, IdArray]) -> IdArray:
+    """The mixed products of the last ids. Shorter n-grams with the same multipliers are computed once."""
+    if multipliers not in known:
+        last = seen[len(multipliers) - 1] * np.int64(multipliers[-1])
+        combine = np.bitwise_xor if spec.mix == "xor" else np.add
+        known[multipliers] = last if len(multipliers) == 1 else combine(
+            _mix(spec, seen, multipliers[:-1], known), last
+        )  # fmt: skip
+    return known[multipliers]
+
+
+def primes_from(start: int, count: int) -> tuple[int, ...]:
+    """The first `count` primes that are not below `start`.
+
+    >>> primes_from(10, 4)
+    (11, 13, 17, 19)
+    """
+    found: list[int] = []
+    candidate = start
+    while len(found) < count:
+        if candidate >= PRIME_LIMIT:
+            raise ConfigError(f"heads with {start:,} rows and more are not possible; the limit is {PRIME_LIMIT:,}")
+        if _is_prime(candidate):
+            found.append(candidate)
+        candidate += 1
+    return tuple(found)
+
+
+def _is_prime(number: int) -> bool:
+    """Miller-Rabin, exact below PRIME_LIMIT."""
+    if number < 2 or any(number % prime == 0 for prime in (2, 3, 5, 7)):
+        return number in (2, 3, 5, 7)
+    twos = ((number - 1) & (1 - number)).bit_length() - 1
+    for base in (2, 3, 5, 7):
+        power = pow(base, (number - 1) >> twos, number)
+        if power == 1:
+            continue
+        if all(pow(power, 1 << step, number) != number - 1 for step in range(twos)):
+            return False
+    return True
+
+
+class NgramMemory:
+    """A spec with the rows of a checkpoint, and where these are stored.
+
+    Attributes:
+        spec: How n-grams are hashed.
+        table: The rows.
+        tensors: The tensors of the rows: one, or the shards in order.
+    """
+
+    def __init__(
+        self,
+        spec: NgramSpec,
+        table: StoredTable,
+        tensors: tuple[TensorInfo, ...] = (),
+        compress: Callable[[], IdArray] | None = None,
+    ) -> None:
+        self.spec, self.table, self.tensors, self._compress = spec, table, tensors, compress
+
+    @cached_property
+    def token_map(self) -> IdArray | None:
+        """The compressed id of each token, if the spec hashes such ids."""
+        return None if self._compress is None else self._compress()
+
+    def ids(self, ids: object, history: object = None, mask: object = None) -> IdArray:
+        """The rows (B, T, heads) that each id reads, as `ngram_ids`."""
+        return ngram_ids(self.spec, ids, history, mask=mask, token_map=self.token_map)
+
+    def locate(self, row: int) -> tuple[TensorInfo, int]:
+        """The tensor that contains a row, and the row's first byte in its file."""
+        first = 0
+        for tensor in self.tensors:
+            if 0 <= row - first < tensor.shape[0]:
+                return tensor, tensor.offset + (row - first) * (tensor.nbytes // tensor.shape[0])
+            first += tensor.shape[0]
+        raise InputError(f"row {row} is outside the {first:,} rows of the n-gram memory {self.spec.tensor}")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NgramMemory:
+        return self  # it is immutable
