@@ -126,7 +126,7 @@ def _head(head: HeadFacts, quick: bool) -> str:
 def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:
     for number, table in enumerate(tables[:MAX_TABLES]):
         share = "" if table.parameter_share is None else f", {table.parameter_share:.1%} of the parameters"
-        size = f"{table.rows:,} x {table.width:,} {table.dtype}, {_size(table.bytes)}{share}"
+        size = f"{table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.bytes)}{share}"
         yield "" if number else "tables", f"{table.role}: {table.tensor}, {size}"
         parts = [f"in {table.file} at byte {table.offset:,}", f"{table.zero_rows:,} rows of zeros"]
         parts += [f"rows x {table.scale:g}"] if table.scale is not None else []
