@@ -46,7 +46,7 @@ def examples(*lines: str) -> str:
     return "\n\n".join(("Examples:", *lines)) + "\n"
 
 
-def _check_output(param: typer.CallbackParam, name: str | None) -> str | None:
+def _check_output(_: Any, param: Any, name: str | None) -> str | None:
     """Check that a file can be written before the work starts; "-" is standard output."""
     if name is None or name == "-":
         return name
