@@ -9,15 +9,13 @@ Tested in tests/inspection/test_report.py and tests/inspection/test_command.py.
 
 from __future__ import annotations
 
-import math
+import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from inlayer.errors import InputError
 from inlayer.files import quoted
 from inlayer.inspection.findings import ADVICE, Example, Finding
-
-MAX_STRING = 1000  # characters in JSON: a file may contain tensor names of a megabyte
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +62,22 @@ class OtherTableFacts:
     duplicate_rows: int = 0
     norm_median: float | None = None
     copy_of: str | None = None  # the tensor with the same rows, for a copy
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramSummary:
+    """An n-gram memory of the config: how the last few tokens choose its rows."""
+
+    tensor: str  # how the names of its tensors end
+    layer: int | None  # the decoder layer that reads it; None: its rows are part of the hidden states
+    tensors: int  # in the files; 0 if they do not match the config
+    rows: int
+    width: int
+    heads: int
+    orders: tuple[int, ...]  # numbers of tokens per n-gram
+    smallest_head: int  # rows of a head: its modulus
+    largest_head: int
+    compressed_size: int | None  # different tokens after normalization, if they are hashed instead of ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +193,7 @@ class Report:
         positions: The position scheme and the context length.
         head: Whether the head is tied, by the config and by its values.
         tables: Every other table: positions, token types, per-layer, n-gram, value and routing tables, copies.
+        ngrams: The n-gram memories of the config.
         vocabulary: Tokens compared with rows: gaps, reserved and special tokens.
         rows: Row values: NaN, zeros, duplicates, norms, channels, undertrained tokens.
         training: What `inlayer train` recorded, if it wrote this folder.
@@ -202,6 +217,7 @@ class Report:
     positions: PositionFacts
     head: HeadFacts
     tables: tuple[OtherTableFacts, ...] = ()
+    ngrams: tuple[NgramSummary, ...] = ()
     vocabulary: VocabularyFacts
     rows: RowFacts
     training: TrainingFacts | None = None
@@ -250,17 +266,6 @@ class Report:
             >>> inlayer.inspect("default").to_dict()["table"]["rows"]
             6144
         """
-        plain: dict[str, Any] = _plain(asdict(self))
-        return plain | {"exit_code": self.exit_code}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, str) and len(value) > MAX_STRING:
-        return value[: MAX_STRING - 1] + "…"
-    return value
+        facts = json.dumps(asdict(self) | {"exit_code": self.exit_code})
+        plain: dict[str, Any] = json.loads(facts, parse_constant=lambda _: None)  # NaN and infinity
+        return plain

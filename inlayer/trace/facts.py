@@ -11,12 +11,14 @@ Tested against library calls and against the schema in tests/trace/.
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
+
+from inlayer.trace.ngram_facts import NgramFacts
 
 Vector = list[float]  # in JSON, values that are not finite are the strings "nan", "inf" and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)
+NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}  # in Python's JSON, and in ours
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +137,7 @@ class Gather:
 class StageFacts:
     """One operation of the layer between the row and the hidden state."""
 
-    name: Literal["scale", "multiplier", "projection", "token type", "position", "norm", "mask"]
+    name: Literal["scale", "n-grams", "multiplier", "projection", "token type", "position", "norm", "mask"]
     note: str
     table: TableFacts | None  # holds the rows that the stage adds; None if it adds none, or computes what it adds
 
@@ -248,6 +250,7 @@ class Trace:
         gather: The lookup compared with a product of one-hot vectors.
         positions: The position scheme; `stages` are the steps from rows to hidden states.
         padding: The padding row.
+        memories: The n-gram memories: which n-gram of the text reads which row, and which n-grams share one.
         backward: The gradients of the rows, or None.
         steps: Title, summary and line of PyTorch of each of the eight steps.
         format: Version of the JSON format. `input` and `change` repeat the arguments of the walk.
@@ -278,6 +281,7 @@ class Trace:
     stages: list[StageFacts]
     positions: Positions
     padding: Padding
+    memories: list[NgramFacts]
     backward: Backward | None  # None if there is nothing to differentiate; the note of step 8 gives the reason
 
     def to_dict(self) -> dict[str, Any]:
@@ -381,7 +385,7 @@ class ModelFacts:
 def to_json(value: Any) -> str:
     """Encode facts as ASCII JSON; a file name may not be valid Unicode.
 
-    The encoder reads dataclasses directly. Only values that are not finite need `plain`, which takes twice as long.
+    The encoder reads dataclasses directly. Only values that are not finite need `plain`, which takes longer.
     """
     try:
         return json.dumps(value, default=vars, allow_nan=False, separators=(",", ":"))
@@ -391,10 +395,4 @@ def to_json(value: Any) -> str:
 
 def plain(value: Any) -> Any:
     """Convert dataclasses and tuples to what JSON has; NaN and infinities become strings."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    return value
+    return json.loads(json.dumps(value, default=vars), parse_constant=NOT_FINITE.get)
