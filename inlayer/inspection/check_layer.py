@@ -66,7 +66,7 @@ def table_facts(model: Model) -> TableSummary:
     if spec is not None:
         config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
     return TableSummary(
-        model_type=spec.family if spec is not None else _string(config.get("model_type")),
+        model_type=_string(config.get("model_type") if spec is None else spec.family),
         architecture=_string(architectures[0]) if isinstance(architectures, list) and architectures else None,
         tensor=shorten(stored.name, 200),
         file=shorten(stored.file, 200),
@@ -179,7 +179,7 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotarySummary, ...]:
     by_type: dict[Any, Any] = angles if isinstance(angles, dict) else {None: angles}
     return tuple(
         RotarySummary(
-            layer_type=layer_type,
+            layer_type=_string(layer_type),
             rope_type="default" if one.scaling is None else type(one.scaling).__name__.lower(),
             rope_theta=one.theta,
             factor=getattr(one.scaling, "factor", None),
