@@ -30,7 +30,7 @@ def draw(session: GradingSession) -> Drawn:
 def parts(drawn: Drawn) -> tuple[Tensor, Tensor]:
     """Return the rows and the projected input vectors, both split but neither scaled nor normalized."""
     ids, table, embeds, projection, layers = drawn
-    return table[ids].unflatten(-1, (layers, -1)), (embeds @ projection.T).unflatten(-1, (layers, -1))
+    return table[ids].view(*ids.shape, layers, -1), (embeds @ projection.T).view(*ids.shape, layers, -1)
 
 
 def normalized(x: Tensor, axes: tuple[int, ...] = (-1,)) -> Tensor:
@@ -39,7 +39,8 @@ def normalized(x: Tensor, axes: tuple[int, ...] = (-1,)) -> Tensor:
 
 def expected(drawn: Drawn) -> Tensor:
     rows, x = parts(drawn)
-    return (rows * rows.shape[-1] ** 0.5 + normalized(x)) / 2**0.5
+    vectors: Tensor = (rows * rows.shape[-1] ** 0.5 + normalized(x)) / 2**0.5
+    return vectors
 
 
 def shape(session: GradingSession) -> None:
@@ -65,7 +66,7 @@ def values(session: GradingSession) -> None:
     rows, x = parts(drawn)
     width, layers = rows.shape[-1], rows.shape[-2]
     token, context, half = rows * width**0.5, normalized(x), 2**0.5
-    apart = (table.flatten(2).unflatten(-1, (width, layers)).transpose(2, 3) for table in (rows, x))
+    apart = (one.reshape(*one.shape[:2], width, layers).transpose(2, 3) for one in (rows, x))
     other_token, other_context = next(apart) * width**0.5, normalized(next(apart))
     check_values(
         session.call(*drawn),
@@ -111,12 +112,11 @@ def gradient(session: GradingSession) -> None:
         got = session.gradient(*drawn, of=position, weight=weight)
         if got is None:
             raise CheckFailed("no-gradient", f"no gradient reaches the {what}; it was detached or copied")
-        leaf = drawn[position].clone().requires_grad_()
-        copied = [*drawn]
-        copied[position] = leaf
-        (expected(tuple(copied)) * weight).sum().backward()
-        assert leaf.grad is not None
-        check_values(got, leaf.grad, rule="gradient", message=f"the gradient of the {what} is wrong", atol=1e-3)
+        ids, table, embeds, projection, layers = drawn
+        table, projection = table.clone().requires_grad_(), projection.clone().requires_grad_()
+        loss = (expected((ids, table, embeds, projection, layers)) * weight).sum()
+        want = torch.autograd.grad(loss, (table, projection))[position // 2]
+        check_values(got, want, rule="gradient", message=f"the gradient of the {what} is wrong", atol=1e-3)
 
 
 CHECKS = (shape, values, gradient)
