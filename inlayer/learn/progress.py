@@ -236,11 +236,11 @@ class ProgressAccessError(InputError):
 def dump_state(state: ProgressState) -> bytes:
     """Serialize to JSON, without default values."""
     default = vars(ProgressRecord())
-    changed = {
-        key: {name: value for name, value in vars(record).items() if value != default[name]}
+    records = {
+        key: changed
         for key, record in state.records.items()
+        if (changed := {name: value for name, value in vars(record).items() if value != default[name]})
     }
-    records = {key: values for key, values in changed.items() if values}
     data = {"format": FORMAT, "version": VERSION, **vars(state), "records": records}
     return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
 
