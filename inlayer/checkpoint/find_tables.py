@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.checkpoint.quantized import logical_name
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.families import LayerSpec
@@ -45,7 +46,7 @@ def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
     """Name and role of every table: the token table, the head, then the others in the order of the files."""
     first = [model.table_info.name] + ([] if model.head_name in (None, model.table_info.name) else [model.head_name])
     yield from zip(first, ("token", "head"), strict=False)
-    for name in model.store.names():
+    for name in map(logical_name, model.store.names()):
         role = table_role(name)
         if role is not None and name not in first and _has_its_shape(model, name, role):
             yield name, role

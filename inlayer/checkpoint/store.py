@@ -11,7 +11,6 @@ Tested in tests/checkpoint/test_folder.py.
 from __future__ import annotations
 
 import json
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.checkpoint.quantized import QuantizedTable, find_quantized, packed_names, stored_values
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
 from inlayer.files import check_is_file, file_errors, path_kind, printable, quoted, shown
@@ -124,10 +124,33 @@ class FolderStore(Store):
     def names(self) -> Collection[str]:
         return self._index
 
+    def first_of(self, candidates: Sequence[str]) -> str | None:
+        found = self._first_stored(candidates)
+        if found is None:  # the values of a quantized tensor have another name
+            packed = {packed: name for name in reversed(candidates) for packed in packed_names(name)}
+            found = packed.get(self._first_stored([*packed][::-1]) or "")
+        return found
+
+    def _first_stored(self, candidates: Sequence[str]) -> str | None:
+        return super().first_of(candidates)
+
     def find(self, name: str) -> TensorInfo:
+        """As `Store.find`; a quantized table is described as one tensor, under the name it would have otherwise."""
+        quantized = self._find_quantized(name)
+        if quantized is not None:
+            return quantized.info
+        tensor = self._find_stored(name)
+        if tensor is None:
+            raise CheckpointError(f"{self.where} has no tensor {quoted(name)}")
+        return tensor
+
+    def _find_quantized(self, name: str) -> QuantizedTable | None:
+        return find_quantized(self, name, self._find_stored)
+
+    def _find_stored(self, name: str) -> TensorInfo | None:
         file = self._index.get(name)
         if file is None:
-            raise CheckpointError(f"{self.where} has no tensor {quoted(name)}")
+            return None
         tensor = self._header(file).get(name)
         if tensor is None:
             raise CheckpointError(
@@ -145,6 +168,8 @@ class FolderStore(Store):
         return data.view(SAFETENSORS_DTYPES[tensor.dtype]).reshape(tensor.shape)
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
+        if (quantized := self._find_quantized(name)) is not None:
+            return quantized.open(self, padding_idx)
         tensor = check_table(self.find(name))
         dtype = SAFETENSORS_DTYPES[tensor.dtype]
         return StoredTable(self.open_rows(tensor), tensor.shape[1], dtype, padding_idx=padding_idx, name=name)
@@ -165,8 +190,8 @@ class FolderStore(Store):
         if any(path_kind(self.folder / file) != "file" for file in files):
             return None
         # Tensors at the same place are counted once: a PyTorch file stores a tied head as a second name.
-        distinct = {(file, t.offset, t.shape) for file in files for t in self._header(file).values()}
-        return sum(math.prod(shape) for _, _, shape in distinct)
+        distinct = {(file, t.offset, t.shape): t for file in files for t in self._header(file).values()}
+        return sum(map(stored_values, distinct.values()))
 
     def explain_missing_table(self) -> str:
         path = self._beside("adapter_config.json")

@@ -13,6 +13,7 @@ import typer
 from inlayer.cli.app import Json, Source, app, console, examples, print_json, progress_bar
 from inlayer.files import check_path, printable, shown, write_output
 
+MAX_NAMED = 8  # rows that are not drawn
 MAP_EXAMPLES = examples(
     "inlayer map",
     "inlayer map --html map.html --png map.png",
@@ -63,21 +64,30 @@ def map_(
         data = map_page.map_parquet(model.vocabulary, projection, distortion)
         write_output(check_path(parquet, "--parquet"), data)
         written.append(parquet)
+    holes = [row for row, (x, _) in enumerate(projection.points.tolist()) if not math.isfinite(x)]
     facts = {
         "source": model.source, "method": projection.method, "complete": projection.complete,
         "rows": len(projection.points), "explained": projection.explained, "k": distortion.k,
-        "kept": float(distortion.kept.mean()), "trustworthiness": distortion.trustworthiness, "files": written,
+        "kept": float(distortion.kept.mean()), "trustworthiness": distortion.trustworthiness,
+        "holes": holes, "files": written,
     }  # fmt: skip
     if as_json:
         print_json(facts | {"points": [[x, y] if math.isfinite(x) else None for x, y in projection.points.tolist()]})
         return
-    output = console()
-    spread = "" if projection.explained is None else f", {projection.explained:.1%} of the variance"
+    explained = projection.explained
+    spread = "" if explained is None else f", {explained:.1%} of the variance"
     partly = "" if projection.complete else " (interrupted: the map so far)"
-    output.print(f"{projection.method} of {facts['rows']:,} rows{spread}{partly}")
-    output.print(f"{facts['kept']:.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
-                 f"trustworthiness {distortion.trustworthiness:.3f}")  # fmt: skip
-    for name in written:
-        output.print(f"wrote {printable(shown(name))}")
+    lines = [
+        f"{projection.method} of {facts['rows']:,} rows{spread}{partly}",
+        f"{facts['kept']:.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
+        f"trustworthiness {distortion.trustworthiness:.3f}",
+        *(f"rows without a direction (zero or not finite), not drawn: {_named(holes)}" for _ in holes[:1]),
+        *(f"wrote {printable(shown(name))}" for name in written),
+    ]
+    console().print("\n".join(lines))
     if not written:
-        output.print("Add --html FILE for an interactive page, or --png FILE for a picture.", style="dim")
+        console().print("Add --html FILE for an interactive page, or --png FILE for a picture.", style="dim")
+
+
+def _named(ids: list[int]) -> str:
+    return ", ".join(map(str, ids[:MAX_NAMED])) + (", ..." if len(ids) > MAX_NAMED else "")

@@ -17,6 +17,7 @@ from inlayer.files import printable
 
 if TYPE_CHECKING:
     from inlayer.geometry.neighbors import Neighbor
+    from inlayer.geometry.vocabulary import Vocabulary
 
 Count = Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of tokens to show.")]
 Head = Annotated[bool, typer.Option("--head", help="Search the rows of the head instead of the input table.")]
@@ -24,6 +25,7 @@ Words = Annotated[bool, typer.Option("--words", help="Show only whole words.")]
 Script = Annotated[str | None, typer.Option(help="Show only tokens in this script, such as Latin or Cyrillic.")]
 Special = Annotated[bool, typer.Option("--special", help="Also show special tokens and rows without a token.")]
 
+MAX_PARTS = 12  # tokens of a word that are listed
 HEX = re.compile("[0-9a-f]{2}( [0-9a-f]{2})+")
 
 NEIGHBORS_EXAMPLES = examples(
@@ -55,8 +57,9 @@ def neighbors(
 
     if (query is None) == (token_id is None):
         raise InputError("give a word or a text, or --id with a token id, but not both")
+    opened = load(model)
     with progress_bar("searching") as progress:
-        found = load(model).neighbors(
+        found = opened.neighbors(
             query if token_id is None else token_id, k, table="head" if head else "input", words=words, script=script,
             special=special, progress=progress,
         )  # fmt: skip
@@ -64,6 +67,7 @@ def neighbors(
         print_json({"query": query if token_id is None else token_id, "neighbors": [one._asdict() for one in found]})
     else:
         print_neighbors({"": found})
+        _print_parts(opened.vocabulary, [query] if query is not None else [])
 
 
 @app.command(epilog=ANALOGY_EXAMPLES, context_settings={"ignore_unknown_options": True})
@@ -82,7 +86,8 @@ def analogy(
     if len(parts) != 5 or parts[1] not in {"-", "−", "–"} or parts[3] != "+":
         raise InputError("write an analogy as A - B + C, such as: king - man + woman")
     a, b, c = parts[::2]
-    found = load(model).analogy(a, b, c, k=k, table="head" if head else "input", words=only_words)
+    opened = load(model)
+    found = opened.analogy(a, b, c, k=k, table="head" if head else "input", words=only_words)
     if as_json:
         print_json(
             {"words": parts[::2]} | {name: [one._asdict() for one in all_] for name, all_ in found._asdict().items()}
@@ -97,6 +102,7 @@ def analogy(
     )
     if found.answers and found.nearest_to_first and found.answers[0].id == found.nearest_to_first[0].id:
         console().print(f"The first answer is also nearest to {a} alone: the arithmetic added nothing.", style="dim")
+    _print_parts(opened.vocabulary, parts[::2])
 
 
 def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
@@ -107,7 +113,18 @@ def print_neighbors(columns: dict[str, list[Neighbor]]) -> None:
     if rows:
         print_table(titles, rows, left=range(0, len(titles), 2))
     else:
-        console().print("no token passes the filters")
+        console().print("no other token passes the filters")
+
+
+def _print_parts(vocabulary: Vocabulary, words: list[str]) -> None:
+    """Say which words are not one token: the mean of several rows means less."""
+    for word in words:
+        ids = vocabulary.ids_of(word)
+        if len(ids) > 1:
+            parts = " ".join(_shown(vocabulary.text(token_id)) for token_id in ids[:MAX_PARTS])
+            more = " ..." if len(ids) > MAX_PARTS else ""
+            text = f"{printable(word)} is {len(ids)} tokens, whose mean was used: {parts}{more}"
+            console().print(text, style="dim", markup=False, highlight=False)
 
 
 def _shown(text: str) -> str:

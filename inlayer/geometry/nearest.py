@@ -29,8 +29,10 @@ from inlayer.tables.stored import StoredTable
 Vectors = npt.NDArray[np.float32]
 Progress = Callable[[int, int], None]  # rows searched so far, rows of the table
 
-BLOCK_VALUES = 2**19  # values per block: 2 MB in float32
+BLOCK_VALUES = 2**17  # values per block for few queries: 512 kB in float32, so that several arrays fit in the L2 cache
+BATCH_VALUES = 2**19  # for many queries, whose product with a block takes longer than reading it
 BLOCK_SCORES = 2**20  # cosines per block
+CHUNK_ROWS = 2**12  # rows whose cosines are merged at once, where blocks are smaller
 BATCHED = 8  # from this number of queries on, BLAS uses all cores by itself
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
@@ -59,19 +61,19 @@ def nearest(
     check_size(k, "k")
     queries_QD = _reordered(table, normalized(queries, table.embedding_dim))
     rows, count = table.num_embeddings, len(queries_QD)
-    size = _block_rows(table, count)
+    size = max(CHUNK_ROWS, _block_rows(table, count))
     parts = 1 if count >= BATCHED or not isinstance(getattr(table.source, "offset", None), int) else _cores()
     bounds = np.linspace(0, -(-rows // size), parts + 1).astype(int) * size
     done = np.zeros(parts, np.int64)
 
     def search(part: int) -> tuple[npt.NDArray[np.int64], Vectors]:
         best = Best(count, min(k, rows))
-        for start, block in _blocks(table, int(bounds[part]), min(int(bounds[part + 1]), rows), size):
-            scores_QN = cosines(queries_QD, block)
+        for start, scores_QN in _scores(table, queries_QD, int(bounds[part]), min(int(bounds[part + 1]), rows)):
+            length = scores_QN.shape[1]
             if allowed is not None:
-                scores_QN[:, ~allowed[start : start + len(block)]] = NO_DIRECTION
+                scores_QN[:, ~allowed[start : start + length]] = NO_DIRECTION
             best.add(start, scores_QN)
-            done[part] += len(block)
+            done[part] += length
             if progress is not None and part == 0:
                 progress(int(done.sum()), rows)
         return best.ids, best.scores
@@ -119,26 +121,41 @@ class Best:
 
 
 def cosine_blocks(table: StoredTable, queries_QD: Vectors) -> Iterator[tuple[int, Vectors]]:
-    """Cosines (Q, n) of unit vectors with each block of rows, and the id of its first row."""
-    queries_QD = _reordered(table, queries_QD)
-    for start, block in _blocks(table, 0, table.num_embeddings, _block_rows(table, len(queries_QD))):
-        yield start, cosines(queries_QD, block)
+    """Cosines (Q, n) of unit vectors with each block of rows, and the id of its first row; -inf without a direction."""
+    return _scores(table, _reordered(table, queries_QD), 0, table.num_embeddings)
 
 
-def cosines(queries_QD: Vectors, rows_ND: Vectors) -> Vectors:
-    """Cosines (Q, N) of unit vectors and rows; -inf for a row without a direction."""
-    scores_QN: Vectors
+def _scores(table: StoredTable, queries_QD: Vectors, first: int, end: int) -> Iterator[tuple[int, Vectors]]:
+    size = _block_rows(table, len(queries_QD))
+    if len(queries_QD) >= BATCHED:
+        for start, rows_ND in _blocks(table, first, end, size):
+            with np.errstate(all="ignore"):
+                products_QN, squares_N = queries_QD @ rows_ND.T, np.vecdot(rows_ND, rows_ND)
+            yield start, _divided(products_QN, squares_N)
+        return
+    # BLAS would start threads for every block. A block takes microseconds, so what can wait is done once per chunk.
+    chunk = -(-CHUNK_ROWS // size) * size
+    scores_QN = np.empty((len(queries_QD), chunk), np.float32)
+    squares_N = np.empty(chunk, np.float32)
+    for start, rows_ND in _blocks(table, first, end, size):
+        at, to = (start - first) % chunk, (start - first) % chunk + len(rows_ND)
+        with np.errstate(all="ignore"):
+            np.vecdot(rows_ND, rows_ND, out=squares_N[at:to])
+            for query_D, scores_N in zip(queries_QD, scores_QN, strict=True):
+                np.vecdot(rows_ND, query_D, out=scores_N[at:to])
+        if to == chunk or start + len(rows_ND) == end:
+            yield start - at, _divided(scores_QN[:, :to], squares_N[:to])
+
+
+def _divided(products_QN: Vectors, squares_N: Vectors) -> Vectors:
+    """Cosines, in place, from products with unit vectors and squared norms; -inf for a row without a direction."""
     with np.errstate(all="ignore"):
-        norms_N = np.sqrt(np.vecdot(rows_ND, rows_ND))
-        if len(queries_QD) >= BATCHED:
-            scores_QN = queries_QD @ rows_ND.T
-        else:  # BLAS would start threads for every block
-            scores_QN = np.stack([np.vecdot(rows_ND, query_D) for query_D in queries_QD])
-        scores_QN /= norms_N
+        norms_N = np.sqrt(squares_N)
+        products_QN /= norms_N
     bad_N = ~np.isfinite(norms_N) | (norms_N == 0)
     if bad_N.any():
-        scores_QN[:, bad_N] = NO_DIRECTION
-    return scores_QN
+        products_QN[:, bad_N] = NO_DIRECTION
+    return products_QN
 
 
 def normalized(vectors: npt.ArrayLike, width: int) -> Vectors:
@@ -165,7 +182,8 @@ def to_float32(rows: npt.NDArray[Any], out: Vectors | None = None) -> Vectors:
 
 
 def _block_rows(table: StoredTable, queries: int) -> int:
-    return max(1, min(BLOCK_VALUES // table.embedding_dim, BLOCK_SCORES // max(queries, 1)))
+    values = BATCH_VALUES if queries >= BATCHED else BLOCK_VALUES
+    return max(1, min(values // table.embedding_dim, BLOCK_SCORES // max(queries, 1)))
 
 
 def _is_paired(table: StoredTable) -> bool:

@@ -89,7 +89,11 @@ def query_vector(query: Query, table: StoredTable, vocabulary: Vocabulary) -> tu
             )
         return vector.astype(np.float32), []
     check_id_array(ids, table.num_embeddings)
-    return to_float32(table.rows(ids)).mean(axis=0), ids
+    vector_D = to_float32(table.rows(ids)).mean(axis=0)
+    if not np.isfinite(vector_D).all() or not vector_D.any():
+        rows = f"row {ids[0]} has" if len(ids) == 1 else f"the mean of rows {', '.join(map(str, ids[:8]))} has"
+        raise InputError(f"{rows} no direction: its values are all zero, or some are not finite")
+    return vector_D, ids
 
 
 def find_neighbors(

@@ -1,7 +1,8 @@
 """Inspection: is the embedding layer of a checkpoint healthy? Facts and findings, from the files alone.
 
 source -> Model -> facts -> findings -> Report
-- the checks: check_layer.py (table, positions, other tensors), check_tokens.py, check_rows.py, check_head.py
+- the checks: check_layer.py (table, positions, other tensors), check_tokens.py, check_rows.py, check_head.py,
+  check_tables.py (every other table)
 - report.py has the facts, findings.py the codes and advice, terminal.py prints both
 - all rows are read once, in blocks (scan.py); `quick` reads headers and a sample, and may miss faults in between
 - numpy only: torch is never imported
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +34,7 @@ from inlayer.inspection.check_layer import (
     training_facts,
 )
 from inlayer.inspection.check_rows import has_many_undertrained, row_findings
+from inlayer.inspection.check_tables import check_tables
 from inlayer.inspection.check_tokens import (
     special_token_findings,
     special_token_roles,
@@ -114,6 +117,9 @@ def inspect(
     was_stopped = len(scan.ids) < wanted
     head_scan = scan_head(model, ids, _offset(progress, wanted, total), skip=was_stopped)
     was_stopped |= head_scan.statistics is not None and len(head_scan.statistics.ids) < wanted
+    others = check_tables(
+        model, tokens, partial(_sample, roles={}), quick=quick or was_stopped, progress=_unless_stopped(progress, total)
+    )
     reached = tokens.ids[tokens.are(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
     table, positions, head = table_facts(model), position_facts(model), head_facts(model, head_scan)
     vocabulary = vocabulary_facts(tokens, scan, roles, table.config_vocab_size)
@@ -126,6 +132,7 @@ def inspect(
         *(tokenizer_findings or vocabulary_findings(tokens, vocabulary)),
         *special_token_findings(tokens, config, roles),
         *row_findings(examined, facts, training),
+        *others.findings,
     ]
     if head_scan.statistics is not None and head_scan.equal is False:
         findings += head_row_findings(Rows(head_scan.statistics, tokens.first(len(head_scan.statistics.ids))), examined)
@@ -138,11 +145,12 @@ def inspect(
         table=table,
         positions=positions,
         head=head,
+        tables=others.facts,
         vocabulary=vocabulary,
         rows=facts,
         training=training,
         findings=tuple(sorted(findings, key=lambda one: SEVERITIES.index(one.severity))),
-        not_checked=tuple(_not_checked(model, examined, head, training, was_stopped)),
+        not_checked=(*_not_checked(model, examined, head, training, was_stopped), *others.not_checked),
     )
 
 
@@ -232,6 +240,11 @@ def _were_added(table: StoredTable, tokens: TokenKinds) -> bool:
 def _spread(ids: Ids, max_count: int) -> Ids:
     """At most `max_count` of the ids, evenly spaced."""
     return ids[:: max(1, -(-len(ids) // max_count))]
+
+
+def _unless_stopped(progress: Progress | None, total: int) -> Progress | None:
+    """Stop reading another table on Ctrl-C; the bar is full by then."""
+    return None if progress is None else lambda _done, _total: progress(total, total)
 
 
 def _offset(progress: Progress | None, before: int, total: int) -> Progress | None:

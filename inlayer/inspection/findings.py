@@ -59,6 +59,13 @@ ADVICE = {
     "tensor-not-finite": _DIVERGED,
     "tensor-shape-mismatch": _MISMATCHED,
     "tensor-too-large": f"No published model has a tensor this large here. {_ORIGINAL_CONFIG}",
+    # other tables
+    "table-unreadable": "Download the file that contains it.",
+    "table-rows-mismatch": "Weights and config.json may belong to different models, or only one table was resized.",
+    "table-not-finite": _DIVERGED,
+    "table-zero-rows": "Copy these rows from the original checkpoint, or train them before use.",
+    "table-copy-differs": "Copy these rows again: a copy for multi-token prediction has the rows of the original.",
+    "table-stored-twice": "You can load one of the two and share it.",
     # positions
     "positions-too-few": "Set max_position_embeddings to the number of rows; longer texts would fail.",
     "positions-too-many": "Set max_position_embeddings to the number of rows.",

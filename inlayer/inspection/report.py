@@ -44,6 +44,29 @@ class TableSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OtherTableFacts:
+    """Another table: its role, where it is stored, and its rows. Counts cover the rows that were read."""
+
+    role: str  # "position", "token_type", "per_layer", "ngram", "value", "mtp", "routing", or "token" and "head" again
+    tensor: str
+    file: str
+    offset: int
+    bytes: int
+    dtype: str
+    rows: int
+    width: int
+    parameter_share: float | None
+    expected_rows: int | None  # by the config or the token table; None if nothing tells
+    scale: float | None  # factor applied to looked-up rows, if it is known
+    rows_read: int
+    zero_rows: int = 0
+    nan_rows: int = 0  # with NaN or infinity
+    duplicate_rows: int = 0
+    norm_median: float | None = None
+    copy_of: str | None = None  # the tensor with the same rows, for a copy
+
+
+@dataclass(frozen=True, kw_only=True)
 class RotarySummary:
     """Rotary position settings. `layer_type` is the kind of layers that use them, None for all layers."""
 
@@ -155,6 +178,7 @@ class Report:
         table: Where the embedding table is stored, its size and dtype.
         positions: The position scheme and the context length.
         head: Whether the head is tied, by the config and by its values.
+        tables: Every other table: positions, token types, per-layer, n-gram, value and routing tables, copies.
         vocabulary: Tokens compared with rows: gaps, reserved and special tokens.
         rows: Row values: NaN, zeros, duplicates, norms, channels, undertrained tokens.
         training: What `inlayer train` recorded, if it wrote this folder.
@@ -177,6 +201,7 @@ class Report:
     table: TableSummary
     positions: PositionFacts
     head: HeadFacts
+    tables: tuple[OtherTableFacts, ...] = ()
     vocabulary: VocabularyFacts
     rows: RowFacts
     training: TrainingFacts | None = None

@@ -17,12 +17,13 @@ from rich.console import Console
 from rich.text import Text
 
 from inlayer.inspection.findings import Example, Finding, shorten
-from inlayer.inspection.report import HeadFacts, Report, RotarySummary, SpecialToken
+from inlayer.inspection.report import HeadFacts, OtherTableFacts, Report, RotarySummary, SpecialToken
 from inlayer.inspection.rows import MIN_REFERENCES
 from inlayer.render.numbers import count
 
 LABEL_WIDTH = 14
 MAX_SPECIAL = 6
+MAX_TABLES = 6
 BARS = " ▁▂▃▄▅▆▇█"
 ASCII_BARS = " .:-=+*#@"
 _line = partial(shorten, max_length=1200)  # untrusted text as one line, which is wrapped when it is printed
@@ -68,6 +69,7 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
     if table.scale is not None:
         yield "scale", "none" if table.scale == 1 else f"rows x {table.scale:g}"
     yield "head", _head(report.head, report.quick)
+    yield from _tables(report.tables)
     yield "tokens", _tokens(report)
     if report.vocabulary.reusable_ids:
         yield "reusable", _reusable(report)
@@ -118,6 +120,21 @@ def _head(head: HeadFacts, quick: bool) -> str:
     sample = " in the sampled rows" if quick else ""
     equal = {None: "not fully compared", True: f"equals the table{sample}", False: "differs from the table"}
     return f"{text}; {head.tensor} {shape} {equal[head.equals_table]}"
+
+
+def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:
+    for number, table in enumerate(tables[:MAX_TABLES]):
+        share = "" if table.parameter_share is None else f", {table.parameter_share:.1%} of the parameters"
+        size = f"{table.rows:,} x {table.width:,} {table.dtype}, {_size(table.bytes)}{share}"
+        yield "" if number else "tables", f"{table.role}: {table.tensor}, {size}"
+        parts = [f"in {table.file} at byte {table.offset:,}", f"{table.zero_rows:,} rows of zeros"]
+        parts += [f"rows x {table.scale:g}"] if table.scale is not None else []
+        parts += [f"norm {table.norm_median:.3g}"] if table.norm_median is not None else []
+        parts += [f"equals {table.copy_of}"] if table.copy_of is not None else []
+        parts += [f"{table.rows_read:,} rows read"] if table.rows_read < table.rows else []
+        yield "", "; ".join(parts)
+    if len(tables) > MAX_TABLES:
+        yield "", f"and {len(tables) - MAX_TABLES:,} more (--json lists them)"
 
 
 def _tokens(report: Report) -> str:

@@ -72,6 +72,25 @@ class PairedRows:
         self.right.check()
 
 
+class RepeatedRows:
+    """Each row of a source `times` times, `rows` in all: scales that a block of rows shares."""
+
+    def __init__(self, source: RowSource, times: int, rows: int) -> None:
+        self.source, self.times, self.rows, self.row_bytes = source, times, rows, source.row_bytes
+
+    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+        """Fill `out` (n, row_bytes) with the rows of checked ids."""
+        self.source.read(ids // self.times, out)
+
+    def map(self) -> Bytes:
+        """All rows (rows, row_bytes), copied."""
+        return np.repeat(self.source.map(), self.times, axis=0)[: self.rows]
+
+    def check(self) -> None:
+        """Raise an error if the bytes are no longer valid."""
+        self.source.check()
+
+
 def decode_scaled(
     raw: Bytes, width: int, dtype: np.dtype[Any], scale_dtype: np.dtype[Any], scale: float | None = None
 ) -> Array:

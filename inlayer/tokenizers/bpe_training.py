@@ -17,6 +17,7 @@ import codecs
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TextError
@@ -96,9 +97,7 @@ def train_bpe(
         raise InputError(f"one of the special tokens {specials} is also a learned token; choose another name")
     data = engine.to_str(pretty=True).encode()
     if target is not None:
-        with file_errors(target, "cannot be written"):
-            target.parent.mkdir(parents=True, exist_ok=True)
-        write_output(target, data)
+        write_with_folders(target, data)
     return HuggingFaceTokenizer(data, where="trained tokenizer" if target is None else shown(target))
 
 
@@ -199,3 +198,17 @@ def find_target(save_to: Path) -> Path:
     if path_kind(existing) != "folder":
         raise InputError(f"{shown(target)} cannot be written: {shown(existing)} is not a folder")
     return target
+
+
+def write_with_folders(target: Path, data: bytes) -> None:
+    """Write a file atomically; if that fails, remove the folders created for it."""
+    created = [folder for folder in target.parents if not folder.exists()]
+    try:
+        with file_errors(target, "cannot be written"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_output(target, data)
+    except BaseException:
+        for folder in created:
+            with suppress(OSError):  # not created yet
+                folder.rmdir()
+        raise

@@ -28,7 +28,7 @@ from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_fro
 from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_of_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import (
-    GrowthLimit,
+    check_parts,
     library_errors,
     parse_json_object,
     parse_tokenizer_json,
@@ -55,10 +55,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         self._where, self._data = where, data
         with library_errors(f"{where} cannot be opened"):
             try:
-                self._limit = GrowthLimit(config, where)
-                for token in config.get("added_tokens") or ():
-                    if isinstance(token, dict) and isinstance(token.get("content"), str):
-                        self._limit.check(token["content"])  # `tokenizers` normalizes them right away
+                check_parts(config, where)
                 self._exact = tokenizers.Tokenizer.from_str(text)
             except InlayerError:
                 raise
@@ -107,7 +104,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             return self._variants[key]
 
     def _encode_one(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
-        self._limit.check(text)  # without the arrays of a batch, which take most of the time for a short text
+        # without the arrays of a batch, which take most of the time for a short text
         return self._variant(parse_special).encode(text, add_special_tokens=add_special_tokens).ids
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
@@ -115,8 +112,6 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         from tokenizers import Encoding
 
         variant = self._variant(parse_special)
-        for text in texts:
-            self._limit.check(text)
         flats: list[IdArray] = [np.empty(0, np.int64)]
         counts: list[int] = []
         for start in range(0, len(texts), BLOCK_TEXTS):
@@ -143,7 +138,6 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         for probe in ("a", "the 1!"):
             try:
                 with library_errors(f"{self._where} cannot encode"):
-                    self._limit.check(probe)
                     encoding = self._exact.encode(probe)
                     bare = self._exact.encode(probe, add_special_tokens=False).ids
             except TokenizerError:  # a vocabulary without these letters and without an unknown token
@@ -224,7 +218,6 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         """Encode the text itself; the word ids of the encoding are the numbers of the pre-tokens."""
         source = check_text(text).encode()
         with library_errors(f"{self._where} cannot encode this text"):
-            self._limit.check(text)
             # without the post-processor, which would trim white space from the offsets
             body = self._variant(parse_special, post_process=False).encode(text, add_special_tokens=False)
         ids, tokens = body.ids, None

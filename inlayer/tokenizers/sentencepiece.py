@@ -24,7 +24,7 @@ from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Token, check_text
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer
 from inlayer.tokenizers.offsets import tokens_from_offsets
-from inlayer.tokenizers.untrusted_files import check_normalized, library_errors
+from inlayer.tokenizers.untrusted_files import MAX_ADDED, MAX_GROWTH, library_errors
 
 
 class SentencePieceTokenizer(LibraryTokenizer):
@@ -87,7 +87,8 @@ class SentencePieceTokenizer(LibraryTokenizer):
 
     def _check_growth(self, text: str) -> None:
         """Raise TokenizerError if the model's own normalization rules make this text far too long."""
-        check_normalized(len(self._exact.normalize(text)), len(text), self._where)
+        if len(self._exact.normalize(text)) > (limit := MAX_GROWTH * len(text) + MAX_ADDED):
+            raise TokenizerError(f"{self._where}: its normalizer makes a text longer than {limit:,} characters")
 
     def _id_of(self, piece: str | None) -> int:
         """Return the id of a piece, or -1: for an unknown one the library returns the id of the unknown token."""

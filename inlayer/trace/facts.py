@@ -141,6 +141,14 @@ class StageFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScaledSpeeds:
+    """Rotary frequencies with a context scaling that is not the model's."""
+
+    name: str
+    frequencies: Vector  # radians per position
+
+
+@dataclass(frozen=True, kw_only=True)
 class RotaryFacts:
     """Rotary frequencies of one layer type."""
 
@@ -153,6 +161,7 @@ class RotaryFacts:
     attention_factor: float  # multiplies cos and sin
     frequencies: Vector  # radians per position
     unscaled_frequencies: Vector  # without context scaling
+    rescaled: list[ScaledSpeeds]  # context scalings a reader can compare; none if the model has its own
 
 
 @dataclass(frozen=True, kw_only=True)

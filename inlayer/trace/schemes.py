@@ -18,13 +18,20 @@ from torch import nn
 
 from inlayer.embeddings import Embeddings
 from inlayer.errors import ConfigError, InputError
-from inlayer.families.spec import Angles, PositionIdRule, Scaling
+from inlayer.families.spec import Angles, Llama3, PositionIdRule, Scaling, Yarn
 from inlayer.positions import SCHEMES, LearnedPositions, RotaryPositions, SinusoidalPositions
-from inlayer.positions.rotary import one_angle_per_pair, plain_frequencies
-from inlayer.trace.facts import RotaryFacts, Rotation
+from inlayer.positions.rotary import one_angle_per_pair, plain_frequencies, scaled_frequencies
+from inlayer.trace.facts import RotaryFacts, Rotation, ScaledSpeeds
 
 RANDOM_POSITIONS = 2048  # block size of randomly initialized positions
 DEFAULT_HEAD_DIM = 64  # for a model without rotary positions of its own
+COMPARED_LENGTH = 64  # tokens that the compared scalings treat as trained on: their effect shows within one dial
+COMPARED_SCALINGS: dict[str, Scaling] = {
+    "YaRN": Yarn(factor=4.0, original_max_position_embeddings=COMPARED_LENGTH),
+    "Llama 3": Llama3(
+        factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=COMPARED_LENGTH
+    ),
+}
 Rotary: TypeAlias = tuple[RotaryFacts, list[Rotation]]  # of one layer type; one rotation per position
 
 
@@ -118,10 +125,19 @@ def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) ->
             attention_factor=float(factor),
             frequencies=frequencies[:dims].tolist(),
             unscaled_frequencies=unscaled[:dims].tolist(),
+            rescaled=[] if angles.scaling else _rescale(rotary.rotated_dim(angles), angles.theta, dims),
         )
         rows = zip(scaled_angles, unscaled_angles, cos, sin, strict=True)
         found.append((facts, [Rotation(angles=a, unscaled_angles=u, cos=c, sin=s) for a, u, c, s in rows]))
     return found
+
+
+def _rescale(dim: int, theta: float, dims: int) -> list[ScaledSpeeds]:
+    length = torch.tensor(COMPARED_LENGTH)
+    return [
+        ScaledSpeeds(name=name, frequencies=scaled_frequencies(scaling, dim, theta, length)[0][:dims].tolist())
+        for name, scaling in COMPARED_SCALINGS.items()
+    ]
 
 
 def _describe_scaling(scaling: Scaling) -> str:

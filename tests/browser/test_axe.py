@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import inlayer
+from inlayer.geometry.compare import shared_rows
+from inlayer.geometry.compare_page import compare_page
+from inlayer.geometry.distortion import measure_distortion
+from inlayer.geometry.map_page import map_page
+from inlayer.geometry.projection import pca
+from inlayer.inspection.html import inspect_page
+from tests.browser.conftest import opening_pages
+from tests.web.client import Client, learner, running
+
 pytestmark = pytest.mark.slow
 
 TEXT = "text=I+love+dogs&model=default"
-VIEWS = [f"step={step}" for step in range(1, 9)] + [
+WALK_VIEWS = [f"step={step}" for step in range(1, 9)] + [
     "step=7&positions=sinusoidal&swap=1,2", "step=5&token=812", "step=3&predict=1", "view=initialization",
-    "view=compare&other=random", "text=Hi&step=6&pad=1",
+    "view=compare&other=random", "text=Hi&step=6&pad=1", "step=6&positions=learned", "step=1&text=%20",
+]  # fmt: skip
+LEARN_VIEWS = [
+    "", "lesson=forward", "lesson=forward&task=gather", "lesson=forward&part=exercises", "lesson=forward&part=quiz",
+    "misconception=index_select", "step=5",
 ]  # fmt: skip
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 # 200 colors of a heat map: contrast is checked in test_look.py, against the colors behind each text.
@@ -20,19 +36,71 @@ RUN = """async () => (await axe.run(document, { rules: { "color-contrast": { ena
   .map((one) => [one.id, one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160))])"""
 
 
-def violations(watched: Any) -> list[Any]:
-    found: list[Any] = watched.page.evaluate(AXE + ";" + f"({RUN})()")
+def violations(page: Any) -> list[Any]:
+    found: list[Any] = page.evaluate(AXE + ";" + f"({RUN})()")
     return found
 
 
-@pytest.mark.parametrize("view", VIEWS)
+def assert_accessible(page: Any) -> None:
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        assert violations(page) == [], scheme
+
+
+@pytest.fixture(scope="module")
+def server(pipelines: dict[str, Any]) -> Iterator[Client]:
+    with running({"default": pipelines["default"]}, runs_code=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The pages that commands write."""
+    model, folder = inlayer.load("default"), tmp_path_factory.mktemp("pages")
+    tables = (model.table, model.vocabulary), (model.table, model.vocabulary)
+    projection, shared = pca(model.table), shared_rows(*tables)
+    distortion = measure_distortion(model.table, projection.points, sample=32)
+    written = {
+        "map": map_page("Token map", model.table, model.vocabulary, projection, distortion),
+        "compare": compare_page(("one", "two"), tables, (projection, projection), shared, "Two models."),
+        "inspect": inspect_page(inlayer.inspect(model), model),
+    }
+    for name, page in written.items():
+        (folder / f"{name}.html").write_text(page, encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in written}
+
+
+@pytest.mark.parametrize("view", WALK_VIEWS)
 def test_walk_page(view, open_page):
-    watched = open_page(f"{TEXT}&{view}", color_scheme="dark" if "step=6" in view else "light", reduced_motion="reduce")
+    watched = open_page(f"{TEXT}&{view}", reduced_motion="reduce")
     watched.page.wait_for_selector("#map[data-drawn]", state="attached")
-    assert violations(watched) == []
+    assert_accessible(watched.page)
+
+
+@pytest.mark.parametrize("view", LEARN_VIEWS)
+def test_course_page(view, browser, server, tmp_path):
+    with learner(tmp_path), opening_pages(browser, server, "/learn") as opening:
+        assert_accessible(opening(view).page)
+
+
+def test_inspect_page(browser, server):
+    page = browser.new_page(reduced_motion="reduce")
+    page.goto(f"http://127.0.0.1:{server.port}/inspect?token={server.token}#model=default")
+    page.wait_for_selector("#map[data-drawn]")
+    assert_accessible(page)
+    page.close()
+
+
+@pytest.mark.parametrize("name", ["map", "compare", "inspect"])
+def test_written_pages(name, browser, documents):
+    page = browser.new_page(reduced_motion="reduce")
+    page.goto(documents[name].as_uri())
+    page.wait_for_selector("canvas[data-drawn]")
+    assert_accessible(page)
+    page.close()
 
 
 def test_a_violation_is_found(open_page):
     watched = open_page(f"{TEXT}&step=1")
     watched.page.evaluate("document.querySelector('main').append(document.createElement('button'))")
-    assert "button-name" in [name for name, _ in violations(watched)]
+    assert "button-name" in [name for name, _ in violations(watched.page)]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from inlayer.positions import apply_rotary
+from inlayer.positions import RotaryPositions, apply_rotary
 from inlayer.trace.html import export
+from inlayer.trace.schemes import COMPARED_SCALINGS
 
 pytestmark = pytest.mark.slow
 
@@ -130,6 +132,23 @@ def test_scaling_divides_the_speeds(open_page):
     assert set(watched.page.locator(".clock-ratio").all_inner_texts()) == {"\u00f74"}
     watched.page.click("#rope-layer-1")
     assert watched.page.locator(".clock-ratio").count() == 0
+
+
+@pytest.mark.parametrize("name", ["YaRN", "Llama 3"])
+def test_scalings_can_be_compared(name, open_page, pipelines):
+    watched = open_dial(open_page, "default")
+    page = watched.page
+    own = pipelines["default"].layer.position_embedding
+    angles = replace(own.angles, scaling=COMPARED_SCALINGS[name])
+    expected = RotaryPositions(own.head_dim, angles).inverse_frequencies()[0].tolist()
+    assert expected != own.inverse_frequencies()[0].tolist()
+    page.click(f".clocks-bar button:has-text('{name}')")
+    page.fill("#clocks-position", "10")
+    turned = page.eval_on_selector_all(".clock .dial-hand", "all => all.map((one) => one.getAttribute('transform'))")
+    degrees = [float(one.removeprefix("rotate(").split()[0]) for one in turned]
+    assert degrees == pytest.approx([-math.degrees(10 * one) for one in expected], abs=0.01)
+    page.click(".clocks-bar button:has-text('none')")
+    assert page.locator(".clock .dial-unscaled").count() == 0
 
 
 def test_clocks_run_and_pause(open_page):

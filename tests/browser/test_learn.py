@@ -84,6 +84,13 @@ def test_one_lesson_from_its_text_to_its_quiz(open_lesson, home, pipelines):
     walk.locator(".figure[data-step='5']").wait_for()
     assert walk.locator("#learn").is_hidden()
     page.click("[aria-label='Close the walk']")
+    page.click(".try-here button")  # the same walk inside the lesson, with the lesson's text
+    embedded = page.frame_locator(".try-here iframe")
+    embedded.locator(".figure[data-step='5']").wait_for()
+    assert embedded.locator("textarea").input_value() == "I love dogs"
+    assert embedded.locator("#scene-canvas").is_visible()
+    page.click(".try-here button")
+    assert page.locator(".try-here iframe").count() == 0
 
     # An exercise: an unreadable, a wrong and a correct answer.
     go(watched, "Exercises")

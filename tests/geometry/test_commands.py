@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
+from safetensors.numpy import save_file
 
 import inlayer
 from inlayer.cli import main
@@ -40,6 +41,9 @@ def test_neighbors(run: Run) -> None:
     assert json.loads(out) == {"query": "seven", "neighbors": expected}
     code, out, _ = run("neighbors", "--id", "1988", "--words", "--head", "-k", "2")
     assert "·prince" in out
+    assert "is 2 tokens" not in out
+    _, out, _ = run("neighbors", "qqzzz", "-k", "1")  # not a word: what was searched instead is said
+    assert "qqzzz is 4 tokens, whose mean was used: q q zz z" in out
 
 
 def test_analogy(run: Run) -> None:
@@ -74,6 +78,18 @@ def test_map_writes_every_file(run: Run, tmp_path: Path) -> None:
     facts = json.loads(out)
     assert facts["rows"] == len(points)
     assert facts["points"][1988] == points[1988].tolist()
+
+
+def test_map_names_rows_without_a_direction(run: Run, tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32)
+    rows[3], rows[7, 2], rows[9] = np.nan, np.inf, 0
+    save_file({"model.embed_tokens.weight": rows}, tmp_path / "model.safetensors")
+    file = str(tmp_path / "model.safetensors")
+    assert "not drawn: 3, 7, 9" in run("map", file, "--method", "pca")[1]
+    found = json.loads(run("map", file, "--method", "pca", "--json")[1])
+    assert found["holes"] == [row for row, point in enumerate(found["points"]) if point is None] == [3, 7, 9]
+    code, _, error = run("neighbors", "--id", "3", "--model", file)
+    assert (code, "row 3 has no direction" in error) == (2, True)
 
 
 def test_compare(run: Run) -> None:

@@ -4,6 +4,8 @@ import base64
 import io
 import json
 import struct
+import unicodedata
+from functools import partial
 
 import pytest
 import sentencepiece
@@ -81,10 +83,33 @@ def test_hostile_file_is_an_error_before_it_grows(name):
         HuggingFaceTokenizer(make(**HOSTILE[name])).tokens("I love dogs")
 
 
-def test_text_that_stays_short_is_still_encoded():
-    tokenizer = HuggingFaceTokenizer(make(normalizer=sequence([DOUBLE] * 28)))
+def test_growth_is_bounded_when_a_file_is_opened():
+    tokenizer = HuggingFaceTokenizer(make(normalizer=sequence([DOUBLE] * 9)))  # 512 times
     assert tokenizer.encode("a") == [0]
-    assert [row.tolist() for row in tokenizer.encode_batch(["a", "d"])] == [[0], [2]]
+    with pytest.raises(TokenizerError, match="its normalizer can make a text 1,024 times longer"):
+        HuggingFaceTokenizer(make(normalizer=sequence([DOUBLE] * 10)))
+
+
+def test_normal_forms_in_a_row_count_once():
+    """Two of them grow no character more than one, unless a step between them puts in what grows again."""
+    lower = {"type": "Lowercase"}
+    assert HuggingFaceTokenizer(make(normalizer=sequence([lower, NFKD] * 20))).encode("\ufdfa") == [4]
+    with pytest.raises(TokenizerError, match="its normalizer can make a text 5,832 times longer"):
+        HuggingFaceTokenizer(make(normalizer=sequence([NFKD, replace(" ", "\ufdfa")] * 3)))
+
+
+@pytest.mark.slow
+def test_no_character_grows_more_than_18_times():
+    """The reason for the factor of a row of normal forms: every order of them, on every character."""
+    forms = [partial(unicodedata.normalize, name) for name in ("NFC", "NFD", "NFKC", "NFKD")]
+    for number in range(0x110000):
+        if not 0xD800 <= number < 0xE000:
+            seen, new = {chr(number)}, {chr(number)}
+            while new:
+                new = {form(text) for text in new for form in (*forms, str.lower)} - seen
+                seen |= new
+            assert max(map(len, seen)) <= 18
+    assert len(unicodedata.normalize("NFKD", "\ufdfa")) == 18
 
 
 def test_bounds_of_real_files_are_far_away():

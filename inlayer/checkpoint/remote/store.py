@@ -152,9 +152,9 @@ class RemoteStore(RemoteReader, FolderStore):
         else:
             self._index = self._list_tensors({file} if file is not None else self._weight_files())
 
-    def first_of(self, candidates: Sequence[str]) -> str | None:
+    def _first_stored(self, candidates: Sequence[str]) -> str | None:
         index = self._index
-        return index.first_of(candidates) if isinstance(index, RemoteIndex) else super().first_of(candidates)
+        return index.first_of(candidates) if isinstance(index, RemoteIndex) else super()._first_stored(candidates)
 
     def open_tokenizer(self) -> Tokenizer | None:
         found = [name for name in FILE_NAMES if self._remote.has(name)] or [

@@ -2,7 +2,8 @@
 
 const page = (id) => document.getElementById(id);
 const mapData = readMapData(JSON.parse(page("data").textContent));
-const map = makeMap(page("map"), mapData, { onChoose: (id) => show(id) });
+const map = makeMap(page("map"), mapData, { onChoose: (id) => show(id), byKind: true });
+fillKindLegend(page("kinds"), map.kinds);
 
 function show(id) {
   const share = mapData.kept?.[id];

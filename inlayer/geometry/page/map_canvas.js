@@ -2,7 +2,7 @@
 //
 // makeMap(canvas, data, options) -> map
 // data: {points, texts, kept?, near?, cosines?, k?, measured?}; a row with NaN has no place on the map
-// options: {onHover(id | null), onChoose(id), labelOf(id), isStill()}
+// options: {onHover(id | null), onChoose(id), labelOf(id), isStill(), byKind: color tokens by what they look like}
 
 const MOVE_TIME = 400; // milliseconds
 const MAX_ZOOM = 4000;
@@ -14,7 +14,7 @@ function makeMap(canvas, data, options = {}) {
   const density = makeDensity(), images = makeTextImages(), picture = document.createElement("canvas");
   const tip = document.createElement("p");
   const scene = { marks: [], chosen: -1, near: [], arrows: [], hovered: -1, lit: -1 };
-  let facts, points, grid, picker, groups = null, palette = [];
+  let facts, points, grid, picker, groups = null, palette = [], byKind = false;
   let view = null, home = null, framed = null, moves = new Map(), pending = 0, lastTime = 0, colors = null, painted = "", version = 0, labels = [];
   tip.className = "map-tip";
   tip.hidden = true;
@@ -156,6 +156,7 @@ function makeMap(canvas, data, options = {}) {
   function readColors() {
     const style = getComputedStyle(canvas), read = (name) => style.getPropertyValue(name).trim();
     const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    if (byKind) palette = TOKEN_KINDS.map((_, kind) => read(`--kind-${kind}`));
     colors = { ink: read("--ink"), muted: read("--muted"), surface: read("--surface"), accent: read("--accent"), sans: read("--sans"), rgb };
     images.clear();
     painted = "";
@@ -170,7 +171,8 @@ function makeMap(canvas, data, options = {}) {
     const size = pointSize(), area = (grid.box.right - grid.box.left) * (grid.box.top - grid.box.bottom) * view.scale ** 2 || 1;
     const overlap = 4 * grid.count * Math.PI * size ** 2 / area;
     const base = { low: rgb(colors.muted), high: rgb(dark ? "#b9dfe4" : "#0b3b44"), faint: palette.length > 1 ? 0.28 : dark ? 0.4 : 0.45, strong: palette.length > 1 ? 0.5 : 0.9 };
-    const rest = palette.slice(1).map((color) => ({ low: rgb(color), high: rgb(color), faint: 0.9, strong: 1 }));
+    const [faint, strong] = byKind ? [0.6, 0.95] : [0.9, 1];
+    const rest = palette.slice(1).map((color) => ({ low: rgb(color), high: rgb(color), faint, strong }));
     return densityTones([base, ...rest], Math.max(1, overlap) * ratio ** 0.5);
   }
   function paintPoints() {
@@ -260,7 +262,8 @@ function makeMap(canvas, data, options = {}) {
       place(facts.points);
       picker = makeLabelPicker(facts, shortLabel, (text) => images.measure(text, styleOf("plain")));
       Object.assign(scene, { marks: [], chosen: -1, near: [], arrows: [], hovered: -1, lit: -1 });
-      [groups, palette, home] = [null, [], null];
+      byKind = Boolean(options.byKind);
+      [groups, palette, home, colors] = [byKind ? picker.kinds : null, [], null, null];
       fit(false);
       return;
     }
@@ -360,12 +363,13 @@ function makeMap(canvas, data, options = {}) {
     setData, choose, find, suggestions, fit, glideTo, redraw, nearestPoint, toScreen, neighborsOf, isPlaced,
     setMarks(marks) { scene.marks = marks; redraw(); },
     setArrows(arrows) { scene.arrows = arrows; redraw(); },
-    setColors(indices, shades) { [groups, palette] = [indices, shades ?? []]; version += 1; redraw(); },
+    setColors(indices, shades) { [groups, palette, byKind] = [indices, shades ?? [], false]; version += 1; redraw(); },
     highlight(id) { scene.lit = id ?? -1; redraw(); },
     zoom, pan,
     get view() { return view; },
     set view(next) { moves.clear(); framed = null; view = { ...next }; redraw(); },
     get data() { return facts; },
+    get kinds() { return picker.kinds; },
     get scene() { return scene; },
     get labels() { return labels; }, // boxes on the screen
     get moving() { return moves.size > 0 || pending > 0; },

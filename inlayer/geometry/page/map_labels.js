@@ -9,22 +9,26 @@ function mapLabel(text) {
   return shown === "" ? "(empty)" : shown;
 }
 
+const TOKEN_KINDS = ["bytes and special tokens", "words", "capitalized words", "parts of words", "numbers and signs", "other scripts"];
+
 // The order in which tokens are named: long words, other words, then the rest, each by id (frequent tokens first).
 // `whole` says which tokens are whole words; without it, those that look like words with a space before them.
 function labelOrder(texts, whole) {
   const spaced = texts.filter((text) => /^[ \u2581\u0120]\p{L}/u.test(text)).length > texts.length / 8;
-  const rank = new Uint8Array(texts.length);
+  const rank = new Uint8Array(texts.length), kinds = new Uint8Array(texts.length);
   texts.forEach((text, id) => {
     const start = /^[ \u2581\u0120]/.test(text), word = text.replace(/^[ \u2581\u0120]/, "");
     const isWord = whole ? whole[id] === 1 : start === spaced;
     if (/^\p{L}[\p{L}\p{M}'\u2019-]*$/u.test(word)) rank[id] = isWord ? (word.length > 3 ? 0 : 1) : 2;
     else rank[id] = /^[\p{N}\p{P}\p{S}]+$/u.test(word) ? 3 : 4;
+    if (rank[id] < 3) kinds[id] = !/^\p{Script=Latin}/u.test(word) ? 5 : rank[id] === 2 ? 3 : /^\p{Lu}/u.test(word) ? 2 : 1;
+    else kinds[id] = rank[id] === 3 ? 4 : 0;
   });
   const order = Int32Array.from(texts.keys());
   order.sort((a, b) => rank[a] - rank[b] || a - b);
   const places = new Int32Array(texts.length);
   order.forEach((id, place) => { places[id] = place; });
-  return { order, places, words: rank };
+  return { order, places, words: rank, kinds };
 }
 
 // Boxes on the screen that do not overlap, found by rows of a fixed height.
@@ -91,7 +95,7 @@ function labelBoxes(x, y, width, height, away) {
 
 // Chooses labels for the background. Those already shown come first, so that they stay while the view moves.
 function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
-  const { order, places, words } = labelOrder(texts, whole);
+  const { order, places, words, kinds } = labelOrder(texts, whole);
   const names = new Map(), widths = new Map();
   const shown = new Map(); // id -> {alpha, wanted, side}
 
@@ -158,5 +162,18 @@ function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
     return moving;
   }
 
-  return { pick, fade, shown, name };
+  return { pick, fade, shown, name, kinds };
+}
+
+// What the colors of a map mean, for the kinds of tokens that occur.
+function fillKindLegend(list, kinds) {
+  const counts = new Array(TOKEN_KINDS.length).fill(0);
+  for (const kind of kinds) counts[kind] += 1;
+  const present = [1, 2, 3, 4, 5, 0].filter((kind) => counts[kind] > 0);
+  list.replaceChildren(...present.map((kind) => {
+    const item = document.createElement("li"), swatch = document.createElement("i");
+    swatch.className = `kind-${kind}`;
+    item.append(swatch, TOKEN_KINDS[kind]);
+    return item;
+  }));
 }

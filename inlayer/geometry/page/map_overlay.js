@@ -67,7 +67,7 @@ function drawMapOverlay(context, scene, { toScreen, isPlaced, toPixels, colors, 
   const placed = marks.filter((mark) => isPlaced(mark.id));
   context.lineCap = "round";
 
-  context.globalAlpha = placed.length > 40 || isPlaced(chosen) ? 0.3 : 0.75;
+  context.globalAlpha = arrows.length > 0 ? 0.12 : placed.length > 40 || isPlaced(chosen) ? 0.3 : 0.75;
   for (let i = 1; i < placed.length; i += 1) {
     if (placed[i].line !== placed[i - 1].line) continue; // another text
     drawPath(context, toScreen(placed[i - 1].id), toScreen(placed[i].id), placed[i].color, placed.length > 40 ? 1 : 1.5);

@@ -29,6 +29,12 @@ function showFacts(report) {
     Norm: rows.norm_median === null ? "unknown" : `${number(rows.norm_min)} to ${number(rows.norm_max)}, median ${number(rows.norm_median)}`,
   };
   for (const [name, value] of Object.entries(facts)) byId("facts").append(make("dt", {}, name), make("dd", {}, value));
+  for (const one of report.tables) {
+    const share = one.parameter_share === null ? "" : `, ${(100 * one.parameter_share).toFixed(1)}% of the parameters`;
+    const copy = one.copy_of === null ? "" : `; equals ${one.copy_of}`;
+    const text = `${one.tensor}: ${number(one.rows)} x ${number(one.width)} ${one.dtype}${share}, in ${one.file} from byte ${number(one.offset)}; ${number(one.zero_rows)} rows of zeros${copy}`;
+    byId("facts").append(make("dt", {}, `Table (${one.role})`), make("dd", {}, text));
+  }
   for (const note of report.not_checked) byId("facts").append(make("dt", {}, "Not checked"), make("dd", {}, note));
 }
 
@@ -37,7 +43,7 @@ function showNorms({ counts, edges }) {
   if (most === 0) return byId("norms").append("No row has a finite norm.");
   const space = "http://www.w3.org/2000/svg", svg = document.createElementNS(space, "svg");
   const label = `Histogram of ${number(counts.reduce((a, b) => a + b))} norms from ${number(edges[0])} to ${number(edges.at(-1))}; the fullest bin has ${number(most)} rows`;
-  for (const [name, value] of Object.entries({ viewBox: `0 0 ${counts.length} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label })) svg.setAttribute(name, value);
+  for (const [name, value] of Object.entries({ viewBox: `0 0 ${counts.length} 100`, preserveAspectRatio: "none", class: "norms", role: "img", "aria-label": label })) svg.setAttribute(name, value);
   counts.forEach((count, i) => {
     const bar = document.createElementNS(space, "rect"), height = count ? Math.max(1, 100 * count / most) : 0;
     for (const [name, value] of Object.entries({ x: i + 0.05, width: 0.9, y: 100 - height, height })) bar.setAttribute(name, value);
@@ -79,9 +85,17 @@ function showMap(report, data, colors) {
   byId("map-note").textContent = `${data.method === "tsne" ? "t-SNE" : "Principal components"}; ${Math.round(100 * data.kept_share)}% of the ${data.measured} true nearest tokens stay neighbors on this map.${holes}`;
 }
 
+// A served page leads to the other pages, with the token of this one.
+function showTabs() {
+  byId("walk").href = `/${location.search}${location.hash}`;
+  byId("learn").href = `/learn${location.search}`;
+  byId("here").href = location.href;
+  byId("tabs").hidden = false;
+}
+
 async function fetchJson(path) {
-  const address = new URLSearchParams(location.search), query = new URLSearchParams();
-  if (address.get("model")) query.set("model", address.get("model"));
+  const address = new URLSearchParams(location.search), model = new URLSearchParams(location.hash.slice(1)).get("model");
+  const query = new URLSearchParams(model ? { model } : {});
   const response = await fetch(`${path}?${query}`, { headers: { Authorization: `Bearer ${address.get("token")}` } });
   const body = await response.json();
   if (!response.ok) throw new Error(body.error);
@@ -90,11 +104,14 @@ async function fetchJson(path) {
 
 async function start() {
   const embedded = JSON.parse(byId("data").textContent);
+  if (embedded === null) showTabs();
   try {
     const report = embedded?.report ?? await fetchJson("/api/inspect");
     const data = embedded?.map ?? await fetchJson("/api/map").catch((error) => ({ note: error.message }));
     byId("heading").textContent = document.title = `Inspect ${report.source}`;
-    byId("verdict").textContent = (report.exit_code ? "Needs attention. " : "Healthy. ") + (report.quick ? "Only a sample of the rows was read." : "");
+    byId("verdict").replaceChildren(
+      make("span", { class: report.exit_code ? "verdict-attention" : "verdict-healthy" }, report.exit_code ? "Needs attention." : "Healthy."),
+      report.quick ? "Only a sample of the rows was read." : "");
     showFacts(report);
     showNorms(report.norms);
     showMap(report, data, showFindings(report, data.texts));

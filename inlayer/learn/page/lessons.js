@@ -93,7 +93,7 @@ function current(link, is) {
 function readingView(lesson) {
   const elements = [
     stageHead("Read", lesson.title, lesson.step, lesson),
-    prose(lesson.text),
+    make("div", { class: "prose" }, lesson.text.map(toElement).flatMap(withTryHere)),
     make("div", { id: "after" }, nextStepLink(nextStep())),
   ];
   return [elements, () => course.runs_code && server.read(lesson.id).then(refreshCourse, () => 0)];

@@ -24,6 +24,21 @@ function walkLink(step, texts, inside) {
   return make("a", { href: walkAddress(step, texts), class: "walk-link", on: { click: open } }, inside);
 }
 
+// After a paragraph that leads to the walk: the walk itself, in the text, at that step and with that text.
+function withTryHere(element) {
+  const link = element instanceof Element && element.matches("p") ? element.querySelector(".walk-link") : null;
+  if (link === null) return [element];
+  const show = (...content) => {
+    box.replaceChildren(...content);
+    content[0].focus();
+  };
+  const close = button("Close the walk", () => show(open));
+  const open = button("Try it here", () =>
+    show(close, make("iframe", { src: link.href, title: "The walk, in the lesson", class: "pane-frame" })));
+  const box = make("section", { class: "try-here", "aria-label": "Try it here" }, open);
+  return [element, box];
+}
+
 function frame() {
   return byId("pane").querySelector("iframe");
 }
@@ -104,11 +119,11 @@ function listenForWalk() {
   });
   byId("theme").addEventListener("click", () => {
     nextTheme();
-    const framed = frame()?.contentDocument;
-    if (!framed) return;
     const { theme } = document.documentElement.dataset;
-    if (theme) framed.documentElement.dataset.theme = theme;
-    else delete framed.documentElement.dataset.theme;
-    framed.getElementById("theme").textContent = byId("theme").textContent;
+    for (const { contentDocument: framed } of document.querySelectorAll("iframe")) {
+      if (theme) framed.documentElement.dataset.theme = theme;
+      else delete framed.documentElement.dataset.theme;
+      framed.getElementById("theme").textContent = byId("theme").textContent;
+    }
   });
 }

@@ -1,10 +1,28 @@
 // All channel pairs as clocks: each hand rotates at the speed of its pair. Theta and context scaling change the speeds.
 
 const CLOCK_SPEED = 5; // positions per second
-const clock = { position: 0, playing: false, started: "" }; // kept while the page is redrawn
+const clock = { position: 0, playing: false, started: "", scaling: "" }; // kept while the page is redrawn
 
-function clocksFigure(rotary, walk, onChoose) {
-  const scaled = isScaled(rotary);
+// The rotary facts with a context scaling that the reader compares with the model's own speeds.
+function rescaledRotary(rotary) {
+  const frequencies = rotary.rescaled.find((one) => one.name === clock.scaling)?.frequencies;
+  return frequencies ? { ...rotary, frequencies, unscaled_frequencies: rotary.frequencies, scaling: clock.scaling } : rotary;
+}
+
+function scalingChoice(rotary, redraw) {
+  const names = rotary.rescaled.map((one) => one.name);
+  if (names.length === 0) return null;
+  return make("div", { class: "control" }, span("note", "Context scaling"),
+    make("div", { class: "segments", role: "group", "aria-label": "Context scaling" }, ["", ...names].map((name) =>
+      button(name || "none", () => {
+        clock.scaling = name;
+        redraw();
+        byId(`scaling-${names.indexOf(name)}`).focus();
+      }, { id: `scaling-${names.indexOf(name)}`, "aria-pressed": String(clock.scaling === name) }))));
+}
+
+function clocksFigure(own, walk, onChoose, redraw) {
+  const rotary = rescaledRotary(own), scaled = isScaled(rotary);
   const faces = rotary.frequencies.map((_, pair) => clockFace(rotary, pair, scaled, onChoose));
   const play = button("Play", () => (clock.playing ? stop() : start()), { id: "clocks-play" });
   const at = slider({
@@ -60,8 +78,9 @@ function clocksFigure(rotary, walk, onChoose) {
       make("h3", {}, `All ${counted(faces.length, "pair")}, each at its own speed`),
       note("The number is how many positions one turn takes. Fast pairs tell neighbors apart, slow pairs tell far ",
         "positions apart. Select a clock to see its pair on the dial.",
-        scaled && ` Context scaling (${rotary.scaling}) divides speeds: the thin hand runs without it.`),
-      make("div", { class: "clocks-bar" }, play, at.element),
+        scaled && ` Context scaling (${rotary.scaling}) makes slow pairs slower, so that a longer text stays within the `
+          + "angles the model was trained on: the thin hand runs without it."),
+      make("div", { class: "clocks-bar" }, play, at.element, scalingChoice(own, redraw)),
       grid),
   };
 }

@@ -2,14 +2,16 @@
 
 const GOLDEN_ANGLE = 137.508; // neighboring hues are far apart, however many there are
 
-let hues = new Map(); // token id -> hue in degrees, in order of first occurrence
+const RING = 8; // after this many tokens, hues come close to earlier ones; they differ in lightness instead
+
+let hues = new Map(); // token id -> its number, in order of first occurrence
 let heatColors = null; // 256 colors for int8 values, of the current theme
 
 function assignHues(trace) {
   hues = new Map();
   for (const text of trace.texts) {
     for (const { id, mask } of text.tokens) {
-      if (id !== null && mask && !hues.has(id)) hues.set(id, (215 + hues.size * GOLDEN_ANGLE) % 360);
+      if (id !== null && mask && !hues.has(id)) hues.set(id, hues.size);
     }
   }
 }
@@ -20,9 +22,14 @@ function isDark() {
 
 // The color of a token wherever it appears; padding and tokens outside the text are gray.
 function tokenColor(id, alpha = 1) {
-  const hue = hues.get(id);
-  const lightness = isDark() ? 0.76 : 0.56;
-  return hue === undefined ? `oklch(${lightness} 0.01 220 / ${alpha})` : `oklch(${lightness} 0.13 ${hue} / ${alpha})`;
+  const number = hues.get(id);
+  return number === undefined ? `oklch(${isDark() ? 0.76 : 0.56} 0.01 220 / ${alpha})` : numberedColor(number, alpha);
+}
+
+function numberedColor(number, alpha = 1) {
+  const second = Math.floor(number / RING) % 2;
+  const lightness = isDark() ? 0.76 + 0.12 * second : 0.58 - 0.17 * second;
+  return `oklch(${lightness} 0.13 ${(215 + number * GOLDEN_ANGLE) % 360} / ${alpha})`;
 }
 
 function cssColor(name) {

@@ -39,7 +39,7 @@ function compareColumn(trace, data, name) {
   const chips = text.tokens.map((token, t) => styled(
     make("li", { class: "chip", data: { tokenText: nameOf(token) } },
       span("token-label mono", cut(nameOf(token), 18)), span("token-id number", String(token.id))),
-    { "--token": `oklch(${isDark() ? 0.76 : 0.56} 0.13 ${(215 + t * GOLDEN_ANGLE) % 360})` }));
+    { "--token": numberedColor(t) }));
   const perToken = text.n_tokens ? (text.n_bytes / text.n_tokens).toFixed(2) : "\u2013";
   return make("section", { class: "compare-column", "aria-label": name },
     make("h2", {}, name),
@@ -61,11 +61,15 @@ function comparedStrips(data, text) {
   return styled(image, { height: `${Math.min(320, Math.max(1, image.height) * 18)}px` });
 }
 
+function twoDecimals(value) {
+  return (Math.round(value * 100) / 100 || 0).toFixed(2).replace("-", MINUS); // without "-0.00"
+}
+
 function comparedSimilarity({ similarity }, text, name) {
   if (similarity.tokens.length < 2) return null;
   const head = make("tr", {}, make("td", {}), similarity.tokens.map((t) =>
     make("th", { scope: "col" }, cut(nameOf(text.tokens[t]), 8))));
-  const cell = (cosine) => styled(make("td", { class: "number" }, cosine === null ? "\u2013" : fixed(cosine, 2)),
+  const cell = (cosine) => styled(make("td", { class: "number" }, cosine === null ? "\u2013" : twoDecimals(toNumber(cosine))),
     { "background-color": cosine === null ? "transparent" : `rgb(${heatColor(toNumber(cosine) * 0.6, 1).join(" ")})` });
   const shown = similarity.tokens.slice(0, 12);
   const lines = shown.map((t, i) => make("tr", {},

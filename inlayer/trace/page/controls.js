@@ -19,6 +19,7 @@ function renderInput() {
   const box = byId("texts");
   const held = Array.from(box.children).findIndex((line) => line.contains(document.activeElement));
   const isRebuilt = box.children.length !== state.texts.length;
+  fillSelect(byId("model"), models.map((one) => one.name), state.model); // first: its width decides where texts wrap
   if (isRebuilt) box.replaceChildren(...state.texts.map(textField));
   const fields = Array.from(box.querySelectorAll("textarea"));
   fields.forEach((field, index) => {
@@ -27,7 +28,6 @@ function renderInput() {
     fitHeight(field);
   });
   if (isRebuilt && held >= 0) fields[Math.min(held, fields.length - 1)].focus();
-  fillSelect(byId("model"), models.map((one) => one.name), state.model);
   byId("add-text").disabled = source.exported || state.texts.length >= MAX_TEXTS;
   renderExamples();
   if (!source.exported) return;

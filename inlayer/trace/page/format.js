@@ -131,7 +131,7 @@ function arrows(text) {
 
 // Capitalizes the start of a sentence, unless it is code such as nn.Embedding.
 function upper(text) {
-  return /^[a-z]+([\s,;:.]|$)/.test(text) && !/^[a-z]+\.\S/.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
+  return /^[a-z]+(-[a-z]+)*([\s,;:.]|$)/.test(text) && !/^[a-z]+\.\S/.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
 }
 
 function listed(items) {

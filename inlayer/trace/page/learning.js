@@ -56,8 +56,9 @@ function fillLearning(panel, title, learned) {
     chart.mark(index);
     bars.show(index);
     moved.show(index);
-    movedRowsShown = steps[index].moved.filter((row) => row.shift !== null)
-      .map(({ id, shift }) => ({ id, shift, color: tokenColor(id) }));
+    const shownStep = index || steps.length - 1; // before a step, where the gradient would move the rows
+    movedRowsShown = steps[shownStep].moved.filter((row) => row.shift !== null)
+      .map(({ id, shift }) => ({ id, shift, color: tokenColor(id, index ? 1 : 0.5) }));
     mapPane?.setArrows(learningArrows());
   }
 

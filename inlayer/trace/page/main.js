@@ -21,6 +21,7 @@ function update() {
   renderControls();
   for (const view of VIEWS) byId(`view-${view}`).setAttribute("aria-pressed", String(state.view === view));
   byId("predict").setAttribute("aria-pressed", String(state.predict));
+  document.querySelector(".floor").classList.toggle("alone", state.view !== "walk");
   renderLinks();
   refresh();
 }

@@ -34,6 +34,7 @@ function buildMapPane() {
     make("div", { class: "map-tools", role: "group", "aria-label": "Zoom" },
       tool("+", "Zoom in", () => mapPane?.zoom(2)), tool(MINUS, "Zoom out", () => mapPane?.zoom(0.5)),
       button("Show all", () => mapPane?.fit())));
+  const kinds = make("ul", { class: "map-legend", "aria-label": "Colors of the map" });
   const about = make("p", { class: "note map-about", role: "status" }, "The map is loading.");
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -45,11 +46,11 @@ function buildMapPane() {
     query.setCustomValidity("");
     matches.replaceChildren(...(mapPane?.suggestions(query.value) ?? []).map((value) => make("option", { value })));
   });
-  byId("map-pane").replaceChildren(make("div", { class: "map-head" }, make("h2", {}, "Map of all tokens"), form), frame, about);
+  byId("map-pane").replaceChildren(make("div", { class: "map-head" }, make("h2", {}, "Map of all tokens"), form), frame, kinds, about);
   byId("map-pane").hidden = false;
   document.addEventListener("token-highlight", (event) => mapPane?.highlight(event.detail?.id));
   document.addEventListener("theme-change", () => current && markTokens(current.trace));
-  return { canvas, frame, form, about };
+  return { canvas, frame, form, kinds, about };
 }
 
 async function loadMap(model) {
@@ -73,11 +74,13 @@ async function loadMap(model) {
     mapPane = makeMap(canvas, { ...data, model }, {
       labelOf: (id) => visible(mapPane?.data.texts[id] ?? data.texts[id]),
       isStill: () => motion.instant,
+      byKind: true,
       onHover: (id) => highlightToken(id === null ? null : { id }),
       onChoose: (id) => openToken(id, canvas),
     });
     window.inlayerMap = mapPane; // for tests
   }
+  fillKindLegend(mapParts.kinds, mapPane.kinds);
   describeMap(data);
   if (isBetter) announce(`Better layout ready. ${about.textContent}`);
   markTokens(current.trace);
@@ -85,7 +88,7 @@ async function loadMap(model) {
 }
 
 function showMap(isThere, message = "") {
-  mapParts.frame.hidden = !isThere;
+  mapParts.frame.hidden = mapParts.kinds.hidden = !isThere;
   mapParts.form.hidden = !isThere;
   mapParts.about.textContent = message;
 }

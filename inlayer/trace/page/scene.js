@@ -224,7 +224,7 @@ function sceneCaption(trace, step) {
       : `${similarity}; without added positions, swapping two tokens only swaps their lines. ${shown}`,
     8: `The loss sends a gradient back through the hidden states to the rows. ${shown}`,
   };
-  return [words[step], " ", ...heatLegend(step)];
+  return [span("caption-words", words[step]), ...heatLegend(step)];
 }
 
 function heatLegend(step) {

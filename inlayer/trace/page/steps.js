@@ -1,6 +1,17 @@
 // The eight steps: a bar to move through them, and the stage, on which each step changes what is already there.
 
 const STEP_NAMES = ["bytes", "pre-tokens", "ids", "rows", "lookup", "positions", "hidden", "backward"];
+// What happens in a step and why, in one or two sentences.
+const STEP_REASONS = [
+  "A computer stores text as bytes. UTF-8 uses one byte for an English letter, two for \u041f, four for an emoji.",
+  "Most tokenizers first cut the text into words, numbers and punctuation. No token crosses a cut.",
+  "The tokenizer turns the text into tokens of its vocabulary. Each token has a number, its id.",
+  "The embedding table has one row of numbers per token. Training gives tokens that are used alike similar rows.",
+  "An id is a row number. A lookup copies the rows of your tokens; nothing is computed.",
+  "A row says which token it is, not where it stands. Positions add the order of the words.",
+  "These vectors are what the first block of the model receives: one per token.",
+  "Training compares each prediction with the next token, and moves the rows so that the loss falls.",
+];
 const STEP_VIEWS = [stepBytes, stepPreTokens, stepIds, stepRow, stepLookup, stepPositions, stepHidden, stepBackward];
 
 function renderSteps() {
@@ -73,16 +84,20 @@ function findAgain(stage, held) {
 // What is above and below the scene: title, summary and code; digits and facts.
 function stepView(trace, number) {
   const step = trace.steps[number - 1];
-  const hidden = isHidden(number);
+  const hidden = isHidden(number), isEmpty = trace.texts.every((text) => text.text === "") && trace.shape[1] === 0;
   const title = make("h1", { id: "stage-title" },
     span("step-number", span("hidden-text", "Step "), String(number)), upper(arrows(step.title)));
-  const lead = make("p", { class: "lead" }, `${upper(arrows(step.note))}.`);
-  const head = hidden ? [] : [lead, make("div", { class: "stage-links" }, step.code && codeLine(step.code), lessonLink(number))];
-  const top = [make("header", { class: "stage-head" }, title, head)];
+  const lead = make("p", { class: "lead" }, STEP_REASONS[number - 1]);
+  const fact = make("p", { class: "stage-fact" }, `${upper(arrows(step.note))}.`);
+  const head = hidden ? [] : [lead, make("div", { class: "stage-links" }, fact, step.code && codeLine(step.code))];
+  const top = [make("header", { class: "stage-head" },
+    make("div", { class: "stage-title" }, title, !hidden && lessonLink(number)), head)];
   if (hidden) return [[...top, questionCard(number)], []];
   return [
     [...top, verdictBanner(number), changeBanner(number)].filter(Boolean),
-    [make("div", { class: "figure", data: { step: number } }, STEP_VIEWS[number - 1](trace))],
+    [make("div", { class: "figure", data: { step: number } },
+      isEmpty ? plainFact(`${trace.texts.length > 1 ? "The texts are" : "The text is"} empty. Type a text above, or choose an example.`)
+        : STEP_VIEWS[number - 1](trace))],
   ];
 }
 

@@ -44,7 +44,7 @@ function ropeFigure(trace) {
 
 function fillRope(panel, title, head, walk) {
   const rotary = head.rotary[dialChoice.s];
-  const clocks = clocksFigure(rotary, walk, (pair) => dial.choosePair(pair));
+  const clocks = clocksFigure(rotary, walk, (pair) => dial.choosePair(pair), () => fillRope(panel, title, head, walk));
   const dial = dialFigure(head, clocks.choose);
   clocks.choose(dialChoice.pair);
   const layerButton = ({ layer_type: name }, s) => button(name, () => {

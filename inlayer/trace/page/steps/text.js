@@ -1,12 +1,14 @@
 // Steps 1 and 2: the text as characters and bytes, and its pre-tokens.
 
+const LARGE_TILES = 80; // up to this many characters are drawn large
+
 function stepBytes(trace) {
   return perText(trace, (text, b) => {
     const owners = byteOwners(trace, text);
     let at = 0;
     return [
       trace.texts.length > 1 && caption(`${counted(text.n_characters, "character")}, ${counted(text.n_bytes, "byte")}`),
-      tiles(`Characters and bytes of ${textName(trace, b)}`, text.characters.map((character, t) => {
+      tiles(`Characters and bytes of ${textName(trace, b)}`, text.characters.length <= LARGE_TILES, text.characters.map((character, t) => {
         const start = at;
         at += character.bytes.length / 2;
         return tile("tile", { step: 1, field: "character", b, t, value: character.bytes },
@@ -24,7 +26,7 @@ function stepPreTokens(trace) {
     const owners = byteOwners(trace, text);
     return [
       trace.texts.length > 1 && caption(counted(text.n_pre_tokens, "pre-token")),
-      tiles(`Pre-tokens of ${textName(trace, b)}`, text.pre_tokens.map((preToken, t) =>
+      tiles(`Pre-tokens of ${textName(trace, b)}`, text.pre_tokens.length <= LARGE_TILES / 4, text.pre_tokens.map((preToken, t) =>
         tile("pre-token", { step: 2, field: "preToken", b, t, value: preToken.bytes },
           span("pre-token-text mono", cut(readable(preToken.bytes), 40)),
           span("tile-bytes", byteTiles(preToken.bytes, b, preToken.span[0], owners)),
@@ -34,8 +36,8 @@ function stepPreTokens(trace) {
   });
 }
 
-function tiles(label, content) {
-  const grid = make("div", { class: "tiles", role: "grid", "aria-label": label },
+function tiles(label, isLarge, content) {
+  const grid = make("div", { class: isLarge ? "tiles large" : "tiles", role: "grid", "aria-label": label },
     make("div", { role: "row", class: "tiles-row" }, content));
   return rove(grid);
 }

@@ -1,0 +1,214 @@
+"""Quantized tables in safetensors: which tensors have the values, the scales and the shape of a table.
+
+Store -> [table] -> Model
+- FP8 (DeepSeek-V3): `weight` with `weight_scale_inv` (or `weight_scale`), for blocks of rows and channels
+- MXFP4 (gpt-oss): `weight_blocks`, 16 bytes for each 32 channels, with `weight_scales`
+- NVFP4: `weight_packed`, `weight_scale` and `weight_global_scale` (compressed-tensors), or `weight`, `weight_scale`
+  and `weight_scale_2` (ModelOpt)
+- grouped int4 (compressed-tensors): `weight_packed`, `weight_scale` and `weight_shape`; symmetric only
+- shapes and dtypes are checked before anything is read; only a scalar or a shape is read on opening
+- elsewhere: decoding (formats/block_scales.py), n-gram memories (memories.py)
+Tested in tests/formats/test_quantized.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from inlayer.errors import CheckpointError, DtypeError
+from inlayer.files import quoted, shown
+from inlayer.formats.block_scales import SCALE_DTYPES, BlockDecoder
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo
+from inlayer.tables import RowSource, StoredTable
+from inlayer.tables.row_parts import PairedRows, RepeatedRows
+
+if TYPE_CHECKING:
+    from inlayer.checkpoint.store import FolderStore
+
+FP8_BLOCK = 128  # rows and channels that share a scale, unless the config has weight_block_size
+MX_BLOCK, MX_BYTES, NV_BLOCK, INT4_PER_WORD = 32, 16, 16, 8
+PACKED_ENDS = ("_packed", "_blocks")
+UNSUPPORTED = ("_zero_point", "_g_idx")  # asymmetric int4, and groups in another order
+
+Find = Callable[[str], TensorInfo | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizedTable:
+    """A table whose values and scales are in tensors of their own; `info` describes it as one tensor."""
+
+    info: TensorInfo
+    values: TensorInfo
+    scales: TensorInfo | None  # None: one factor for all
+    decoder: BlockDecoder
+    row_block: int = 1  # rows that share a row of scales
+
+    def open(self, store: FolderStore, padding_idx: int | None) -> StoredTable:
+        """The table; reads none of its rows."""
+        source: RowSource = store.open_rows(self.values)
+        if self.scales is not None:
+            scales: RowSource = store.open_rows(self.scales)
+            if self.row_block > 1:
+                scales = RepeatedRows(scales, self.row_block, source.rows)
+            source = PairedRows(source, scales)
+        return StoredTable(
+            source, self.info.shape[1], np.dtype(np.float32), decode=self.decoder, padding_idx=padding_idx,
+            name=self.info.name,
+        )  # fmt: skip
+
+
+def packed_names(name: str) -> tuple[str, ...]:
+    """The names under which the values of a quantized tensor `name` may be stored."""
+    stem = name.removesuffix(".weight")
+    return tuple(f"{one}{end}" for one in dict.fromkeys((name, stem)) for end in PACKED_ENDS)
+
+
+def logical_name(name: str) -> str:
+    """The name of a tensor if it were not quantized; other names stay as they are."""
+    base = name.removesuffix("_packed").removesuffix("_blocks")
+    return base if base == name or base.endswith(".weight") else f"{base}.weight"
+
+
+def stored_values(tensor: TensorInfo) -> int:
+    """The number of values in a tensor, which may be packed."""
+    is_packed = tensor.name.endswith((*PACKED_ENDS, ".weight"))
+    packed = {"U8": 2, "I32": INT4_PER_WORD}.get(tensor.dtype) if is_packed else None
+    return math.prod(tensor.shape) * (packed or 1)
+
+
+def find_quantized(store: FolderStore, name: str, find: Find) -> QuantizedTable | None:
+    """The quantized table `name`, or None if it is an ordinary tensor or does not exist."""
+    tensor = find(name)
+    if tensor is not None and tensor.dtype not in ("U8", "I8") and not tensor.dtype.startswith("F8"):
+        return None
+    if tensor is not None and tensor.dtype.startswith("F8"):
+        scales = find(f"{name}_scale_inv") or find(f"{name}_scale")
+        return None if scales is None else _fp8(store, tensor, scales)
+    if tensor is not None:  # ModelOpt
+        second = find(f"{name}_scale_2")
+        return None if second is None else _nvfp4(store, name, tensor, find(f"{name}_scale"), second, divides=False)
+    values = next(filter(None, map(find, packed_names(name))), None)
+    if values is None:
+        return None
+    base = values.name.removesuffix("_packed").removesuffix("_blocks")
+    for end in UNSUPPORTED:
+        if find(base + end) is not None:
+            raise DtypeError(f"{store.where}: {quoted(name)} has {quoted(base + end)}; int4 must be symmetric")
+    if values.name.endswith("_blocks"):
+        return _mxfp4(store, name, values, find(f"{base}_scales"))
+    if values.dtype == "U8":
+        return _nvfp4(store, name, values, find(f"{base}_scale"), find(f"{base}_global_scale"), divides=True)
+    return _int4(store, name, values, find(f"{base}_scale"), find(f"{base}_shape"))
+
+
+def _fp8(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> QuantizedTable:
+    _check(store, values, len(values.shape) == 2 and 0 not in values.shape, "a table is (V, D)")
+    _check(store, scales, scales.dtype in SCALE_DTYPES, "scales are floating point")
+    rows, width = values.shape
+    decoder = BlockDecoder(
+        packing="fp8", dtype=SAFETENSORS_DTYPES[values.dtype], width=width, value_bytes=width,
+        scale_dtype=SCALE_DTYPES[scales.dtype],
+    )  # fmt: skip
+    if math.prod(scales.shape) == 1:
+        decoder = replace(decoder, scale_dtype=None, factor=_read_scalar(store, scales))
+        return QuantizedTable(info=values, values=values, scales=None, decoder=decoder)
+    grid = (*scales.shape, 1) if len(scales.shape) == 1 else scales.shape
+    blocks = _block_size(store, (rows, width), grid)
+    expected = tuple(-(-size // block) for size, block in zip((rows, width), blocks, strict=True))
+    _check(store, scales, grid == expected, f"its table {rows:,} x {width:,} needs {expected[0]:,} x {expected[1]:,}")
+    decoder = replace(decoder, block=blocks[1])
+    return QuantizedTable(info=values, values=values, scales=scales, decoder=decoder, row_block=blocks[0])
+
+
+def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and channels that share a scale: from the config, or as the shape of the scales suggests."""
+    settings: Any = (store.config or {}).get("quantization_config")
+    given = settings.get("weight_block_size") if isinstance(settings, dict) else None
+    if isinstance(given, list) and len(given) == 2 and all(type(one) is int and one > 0 for one in given):
+        return given[0], given[1]
+    if len(grid) == 2 and grid[0] == shape[0]:
+        return 1, shape[1] // grid[1] if grid[1] and shape[1] % grid[1] == 0 else FP8_BLOCK
+    return FP8_BLOCK, FP8_BLOCK
+
+
+def _mxfp4(store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None) -> QuantizedTable:
+    shaped = len(values.shape) == 3 and values.shape[2] == MX_BYTES and 0 not in values.shape and values.dtype == "U8"
+    _check(store, values, shaped, "MXFP4 blocks are U8 (V, D / 32, 16)")
+    found = _require(store, values, scales, f"{values.name.removesuffix('_blocks')}_scales")
+    _check(store, found, found.shape == values.shape[:2] and found.dtype == "U8", f"expected U8 {values.shape[:2]}")
+    width = values.shape[1] * MX_BLOCK
+    decoder = BlockDecoder(
+        packing="fp4", dtype=np.dtype(np.uint8), width=width, value_bytes=values.shape[1] * MX_BYTES,
+        scale_dtype=SCALE_DTYPES["U8"], block=MX_BLOCK,
+    )  # fmt: skip
+    info = replace(values, name=name, dtype="MXFP4", shape=(values.shape[0], width))
+    return QuantizedTable(info=info, values=values, scales=found, decoder=decoder)
+
+
+def _nvfp4(
+    store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None, factor: TensorInfo | None, *,
+    divides: bool,
+) -> QuantizedTable:  # fmt: skip
+    shaped = len(values.shape) == 2 and 0 not in values.shape
+    _check(store, values, shaped, "NVFP4 values are U8 (V, D / 2)")
+    rows, width = values.shape[0], values.shape[1] * 2
+    found = _require(store, values, scales, f"{name}_scale")
+    fits = width % NV_BLOCK == 0 and found.shape == (rows, width // NV_BLOCK) and found.dtype == "F8_E4M3"
+    _check(store, found, fits, f"expected F8_E4M3 ({rows}, {width // NV_BLOCK}), one per {NV_BLOCK} channels")
+    second = _require(store, values, factor, f"{name}_global_scale")
+    decoder = BlockDecoder(
+        packing="fp4", dtype=np.dtype(np.uint8), width=width, value_bytes=values.shape[1],
+        scale_dtype=SCALE_DTYPES["F8_E4M3"], block=NV_BLOCK, factor=_read_scalar(store, second), divides=divides,
+    )  # fmt: skip
+    info = replace(values, name=name, dtype="NVFP4", shape=(rows, width))
+    return QuantizedTable(info=info, values=values, scales=found, decoder=decoder)
+
+
+def _int4(
+    store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None, shape: TensorInfo | None
+) -> QuantizedTable:
+    shaped = len(values.shape) == 2 and 0 not in values.shape and values.dtype == "I32"
+    _check(store, values, shaped, "int4 values are I32 (V, D / 8)")
+    rows, width = values.shape[0], values.shape[1] * INT4_PER_WORD
+    if shape is not None:
+        _check(store, shape, shape.dtype in ("I32", "I64") and shape.shape == (2,), "expected two integers")
+        stated = tuple(int(size) for size in store.read_integers(shape.name))
+        fits = stated[0] == rows and width - INT4_PER_WORD < stated[1] <= width
+        _check(store, shape, fits, f"its values {stated} do not match packed values of shape {values.shape}")
+        width = stated[1]
+    found = _require(store, values, scales, f"{name}_scale")
+    fits = len(found.shape) == 2 and found.shape[0] == rows and found.dtype in SAFETENSORS_DTYPES
+    groups = found.shape[1] if fits else 0
+    _check(store, found, groups > 0 and width % groups == 0, f"expected {rows:,} rows of scales for {width:,} channels")
+    decoder = BlockDecoder(
+        packing="int4", dtype=np.dtype(np.uint8), width=width, value_bytes=values.shape[1] * 4,
+        scale_dtype=SCALE_DTYPES[found.dtype], block=width // groups,
+    )  # fmt: skip
+    info = replace(values, name=name, dtype="INT4", shape=(rows, width))
+    return QuantizedTable(info=info, values=values, scales=found, decoder=decoder)
+
+
+def _read_scalar(store: FolderStore, tensor: TensorInfo) -> float:
+    """A scale for the whole table: one finite number that is not 0."""
+    single = math.prod(tensor.shape) == 1 and tensor.dtype in SAFETENSORS_DTYPES
+    _check(store, tensor, single, "expected one number")
+    factor = float(store.read(tensor.name).reshape(-1)[0])
+    _check(store, tensor, math.isfinite(factor) and factor != 0, f"it is {factor}; expected a finite number")
+    return factor
+
+
+def _require(store: FolderStore, values: TensorInfo, tensor: TensorInfo | None, name: str) -> TensorInfo:
+    if tensor is None:
+        raise CheckpointError(f"{store.where}: {quoted(values.name)} has no scales; {quoted(name)} is missing")
+    return tensor
+
+
+def _check(store: FolderStore, tensor: TensorInfo, is_valid: bool, rule: str) -> None:
+    if not is_valid:
+        which = f"{store.where}: tensor {quoted(tensor.name)} of {shown(tensor.file)}"
+        raise CheckpointError(f"{which} is {tensor.dtype} {quoted(tensor.shape)}; {rule}")

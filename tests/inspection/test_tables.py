@@ -1,0 +1,121 @@
+"""`inspect` on the tables besides token table and head: facts, and one damaged checkpoint per fault."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import inlayer
+from inlayer.cli import main
+from inlayer.inspection import inspect
+from inlayer.inspection.html import inspect_page
+from tests.families.survey import save_tiny
+from tests.families.tiny import VOCAB
+
+Tensors = dict[str, Tensor]
+TABLE, PER_LAYER = "model.embed_tokens.weight", "model.embed_tokens_per_layer.weight"
+MTP, VALUE, ROUTING = "mtp.embed_tokens.weight", "model.value_embeds.1.weight", "model.layers.1.mlp.gate.tid2eid"
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Gemma-4 with a copy for multi-token prediction, a value table and a routing table."""
+    folder = tmp_path_factory.mktemp("healthy")
+    torch.manual_seed(0)
+    save_tiny("gemma4_text", "causal", str(folder))
+    change(folder, lambda tensors: tensors.update({MTP: tensors[TABLE].clone(), VALUE: torch.randn(VOCAB, 16)}))
+    change(folder, lambda tensors: tensors.update({ROUTING: torch.randint(0, 8, (VOCAB, 2))}))
+    return folder
+
+
+def change(folder: Path, damage: Callable[[Tensors], object]) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    damage(tensors)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors")
+
+
+def damaged(healthy: Path, folder: Path, damage: Callable[[Tensors], object]) -> set[tuple[str, str]]:
+    for file in healthy.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    change(folder, damage)
+    return {(finding.severity, finding.code) for finding in inspect(folder).findings}
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_table_is_listed(healthy: Path, quick: bool) -> None:
+    report = inspect(healthy, quick=quick)
+    tables = {table.role: table for table in report.tables}
+    assert tables.keys() == {"per_layer", "mtp", "value", "routing"}
+    stored = load_file(healthy / "model.safetensors")
+    for table in report.tables:
+        tensor = stored[table.tensor]
+        assert (table.rows, table.width, table.rows_read) == (*tensor.shape, VOCAB)
+        assert table.expected_rows == VOCAB
+        raw = (healthy / table.file).read_bytes()[table.offset : table.offset + table.bytes]
+        assert raw == tensor.numpy().tobytes()
+        assert table.parameter_share == tensor.numel() / sum(one.numel() for one in stored.values())
+        if table.role != "routing":
+            assert table.norm_median == pytest.approx(float(tensor.norm(dim=1).median()))
+    assert (tables["per_layer"].scale, tables["mtp"].copy_of) == (16.0, TABLE)
+    assert [one.code for one in report.findings if one.code.startswith("table-")] == ["table-stored-twice"]
+    assert report.exit_code == 0
+
+
+def test_terminal_json_and_page_show_them(
+    healthy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for flags in ([], ["--json"]):
+        monkeypatch.setattr(sys, "argv", ["inlayer", "inspect", str(healthy), *flags])
+        with pytest.raises(SystemExit):
+            main()
+        shown = capsys.readouterr().out
+        assert PER_LAYER in shown
+        if flags:
+            roles = [one["role"] for one in json.loads(shown)["tables"]]
+            assert sorted(roles) == ["mtp", "per_layer", "routing", "value"]
+        else:
+            assert "rows x 16" in shown
+            assert f"equals {TABLE}" in " ".join(shown.split())
+    model = inlayer.load(healthy)
+    assert PER_LAYER in inspect_page(inspect(model), model)
+
+
+def shorten(name: str) -> Callable[[Tensors], object]:
+    return lambda tensors: tensors.update({name: tensors[name][:-1]})
+
+
+def fill(name: str, rows: slice, value: float) -> Callable[[Tensors], object]:
+    return lambda tensors: tensors[name][rows].fill_(value)
+
+
+FAULTS: dict[str, tuple[Callable[[Tensors], object], str, str]] = {
+    "per-layer table cut": (shorten(PER_LAYER), "error", "table-rows-mismatch"),
+    "per-layer table missing": (lambda tensors: tensors.pop(PER_LAYER), "error", "tensor-missing"),
+    "value table cut": (shorten(VALUE), "error", "table-rows-mismatch"),
+    "routing table cut": (shorten(ROUTING), "error", "table-rows-mismatch"),
+    "NaN in the per-layer table": (fill(PER_LAYER, slice(50, 51), float("nan")), "error", "table-not-finite"),
+    "infinity in the copy": (fill(MTP, slice(50, 51), float("inf")), "error", "table-not-finite"),
+    "copy differs in a few rows": (fill(MTP, slice(50, 52), 0.5), "warning", "table-copy-differs"),
+    "many dead rows": (fill(PER_LAYER, slice(20, 60), 0.0), "error", "table-zero-rows"),
+    "value table of zeros": (fill(VALUE, slice(None), 0.0), "note", "table-zero-rows"),
+    "negative expert": (fill(ROUTING, slice(50, 51), -1), "error", "table-not-finite"),
+    "routing table of zeros": (fill(ROUTING, slice(None), 0), "note", "table-zero-rows"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_is_reported(name: str, healthy: Path, tmp_path: Path) -> None:
+    damage, severity, code = FAULTS[name]
+    assert (severity, code) in damaged(healthy, tmp_path, damage)
+
+
+def test_a_copy_with_its_own_rows_is_no_fault(healthy: Path, tmp_path: Path) -> None:
+    found = damaged(healthy, tmp_path, lambda tensors: tensors.update({MTP: torch.randn(VOCAB, 64)}))
+    assert not [code for _, code in found if code.startswith("table-")]
