@@ -182,3 +182,27 @@ def test_titles_name_the_step(step, open_page):
     watched = open_page(f"{START}&step={step}", **STILL)
     assert watched.page.title().startswith(f"{step} ")
     assert watched.page.is_visible("#next")
+
+
+def test_bytes_of_a_part_of_a_character_are_named_without_glyphs(open_page):
+    watched = open_page("text=%E2%80%9CHi&model=default&step=3", **STILL)
+    assert watched.page.locator(".token-card .token-label").all_inner_texts()[:2] == ["e2 80", "9c"]
+    watched.step(5)
+    assert watched.page.locator(".chip .token-label").all_inner_texts()[0] == "e2 80"
+
+
+def test_long_texts_keep_the_page_short_and_next_in_its_place(open_page):
+    watched = open_page("text=" + "the+dog+and+London+" * 500 + "&model=default&step=4", **STILL)
+    places = []
+    for step in range(4, 9):
+        watched.step(step)
+        assert watched.page.evaluate("document.documentElement.scrollHeight") < 4000
+        places.append(watched.page.locator("#next").bounding_box())
+    assert places == [places[0]] * 5
+
+
+def test_empty_text_says_what_to_do(open_page):
+    watched = open_page("text=&model=default&step=5", **STILL)
+    assert "The text is empty. Type a text above" in watched.text("#numbers")
+    watched.page.click(".example >> nth=1")
+    watched.page.wait_for_selector(".chip")

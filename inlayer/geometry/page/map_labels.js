@@ -3,8 +3,11 @@
 const LABEL_FONT = 12; // pixels
 const MAX_LABEL = 22; // characters
 
+const HEX_LABEL = /^[0-9a-f]{2}( [0-9a-f]{2})+$/; // bytes that are not whole characters
+
 // Spaces and line ends made visible; a page may bring its own way.
 function mapLabel(text) {
+  if (HEX_LABEL.test(text)) return text;
   const shown = text.replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5").replace(/ /g, "\u00b7");
   return shown === "" ? "(empty)" : shown;
 }

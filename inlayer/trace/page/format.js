@@ -140,5 +140,10 @@ function listed(items) {
 }
 
 function nameOf(token) {
-  return token.label === "" ? "(empty)" : visible(token.label);
+  return token.label === "" ? "(empty)" : tokenText(token.label);
+}
+
+// Bytes that are not whole characters are written in hex, as "e2 80": those spaces are not part of the token.
+function tokenText(label) {
+  return HEX_LABEL.test(label) ? label : visible(label);
 }

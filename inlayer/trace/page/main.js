@@ -21,7 +21,9 @@ function update() {
   renderControls();
   for (const view of VIEWS) byId(`view-${view}`).setAttribute("aria-pressed", String(state.view === view));
   byId("predict").setAttribute("aria-pressed", String(state.predict));
-  document.querySelector(".floor").classList.toggle("alone", state.view !== "walk");
+  const { classList } = document.querySelector(".floor");
+  classList.toggle("alone", state.view !== "walk");
+  classList.toggle("landing", state.step === 1);
   renderLinks();
   refresh();
 }
