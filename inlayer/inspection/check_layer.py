@@ -256,12 +256,14 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     shapes = {
         LEARNED_POSITIONS: ((spec.block_size or 0) + spec.position_offset, sum_width) if learned else None,
         "token_type_embedding.weight": (spec.token_types, sum_width) if spec.token_types > 0 else None,
-        "norm.weight": (sum_width,) if normed and spec.norm != "rms without weight" else None,
+        "norm.weight": (sum_width,) if normed and not spec.norm.endswith("without weight") else None,
         "norm.bias": (sum_width,) if normed and spec.norm in ("layer", "layer in float32") else None,
         "projection.weight": (spec.n_embd, row_width) if projected else None,
         "projection.bias": (spec.n_embd,) if spec.project == "sum" else None,
         "head.bias": (spec.vocab_size,) if spec.head.bias else None,
     }
+    if spec.rotary is not None and spec.rotary.learned:
+        shapes["position_embedding.alpha"] = (spec.rotary.head_dim // 2,)
     if (extra := spec.per_layer) is not None:  # its table is checked with the other tables
         shapes["per_layer_embedding.projection.weight"] = extra.layers * extra.width, spec.n_embd
         shapes["per_layer_embedding.norm.weight"] = (extra.width,)
