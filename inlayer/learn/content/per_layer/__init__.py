@@ -1,1 +1,1 @@
-"""Lesson 10: per-layer embeddings."""
+"""Lesson 11: per-layer embeddings."""

@@ -1,4 +1,4 @@
-"""Exercises for lesson 10: per-layer embeddings."""
+"""Exercises for lesson 11: per-layer embeddings."""
 
 from __future__ import annotations
 
