@@ -266,8 +266,8 @@ class Embeddings(NgramLookup):
         hidden = after("row", self._rows(input_ids) if inputs_embeds is None else inputs_embeds)
         if self.scale != 1.0 and inputs_embeds is None:
             hidden = after("scale", self._scaled(hidden))
-        if input_ids is not None and any(spec.added != "no" for spec in self.ngrams):
-            hidden = after("n-grams", self._add_ngrams(hidden, input_ids, history, attention_mask))
+        if input_ids is not None and self.adds_ngrams:
+            hidden = after("n-grams", self.add_ngrams(hidden, input_ids, history, attention_mask))
         if self.multiplier != 1.0:
             hidden = after("multiplier", hidden * self.multiplier)
         if self.projection is not None and self.project == "rows":

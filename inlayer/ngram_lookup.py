@@ -9,8 +9,6 @@ Tested against transformers and sglang in tests/checkpoint/test_memories.py.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -111,15 +109,47 @@ class NgramLookup(RowLookup):
             raise InputError(f"this model{'' if layer is None else f' in layer {layer}'} {found}. Layers: {having}")
         return specs[0], next((memory for memory in self.memories if memory.spec is specs[0]), None)
 
-    def _add_ngrams(self, hidden: Tensor, input_ids: Tensor, history: Tensor | None, mask: Tensor | None) -> Tensor:
-        """Hidden states with the rows of a memory that is part of them, in the order of the original models."""
+    @property
+    def adds_ngrams(self) -> bool:
+        """Whether rows of an n-gram memory are part of the hidden states.
+
+        Example:
+            >>> inlayer.load("default").embeddings.adds_ngrams
+            False
+        """
+        return any(spec.added != "no" for spec in self.ngrams)
+
+    def add_ngrams(
+        self, rows: Tensor, input_ids: Tensor, history: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Add the rows of an n-gram memory to token rows, in the order of the original models.
+
+        Args:
+            rows: The rows of the tokens (B, T, D), scaled.
+            input_ids: Their ids (B, T).
+            history: The ids (B, H) before them.
+            attention_mask: (B, H + T), 0 for padding.
+
+        Returns:
+            Vectors (B, T, D): what `forward` continues with.
+
+        Raises:
+            InputError: If the layer has no such memory, or not its rows.
+
+        Example:
+            >>> layer = inlayer.load("default").embeddings
+            >>> ids = torch.tensor([[7, 8]])
+            >>> layer.add_ngrams(layer(ids), ids)
+            Traceback (most recent call last):
+            inlayer.errors.InputError: this model has no n-gram memory. Layers: none
+        """
         spec, _ = self._choose(None)
-        settings: Any = {"attention_mask": mask}
-        rows = self.ngram(input_ids, history, **settings).to(hidden.dtype)
+        found = self.ngram(input_ids, history, attention_mask=attention_mask).to(rows.dtype)
         if spec.added == "sum":
             for head in range(spec.heads):
-                hidden = hidden + rows[..., head, :]
-            return hidden
-        assert self.ngram_projection is not None
-        projected = torch.bmm(rows.permute(2, 0, 1, 3).flatten(1, 2), self.ngram_projection)
-        return torch.cat([hidden[None], projected.view(-1, *hidden.shape)]).mean(0)
+                rows = rows + found[..., head, :]
+            return rows
+        if self.ngram_projection is None:
+            raise InputError(f"the n-gram memory {spec.tensor} is read by layer {spec.layer}; it is not added to rows")
+        projected = torch.bmm(found.permute(2, 0, 1, 3).flatten(1, 2), self.ngram_projection.to(rows.dtype))
+        return torch.cat([rows[None], projected.view(-1, *rows.shape)]).mean(0)

@@ -37,15 +37,16 @@ NGRAM_PROJECTION = "ngram_embeddings.post_projs"
 
 def open_memories(model: Model) -> tuple[NgramMemory, ...]:
     """The n-gram memories of a checkpoint; reads headers only."""
-    memories = []
-    for spec in () if model.spec is None else model.spec.ngrams:
-        tensors = find_parts(model.store, spec.tensor)
-        _check_rows(model.store.where, spec, tensors)
-        compress = None if spec.compressed_size is None else partial(_compress, model, spec.compressed_size)
-        table = _open_table(model.store, spec, tensors)
-        table = table if model.dtype is None else table.astype(model.dtype)
-        memories.append(NgramMemory(spec, table, tensors, compress))
-    return tuple(memories)
+    return () if model.spec is None else tuple(open_memory(model, spec) for spec in model.spec.ngrams)
+
+
+def open_memory(model: Model, spec: NgramSpec) -> NgramMemory:
+    """One memory of the config, checked against its tensors."""
+    tensors = find_parts(model.store, spec.tensor)
+    _check_rows(model.store.where, spec, tensors)
+    compress = None if spec.compressed_size is None else partial(_compress, model, spec.compressed_size)
+    table = _open_table(model.store, spec, tensors)
+    return NgramMemory(spec, table if model.dtype is None else table.astype(model.dtype), tensors, compress)
 
 
 def find_parts(store: Store, tensor: str) -> tuple[TensorInfo, ...]:

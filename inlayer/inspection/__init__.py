@@ -2,7 +2,7 @@
 
 source -> Model -> facts -> findings -> Report
 - the checks: check_layer.py (table, positions, other tensors), check_tokens.py, check_rows.py, check_head.py,
-  check_tables.py (every other table)
+  check_tables.py (every other table), check_ngrams.py
 - report.py has the facts, findings.py the codes and advice, terminal.py prints both
 - all rows are read once, in blocks (scan.py); `quick` reads headers and a sample, and may miss faults in between
 - numpy only: torch is never imported
@@ -33,6 +33,7 @@ from inlayer.inspection.check_layer import (
     text_config,
     training_facts,
 )
+from inlayer.inspection.check_ngrams import check_ngrams
 from inlayer.inspection.check_rows import has_many_undertrained, row_findings
 from inlayer.inspection.check_tables import check_tables
 from inlayer.inspection.check_tokens import (
@@ -120,6 +121,7 @@ def inspect(
     others = check_tables(
         model, tokens, partial(_sample, roles={}), quick=quick or was_stopped, progress=_unless_stopped(progress, total)
     )
+    ngrams, ngram_findings = check_ngrams(model, quick=quick)
     reached = tokens.ids[tokens.are(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
     table, positions, head = table_facts(model), position_facts(model), head_facts(model, head_scan)
     vocabulary = vocabulary_facts(tokens, scan, roles, table.config_vocab_size)
@@ -133,6 +135,7 @@ def inspect(
         *special_token_findings(tokens, config, roles),
         *row_findings(examined, facts, training),
         *others.findings,
+        *ngram_findings,
     ]
     if head_scan.statistics is not None and head_scan.equal is False:
         findings += head_row_findings(Rows(head_scan.statistics, tokens.first(len(head_scan.statistics.ids))), examined)
@@ -146,6 +149,7 @@ def inspect(
         positions=positions,
         head=head,
         tables=others.facts,
+        ngrams=ngrams,
         vocabulary=vocabulary,
         rows=facts,
         training=training,

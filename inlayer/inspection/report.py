@@ -67,6 +67,22 @@ class OtherTableFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NgramSummary:
+    """An n-gram memory of the config: how the last few tokens choose its rows."""
+
+    tensor: str  # how the names of its tensors end
+    layer: int | None  # the decoder layer that reads it; None: its rows are part of the hidden states
+    tensors: int  # in the files; 0 if they do not match the config
+    rows: int
+    width: int
+    heads: int
+    orders: tuple[int, ...]  # numbers of tokens per n-gram
+    smallest_head: int  # rows of a head: its modulus
+    largest_head: int
+    compressed_size: int | None  # different tokens after normalization, if they are hashed instead of ids
+
+
+@dataclass(frozen=True, kw_only=True)
 class RotarySummary:
     """Rotary position settings. `layer_type` is the kind of layers that use them, None for all layers."""
 
@@ -179,6 +195,7 @@ class Report:
         positions: The position scheme and the context length.
         head: Whether the head is tied, by the config and by its values.
         tables: Every other table: positions, token types, per-layer, n-gram, value and routing tables, copies.
+        ngrams: The n-gram memories of the config.
         vocabulary: Tokens compared with rows: gaps, reserved and special tokens.
         rows: Row values: NaN, zeros, duplicates, norms, channels, undertrained tokens.
         training: What `inlayer train` recorded, if it wrote this folder.
@@ -202,6 +219,7 @@ class Report:
     positions: PositionFacts
     head: HeadFacts
     tables: tuple[OtherTableFacts, ...] = ()
+    ngrams: tuple[NgramSummary, ...] = ()
     vocabulary: VocabularyFacts
     rows: RowFacts
     training: TrainingFacts | None = None

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from inlayer.inspection.findings import Example, Finding, shorten
-from inlayer.inspection.report import HeadFacts, OtherTableFacts, Report, RotarySummary, SpecialToken
+from inlayer.inspection.report import HeadFacts, NgramSummary, OtherTableFacts, Report, RotarySummary, SpecialToken
 from inlayer.inspection.rows import MIN_REFERENCES
 from inlayer.render.numbers import count
 
@@ -70,6 +70,8 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
         yield "scale", "none" if table.scale == 1 else f"rows x {table.scale:g}"
     yield "head", _head(report.head, report.quick)
     yield from _tables(report.tables)
+    for memory in report.ngrams:
+        yield "n-grams", _ngrams(memory)
     yield "tokens", _tokens(report)
     if report.vocabulary.reusable_ids:
         yield "reusable", _reusable(report)
@@ -120,6 +122,14 @@ def _head(head: HeadFacts, quick: bool) -> str:
     sample = " in the sampled rows" if quick else ""
     equal = {None: "not fully compared", True: f"equals the table{sample}", False: "differs from the table"}
     return f"{text}; {head.tensor} {shape} {equal[head.equals_table]}"
+
+
+def _ngrams(memory: NgramSummary) -> str:
+    where = "in the hidden states" if memory.layer is None else f"in layer {memory.layer}"
+    sizes = f"{memory.smallest_head:,} to {memory.largest_head:,} rows"
+    text = f"{where}: {memory.heads} heads of {sizes} for n = {memory.orders[0]}..{memory.orders[-1]}"
+    text += f", {memory.rows:,} x {memory.width:,} in {count(memory.tensors, 'tensor')}"
+    return text + (f"; {memory.compressed_size:,} normalized tokens" if memory.compressed_size else "")
 
 
 def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,8 @@
 - Oniguruma, the engine of `tokenizers`, gives up on one match after 10 million steps, about 0.3 s. A file can need
   almost that many at every character, in many patterns. Patterns of published tokenizers are alternatives of a few
   repeated characters and classes, so anything else is an error when the file is opened
-- a pattern that passes can still take quadratic time, as those of GPT-2 and its successors do
+- a pattern that passes can still take polynomial time, as those of GPT-2 and its successors do: on a long text, not on
+  a sentence
 - elsewhere: other limits of a tokenizer.json (untrusted_files.py). tiktoken's engine has a limit of its own
 Tested in tests/tokenizers/test_patterns.py.
 """
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 
 __all__ = ["slow_part"]
 
-MAX_VARIABLE = 6  # optional and repeated parts in a row; published patterns have up to 4
+MAX_VARIABLE = 4  # optional and repeated parts in a row, as in published patterns
+MAX_CHOICES = 6  # log2 of the ways to choose alternatives in a row; 3 in published patterns
 SYNTAX = r"""
     (?P<open> \( (?: \?(?: [ims-]*: | [=!>] | <[=!] | <\w+> ) | (?!\?) ) )
   | (?P<flags> \(\?[ims-]+\) )
@@ -28,14 +30,18 @@ SYNTAX = r"""
 
 @dataclass
 class Group:
-    """An open group: variable parts of the current alternative and of the longest one before."""
+    """An open group: variable parts and choices of the current alternative, and the most of those before."""
 
-    current: int = 0
-    longest: int = 0
+    parts: int = 0
+    choices: int = 0
+    most_parts: int = 0
+    most_choices: int = 0
     alternatives: int = 1
 
-    def parts(self) -> int:
-        return max(self.current, self.longest)
+    def next_alternative(self) -> None:
+        self.most_parts, self.parts = max(self.most_parts, self.parts), 0
+        self.most_choices, self.choices = max(self.most_choices, self.choices), 0
+        self.alternatives += 1
 
 
 def slow_part(pattern: str) -> str | None:
@@ -57,19 +63,22 @@ def slow_part(pattern: str) -> str | None:
             groups.append(Group())
         elif found["close"] and len(groups) > 1:
             closed = groups.pop()
-            groups[-1].current += closed.parts()
-            varies = closed.parts() > 0 or closed.alternatives > 1
+            parts = max(closed.parts, closed.most_parts)
+            groups[-1].parts += parts
+            groups[-1].choices += max(closed.choices, closed.most_choices) + (closed.alternatives - 1).bit_length()
+            varies = parts > 0 or closed.alternatives > 1
         elif found["either"]:
-            group = groups[-1]
-            group.longest, group.current, group.alternatives = group.parts(), 0, group.alternatives + 1
+            groups[-1].next_alternative()
         elif found["repeat"]:
             if varies and found["many"] != "?" and found["high"] not in ("0", "1"):
                 return "a repeated group of variable length"
             is_fixed = bool(found["low"]) and not found["comma"] and not found["more"]
-            groups[-1].current += 0 if is_fixed else 3 if found["more"] == "+" else 1  # {1,3}+ repeats it once more
+            groups[-1].parts += 0 if is_fixed else 3 if found["more"] == "+" else 1  # {1,3}+ repeats it once more
             varies = not is_fixed
         else:
             varies = False
-        if groups[-1].parts() > MAX_VARIABLE:
+        if groups[-1].parts > MAX_VARIABLE:
             return f"more than {MAX_VARIABLE} optional or repeated parts in a row"
+        if groups[-1].choices > MAX_CHOICES:
+            return "many groups of alternatives in a row"
     return None

@@ -75,9 +75,10 @@ class Problem(NamedTuple):
         return self.run_layer(self.gather(rows_UD))
 
     def run_layer(self, gathered_BTD: Tensor) -> Tensor:
-        hidden_BTD: Tensor = self.layer(
-            inputs_embeds=gathered_BTD * self.layer.scale, position_ids=self.result.layer_position_ids
-        )
+        rows_BTD, result = gathered_BTD * self.layer.scale, self.result
+        if self.layer.adds_ngrams:
+            rows_BTD = self.layer.add_ngrams(rows_BTD, self.unique.ids_U[self.unique.inverse_BT], result.history)
+        hidden_BTD: Tensor = self.layer(inputs_embeds=rows_BTD, position_ids=result.layer_position_ids)
         return hidden_BTD
 
     def logits(self, hidden: Tensor, weight_VD: Tensor) -> Tensor:

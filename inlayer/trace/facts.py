@@ -15,6 +15,8 @@ import math
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
+from inlayer.trace.ngram_facts import NgramFacts
+
 Vector = list[float]  # in JSON, values that are not finite are the strings "nan", "inf" and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)
 
@@ -135,7 +137,7 @@ class Gather:
 class StageFacts:
     """One operation of the layer between the row and the hidden state."""
 
-    name: Literal["scale", "multiplier", "projection", "token type", "position", "norm", "mask"]
+    name: Literal["scale", "n-grams", "multiplier", "projection", "token type", "position", "norm", "mask"]
     note: str
     table: TableFacts | None  # holds the rows that the stage adds; None if it adds none, or computes what it adds
 
@@ -248,6 +250,7 @@ class Trace:
         gather: The lookup compared with a product of one-hot vectors.
         positions: The position scheme; `stages` are the steps from rows to hidden states.
         padding: The padding row.
+        memories: The n-gram memories: which n-gram of the text reads which row, and which n-grams share one.
         backward: The gradients of the rows, or None.
         steps: Title, summary and line of PyTorch of each of the eight steps.
         format: Version of the JSON format. `input` and `change` repeat the arguments of the walk.
@@ -278,6 +281,7 @@ class Trace:
     stages: list[StageFacts]
     positions: Positions
     padding: Padding
+    memories: list[NgramFacts]
     backward: Backward | None  # None if there is nothing to differentiate; the note of step 8 gives the reason
 
     def to_dict(self) -> dict[str, Any]:

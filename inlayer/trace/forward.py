@@ -69,6 +69,7 @@ class Forward:
         self.texts: list[TextTrace] = []  # without their tokens
         self.tokens: list[list[Token]] = []  # in the order they are run, after a swap
         self.unique: UniqueRows | None = None  # None if vectors were given
+        self.ids_BT: Tensor | None = None  # of the whole texts
 
     def run_texts(self, texts: Sequence[str]) -> Forward:
         """Tokenize texts, apply the swap, pad, and run the layer."""
@@ -123,6 +124,7 @@ class Forward:
             most = f"{max(0, length - 1):,}"
             raise InputError(f"first_token is {first:,}; the longest text has {length:,} tokens; give at most {most}")
         self.shown = shown = slice(first, end)  # the tokens that are run
+        self.ids_BT, self.whole_mask_BT = ids_BT, mask_BT
         position_BT, positions = torch.arange(length)[None].expand(batch, length), layer.position_embedding
         self.mask_BT, self.length, self.count = mask_BT[:, shown], length, end - first  # tokens: of the text, run
         self.position_BT, self.layer_position_ids = position_BT[:, shown], None
@@ -135,10 +137,16 @@ class Forward:
             None if ids_BT is None else ids_BT[:, shown],
             None if embeds_BTD is None else embeds_BTD[:, shown],
             self.layer_position_ids,
+            history=self.history,
         )
         self.width = self.stages[-1].after.shape[-1]
         if self.window.first_channel >= (widest := max(self.width, self.stages[0].after.shape[-1])):
             raise InputError(f"first_channel is {self.window.first_channel:,}; it must be in 0..{widest - 1:,}")
+
+    @property
+    def history(self) -> Tensor | None:
+        """The ids before the window, which n-grams reach back to."""
+        return None if self.ids_BT is None else self.ids_BT[:, : self.window.first_token]
 
     @cached_property
     def rotary(self) -> list[Rotary]:

@@ -27,7 +27,7 @@ from inlayer.trace.pipeline import Pipeline
 STYLES = ("layout.css", "parts.css", "figures.css", "scene.css", "scene-figures.css", "map-pane.css")
 SCRIPTS = (
     "dom.js", "format.js", "motion.js", "colors.js", "state.js", "source.js", "grid.js", "changes.js", "effects.js",
-    "steps/text.js", "steps/ids.js", "steps/rows.js", "dial.js", "clocks.js",
+    "steps/text.js", "steps/ids.js", "steps/ngrams.js", "steps/rows.js", "dial.js", "clocks.js",
     "steps/positions.js", "steps/hidden.js", "learning.js", "steps/backward.js",
     "inspector.js", "formulas.js", "formulas-later.js", "token.js", "questions.js", "predict.js", "initialization.js",
     "controls.js", "rejected.js", "chips.js", "scene.js", "scene_paint.js", "compare_view.js", "steps.js", "keys.js",

@@ -22,6 +22,7 @@ from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
 from inlayer.trace.facts import Change, Gather, Positions, StageFacts, StageValue, TokenTrace, Trace
 from inlayer.trace.forward import Forward, Window
+from inlayer.trace.ngram_reads import ngram_facts
 from inlayer.trace.schemes import scheme_of
 from inlayer.trace.steps import describe_steps
 
@@ -84,6 +85,7 @@ def run(
         stages=stages,
         positions=_positions(result),
         padding=pipeline.padding(first_channel, dims),
+        memories=ngram_facts(result),
         backward=backward(result) if result.unique is not None and result.count else None,
     )
     return replace(trace, steps=describe_steps(trace))
@@ -193,6 +195,8 @@ def _gather(result: Forward) -> Gather:
 def _stage_note(layer: Embeddings, stage: LayerStage) -> str:
     return {
         "scale": f"each row is multiplied by {layer.scale:g}",
+        "n-grams": "the rows of the n-grams that end at the token are "
+        + ("added" if layer.ngrams and layer.ngrams[0].added == "sum" else "projected, and all are averaged with it"),
         "multiplier": f"each vector is multiplied by {layer.multiplier:g}",
         "projection": f"each vector is projected to width {stage.after.shape[-1]:,}",
         "token type": "the embedding of segment 0 is added, because there is only one segment",

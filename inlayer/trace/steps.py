@@ -123,6 +123,8 @@ def _sum(trace: Trace) -> str:
             code = f"{code} + layer.token_type_embedding.weight[0]"
         elif stage.name == "projection" and trace.positions.scheme != "none":
             code = f"layer.projection({code})"
+        elif stage.name == "n-grams":
+            code = f"layer.add_ngrams({code}, ids)"
         elif stage.name in ("scale", "multiplier"):
             code = f"{code} * layer.{stage.name}"
         else:

@@ -20,6 +20,7 @@ from inlayer.render.glyphs import NUMBER, number
 from inlayer.render.numbers import count
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, is_text, padded
+from inlayer.trace.ngram_lines import memory_lines
 from inlayer.trace.steps import setup_code
 
 FIRST_WITH_STRIPS = 5
@@ -162,6 +163,8 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
         yield line.append(data, style="dim")
 
     yield from layout.each_token(lines)
+    for memory in layout.trace.memories:
+        yield from memory_lines(layout, memory)
 
 
 def rows_step(layout: Layout) -> Iterator[Text]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from inlayer.trace import Change, plain
+import inlayer
+from inlayer.trace import Change, Pipeline, plain
 from inlayer.trace.html import export, page
+from tests.checkpoint.test_memories import write_engram
 
 pytestmark = pytest.mark.slow
 
@@ -124,3 +126,18 @@ def test_link_to_missing_data_reports_an_error(exported, open_file):
     assert "not part of this exported page" in watched.text("#error")
     watched.page.click("#reset-experiment")
     watched.page.wait_for_selector(".figure[data-step='5']")
+
+
+def test_ngram_memories_are_shown_with_their_rows(open_file, tmp_path):
+    write_engram(tmp_path)
+    pipeline = Pipeline(inlayer.load(tmp_path), name="engram")
+    file = tmp_path / "walk.html"
+    file.write_text(export(pipeline, ["the dog The dog"], step=4), encoding="utf-8")
+    page = open_file(file, reduced_motion="reduce").page
+    facts = pipeline.walk(["the dog The dog"]).memories[1]
+    section = page.locator("section[aria-label='N-gram memory of layer 14']")
+    shown = section.inner_text()
+    read = facts.reads[0][2][1]
+    assert f"{read.offsets[0]:,}" in shown
+    assert ", ".join(f"{row:,}" for row in read.rows) in shown
+    assert "the dog and The dog at tokens 2, 6: all heads" in shown

@@ -102,7 +102,8 @@ def test_a_layer_without_rows_still_computes_ids(qwen: tuple[Path, Any]) -> None
 VOCAB = 300
 PRIMES = primes_from(90, 48)
 ENGRAM: dict[str, Any] = V41 | {
-    "vocab_size": VOCAB, "hidden_size": 16, "num_attention_heads": 4, "head_dim": 16, "qk_rope_head_dim": 8,
+    "vocab_size": VOCAB, "hidden_size": 16, "pad_token_id": 2, "num_attention_heads": 4, "head_dim": 16,
+    "qk_rope_head_dim": 8,
     "engram_vocab_size": 90, "engram_head_dim": 64, "engram_num_embeddings": [sum(PRIMES[:24]), sum(PRIMES[24:])],
 }  # fmt: skip
 

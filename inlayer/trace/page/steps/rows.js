@@ -15,6 +15,7 @@ function stepRow(trace) {
     ], "facts facts-wide"),
     tableStrip(trace),
     perText(trace, (text, b) => storedTable(trace, text, b)),
+    ngramMemories(trace),
   ];
 }
 

@@ -1,0 +1,48 @@
+"""Facts of the n-gram memories in a walk. Part of a trace (trace/facts.py), made by trace/ngram_reads.py.
+
+Tested against the schema in tests/trace/test_ngrams.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramRead:
+    """The n-gram of one order that ends at a token, and the row that each head of this order reads."""
+
+    order: int
+    text: str  # of the tokens that are hashed; fewer than `order` after the start of the text
+    rows: list[int]
+    offsets: list[int]  # first byte of each row in its file
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedNgrams:
+    """N-grams at several places that read the same rows: repeated, alike after normalization, or by collision."""
+
+    order: int
+    texts: list[str]  # each once
+    places: list[tuple[int, int]]  # (text, token)
+    n_heads: int  # whose row they share
+    heads: int  # of this order
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramFacts:
+    """One n-gram memory: a large table whose rows are chosen by the last few tokens."""
+
+    layer: int | None  # the decoder layer that reads it; None: its rows are part of the hidden states
+    tensor: str  # the first one
+    n_tensors: int
+    file: str
+    dtype: str  # as named in the file
+    rows: int  # of all its tensors
+    width: int
+    heads: int
+    normalized: bool  # tokens with the same normalized text are hashed as one
+    rows_read: int  # different ones
+    bytes_read: int  # of these rows, scales included
+    reads: list[list[list[NgramRead]]]  # per text and token, by order
+    shared: list[SharedNgrams]  # at most `max_tokens` of them

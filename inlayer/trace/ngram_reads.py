@@ -1,0 +1,94 @@
+"""N-gram memories in a walk: which n-gram of the text reads which row, and which n-grams share rows.
+
+text -> ids -> [rows of n-gram memories] -> hidden states
+- the row numbers are those of `Embeddings.ngram_ids`; the text of an n-gram ends where its look-back ends
+- only rows of the window are shown, but n-grams reach back to the tokens before it
+Tested against the library in tests/trace/test_ngrams.py.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from inlayer.tables.ngram import NgramMemory, NgramSpec
+from inlayer.tokenizers.base import text_or_hex
+from inlayer.trace.ngram_facts import NgramFacts, NgramRead, SharedNgrams
+
+if TYPE_CHECKING:
+    from inlayer.trace.forward import Forward
+
+Reads = list[list[list[NgramRead]]]
+Place = tuple[int, int]
+
+
+def ngram_facts(result: Forward) -> list[NgramFacts]:
+    """The facts of every n-gram memory of a walk that started from a text."""
+    if result.ids_BT is None:
+        return []
+    return [_facts(result, memory) for memory in result.pipeline.layer.memories]
+
+
+def _facts(result: Forward, memory: NgramMemory) -> NgramFacts:
+    spec = memory.spec
+    assert result.ids_BT is not None
+    first = result.window.first_token
+    end = first + result.count
+    ids, mask = result.ids_BT[:, :end].numpy(), result.whole_mask_BT[:, :end].long().numpy()
+    rows = memory.ids(ids[:, first:], ids[:, :first], mask)
+    heads = {
+        order: [head for head, one in enumerate(spec.orders) if one == order] for order in sorted(set(spec.orders))
+    }
+
+    def read(b: int, t: int, order: int) -> NgramRead:
+        chosen = rows[b, t, heads[order]].tolist()
+        text = _text(result, spec, b, t + first, order)
+        return NgramRead(order=order, text=text, rows=chosen, offsets=[memory.locate(row)[1] for row in chosen])
+
+    reads = [[[read(b, t, order) for order in heads] for t in range(result.count)] for b in range(len(rows))]
+    different = len(np.unique(rows))
+    tensor = memory.tensors[0]
+    return NgramFacts(
+        layer=spec.layer, tensor=tensor.name, n_tensors=len(memory.tensors), file=tensor.file, dtype=tensor.dtype,
+        rows=spec.rows, width=spec.width, heads=spec.heads,
+        normalized=spec.compressed_size is not None, rows_read=different,
+        bytes_read=different * memory.table.source.row_bytes, reads=reads,
+        shared=_shared(reads, result.mask_BT.tolist())[: result.window.tokens],
+    )  # fmt: skip
+
+
+def _text(result: Forward, spec: NgramSpec, b: int, at: int, order: int) -> str:
+    """The tokens that an n-gram hashes, oldest first."""
+    tokens, start = result.tokens[b], at
+    if at >= len(tokens):
+        return "<pad>"
+    while start > max(0, at - order + 1) and tokens[start - 1].id not in spec.stops:
+        start -= 1
+    parts = ((token.bytes, token.id) for token in tokens[start : at + 1])
+    return "".join(text_or_hex(data) if data else result.pipeline.spelling(token_id) for data, token_id in parts)
+
+
+def _shared(reads: Reads, mask: list[list[int]]) -> list[SharedNgrams]:
+    """Groups of places that share all rows of an order, then those that share the row of a single head."""
+    whole: dict[tuple[int, tuple[int, ...]], list[Place]] = defaultdict(list)
+    single: dict[tuple[int, int, int], list[Place]] = defaultdict(list)
+    for b, text in enumerate(reads):
+        for t, token in enumerate(text):
+            for which, read in enumerate(token if mask[b][t] else []):
+                whole[which, tuple(read.rows)].append((b, t))
+                for head, row in enumerate(read.rows):
+                    single[which, head, row].append((b, t))
+    groups = [(which, places, len(rows)) for (which, rows), places in whole.items() if len(places) > 1]
+    for (which, _, _), places in single.items():
+        if len({tuple(reads[b][t][which].rows) for b, t in places}) > 1:  # a collision of different n-grams
+            groups.append((which, places, 1))
+    found = []
+    for which, places, n_heads in groups:
+        chosen = [reads[b][t][which] for b, t in places]
+        texts = list(dict.fromkeys(read.text for read in chosen))
+        found.append(
+            SharedNgrams(order=chosen[0].order, texts=texts, places=places, n_heads=n_heads, heads=len(chosen[0].rows))
+        )
+    return found

@@ -1,0 +1,51 @@
+// Part of step 4: n-gram memories. Which n-gram of the text reads which row, at which byte, and which n-grams share rows.
+
+function ngramMemories(trace) {
+  return (trace.memories ?? []).map((memory) => {
+    const { layer } = memory;
+    const title = layer === null ? "N-gram memory, part of the hidden states" : `N-gram memory of layer ${layer}`;
+    const used = [...new Set(memory.reads.flat(2).flatMap((read) => read.rows))];
+    return make("section", { class: "check ngram-memory", "aria-label": title },
+      make("h2", {}, title),
+      facts([
+        ["Tensor", [code(memory.tensor), memory.n_tensors > 1 ? ` and ${counted(memory.n_tensors - 1, "more tensor")}` : ""]],
+        ["File", fileOf(memory)],
+        ["Shape", digits(`${grouped(memory.rows)} ${TIMES} ${grouped(memory.width)}`)],
+        ["Stored as", code(memory.dtype)],
+        ["Heads", digits(grouped(memory.heads))],
+        ["Read here", digits(`${counted(memory.rows_read, "row")}, ${counted(memory.bytes_read, "byte")}`)],
+      ], "facts facts-wide"),
+      strip(memory.rows, used, { label: `The memory: ${counted(used.length, "row")} read`, middle: counted(used.length, "row") }),
+      perText(trace, (text, b) => ngramTable(trace, memory, text, b)),
+      sharedRows(trace, memory));
+  });
+}
+
+function ngramTable(trace, memory, text, b) {
+  const head = make("tr", {}, ["token", "n", "n-gram", "rows, one per head", "first byte"].map((name) =>
+    make("th", { scope: "col" }, name)));
+  const lines = text.tokens.flatMap((token, t) => memory.reads[b][t].map((read, place) =>
+    make("tr", { class: token.mask === 0 ? "padding-line" : null },
+      make("th", { scope: "row", class: "row-head" }, place === 0 ? rowHead(token, b, t, 4) : null),
+      make("td", { class: "number" }, String(read.order)),
+      make("td", {}, code(read.text)),
+      make("td", { class: "number" }, read.rows.map(grouped).join(", ")),
+      make("td", { class: "number" }, grouped(read.offsets[0])))));
+  return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `N-grams of ${textName(trace, b)}` },
+    make("table", { class: "ngrams" }, make("thead", {}, head), make("tbody", {}, lines)));
+}
+
+function sharedRows(trace, memory) {
+  if (memory.shared.length === 0) return note("No two n-grams of this walk read the same row.");
+  const many = trace.texts.length > 1;
+  const first = trace.first_token ?? 0;
+  const place = ([b, t]) => (many ? `${t + first} of text ${b + 1}` : String(t + first));
+  return [
+    make("h3", {}, "N-grams that read the same rows"),
+    make("ul", { class: "shared-rows" }, memory.shared.slice(0, 20).map((group) => make("li", {},
+      group.texts.map((text, index) => [index ? " and " : "", code(text)]),
+      ` at tokens ${group.places.map(place).join(", ")}: `,
+      group.n_heads === group.heads ? "all heads" : `${group.n_heads} of ${counted(group.heads, "head")}, by collision`))),
+    memory.normalized && note("Tokens with the same normalized text are hashed as one."),
+  ];
+}
