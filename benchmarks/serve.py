@@ -1,8 +1,11 @@
-"""The server under load: 50 clients on loopback for 30 s, each requesting the next walk as soon as it has the last.
+"""The server under load: 50 clients on loopback for 30 s, each sending a request as soon as it has an answer.
 
-The server is `inlayer serve` with the bundled sample model, in its own process; the clients are another, lean process
-on the same cores. Every request has its own text, so that no response is cached. Nothing is compared: the headline is
-the 95th percentile of the latency relative to 300 ms, which still feels immediate.
+- walks: `inlayer serve` with the bundled sample model. Nothing is compared: the headline is the 95th percentile of the
+  latency relative to 300 ms, which still feels immediate
+- vectors: POST /v1/embeddings with WordLlama's table, compared with the same table in sentence-transformers behind
+  FastAPI (peer_server.py), with as many processes
+
+The clients are one lean process on the same cores. Every request has its own text, so that no response is cached.
 """
 
 from __future__ import annotations
@@ -20,16 +23,18 @@ from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.measure import Ratio, Result, installed
 
-CLIENTS, SECONDS, WARM_UP = 50, 30.0, 2.0
+CLIENTS, SECONDS, WARM_UP = 50, 30.0, 10.0  # both servers have started their processes after the warm-up
 MAX_MS = 300
+WALKS, VECTORS = "/api/walk", "/v1/embeddings"
+TEXTS_PER_REQUEST = 8
 SENTENCE = "I love dogs and cats but the old house by the sea keeps its own time"
 
 
 def run() -> Iterator[Result]:
-    """Yield one result: the 95th percentile relative to its target."""
-    load = measure_load(CLIENTS, SECONDS)
+    """Yield the latency of walks, then the throughput of vectors."""
+    load = measure_load([sys.executable, "-m", "inlayer", "serve", "--json"], WALKS)
     yield Result(
-        name="serve",
+        name="serve_walks",
         ratios=[
             Ratio(label=f"95th percentile / {MAX_MS} ms", value=load["p95_ms"] / MAX_MS, at_most=1),
             Ratio(label="errors", value=load["errors"], at_most=0),
@@ -41,19 +46,34 @@ def run() -> Iterator[Result]:
             "the clients run on the same cores as the server",
         ],
     )
+    yield compare_vectors()
 
 
-def measure_load(clients: int, seconds: float) -> dict[str, Any]:
-    """Start the server, run the clients, stop the server, and return the measurements."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "inlayer", "serve", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as server:
+def compare_vectors() -> Result:
+    """Compare requests per second with those of the peer."""
+    ours = measure_load([sys.executable, "-m", "inlayer", "serve", "--json", "--model", "wordllama"], VECTORS)
+    theirs = measure_load([sys.executable, "-m", "benchmarks.peer_server"], VECTORS)
+    rates = [load["requests_per_second"] for load in (ours, theirs)]
+    return Result(
+        name="serve_vectors",
+        ratios=[
+            Ratio(label="requests per second: inlayer / sentence-transformers + FastAPI", value=rates[0] / rates[1]),
+            Ratio(label="errors", value=ours["errors"], at_most=0),
+        ],
+        measured={"inlayer": ours, "sentence-transformers + FastAPI": theirs},
+        sizes={"clients": CLIENTS, "seconds": SECONDS, "model": "wordllama", "texts per request": TEXTS_PER_REQUEST},
+        notes=["the clients run on the same cores as the server"],
+    )
+
+
+def measure_load(command: list[str], path: str) -> dict[str, Any]:
+    """Start a server, run the clients, stop the server, and return the measurements."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
         assert server.stdout is not None
         try:
             url = json.loads(server.stdout.readline())["url"]
-            arguments = [url, str(clients), str(seconds)]
             done = subprocess.run(
-                [sys.executable, "-m", "benchmarks.serve", *arguments], capture_output=True, text=True, check=True
+                [sys.executable, "-m", "benchmarks.serve", url, path], capture_output=True, text=True, check=True
             )
         finally:
             server.terminate()
@@ -83,10 +103,8 @@ class Measurements:
 class Client(asyncio.Protocol):
     """A connection that sends a request, waits for the whole response, and sends the next one."""
 
-    def __init__(
-        self, number: int, host: str, token: str, measured: Measurements, finished: asyncio.Future[None]
-    ) -> None:
-        self.number, self.host, self.token, self.measured, self.finished = number, host, token, measured, finished
+    def __init__(self, number: int, head: str, measured: Measurements, finished: asyncio.Future[None]) -> None:
+        self.number, self.request_head, self.measured, self.finished = number, head, measured, finished
         self.requests, self.sent_at, self.missing, self.head = 0, 0.0, -1, b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -95,15 +113,13 @@ class Client(asyncio.Protocol):
         self.send_request()
 
     def send_request(self) -> None:
-        body = json.dumps({"texts": [text_of(self.number, self.requests)]}).encode()
+        texts = [text_of(self.number, self.requests * TEXTS_PER_REQUEST + index) for index in range(TEXTS_PER_REQUEST)]
+        walks = WALKS in self.request_head
+        body = json.dumps({"texts": texts[:1]} if walks else {"model": "wordllama", "input": texts}).encode()
         self.requests += 1
         self.head, self.missing = b"", -1
         self.sent_at = time.perf_counter()
-        self.transport.write(
-            f"POST /api/walk HTTP/1.1\r\nHost: {self.host}\r\nAuthorization: Bearer {self.token}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
+        self.transport.write(f"{self.request_head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
     def data_received(self, data: bytes) -> None:
         if self.missing < 0:
@@ -135,10 +151,14 @@ class Client(asyncio.Protocol):
             self.finished.set_result(None)
 
 
-async def run_clients(url: str, clients: int, seconds: float) -> dict[str, Any]:
+async def run_clients(url: str, path: str, clients: int = CLIENTS, seconds: float = SECONDS) -> dict[str, Any]:
     """Run all clients concurrently, after a warm-up that does not count."""
     parts = urlsplit(url)
     token = parse_qs(parts.query)["token"][0]
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {token}\r\n"
+        "Content-Type: application/json\r\n"
+    )
     begin = time.perf_counter() + WARM_UP
     measured = Measurements(begin, begin + seconds)
     loop = asyncio.get_running_loop()
@@ -146,7 +166,7 @@ async def run_clients(url: str, clients: int, seconds: float) -> dict[str, Any]:
     for number in range(clients):
         done: asyncio.Future[None] = loop.create_future()
         finished.append(done)
-        client = Client(number, parts.netloc, token, measured, done)
+        client = Client(number, head, measured, done)
         await loop.create_connection(lambda made=client: made, parts.hostname, parts.port)
     await asyncio.gather(*finished)
     cuts = statistics.quantiles(measured.seconds, n=100)
@@ -164,4 +184,4 @@ async def run_clients(url: str, clients: int, seconds: float) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(run_clients(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))))
+    print(json.dumps(asyncio.run(run_clients(sys.argv[1], sys.argv[2]))))

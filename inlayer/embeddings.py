@@ -75,8 +75,8 @@ class Embeddings(NgramLookup):
         multiplier: Factor on rows and inputs_embeds alike, not rounded (Granite).
         dropout: Dropout rate of the sum.
         norm_eps: Adds a norm after the sum (BERT, BLOOM).
-        norm: Which one: "layer", "layer without bias" (ModernBERT), "layer in float32" (DeBERTa), "rms" or "rms
-            without weight" (NanoChat).
+        norm: Which one: "layer", "layer without bias" (ModernBERT), "layer in float32" (DeBERTa), "rms", "rms
+            without weight" (NanoChat), or either "in float32" (Muse Spark).
         norm_at: Where: after the "sum", at the "start" before positions are added (BlenderbotSmall), or on "rows" but
             not on inputs_embeds (Inkling).
         positions_first: Add positions before token types (DeBERTa, Longformer).
@@ -205,7 +205,7 @@ class Embeddings(NgramLookup):
             (100, 2)
         """
         spec = describe(config)
-        positions = RotaryPositions(**vars(spec.rotary)) if spec.rotary else spec.positions
+        positions = RotaryPositions(**vars(spec.rotary)).to(device) if spec.rotary else spec.positions
         settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
         settings |= {"positions": positions, "seed": seed, "device": device, "dtype": dtype}
         layer = cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)

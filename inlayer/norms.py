@@ -38,7 +38,7 @@ class RoundedNorm(nn.Module):
 
 
 class FloatNorm(RoundedNorm):
-    """RMSNorm in float32 whose result is rounded at the end (Gemma-3n, Gemma-4)."""
+    """RMSNorm in float32 whose result is rounded at the end (Gemma-3n, Gemma-4, Muse Spark)."""
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Normalize the last axis."""
@@ -49,8 +49,8 @@ class FloatNorm(RoundedNorm):
 
 def build_norm(kind: NormKind, width: int, eps: float, **target: Any) -> nn.Module:
     """The norm of a family, on a device and in a dtype."""
-    if kind == "rms in float32":
-        return FloatNorm(width, eps, **target)
+    if kind.startswith("rms in float32"):
+        return FloatNorm(width, eps, weight=kind == "rms in float32", **target)
     if kind.startswith("rms"):
         return RoundedNorm(width, eps, centered=False, weight=kind == "rms", **target)
     if kind == "layer in float32":

@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from inlayer import open_tokenizer, train_bpe
+from inlayer.geometry.evaluation import spearman
 from inlayer.tokenizers import Tokenizer
 from inlayer.training.config import TrainConfig
 from inlayer.training.decoder import Decoder
@@ -207,17 +207,7 @@ def similarity(table_VD: Tensor, pairs: list[tuple[int, int, float]]) -> float:
     """Spearman correlation of cosines and judgments."""
     first, second, judged = (list(column) for column in zip(*pairs, strict=True))
     cosines = functional.cosine_similarity(table_VD[first], table_VD[second])
-    return round(spearman(cosines.double().numpy(), np.array(judged)), 2)
-
-
-def spearman(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
-    """Pearson correlation of ranks; equal values share their mean rank."""
-    return float(np.corrcoef(rank(one), rank(other))[0, 1])
-
-
-def rank(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    return round(spearman(cosines.double().numpy(), np.array(judged)) or 0.0, 2)
 
 
 if __name__ == "__main__":

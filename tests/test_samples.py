@@ -231,14 +231,6 @@ def test_scaled_table_keeps_the_logits():
     )  # control: other factors round
 
 
-def test_rank_correlation():
-    """The textbook formula: 1 - 6 sum d^2 / n (n^2 - 1); equal values share a rank."""
-    one, other = torch.tensor([10.0, 20, 30, 40, 50]).numpy(), torch.tensor([1.0, 3, 2, 5, 4]).numpy()
-    assert make_default.spearman(one, other) == pytest.approx(1 - 6 * 4 / (5 * 24))
-    assert make_default.spearman(one, -other) == pytest.approx(-(1 - 6 * 4 / (5 * 24)))
-    assert make_default.rank(torch.tensor([7.0, 5, 7, 9]).numpy()).tolist() == [2.5, 1, 2.5, 4]
-
-
 def test_the_bundled_map_belongs_to_the_table() -> None:
     """If this fails, the table has changed: run `python -m scripts.make_sample_map`."""
     table = inlayer.load("default").table

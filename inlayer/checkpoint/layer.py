@@ -27,6 +27,7 @@ from inlayer.tensors import to_tensor, torch_dtype
 
 COMPARED_ROWS = 4096  # per step, when a stored head is compared with the table
 SAMPLED_ROWS = 64  # of a remote head, to decide whether it equals the table
+FLOAT32_PARTS = ("position_embedding.alpha",)  # whatever the dtype of the model
 MAX_PART = 256 << 20  # bytes; the largest learned positions have about 100 MB
 
 
@@ -145,4 +146,5 @@ def _read_part(model: Model, part: str, like: Tensor) -> Tensor:
     which = f"{model.source}: tensor {quoted(tensor.name)}"
     if tensor.nbytes > MAX_PART:
         raise CheckpointError(f"{which} has {tensor.nbytes:,} bytes; the maximum for this part is {MAX_PART:,}")
-    return to_tensor(model.store.read(tensor.name)).to(torch_dtype(model.table.dtype))
+    dtype = torch.float32 if part in FLOAT32_PARTS else torch_dtype(model.table.dtype)
+    return to_tensor(model.store.read(tensor.name)).to(dtype)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Container, Iterable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 import inlayer
+from inlayer.errors import MissingFileError
+from inlayer.files import check_path, not_a_file, path_kind, shown
 from inlayer.render.progress import progress_bar as progress_bar  # noqa: PLC0414  # commands import it from here
 
 app = typer.Typer(
@@ -43,6 +46,19 @@ def examples(*lines: str) -> str:
     return "\n\n".join(("Examples:", *lines)) + "\n"
 
 
+def _check_output(_: Any, param: Any, name: str | None) -> str | None:
+    """Check that a file can be written before the work starts; "-" is standard output."""
+    if name is None or name == "-":
+        return name
+    path = check_path(name, f"--{param.name}")
+    if (kind := path_kind(path)) not in ("file", "missing"):
+        raise not_a_file(path, kind)
+    if path_kind(folder := path.resolve().parent) != "folder":
+        raise MissingFileError(f"{shown(name)} cannot be written: {shown(folder)} is not a folder")
+    return name
+
+
+output_file = partial(typer.Option, metavar="FILE", callback=_check_output)
 MIN_WIDTH = 30  # columns
 SOURCE_HELP = "Model folder, .safetensors or .gguf file, hub id or sample name. \\[default: the bundled sample model]"
 Source = Annotated[str | None, typer.Argument(help=SOURCE_HELP)]

@@ -5,12 +5,13 @@ Tested in tests/geometry/test_commands.py.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Json, app, console, examples, print_json, print_table, progress_bar
-from inlayer.files import check_path, printable, shown, write_output
+from inlayer.cli.app import Json, app, console, examples, output_file, print_json, print_table, progress_bar
+from inlayer.files import printable, shown, write_output
 
 COMPARE_EXAMPLES = examples(
     "inlayer compare default path/to/model",
@@ -24,7 +25,7 @@ def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="Model folder, file, hub id or sample name.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The model to compare it with.")],
     top: Annotated[int, typer.Option(min=0, max=100_000, help="Number of moved rows and of new tokens to show.")] = 10,
-    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page with both maps side by side.")] = None,
+    html: Annotated[str | None, output_file(help="Write a page with both maps side by side.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the tables of two checkpoints: shared tokens, rows that moved, and common neighborhoods."""
@@ -50,7 +51,7 @@ def compare(
                 (models[0].source, models[1].source), tables, (projections[0], projections[1]), shared,
                 f"{found.shared:,} tokens are shared. Rows: {rows}.", progress,
             )  # fmt: skip
-        write_output(check_path(html, "--html"), page.encode())
+        write_output(Path(html), page.encode())
     if as_json:
         print_json(found._asdict() | {"moved": [row._asdict() for row in found.moved]})
         return

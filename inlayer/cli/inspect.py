@@ -15,13 +15,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inlayer.cli.app import Source, app, console, examples, progress_bar
+from inlayer.cli.app import Source, app, console, examples, output_file, progress_bar
 from inlayer.errors import InputError
-from inlayer.files import check_path, printable, shown, write_output
+from inlayer.files import printable, shown, write_output
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -48,7 +49,7 @@ def inspect(
         str | None,
         typer.Option(metavar="FINDING", help="Print only the token ids of one kind of finding, one per line."),
     ] = None,
-    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write a page with the map of the rows.")] = None,
+    html: Annotated[str | None, output_file(help="Write a page with the map of the rows.")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Read only headers and a sample of the rows; may miss faults.")
     ] = False,
@@ -80,7 +81,7 @@ def inspect(
     elif html is not None:
         from inlayer.inspection.html import inspect_page
 
-        write_output(check_path(html, "--html"), inspect_page(report, model).encode())
+        write_output(Path(html), inspect_page(report, model).encode())
         sys.stdout.write(f"wrote {printable(shown(html))}\n")
     elif as_json:
         sys.stdout.write(json.dumps(report.to_dict(), allow_nan=False) + "\n")

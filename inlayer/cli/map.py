@@ -6,12 +6,13 @@ Tested in tests/geometry/test_commands.py.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from inlayer.cli.app import Json, Source, app, console, examples, print_json, progress_bar
-from inlayer.files import check_path, printable, shown, write_output
+from inlayer.cli.app import Json, Source, app, console, examples, output_file, print_json, progress_bar
+from inlayer.files import printable, shown, write_output
 
 MAX_NAMED = 8  # rows that are not drawn
 MAP_EXAMPLES = examples(
@@ -30,11 +31,11 @@ def map_(
             help='"pca" takes seconds; "tsne" takes minutes and shows more; "best" is t-SNE if it was computed before.'
         ),
     ] = "best",
-    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write an interactive page.")] = None,
-    png: Annotated[str | None, typer.Option(metavar="FILE", help="Write a labeled picture.")] = None,
+    html: Annotated[str | None, output_file(help="Write an interactive page.")] = None,
+    png: Annotated[str | None, output_file(help="Write a labeled picture.")] = None,
     parquet: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write a file for `embedding-atlas FILE --text text --x x --y y`."),
+        output_file(help="Write a file for `embedding-atlas FILE --text text --x x --y y`."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -55,14 +56,14 @@ def map_(
     if html is not None:
         with progress_bar("finding neighbors") as progress:
             page = map_page.map_page(title, model.table, model.vocabulary, projection, distortion, progress)
-        write_output(check_path(html, "--html"), page.encode())
+        write_output(Path(html), page.encode())
         written.append(html)
     if png is not None:
-        write_output(check_path(png, "--png"), map_page.map_picture(title, model.vocabulary, projection))
+        write_output(Path(png), map_page.map_picture(title, model.vocabulary, projection))
         written.append(png)
     if parquet is not None:
         data = map_page.map_parquet(model.vocabulary, projection, distortion)
-        write_output(check_path(parquet, "--parquet"), data)
+        write_output(Path(parquet), data)
         written.append(parquet)
     holes = [row for row, (x, _) in enumerate(projection.points.tolist()) if not math.isfinite(x)]
     facts = {

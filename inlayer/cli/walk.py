@@ -20,10 +20,10 @@ from urllib.parse import urlencode
 
 import typer
 
-from inlayer.cli.app import ModelOption, app, console, examples
+from inlayer.cli.app import ModelOption, app, console, examples, output_file
 from inlayer.cli.inputs import check_page_texts, read_pair, read_texts, read_vectors
-from inlayer.errors import InlayerError, InputError, MissingFileError
-from inlayer.files import check_path, not_a_file, path_kind, shown, write_output
+from inlayer.errors import InlayerError, InputError
+from inlayer.files import shown, write_output
 
 if TYPE_CHECKING:
     from inlayer.tokenizers import Tokenizer
@@ -91,7 +91,7 @@ def walk(
     as_json: Annotated[bool, output("--json", help="Print the trace as JSON.")] = False,
     html: Annotated[
         str | None,
-        output(metavar="FILE", help='Write a self-contained HTML page; "-" writes to standard output.'),
+        output_file(rich_help_panel="Output", help='Write a self-contained HTML page; "-" writes to standard output.'),
     ] = None,
     web: Annotated[bool, output("--web", help="Serve the page on this machine and print its address.")] = False,
     positions: Annotated[
@@ -117,7 +117,6 @@ def walk(
     outputs = [name for name, is_set in (("--json", as_json), ("--html", html is not None), ("--web", web)) if is_set]
     _check_output(outputs, step, {"--tokens": tokens, "--first-token": first_token, "--first-channel": first_channel})
     swapped = None if swap is None else read_pair(swap)
-    page_path = None if html is None or html == "-" else _check_page_path(html)
     is_random = width is not None or seed is not None or (tokenizer is not None and model is None)
     if is_random and model is not None:
         option = "--seed" if width is None else "--width"
@@ -134,7 +133,7 @@ def walk(
     change = Change(positions=None if is_random else positions, theta=theta, swap=swapped, pad=pad)
     if html is not None:
         with _option_names():
-            _write_page(page_path, pipeline, given, dims, step, change)
+            _write_page(html, pipeline, given, dims, step, change)
         return
     if web:
         _serve(open_pipeline, given, dims, step, change)
@@ -218,30 +217,16 @@ def _open_tokenizer(name: str, texts: list[str]) -> Tokenizer:
 # ---- the page
 
 
-def _write_page(
-    path: Path | None, pipeline: Pipeline, texts: list[str], dims: int, step: int | None, change: Change
-) -> None:
+def _write_page(name: str, pipeline: Pipeline, texts: list[str], dims: int, step: int | None, change: Change) -> None:
     from inlayer.trace.html import export
 
     page = export(pipeline, texts, dims=dims, step=step or 1, change=change).encode()
-    if path is None:
+    if name == "-":
         sys.stdout.flush()
         sys.stdout.buffer.write(page)
         return
-    write_output(path.resolve(), page)  # follows a link
-    sys.stdout.write(f"{shown(path)} ({len(page):,} bytes)\n")
-
-
-def _check_page_path(name: str) -> Path:
-    """Check that a page can be written to this path before the work starts."""
-    path = check_path(name, "--html")
-    kind = path_kind(path)
-    if kind not in ("file", "missing"):
-        raise not_a_file(path, kind)
-    folder = path.resolve().parent
-    if path_kind(folder) != "folder":
-        raise MissingFileError(f"{shown(name)} cannot be written: {shown(folder)} is not a folder")
-    return path
+    write_output(Path(name).resolve(), page)  # follows a link
+    sys.stdout.write(f"{shown(name)} ({len(page):,} bytes)\n")
 
 
 def _serve(

@@ -11,6 +11,7 @@ Tested against a plain float64 computation in tests/encoding/test_encode.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,7 +36,7 @@ Array = npt.NDArray[Any]
 Progress = Callable[[int, int], None]
 
 BATCH = 16_384  # texts
-SHORT = 512  # characters
+SHORT, FEW = 512, 16  # characters, texts
 BATCH_CHARACTERS = 2**24  # a batch of longer texts has fewer of them
 
 
@@ -96,7 +97,14 @@ class Encoder:
 
     def ids(self, texts: list[str]) -> Ragged:
         """The ids of texts, without special tokens."""
-        return self.without_special(self.tokenizer.encode_batch(texts, add_special_tokens=False))
+        return self.without_special(self.all_ids(texts))
+
+    def all_ids(self, texts: list[str]) -> Ragged:
+        """The ids of texts; a few short ones one by one, because waking the threads of a batch takes longer."""
+        if len(texts) <= FEW and all(isinstance(text, str) and len(text) <= SHORT for text in texts):
+            with suppress(TextError):  # a batch names the text
+                return Ragged.from_lists([self.tokenizer.encode(text, add_special_tokens=False) for text in texts])
+        return self.tokenizer.encode_batch(texts, add_special_tokens=False)
 
     def without_special(self, ids: Ragged) -> Ragged:
         """The same texts without special tokens."""

@@ -203,7 +203,7 @@ def _head(family: Family, fields: Fields, n_embd: int) -> HeadSpec:
         tied=tied,
         bias=family.head_bias,
         input_scale=n_embd**-0.5 if scaled else 1.0,
-        scale=fields.number("logit_scale", otherwise=1.0),
+        scale=fields.number("logit_scale", "output_multiplier", otherwise=1.0),
         divisor=fields.number("logits_scaling", otherwise=1.0),
         soft_cap=fields.optional_number("final_logit_softcapping"),
     )

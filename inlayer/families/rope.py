@@ -35,23 +35,27 @@ def read_rotary(family: Family, fields: Fields, n_embd: int) -> RotarySpec:
         layout=family.layout,
         float32=family.float32_tables,
         layers=_layers(family, fields),
+        learned=family.learned_frequencies,
     )
 
 
 def _layers(family: Family, fields: Fields) -> tuple[str | None, ...] | None:
     """For every layer, its layer type, or None if it has no rotary positions; None if all layers are alike."""
     _, types = fields.get("layer_types")
-    _, flags = fields.get("no_rope_layers")
+    _, flags = fields.get(family.layer_thetas or "no_rope_layers")
     without = set() if fields.is_null("sliding_window") else set(family.layers_without_rotary)
     rope = fields.mapping("rope_parameters")
     without |= {name for name, inner in rope.items() if inner is None and name in (FULL, SLIDING)}
     if family.no_rope_interval and not flags:
         count, interval = fields.size("num_hidden_layers"), fields.size("no_rope_layer_interval")
         flags = [(number + 1) % interval != 0 for number in range(min(count, MAX_LAYERS))]
-    for name, value in (("layer_types", types), ("no_rope_layers", flags)):
+    if family.layer_thetas and not flags:  # Muse Spark: every fourth layer, counted from the last
+        count = min(fields.size("num_hidden_layers"), MAX_LAYERS)
+        flags = [(count - 1 - number) % 4 != 0 for number in range(count)]
+    for name, value in (("layer_types", types), (family.layer_thetas or "no_rope_layers", flags)):
         if value is not None and (not isinstance(value, (list, tuple)) or len(value) > MAX_LAYERS):
             raise ConfigError(f"the config's {name} is {short(value)}; expected a list with one entry per layer")
-    if flags and family.no_rope_interval:
+    if flags and (family.no_rope_interval or family.layer_thetas):
         return tuple("rotary" if flag else None for flag in flags)
     if types and without:
         return tuple(None if name in without or not isinstance(name, str) else name for name in types)

@@ -18,8 +18,9 @@ from inlayer.tables.ngram import NgramSpec
 MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quotients of a setting overflow
 
 NormKind: TypeAlias = Literal[
-    "layer", "layer without bias", "layer in float32", "rms", "rms without weight", "rms in float32"
-]
+    "layer", "layer without bias", "layer in float32", "rms", "rms without weight", "rms in float32",
+    "rms in float32 without weight",
+]  # fmt: skip
 Pairing: TypeAlias = Literal["half", "interleaved"]
 Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
 
@@ -209,6 +210,7 @@ class RotarySpec:
     layout: Layout | None
     float32: bool
     layers: tuple[str | None, ...] | None = None  # per layer its type, or None without rotary positions
+    learned: bool = False  # the logarithm of a factor on each frequency is stored with the weights
 
 
 @dataclass(frozen=True, kw_only=True)

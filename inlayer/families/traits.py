@@ -42,6 +42,8 @@ class Family:
     sections: Literal["chunked", "interleaved"] | None = None  # M-RoPE: positions with three axes
     default_sections: tuple[int, ...] = (11, 11, 10)
     no_rope_interval: bool = False  # every n-th layer has no positions: no_rope_layers, no_rope_layer_interval
+    layer_thetas: str | None = None  # the field with the base of every layer; 0 for a layer without positions
+    learned_frequencies: bool = False  # a learned factor on each frequency is stored with the weights
     layers_without_rotary: tuple[str, ...] = ()  # layer types without positions
     # around the sum
     # What is multiplied: rows by a factor rounded to their dtype, rows by the exact one, or also inputs_embeds

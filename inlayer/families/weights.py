@@ -50,6 +50,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "wpe.weight", "position_embeddings.weight", "embed_positions.weight", "position_embd.weight",
         "positions_embed.weight",
     ),
+    "position_embedding.alpha": ("lerope.alpha", "rotary_emb.alpha"),  # Mistral-Large-4
     "token_type_embedding.weight": ("token_type_embeddings.weight", "token_types.weight"),
     "norm.weight": (*(f"{norm}.weight" for norm in _NORMS), "embeddings.LayerNorm.gamma"),
     "norm.bias": (*(f"{norm}.bias" for norm in _NORMS), "embeddings.LayerNorm.beta"),

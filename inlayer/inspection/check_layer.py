@@ -66,7 +66,7 @@ def table_facts(model: Model) -> TableSummary:
     if spec is not None:
         config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
     return TableSummary(
-        model_type=spec.family if spec is not None else _string(config.get("model_type")),
+        model_type=_string(config.get("model_type") if spec is None else spec.family),
         architecture=_string(architectures[0]) if isinstance(architectures, list) and architectures else None,
         tensor=shorten(stored.name, 200),
         file=shorten(stored.file, 200),
@@ -179,7 +179,7 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotarySummary, ...]:
     by_type: dict[Any, Any] = angles if isinstance(angles, dict) else {None: angles}
     return tuple(
         RotarySummary(
-            layer_type=layer_type,
+            layer_type=_string(layer_type),
             rope_type="default" if one.scaling is None else type(one.scaling).__name__.lower(),
             rope_theta=one.theta,
             factor=getattr(one.scaling, "factor", None),
@@ -256,12 +256,14 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     shapes = {
         LEARNED_POSITIONS: ((spec.block_size or 0) + spec.position_offset, sum_width) if learned else None,
         "token_type_embedding.weight": (spec.token_types, sum_width) if spec.token_types > 0 else None,
-        "norm.weight": (sum_width,) if normed and spec.norm != "rms without weight" else None,
+        "norm.weight": (sum_width,) if normed and not spec.norm.endswith("without weight") else None,
         "norm.bias": (sum_width,) if normed and spec.norm in ("layer", "layer in float32") else None,
         "projection.weight": (spec.n_embd, row_width) if projected else None,
         "projection.bias": (spec.n_embd,) if spec.project == "sum" else None,
         "head.bias": (spec.vocab_size,) if spec.head.bias else None,
     }
+    if spec.rotary is not None and spec.rotary.learned:
+        shapes["position_embedding.alpha"] = (spec.rotary.head_dim // 2,)
     if (extra := spec.per_layer) is not None:  # its table is checked with the other tables
         shapes["per_layer_embedding.projection.weight"] = extra.layers * extra.width, spec.n_embd
         shapes["per_layer_embedding.norm.weight"] = (extra.width,)

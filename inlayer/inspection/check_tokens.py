@@ -114,26 +114,22 @@ def special_token_findings(
 ) -> Iterator[Finding]:
     """Special ids that are invalid, out of range, or not special tokens."""
     yield from _invalid_id_findings(config)
-    groups: dict[tuple[Severity, str], list[int]] = {
-        ("error", "special-id-out-of-range"): [],
-        ("note", "special-id-out-of-range"): [],
-    }
+    groups: dict[tuple[Severity, str], list[int]] = {}
     for token_id in roles:
         if group := _classify(tokens, token_id, roles[token_id]):
             groups.setdefault(group, []).append(token_id)
     for (severity, code), ids in groups.items():
-        if ids:
-            one = len(ids) == 1
-            what = {
-                "special-id-out-of-range": f"outside the table of {tokens.rows:,} rows",
-                "special-id-without-token": f"without a token, although {'it has a row' if one else 'they have rows'}",
-                "special-id-not-special": "an ordinary token" if one else "ordinary tokens",
-            }[code]
-            ends_texts = "Text ends wherever this token occurs. Check that config.json and the tokenizer match."
-            advice = ends_texts if (severity, code) == ("warning", "special-id-not-special") else ""
-            message = f"the config's {_subject(roles, ids)} {what}"
-            examples = tokens.examples(ids) if not one or code == "special-id-not-special" else ()
-            yield Finding(severity, code, message, ids=tuple(ids), examples=examples, advice=advice)
+        one = len(ids) == 1
+        what = {
+            "special-id-out-of-range": f"outside the table of {tokens.rows:,} rows",
+            "special-id-without-token": f"without a token, although {'it has a row' if one else 'they have rows'}",
+            "special-id-not-special": "an ordinary token" if one else "ordinary tokens",
+        }[code]
+        ends_texts = "Text ends wherever this token occurs. Check that config.json and the tokenizer match."
+        advice = ends_texts if (severity, code) == ("warning", "special-id-not-special") else ""
+        message = f"the config's {_subject(roles, ids)} {what}"
+        examples = tokens.examples(ids) if not one or code == "special-id-not-special" else ()
+        yield Finding(severity, code, message, ids=tuple(ids), examples=examples, advice=advice)
 
 
 def _invalid_id_findings(config: Mapping[str, Any]) -> Iterator[Finding]:

@@ -9,15 +9,13 @@ Tested in tests/inspection/test_report.py and tests/inspection/test_command.py.
 
 from __future__ import annotations
 
-import math
+import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from inlayer.errors import InputError
 from inlayer.files import quoted
 from inlayer.inspection.findings import ADVICE, Example, Finding
-
-MAX_STRING = 1000  # characters in JSON: a file may contain tensor names of a megabyte
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,17 +266,6 @@ class Report:
             >>> inlayer.inspect("default").to_dict()["table"]["rows"]
             6144
         """
-        plain: dict[str, Any] = _plain(asdict(self))
-        return plain | {"exit_code": self.exit_code}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, str) and len(value) > MAX_STRING:
-        return value[: MAX_STRING - 1] + "…"
-    return value
+        facts = json.dumps(asdict(self) | {"exit_code": self.exit_code})
+        plain: dict[str, Any] = json.loads(facts, parse_constant=lambda _: None)  # NaN and infinity
+        return plain

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.text import Text
 
 from inlayer.inspection.findings import Example, Finding, shorten
@@ -60,7 +61,7 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
         yield label, f"read headers and {rows.rows_read:,} of {table.rows:,} rows; all counts refer to these"
     yield (
         "table",
-        f"{table.model_type or 'no config'}: {table.rows:,} x {table.width:,} {table.dtype}, {_size(table.bytes)}",
+        f"{table.model_type or 'no config'}: {table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.bytes)}",
     )
     yield "", f"{table.tensor} in {table.file} at byte {table.offset:,}"
     if table.model_parameters is not None and table.parameter_share is not None:
@@ -103,7 +104,7 @@ def _positions(report: Report) -> str:
 
 
 def _rotary(rotary: RotarySummary) -> str:
-    text = f"{shorten(rotary.layer_type)}: " if rotary.layer_type else ""
+    text = f"{rotary.layer_type}: " if rotary.layer_type else ""
     text += f"theta {rotary.rope_theta:,.10g}"
     if rotary.partial_rotary_factor != 1:
         text += f" on {rotary.partial_rotary_factor:g} of each head"
@@ -135,7 +136,7 @@ def _ngrams(memory: NgramSummary) -> str:
 def _tables(tables: tuple[OtherTableFacts, ...]) -> Iterator[tuple[str, str]]:
     for number, table in enumerate(tables[:MAX_TABLES]):
         share = "" if table.parameter_share is None else f", {table.parameter_share:.1%} of the parameters"
-        size = f"{table.rows:,} x {table.width:,} {table.dtype}, {_size(table.bytes)}{share}"
+        size = f"{table.rows:,} x {table.width:,} {table.dtype}, {decimal(table.bytes)}{share}"
         yield "" if number else "tables", f"{table.role}: {table.tensor}, {size}"
         parts = [f"in {table.file} at byte {table.offset:,}", f"{table.zero_rows:,} rows of zeros"]
         parts += [f"rows x {table.scale:g}"] if table.scale is not None else []
@@ -218,10 +219,3 @@ def _verdict(report: Report) -> str:
         verdict = "no fault in what was checked"
         verdict += ", not enough for --strict" if report.strict else ""
     return f"{verdict}: {summary}" if summary else verdict
-
-
-def _size(amount: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if amount >= size:
-            return f"{amount / size:.3g} {unit}"
-    return f"{amount} bytes"

@@ -22,6 +22,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,9 +84,7 @@ class BatchReport:
     @property
     def learners(self) -> list[dict[str, str | int]]:
         """Totals per learner: tasks submitted, how many passed in at least one file, and files."""
-        by_name: dict[str, list[BatchRow]] = {}
-        for row in self.rows:
-            by_name.setdefault(row.learner, []).append(row)
+        by_name = {name: list(rows) for name, rows in groupby(self.rows, attrgetter("learner"))}
         return [
             {"learner": name, "passed": len({row.task for row in rows if row.passed}),
              "tasks": len({row.task for row in rows} - {""}), "files": len({row.file for row in rows} - {""})}

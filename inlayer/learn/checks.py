@@ -59,7 +59,7 @@ def check_shape(
     want: tuple[int, ...],
     letters: str,
     *,
-    mistakes: Mapping[str, tuple[int, ...] | tuple[tuple[int, ...], str]] | None = None,
+    mistakes: Mapping[str, tuple[tuple[int, ...], str]] | None = None,
     rule: str = "shape",
 ) -> None:
     """Check a shape. `letters` names the axes ("B T D"); `mistakes` maps a rule to a wrong shape and its message."""
@@ -68,9 +68,7 @@ def check_shape(
     if found == want:
         return
     drawing = draw_shapes(want, found, letters)
-    for name, mistake in (mistakes or {}).items():
-        with_message = mistake if mistake and isinstance(mistake[0], tuple) else (mistake, name.replace("-", " "))
-        shape, message = with_message
+    for name, (shape, message) in (mistakes or {}).items():
         if found == shape:
             raise CheckFailed(name, f"{message}\n{drawing}", expected)
     raise CheckFailed(rule, f"the result has the wrong shape\n{drawing}", expected)

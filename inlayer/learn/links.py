@@ -13,7 +13,6 @@ import re
 import shlex
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -66,15 +65,12 @@ def link_command(address: str) -> str | None:
     return None if link is None else link.command
 
 
+@cache
 def picture_data(address: str) -> str | None:
     """A picture of the course as a data: address; None if there is no such picture."""
     found = re.fullmatch(r"pictures/([a-z0-9_]+\.svg)", address)
-    return _encode_picture(CONTENT / "pictures" / found[1]) if found else None
-
-
-@cache
-def _encode_picture(path: Path) -> str | None:
-    if not path.is_file():
+    path = CONTENT / "pictures" / found[1] if found else None
+    if path is None or not path.is_file():
         return None
     return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode("ascii")
 

@@ -22,7 +22,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from inlayer.errors import InputError
-from inlayer.files import locked, printable, quoted, shown, write_atomic
+from inlayer.files import file_errors, locked, printable, quoted, shown, write_atomic
 
 VERSION = 2
 FORMAT = "inlayer progress"
@@ -107,12 +107,10 @@ def now() -> str:
 def keep_old_file(path: Path, pattern: str) -> Path | None:
     """Rename a file to the first free name, numbered from 1; None if there is no such file."""
     names = (path.with_name(pattern.format(number)) for number in itertools.count(1))
-    try:
-        return path.rename(next(name for name in names if not name.exists()))
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except OSError as error:
-        raise ProgressAccessError(f"{shown(path)} cannot be renamed: {error.strerror}") from error
+    with file_errors(path, "cannot be renamed", ProgressAccessError):
+        return path.rename(next(name for name in names if not name.exists()))
 
 
 def data_folder() -> Path:
@@ -236,11 +234,11 @@ class ProgressAccessError(InputError):
 def dump_state(state: ProgressState) -> bytes:
     """Serialize to JSON, without default values."""
     default = vars(ProgressRecord())
-    changed = {
-        key: {name: value for name, value in vars(record).items() if value != default[name]}
+    records = {
+        key: changed
         for key, record in state.records.items()
+        if (changed := {name: value for name, value in vars(record).items() if value != default[name]})
     }
-    records = {key: values for key, values in changed.items() if values}
     data = {"format": FORMAT, "version": VERSION, **vars(state), "records": records}
     return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
 

@@ -131,10 +131,9 @@ class CourseService:
 
     def next_open_task(self, after: Task) -> Task | None:
         """The next task that has not passed, continuing from the start after the last one."""
-        state, names = self.state(), list(self.course.tasks)
-        position = names.index(after.id)
-        rotated = names[position + 1 :] + names[:position]
-        return next((self.course.tasks[name] for name in rotated if not state.record("task", name).done), None)
+        state, tasks = self.state(), list(self.course.tasks.values())
+        others = tasks[tasks.index(after) + 1 :] + tasks[: tasks.index(after)]
+        return next((task for task in others if not state.record("task", task.id).done), None)
 
     def start_task(self, name: str | None) -> TaskFile:
         """Make a task the current one and create its file if it does not exist."""
@@ -209,11 +208,6 @@ class CourseService:
             return bool(record.done)
 
     # ---- the learner's files
-
-    def set_folder(self, folder: str) -> None:
-        """Choose the folder of the learner's files."""
-        with self.edit() as state:
-            choose_folder(state, folder)
 
     def load_file(self, task: Task) -> tuple[Path, SourceFile | None]:
         """The path of the learner's file for a task, and its content if it exists."""

@@ -80,23 +80,17 @@ def read_source_file(path: str | Path, max_bytes: int = MAX_SOURCE_BYTES, *, fol
     names = ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY", *(() if follow_links else ("O_NOFOLLOW",)))  # not on every system
     flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in names)
     try:
-        handle = os.open(path, flags)
+        with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise SubmissionError("not-a-file", "it is a pipe, device or socket, not a file")
+            data = file.read(max_bytes + 1)
+    except IsADirectoryError:
+        raise SubmissionError("not-a-file", "it is a folder, not a file") from None
     except OSError as error:
         if not follow_links and Path(path).is_symlink():
             raise SubmissionError("link", LINK_MESSAGE) from None
         rule = "not-found" if isinstance(error, (FileNotFoundError, NotADirectoryError)) else "unreadable"
         raise SubmissionError(rule, f"it cannot be read: {error.strerror}") from None
-    try:
-        mode = os.fstat(handle).st_mode
-        if not stat.S_ISREG(mode):
-            kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, device or socket"
-            raise SubmissionError("not-a-file", f"it is {kind}, not a file")
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            data = file.read(max_bytes + 1)
-    except OSError as error:
-        raise SubmissionError("unreadable", f"it cannot be read: {error.strerror}") from None
-    finally:
-        os.close(handle)
     if len(data) > max_bytes:
         raise SubmissionError("too-large", f"it has more than {max_bytes:,} bytes")
     try:

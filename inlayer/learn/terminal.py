@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import partial
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from inlayer.learn.links import link_command
@@ -274,9 +275,7 @@ class CoursePrinter:
         """Print the first of some questions, one line each."""
         listed = list(questions)
         for one in listed[:MAX_QUESTIONS]:
-            text = " ".join(one.text.split())
-            short = text if len(text) <= MAX_QUESTION_TEXT else text[: MAX_QUESTION_TEXT - 1].rstrip() + "…"
-            self.line(f"{short} ({one.lesson})", indent=2)
+            self.line(f"{shorten(one.text, MAX_QUESTION_TEXT, placeholder='…')} ({one.lesson})", indent=2)
         if len(listed) > MAX_QUESTIONS:
             self.line(f"and {len(listed) - MAX_QUESTIONS} more", indent=2)
 

@@ -16,7 +16,7 @@ Tested against a plain loop and against transformers in test_rotary.py and test_
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import get_args
 
 import torch
@@ -45,11 +45,12 @@ MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies w
 
 
 class RotaryPositions(nn.Module):
-    """cos and sin for given positions. It has no parameters and no buffers: `.to(bfloat16)` cannot round its angles.
+    """cos and sin for given positions. Without parameters and buffers, `.to(bfloat16)` cannot round its angles.
 
     `angles` is one `Angles`, or one per layer type for a model with several bases (Gemma-3). With `float32`, the
     tables stay float32 whatever the model's dtype (OLMo). `layers` has the type of every layer, or None for a layer
-    without rotary positions.
+    without rotary positions. With `learned`, the buffer `alpha` has the logarithm of a factor on each frequency
+    (Mistral-Large-4); it stays float32 as in the original.
     """
 
     def __init__(
@@ -61,12 +62,14 @@ class RotaryPositions(nn.Module):
         layout: Layout | None = None,
         float32: bool = False,
         layers: tuple[str | None, ...] | None = None,
+        learned: bool = False,
     ) -> None:
         super().__init__()
         if not isinstance(head_dim, int) or not 2 <= head_dim <= MAX_HEAD_DIM:
             raise ConfigError(f"head_dim is {head_dim!r}; it must be an integer in 2..{MAX_HEAD_DIM:,}")
         _check_names(pairing, layout or pairing)
         self.head_dim, self.float32, self.layers = head_dim, float32, layers
+        self.alpha = nn.Buffer(torch.zeros(head_dim // 2)) if learned else None
         self.angles: Angles | dict[str, Angles]
         self.angles = dict(angles) if isinstance(angles, Mapping) else angles or Angles()
         self.pairing: Pairing = pairing
@@ -89,6 +92,13 @@ class RotaryPositions(nn.Module):
             frequencies, factor = self.inverse_frequencies(1, layer_type)
             if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
                 raise ConfigError(f"{one} gives rotary frequencies or a cos/sin factor that are not finite")
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryPositions:
+        before = self.alpha
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if before is not None and self.alpha is not None and self.alpha.dtype != before.dtype:
+            self.alpha = nn.Buffer(before.to(self.alpha.device))
+        return self
 
     def rotated_dim(self, angles: Angles) -> int:
         """The number of channels of a head that are rotated; the others are unchanged."""
@@ -119,7 +129,10 @@ class RotaryPositions(nn.Module):
         """Radians per token for every pair, and the factor on cos and sin, for a text of `length` tokens."""
         angles = self._choose(layer_type)
         length = torch.as_tensor(length, device="cpu")
-        return scaled_frequencies(angles.scaling, self.rotated_dim(angles), angles.theta, length)
+        frequencies, factor = scaled_frequencies(angles.scaling, self.rotated_dim(angles), angles.theta, length)
+        if self.alpha is not None and not self.alpha.is_meta:
+            frequencies = frequencies * self.alpha.cpu().float().exp()
+        return frequencies, factor
 
     @torch.no_grad()
     def forward(

@@ -185,18 +185,21 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
     def tokens(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[Token]:
         """Encode a text into tokens. Where their bytes do not add up to it, spans follow the rules in offsets.py."""
-        tokens, body = self._tokens_of_text(text, parse_special)
-        return self._with_special_tokens(text, tokens, body, add_special_tokens, parse_special)
+        return self._explain(text, add_special_tokens, parse_special)[0]
+
+    def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
+        """Return the pre-tokens of `tokenizers`. Always None if the file has no pre_tokenizer (LLaMA-2)."""
+        return self._explain(text, False, parse_special)[1]
 
     def analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
-        tokens, body = self._tokens_of_text(text, parse_special=True)
-        spans = pre_tokens_from_tokens(tokens, body.word_ids) if self._pre_tokenizes else None
-        return self._with_special_tokens(text, tokens, body, add_special_tokens=True, parse_special=True), spans
+        return self._explain(text, True, True)
 
-    def _with_special_tokens(
-        self, text: str, tokens: list[Token], body: tokenizers.Encoding, add_special_tokens: bool, parse_special: bool
-    ) -> list[Token]:
-        """Insert the tokens that the post-processor adds, such as begin-of-text, with empty spans."""
+    def _explain(
+        self, text: str, add_special_tokens: bool, parse_special: bool
+    ) -> tuple[list[Token], list[tuple[int, int]] | None]:
+        """Tokens and pre-tokens; tokens that the post-processor adds, such as begin-of-text, have empty spans."""
+        tokens, body = self._tokens_of_text(text, parse_special)
+        spans = pre_tokens_from_tokens(tokens, body.word_ids) if self._pre_tokenizes else None
         with library_errors(f"{self._where} cannot encode this text"):
             whole = self._variant(parse_special).post_process(body, add_special_tokens=add_special_tokens)
         result: list[Token] = []
@@ -212,7 +215,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
                 )
             result.append(token)
             position = token.span[1] if token is not tokens[-1] else len(text.encode())
-        return result
+        return result, spans
 
     def _tokens_of_text(self, text: str, parse_special: bool) -> tuple[list[Token], tokenizers.Encoding]:
         """Encode the text itself; the word ids of the encoding are the numbers of the pre-tokens."""
@@ -227,14 +230,6 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             offsets = byte_offsets(text, body.offsets)
             tokens = tokens_from_offsets(source, ids, offsets, self._bytes_of, self.special_ids)
         return tokens, body
-
-    def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
-        """Return the pre-tokens of `tokenizers`. Always None if the file has no pre_tokenizer (LLaMA-2)."""
-        if not self._pre_tokenizes:
-            check_text(text)
-            return None
-        tokens, body = self._tokens_of_text(text, parse_special)
-        return pre_tokens_from_tokens(tokens, body.word_ids)
 
     @cached_property
     def _merge_table(self) -> MergeTable | None:

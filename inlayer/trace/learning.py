@@ -109,10 +109,11 @@ def learn(
         return LearnFacts(uniform=uniform, kind="next token", note=note, predicted=None, method=None, steps=[])
     gradient_VD, steps = _gradient(problem), []
     ids, target = _in_use(problem), int(problem.targets[-1])
+    places = torch.searchsorted(problem.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
+    rows_ND, moves_ND = problem.unique.rows_UD.float()[places], gradient_VD[ids]
     last = min(len(result.tokens[0]), result.shown.stop) - result.shown.start - 1
     for rate in map(float, rates):
         loss, after_last_V, predicted_V = _evaluate(problem, rate, gradient_VD, last)
-        before, after = (_rows(problem, ids, gradient_VD, one) for one in (0.0, rate))
         steps.append(
             LearnStep(
                 rate=rate,
@@ -120,7 +121,7 @@ def learn(
                 next=_most_probable(pipeline, after_last_V) if last >= 0 else [],
                 predicted=_most_probable(pipeline, predicted_V),
                 target=_next_token(pipeline, predicted_V, target),
-                moved=_moved(pipeline, ids, before, after, projection),
+                moved=_moved(pipeline, ids, rows_ND.numpy(), (rows_ND - rate * moves_ND).numpy(), projection),
             )
         )
     return LearnFacts(
@@ -174,12 +175,6 @@ def _in_use(problem: Problem) -> list[int]:
     places = problem.unique.inverse_BT[problem.result.mask_BT.bool()].tolist()
     ids = problem.unique.ids_U.tolist()
     return [ids[place] for place in dict.fromkeys(places) if ids[place] != problem.layer.padding_idx][:MAX_MOVED]
-
-
-def _rows(problem: Problem, ids: list[int], gradient_VD: Tensor, rate: float) -> npt.NDArray[np.float32]:
-    places = torch.searchsorted(problem.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
-    rows: npt.NDArray[np.float32] = (problem.unique.rows_UD.float()[places] - rate * gradient_VD[ids]).numpy()
-    return rows
 
 
 def _moved(

@@ -175,11 +175,8 @@ def _spread(candidates: list[int], wanted: int) -> list[int]:
     """Take `wanted` candidates: the first ones, then at growing distances, up to the last one."""
     if wanted >= len(candidates):
         return candidates
-    ranks: list[int] = []
-    for number in range(wanted):
-        rank = round(len(candidates) ** (number / max(1, wanted - 1))) - 1
-        ranks.append(max(rank, ranks[-1] + 1 if ranks else 0))
-    return [candidates[min(rank, len(candidates) - wanted + number)] for number, rank in enumerate(ranks)]
+    gaps = np.geomspace(1, len(candidates) - wanted + 1, wanted).round().astype(int) - 1
+    return [candidates[number + gap] for number, gap in enumerate(gaps.tolist())]
 
 
 def _neighbors(table: StoredTable, token_id: int, tokenizer: Tokenizer, k: int) -> tuple[TokenNeighbor, ...]:

@@ -15,7 +15,6 @@ Tested in tests/training/test_corpus.py.
 from __future__ import annotations
 
 import ast
-import inspect
 import os
 import sys
 import sysconfig
@@ -33,7 +32,6 @@ CHUNK = 1 << 14  # characters
 
 # Folders of the standard library with docstrings about tests, not about Python.
 TESTS = frozenset({"test", "tests", "idle_test"})
-BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")  # AST fields that hold statements, in source order
 MIN_QUOTE = 60  # characters: a repeated paragraph this long is a quotation, a shorter one may be a heading
 
 
@@ -121,18 +119,13 @@ def _docstrings_of(path: Path) -> list[str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in old sources
-            nodes: list[ast.AST] = [ast.parse(path.read_bytes())]
+            tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return []
-    found = []
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            text = ast.get_docstring(node, clean=False)
-            if text:
-                found.append(inspect.cleandoc(text).encode(errors="ignore").decode())  # drops lone surrogates
-        nodes += reversed([child for name in BLOCKS for child in getattr(node, name, ())])
-    return found
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, documented)]
+    texts = map(ast.get_docstring, sorted(nodes, key=lambda node: getattr(node, "lineno", 0)))
+    return [text.encode(errors="ignore").decode() for text in texts if text]  # without lone surrogates
 
 
 def _without_repeats(text: str, seen: set[str]) -> str:

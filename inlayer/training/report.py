@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, Template
 from rich.console import Console
 from rich.text import Text
@@ -310,8 +311,8 @@ def _template() -> Template:
 def _choose(metrics: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """A few evenly spaced lines of the metrics including the last, preferably of steps that measured the table."""
     full = [line for line in metrics if "row_norm_mean" in line] or list(metrics)
-    chosen = {round(number * (len(full) - 1) / (MAX_ROWS - 1)) for number in range(MAX_ROWS)}
-    return [full[number] for number in sorted(chosen)] if full else []
+    chosen = np.linspace(0, len(full) - 1, min(MAX_ROWS, len(full))).round().astype(int)
+    return [full[number] for number in chosen.tolist()]
 
 
 def _value(value: Any) -> str:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 import torch
 from torch import Tensor
 
@@ -322,17 +323,10 @@ def tokenizer_files(tokenizer: ByteTokenizer | str | os.PathLike[str]) -> dict[s
 
 def byte_tokenizer_json() -> bytes:
     """A byte-level BPE without merges: id 72 is the byte 72."""
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    parts: dict[str, Any] = {
-        "version": "1.0",
-        "added_tokens": [],
-        "normalizer": None,
-        "pre_tokenizer": byte_level,
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {"type": "BPE", "vocab": byte_alphabet(), "merges": []},
-    }
-    return json.dumps(parts, ensure_ascii=False).encode()
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(byte_alphabet(), []))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    return str(made.to_str()).encode()
 
 
 def _copy(path: Path) -> dict[str, bytes]:

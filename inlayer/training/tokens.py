@@ -152,11 +152,8 @@ def validation_batches(
 
 
 def _windows(ids: npt.NDArray[Any], starts: npt.NDArray[np.uint64], width: int) -> Tensor:
-    source = np.asarray(ids)  # slicing a memmap is slow
-    windows_BT = np.empty((starts.size, width), np.int64)
-    for row, start in enumerate(starts.tolist()):
-        windows_BT[row] = source[start : start + width]
-    return torch.from_numpy(windows_BT)
+    windows_NT = np.lib.stride_tricks.sliding_window_view(np.asarray(ids), width)  # slicing a memmap is slow
+    return torch.from_numpy(windows_NT[starts.astype(np.int64)].astype(np.int64))
 
 
 def check_windows(ids: npt.NDArray[Any], width: int) -> None:

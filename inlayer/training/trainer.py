@@ -191,20 +191,18 @@ class Trainer:
 
     def _untie(self) -> None:
         """Give the head its own copy of the table and of the table's moments."""
-        moments = {id(parameter): state for one in self.optimizers for parameter, state in one.state.items()}
+        moments = {parameter: state for one in self.optimizers for parameter, state in one.state.items()}
         self.decoder.head.untie()
         self.decoder.config = replace(self.decoder.config, tie=False)
         self.optimizers = make_optimizers(self.decoder, self.config)
-        moments[id(self.decoder.head.weight)] = {
+        moments[self.decoder.head.weight] = {
             # A second moment shared by all rows becomes one per row.
             key: (value.expand_as(self.table.weight) if value.dim() else value).clone()
-            for key, value in moments.get(id(self.table.weight), {}).items()
+            for key, value in moments.get(self.table.weight, {}).items()
         }
         for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    if moments.get(id(parameter)):
-                        optimizer.state[parameter] = moments[id(parameter)]
+            own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            optimizer.state.update({parameter: moments[parameter] for parameter in own if moments.get(parameter)})
 
 
 def derive_seed(seed: int, *key: int) -> int:

@@ -97,7 +97,7 @@ def read_input(encoder: Encoder, value: Any) -> Ragged:
     if any(not item for item in items):
         raise InputError("input contains an empty text or list; leave it out")
     if all(isinstance(item, str) for item in items):
-        return encoder.tokenizer.encode_batch(items, add_special_tokens=False)
+        return encoder.all_ids(items)
     if not all(isinstance(item, list) and all(type(one) is int for one in item) for item in items):
         raise InputError("input mixes texts, ids and other values; all items must be of the same kind")
     return Ragged.from_lists(items)

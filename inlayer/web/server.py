@@ -144,7 +144,6 @@ def serve(
         raise InputError("the API key must be printable ASCII without spaces, and not empty")
     token = secrets.token_urlsafe(32)
     listener = bind(host, port)
-    listener.listen(2_048)
     config = make_config(partial(worker_app, open_pipelines, token, host, api_key), workers=_workers())
 
     def ready() -> None:
@@ -196,27 +195,21 @@ def _workers() -> int:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Bind a socket to an address."""
+    """Listen on an address."""
     if not host:  # some systems take it for every address
         raise InputError("host is empty; use 127.0.0.1 for this machine only")
     if not 0 <= port <= 65_535:  # the system would take it modulo 65,536
         raise InputError(f"port {port} is outside 0..65535; 0 is any free port")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        made = socket.socket(family, kind, protocol)
-    except (OSError, UnicodeError, OverflowError):
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except (OSError, UnicodeError):
         raise InputError(f"host {quoted(host)} is not an address of this machine") from None
-    if sys.platform != "win32":  # reuse a port that was in use a moment ago; on Windows this would share it instead
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        made.bind(address)
-    except (OSError, OverflowError) as error:
-        made.close()
-        reason = getattr(error, "strerror", None) or str(error)
+        return socket.create_server(address, family=family, backlog=2_048, dualstack_ipv6=both)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
         raise InputError(f"{host} port {port}: {reason}; use another port, or 0 for any free one") from None
-    return made
 
 
 class BoundedProtocol(H11Protocol):

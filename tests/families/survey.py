@@ -212,7 +212,8 @@ def save_tiny(model_type: str, kind: str, folder: str) -> Any:
     """Write a tiny model with random weights as transformers does; returns its class."""
     model = build(kind, tiny_config(model_type, kind))
     with torch.no_grad():
-        for parameter in model.parameters():
+        learned = [buffer for name, buffer in model.named_buffers() if name.endswith("rotary_emb.alpha")]
+        for parameter in (*model.parameters(), *learned):
             parameter.normal_()
     model.save_pretrained(folder)
     return type(model)

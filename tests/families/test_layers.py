@@ -115,3 +115,29 @@ def test_three_axes(model_type: str, rotary: Any, sections: list[int], settings:
     assert same_bits(text[0], layer.rotary(POSITIONS[:1].expand(3, -1, -1))[0])
     with pytest.raises(ShapeError, match=r"expected \(3, batch, tokens\)"):
         layer.rotary(POSITIONS[:2])
+
+
+@pytest.mark.parametrize(
+    ("model_type", "field"), [("muse_spark", "layer_rope_theta"), ("mistral_large4", "no_rope_layers")]
+)
+def test_layers_listed_in_the_text_config(model_type: str, field: str) -> None:
+    text_type = f"{model_type}_text"
+    default = CONFIG_MAPPING[text_type](num_hidden_layers=6)
+    bare = {"model_type": model_type, "text_config": {"model_type": text_type, "num_hidden_layers": 6}}
+    for given, text in ((config := tiny_config(model_type, "image"), config.text_config), (bare, default)):
+        layer, theirs = Embeddings.from_config(given, device="meta"), getattr(text, field)
+        ours = [layer.rotary(torch.arange(3), layer=number) is not None for number in range(len(theirs))]
+        assert ours == [bool(flag) for flag in theirs]
+        assert 0 < sum(ours) < len(ours)
+
+
+def test_learned_frequencies_stay_float32_and_matter() -> None:
+    layer = Embeddings.from_config(tiny_config("mistral_large4", "image"))
+    before = layer.rotary(torch.arange(9))[0]
+    torch.nn.init.normal_(layer.position_embedding.alpha, generator=torch.Generator().manual_seed(0))
+    learned = layer.rotary(torch.arange(9))[0]
+    assert not torch.equal(learned, before)  # control for `make families`, which compares random ones
+    alpha = layer.position_embedding.alpha.clone()
+    layer.to(torch.bfloat16)
+    assert torch.equal(layer.position_embedding.alpha, alpha)
+    assert torch.equal(layer.rotary(torch.arange(9))[0], learned.to(torch.bfloat16))

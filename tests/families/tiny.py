@@ -26,7 +26,8 @@ from transformers.models.auto.modeling_auto import (
 CAUSAL, MASKED = dict(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES), dict(MODEL_FOR_MASKED_LM_MAPPING_NAMES)
 # Other types that are supported: encoder-decoder models and models with images
 OTHERS = {"t5": "seq2seq", "mt5": "seq2seq", "umt5": "seq2seq", "longt5": "seq2seq", "qwen2_vl": "image",
-          "qwen2_5_vl": "image", "qwen3_vl": "image", "qwen3_vl_moe": "image"}  # fmt: skip
+          "qwen2_5_vl": "image", "qwen3_vl": "image", "qwen3_vl_moe": "image", "muse_spark": "image",
+          "mistral_large4": "image"}  # fmt: skip
 
 LAYERS, VOCAB = 4, 99
 DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -129,6 +130,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "mobilebert": {"embedding_size": 64},
     "neomme": {"per_layer_config": None},
     "squeezebert": {"embedding_size": 64},
+    "mistral_large4": {"text_config": {"kv_source_layers": [0, 1, 2, 3]}},
     "xmod": {"default_language": "en_XX"},
     "zamba": {"layer_types": ["mamba", "hybrid"] * 2},
     "zamba2": {"layer_types": ["mamba", "hybrid"] * 2},

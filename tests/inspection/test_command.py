@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +219,7 @@ def test_interrupt_reports_what_was_found_so_far(
 def test_long_reading_is_announced(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = sys.modules["inlayer.cli.inspect"]
+    command = import_module("inlayer.cli.inspect")
     monkeypatch.setattr(scan, "BLOCK_VALUES", 64 * 100)
     monkeypatch.setattr(command, "MEASURED", 0)
     for limit, lines in ((-1, 1), (10**6, 0)):

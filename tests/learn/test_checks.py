@@ -39,7 +39,7 @@ def test_shapes_are_drawn() -> None:
     )
     assert found.rule == "swapped"
     assert found.message.startswith("T and D swapped\n")
-    assert failure(check_shape, torch.ones(1), (2,), "D", mistakes={"other": (3,)}).rule == "shape"
+    assert failure(check_shape, torch.ones(1), (2,), "D", mistakes={"other": ((3,), "")}).rule == "shape"
     assert failure(check_shape, [1.0], (1,), "D").rule == "not-a-tensor"
 
 

@@ -21,7 +21,7 @@ def shape(session: GradingSession) -> None:
         session.call(session.random_normal(4, 6), session.random_ids(4, (3,))),
         (6,),
         "D",
-        mistakes={"not-added": (3, 6)},
+        mistakes={"not-added": ((3, 6), "the rows are not added")},
     )
 
 

@@ -5,7 +5,7 @@
 Tested in tests/learn/test_cli.py and, from end to end, in tests/learn/test_course_taken.py.
 """
 
-from inlayer.cli.learn import classroom, lessons, progress, questions, tasks, watch
+from inlayer.cli.learn import classroom, lessons, questions, tasks, watch
 from inlayer.cli.learn.common import learn
 
-__all__ = ["classroom", "learn", "lessons", "progress", "questions", "tasks", "watch"]
+__all__ = ["classroom", "learn", "lessons", "questions", "tasks", "watch"]

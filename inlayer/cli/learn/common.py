@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from inlayer.cli.app import app, console, examples
 from inlayer.learn.progress import ProgressFile
 from inlayer.learn.service import MAX_SEED, CourseService
+from inlayer.learn.task_files import choose_folder
 from inlayer.learn.terminal import CoursePrinter, EncodedOutput
 
 MAX_WIDTH = 100  # columns; longer lines are hard to read
@@ -77,7 +78,8 @@ def open_service(*, must_save: bool = False, folder: str | None = None) -> Cours
 
     service = CourseService(ProgressFile(on_notice=notify, allow_unsaved=not must_save))
     if folder is not None:
-        service.set_folder(folder)
+        with service.edit() as state:
+            choose_folder(state, folder)
     return service
 
 

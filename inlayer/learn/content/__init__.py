@@ -2,4 +2,4 @@
 
 __all__ = ["LESSONS"]
 
-LESSONS = ("text", "table", "forward", "position", "padding", "learning", "tying", "large", "checkpoints")
+LESSONS = ("text", "table", "forward", "position", "padding", "learning", "tying", "large", "checkpoints", "ngrams")

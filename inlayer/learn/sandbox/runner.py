@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any, NoReturn
@@ -206,8 +207,8 @@ class Runner:
     ) -> dict[str, Any]:
         """Call `target` or its attribute `path`; with `gradients`, also differentiate sum(result * weight)."""
         found = self.module.__dict__[target] if isinstance(target, str) else target
-        for part in filter(None, path.split(".")):
-            found = getattr(found, part)
+        if path:
+            found = attrgetter(path)(found)
         of, item, weight = (gradients.get(name) for name in ("of", "item", "weight"))
         leaf = None if of is None else (kwargs[of] if isinstance(of, str) else args[of]).requires_grad_()
         if is_module := of is None and weight is not None:
@@ -224,12 +225,10 @@ class Runner:
         return {"value": value, "gradient": None if leaf is None else leaf.grad, "gradients": of_parameters}
 
     def do_attribute(self, target: Any, path: str) -> dict[str, Any]:
-        found = target
-        for part in path.split("."):
-            if not hasattr(found, part):
-                return {"missing": True}
-            found = getattr(found, part)
-        return {"value": found}
+        try:
+            return {"value": attrgetter(path)(target)}
+        except AttributeError:
+            return {"missing": True}
 
     def do_tensors(self, target: Any, which: str) -> dict[str, Any]:
         if not isinstance(target, nn.Module):

@@ -24,7 +24,11 @@ def shape(session: GradingSession) -> None:
         session.call(hidden, mask),
         (batch, width),
         "B D",
-        mistakes={"wrong-axis": (length, width), "axis-kept": (batch, 1, width), "channels-gone": (batch, length)},
+        mistakes={
+            "wrong-axis": ((length, width), "you averaged over the texts; average over the tokens of each text"),
+            "axis-kept": ((batch, 1, width), "the token axis is still there, with size 1; remove it"),
+            "channels-gone": ((batch, length), "you averaged over the channels; average over the tokens"),
+        },
     )
 
 

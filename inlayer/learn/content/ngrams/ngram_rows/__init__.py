@@ -1,0 +1,1 @@
+"""The task "The rows of an n-gram memory"."""
