@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from inlayer.trace.ngram_facts import NgramFacts
+from inlayer.trace.ngram_facts import NgramFacts, PerLayerFacts
 
 Vector = list[float]  # in JSON, values that are not finite are the strings "nan", "inf" and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)
@@ -250,7 +250,7 @@ class Trace:
         gather: The lookup compared with a product of one-hot vectors.
         positions: The position scheme; `stages` are the steps from rows to hidden states.
         padding: The padding row.
-        memories: The n-gram memories: which n-gram of the text reads which row, and which n-grams share one.
+        memories: Which n-gram reads which row of a memory. `per_layer` is the second table of a Gemma, or None.
         backward: The gradients of the rows, or None.
         steps: Title, summary and line of PyTorch of each of the eight steps.
         format: Version of the JSON format. `input` and `change` repeat the arguments of the walk.
@@ -282,6 +282,7 @@ class Trace:
     positions: Positions
     padding: Padding
     memories: list[NgramFacts]
+    per_layer: PerLayerFacts | None
     backward: Backward | None  # None if there is nothing to differentiate; the note of step 8 gives the reason
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Facts of the n-gram memories in a walk. Part of a trace (trace/facts.py), made by trace/ngram_reads.py.
+"""Facts of the other tables in a walk: n-gram memories (made by trace/ngram_reads.py) and per-layer embeddings.
 
-Tested against the schema in tests/trace/test_ngrams.py.
+Part of a trace (trace/facts.py). Tested against the schema in tests/trace/test_ngrams.py and test_per_layer.py.
 """
 
 from __future__ import annotations
@@ -46,3 +46,16 @@ class NgramFacts:
     bytes_read: int  # of these rows, scales included
     reads: list[list[list[NgramRead]]]  # per text and token, by order
     shared: list[SharedNgrams]  # at most `max_tokens` of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerLayerFacts:
+    """A second table with one vector per token for every block (Gemma-3n, Gemma-4)."""
+
+    tensor: str  # empty: in memory
+    rows: int
+    layers: int
+    width: int  # of one block's vector
+    row_bytes: int | None
+    offsets: list[list[int]] | None  # per text and token, the first byte of its row; None if it is not a local file
+    norms: list[list[list[float]]]  # per text, token and block

@@ -23,6 +23,7 @@ from inlayer.trace.backward import backward
 from inlayer.trace.facts import Change, Gather, Positions, StageFacts, StageValue, TokenTrace, Trace
 from inlayer.trace.forward import Forward, Window
 from inlayer.trace.ngram_reads import ngram_facts
+from inlayer.trace.per_layer_lines import per_layer_facts
 from inlayer.trace.schemes import scheme_of
 from inlayer.trace.steps import describe_steps
 
@@ -86,6 +87,7 @@ def run(
         positions=_positions(result),
         padding=pipeline.padding(first_channel, dims),
         memories=ngram_facts(result),
+        per_layer=per_layer_facts(result),
         backward=backward(result) if result.unique is not None and result.count else None,
     )
     return replace(trace, steps=describe_steps(trace))

@@ -21,6 +21,7 @@ from inlayer.render.numbers import count
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, is_text, padded
 from inlayer.trace.ngram_lines import memory_lines
+from inlayer.trace.per_layer_lines import per_layer_lines
 from inlayer.trace.steps import setup_code
 
 FIRST_WITH_STRIPS = 5
@@ -165,6 +166,8 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
     yield from layout.each_token(lines)
     for memory in layout.trace.memories:
         yield from memory_lines(layout, memory)
+    if layout.trace.per_layer is not None:
+        yield from per_layer_lines(layout, layout.trace.per_layer)
 
 
 def rows_step(layout: Layout) -> Iterator[Text]:

@@ -1,0 +1,68 @@
+"""Per-layer embeddings in a walk: bytes and norms are those of the file and the library, also on the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import torch
+from rich.console import Console
+from safetensors import safe_open
+
+import inlayer
+from inlayer.trace.terminal import show
+from tests.families.survey import save_tiny
+from tests.families.tiny import VOCAB
+from tests.trace.schema import FILE
+
+PER_LAYER = "model.embed_tokens_per_layer.weight"
+
+
+@pytest.fixture(scope="module")
+def gemma(tmp_path_factory: pytest.TempPathFactory) -> inlayer.Model:
+    folder = tmp_path_factory.mktemp("gemma")
+    torch.manual_seed(0)
+    save_tiny("gemma4_text", "causal", str(folder))
+    words = " ".join(f"w{number}" for number in range(VOCAB - 10))
+    model = inlayer.load(folder)
+    model.__dict__["tokenizer"] = inlayer.WordTokenizer.from_text(words)  # in place of the cached property
+    return model
+
+
+def test_facts_are_those_of_the_file(gemma: inlayer.Model) -> None:
+    trace = inlayer.walk(["w5 w6 w5", "w7"], gemma)
+    facts = trace.per_layer
+    assert facts is not None
+    assert (facts.tensor, facts.rows, facts.layers, facts.width) == (PER_LAYER, VOCAB, 4, 256)
+    file = Path(gemma.source) / "model.safetensors"
+    with safe_open(file, "np") as opened:
+        table = opened.get_tensor(PER_LAYER)
+    ids = torch.tensor([[token.id for token in text.tokens] for text in trace.texts])
+    assert facts.offsets is not None
+    assert facts.row_bytes == 4096
+    raw = file.read_bytes()
+    offsets = [offset for text in facts.offsets for offset in text]
+    for row, offset in zip(ids.flatten().tolist(), offsets, strict=True):
+        assert raw[offset : offset + 4096] == table[row].tobytes()
+    torch.testing.assert_close(torch.tensor(facts.norms), gemma.embeddings.per_layer(ids).norm(dim=-1))
+    window = inlayer.walk("w5 w6 w5", gemma, first_token=1).per_layer
+    assert window is not None
+    assert window.norms[0] == facts.norms[0][1:]
+    assert window.norms[0][0] != facts.norms[0][0]  # control: another token
+
+
+def test_terminal_and_json_show_them(gemma: inlayer.Model) -> None:
+    trace = inlayer.walk("w5 w6", gemma)
+    jsonschema.validate(json.loads(trace.to_json()), json.loads(FILE.read_text()))
+    for columns in (60, 120):
+        output = io.StringIO()
+        show(trace, Console(file=output, width=columns, force_terminal=False), step=4)
+        text = output.getvalue()
+        assert f"per-layer table: {PER_LAYER}" in text
+        assert all(len(line) <= columns for line in text.splitlines())
+        assert trace.per_layer is not None
+        assert f"byte {trace.per_layer.offsets[0][1]:,}" in text
+    assert inlayer.walk("I love dogs", "default").per_layer is None
