@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
@@ -20,18 +21,18 @@ import numpy as np
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError
 from inlayer.files import quoted
+from inlayer.formats.block_scales import SCALE_DTYPES, BlockDecoder
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo
 from inlayer.ragged import IdArray
 from inlayer.tables import StoredTable
 from inlayer.tables.ngram import NgramMemory, NgramSpec
-from inlayer.tables.row_parts import JoinedRows, PairedRows, decode_scaled
+from inlayer.tables.row_parts import JoinedRows, PairedRows
 from inlayer.tables.stored import check_table
 from inlayer.tokenizers.compressed import compressed_ids
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
 
-SCALE_DTYPES = SAFETENSORS_DTYPES | {"F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu)}
 NGRAM_PROJECTION = "ngram_embeddings.post_projs"
 
 
@@ -79,17 +80,23 @@ def _check_rows(where: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) ->
 
 def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> StoredTable:
     dtype, sources = SAFETENSORS_DTYPES[tensors[0].dtype], [store.open_rows(tensor) for tensor in tensors]
-    decode: Any = None
+    decode = None
     if tensors[0].dtype.startswith("F8"):
+        width, rounded = spec.width, np.dtype(ml_dtypes.bfloat16)
+        decode = BlockDecoder(packing="fp8", dtype=dtype, width=width, value_bytes=width, scale_dtype=None)
         one = store.first_of([tensors[0].name.partition(spec.tensor)[0] + spec.tensor + ".weight_scale"])
-        scales = [_find_scales(store, tensor) for tensor in tensors] if one is None else [store.find(one)]
-        factor = None if one is None else _read_factor(store, one)
-        if factor is None:
+        if one is not None:
+            decode = replace(decode, factor=_read_factor(store, one))
+        else:
+            scales = [_find_scales(store, tensor) for tensor in tensors]
             sources = [PairedRows(rows, store.open_rows(scale)) for rows, scale in zip(sources, scales, strict=True)]
-        settings = {"width": spec.width, "dtype": dtype, "scale_dtype": SCALE_DTYPES[scales[0].dtype], "scale": factor}
-        decode, dtype = partial(decode_scaled, **settings), np.dtype(ml_dtypes.bfloat16)
+            blocks = scales[0].shape[1]
+            decode = replace(decode, scale_dtype=SCALE_DTYPES[scales[0].dtype], block=width // blocks)
     source = sources[0] if len(sources) == 1 else JoinedRows(sources)
-    return StoredTable(source, spec.width, dtype, decode=decode, name=tensors[0].name)
+    if decode is None:
+        return StoredTable(source, spec.width, dtype, name=tensors[0].name)
+    float32 = np.dtype(np.float32)
+    return StoredTable(source, spec.width, float32, decode=decode, dtype=rounded, name=tensors[0].name)
 
 
 def _read_factor(store: Store, name: str) -> float:

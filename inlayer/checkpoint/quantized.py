@@ -1,7 +1,7 @@
 """Quantized tables in safetensors: which tensors have the values, the scales and the shape of a table.
 
 Store -> [table] -> Model
-- FP8 (DeepSeek-V3): `weight` with `weight_scale_inv` (or `weight_scale`), for blocks of rows and channels
+- FP8 (DeepSeek-V3): `weight` with `weight_scale_inv` (or `weight_scale`, `scale`), for blocks of rows and channels
 - MXFP4 (gpt-oss): `weight_blocks`, 16 bytes for each 32 channels, with `weight_scales`
 - NVFP4: `weight_packed`, `weight_scale` and `weight_global_scale` (compressed-tensors), or `weight`, `weight_scale`
   and `weight_scale_2` (ModelOpt)
@@ -87,7 +87,7 @@ def find_quantized(store: FolderStore, name: str, find: Find) -> QuantizedTable 
     if tensor is not None and tensor.dtype not in ("U8", "I8") and not tensor.dtype.startswith("F8"):
         return None
     if tensor is not None and tensor.dtype.startswith("F8"):
-        scales = find(f"{name}_scale_inv") or find(f"{name}_scale")
+        scales = find(f"{name}_scale_inv") or find(f"{name}_scale") or find(f"{name.removesuffix('weight')}scale")
         return None if scales is None else _fp8(store, tensor, scales)
     if tensor is not None:  # ModelOpt
         second = find(f"{name}_scale_2")
@@ -127,12 +127,12 @@ def _fp8(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> Quantize
 
 def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...]) -> tuple[int, int]:
     """Rows and channels that share a scale: from the config, or as the shape of the scales suggests."""
+    if len(grid) == 2 and grid[0] == shape[0]:  # whatever the blocks of other tensors are
+        return 1, shape[1] // grid[1] if grid[1] and shape[1] % grid[1] == 0 else FP8_BLOCK
     settings: Any = (store.config or {}).get("quantization_config")
     given = settings.get("weight_block_size") if isinstance(settings, dict) else None
     if isinstance(given, list) and len(given) == 2 and all(type(one) is int and one > 0 for one in given):
         return given[0], given[1]
-    if len(grid) == 2 and grid[0] == shape[0]:
-        return 1, shape[1] // grid[1] if grid[1] and shape[1] % grid[1] == 0 else FP8_BLOCK
     return FP8_BLOCK, FP8_BLOCK
 
 

@@ -9,13 +9,11 @@ Tested in tests/tables/test_row_parts.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.tables.stored import Array, Bytes, RowSource
+from inlayer.tables.stored import Bytes, RowSource
 
 
 class JoinedRows:
@@ -89,19 +87,3 @@ class RepeatedRows:
     def check(self) -> None:
         """Raise an error if the bytes are no longer valid."""
         self.source.check()
-
-
-def decode_scaled(
-    raw: Bytes, width: int, dtype: np.dtype[Any], scale_dtype: np.dtype[Any], scale: float | None = None
-) -> Array:
-    """Rows of values, each followed by its block scales; or with one `scale` for all of them.
-
-    The product is computed in float32 and rounded to bfloat16 once, as in the engines that serve such tables.
-    """
-    ends = width * dtype.itemsize
-    values = np.ascontiguousarray(raw[:, :ends]).view(dtype).astype(np.float32)
-    stored = np.ascontiguousarray(raw[:, ends:]).view(scale_dtype).astype(np.float32)
-    scales = stored if scale is None else np.full((len(raw), 1), scale, np.float32)
-    with np.errstate(all="ignore"):
-        scaled = values.reshape(len(raw), scales.shape[1], -1) * scales[:, :, None]
-        return scaled.reshape(len(raw), width).astype(ml_dtypes.bfloat16)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pickle
-from functools import partial
 
 import ml_dtypes
 import numpy as np
 import torch
 
-from inlayer.tables.row_parts import JoinedRows, PairedRows, decode_scaled
+from inlayer.formats.block_scales import BlockDecoder
+from inlayer.tables.row_parts import JoinedRows, PairedRows
 from inlayer.tables.stored import ArrayRows, StoredTable
 
 E4M3, E8M0 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e8m0fnu)
@@ -32,9 +32,9 @@ def test_every_scale_and_value_decodes_as_in_torch() -> None:
     codes = np.array([code for code in range(256) if code & 0x7F != 0x7F], np.uint8)
     values = np.tile(codes, (255, 1))  # a row for each scale, in two blocks of 127
     scales = np.stack([np.arange(255), np.arange(255)[::-1]], axis=1).astype(np.uint8)
-    decode = partial(decode_scaled, width=254, dtype=E4M3, scale_dtype=E8M0)
+    decode = BlockDecoder(packing="fp8", dtype=E4M3, width=254, value_bytes=254, scale_dtype=E8M0, block=127)
     paired = PairedRows(ArrayRows(values), ArrayRows(scales))
-    table = StoredTable(paired, 254, np.dtype(ml_dtypes.bfloat16), decode=decode)
+    table = StoredTable(paired, 254, np.dtype(np.float32), decode=decode, dtype=np.dtype(ml_dtypes.bfloat16))
     blocks = torch.from_numpy(values).view(torch.float8_e4m3fn).float().view(255, 2, 127)
     factors = torch.from_numpy(scales).view(torch.float8_e8m0fnu).float()
     theirs = (blocks * factors[..., None]).view(255, 254).bfloat16()
@@ -44,10 +44,3 @@ def test_every_scale_and_value_decodes_as_in_torch() -> None:
     assert torch.equal(torch.from_numpy(table.weight.view(np.int16)).view(torch.bfloat16), theirs)
     assert theirs.unique().numel() > 1000
     assert not torch.equal(ours, theirs[ids].flip(1))  # control
-
-
-def test_one_scale_for_all_rows() -> None:
-    values = np.arange(16, dtype=np.float32).astype(E4M3).reshape(2, 8)
-    decode = partial(decode_scaled, width=8, dtype=E4M3, scale_dtype=E8M0, scale=0.5)
-    table = StoredTable(ArrayRows(values.view(np.uint8)), 8, np.dtype(ml_dtypes.bfloat16), decode=decode)
-    assert table.rows([1]).astype(np.float32).tolist() == [[4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 7.5]]
