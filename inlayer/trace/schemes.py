@@ -125,7 +125,7 @@ def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) ->
             attention_factor=float(factor),
             frequencies=frequencies[:dims].tolist(),
             unscaled_frequencies=unscaled[:dims].tolist(),
-            rescaled=[] if angles.scaling else _rescale(rotary.rotated_dim(angles), angles.theta, dims),
+            rescaled=[] if angles.scaling else _rescale(rotary.rotated_dim(angles), float(angles.theta), dims),
         )
         rows = zip(scaled_angles, unscaled_angles, cos, sin, strict=True)
         found.append((facts, [Rotation(angles=a, unscaled_angles=u, cos=c, sin=s) for a, u, c, s in rows]))
@@ -133,6 +133,8 @@ def rotate(layer: Embeddings, first: int, count: int, length: int, dims: int) ->
 
 
 def _rescale(dim: int, theta: float, dims: int) -> list[ScaledSpeeds]:
+    if theta <= 1:  # no pair is slow, and YaRN divides by the logarithm of theta
+        return []
     length = torch.tensor(COMPARED_LENGTH)
     return [
         ScaledSpeeds(name=name, frequencies=scaled_frequencies(scaling, dim, theta, length)[0][:dims].tolist())

@@ -209,3 +209,17 @@ def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_pa
     expected = [one.text.replace(" ", "·") for one in model.neighbors("king", 10, special=True)]
     assert watched.page.locator("#lists .near-name").all_inner_texts() == [*expected, *expected]
     watched.finish()
+
+
+def test_inspect_page_is_about_the_linked_model(browser: Browser, client: Any) -> None:
+    page = browser.new_page(reduced_motion="reduce")
+    for model, rows in (("quantized", "4 x 64"), ("default", "6,144 x 128")):
+        page.goto("about:blank")
+        page.goto(f"http://127.0.0.1:{client.port}/inspect?token={client.token}#model={model}")
+        page.wait_for_selector("#facts dd")
+        assert rows in page.inner_text("#facts")
+    page.wait_for_selector("#map[data-drawn]")
+    assert page.eval_on_selector_all("#tabs a", "all => all.map((one) => new URL(one.href).pathname)") == [
+        "/", "/inspect", "/learn",
+    ]  # fmt: skip
+    page.close()

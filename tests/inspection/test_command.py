@@ -33,8 +33,8 @@ def test_json_contains_plain_values(tmp_path: Path, report: Report) -> None:
     plain = report.to_dict()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert list(plain) == [
-        "source", "kind", "description", "quick", "strict", "table", "positions", "head", "tables", "vocabulary",
-        "rows", "training", "findings", "not_checked", "exit_code",
+        "source", "kind", "description", "quick", "strict", "table", "positions", "head", "tables", "ngrams",
+        "vocabulary", "rows", "training", "findings", "not_checked", "exit_code",
     ]  # fmt: skip
     save_file({TABLE: torch.full((4, 4), float("nan"))}, tmp_path / "model.safetensors")
     broken = inspect(tmp_path).to_dict()

@@ -57,7 +57,7 @@ def test_entry_has_belief_explanation_and_lesson(slug: str) -> None:
     belief, *explanation = ENTRIES[slug].split("```")[0].strip().split("\n\n")
     assert re.fullmatch(r"\*\*Common misconception: .+\*\*", belief)
     assert explanation
-    assert re.search(r"^Lesson: \[.+\]\(lesson:[a-z]+\)$", ENTRIES[slug], flags=re.MULTILINE)
+    assert re.search(r"^Lesson: \[.+\]\(lesson:[a-z_]+\)$", ENTRIES[slug], flags=re.MULTILINE)
 
 
 @SLUGS

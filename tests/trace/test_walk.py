@@ -13,10 +13,11 @@ from safetensors.torch import save_file
 
 import inlayer
 from inlayer.errors import IdRangeError, InlayerError, InputError, PositionRangeError, TextError
-from inlayer.positions import RotaryPositions
+from inlayer.positions import Angles, RotaryPositions
 from inlayer.tokenizers import ByteTokenizer
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.facts import TokenTrace
+from inlayer.trace.schemes import COMPARED_SCALINGS
 from tests.trace.pipelines import FAMILIES, SAMPLES, family, random_bytes, sample
 
 DIMS = 5
@@ -377,3 +378,16 @@ for texts in (5, b"ab", [b"ab"], [5], ["a", None]):
     lines = done.stdout.splitlines()
     assert len(lines) == 5
     assert all("str" in line for line in lines)
+
+
+@pytest.mark.parametrize("theta", [0.5, 1.0, 1.5, 1e6])
+def test_compared_scalings_equal_the_library(theta: float) -> None:
+    rotary = inlayer.walk("I love dogs", theta=theta, dims=64).positions.rotary[0]
+    found = {one.name: one.frequencies for one in rotary.rescaled}
+    expected = {
+        name: RotaryPositions(rotary.head_dim, Angles(theta=theta, scaling=scaling)).inverse_frequencies()[0].tolist()
+        for name, scaling in COMPARED_SCALINGS.items()
+        if theta > 1
+    }
+    assert found == expected
+    assert all(frequencies != rotary.frequencies for frequencies in found.values()) or theta < 2

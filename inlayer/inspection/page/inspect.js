@@ -2,6 +2,7 @@
 
 const PALETTE = ["#8da3b0", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9"];
 const MAX_SHOWN = 60; // tokens of a finding
+const MAP_POLL = 3000; // milliseconds between questions for a better layout
 const byId = (id) => document.getElementById(id);
 let map = null;
 
@@ -73,7 +74,10 @@ function showFindings(report, texts) {
 }
 
 function showMap(report, data, colors) {
-  if (!data?.points) return byId("map-note").append(data?.note ?? "The map is being computed; reload the page in a moment.");
+  if (!data.points) {
+    byId("map-note").textContent = data.note ?? "The map is being computed.";
+    return;
+  }
   byId("frame").hidden = false;
   const groups = new Uint8Array(data.texts.length);
   for (const [code, color] of [...colors].reverse()) for (const id of report.ids[code]) groups[id] = color;
@@ -102,19 +106,27 @@ async function fetchJson(path) {
   return body;
 }
 
+// The map and the names of the tokens, again when a better layout is ready.
+async function drawMap(report, known, colors = null) {
+  const data = known ?? await fetchJson("/api/map").catch((error) => ({ note: error.message }));
+  if (!map) byId("findings").replaceChildren();
+  const used = map ? colors : showFindings(report, data.texts);
+  showMap(report, data, used);
+  if (!known && data.better) setTimeout(() => drawMap(report, null, used), MAP_POLL);
+}
+
 async function start() {
   const embedded = JSON.parse(byId("data").textContent);
   if (embedded === null) showTabs();
   try {
     const report = embedded?.report ?? await fetchJson("/api/inspect");
-    const data = embedded?.map ?? await fetchJson("/api/map").catch((error) => ({ note: error.message }));
     byId("heading").textContent = document.title = `Inspect ${report.source}`;
     byId("verdict").replaceChildren(
       make("span", { class: report.exit_code ? "verdict-attention" : "verdict-healthy" }, report.exit_code ? "Needs attention." : "Healthy."),
       report.quick ? "Only a sample of the rows was read." : "");
     showFacts(report);
     showNorms(report.norms);
-    showMap(report, data, showFindings(report, data.texts));
+    await drawMap(report, embedded?.map);
   } catch (error) {
     byId("verdict").textContent = error.message;
   }

@@ -2,4 +2,7 @@
 
 __all__ = ["LESSONS"]
 
-LESSONS = ("text", "table", "forward", "position", "padding", "learning", "tying", "large", "checkpoints", "ngrams")
+LESSONS = (
+    "text", "table", "forward", "position", "padding", "learning", "tying", "large", "checkpoints", "ngrams",
+    "per_layer",
+)  # fmt: skip

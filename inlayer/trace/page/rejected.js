@@ -17,7 +17,8 @@ function nothingView() {
   return [
     make("h1", { id: "stage-title" }, "Nothing to show yet"),
     make("p", { class: "lead" }, "The request failed; see the error above. ",
-      "Change the text, choose another model, reset the experiment, or start over."),
+      "Change the text, choose another model, reset the experiment, or start over. ",
+      !source.exported && "A model without a tokenizer can still be inspected."),
     make("div", { class: "question-actions" },
       isChanged(changeOf(state)) && button("Reset the experiment", () => go({ ...UNCHANGED }), {
         id: "reset-experiment",

@@ -1,0 +1,1 @@
+"""Task "One vector per block"."""

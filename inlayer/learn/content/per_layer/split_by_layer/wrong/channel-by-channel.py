@@ -1,0 +1,11 @@
+"""Splits the row into channels first."""
+
+from torch import Tensor
+
+
+def split_by_layer(ids: Tensor, table: Tensor, embeds: Tensor, projection: Tensor, layers: int) -> Tensor:
+    width = table.shape[1] // layers
+    rows = table[ids].view(*ids.shape, width, layers).transpose(2, 3) * width**0.5
+    x = (embeds @ projection.T).view(*ids.shape, width, layers).transpose(2, 3)
+    context = x / (x.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt()
+    return (rows + context) / 2**0.5
