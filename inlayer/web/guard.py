@@ -37,7 +37,7 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-MAX_BODY, MAX_API_BODY = 262_144, 2**23  # bytes; the latter for embeddings, whose inputs are large
+MAX_BODY, MAX_API_BODY = 262_144, 2**22  # bytes; the latter for embeddings: 300,000 tokens as ids or text
 API = "/v1/"  # routes in OpenAI's format
 BODY_SECONDS = 10.0
 INTERNAL_ERROR = "an internal error occurred; the server's stderr has the details"

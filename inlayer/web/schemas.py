@@ -7,7 +7,7 @@ Tested in tests/web/test_schemas.py.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -17,6 +17,7 @@ MAX_TEXTS, MAX_CHARACTERS = 16, 16_384  # characters of all texts together
 MAX_DIMS, MAX_TOKENS, MAX_PADDING, MAX_NEIGHBORS = 512, 1_024, 64, 64
 MAX_POSITIONS = 1_024  # texts x tokens: the work
 MAX_VALUES = 32_768  # texts x tokens x dims: the size of the response
+MAX_FIELDS = 1_024
 MAX_INTEGER = 2**63 - 1
 MAX_CODE = 65_536  # characters of a learner's file
 MAX_SEED = 2**31 - 1
@@ -33,6 +34,14 @@ class RequestModel(BaseModel):
     """A request; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_fields(cls, body: Any) -> Any:
+        """One error for a body with very many fields; pydantic would make one for each, which takes seconds."""
+        if isinstance(body, dict) and len(body) > MAX_FIELDS:
+            raise ValueError(f"the body has {len(body):,} fields; at most {MAX_FIELDS:,} are allowed")
+        return body
 
 
 class WalkRequest(RequestModel):
