@@ -119,8 +119,9 @@ def _fp8(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> Quantize
         return QuantizedTable(info=values, values=values, scales=None, decoder=decoder)
     grid = (*scales.shape, 1) if len(scales.shape) == 1 else scales.shape
     blocks = _block_size(store, (rows, width), grid)
-    expected = tuple(-(-size // block) for size, block in zip((rows, width), blocks, strict=True))
-    _check(store, scales, grid == expected, f"its table {rows:,} x {width:,} needs {expected[0]:,} x {expected[1]:,}")
+    down, across = (-(-size // block) for size, block in zip((rows, width), blocks, strict=True))
+    needs = f"its table {rows:,} x {width:,} in blocks of {blocks[0]} x {blocks[1]} needs {down:,} x {across:,}"
+    _check(store, scales, grid == (down, across), needs)
     decoder = replace(decoder, block=blocks[1])
     return QuantizedTable(info=values, values=values, scales=scales, decoder=decoder, row_block=blocks[0])
 
