@@ -38,6 +38,7 @@ HEADERS = {
     "x-frame-options": "DENY",
 }
 MAX_BODY, MAX_API_BODY = 262_144, 2**22  # bytes; the latter for embeddings: 300,000 tokens as ids or text
+MAX_COMMAS = 310_000  # parsing more values would block the event loop
 API = "/v1/"  # routes in OpenAI's format
 BODY_SECONDS = 10.0
 INTERNAL_ERROR = "an internal error occurred; the server's stderr has the details"
@@ -168,12 +169,12 @@ def _too_large(limit: int) -> HTTPException:
 
 
 def _limited(receive: Receive, limit: int) -> Receive:
-    """Limit a body's size and the time until it has arrived."""
-    size, complete = 0, False
+    """Limit a body's size, the values in it, and the time until it has arrived."""
+    size, commas, complete = 0, 0, False
     end = asyncio.get_running_loop().time() + BODY_SECONDS
 
     async def receive_limited() -> Message:
-        nonlocal size, complete
+        nonlocal size, commas, complete
         if complete:
             return await receive()  # waits for the client to disconnect
         try:
@@ -182,10 +183,13 @@ def _limited(receive: Receive, limit: int) -> Receive:
             message_text = f"the body did not arrive within {BODY_SECONDS:g} s"
             raise HTTPException(408, message_text, {"Connection": "close"}) from None
         if message["type"] == "http.request":
-            size += len(message.get("body", b""))
+            body = message.get("body", b"")
+            size, commas = size + len(body), commas + body.count(b",")
             complete = not message.get("more_body", False)
         if size > limit:
             raise _too_large(limit)
+        if commas > MAX_COMMAS:
+            raise HTTPException(413, f"the body has more than {MAX_COMMAS:,} values")
         return message
 
     return receive_limited

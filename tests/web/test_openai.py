@@ -128,6 +128,14 @@ def test_large_bodies(server):
     assert client.send("/v1/models", b" " * 300_000).status == 413
 
 
+def test_body_with_very_many_values_is_not_parsed(server):
+    largest = b'{"model": "default", "input": [' + b"1," * (api.MAX_INPUT_TOKENS - 1) + b"1]}"
+    assert server.send("/v1/embeddings", largest).status == 200  # control: as many as a request may have
+    for value in (b"[]", b"1", b'"a"', b"{}"):
+        response = server.send("/v1/embeddings", b'{"model": "default", "input": [' + (value + b",") * 600_000 + b"1]}")
+        assert (response.status, response.json["error"]["message"]) == (413, "the body has more than 310,000 values")
+
+
 def test_parallel_clients_get_their_own_vectors(client):
     expected, wrong = inlayer.load("default").encode([f"text {n}" for n in range(200)], normalize=True), []
 
