@@ -25,8 +25,9 @@ for name in ("SIGHUP", "SIGKILL", "SIGALRM"):
 """
 IMPORT_ALL = """
 import importlib, pkgutil, inlayer
+OTHERS = (".__main__", ".sklearn", ".datasets", ".sentence_transformers")  # these import libraries that need POSIX here
 for module in pkgutil.walk_packages(inlayer.__path__, "inlayer."):
-    if ".content." not in module.name and not module.name.endswith(".__main__"):
+    if ".content." not in module.name and not module.name.endswith(OTHERS):
         importlib.import_module(module.name)
 """
 READ_AND_WRITE = """

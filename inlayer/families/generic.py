@@ -34,6 +34,7 @@ INERT: tuple[Any, ...] = (None, False, 0, 0.0, 1, 1.0, [], {}, "rope", "rotary")
 ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")
 FINAL_NORM = re.compile(r"(^|\.)(final_|last_)?(layer_?)?(norm|ln)(_f|_final)?\.(weight|bias)$")
 ATTENTION = re.compile(r"\.\d+\..*(q_proj|k_proj|qkv_proj|query_key_value|qkv)\.weight$")
+RECURRENT = re.compile(r"\.(A_log|conv1d|dt_bias)(\.|$)")  # next to them, attention often has no positions
 LATENT = re.compile(r"kv_a_proj|kv_lora")  # its heads may be paired either way
 
 
@@ -56,6 +57,8 @@ def check_generic(raw: Mapping[str, Any], names: Collection[str]) -> None:
     outside = [name for name in names if not OTHER_MODULES.search(name)]
     if not any(ATTENTION.search(name) for name in blocks) or any(LATENT.search(name) for name in blocks):
         raise ConfigError("its blocks have no attention with plain query and key projections")
+    if any(RECURRENT.search(name) for name in blocks):
+        raise ConfigError("its blocks are not all attention: some are recurrent")
     if sum(name.endswith(TABLE_ENDS) for name in outside) != 1:
         raise ConfigError("it does not have exactly one token table")
     others = [name for name in outside if not name.endswith((*TABLE_ENDS, *HEAD_ENDS)) and not FINAL_NORM.search(name)]

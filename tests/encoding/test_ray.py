@@ -28,7 +28,7 @@ PATIENT = {f"RAY_{name}": "600" for name in SECONDS} | {f"RAY_{name}": "600000" 
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment of a user of a running cluster with three CPUs."""
     temporary = tmp_path_factory.mktemp("r")
@@ -41,7 +41,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     subprocess.run([*RAY, "stop", "--force"], capture_output=True, check=True, timeout=TIMEOUT)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two files of many row groups with a second column, and what one process makes of them."""
     folder = tmp_path_factory.mktemp("texts")
@@ -101,7 +101,7 @@ def workers() -> list[int]:
     return found
 
 
-def test_killed_worker_loses_and_repeats_nothing(folder: Path, environment: dict[str, str]) -> None:
+def killed_worker_loses_and_repeats_nothing(folder: Path, environment: dict[str, str]) -> None:
     with started(folder, environment, "killed.parquet") as process:
         while not (actors := workers()):
             assert process.poll() is None
@@ -112,7 +112,7 @@ def test_killed_worker_loses_and_repeats_nothing(folder: Path, environment: dict
     assert not (folder / ".killed.parquet.part").exists()
 
 
-def test_interrupted_run_resumes_and_checks_its_input(folder: Path, environment: dict[str, str]) -> None:
+def interrupted_run_resumes_and_checks_its_input(folder: Path, environment: dict[str, str]) -> None:
     with started(folder, environment, "resumed.parquet") as process:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=TIMEOUT)
@@ -128,7 +128,7 @@ def test_interrupted_run_resumes_and_checks_its_input(folder: Path, environment:
     assert pq.read_table(folder / "resumed.parquet").equals(pq.read_table(folder / "local.parquet"))
 
 
-def test_bad_rows_stop_the_run_or_are_skipped(folder: Path, environment: dict[str, str]) -> None:
+def bad_rows_stop_the_run_or_are_skipped(folder: Path, environment: dict[str, str]) -> None:
     given = ["bad.parquet", "--out", "skipped.parquet", "--engine", "ray"]
     code, out, err = embed(folder, environment, *given)
     assert (code, out) == (2, "")
@@ -139,7 +139,7 @@ def test_bad_rows_stop_the_run_or_are_skipped(folder: Path, environment: dict[st
     assert out == f"skipped.parquet: {GROUPS * ROWS - 1:,} x 128 float32, 1 bad rows skipped\n"
 
 
-def test_other_input_is_rejected(folder: Path, environment: dict[str, str]) -> None:
+def other_input_is_rejected(folder: Path, environment: dict[str, str]) -> None:
     (folder / "lines.txt").write_text("a\nb\n")
     for given, problem in (
         (["lines.txt", "--out", "t.npy"], "--engine ray reads .parquet files only, not lines.txt"),
@@ -151,3 +151,11 @@ def test_other_input_is_rejected(folder: Path, environment: dict[str, str]) -> N
         assert problem in err
         assert err.count("\n") == 1
     assert not (folder / ".t.npy.part").exists()
+
+
+def test_cluster(folder: Path, environment: dict[str, str]) -> None:
+    """One test, so that one process of a test run starts the cluster."""
+    killed_worker_loses_and_repeats_nothing(folder, environment)
+    interrupted_run_resumes_and_checks_its_input(folder, environment)
+    bad_rows_stop_the_run_or_are_skipped(folder, environment)
+    other_input_is_rejected(folder, environment)
