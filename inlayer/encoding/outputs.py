@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.encoding.sources import TextRows, needs_pyarrow
+from inlayer.encoding.sources import TextRows, needs_pyarrow, unreadable_parquet
 from inlayer.errors import CheckpointError, InputError
 from inlayer.files import not_a_file, path_kind, quoted, shown
 from inlayer.formats.row_file import FileRows
@@ -184,7 +184,7 @@ class ParquetRows:
         try:
             self._file = pq.ParquetFile(path)
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{shown(path)} is not a readable Parquet file: {str(error)[:160]}") from None
+            raise unreadable_parquet(shown(path), error) from None
         schema = self._file.schema_arrow
         kind = schema.field(COLUMN).type if COLUMN in schema.names else None
         if kind is None or not pa.types.is_fixed_size_list(kind) or not pa.types.is_floating(kind.value_type):

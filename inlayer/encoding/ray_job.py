@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from inlayer.encoding.encode import Settings
 from inlayer.encoding.job import PART, PART_BYTES, EmbedJob
 from inlayer.encoding.outputs import write_part
-from inlayer.encoding.sources import Reader, needs_pyarrow
+from inlayer.encoding.sources import Reader, needs_pyarrow, unreadable_parquet
 from inlayer.encoding.weighting import Weighting
 from inlayer.errors import InlayerError, InputError, MissingExtraError
 from inlayer.files import atomic_path, shown
@@ -108,8 +108,7 @@ class RayJob(EmbedJob):
             try:
                 metadata = pq.read_metadata(path)
             except (pa.ArrowException, OSError) as error:
-                problem = str(error).splitlines()[0][:160]
-                raise InputError(f"{shown(source)} is not a readable Parquet file: {problem}") from None
+                raise unreadable_parquet(shown(source), error) from None
             state = zlib.crc32(f"{path}:{facts.st_size}:{facts.st_mtime_ns}".encode())
             for index in range(metadata.num_row_groups):
                 slices = -(-metadata.row_group(index).num_rows // self.slice_rows)

@@ -26,7 +26,7 @@ from inlayer.errors import InlayerError, InputError, MissingExtraError, MissingF
 from inlayer.files import listing, not_a_file, path_kind, quoted, shown
 from inlayer.tokenizers.base import check_text
 
-__all__ = ["Meter", "Reader", "TextRows", "find_sources", "needs_pyarrow"]
+__all__ = ["Meter", "Reader", "TextRows", "find_sources", "needs_pyarrow", "unreadable_parquet"]
 
 SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".zst")
@@ -62,6 +62,11 @@ def needs_pyarrow(what: str) -> Any:
     except ImportError:
         raise MissingExtraError(f"{what} needs pyarrow: pip install 'inlayer[embed]'") from None
     return pyarrow
+
+
+def unreadable_parquet(name: str, error: Exception) -> InputError:
+    """The error for a Parquet file that pyarrow cannot read."""
+    return InputError(f"{name} is not a readable Parquet file: {str(error).splitlines()[0][:160]}")
 
 
 def kind_of(path: Path) -> str:
@@ -263,7 +268,7 @@ class Reader:
                     number += len(batch)
                     self.meter.done = before + size * number // max(file.metadata.num_rows, 1)
         except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{name} is not a readable Parquet file: {str(error).splitlines()[0][:160]}") from None
+            raise unreadable_parquet(name, error) from None
 
     def _batch(self, table: Any, column: str, name: str, number: int) -> TextRows:
         texts, kept = [], []
