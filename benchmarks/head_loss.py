@@ -1,4 +1,4 @@
-"""hidden states -> loss and gradients: Head.loss against plain logits + cross entropy.
+"""hidden states -> loss and gradients: Head.loss against plain logits + cross-entropy.
 
 Times are measured interleaved in this process. The first call, which allocates and starts threads, is reported apart
 from the steady state. Peak memory is measured in a fresh process each, by sampling the

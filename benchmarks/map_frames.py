@@ -1,19 +1,23 @@
-"""Frame times of the token map in Chromium without a GPU: panning and zooming maps of three sizes.
+"""Frame times in Chromium without a GPU: panning and zooming maps of three sizes, scrolling heat strips.
 
 A page draws a map of random clusters in a window of 1440 x 900 pixels. In every frame, synthetic pointer or wheel
 events move the view, and the time since the last frame is recorded. The headline is the 95th percentile of the frame
-time relative to two refreshes of a 60 Hz screen (30 frames per second). `--page FILE` measures the canvas of another
-page in the same way: a page of `inlayer map --html`, or a page of heat strips with `--canvas SELECTOR`.
+time relative to two refreshes of a 60 Hz screen (30 frames per second). The strips are those of a walk of 2,000
+tokens and 4,096 channels, as `inlayer walk --web` serves it. `--page FILE` measures a page of `inlayer map --html`.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,7 @@ from inlayer.geometry.map_page import map_document
 from inlayer.geometry.projection import TableProjection
 
 SIZES = (6_144, 163_840, 500_000)
+TOKENS, WIDTH = 2_000, 4_096  # of the strips
 TARGET_MS = 34.0  # two refreshes are 33.3 ms; a browser reports up to 33.4
 FRAMES = 90
 CHROMIUM = os.environ.get("INLAYER_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
@@ -48,7 +53,10 @@ DRIVE = """([selector, kind, frames]) => new Promise((done) => {
     }
     const turn = count / 12;
     if (kind === "pan") fire("pointermove", { clientX: x + 200 * Math.sin(turn), clientY: y + 120 * Math.cos(turn) });
-    else fire("wheel", { deltaY: count % 90 < 60 ? -40 : 80 });
+    else if (kind === "scroll") {
+      const frame = canvas.parentElement;
+      frame.scrollTop = (1 - Math.cos(turn)) / 2 * (frame.scrollHeight - frame.clientHeight);
+    } else fire("wheel", { deltaY: count % 90 < 60 ? -40 : 80 });
     requestAnimationFrame(frame);
   };
   requestAnimationFrame(frame);
@@ -62,10 +70,25 @@ def run() -> Iterator[Result]:
         for rows in SIZES:
             pages[f"{rows:,} points"] = Path(folder) / f"{rows}.html"
             pages[f"{rows:,} points"].write_text(synthetic_page(rows), encoding="utf-8")
-        yield measure(pages, "#map")
+        yield measure({name: path.as_uri() for name, path in pages.items()})
+    with served_walk() as address:
+        yield measure({f"{TOKENS:,} x {WIDTH:,} strips": f"{address}&step=5"}, "#scene-canvas", ("scroll",))
 
 
-def measure(pages: dict[str, Path], canvas: str) -> Result:
+@contextmanager
+def served_walk() -> Iterator[str]:
+    """The address of a walk of TOKENS bytes with random rows."""
+    text = ("strips of rows " * TOKENS)[:TOKENS]
+    command = [sys.executable, "-m", "inlayer", "walk", text, "--tokenizer", "bytes", "--width", str(WIDTH), "--web"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield next(found[0] for line in server.stdout if (found := re.search(r"http://\S+", line)))
+        finally:
+            server.terminate()
+
+
+def measure(pages: dict[str, str], canvas: str = "#map", kinds: tuple[str, ...] = ("pan", "zoom")) -> Result:
     """Open every page, move its canvas, and collect the times."""
     from playwright.sync_api import sync_playwright
 
@@ -73,11 +96,12 @@ def measure(pages: dict[str, Path], canvas: str) -> Result:
     ratios = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        for name, path in pages.items():
+        for name, address in pages.items():
             page = browser.new_page(viewport={"width": 1440, "height": 900})
-            page.goto(path.as_uri())
-            page.wait_for_timeout(500)
-            for kind in ("pan", "zoom"):
+            page.goto(address)
+            page.wait_for_selector(canvas)
+            page.wait_for_timeout(2000)
+            for kind in kinds:
                 times = page.evaluate(DRIVE, [canvas, kind, FRAMES])
                 p95 = statistics.quantiles(times, n=20)[-1]
                 measured[f"{kind}, {name}"] = {
@@ -110,10 +134,9 @@ def main() -> None:
     """Print a table, then one JSON line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.map_frames", description=__doc__)
     parser.add_argument("--page", type=Path, help="an HTML file to measure instead of the synthetic maps")
-    parser.add_argument("--canvas", default="#map", help="CSS selector of the canvas to move (default: #map)")
     arguments = parser.parse_args()
     page = arguments.page
-    results = [measure({page.name: page.resolve()}, arguments.canvas)] if page else list(run())
+    results = [measure({page.name: page.resolve().as_uri()})] if page else list(run())
     for result in results:
         show(result, Console(width=120))
         print(as_json(result))

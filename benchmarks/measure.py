@@ -1,6 +1,6 @@
 """Shared code of the benchmarks: interleaved timing, conditions, and three output formats.
 
-- the implementations to compare take turns in one process, so that noise affects all of them
+- the implementations to compare take turns in one process, so noise affects all of them
 - the headline is a ratio of medians, next to the ratio of the fastest rounds
 - targets are reported as met or missed; missing one is not an error
 """

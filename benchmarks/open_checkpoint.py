@@ -2,7 +2,7 @@
 
 Each run is a new process, because resident memory is measured too. Time is measured from after the imports until the
 rows are available, on a file in the page cache. The table has Kimi-K2's shape. transformers opens it as a model
-without blocks, so that nothing else is read.
+without blocks, so nothing else is read.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 - vectors: POST /v1/embeddings with WordLlama's table, compared with the same table in sentence-transformers behind
   FastAPI (peer_server.py), with as many processes
 
-The clients are one lean process on the same cores. Every request has its own text, so that no response is cached.
+The clients are one lean process on the same cores. Every request has its own text, so no response is cached.
 """
 
 from __future__ import annotations

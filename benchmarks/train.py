@@ -1,6 +1,6 @@
 """One training step: inlayer's trainer compared with the same transformers model in a plain loop.
 
-Both are the same LLaMA with the same weights, fused AdamW, clipping and windows; their losses must agree step by step
+Both are the same Llama with the same weights, fused AdamW, clipping and windows; their losses must agree step by step
 before anything is timed. The plain loop computes the loss with `model(input_ids, labels=...)`, which holds all logits;
 inlayer never does.
 """
@@ -36,7 +36,7 @@ def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], int]:
     config = DecoderConfig(architecture="llama", n_head=4, n_kv_head=2, block_size=BLOCK, **sizes)
     # A constant rate and no decay keep the plain loop short.
     settings = TrainConfig(
-        steps=10_000, batch_size=case["batch_size"], warmup=0, schedule="constant", weight_decay=0.0, measure_every=0
+        steps=10_000, batch_size=case["batch_size"], warmup=0, schedule="constant", weight_decay=0.0, log_interval=0
     )
     trainer = Trainer(config, settings)
     trainer.step = 1  # the first step is always measured
@@ -58,7 +58,7 @@ def peers(case: dict[str, Any]) -> tuple[dict[str, Callable[[], float]], int]:
     def plain_step() -> float:
         loss: Tensor = plain(input_ids=windows[:, :-1], labels=targets, shift_labels=targets).loss
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(plain.parameters(), settings.clip)
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), settings.max_grad_norm)
         optimizer.step()
         optimizer.zero_grad()
         return loss.item()

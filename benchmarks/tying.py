@@ -1,6 +1,6 @@
 """Study of weight tying: small decoders trained in many ways, at four learning rates with three seeds each.
 
-    python -m benchmarks.tying            # the whole study, resumable: under 2 hours on two cores
+    python -m benchmarks.tying            # the whole study, resumable: about 2 hours on two cores
     python -m benchmarks.tying --short    # a few steps of two variants, as in the tests
     python -m benchmarks.tying --document # only updates docs/tying.md and its plots from the runs on disk
 
@@ -44,9 +44,10 @@ WINDOW = 25  # steps of the running mean
 
 # AdamW with torch's defaults: the table decays like everything else, and the learning rate is constant.
 TORCH_DEFAULTS = {
-    "beta2": 0.999, "weight_decay": 0.01, "table_decay": 0.01, "warmup": 0, "schedule": "constant", "clip": 0.0,
+    "beta2": 0.999, "weight_decay": 0.01, "embedding_weight_decay": 0.01, "warmup": 0, "schedule": "constant",
+    "max_grad_norm": 0.0,
 }  # fmt: skip
-TUNED = {"table_decay": 0.0, "warmup": 40, "clip": 1.0}
+TUNED = {"embedding_weight_decay": 0.0, "warmup": 40, "max_grad_norm": 1.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,18 +79,19 @@ VARIANTS = (
     Variant(name="input scale 50", about="N(0, 0.02), rows multiplied by 50", kind="alone", model=INPUT_SCALE),
     Variant(name="z-loss", about="1e-3 times the squared log normalizer", kind="alone", settings={"z_loss": 1e-3}),
     Variant(name="soft cap", about="logits capped at 30", kind="alone", model={"soft_cap": 30.0}),
-    Variant(name="no table decay", about="no weight decay on the table", kind="alone", settings={"table_decay": 0.0}),
+    Variant(name="no table decay", about="no weight decay on the table", kind="alone",
+            settings={"embedding_weight_decay": 0.0}),
     Variant(name="table rate x0.3", about="0.3 times the learning rate for the table", kind="alone",
-            settings={"table_rate": 0.3}),
+            settings={"embedding_lr_scale": 0.3}),
     Variant(name="centered table", about="mean row subtracted after each step", kind="alone",
             settings={"center": True}),
     Variant(name="shared moment", about="AdamW's second moment averaged over the vocabulary", kind="alone",
-            settings={"shared_moment": True}),
+            settings={"shared_second_moment": True}),
     Variant(name="input gradient x0.1", about="0.1 times the gradient of the lookups", kind="alone",
             settings={"input_gradient_scale": 0.1}),
     Variant(name="untied at 2/3", about="untied after two thirds of the steps, moments copied", kind="alone",
             settings={"untie_at": 2 / 3}),
-    Variant(name="clipping", about="gradient norm clipped at 1", kind="alone", settings={"clip": 1.0}),
+    Variant(name="clipping", about="gradient norm clipped at 1", kind="alone", settings={"max_grad_norm": 1.0}),
     Variant(name="warm-up", about="40 steps of warm-up", kind="alone", settings={"warmup": 40}),
     Variant(name="tuned AdamW", about="warm-up, clipping, no decay on the table", kind="combined", settings=TUNED),
     Variant(name="tuned AdamW, Gemma scales", about="and Gemma's scales", kind="combined", model=GEMMA,
@@ -102,13 +104,13 @@ VARIANTS = (
     Variant(name="tuned AdamW, centered table", about="and a centered table", kind="combined",
             settings={**TUNED, "center": True}),
     Variant(name="tuned AdamW, shared moment", about="and a shared second moment", kind="combined",
-            settings={**TUNED, "shared_moment": True}),
+            settings={**TUNED, "shared_second_moment": True}),
     Variant(name="tuned AdamW, input scale 50, centered table", about="both", kind="combined",
             model=INPUT_SCALE, settings={**TUNED, "center": True}),
     Variant(name="tuned AdamW, input scale 50, shared moment", about="both", kind="combined",
-            model=INPUT_SCALE, settings={**TUNED, "shared_moment": True}),
+            model=INPUT_SCALE, settings={**TUNED, "shared_second_moment": True}),
     Variant(name="tuned AdamW, input scale 50, table rate x3", about="and 3 times the learning rate for the table",
-            kind="combined", model=INPUT_SCALE, settings={**TUNED, "table_rate": 3.0}),
+            kind="combined", model=INPUT_SCALE, settings={**TUNED, "embedding_lr_scale": 3.0}),
     Variant(name="tuned AdamW, input scale 50, z-loss", about="both", kind="combined", model=INPUT_SCALE,
             settings={**TUNED, "z_loss": 1e-3}),
     Variant(name=TIED_DEFAULT, about="and the input of the head multiplied by 3", kind="combined",
@@ -116,6 +118,9 @@ VARIANTS = (
     Variant(name="tuned AdamW, input scale 50, untied at 2/3", about="both", kind="combined",
             model=INPUT_SCALE, settings={**TUNED, "untie_at": 2 / 3}),
 )  # fmt: skip
+
+
+EXPERIMENTS = ("center", "input_gradient_scale", "untie_at")  # settings of StudyTrainer only
 
 
 # ---- running
@@ -154,7 +159,7 @@ class Job:
 
 
 def all_jobs() -> Iterator[Job]:
-    """Jobs seed by seed, so that an interrupted study covers everything once."""
+    """Jobs seed by seed, so an interrupted study covers everything once."""
     for seed in SEEDS:
         for variant in sorted(VARIANTS, key=lambda one: one.kind == "alone"):
             for factor in FACTORS:
@@ -207,22 +212,24 @@ def run_one(job_and_folder: tuple[Job, str]) -> dict[str, Any]:
     """Run one job, in its own process."""
     import torch
 
+    from benchmarks.tying_trainer import StudyTrainer
     from inlayer.training.config import DecoderConfig, TrainConfig
     from inlayer.training.tokens import draw_batch, open_tokens, validation_batches
-    from inlayer.training.trainer import Trainer
 
     torch.set_num_threads(1)
     job, folder = job_and_folder
     variant = next(one for one in VARIANTS if one.name == job.variant)
     tokens = open_tokens(Path(folder, "tokens"))
     config = DecoderConfig(**{**SIZES, "vocab_size": tokens.vocab_size, "tie": True, **variant.model})
+    experiments = {name: variant.settings[name] for name in EXPERIMENTS if name in variant.settings}
+    plain = {name: value for name, value in variant.settings.items() if name not in EXPERIMENTS}
     settings = TrainConfig(
         **{
             "steps": job.steps, "batch_size": BATCH, "learning_rate": LEARNING_RATE * job.factor, "seed": job.seed,
-            "measure_every": 10, "tie": config.tie, **TORCH_DEFAULTS, **variant.settings,
+            "log_interval": 10, "tie": config.tie, **TORCH_DEFAULTS, **plain,
         }
     )  # fmt: skip
-    trainer, width = Trainer(config, settings), config.block_size + 1
+    trainer, width = StudyTrainer(config, settings, **experiments), config.block_size + 1
     lines: list[dict[str, float]] = []
     started = time.perf_counter()
     for step in range(1, job.steps + 1):

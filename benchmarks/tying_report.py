@@ -120,7 +120,7 @@ def conclusion(runs: Sequence[Run]) -> str:
     reference = min(untied, key=lambda name: statistics.fmean(best(runs, name)[1]))
     factor, losses = best(runs, reference)
     lines = [
-        "| at its best learning rate | validation loss | difference to the best untied, by seed | failed |",
+        "| at its best learning rate | validation loss | difference from the best untied run, by seed | failed |",
         "|---|---|---|---|",
         f"| **{reference}** | x{factor}: {statistics.fmean(losses):.3f} | | {count_failed(of(runs, reference))} |",
     ]

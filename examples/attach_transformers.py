@@ -32,5 +32,5 @@ print("still tied after a step:", model.lm_head.weight is model.get_input_embedd
 
 try:
     model(torch.tensor([[6144]]))
-except inlayer.InlayerError as error:  # names the id, its place and the range
+except inlayer.InlayerError as error:  # gives the id, its index and the valid range
     print("a wrong id is explained:", error)

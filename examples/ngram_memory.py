@@ -9,7 +9,7 @@ from pathlib import Path
 
 import inlayer
 from inlayer.tables.ngram import ngram_ids
-from inlayer.tokenizers.compressed import compressed_ids
+from inlayer.tokenizers.huggingface import compressed_ids
 
 DEEPSEEK_V41 = {
     "model_type": "deepseek_v41_text",

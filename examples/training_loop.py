@@ -22,7 +22,7 @@ class TinyModel(nn.Module):
 
     def loss(self, ids: torch.Tensor) -> torch.Tensor:
         hidden, _ = self.network(self.embeddings(ids[:, :-1]))
-        return self.head.loss(hidden, ids[:, 1:])  # cross entropy without holding all logits
+        return self.head.loss(hidden, ids[:, 1:])  # cross-entropy without holding all logits
 
 
 torch.manual_seed(0)

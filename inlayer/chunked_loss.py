@@ -3,7 +3,7 @@
 hidden states -> [head -> loss]
 - torch's chunked linear_cross_entropy, where the installed torch has it and supports the case
 - our own chunks for everything else: a soft cap, a z-loss, sharded rows, half precision under autocast
-- elsewhere: which of the two is used, and which targets count (head.py)
+- see also: which of the two is used, and which targets count (head.py)
 Tested against linear + cross_entropy in tests/test_head.py.
 """
 
@@ -19,8 +19,6 @@ from torch.utils.checkpoint import checkpoint
 from inlayer import sharding
 from inlayer.errors import IdRangeError
 
-__all__ = ["IGNORE", "check_targets", "chunk_rows", "chunked_losses", "loss_by_torch", "reduce_losses"]
-
 IGNORE = -100  # torch's default for ignored targets
 
 # Rows of logits per chunk: see chunk_rows.
@@ -29,7 +27,7 @@ MAX_CHUNK_ROWS = 1024
 
 
 def chunk_rows(tokens: int, n_embd: int) -> int:
-    """Rows of logits per chunk: D, so that a chunk is as large as the gradient of the rows.
+    """Rows of logits per chunk: D, so a chunk is as large as the gradient of the rows.
 
     The backward pass briefly needs that gradient twice anyway, so chunks of this size do not increase peak memory, and
     smaller ones take more time (docs/decisions.md). Larger ones than the maximum are not faster, and smaller ones than

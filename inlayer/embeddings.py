@@ -1,12 +1,12 @@
 """The input layer: rows + positions -> hidden states. What a model computes between its tokenizer and its first block.
 
 text -> ids -> rows -> (+ positions) -> [hidden states] -> decoder -> head
-- the order of operations is that of the original models, because results are promised to be bit-equal:
+- operations run in the order of the original models, because results are promised to be bit-equal:
   rows (x scale), (projection), + token types, + positions, (norm), (dropout), (projection)
 - rotary positions add nothing here; `rotary()` prepares cos and sin for attention
 - vectors can be passed instead of ids (`inputs_embeds`): they enter after the lookup and its scale
-- elsewhere: the token table, resized and tied (input_table.py), rows found again, merged and per layer
-  (row_lookup.py), other projects' names for these settings (families/), reading weights from files (checkpoint/)
+- see also: the token table, resized and tied (input_table.py), reverse lookup (`ids_of`), merged rows and
+  rows per layer (row_lookup.py), other projects' names for these settings (families/), reading weights (checkpoint/)
 Tested against transformers for every family in tests/families/test_parity.py, and in tests/test_embeddings.py.
 """
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from inlayer.errors import ConfigError, InputError
 from inlayer.families import describe
-from inlayer.families.spec import NormKind, PerLayerSpec
+from inlayer.families.spec import AlibiSpec, BucketSpec, NormKind, PerLayerSpec, ValueSpec
 from inlayer.initialization import derive_seeds
 from inlayer.ngram_lookup import NgramLookup
 from inlayer.norms import build_norm
@@ -44,7 +44,7 @@ NORM_PLACES = ("sum", "start", "rows")
 SPEC_SETTINGS = (
     "padding_idx", "init_std", "scale", "round_scale", "multiplier", "mask_padding", "dropout", "norm", "norm_eps",
     "norm_at", "positions_first", "token_types", "row_width", "project", "position_id_rule", "position_offset",
-    "per_layer",
+    "per_layer", "value",
 )  # fmt: skip
 StageName = Literal["row", "scale", "n-grams", "multiplier", "projection", "token type", "position", "norm", "mask"]
 
@@ -87,6 +87,7 @@ class Embeddings(NgramLookup):
         position_id_rule: Position ids if the caller does not pass them (RoBERTa and OPT skip padding).
         position_offset: Unused rows at the start of learned positions.
         per_layer: Sizes of per-layer embeddings (Gemma-3n, Gemma-4), see `per_layer()`.
+        value: Sizes of value embeddings (NeoMME), see `value()`.
         head_dim: For positions="rotary": width of an attention head, n_embd by default.
         theta: Base of rotary and sinusoidal positions.
         device: As in torch.nn.Embedding.
@@ -100,6 +101,9 @@ class Embeddings(NgramLookup):
         >>> layer(torch.tensor([[72, 105]])).shape
         torch.Size([1, 2, 4])
     """
+
+    relative: AlibiSpec | BucketSpec | None = None  # relative positions of its model (positions/relative.py)
+    streams: int = 1  # its model repeats each hidden state this many times (DeepSeek-V4, Qwen4)
 
     def __init__(
         self,
@@ -127,6 +131,7 @@ class Embeddings(NgramLookup):
         position_id_rule: PositionIdRule | None = None,
         position_offset: int = 0,
         per_layer: PerLayerSpec | None = None,
+        value: ValueSpec | None = None,
         head_dim: int | None = None,
         theta: float = 10_000.0,
         device: torch.device | str | None = None,
@@ -139,7 +144,7 @@ class Embeddings(NgramLookup):
                 f"{', '.join(PROJECTIONS)}"
             )
         rule_given = position_id_rule is None or isinstance(position_id_rule, PositionIdRule)
-        for name, value, is_valid, rule in (
+        for name, given, is_valid, rule in (
             ("scale", scale, is_finite(scale), "a finite number"),
             ("multiplier", multiplier, is_finite(multiplier), "a finite number"),
             ("dropout", dropout, is_finite(dropout) and 0 <= dropout <= 1, "a rate in 0..1"),
@@ -150,7 +155,7 @@ class Embeddings(NgramLookup):
             ("position_id_rule", position_id_rule, rule_given, "a PositionIdRule, such as PositionIdRule(by='mask')"),
         ):
             if not is_valid:
-                raise ConfigError(f"{name} is {value!r}; it must be {rule}")
+                raise ConfigError(f"{name} is {given!r}; it must be {rule}")
         row_width = row_width or n_embd
         sum_width = n_embd if project == "rows" else row_width
         token_seed, position_seed, type_seed = derive_seeds(seed, 3)
@@ -174,6 +179,8 @@ class Embeddings(NgramLookup):
         self.norm = None if norm_eps is None else build_norm(norm, sum_width, norm_eps, **target)
         self.dropout = nn.Dropout(dropout)
         self.per_layer_embedding = None if per_layer is None else PerLayerEmbedding(per_layer, n_embd, **target)
+        self.value_embedding = None if value is None else Table(value.rows, value.width, init_std=init_std, **target)
+        self.value_layers = () if value is None else value.layers
         self.projection = None if project is None else nn.Linear(row_width, n_embd, bias=project == "sum", **target)
 
     @classmethod
@@ -209,7 +216,7 @@ class Embeddings(NgramLookup):
         settings: Any = {name: getattr(spec, name) for name in SPEC_SETTINGS}
         settings |= {"positions": positions, "seed": seed, "device": device, "dtype": dtype}
         layer = cls(spec.vocab_size, spec.n_embd, None if positions == "none" else spec.block_size, **settings)
-        layer.ngrams = spec.ngrams
+        layer.ngrams, layer.relative, layer.streams = spec.ngrams, spec.relative, spec.streams
         return layer
 
     # ---- forward
@@ -296,7 +303,7 @@ class Embeddings(NgramLookup):
             One LayerStage per operation, from the rows on: its `name`, what it `added`, and the result `after` it.
 
         Raises:
-            InlayerError: As `forward`.
+            InlayerError: Same as `forward`.
 
         Example:
             >>> [stage.name for stage in Embeddings(256, 4, block_size=8, scale=2.0).stages(torch.tensor([72]))]

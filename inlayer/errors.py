@@ -9,21 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = [
-    "CheckpointError",
-    "ConfigError",
-    "DtypeError",
-    "IdRangeError",
-    "InlayerError",
-    "InputError",
-    "MissingExtraError",
-    "MissingFileError",
-    "PositionRangeError",
-    "ShapeError",
-    "TextError",
-    "TokenizerError",
-]
-
 
 class InlayerError(Exception):
     """Base class of all errors that inlayer raises on purpose.
@@ -83,7 +68,7 @@ class MissingExtraError(InlayerError, ImportError):
 
 @contextmanager
 def needs_torch(what: str) -> Iterator[None]:
-    """Turn a failed import of torch inside the block into a MissingExtraError that names `what` needs it."""
+    """Turn a failed import of torch inside the block into a MissingExtraError saying that `what` needs torch."""
     try:
         yield
     except ModuleNotFoundError as error:

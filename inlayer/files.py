@@ -1,4 +1,4 @@
-"""Base module: paths in messages, what a path refers to, atomic writes, and locks.
+"""Base module: paths in messages, what a path refers to, untrusted JSON, atomic writes, and locks.
 
 - messages show a path as the user gave it, on one line; untrusted text is quoted and shortened
 - a file is written under a temporary name, synced, and renamed: a crash leaves either the old or the new content
@@ -9,16 +9,19 @@ Tested in tests/test_files.py and, with killed processes, in tests/test_new_fold
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 from inlayer.errors import DtypeError, InlayerError, InputError, MissingFileError
 
 LOCK_INTERVAL = 0.02  # seconds between two attempts to get a lock
+JSON_KINDS = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string"}
 
 
 def printable(text: str) -> str:
@@ -105,8 +108,31 @@ def file_errors(
         raise kind(f"{shown(path)} {problem}: {error.strerror or error}") from error
 
 
+def parse_json(
+    data: bytes, where: str, kind: type[InlayerError], pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> dict[str, Any]:
+    """Parse an untrusted JSON object, or raise an error that says what `where` contains instead."""
+    if not data.strip():
+        raise kind(f"{where} is empty")
+    try:
+        text = data.decode("utf-8-sig")
+        value = json.loads(text, object_pairs_hook=pairs_hook)
+    except UnicodeDecodeError as error:
+        byte = data[error.start]
+        raise kind(f"{where} is not valid JSON: byte 0x{byte:02X} at {error.start} is not UTF-8") from None
+    except ValueError as error:  # JSONDecodeError, or a number with thousands of digits
+        truncated = getattr(error, "pos", 0) >= len(text.rstrip()) or str(error).startswith("Unterminated string")
+        hint = "; is the file truncated?" if truncated else ""
+        raise kind(f"{where} is not valid JSON ({printable(str(error))[:160]}){hint}") from None
+    except RecursionError:
+        raise kind(f"{where} is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise kind(f"{where} contains {JSON_KINDS.get(type(value), 'a list')}, not a JSON object")
+    return value
+
+
 def base_name(path: Path) -> str:
-    """The last component of a path, also for "." and ".."."""
+    """The last component of a path, even for "." and ".."."""
     return path.name if path.name not in {"", ".."} else path.resolve().name or str(path)
 
 
@@ -120,25 +146,21 @@ def write_output(path: Path, data: bytes) -> None:
     """Write a file that the user asked for: safe with several writers, InputError if it cannot be written."""
     import secrets  # it imports more than all of the rest
 
-    temporary = path.with_name(f".{path.name[:60]}.{secrets.token_hex(4)}.part")
-    with file_errors(path, "cannot be written"):
-        try:
-            with temporary.open("xb") as part:
-                part.write(data)
-            sync(temporary)
-            temporary.replace(path)
-        finally:
-            with suppress(OSError):  # already renamed if everything went well
-                temporary.unlink()
+    with file_errors(path, "cannot be written"), atomic_path(path, secrets.token_hex(4)) as temporary:
+        temporary.write_bytes(data)
 
 
 @contextmanager
-def atomic_path(path: Path) -> Iterator[Path]:
-    """A temporary path to write to. It replaces `path` when the block succeeds and is deleted when it fails."""
-    temporary = path.with_name(f".{path.name}.saving")
+def atomic_path(path: Path, unique: str = "") -> Iterator[Path]:
+    """A temporary path to write to. It replaces `path` when the block succeeds and is deleted when it fails.
+
+    With one name for all attempts, nothing is left over for long; several writers need a `unique` one each.
+    """
+    temporary = path.with_name(f".{path.name[:60]}.{unique}.part" if unique else f".{path.name}.saving")
     try:
         yield temporary
-        temporary.chmod(0o644)  # safetensors writes files that only their owner can read
+        if not unique:
+            temporary.chmod(0o644)  # safetensors writes files that only their owner can read
         sync(temporary)
         temporary.replace(path)
         sync(path.parent)

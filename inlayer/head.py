@@ -3,11 +3,11 @@
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
 - order of operations, each skipped if it does nothing: hidden * input_scale (T5), projection, * scale (Cohere),
   / divisor (Granite: dividing by x and multiplying by 1 / x round differently), soft cap (Gemma 2)
-- tied to a table with a padding row, it sends no gradient to that row, so that the row stays zero in training
+- tied to a table with a padding row, it sends no gradient to that row, so the row stays zero in training
 - the loss never materializes all logits (chunked_loss.py): torch's chunks, or our own for what those do not support (a
   soft cap, a z-loss, half precision under autocast, where they would round the loss itself)
 - rows sharded over several processes: each process computes the logits of its own rows, also in the loss (sharding.py)
-- elsewhere: the head's rows, its own or those of a table (tying.py), which models tie their heads (families/)
+- see also: the head's rows, its own or those of a table (tying.py), which models tie their heads (families/)
 Tested against linear + cross_entropy and against transformers' heads in tests/test_head.py.
 """
 
@@ -28,8 +28,6 @@ from inlayer.errors import DtypeError, InputError, ShapeError
 from inlayer.shapes import check_padding, check_size, check_std, is_finite
 from inlayer.tensors import check_float, check_ids, has_no_values
 from inlayer.tying import HeadRows, without_row_gradient
-
-__all__ = ["Head"]
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -139,11 +137,11 @@ class Head(HeadRows):
         reduction: str = "mean",
         z_loss: float = 0.0,
     ) -> Float[Tensor, "..."]:
-        """Compute the cross entropy of hidden states without materializing all logits.
+        """Compute the cross-entropy of hidden states without materializing all logits.
 
         Args:
             hidden: Hidden states (..., D).
-            targets: Target ids (...). Ignored are `ignore_index` and the padding id of the head or its table.
+            targets: Target ids (...). `ignore_index` and the padding id (of the head or its table) are ignored.
             ignore_index: The id of targets to ignore.
             reduction: "mean", "sum" or "none". Without any remaining target, the loss and its gradients are 0.
             z_loss: Adds z_loss * logsumexp(logits)^2 per target, which keeps logits from drifting together.

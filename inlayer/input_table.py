@@ -1,9 +1,9 @@
 """The token table of an input layer, and the heads tied to it.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> decoder -> head
-- the names are those of transformers where it has them: get_input_embeddings, set_input_embeddings
+- names follow transformers where it has them: get_input_embeddings, set_input_embeddings
 - heads tied to the layer follow when the table is replaced or resized
-- elsewhere: tables themselves (tables/), how a head follows its table (tying.py), the layer (embeddings.py)
+- see also: tables themselves (tables/), how a head follows its table (tying.py), the layer (embeddings.py)
 Tested in tests/test_embeddings.py and tests/test_head.py.
 """
 
@@ -26,7 +26,7 @@ class InputTable(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        # A plain list, so that heads are not registered as children: they belong to the model, not to its input layer.
+        # A plain list, so heads are not registered as children: they belong to the model, not to its input layer.
         self._tied_heads: list[Head] = []
 
     @property
@@ -99,7 +99,7 @@ class InputTable(nn.Module):
         self, new_vocab_size: int, pad_to_multiple_of: int | None = None, init: str = "mean", *,
         allow_shrink: bool = False,
     ) -> int:  # fmt: skip
-        """Resize the token table and the heads tied to it; existing rows keep every bit.
+        """Resize the token table and the heads tied to it; existing rows are unchanged, bit for bit.
 
         The weight becomes a new parameter: create the optimizer after this call.
 

@@ -3,8 +3,8 @@
 text -> ids -> [rows] -> (+ positions) -> hidden states -> decoder -> head
 - most models read them inside a decoder layer; in LongCat-Flash and BLT they are part of the hidden states
 - rows always stay in their file: these are the largest tables of all
-- elsewhere: hashing (tables/ngram.py), the tensors of a checkpoint (checkpoint/memories.py)
-Tested against transformers and sglang in tests/checkpoint/test_memories.py.
+- see also: hashing (tables/ngram.py), the tensors of a checkpoint (checkpoint/find_tables.py)
+Tested against transformers and sglang in tests/checkpoint/test_ngram_tables.py.
 """
 
 from __future__ import annotations

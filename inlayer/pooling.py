@@ -1,11 +1,11 @@
 """Pooling: the hidden states of a text -> one vector.
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [pooling] -> vectors
-- the mask alone decides which positions are real, so that left and right padding give the same result
+- the mask alone decides which positions are real, so left and right padding give the same result
 - a text of padding only gives zeros, never NaN; values at padded positions, even NaN, do not matter
 - half types are summed in float32 and cast back
 - texts of very different lengths need no padding: give the hidden states (N, D) and the Ragged of their ids
-- elsewhere: normalizing the vectors
+- not included: normalizing the vectors
 Tested against a plain loop over texts in tests/test_pooling.py.
 """
 
@@ -24,7 +24,7 @@ from inlayer.errors import InputError, ShapeError
 from inlayer.ragged import Ragged
 from inlayer.tensors import check_dense, check_float
 
-SUMMED = 256  # rows summed one after the other
+SUMMED = 256  # rows summed in sequence
 
 
 def mean_pool(hidden: Any, mask: Any = None, *, exclude: Collection[int] = ()) -> Float[Tensor, "B D"]:

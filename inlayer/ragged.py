@@ -4,7 +4,7 @@ text -> [ids] -> rows -> (+ positions) -> hidden states -> head
 - `flat` is int64, as `F.embedding` and `F.embedding_bag` need it, and `offsets` has the same dtype
 - text i is `flat[offsets[i] : offsets[i + 1]]`; there are n + 1 offsets, from 0 to len(flat)
 - numpy only: torch is imported when `padded` creates tensors
-- elsewhere: the meaning of an id (tokenizers/), whether it is in a table (tables/)
+- see also: the meaning of an id (tokenizers/), whether it is in a table (tables/)
 Tested against plain lists in tests/test_ragged.py.
 """
 
@@ -21,8 +21,6 @@ from inlayer.shapes import as_int64
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = ["Ragged"]
 
 IdArray = npt.NDArray[np.int64]
 
@@ -136,6 +134,26 @@ class Ragged:
         return cls(flat, offsets)
 
     @classmethod
+    def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
+        """Join batches: the texts of the first, then those of the second, and so on.
+
+        Args:
+            parts: The batches.
+
+        Returns:
+            All texts in one batch; a single part itself.
+
+        Example:
+            >>> Ragged.concatenate([Ragged.from_lists([[1], [2]]), Ragged.from_lists([[3, 4]])]).offsets.tolist()
+            [0, 1, 2, 4]
+        """
+        if len(parts) == 1:
+            return parts[0]
+        none = np.empty(0, np.int64)
+        flat, counts = [one.flat for one in parts], [one.counts for one in parts]
+        return cls.from_counts(np.concatenate([none, *flat]), np.concatenate([none, *counts]))
+
+    @classmethod
     def merge(cls, size: int, parts: Sequence[tuple[IdArray, Ragged]]) -> Ragged:
         """Merge batches into one: text j of a part becomes text `where[j]` of the result.
 
@@ -214,6 +232,23 @@ class Ragged:
             raise IdRangeError(f"text {index} is outside a batch of {len(self)} texts")
         index %= len(self)
         return self.flat[self.offsets[index] : self.offsets[index + 1]]
+
+    def part(self, start: int, stop: int) -> Ragged:
+        """The texts from `start` up to but not including `stop`.
+
+        Args:
+            start: The first text.
+            stop: One more than the last text; at most the number of texts.
+
+        Returns:
+            A batch whose `flat` is a view of this one's.
+
+        Example:
+            >>> Ragged.from_lists([[72, 105], [], [33]]).part(1, 3).offsets.tolist()
+            [0, 0, 1]
+        """
+        offsets = self.offsets[start : stop + 1]
+        return Ragged(self.flat[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def __iter__(self) -> Iterator[IdArray]:
         return (self[index] for index in range(len(self)))

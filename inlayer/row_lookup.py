@@ -1,16 +1,16 @@
-"""Rows as a model takes them: looked up and scaled, found again, merged with other vectors, one per layer.
+"""Rows as a model takes them: looked up and scaled, reverse lookup, merged with other vectors, one per layer.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - a row is what a model takes in place of ids (`inputs_embeds`): scaled and, for Inkling, normalized
 - `ids_of` is the exact inverse: rows are found by a hash of their bytes, then compared (tables/row_index.py)
-- elsewhere: replacing and resizing the table (input_table.py), what is added to the rows (embeddings.py)
+- see also: replacing and resizing the table (input_table.py), what is added to the rows (embeddings.py)
 Tested in tests/test_row_lookup.py, and against transformers in tests/families/test_per_layer.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,8 @@ class RowLookup(InputTable):
     norm: nn.Module | None
     norm_at: str
     per_layer_embedding: PerLayerEmbedding | None
+    value_embedding: Table | StoredEmbedding | None
+    value_layers: tuple[int, ...]
     _index: tuple[Any, RowIndex] | None = None
 
     def _rows(self, ids: Tensor | None) -> Tensor:
@@ -115,7 +117,7 @@ class RowLookup(InputTable):
     def merge(
         self, input_ids: Int[Tensor, "... T"], features: Tensor | Sequence[Tensor], placeholder_id: int
     ) -> Float[Tensor, "... T D"]:
-        """Look up rows and put image or audio vectors in the place of placeholder tokens.
+        """Look up rows and replace placeholder tokens with image or audio vectors.
 
         Args:
             input_ids: (B, T) or (T,), with one placeholder per vector. The placeholder needs no row in the table.
@@ -191,9 +193,44 @@ class RowLookup(InputTable):
         layers: Tensor = extra(ids, embeds)
         return layers[0] if single else layers
 
+    @overload
+    def value(self, input_ids: Tensor) -> Float[Tensor, "... T W"]: ...
+
+    @overload
+    def value(self, input_ids: Tensor, *, layer: int | None) -> Float[Tensor, "... T W"] | None: ...
+
+    def value(self, input_ids: Tensor, *, layer: int | None = None) -> Float[Tensor, "... T W"] | None:
+        """Look up value embeddings (NeoMME): vectors that some blocks add to the values of their attention.
+
+        Args:
+            input_ids: Token ids (B, T) or (T,).
+            layer: The number of a block.
+
+        Returns:
+            (B, T, W), where W is the number of key-value heads times their width. None for a block that reads none.
+
+        Raises:
+            InputError: If the model has no value embeddings.
+            IdRangeError: If an id is not a row of the table.
+
+        Example:
+            >>> layer = inlayer.Embeddings.from_config({"model_type": "neomme", "vocab_size": 64})
+            >>> layer.value(torch.tensor([[5, 6]])).shape, layer.value_layers
+            (torch.Size([1, 2, 256]), (5, 16))
+            >>> layer.value(torch.tensor([[5, 6]]), layer=0) is None
+            True
+        """
+        if self.value_embedding is None:
+            raise InputError("this layer has no value embeddings; NeoMME has them")
+        if layer is not None and layer not in self.value_layers:
+            return None
+        vectors: Tensor = self.value_embedding(input_ids)
+        return vectors
+
     def _other_tables(self) -> list[Table]:
         extra = self.per_layer_embedding
-        return [extra.table] if extra is not None and isinstance(extra.table, Table) else []
+        found = (self.value_embedding, None if extra is None else extra.table)
+        return [table for table in found if isinstance(table, Table)]
 
     def _with_batch_axis(self, ids: Tensor | None, embeds: Tensor | None) -> tuple[bool, Tensor | None, Tensor | None]:
         single = False

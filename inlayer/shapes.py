@@ -15,17 +15,6 @@ import numpy.typing as npt
 
 from inlayer.errors import DtypeError, IdRangeError, InputError, ShapeError
 
-__all__ = [
-    "as_int64",
-    "check_id_array",
-    "check_padding",
-    "check_seed",
-    "check_size",
-    "check_std",
-    "id_range_error",
-    "is_finite",
-]
-
 
 def as_int64(values: object, name: str) -> npt.NDArray[np.int64]:
     """Convert integers to an int64 array of the same shape; an int64 array is not copied."""
@@ -41,7 +30,8 @@ def as_int64(values: object, name: str) -> npt.NDArray[np.int64]:
         # Python integers that do not fit int64 end up here. They are outside every table, so report them as ids.
         for index, value in enumerate(array.reshape(-1).tolist()):
             if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
-                raise IdRangeError(f"id {value} at position {index} of {name} does not fit in 64 bits")
+                which = str(value) if value.bit_length() <= 128 else f"of {value.bit_length():,} bits"
+                raise IdRangeError(f"id {which} at position {index} of {name} does not fit in 64 bits")
     if array.dtype.kind not in "iu":
         raise DtypeError(f"{name} has dtype {array.dtype}; ids are integers")
     return array.astype(np.int64, copy=False)

@@ -1,7 +1,7 @@
 """Base module: a table whose rows are sharded over several processes.
 
 - the weight is a DTensor, sharded by rows over a mesh named "vocab"; every process has the same tokens and hidden
-  states, so that the results of all processes add up to the whole
+  states, so the results of all processes add up to the whole
 - two collectives, each the other's backward pass: `copy_to_all` uses the same values everywhere and sums their
   gradients, `sum_of_all` sums values and passes the gradient to all
 - torch's RowwiseParallel and loss_parallel give the same results, but need the backward pass inside their context and

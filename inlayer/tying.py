@@ -1,7 +1,7 @@
 """Base module: the rows of a head, its own or those of a table it is tied to.
 
 hidden states -> head -> [tied table]
-- a tied head holds the *module* that owns the rows and gets its weight at every call, so that a replaced, moved, copied
+- a tied head holds the *module* that owns the rows and gets its weight at every call, so a replaced, moved, copied
   or resized table stays tied. The module is not registered as a child: state_dict and parameters() contain it once
 - the padding row of a tied table gets no gradient from the head
 Tested in tests/test_head.py.
@@ -136,7 +136,7 @@ class HeadRows(nn.Module):
         return resolve_table(self._source[0]) if self._source is not None and self.tied else None
 
     def tie(self: Rows, source: nn.Module) -> Rows:
-        """Use the rows of another module instead of own ones.
+        """Use the rows of another module instead of its own.
 
         Args:
             source: A table, or a module with `get_input_embeddings()`, such as `Embeddings` or a transformers model.

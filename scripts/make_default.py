@@ -3,14 +3,14 @@
     OMP_NUM_THREADS=1 python -m scripts.make_default CORPUS.txt inlayer/samples/default --evals WORDSIM
 
 text -> ids -> rows -> [decoder] -> head -> loss, and backward
-- the tokenizer is a byte-level BPE; sentences start with a space, so that a word is the same token at any position
+- the tokenizer is a byte-level BPE; sentences start with a space, so a word is the same token at any position
 - the model is trained by `inlayer train` in --work, where a killed run is resumed
 - a saved model has the input scale of 50 multiplied into its rows. Here the rows are divided by a power of two, which
   makes them easier to read and keeps the logits of bare rows, as a walk shows them, in the range of a softmax
 - weights are then rounded to bfloat16
 - one thread and one seed: the same text gives the same files on the same machine
 - metrics.json has the losses, and how well the cosine of two rows agrees with human judgments of two words
-- elsewhere: the README of the sample; tests/test_samples.py compares its numbers with metrics.json
+- see also: the README of the sample; tests/test_samples.py compares its numbers with metrics.json
 Tested on a small text in tests/test_samples.py.
 """
 
@@ -42,12 +42,12 @@ VOCAB_SIZE = 6144
 # A second moment shared by the whole vocabulary gave the best neighbors in short runs (docs/log.md). Everything else
 # is the default of `inlayer train`.
 CONFIG = TrainConfig(
-    architecture="llama", tie=True, n_embd=128, n_layer=1, n_head=4, n_kv_head=2, n_hidden=344, block_size=64,
-    steps=24_000, batch_size=8, learning_rate=8e-3, shared_moment=True, warmup=200, seed=0, threads=1,
-    validate_every=2000, save_every=1000, measure_every=500,
+    architecture="llama", tie=True, n_embd=128, n_layer=1, n_head=4, n_kv_head=2, n_inner=344, block_size=64,
+    steps=24_000, batch_size=8, learning_rate=8e-3, shared_second_moment=True, warmup=200, seed=0, threads=1,
+    eval_interval=2000, save_interval=1000, log_interval=500,
 )  # fmt: skip
 
-ROW_DIVISOR = 64.0  # a power of two, so that no bit is lost
+ROW_DIVISOR = 64.0  # a power of two, so no bit is lost
 
 # The default sample should contain no slurs and no swearing: sentences with them are left out.
 LEFT_OUT = re.compile(r"nigg|fuck|shit|bitch|cunt|whore|slut|fagg", re.IGNORECASE)

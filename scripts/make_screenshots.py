@@ -1,6 +1,6 @@
 """Create the screenshots of the walk for README.md and docs/: `make screenshots`.
 
-- docs/walk-page.png, docs/rotary-page.png, docs/map-page.png: the page served for the bundled sample
+- docs/walk-page.png, also in dark, docs/rotary-page.png, docs/map-page.png: the page served for the bundled sample
 - docs/walk-terminal.svg: the output of `inlayer walk` at 100 columns, rendered by rich
 """
 
@@ -26,6 +26,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 # The page opens with its own default text.
 PAGES = {
     "walk-page.png": ("step=5", "light", None),
+    "walk-page-dark.png": ("step=5", "dark", None),
     "rotary-page.png": ("step=6", "light", "#rope-title"),
     "map-page.png": ("step=7&token=2401", "dark", None),
 }

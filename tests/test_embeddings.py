@@ -489,7 +489,7 @@ def test_resize_to_a_multiple_and_to_fewer_rows() -> None:
 
 
 def test_resize_also_resizes_the_bias_of_a_tied_head() -> None:
-    """Existing entries keep every bit and new ones are zero, also after a deep copy."""
+    """Existing entries are unchanged, bit for bit, and new ones are zero, even after a deep copy."""
     model = nn.ModuleDict({"layer": make(), "head": Head(D, V, bias=True)})
     nn.init.normal_(model["head"].bias)
     model["layer"].tie(model["head"])

@@ -1,4 +1,4 @@
-"""Head: logits bit-equal to transformers, ties that survive, and a loss equal to plain cross entropy."""
+"""Head: logits bit-equal to transformers, ties that survive, and a loss equal to plain cross-entropy."""
 
 from __future__ import annotations
 
@@ -429,7 +429,7 @@ TOLERANCE = {  # relative and absolute, for values and gradients
 def plain_loss(
     head: Head, hidden: Tensor, targets: Tensor, ignored: list[int], reduction: str, z_loss: float = 0.0
 ) -> Tensor:
-    """The reference: cross entropy of all logits at once."""
+    """The reference: cross-entropy of all logits at once."""
     targets = targets.flatten().clone()
     for value in ignored:
         targets[targets == value] = -100
@@ -449,7 +449,7 @@ HEADS: dict[str, dict[str, object]] = {
 
 
 REDUCTIONS = ("mean", "sum", "none")
-# Every kind of head in every dtype; the other options take turns, so that each of their combinations occurs.
+# Every kind of head in every dtype; the other options take turns, so each of their combinations occurs.
 LOSS_CASES = [
     (*case, *options)
     for case, options in zip(
@@ -565,7 +565,7 @@ def test_z_loss_is_the_square_of_logsumexp() -> None:
     added = head.loss(hidden, targets, z_loss=0.5) - head.loss(hidden, targets)
     expected = 0.5 * (hidden.double() @ head.weight.double().T).logsumexp(-1).square().mean()
     torch.testing.assert_close(added.double(), expected, rtol=1e-5, atol=1e-6)
-    # What it is for: a step along its gradient shrinks logits that drift together, where cross entropy sees nothing.
+    # What it is for: a step along its gradient shrinks logits that drift together, where cross-entropy sees nothing.
     biased = Head(D, V, init_std=0.0, bias=True)
     nn.init.constant_(biased.bias, 3.0)
     biased.loss(hidden, targets).backward()
@@ -649,7 +649,7 @@ def test_loss_under_autocast_is_float32_and_exact(
 
 @needs_linear_cross_entropy
 def test_half_precision_loss_is_rounded_only_before_the_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With half-precision products, the loss is the float32 cross entropy of the half-precision logits."""
+    """With half-precision products, the loss is the float32 cross-entropy of the half-precision logits."""
     monkeypatch.setattr(head_module, "FULL_PRECISION", frozenset())
     torch.manual_seed(0)
     head, hidden, targets = Head(64, 500, init_std=0.3), torch.randn(999, 64), torch.randint(0, 500, (999,))

@@ -90,7 +90,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def start_task(folder: Path) -> None:
     """Start the task that the examples name, and solve it."""
-    assert run_process("inlayer learn next gather", stdout=subprocess.DEVNULL).wait(timeout=120) == 0
+    assert run_process("inlayer learn next gather", stdout=subprocess.DEVNULL).wait(timeout=300) == 0
     (folder / "inlayer-course" / "gather.py").write_text(open_course().task("gather").solution, encoding="utf-8")
 
 
@@ -134,9 +134,9 @@ def test_example_runs(
     if line.startswith("inlayer learn"):
         start_task(folder)
     if "--import" in line:
-        run_process("inlayer learn progress --export progress.json").wait(timeout=120)
+        run_process("inlayer learn progress --export progress.json").wait(timeout=300)
     if "solution" in line:  # shown once a task has passed
-        assert run_process("inlayer learn check gather", stdout=subprocess.DEVNULL).wait(timeout=120) == 0
+        assert run_process("inlayer learn check gather", stdout=subprocess.DEVNULL).wait(timeout=300) == 0
     code, output = run_here(words_of(line), capsys, monkeypatch)
     assert code == 0, output
     assert output
@@ -168,7 +168,7 @@ def test_serve_example_runs_until_it_is_stopped(line: str, folder: Path) -> None
         assert server.stdout is not None
         address = server.stdout.readline()
         server.send_signal(signal.SIGINT)
-        _, error = server.communicate(timeout=60)
+        _, error = server.communicate(timeout=300)
     assert "127.0.0.1" in address, error
     assert "Traceback" not in error
     assert server.returncode == 130
@@ -194,5 +194,5 @@ def test_train_example_trains(line: str, folder: Path) -> None:
 def test_watch_example_ends_when_the_task_passes(line: str, folder: Path) -> None:
     start_task(folder)
     watching = run_process(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    output, _ = watching.communicate(timeout=120)
+    output, _ = watching.communicate(timeout=300)
     assert watching.returncode == 0, output

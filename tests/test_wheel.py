@@ -42,7 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment with the wheel, where the dependencies are those of this environment."""
+    """The programs of an environment with the wheel, with the dependencies of this environment."""
     folder = tmp_path_factory.mktemp("environment")
     run(sys.executable, "-m", "venv", "--without-pip", str(folder))
     python = folder / "bin" / "python"
@@ -96,7 +96,7 @@ def test_server_answers(bin_folder: Path, empty: Path) -> None:
         try:
             assert server.stdout is not None
             url = json.loads(server.stdout.readline())["url"]
-            with urlopen(Request(url), timeout=60) as response:
+            with urlopen(Request(url), timeout=300) as response:
                 assert response.read().startswith(b"<!doctype html>")
         finally:
             server.send_signal(signal.SIGINT)

@@ -3,7 +3,7 @@
 source -> store (checkpoint/open.py) -> Model (checkpoint/model.py) -> tokenizer, table, embeddings, head
 - a store is an opened checkpoint, one class per format: store.py, gguf.py, pytorch.py, remote/
 - only checkpoint/layer.py needs torch; it is imported for `Model.embeddings` and `Model.head`
-- elsewhere: whether the layer is healthy (inspection/)
+- see also: whether the layer is healthy (inspection/)
 """
 
 from inlayer.checkpoint.open import load

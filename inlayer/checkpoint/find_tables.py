@@ -1,31 +1,42 @@
-"""Which tensors of a checkpoint are tables: the token table, and every other tensor that is indexed by tokens.
+"""The tables of a checkpoint: the token table, every other tensor that is indexed by tokens, and n-gram memories.
 
-Store -> [tables] -> Model
+Store -> [tables, memories] -> Model
 - the token table has a usual name and the size that the config requires, or is the best candidate
 - the others are found by name (families/weights.py) and checked by shape; only headers are read
-Tested on checkpoints that transformers wrote in tests/checkpoint/test_tables.py.
+- an n-gram memory is one tensor, numbered shards, or one tensor per head. Everything is checked against the config
+  before a row is read; compressed ids are computed from the tokenizer when they are first needed
+Tested on checkpoints that transformers wrote in tests/checkpoint/test_tables.py, memories in test_ngram_tables.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
+import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
-from inlayer.checkpoint.quantized import logical_name
-from inlayer.checkpoint.store import Store
+from inlayer.checkpoint.quantized import QuantizedTable, find_quantized, fp8_table, logical_name
+from inlayer.checkpoint.store import FolderStore, Store
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.families import LayerSpec
 from inlayer.families.weights import TABLES, TableRole, table_candidates, table_role
 from inlayer.files import quoted
-from inlayer.formats.safetensors import TensorInfo
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo
+from inlayer.ragged import IdArray
+from inlayer.tables import RowSource, StoredTable
+from inlayer.tables.ngram import NgramMemory, NgramSpec
+from inlayer.tables.stored import JoinedRows, check_table, check_tensor
+from inlayer.tokenizers.huggingface import compressed_ids
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
+
+NGRAM_PROJECTION = "ngram_embeddings.post_projs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +45,6 @@ class TableInfo(TensorInfo):
 
     role: TableRole
     share: float | None  # None if the number of parameters of the whole model is not known
-
-
-def list_tables(model: Model) -> tuple[TableInfo, ...]:
-    """Every table of a checkpoint, the token table first."""
-    parameters = model.store.parameters()
-    return tuple(describe_table(model, name, role, parameters) for name, role in table_names(model))
 
 
 def table_names(model: Model) -> Iterator[tuple[str, TableRole]]:
@@ -87,13 +92,85 @@ def find_table(store: Store, spec: LayerSpec | None) -> TensorInfo:
                 + store.explain_missing_table()
             )
         tensor = store.find(candidates[0])
-    if len(tensor.shape) != 2 or 0 in tensor.shape:
-        raise CheckpointError(
-            f"{store.where}: tensor {quoted(tensor.name)} has shape {quoted(tensor.shape)}; a table is (V, D)"
-        )
+    check_tensor(store.where, tensor, len(tensor.shape) == 2 and 0 not in tensor.shape, "a table is (V, D)")
     return tensor
 
 
-def same_bytes(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Whether two arrays have the same dtype and bytes."""
-    return one.dtype == other.dtype and np.array_equal(one.view(np.uint8), other.view(np.uint8))
+# ---- n-gram memories
+
+
+def open_memory(model: Model, spec: NgramSpec) -> NgramMemory:
+    """One memory of the config, checked against its tensors."""
+    tensors = find_parts(model.store, spec.tensor)
+    _check_rows(model.store.where, spec, tensors)
+    compress = None if spec.compressed_size is None else partial(_compress, model, spec.compressed_size)
+    table = _open_table(model.store, spec, tensors)
+    return NgramMemory(spec, table if model.dtype is None else table.astype(model.dtype), tensors, compress)
+
+
+def find_parts(store: Store, tensor: str) -> tuple[TensorInfo, ...]:
+    """The tensors whose names end with `tensor`, in the order of their numbers if they are numbered."""
+    pattern = re.compile(rf"(?:^|\.){re.escape(tensor)}(?:\.(?:shard_)?(\d{{1,6}}))?\.weight$")
+    found = sorted((int(match[1] or 0), name) for name in store.names() if (match := pattern.search(name)))
+    if not found or [number for number, _ in found] != list(range(len(found))):
+        numbers = ", ".join(str(number) for number, _ in found[:8]) or "none"
+        raise CheckpointError(
+            f"{store.where} does not have all tensors of {tensor}, which its config requires; parts found: " + numbers
+        )
+    return tuple(store.find(name) for _, name in found)
+
+
+def _check_rows(where: str, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> None:
+    for tensor in tensors:
+        fits = check_table(tensor).shape[1] == spec.width and tensor.dtype == tensors[0].dtype
+        check_tensor(where, tensor, fits, f"its config requires rows of {spec.width:,} values, all of one dtype")
+    sizes = tuple(tensor.shape[0] for tensor in tensors)
+    if sum(sizes) != spec.rows or (spec.tensor_per_head and sizes != spec.moduli):
+        raise CheckpointError(
+            f"{where}: the n-gram memory {spec.tensor} has {sum(sizes):,} rows in {len(sizes):,} tensors; its config "
+            f"requires {spec.rows:,} for {spec.heads:,} heads"
+        )
+
+
+def _open_table(store: Store, spec: NgramSpec, tensors: tuple[TensorInfo, ...]) -> StoredTable:
+    name, stored = tensors[0].name, SAFETENSORS_DTYPES[tensors[0].dtype]
+    if not tensors[0].dtype.startswith("F8"):
+        return StoredTable(_joined(map(store.open_rows, tensors)), spec.width, stored, name=name)
+    assert isinstance(store, FolderStore)  # no other format has these dtypes
+    if shared := store.first_of([name.partition(spec.tensor)[0] + spec.tensor + ".weight_scale"]):  # qwen4_exp
+        scale = store.find(shared)
+        check_tensor(store.where, scale, math.prod(scale.shape) == 1, "its memory has one scale for all of its tensors")
+        tables = [fp8_table(store, tensors[0], scale)]
+        sources = [store.open_rows(tensor) for tensor in tensors]
+    else:  # DeepSeek's Engram has block scales
+        tables = [_with_scales(store, tensor) for tensor in tensors]
+        sources = [table.open(store, None).source for table in tables]
+    if any(table.decoder != tables[0].decoder for table in tables):
+        raise CheckpointError(f"{store.where}: the tensors of {spec.tensor} have scales for blocks of different sizes")
+    dtype, decode = np.dtype(ml_dtypes.bfloat16), tables[0].decoder
+    return StoredTable(_joined(sources), spec.width, np.dtype(np.float32), decode=decode, dtype=dtype, name=name)
+
+
+def _joined(sources: Iterable[RowSource]) -> RowSource:
+    parts = list(sources)
+    return parts[0] if len(parts) == 1 else JoinedRows(parts)
+
+
+def _with_scales(store: FolderStore, tensor: TensorInfo) -> QuantizedTable:
+    if (table := find_quantized(store, tensor.name)) is None:
+        scales = quoted(tensor.name.removesuffix("weight") + "scale")
+        raise CheckpointError(
+            f"{store.where}: {quoted(tensor.name)} is {tensor.dtype} but its scales {scales} are missing"
+        )
+    return table
+
+
+def _compress(model: Model, expected: int) -> IdArray:
+    compressed = compressed_ids(model.tokenizer)
+    found = int(compressed.max()) + 1
+    if found != expected:
+        raise CheckpointError(
+            f"{model.source}: its tokenizer has {found:,} distinct normalized tokens, but its config requires "
+            f"{expected:,}, and every hash depends on that number"
+        )
+    return compressed

@@ -2,8 +2,8 @@
 
 source -> [Store] -> Model
 - opening reads the header only; rows are read and decoded when they are looked up, the vocabulary with the tokenizer
-- all parts must be present, because only all of them together tell whether a tensor (the head) exists
-- elsewhere: header and rows (formats/gguf.py), the meaning of the metadata (families/gguf.py, tokenizers/gguf.py)
+- all parts must be present, because only together do they show whether a tensor (the head) exists
+- see also: header and rows (formats/gguf.py), the meaning of the metadata (families/gguf.py, tokenizers/gguf.py)
 Tested against the `gguf` package, and with damaged files, in tests/checkpoint/test_gguf.py.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,15 @@ from inlayer.tokenizers.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer
 MAX_PARTS = 10_000
 MAX_FACTORS = 1 << 12  # one per channel pair
 PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
+
+
+def choose_gguf(names: Iterable[str], where: str) -> str | None:
+    """The .gguf file of a folder, the first one of a model in parts; an error if there are several models."""
+    found = [name for name in names if name.endswith(".gguf")]
+    firsts = [name for name in found if re.search(r"-0*1-of-\d+\.gguf$", name)] or found
+    if len(firsts) > 1:
+        raise CheckpointError(f"{where} has several .gguf files; open one of them: {listing(firsts)}")
+    return firsts[0] if firsts else None
 
 
 class GgufStore(Store):
@@ -100,7 +109,7 @@ class GgufStore(Store):
         return sum(math.prod(tensor.shape) for tensor in self._tensors.values())
 
     def _join(self, opened: GgufHeader) -> GgufHeader:
-        """Read the headers of all parts of a model in several files; the metadata is that of the first part."""
+        """Read the headers of all parts of a model in several files; the metadata comes from the first part."""
         count = _integer(opened.metadata, "split.count", 1)
         name = PART.fullmatch(self.path.name)
         if name is None or int(name["count"]) != count or count > MAX_PARTS:
@@ -121,7 +130,7 @@ class GgufStore(Store):
         for number, (path, header) in enumerate(zip(paths, headers, strict=True)):
             part = _integer(header.metadata, "split.no", -1), _integer(header.metadata, "split.count", 1)
             if part != (number, count):
-                raise CheckpointError(f"{shown(path)} contains part {part[0] + 1} of {part[1]}, unlike its name")
+                raise CheckpointError(f"{shown(path)} is part {part[0] + 1} of {part[1]}, but its name says otherwise")
             duplicate = next((name for name in header.tensors if name in self._tensors), None)
             if duplicate is not None:
                 raise CheckpointError(f"{shown(path)} contains {quoted(duplicate)}, and so does another part")

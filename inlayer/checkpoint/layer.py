@@ -9,20 +9,22 @@ Tested against transformers on checkpoints that it wrote in tests/checkpoint/tes
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from inlayer.checkpoint.find_tables import same_bytes
-from inlayer.checkpoint.memories import NGRAM_PROJECTION, find_parts
+from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families.weights import WITH_HEAD
-from inlayer.files import quoted
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding, StoredTable, Table
+from inlayer.tables.stored import check_tensor
 from inlayer.tensors import to_tensor, torch_dtype
 
 COMPARED_ROWS = 4096  # per step, when a stored head is compared with the table
@@ -40,16 +42,13 @@ def build_embeddings(model: Model) -> Embeddings:
         raise ConfigError(f"{model.spec_error}. Its rows can still be looked up: load(...).table.rows(ids)")
     else:
         layer = Embeddings.from_config(model.spec, device="meta")
-        if layer.token_embedding.embedding_dim != width:
-            raise CheckpointError(
-                f"{model.source}: the table {quoted(model.table_info.name)} is {rows:,} x {width:,}, but its config "
-                f"requires rows of width {layer.token_embedding.embedding_dim:,}"
-            )
+        needed = layer.token_embedding.embedding_dim
+        check_tensor(model.source, model.table_info, width == needed, f"its config requires rows of width {needed:,}")
     layer.set_input_embeddings(_rows(model, model.table))
     if (extra := layer.per_layer_embedding) is not None:
-        tensor = _find_part(model, "per_layer_embedding.table.weight", extra.table.weight)
-        table = model.store.table(tensor.name, extra.table.padding_idx)
-        extra.table = _rows(model, table.astype(model.table.dtype))
+        extra.table = _other_rows(model, "per_layer_embedding.table.weight", extra.table)
+    if layer.value_embedding is not None:
+        layer.value_embedding = _other_rows(model, "value_embedding.weight", layer.value_embedding)
     parts = {part: _read_part(model, part, like) for part, like in layer.state_dict().items() if like.is_meta}
     layer.load_state_dict(parts, assign=True, strict=False)
     layer.memories = model.memories
@@ -62,6 +61,12 @@ def _rows(model: Model, table: StoredTable) -> Table | StoredEmbedding:
     """A stored table, in memory if it is to be trained."""
     stored = StoredEmbedding(table)
     return stored.in_memory() if model.trainable else stored
+
+
+def _other_rows(model: Model, part: str, like: Table | StoredEmbedding) -> Table | StoredEmbedding:
+    """A second table, in the dtype of the first."""
+    tensor = _find_part(model, part, like.weight)
+    return _rows(model, model.store.table(tensor.name, like.padding_idx).astype(model.table.dtype))
 
 
 def build_head(model: Model) -> Head | None:
@@ -77,12 +82,8 @@ def build_head(model: Model) -> Head | None:
     else:
         head = model.embeddings.head_from_config(model.spec, tied=name is None, device="meta")
     if name is not None:
-        table = model.store.table(name)
-        if table.shape != (head.vocab_size, head.n_embd):
-            raise CheckpointError(
-                f"{model.source}: the head {quoted(name)} is {table.num_embeddings:,} x {table.embedding_dim:,}, but "
-                f"the table is {head.vocab_size:,} x {head.n_embd:,}"
-            )
+        table, size = model.store.table(name), (head.vocab_size, head.n_embd)
+        check_tensor(model.source, model.store.find(name), table.shape == size, f"a head for this table is {size}")
         stored = StoredEmbedding(table if model.dtype is None else table.astype(model.dtype))
         if model.trainable:
             head.weight = nn.Parameter(stored.weight.clone())  # type: ignore[misc]
@@ -98,11 +99,9 @@ def _read_ngram_projection(model: Model) -> Tensor:
     spec, parts = model.memories[0].spec, find_parts(model.store, NGRAM_PROJECTION)
     shape = (model.table_info.shape[1], spec.width)
     for part in parts:
-        if part.shape != shape or len(parts) != spec.heads or part.nbytes > MAX_PART:
-            raise CheckpointError(
-                f"{model.source}: {quoted(part.name)} has shape {quoted(part.shape)} and is one of {len(parts):,}; its "
-                f"config requires {spec.heads} projections of shape {shape}"
-            )
+        fits = part.shape == shape and len(parts) == spec.heads and part.nbytes <= MAX_PART
+        rule = f"its config requires {spec.heads} projections of shape {shape}, and there are {len(parts):,}"
+        check_tensor(model.source, part, fits, rule)
     dtype = torch_dtype(model.table.dtype)
     return torch.stack([to_tensor(model.store.read(part.name)).to(dtype).T for part in parts])
 
@@ -115,13 +114,18 @@ def equals_table(model: Model, name: str) -> bool:
     rows, head, table = tensor.shape[0], model.store.table(name), model.store.table(model.table_info.name)
     if model.store.remote:  # do not download two whole tables for this
         sample = np.linspace(0, rows - 1, SAMPLED_ROWS).astype(np.int64)
-        return same_bytes(head.rows(sample), table.rows(sample))
+        return _same_bytes(head.rows(sample), table.rows(sample))
     blocks = zip(head.blocks(COMPARED_ROWS), table.blocks(COMPARED_ROWS), strict=True)
-    return all(same_bytes(one, other) for (_, one), (_, other) in blocks)
+    return all(_same_bytes(one, other) for (_, one), (_, other) in blocks)
+
+
+def _same_bytes(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """Whether two arrays have the same dtype and bytes."""
+    return one.dtype == other.dtype and np.array_equal(one.view(np.uint8), other.view(np.uint8))
 
 
 def saved_with_head(model: Model) -> bool:
-    """Whether a tied model has a head at all: its class tells; a masked-language head also has a stored bias."""
+    """Whether a tied model has a head at all: its class decides; a masked-language head also has a stored bias."""
     classes = (model.config or {}).get("architectures")
     if isinstance(classes, list) and classes and not any(WITH_HEAD.search(str(name)) for name in classes):
         return False
@@ -134,17 +138,13 @@ def _find_part(model: Model, part: str, like: Tensor) -> TensorInfo:
     tensor, shape = model.find_part(part), tuple(like.shape)
     if tensor is None:
         raise CheckpointError(f"{model.source} has no tensor for {part}, which its config requires")
-    if tensor.shape != shape:
-        which = f"{model.source}: tensor {quoted(tensor.name)}"
-        raise CheckpointError(f"{which} has shape {quoted(tensor.shape)}; its config requires {shape}")
+    check_tensor(model.source, tensor, tensor.shape == shape, f"its config requires {shape}")
     return tensor
 
 
 def _read_part(model: Model, part: str, like: Tensor) -> Tensor:
     """A small part of the layer in the table's dtype."""
     tensor = _find_part(model, part, like)
-    which = f"{model.source}: tensor {quoted(tensor.name)}"
-    if tensor.nbytes > MAX_PART:
-        raise CheckpointError(f"{which} has {tensor.nbytes:,} bytes; the maximum for this part is {MAX_PART:,}")
+    check_tensor(model.source, tensor, tensor.nbytes <= MAX_PART, f"this part has at most {MAX_PART:,} bytes")
     dtype = torch.float32 if part in FLOAT32_PARTS else torch_dtype(model.table.dtype)
     return to_tensor(model.store.read(tensor.name)).to(dtype)

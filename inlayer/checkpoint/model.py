@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.find_tables import TableInfo, find_table, list_tables
-from inlayer.checkpoint.memories import open_memories
+from inlayer.checkpoint.find_tables import TableInfo, describe_table, find_table, open_memory, table_names
 from inlayer.checkpoint.open import STATIC, load
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError, InputError, needs_torch
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from inlayer.embeddings import Embeddings
     from inlayer.encoding.encode import Encoder
     from inlayer.encoding.weighting import Weighting
-    from inlayer.geometry.nearest import Progress
+    from inlayer.geometry.candidates import Progress
     from inlayer.geometry.neighbors import Analogy, Neighbor
     from inlayer.geometry.projection import TableProjection
     from inlayer.geometry.vocabulary import Vocabulary
@@ -124,7 +123,8 @@ class Model:
             >>> [(table.role, table.shape) for table in load("default").tables]
             [('token', (6144, 128))]
         """
-        return list_tables(self)
+        parameters = self.store.parameters()
+        return tuple(describe_table(self, name, role, parameters) for name, role in table_names(self))
 
     @cached_property
     def memories(self) -> tuple[NgramMemory, ...]:
@@ -134,7 +134,7 @@ class Model:
             >>> load("default").memories
             ()
         """
-        return open_memories(self)
+        return () if self.spec is None else tuple(open_memory(self, spec) for spec in self.spec.ngrams)
 
     @cached_property
     def token_weights(self) -> npt.NDArray[np.float64] | None:
@@ -208,7 +208,7 @@ class Model:
         return find_neighbors(self._searched(table), self.vocabulary, query, k, only, progress)
 
     def analogy(self, a: Any, b: Any, c: Any, k: int = 5, *, table: str = "input", words: bool = False) -> Analogy:
-        """Answer "a - b + c", next to its baselines.
+        """Answer "a - b + c", and test the answer against its baselines.
 
         Args:
             a: A word, a text, a token id or a vector, as for `neighbors`; so are b and c.
@@ -225,8 +225,9 @@ class Model:
             InputError: If a query is empty or has no direction, or the model has no such table.
 
         Example:
-            >>> load("default").analogy("king", "queen", "man").answers[0].text
-            ' woman'
+            >>> found = load("default").analogy("king", "man", "woman")
+            >>> found.answers[0].text, found.nearest_to_first[0].text  # the arithmetic added nothing
+            (' prince', ' prince')
         """
         from inlayer.geometry.neighbors import Filter, find_analogy
 
@@ -319,28 +320,29 @@ class Model:
 
         Args:
             texts: Texts, for example the lines of a file; read as they are needed.
-            pool: As for `encode`, and so are all other arguments.
-            weights: A fitted `Weighting`, or the file or folder where one was saved.
+            pool: As in `encode`, like the arguments below.
+            weights: A `Weighting`, or the path of one.
             normalize: Scale each vector to length 1.
-            dim: Keep only the first `dim` values.
-            dtype: The dtype of the result.
+            dim: Keep this many values.
+            dtype: Of the vectors.
             batch_size: Texts per batch.
 
         Returns:
-            An iterator over what `encode` returns, one batch of texts after the other.
+            An iterator over what `encode` returns, batch by batch. With `pool="none"`, the tokens of a large batch
+            come in several parts.
 
         Raises:
-            InlayerError: As `encode`.
+            InlayerError: Same as `encode`.
 
         Example:
             >>> sum(len(batch) for batch in load("default").encode_iter(str(number) for number in range(1000)))
             1000
         """
-        from inlayer.encoding.encode import Settings, batches
+        from inlayer.encoding.encode import Settings
 
         encoder = self._encoder(weights)
         settings = Settings(pool, normalize, dim, dtype).checked(encoder.width)
-        return (encoder.batch(batch, settings) for batch in batches(texts, batch_size))
+        return encoder.stream(texts, settings, batch_size)
 
     def _encoder(self, weights: Weighting | str | os.PathLike[str] | None = None) -> Encoder:
         """The encoder for these weights; the last one is kept."""

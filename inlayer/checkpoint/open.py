@@ -49,7 +49,7 @@ SAMPLES = {
     ),
     "wordllama": Sample(
         path="weights/l2_supercat_256.safetensors",
-        about="WordLlama, 32,000 x 256, static word vectors over LLaMA-2's tokenizer",
+        about="WordLlama, 32,000 x 256, static word vectors over Llama-2's tokenizer",
         package="wordllama==0.4.0.post1",
         tokenizer="tokenizers/l2_supercat_tokenizer_config.json",
     ),
@@ -75,7 +75,7 @@ def load(source: str | os.PathLike[str] | None = None, *, dtype: object = None, 
             name of a sample; by default the bundled sample model.
         dtype: Convert rows to this dtype: a name such as "float32", a numpy dtype or a torch dtype. By default, rows
             keep the dtype of the file.
-        trainable: Read the rows into memory when `embeddings` and `head` are used, so that they can be trained and
+        trainable: Read the rows into memory when `embeddings` and `head` are used, so they can be trained and
             resized. By default they stay in the file, and the layer is frozen.
 
     Returns:
@@ -171,6 +171,7 @@ def _open_folder(folder: Path) -> Store:
 
 
 def _open_weights(folder: Path) -> Store:
+    from inlayer.checkpoint.gguf import choose_gguf
     from inlayer.checkpoint.pytorch import PytorchStore
     from inlayer.checkpoint.store import INDEX, FolderStore
 
@@ -180,12 +181,8 @@ def _open_weights(folder: Path) -> Store:
         return FolderStore(folder)
     if any(name.startswith("pytorch_model") and name.endswith((".bin", ".bin.index.json")) for name in names):
         return PytorchStore(folder)
-    ggufs = [name for name in names if name.endswith(".gguf")]
-    firsts = [name for name in ggufs if re.search(r"-0*1-of-\d+\.gguf$", name)] or ggufs
-    if len(firsts) > 1:
-        raise CheckpointError(f"{shown(folder)} has several .gguf files; open one of them: {', '.join(firsts[:8])}")
-    if firsts:
-        return _open_file(folder / firsts[0])
+    if gguf := choose_gguf(names, shown(folder)):
+        return _open_file(folder / gguf)
     if any(name.endswith(".safetensors") for name in names):
         return FolderStore(folder)
     if any(name.endswith(".bin") for name in names):
@@ -221,5 +218,5 @@ def _open_file(path: Path) -> Store:
     if path.name == "config.json" or path.name.endswith(".index.json"):
         return _open_folder(path.parent)
     if path.suffix != ".safetensors" and start[8:] != b"{":
-        raise CheckpointError(f"{shown(path)} does not start like a safetensors, GGUF or PyTorch file")
+        raise CheckpointError(f"{shown(path)} is not a safetensors, GGUF or PyTorch file")
     return FolderStore(path)

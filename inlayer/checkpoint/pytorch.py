@@ -2,9 +2,9 @@
 
 source -> [Store] -> Model
 - a zip archive of a pickle and one uncompressed record per storage; before torch 1.6, a sequence of pickles followed by
-  the storages. Either way a tensor is a range of the file, so that its rows are read like safetensors
+  the storages. Either way a tensor is a range of the file, so its rows are read like safetensors
 - a tensor that is not stored row by row (a transposed one) is listed, but reading it is an error
-- elsewhere: the pickle (formats/torch_pickle.py)
+- see also: the pickle (formats/torch_pickle.py)
 Tested against torch.load, and with hostile and damaged files, in tests/checkpoint/test_pytorch.py.
 """
 

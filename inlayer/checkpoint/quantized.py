@@ -7,25 +7,23 @@ Store -> [table] -> Model
   and `weight_scale_2` (ModelOpt)
 - grouped int4 (compressed-tensors): `weight_packed`, `weight_scale` and `weight_shape`; symmetric only
 - shapes and dtypes are checked before anything is read; only a scalar or a shape is read on opening
-- elsewhere: decoding (formats/block_scales.py), n-gram memories (memories.py)
-Tested in tests/formats/test_quantized.py.
+- see also: decoding (formats/safetensors.py), n-gram memories (find_tables.py)
+Tested in tests/checkpoint/test_quantized.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from inlayer.errors import CheckpointError, DtypeError
-from inlayer.files import quoted, shown
-from inlayer.formats.block_scales import SCALE_DTYPES, BlockDecoder
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo
+from inlayer.files import quoted
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, SCALE_DTYPES, BlockDecoder, Packing, TensorInfo
 from inlayer.tables import RowSource, StoredTable
-from inlayer.tables.row_parts import PairedRows, RepeatedRows
+from inlayer.tables.stored import PairedRows, RepeatedRows, check_tensor
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.store import FolderStore
@@ -34,8 +32,6 @@ FP8_BLOCK = 128  # rows and channels that share a scale, unless the config has w
 MX_BLOCK, MX_BYTES, NV_BLOCK, INT4_PER_WORD = 32, 16, 16, 8
 PACKED_ENDS = ("_packed", "_blocks")
 UNSUPPORTED = ("_zero_point", "_g_idx")  # asymmetric int4, and groups in another order
-
-Find = Callable[[str], TensorInfo | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,14 +77,15 @@ def stored_values(tensor: TensorInfo) -> int:
     return math.prod(tensor.shape) * (packed or 1)
 
 
-def find_quantized(store: FolderStore, name: str, find: Find) -> QuantizedTable | None:
+def find_quantized(store: FolderStore, name: str) -> QuantizedTable | None:
     """The quantized table `name`, or None if it is an ordinary tensor or does not exist."""
+    find = store.find_stored
     tensor = find(name)
     if tensor is not None and tensor.dtype not in ("U8", "I8") and not tensor.dtype.startswith("F8"):
         return None
     if tensor is not None and tensor.dtype.startswith("F8"):
         scales = find(f"{name}_scale_inv") or find(f"{name}_scale") or find(f"{name.removesuffix('weight')}scale")
-        return None if scales is None else _fp8(store, tensor, scales)
+        return None if scales is None else fp8_table(store, tensor, scales)
     if tensor is not None:  # ModelOpt
         second = find(f"{name}_scale_2")
         return None if second is None else _nvfp4(store, name, tensor, find(f"{name}_scale"), second, divides=False)
@@ -106,24 +103,34 @@ def find_quantized(store: FolderStore, name: str, find: Find) -> QuantizedTable 
     return _int4(store, name, values, find(f"{base}_scale"), find(f"{base}_shape"))
 
 
-def _fp8(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> QuantizedTable:
-    _check(store, values, len(values.shape) == 2 and 0 not in values.shape, "a table is (V, D)")
-    _check(store, scales, scales.dtype in SCALE_DTYPES, "scales are floating point")
-    rows, width = values.shape
+def _table(
+    packing: Packing, values: TensorInfo, scales: TensorInfo | None, info: TensorInfo, row_block: int = 1, **more: Any
+) -> QuantizedTable:
+    """A table of packed values; `more` are further settings of the decoder."""
     decoder = BlockDecoder(
-        packing="fp8", dtype=SAFETENSORS_DTYPES[values.dtype], width=width, value_bytes=width,
-        scale_dtype=SCALE_DTYPES[scales.dtype],
-    )  # fmt: skip
+        packing=packing,
+        dtype=SAFETENSORS_DTYPES.get(values.dtype, np.dtype(np.uint8)),
+        width=info.shape[1],
+        value_bytes=values.nbytes // values.shape[0],
+        scale_dtype=None if scales is None else SCALE_DTYPES[scales.dtype],
+        **more,
+    )
+    return QuantizedTable(info=info, values=values, scales=scales, decoder=decoder, row_block=row_block)
+
+
+def fp8_table(store: FolderStore, values: TensorInfo, scales: TensorInfo) -> QuantizedTable:
+    """A table of FP8 values with one scale, or one for each block of rows and channels."""
+    check_tensor(store.where, values, len(values.shape) == 2 and 0 not in values.shape, "a table is (V, D)")
+    check_tensor(store.where, scales, scales.dtype in SCALE_DTYPES, "scales are floating point")
+    rows, width = values.shape
     if math.prod(scales.shape) == 1:
-        decoder = replace(decoder, scale_dtype=None, factor=_read_scalar(store, scales))
-        return QuantizedTable(info=values, values=values, scales=None, decoder=decoder)
+        return _table("fp8", values, None, values, factor=_read_scalar(store, scales))
     grid = (*scales.shape, 1) if len(scales.shape) == 1 else scales.shape
     blocks = _block_size(store, (rows, width), grid)
     down, across = (-(-size // block) for size, block in zip((rows, width), blocks, strict=True))
     needs = f"its table {rows:,} x {width:,} in blocks of {blocks[0]} x {blocks[1]} needs {down:,} x {across:,}"
-    _check(store, scales, grid == (down, across), needs)
-    decoder = replace(decoder, block=blocks[1])
-    return QuantizedTable(info=values, values=values, scales=scales, decoder=decoder, row_block=blocks[0])
+    check_tensor(store.where, scales, grid == (down, across), needs)
+    return _table("fp8", values, scales, values, blocks[0], block=blocks[1])
 
 
 def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...]) -> tuple[int, int]:
@@ -139,16 +146,12 @@ def _block_size(store: FolderStore, shape: tuple[int, int], grid: tuple[int, ...
 
 def _mxfp4(store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None) -> QuantizedTable:
     shaped = len(values.shape) == 3 and values.shape[2] == MX_BYTES and 0 not in values.shape and values.dtype == "U8"
-    _check(store, values, shaped, "MXFP4 blocks are U8 (V, D / 32, 16)")
+    check_tensor(store.where, values, shaped, "MXFP4 blocks are U8 (V, D / 32, 16)")
     found = _require(store, values, scales, f"{values.name.removesuffix('_blocks')}_scales")
-    _check(store, found, found.shape == values.shape[:2] and found.dtype == "U8", f"expected U8 {values.shape[:2]}")
-    width = values.shape[1] * MX_BLOCK
-    decoder = BlockDecoder(
-        packing="fp4", dtype=np.dtype(np.uint8), width=width, value_bytes=values.shape[1] * MX_BYTES,
-        scale_dtype=SCALE_DTYPES["U8"], block=MX_BLOCK,
-    )  # fmt: skip
-    info = replace(values, name=name, dtype="MXFP4", shape=(values.shape[0], width))
-    return QuantizedTable(info=info, values=values, scales=found, decoder=decoder)
+    fits = found.shape == values.shape[:2] and found.dtype == "U8"
+    check_tensor(store.where, found, fits, f"expected U8 {values.shape[:2]}")
+    info = replace(values, name=name, dtype="MXFP4", shape=(values.shape[0], values.shape[1] * MX_BLOCK))
+    return _table("fp4", values, found, info, block=MX_BLOCK)
 
 
 def _nvfp4(
@@ -156,50 +159,44 @@ def _nvfp4(
     divides: bool,
 ) -> QuantizedTable:  # fmt: skip
     shaped = len(values.shape) == 2 and 0 not in values.shape
-    _check(store, values, shaped, "NVFP4 values are U8 (V, D / 2)")
+    check_tensor(store.where, values, shaped, "NVFP4 values are U8 (V, D / 2)")
     rows, width = values.shape[0], values.shape[1] * 2
     found = _require(store, values, scales, f"{name}_scale")
     fits = width % NV_BLOCK == 0 and found.shape == (rows, width // NV_BLOCK) and found.dtype == "F8_E4M3"
-    _check(store, found, fits, f"expected F8_E4M3 ({rows}, {width // NV_BLOCK}), one per {NV_BLOCK} channels")
+    check_tensor(store.where, found, fits, f"expected F8_E4M3 ({rows}, {width // NV_BLOCK})")
     second = _require(store, values, factor, f"{name}_global_scale")
-    decoder = BlockDecoder(
-        packing="fp4", dtype=np.dtype(np.uint8), width=width, value_bytes=values.shape[1],
-        scale_dtype=SCALE_DTYPES["F8_E4M3"], block=NV_BLOCK, factor=_read_scalar(store, second), divides=divides,
-    )  # fmt: skip
     info = replace(values, name=name, dtype="NVFP4", shape=(rows, width))
-    return QuantizedTable(info=info, values=values, scales=found, decoder=decoder)
+    return _table("fp4", values, found, info, block=NV_BLOCK, factor=_read_scalar(store, second), divides=divides)
 
 
 def _int4(
     store: FolderStore, name: str, values: TensorInfo, scales: TensorInfo | None, shape: TensorInfo | None
 ) -> QuantizedTable:
     shaped = len(values.shape) == 2 and 0 not in values.shape and values.dtype == "I32"
-    _check(store, values, shaped, "int4 values are I32 (V, D / 8)")
+    check_tensor(store.where, values, shaped, "int4 values are I32 (V, D / 8)")
     rows, width = values.shape[0], values.shape[1] * INT4_PER_WORD
     if shape is not None:
-        _check(store, shape, shape.dtype in ("I32", "I64") and shape.shape == (2,), "expected two integers")
+        check_tensor(store.where, shape, shape.dtype in ("I32", "I64") and shape.shape == (2,), "expected two integers")
         stated = tuple(int(size) for size in store.read_integers(shape.name))
         fits = stated[0] == rows and width - INT4_PER_WORD < stated[1] <= width
-        _check(store, shape, fits, f"its values {stated} do not match packed values of shape {values.shape}")
+        check_tensor(store.where, shape, fits, f"its values {stated} do not match packed values {values.shape}")
         width = stated[1]
     found = _require(store, values, scales, f"{name}_scale")
     fits = len(found.shape) == 2 and found.shape[0] == rows and found.dtype in SAFETENSORS_DTYPES
     groups = found.shape[1] if fits else 0
-    _check(store, found, groups > 0 and width % groups == 0, f"expected {rows:,} rows of scales for {width:,} channels")
-    decoder = BlockDecoder(
-        packing="int4", dtype=np.dtype(np.uint8), width=width, value_bytes=values.shape[1] * 4,
-        scale_dtype=SCALE_DTYPES[found.dtype], block=width // groups,
-    )  # fmt: skip
+    fits = groups > 0 and width % groups == 0
+    check_tensor(store.where, found, fits, f"expected {rows:,} rows of scales for {width:,} channels")
     info = replace(values, name=name, dtype="INT4", shape=(rows, width))
-    return QuantizedTable(info=info, values=values, scales=found, decoder=decoder)
+    return _table("int4", values, found, info, block=width // groups)
 
 
 def _read_scalar(store: FolderStore, tensor: TensorInfo) -> float:
     """A scale for the whole table: one finite number that is not 0."""
     single = math.prod(tensor.shape) == 1 and tensor.dtype in SAFETENSORS_DTYPES
-    _check(store, tensor, single, "expected one number")
+    check_tensor(store.where, tensor, single, "expected one number")
     factor = float(store.read(tensor.name).reshape(-1)[0])
-    _check(store, tensor, math.isfinite(factor) and factor != 0, f"it is {factor}; expected a finite number")
+    usable = math.isfinite(factor) and factor != 0
+    check_tensor(store.where, tensor, usable, f"it is {factor}; expected a finite number")
     return factor
 
 
@@ -207,9 +204,3 @@ def _require(store: FolderStore, values: TensorInfo, tensor: TensorInfo | None, 
     if tensor is None:
         raise CheckpointError(f"{store.where}: {quoted(values.name)} has no scales; {quoted(name)} is missing")
     return tensor
-
-
-def _check(store: FolderStore, tensor: TensorInfo, is_valid: bool, rule: str) -> None:
-    if not is_valid:
-        which = f"{store.where}: tensor {quoted(tensor.name)} of {shown(tensor.file)}"
-        raise CheckpointError(f"{which} is {tensor.dtype} {quoted(tensor.shape)}; {rule}")

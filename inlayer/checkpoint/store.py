@@ -4,13 +4,12 @@ source -> [Store] -> Model -> tokenizer, table, embeddings, head
 - opening reads headers only: that of a shard when one of its tensors is requested, so the table's shard alone is enough
 - file names in an index are untrusted: only plain names in the same folder are accepted, and no symbolic link out of
   the folder, except into the blobs of the hub's cache, which consists of such links
-- elsewhere: other formats (gguf.py, pytorch.py, remote/), which tensor is the table (families/weights.py)
+- see also: other formats (gguf.py, pytorch.py, remote/), which tensor is the table (families/weights.py)
 Tested in tests/checkpoint/test_folder.py.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,10 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.quantized import QuantizedTable, find_quantized, packed_names, stored_values
+from inlayer.checkpoint.quantized import find_quantized, packed_names, stored_values
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
-from inlayer.files import check_is_file, file_errors, path_kind, printable, quoted, shown
+from inlayer.files import check_is_file, file_errors, parse_json, path_kind, printable, quoted, shown
 from inlayer.formats.row_file import FileRows, read_bytes
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, read_header
 from inlayer.tables import RowSource, StoredTable
@@ -34,7 +33,7 @@ INDEX = "model.safetensors.index.json"
 MAX_INDEX = 64 << 20  # bytes; that of Kimi-K2's 139,644 tensors has about 14 MB
 MAX_VALUES = 1_000_000  # each takes many times more memory than bytes in the file
 MAX_FILES = 4096  # DeepSeek-V3 has 163
-INTEGERS = {name: np.dtype(name.replace("I", "<i").replace("32", "4").replace("64", "8")) for name in ("I32", "I64")}
+INTEGERS: dict[str, np.dtype[Any]] = {"I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
 PLAIN_FILE = re.compile(r"(?!\.)[^/\\\0:]{1,250}\.(safetensors|bin)")
 
 
@@ -68,13 +67,14 @@ class Store(ABC):
 
     def read_integers(self, name: str) -> npt.NDArray[np.int64]:
         """A whole tensor of integers."""
+        return self._read_as(INTEGERS, name, "expected integers").astype(np.int64)
+
+    def _read_as(self, dtypes: Mapping[str, np.dtype[Any]], name: str, rule: str) -> npt.NDArray[Any]:
         tensor = self.find(name)
-        if tensor.dtype not in INTEGERS:
-            raise DtypeError(
-                f"tensor {quoted(name)} of {shown(tensor.file)} has dtype {tensor.dtype}; expected integers"
-            )
+        if tensor.dtype not in dtypes:
+            raise DtypeError(f"tensor {quoted(name)} of {shown(tensor.file)} has dtype {tensor.dtype}; {rule}")
         data = self._read_bytes(tensor.file, tensor.offset, tensor.nbytes)
-        return data.view(INTEGERS[tensor.dtype]).reshape(tensor.shape).astype(np.int64)
+        return data.view(dtypes[tensor.dtype]).reshape(tensor.shape)
 
     @abstractmethod
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
@@ -86,22 +86,22 @@ class Store(ABC):
 
     @abstractmethod
     def parameters(self) -> int | None:
-        """The number of parameters of the whole model, if headers or an index tell it cheaply."""
+        """The number of parameters of the whole model, if headers or an index give it cheaply."""
 
     def explain_missing_table(self) -> str:
         """Why there may be no table, for an error message."""
         return "is a shard missing?"
 
-    def _beside(self, name: str) -> Path:
+    def _local_path(self, name: str) -> Path:
         """The local path of a file of the checkpoint."""
         return self.folder / name
 
     def _read_bytes(self, file: str, offset: int, nbytes: int) -> npt.NDArray[np.uint8]:
-        return read_bytes(self._beside(file), offset, nbytes)
+        return read_bytes(self._local_path(file), offset, nbytes)
 
     def open_rows(self, tensor: TensorInfo) -> RowSource:
         """The bytes of a tensor's rows, of any dtype."""
-        return FileRows.for_tensor(self._beside(tensor.file), tensor)
+        return FileRows.for_tensor(self._local_path(tensor.file), tensor)
 
 
 class FolderStore(Store):
@@ -114,7 +114,7 @@ class FolderStore(Store):
         self.kind, self.where = "safetensors" if single else "folder", shown(path)
         self.folder = path.parent if single else path
         self._headers: dict[str, dict[str, TensorInfo]] = {}
-        config = self._beside("config.json")
+        config = self._local_path("config.json")
         self.config = None if path_kind(config) == "missing" else read_config(config)
         self._index: Mapping[str, str] = {}  # file by tensor name
         absent = single or path_kind(path / self.index) == "missing"
@@ -135,19 +135,17 @@ class FolderStore(Store):
         return super().first_of(candidates)
 
     def find(self, name: str) -> TensorInfo:
-        """As `Store.find`; a quantized table is described as one tensor, under the name it would have otherwise."""
-        quantized = self._find_quantized(name)
+        """Like `Store.find`; a quantized table is described as one tensor, under the name it would have otherwise."""
+        quantized = find_quantized(self, name)
         if quantized is not None:
             return quantized.info
-        tensor = self._find_stored(name)
+        tensor = self.find_stored(name)
         if tensor is None:
             raise CheckpointError(f"{self.where} has no tensor {quoted(name)}")
         return tensor
 
-    def _find_quantized(self, name: str) -> QuantizedTable | None:
-        return find_quantized(self, name, self._find_stored)
-
-    def _find_stored(self, name: str) -> TensorInfo | None:
+    def find_stored(self, name: str) -> TensorInfo | None:
+        """A tensor as it is stored, or None if there is no such name."""
         file = self._index.get(name)
         if file is None:
             return None
@@ -159,16 +157,10 @@ class FolderStore(Store):
         return tensor
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        tensor = self.find(name)
-        if tensor.dtype not in SAFETENSORS_DTYPES:
-            raise DtypeError(
-                f"tensor {quoted(name)} of {shown(tensor.file)} has dtype {tensor.dtype}; it must be floating point"
-            )
-        data = self._read_bytes(tensor.file, tensor.offset, tensor.nbytes)
-        return data.view(SAFETENSORS_DTYPES[tensor.dtype]).reshape(tensor.shape)
+        return self._read_as(SAFETENSORS_DTYPES, name, "it must be floating point")
 
     def table(self, name: str, padding_idx: int | None = None) -> StoredTable:
-        if (quantized := self._find_quantized(name)) is not None:
+        if (quantized := find_quantized(self, name)) is not None:
             return quantized.open(self, padding_idx)
         tensor = check_table(self.find(name))
         dtype = SAFETENSORS_DTYPES[tensor.dtype]
@@ -179,7 +171,7 @@ class FolderStore(Store):
             return open_tokenizer(self.tokenizer_file)
         for path in self.folder.iterdir():
             if path.suffix in {".json", ".model", ".tiktoken", ".txt"}:
-                self._beside(path.name)
+                self._local_path(path.name)
         try:
             return open_tokenizer(self.folder)
         except MissingFileError:
@@ -194,14 +186,14 @@ class FolderStore(Store):
         return sum(map(stored_values, distinct.values()))
 
     def explain_missing_table(self) -> str:
-        path = self._beside("adapter_config.json")
+        path = self._local_path("adapter_config.json")
         if path_kind(path) != "file":
             return super().explain_missing_table()
         adapter = read_config(path)
         kind, base = (printable(str(adapter.get(key))[:80]) for key in ("peft_type", "base_model_name_or_path"))
         return f"it is a {kind} adapter, which has no table of its own; open its base model, {base}"
 
-    def _beside(self, name: str) -> Path:
+    def _local_path(self, name: str) -> Path:
         """The path of a file, checked not to be a link out of the folder or out of the hub's cache."""
         path = self.folder / name
         if not path.is_symlink():
@@ -230,10 +222,10 @@ class FolderStore(Store):
 
     def _header(self, file: str) -> dict[str, TensorInfo]:
         if file not in self._headers:
-            path = self._beside(file)
+            path = self._local_path(file)
             if path_kind(path) == "missing":
                 named = ", which its index names" if self._index else ""
-                raise MissingFileError(f"{self.where} lacks the file {shown(file)}{named}; download it as well")
+                raise MissingFileError(f"{self.where} is missing the file {shown(file)}{named}; download it as well")
             self._headers[file] = self._read_header(path)
         return self._headers[file]
 
@@ -246,7 +238,7 @@ class FolderStore(Store):
         return {"model.safetensors"} & files or {file for file in files if file.startswith("model")} or files
 
     def _read_index(self) -> dict[str, str]:
-        path = self._beside(self.index)
+        path = self._local_path(self.index)
         with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
             data = stream.read(MAX_INDEX + 1)
         return parse_index(data, shown(path))
@@ -258,13 +250,7 @@ def parse_index(data: bytes, where: str) -> dict[str, str]:
         raise CheckpointError(f"{where} has {len(data):,} bytes; an index has at most {MAX_INDEX:,}")
     if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
         raise CheckpointError(f"{where} has more than {MAX_VALUES:,} values; no model has that many tensors")
-    try:
-        index: Any = json.loads(data)
-    except RecursionError:
-        raise CheckpointError(f"{where} is nested too deeply to be an index") from None
-    except ValueError as error:
-        raise CheckpointError(f"{where} is not valid JSON ({printable(str(error))[:160]}); is it truncated?") from None
-    weight_map = index.get("weight_map") if isinstance(index, dict) else None
+    weight_map: Any = parse_json(data, where, CheckpointError).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{where} has no weight_map, which gives the file of every tensor")
     for name, file in weight_map.items():

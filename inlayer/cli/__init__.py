@@ -1,7 +1,7 @@
 """The command line, the top layer of the package.
 
 - invalid input is reported in one line on stderr with exit code 2, never as a traceback; Ctrl-C exits with 130 (Typer)
-- only the command that runs is imported, and torch only where it is needed, so that answers start quickly
+- only the command that runs is imported, and torch only where it is needed, so answers start quickly
 Tested in tests/test_cli.py.
 """
 
@@ -37,7 +37,7 @@ def main() -> None:
     try:
         with needs_torch("this command"):
             code = app(args=arguments, standalone_mode=False) or 0
-        sys.stdout.flush()  # here, so that a full disk is reported in one line
+        sys.stdout.flush()  # here, so a full disk is reported in one line
     except (InlayerError, TyperException) as error:
         code = _report(error.format_message() if isinstance(error, TyperException) else str(error))
     except BrokenPipeError:  # the reader of a pipe closed it: `inlayer walk | head`

@@ -57,11 +57,14 @@ def compare(
         return
     output = console()
     for label, text in (
-        ("A", f"{models[0]!r}"),
-        ("B", f"{models[1]!r}"),
+        ("A", f"{models[0].source}: {models[0].table.num_embeddings:,} x {models[0].table.embedding_dim:,}"),
+        ("B", f"{models[1].source}: {models[1].table.num_embeddings:,} x {models[1].table.embedding_dim:,}"),
         ("tokens", f"{found.shared:,} shared, {len(found.only_a):,} only in A, {len(found.only_b):,} only in B"),
         ("rows", rows),
-        ("neighborhoods", "-" if found.overlap is None else f"{found.overlap:.0%} of 10 nearest shared tokens agree"),
+        (
+            "neighborhoods",
+            "-" if found.overlap is None else f"{found.overlap:.0%} of the 10 nearest tokens agree (mean)",
+        ),
     ):
         output.print(f"[bold]{label:<14}[/bold]", printable(text), sep="", soft_wrap=True)
     if html is not None:
@@ -73,7 +76,7 @@ def compare(
             output.print(f"[bold]{label:<14}[/bold]", printable(listed), more, sep="", soft_wrap=True, markup=True)
     if found.moved:
         print_table(
-            ("moved most", "cosine", "length in A", "in B"),
+            ("moved most", "cosine", "norm in A", "in B"),
             (
                 (printable(repr(row.text)), f"{row.cosine:.3f}", f"{row.norm_a:.2f}", f"{row.norm_b:.2f}")
                 for row in found.moved

@@ -32,7 +32,7 @@ EMBED_EXAMPLES = examples(
     "inlayer embed reviews.csv --field review --out reviews.parquet",
     "inlayer embed book.txt more/ --out book.npy --model wordllama --normalize",
     "cat lines.txt | inlayer embed - --out vectors.safetensors",
-    "The same command again resumes an interrupted run.",
+    "To resume an interrupted run, run the same command again.",
 )
 SEARCH_EXAMPLES = examples(
     'inlayer search "a pet" --in vectors.npy -k 5',
@@ -59,14 +59,16 @@ def embed(
     ] = None,
     model: ModelOption = None,
     field: Annotated[str | None, typer.Option(help="Column or JSON field of the texts. \\[default: text]")] = None,
-    per_file: Annotated[bool, typer.Option("--per-file", help="Take a .txt file as one text, not its lines.")] = False,
+    per_file: Annotated[
+        bool, typer.Option("--per-file", help="Read each .txt file as one text, not one per line.")
+    ] = False,
     pool: Pool = "mean",
     weights: Weights = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale each vector to length 1.")] = False,
     dim: Dim = None,
-    dtype: Annotated[str, typer.Option(help="float32, float16, bfloat16 or float64.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="Dtype of the vectors, such as float32, float16 or bfloat16.")] = "float32",
     on_error: Annotated[
-        str, typer.Option(metavar="fail|skip", help="What to do with a bad row: stop, or report it and go on.")
+        str, typer.Option(metavar="fail|skip", help="What to do with a bad row: stop, or report it and continue.")
     ] = "fail",
     engine: Annotated[
         str,
@@ -90,7 +92,7 @@ def embed(
     texts = [check_argument(text, f"text {number}") for number, text in enumerate(inputs or EXAMPLES, start=1)]
     skipped = 0
 
-    def on_bad(where: str, problem: str) -> None:
+    def on_bad_row(where: str, problem: str) -> None:
         nonlocal skipped
         if on_error == "fail":
             raise InputError(f"{where}: {problem} (--on-error skip leaves such rows out)")
@@ -98,7 +100,9 @@ def embed(
         sys.stderr.write(f"skipped {printable(f'{where}: {problem}')}\n")
 
     keep = out is not None and out.endswith((".parquet", ".jsonl"))
-    reader = Reader(find_sources(texts) if inputs else [*texts], field=field, whole=per_file, on_bad=on_bad, keep=keep)
+    reader = Reader(
+        find_sources(texts) if inputs else [*texts], field=field, whole=per_file, on_bad_row=on_bad_row, keep=keep
+    )
     opened = load(model)
     encoder = opened._encoder(weights)
     settings = Settings(pool, normalize, dim, dtype).checked(encoder.width)
@@ -182,7 +186,7 @@ def search(
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of rows to show.")] = 10,
     weights: Weights = None,
-    pool: Annotated[str | None, typer.Option(help="As for embed. \\[default: as in the file, or mean]")] = None,
+    pool: Annotated[str | None, typer.Option(help="As in inlayer embed. \\[default: as in the file, or mean]")] = None,
     as_json: Json = False,
 ) -> None:
     """Find the rows whose vectors are nearest to a text: exact, by cosine, in constant memory."""
@@ -202,6 +206,11 @@ def search(
             f"{shown(vectors)} has vectors of {table.embedding_dim} values, {opened.source} has {len(vector)}; name "
             "the model that made them with --model"
         )
+    if len(vector) > table.embedding_dim != made.get("dim"):
+        sys.stderr.write(
+            f"note: {shown(vectors)} has vectors of {table.embedding_dim} values, so only as many of the "
+            f"{len(vector)} of {opened.source} are compared; if another model made them, name it with --model\n"
+        )
     with progress_bar("searching") as progress:
         ids, scores = nearest(table, vector[None, : table.embedding_dim], k, progress=progress)
     found = [
@@ -209,6 +218,8 @@ def search(
         for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True)
         if row >= 0
     ]
+    if not found:
+        raise InputError(f"{shown(vectors)} has no vector with a direction: all are zero, or not finite")
     if as_json:
         print_json({"query": query, "rows": found})
         return

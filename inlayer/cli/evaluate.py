@@ -34,7 +34,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score a table by word similarity and analogies, next to random rows and simpler answers."""
+    """Score a table on word similarity and analogies, against random and simple baselines."""
     from inlayer.checkpoint import load
 
     if not similarity and analogies is None:

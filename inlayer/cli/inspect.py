@@ -10,19 +10,19 @@ Tested in tests/inspection/test_command.py.
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from inlayer.cli.app import Source, app, console, examples, output_file, progress_bar
 from inlayer.errors import InputError
 from inlayer.files import printable, shown, write_output
+from inlayer.render.progress import stop_signals
 
 if TYPE_CHECKING:
     from inlayer.checkpoint.model import Model
@@ -69,10 +69,10 @@ def inspect(
         raise InputError("--quick and --strict cannot be combined: --quick does not check every row")
     from inlayer.checkpoint import load
 
-    model = load(source)  # before further imports, so that an unknown source is reported quickly
+    model = load(source)  # before further imports, so an unknown source is reported quickly
     from inlayer.inspection import inspect as inspect_model
 
-    with _stop_on_interrupt() as stopped, _progress(model, with_bar=not quick) as show:
+    with stop_signals() as stopped, _progress(model, with_bar=not quick) as show:
         report = inspect_model(
             model, quick=quick, strict=strict, progress=lambda done, total: show(done, total) or not stopped
         )
@@ -90,22 +90,6 @@ def inspect(
 
         print_report(report, console())
     raise typer.Exit(INTERRUPTED if stopped else report.exit_code)
-
-
-@contextmanager
-def _stop_on_interrupt() -> Iterator[list[int]]:
-    """A list that is filled by the first Ctrl-C; the second one interrupts as usual."""
-    stopped: list[int] = []
-
-    def stop(number: int, _: Any) -> None:
-        stopped.append(number)
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield stopped
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

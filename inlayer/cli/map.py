@@ -6,6 +6,7 @@ Tested in tests/geometry/test_commands.py.
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +29,8 @@ def map_(
     method: Annotated[
         str,
         typer.Option(
-            help='"pca" takes seconds; "tsne" takes minutes and shows more; "best" is t-SNE if it was computed before.'
+            help='"pca" takes seconds; "tsne" takes minutes and shows more; "best" uses a cached t-SNE if there is '
+            "one, otherwise PCA."
         ),
     ] = "best",
     html: Annotated[str | None, output_file(help="Write an interactive page.")] = None,
@@ -47,7 +49,11 @@ def map_(
     from inlayer.geometry.distortion import measure_distortion
 
     with progress_bar(f"computing {method}") as progress:
-        projection = model.project(method, progress=progress)
+        try:
+            projection = model.project(method, progress=progress)
+        except KeyboardInterrupt:
+            sys.stderr.write("interrupted before there was a map; nothing was written\n")
+            raise typer.Exit(130) from None
     sample = 10**9 if model.table.num_embeddings <= map_page.MAX_NEIGHBOR_ROWS and html else 1000
     with progress_bar("measuring distortion") as progress:
         distortion = measure_distortion(model.table, projection.points, sample=sample, progress=progress)
@@ -82,7 +88,7 @@ def map_(
         f"{projection.method} of {facts['rows']:,} rows{spread}{partly}",
         f"{facts['kept']:.1%} of the {distortion.k} nearest tokens stay neighbors on the map; "
         f"trustworthiness {distortion.trustworthiness:.3f}",
-        *(f"rows without a direction (zero or not finite), not drawn: {_named(holes)}" for _ in holes[:1]),
+        *(f"zero or non-finite rows, not drawn: {_named(holes)}" for _ in holes[:1]),
         *(f"wrote {printable(shown(name))}" for name in written),
     ]
     console().print("\n".join(lines))

@@ -52,12 +52,14 @@ def neighbors(
     special: Special = False,
     as_json: Json = False,
 ) -> None:
-    """Find the tokens whose rows point in the direction of a word, a text or a token: exact, over the whole table."""
+    """Find the tokens nearest to a word, text or token by cosine similarity (exact search)."""
     from inlayer.checkpoint import load
 
     if (query is None) == (token_id is None):
         raise InputError("give a word or a text, or --id with a token id, but not both")
     opened = load(model)
+    if token_id is not None and token_id >= opened.table.num_embeddings:
+        raise InputError(f"--id is {token_id}; it must be in 0..{opened.table.num_embeddings - 1}")
     with progress_bar("searching") as progress:
         found = opened.neighbors(
             query if token_id is None else token_id, k, table="head" if head else "input", words=words, script=script,
@@ -72,7 +74,7 @@ def neighbors(
 
 @app.command(epilog=ANALOGY_EXAMPLES, context_settings={"ignore_unknown_options": True})
 def analogy(
-    words: Annotated[list[str], typer.Argument(metavar="A - B + C", help="Three words: A is to B as the answer to C.")],
+    words: Annotated[list[str], typer.Argument(metavar="A - B + C", help="A is to B as the answer is to C.")],
     model: ModelOption = None,
     k: Count = 5,
     head: Head = False,

@@ -52,8 +52,8 @@ def serve(
         str | None,
         typer.Option(
             envvar="INLAYER_API_KEY",
-            help="Key for the embeddings API at /v1, besides the random access token. Prefer the environment variable: "
-            "other users of this machine can see arguments.",
+            help="Key for the embeddings API at /v1, in addition to the random access token. Prefer the environment "
+            "variable: other users of this machine can see arguments.",
         ),
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,

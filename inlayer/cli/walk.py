@@ -2,9 +2,9 @@
 
 - the rows come from a model; with --width or --seed, or with --tokenizer and no --model, they are randomly initialized
 - --positions, --theta, --swap and --pad change the walk; a random table is initialized with its --positions
-- inputs are read and checked before torch is imported, so that errors appear at once
+- inputs are read and checked before torch is imported, so errors appear at once
 - a page file is written completely or not at all
-- elsewhere: reading inputs (cli/inputs.py), the walk (trace/), its output (trace/terminal.py, trace/html.py)
+- see also: reading inputs (cli/inputs.py), the walk (trace/), its output (trace/terminal.py, trace/html.py)
 Tested in tests/test_cli.py.
 """
 

@@ -4,7 +4,7 @@ text -> ids -> rows -> pooling -> [vectors]
 - special tokens do not count: none are added, and those that occur in a text are left out, as is the unknown token
 - a text is never truncated; one without tokens gives zeros
 - a text's vector depends on that text alone: not on its batch, nor on the number of threads
-- elsewhere: sums of rows (row_pool.py), fitted weights (weighting.py)
+- see also: sums of rows (row_pool.py), fitted weights (weighting.py)
 Tested against a plain float64 computation in tests/encoding/test_encode.py.
 """
 
@@ -36,7 +36,8 @@ Array = npt.NDArray[Any]
 Progress = Callable[[int, int], None]
 
 BATCH = 16_384  # texts
-SHORT, FEW = 512, 16  # characters, texts
+SHORT_TEXT, SMALL_BATCH = 512, 16  # characters, texts
+TOKEN_VALUES = 2**22  # of token vectors streamed at once: 16 MB
 BATCH_CHARACTERS = 2**24  # a batch of longer texts has fewer of them
 
 
@@ -63,16 +64,22 @@ class Settings(NamedTuple):
         if self.dim is not None:
             check_size(self.dim, "dim")
             if self.dim > width:
-                raise InputError(f"dim is {self.dim}; the vectors have {width} values")
+                raise InputError(f"dim is {self.dim}; it must be at most {width}, the width of the vectors")
         return self._replace(dtype=as_float_dtype(self.dtype))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether checked settings leave pooled vectors as they are."""
+        return not self.normalize and self.dim is None and self.dtype == np.float32
 
     def finish(self, vectors: Array) -> Array:
         """Cut, normalize and convert pooled vectors (n, D)."""
         vectors = vectors if self.dim is None else np.ascontiguousarray(vectors[:, : self.dim])
         if self.normalize:
             wide = vectors.astype(np.float64)
-            norms = np.sqrt(np.vecdot(wide, wide))[:, None]
-            vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0).astype(vectors.dtype)
+            with np.errstate(invalid="ignore"):  # a row of infinity has no direction: NaN
+                norms = np.sqrt(np.vecdot(wide, wide))[:, None]
+                vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0).astype(vectors.dtype)
         with np.errstate(over="ignore"):
             return vectors.astype(self.dtype, copy=False)
 
@@ -101,7 +108,7 @@ class Encoder:
 
     def all_ids(self, texts: list[str]) -> Ragged:
         """The ids of texts; a few short ones one by one, because waking the threads of a batch takes longer."""
-        if len(texts) <= FEW and all(isinstance(text, str) and len(text) <= SHORT for text in texts):
+        if len(texts) <= SMALL_BATCH and all(isinstance(text, str) and len(text) <= SHORT_TEXT for text in texts):
             with suppress(TextError):  # a batch names the text
                 return Ragged.from_lists([self.tokenizer.encode(text, add_special_tokens=False) for text in texts])
         return self.tokenizer.encode_batch(texts, add_special_tokens=False)
@@ -123,10 +130,36 @@ class Encoder:
             vectors[ids.counts == 0] = 0
         return settings.finish(vectors)
 
+    def _write_pooled(self, ids: Ragged, settings: Settings, out: Array) -> None:
+        if self.weighting is None and settings.is_identity:
+            self.pool.pool(ids, settings.pool, out)
+        else:
+            out[:] = self.pooled(ids, settings)
+
     def batch(self, texts: list[str], settings: Settings) -> Array | TokenVectors:
         """The vectors of a batch, for checked settings."""
         ids = self.ids(texts)
         return self.pooled(ids, settings) if settings.pool != "none" else self.per_token(ids, settings)
+
+    def stream(self, texts: Any, settings: Settings, batch_size: int | None) -> Iterator[Array | TokenVectors]:
+        """The vectors of one batch after the other, for checked settings.
+
+        By default, vectors of tokens come in smaller batches than texts are tokenized in: memory of this size is reused
+        when the caller drops a batch, while fresh memory takes longer than the lookup.
+        """
+        done = 0
+        for batch in batches(texts, batch_size):
+            ids = self._ids_at(done, batch)
+            done += len(batch)
+            if settings.pool != "none":
+                yield self.pooled(ids, settings)
+                continue
+            start, most = 0, TOKEN_VALUES // self.pool.width if batch_size is None else ids.flat.size
+            while start < len(ids):
+                fitting = int(np.searchsorted(ids.offsets, ids.offsets[start] + most, "right")) - 1
+                stop = max(start + 1, fitting)
+                yield self.per_token(ids.part(start, stop), settings)
+                start = stop
 
     def per_token(self, ids: Ragged, settings: Settings) -> TokenVectors:
         """One vector per token, for checked settings."""
@@ -138,7 +171,7 @@ class Encoder:
 
     def _short(self, text: str, settings: Settings) -> Array | None:
         """The mean of one short text without the overhead of a batch; None if it is another case."""
-        if settings.pool != "mean" or len(text) > SHORT:
+        if settings.pool != "mean" or len(text) > SHORT_TEXT:
             return None
         ids = self.tokenizer.encode(text, add_special_tokens=False)
         if not self._special_ids.isdisjoint(ids):
@@ -168,21 +201,20 @@ class Encoder:
             one = self.batch([texts], settings) if short is None else short
             return one if isinstance(one, TokenVectors) else np.asarray(one[0])
         texts = check_texts(_each(texts))
-        done, parts = 0, [Ragged([], [0])]
-        vectors = np.zeros((0 if per_token else len(texts), settings.dim or self.width), settings.dtype)
+        done, parts = 0, []
+        vectors = np.empty((0 if per_token else len(texts), settings.dim or self.width), settings.dtype)
         for batch in batches(texts, batch_size):
             ids = self._ids_at(done, batch)
             if per_token:
                 parts.append(ids)
             else:
-                vectors[done : done + len(batch)] = self.pooled(ids, settings)
+                self._write_pooled(ids, settings, vectors[done : done + len(batch)])
             done += len(batch)
             if progress is not None:
                 progress(done, len(texts))
         if not per_token:
             return vectors
-        flat, counts = (np.concatenate([getattr(part, name) for part in parts]) for name in ("flat", "counts"))
-        return self.per_token(Ragged.from_counts(flat, counts), settings)
+        return self.per_token(Ragged.concatenate(parts), settings)
 
 
 def batches(texts: Any, batch_size: int | None = None) -> Iterator[list[str]]:

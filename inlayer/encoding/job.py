@@ -97,7 +97,7 @@ class EmbedJob:
         for part in self.parts():
             first, last, checksum = PART.fullmatch(part.name).groups()  # type: ignore[union-attr]
             if int(first) != end:
-                raise InputError(f"{shown(self.folder)} lacks the part from row {end:,}; delete that folder")
+                raise InputError(f"{shown(self.folder)} is missing the part from row {end:,}; delete that folder")
             end, crc = int(last), int(checksum, 16)
         return end, crc
 
@@ -158,6 +158,6 @@ class EmbedJob:
 
     def _changed(self) -> InputError:
         return InputError(
-            f"the input is not the one of the interrupted run: its first rows differ; delete {shown(self.folder)} to "
-            "start again"
+            f"the input has changed since the interrupted run: the first rows differ; delete {shown(self.folder)} to "
+            "start over"
         )

@@ -5,7 +5,7 @@ row groups -> [one actor per CPU, its table memory-mapped] -> parts -> one file
   parts, which all machines share. A slice that is embedded twice is still one file, and Ray runs the tasks of a killed
   worker again: no row is lost or repeated
 - the name of a part says which slice it is, how many rows it has, and the state of its input file
-- elsewhere: locking, settings, joining (job.py); reading row groups (sources.py)
+- see also: locking, settings, joining (job.py); reading row groups (sources.py)
 Tested on a local cluster with a killed worker in tests/encoding/test_ray.py.
 """
 
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from inlayer.encoding.encode import Settings
 from inlayer.encoding.job import PART, PART_BYTES, EmbedJob
 from inlayer.encoding.outputs import write_part
-from inlayer.encoding.sources import Reader, needs_pyarrow, unreadable_parquet
+from inlayer.encoding.sources import Reader, needs_pyarrow, rows_at_once, unreadable_parquet
 from inlayer.encoding.weighting import Weighting
 from inlayer.errors import InlayerError, InputError, MissingExtraError
 from inlayer.files import atomic_path, shown
@@ -85,7 +85,7 @@ class RayJob(EmbedJob):
         ]
         for found in self._reports(items) if items else ():
             for place, problem in found["bad"]:
-                self.reader.on_bad(place, problem)
+                self.reader.on_bad_row(place, problem)
             if found["error"]:
                 raise InputError(found["error"])
             done |= dict(found["written"])
@@ -111,7 +111,7 @@ class RayJob(EmbedJob):
                 raise unreadable_parquet(shown(source), error) from None
             state = zlib.crc32(f"{path}:{facts.st_size}:{facts.st_mtime_ns}".encode())
             for index in range(metadata.num_row_groups):
-                slices = -(-metadata.row_group(index).num_rows // self.slice_rows)
+                slices = -(-metadata.row_group(index).num_rows // rows_at_once(metadata, self.slice_rows))
                 yield RowGroup(str(path), shown(source), state, index, first, slices)
                 first += slices
 
@@ -159,7 +159,7 @@ class GroupWorker:
         bad: list[tuple[str, str]] = []
         written: list[tuple[int, int]] = []
         reader = Reader(
-            [], field=settings.field, whole=False, on_bad=lambda *one: bad.append(one), keep=settings.keep
+            [], field=settings.field, whole=False, on_bad_row=lambda *one: bad.append(one), keep=settings.keep
         )  # fmt: skip
         error = ""
         try:

@@ -5,18 +5,17 @@ text -> ids -> rows -> [pooling] -> vectors
   segments. torch, SciPy and numpy then give the same bits, for any batch size and number of threads
 - token weights are multiplied into the rows before they are summed, for the same reason
 - a table of up to WHOLE_BYTES is kept in float32; of a larger one, each batch reads the rows that occur in it
-- elsewhere: pooling of hidden states, with masks and gradients (inlayer/pooling.py)
+- see also: pooling of hidden states, with masks and gradients (inlayer/pooling.py)
 Tested against a plain float64 computation in tests/encoding/test_encode.py.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
@@ -27,6 +26,7 @@ from inlayer.geometry.nearest import to_float32
 from inlayer.ragged import IdArray, Ragged
 from inlayer.shapes import check_id_array
 from inlayer.tables.stored import StoredTable
+from inlayer.threads import core_count, map_in_threads
 
 __all__ = ["POOLS", "RowPool", "choose_sums"]
 
@@ -38,7 +38,7 @@ SEGMENT = 32  # tokens
 WHOLE_BYTES = 2**29  # of a table in float32
 FEW_IDS = 4096  # up to this many, numpy is faster than starting anything else
 BLOCK_VALUES = 2**22  # of rows gathered at once: 16 MB
-MIN_FILLED = 2**20  # values that are worth a thread
+MIN_VALUES_PER_THREAD = 2**20
 
 
 class RowPool:
@@ -65,18 +65,20 @@ class RowPool:
     def fill(self, ids: IdArray, out: Vectors) -> None:
         """Write the rows of checked ids to `out` (n, D), on all cores: most of the time is taken by fresh memory."""
         rows, index = self._of_batch(ids)
-        step = max(MIN_FILLED // self.width, -(-ids.size // (os.cpu_count() or 1)), 1)
+        step = max(MIN_VALUES_PER_THREAD // self.width, -(-ids.size // core_count()), 1)
         parts = [slice(start, start + step) for start in range(0, ids.size, step)]
-        with ThreadPoolExecutor(max(len(parts), 1)) as threads:
-            # "clip" writes to `out` directly; the ids are checked
-            list(threads.map(lambda part: rows.take(index[part], 0, out=out[part], mode="clip"), parts))
+        # "clip" writes to `out` directly; the ids are checked
+        map_in_threads(lambda part: rows.take(index[part], 0, out=out[part], mode="clip"), parts)
 
-    def pool(self, ids: Ragged, how: str) -> Vectors:
-        """One vector per text (B, D); zeros for a text without tokens."""
+    def pool(self, ids: Ragged, how: str, out: Vectors | None = None) -> Vectors:
+        """One vector per text (B, D), written to `out` if given; zeros for a text without tokens."""
         check_id_array(ids.flat, self.table.num_embeddings)
+        out = np.empty((len(ids), self.width), np.float32) if out is None else out
         if how == "mean":
-            return self._mean(ids)
-        out, filled = np.zeros((len(ids), self.width), np.float32), np.flatnonzero(ids.counts)
+            self._mean(ids, out)
+            return out
+        out[:] = 0
+        filled = np.flatnonzero(ids.counts)
         if how == "max":
             self._max(ids, filled, out)
         else:
@@ -84,27 +86,10 @@ class RowPool:
             out[filled] = self.rows(ids.flat[places])
         return out
 
-    def _mean(self, ids: Ragged) -> Vectors:
-        counts = ids.counts
-        if counts.max(initial=0) <= SEGMENT:
-            sums = self._sums(ids.flat, ids.offsets)
-            sums /= np.maximum(counts, 1).astype(np.float32)[:, None]
-            return sums
-        pieces = np.maximum(-(-counts // SEGMENT), 1)
-        first = np.cumsum(pieces) - pieces
-        starts = np.repeat(ids.offsets[:-1], pieces) + SEGMENT * (np.arange(pieces.sum()) - np.repeat(first, pieces))
-        sums = self._sums(ids.flat, np.append(starts, ids.flat.size))
-        means: Vectors = sums[first] / np.maximum(counts, 1).astype(np.float32)[:, None]
-        for text in np.flatnonzero(pieces > 1).tolist():
-            parts = sums[first[text] : first[text] + pieces[text]]
-            means[text] = parts.sum(0, dtype=np.float64) / counts[text]
-        return means
-
-    def _sums(self, flat: IdArray, offsets: IdArray) -> Vectors:
-        rows, index = self._of_batch(flat)
-        if flat.size <= FEW_IDS:
-            return sum_with_numpy(rows, index, offsets)
-        return choose_sums()(rows, index, offsets)
+    def _mean(self, ids: Ragged, out: Vectors) -> None:
+        rows, index = self._of_batch(ids.flat)
+        sums = sum_with_numpy if ids.flat.size <= FEW_IDS else choose_sums()
+        write_means(partial(sums, rows, index), ids.offsets, out)
 
     def _of_batch(self, flat: IdArray) -> tuple[Vectors, IdArray]:
         """Rows that contain those of a batch, and the batch's indices into them."""
@@ -128,6 +113,21 @@ class RowPool:
             for later in range(start + step, end, step):
                 block = np.maximum.reduce(rows.take(index[later : min(later + step, end)], 0), 0)
                 np.maximum(out[text], block, out=out[text])
+
+
+def write_means(sums: Callable[[IdArray], Vectors], offsets: IdArray, out: Vectors) -> None:
+    """The means of texts, given the sums of the rows between any offsets."""
+    counts = np.diff(offsets)
+    pieces = np.maximum(-(-counts // SEGMENT), 1)  # of a text
+    first = np.cumsum(pieces) - pieces
+    starts = np.repeat(offsets[:-1] - SEGMENT * first, pieces) + SEGMENT * np.arange(pieces.sum())
+    found = sums(np.append(starts, offsets[-1]))
+    divisors = np.maximum(counts, 1)[:, None]
+    np.divide(found if len(found) == len(out) else found[first], divisors.astype(np.float32), out=out)
+    for number in np.unique(pieces[pieces > 1]).tolist():
+        texts = np.flatnonzero(pieces == number)
+        segments = found[first[texts, None] + np.arange(number)]
+        out[texts] = segments.sum(1, dtype=np.float64) / divisors[texts]
 
 
 def choose_sums() -> Sums:
@@ -154,12 +154,12 @@ def sum_with_torch(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
 
 
 def sum_with_scipy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:
-    """Sums as the product of a sparse matrix of ones with the rows."""
+    """Sums as the product of a sparse matrix of ones with the rows, on all cores."""
     from scipy.sparse import csr_array
 
     ones = csr_array((np.ones(ids.size, np.float32), ids, offsets), shape=(offsets.size - 1, len(rows)))
-    sums: Vectors = ones @ rows
-    return sums
+    cuts = np.linspace(0, offsets.size - 1, core_count() + 1).astype(int).tolist()
+    return np.concatenate(map_in_threads(lambda cut: ones[cut[0] : cut[1]] @ rows, [*pairwise(cuts)]))
 
 
 def sum_with_numpy(rows: Vectors, ids: IdArray, offsets: IdArray) -> Vectors:

@@ -3,7 +3,7 @@
 [files] -> rows of texts -> vectors
 - .txt (a text per line, or per file), .jsonl, .csv, .tsv, .parquet; the first four also as .gz and .zst
 - a file is read block by block: memory does not depend on its size
-- a bad row is never dropped silently: `on_bad` gets its file, number and problem, and either raises or counts it
+- a bad row is never dropped silently: `on_bad_row` gets its file, number and problem, and either raises or counts it
 Tested in tests/encoding/test_commands.py.
 """
 
@@ -16,8 +16,9 @@ import io
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -26,14 +27,14 @@ from inlayer.errors import InlayerError, InputError, MissingExtraError, MissingF
 from inlayer.files import listing, not_a_file, path_kind, quoted, shown
 from inlayer.tokenizers.base import check_text
 
-__all__ = ["Meter", "Reader", "TextRows", "find_sources", "needs_pyarrow", "unreadable_parquet"]
+__all__ = ["Meter", "Reader", "TextRows", "find_sources", "needs_pyarrow", "rows_at_once", "unreadable_parquet"]
 
 SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 PACKED = (".gz", ".zst")
 BLOCK = 2**22  # bytes read at once
 MAX_TEXT = 2**26  # bytes of one line or field
-PARQUET_ROWS = 8192  # per batch
-FIELD = "text"  # the default column
+ROWS, ROWS_BYTES = 16_384, 2**25  # of a table read at once: rows and bytes, whichever is less
+FIELD, VECTORS = "text", "embedding"  # columns: the default of an input, also of each output; the vectors
 
 
 class TextRows(NamedTuple):
@@ -67,6 +68,12 @@ def needs_pyarrow(what: str) -> Any:
 def unreadable_parquet(name: str, error: Exception) -> InputError:
     """The error for a Parquet file that pyarrow cannot read."""
     return InputError(f"{name} is not a readable Parquet file: {str(error).splitlines()[0][:160]}")
+
+
+def rows_at_once(metadata: Any, most: int = ROWS) -> int:
+    """How many rows of a Parquet file to read at once, given its metadata."""
+    size = sum(int(metadata.row_group(index).total_byte_size) for index in range(metadata.num_row_groups))
+    return max(1, min(most, ROWS_BYTES * int(metadata.num_rows) // max(size, 1)))
 
 
 def kind_of(path: Path) -> str:
@@ -113,15 +120,15 @@ class Reader:
         sources: What `find_sources` returned.
         field: The column of the texts; by default "text", or the only one.
         whole: Take a .txt file as one text instead of one text per line.
-        on_bad: Called with the place of a bad row and its problem; may raise.
+        on_bad_row: Called with the place of a bad row and its problem; may raise.
         keep: Also read the other columns.
     """
 
     def __init__(
-        self, sources: list[Path | str], *, field: str | None, whole: bool, on_bad: Callable[[str, str], None],
+        self, sources: list[Path | str], *, field: str | None, whole: bool, on_bad_row: Callable[[str, str], None],
         keep: bool,
     ) -> None:  # fmt: skip
-        self.sources, self.field, self.whole, self.on_bad, self.keep = sources, field, whole, on_bad, keep
+        self.sources, self.field, self.whole, self.on_bad_row, self.keep = sources, field, whole, on_bad_row, keep
         sizes = [source.stat().st_size if isinstance(source, Path) else 0 for source in sources]
         self.meter, self._sizes = Meter(sum(sizes)), sizes
 
@@ -178,9 +185,9 @@ class Reader:
                 text = value.decode("utf-8").removesuffix("\r") if isinstance(value, bytes) else value
                 texts.append(check_text(text))
             except UnicodeDecodeError as error:
-                self.on_bad(place, f"not valid UTF-8: byte 0x{value[error.start]:02x} at offset {error.start:,}")
+                self.on_bad_row(place, f"not valid UTF-8: byte 0x{value[error.start]:02x} at offset {error.start:,}")
             except TextError as error:
-                self.on_bad(place, str(error))
+                self.on_bad_row(place, str(error))
         return TextRows(texts)
 
     def _json(self, name: str, number: int, block: bytes) -> TextRows:
@@ -196,11 +203,13 @@ class Reader:
                 if not isinstance(found, dict) or field not in found:
                     has = f"; it has {listing(found)}" if isinstance(found, dict) else ""
                     raise InputError(f"no field {quoted(field)}{has}; choose one with --field")
-                texts.append(check_text(found.pop(field), f"field {quoted(field)}"))
+                text = check_text(found.pop(field), f"field {quoted(field)}")
+                self._check_others(found, "the line")
+                texts.append(text)
                 others.append(found)
             except (InlayerError, ValueError, RecursionError) as error:
                 problem = str(error) if isinstance(error, InlayerError) else f"not valid JSON ({error})"
-                self.on_bad(f"{name}, line {number + index}", problem)
+                self.on_bad_row(f"{name}, line {number + index}", problem)
         return TextRows(texts, others if self.keep else None)
 
     def _csv(self, stream: Any, name: str, delimiter: str) -> Iterator[TextRows]:
@@ -210,24 +219,26 @@ class Reader:
         try:
             header = next(reader, [])
             place = header.index(self._column(header, name))
-            texts: list[str] = []
-            others: list[dict[str, Any]] = []
+            size, texts, others = 0, list[str](), list[dict[str, Any]]()
             for row in reader:
                 if len(row) != len(header):
                     if row:
-                        self.on_bad(f"{name}, line {reader.line_num}", f"{len(row)} columns instead of {len(header)}")
+                        self.on_bad_row(
+                            f"{name}, line {reader.line_num}", f"{len(row)} columns instead of {len(header)}"
+                        )
                     continue
                 try:
                     texts += [check_text(text) for text in [row[place], "".join(row)]][:1]
                 except TextError:
-                    self.on_bad(f"{name}, line {reader.line_num}", "not valid UTF-8")
+                    self.on_bad_row(f"{name}, line {reader.line_num}", "not valid UTF-8")
                     continue
                 others.append(
                     {key: value for index, (key, value) in enumerate(zip(header, row, strict=True)) if index != place}
                 )
-                if len(texts) == PARQUET_ROWS:
+                size += sum(map(len, row))
+                if len(texts) == ROWS or size > ROWS_BYTES:
                     yield TextRows(texts, others if self.keep else None)
-                    texts, others = [], []
+                    size, texts, others = 0, [], []
             yield TextRows(texts, others if self.keep else None)
         except csv.Error as error:
             raise InputError(f"{name}, line {reader.line_num}: {error}") from None
@@ -240,15 +251,25 @@ class Reader:
             raise InputError(
                 f"{where} has no column {quoted(chosen)}; it has {listing(names)}; choose one with --field"
             )
+        for name, count in Counter(names if self.keep else [one for one in names if one == chosen]).items():
+            if count > 1:
+                raise InputError(f"{where} has more than one column {quoted(name)}; rename all but one")
+        self._check_others(set(names) - {chosen}, where)
         return chosen
 
-    def row_group(self, path: Path, name: str, group: int, batch_rows: int) -> Iterator[TextRows]:
-        """The rows of one row group of a Parquet file; a batch has `batch_rows` rows, less the bad ones."""
+    def _check_others(self, names: Iterable[str], where: str) -> None:
+        """Other columns are kept, so none may have the name of a column that is written."""
+        for name in (FIELD, VECTORS):
+            if self.keep and name in names:
+                raise InputError(f"{where} has another column {quoted(name)}, a name that the output uses; rename it")
+
+    def row_group(self, path: Path, name: str, group: int, most: int) -> Iterator[TextRows]:
+        """The rows of one row group of a Parquet file; a batch has `rows_at_once`, less the bad ones."""
         with _read_errors(name):
-            yield from self._parquet(path, name, 0, group, batch_rows)
+            yield from self._parquet(path, name, 0, group, most)
 
     def _parquet(
-        self, path: Path, name: str, before: int, group: int | None = None, batch_rows: int = PARQUET_ROWS
+        self, path: Path, name: str, before: int, group: int | None = None, most: int = ROWS
     ) -> Iterator[TextRows]:
         pa = needs_pyarrow(name)
         import pyarrow.parquet as pq
@@ -258,11 +279,13 @@ class Reader:
                 schema = file.schema_arrow
                 column = self._column(schema.names, name)
                 kind = schema.field(column).type
-                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                plain = kind.value_type if pa.types.is_dictionary(kind) else kind  # a category of pandas
+                if plain not in {pa.string(), pa.large_string(), pa.string_view()}:
                     raise InputError(f"{name}: column {quoted(column)} has type {kind}, not string")
                 groups = range(file.num_row_groups) if group is None else [group]
                 number = sum(file.metadata.row_group(index).num_rows for index in range(group or 0))
                 size, columns = path.stat().st_size, None if self.keep else [column]
+                batch_rows = rows_at_once(file.metadata, most)
                 for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns):
                     yield self._batch(pa.Table.from_batches([batch]), column, name, number)
                     number += len(batch)
@@ -271,6 +294,11 @@ class Reader:
             raise unreadable_parquet(name, error) from None
 
     def _batch(self, table: Any, column: str, name: str, number: int) -> TextRows:
+        others = table.drop_columns([column]) if self.keep else None
+        with suppress(UnicodeDecodeError):
+            values = table[column].to_pylist()
+            if None not in values:
+                return TextRows(values, others)
         texts, kept = [], []
         for index, value in enumerate(table[column]):
             try:
@@ -281,16 +309,13 @@ class Reader:
                 kept.append(index)
             except (TextError, UnicodeDecodeError) as error:  # noqa: PERF203
                 problem = str(error) if isinstance(error, TextError) else "not valid UTF-8"
-                self.on_bad(f"{name}, row {number + index}", problem)
-        if not self.keep:
-            return TextRows(texts)
-        others = table.drop_columns([column])
-        return TextRows(texts, others if len(kept) == len(table) else others.take(kept))
+                self.on_bad_row(f"{name}, row {number + index}", problem)
+        return TextRows(texts, None if others is None else others.take(kept))
 
 
 @contextmanager
 def _open(source: Path | str) -> Iterator[tuple[Any, IO[bytes] | None]]:
-    """A stream of bytes, and the file behind it, whose position tells the progress."""
+    """A stream of bytes, and the file behind it, whose position shows the progress."""
     if not isinstance(source, Path):
         if sys.stdin is None:
             raise InputError("standard input is closed")

@@ -98,7 +98,7 @@ class Weighting:
         """
         texts, width = check_texts(texts), model.table.embedding_dim
         if not is_finite(sif) or sif < 0:
-            raise InputError(f"sif is {sif!r}; it must be a number of at least 0, which turns it off")
+            raise InputError(f"sif is {sif!r}; it must be a finite number >= 0 (0 turns it off)")
         if not isinstance(components, int) or not 0 <= components < width:
             raise InputError(f"components is {components!r}; it must be an integer in 0..{width - 1}")
         if dim is not None:
@@ -140,7 +140,7 @@ class Weighting:
         return int(self.matrix.shape[1])
 
     def transform(self, vectors: npt.NDArray[Any]) -> Vectors:
-        """Apply mean and matrix to pooled vectors, in float64, so that the batch does not matter.
+        """Apply mean and matrix to pooled vectors, in float64, so the batch does not matter.
 
         Args:
             vectors: Pooled vectors (n, D).

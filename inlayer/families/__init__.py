@@ -3,8 +3,8 @@
 config.json -> [LayerSpec] -> Embeddings, Head
 - the only package that knows other projects' field names
 - nested text configs (Gemma-3, LLaVA, Kimi-K2.5) are found by their model type
-- elsewhere: rotary settings (families/rope.py)
-- a family that is not in the table (families/table.py) is an error, unless config and tensors are those of an ordinary
+- see also: rotary settings (families/rope.py)
+- a family that is not in the table (families/table.py) is an error, unless config and tensors look like an ordinary
   rotary decoder (families/generic.py): then the result is labeled as generic
 Tested against transformers, family by family, in tests/families/; docs/families.md lists the results.
 """
@@ -21,8 +21,17 @@ from inlayer.errors import ConfigError
 from inlayer.families.fields import Fields, read_config, short
 from inlayer.families.generic import check_generic
 from inlayer.families.ngram_configs import read_ngrams
-from inlayer.families.rope import read_rotary
-from inlayer.families.spec import HeadSpec, LayerSpec, PerLayerSpec, PositionIdRule, RotarySpec
+from inlayer.families.rope import FULL, HEADS, MAX_LAYERS, read_rotary
+from inlayer.families.spec import (
+    AlibiSpec,
+    BucketSpec,
+    HeadSpec,
+    LayerSpec,
+    PerLayerSpec,
+    PositionIdRule,
+    RotarySpec,
+    ValueSpec,
+)
 from inlayer.families.table import FAMILIES, GENERIC, INNER, NESTED
 from inlayer.families.traits import Family
 
@@ -30,10 +39,11 @@ __all__ = ["FAMILIES", "HeadSpec", "LayerSpec", "RotarySpec", "describe"]
 
 # n_embed comes first for BLOOM's published files
 WIDTH = ("n_embed", "hidden_size", "n_embd", "d_model", "dim", "emb_dim")
-ROW_WIDTH = ("word_embed_proj_dim", "embedding_size", "input_embedding_size")
+ROW_WIDTH = ("word_embed_proj_dim", "embedding_size", "input_embedding_size", "embedding_rank")
 LENGTH = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len")
 EPSILON = ("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps")
 WHOLE_MODEL = ("tie_word_embeddings", "image_token_id", "vision_config")
+MPT_BIAS_MAX = 8.0  # transformers does not read alibi_bias_max
 MAX_TABLE = 2**40  # values; the largest published tables have about 2**32
 
 
@@ -140,9 +150,30 @@ def _translate(name: str, family: Family, fields: Fields) -> LayerSpec:
         row_width=row_width,
         project=family.project if row_width is not None else None,
         per_layer=_per_layer(family, fields, padding_idx),
+        value=_value(fields, vocab_size) if family.value_embeddings else None,
         head=_head(family, fields, n_embd),
         ngrams=read_ngrams(family.ngrams, fields, vocab_size, n_embd),
+        relative=_relative(family, fields),
     )
+
+
+def _relative(family: Family, fields: Fields) -> AlibiSpec | BucketSpec | None:
+    kind = family.relative
+    if kind == "mpnet":  # its buckets are those of T5, whatever the config says
+        return BucketSpec(kind="t5", buckets=32, max_distance=128)
+    if kind == "t5":
+        buckets = fields.optional_size("relative_attention_num_buckets") or 32
+        longest = fields.optional_size("relative_attention_max_distance") or 128
+        return BucketSpec(kind="t5", buckets=buckets, max_distance=longest)
+    if kind == "deberta":
+        if not fields.flag("relative_attention", otherwise=False):
+            return None
+        longest = fields.index("max_relative_positions") or fields.size(*LENGTH)
+        return BucketSpec(kind="deberta", buckets=fields.index("position_buckets") or None, max_distance=longest)
+    if kind is None or (family.alibi_flag and not fields.flag(family.alibi_flag, otherwise=False)):
+        return None
+    bias_max = MPT_BIAS_MAX if kind == "alibi of mpt" else None
+    return AlibiSpec(heads=fields.size(*HEADS), bias_max=bias_max, rounded=kind == "alibi in bfloat16")
 
 
 def _per_layer(family: Family, fields: Fields, padding_idx: int | None) -> PerLayerSpec | None:
@@ -162,8 +193,23 @@ def _per_layer(family: Family, fields: Fields, padding_idx: int | None) -> PerLa
     return spec
 
 
+def _value(fields: Fields, vocab_size: int) -> ValueSpec:
+    """NeoMME: the first and the last block with full attention read the table."""
+    count, (_, types) = min(fields.size("num_hidden_layers"), MAX_LAYERS), fields.get("layer_types")
+    full = [number for number in range(count) if (number + 1) % 6 == 0 or number == count - 1]
+    if isinstance(types, (list, tuple)):
+        full = [number for number, kind in enumerate(types[:MAX_LAYERS]) if kind == FULL]
+    spec = ValueSpec(
+        rows=vocab_size,
+        width=fields.size("num_key_value_heads") * fields.size("head_dim"),
+        layers=tuple(sorted({*full[:1], *full[-1:]})),
+    )
+    _check_table_size(spec.rows, spec.width)
+    return spec
+
+
 def _check_table_size(rows: int, width: int) -> None:
-    """Each can be valid and their product still overflow in torch."""
+    """Reject a table whose rows x width would overflow in torch, even if each is valid on its own."""
     if rows * width > MAX_TABLE:
         raise ConfigError(
             f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,} values"

@@ -9,7 +9,6 @@ Tested with wrong types and damaged files in tests/families/test_fields.py.
 
 from __future__ import annotations
 
-import json
 import math
 import reprlib
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import ConfigError, MissingFileError
-from inlayer.files import file_errors, printable, shown
+from inlayer.files import file_errors, parse_json, shown
 
 MAX_CONFIG = 16 * 2**20  # bytes; the longest real ones, with quantization lists, stay below 2 MB
 MAX_FIELD_SIZE = 2**31 - 1  # rows or channels: with more, a config is damaged
@@ -46,13 +45,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         if (size := path.stat().st_size) > MAX_CONFIG:
             raise ConfigError(f"{shown(path)} has {size:,} bytes; a config.json has at most {MAX_CONFIG:,}")
         content = path.read_bytes()
-    try:
-        config = json.loads(content)
-    except (ValueError, RecursionError) as error:  # ValueError covers invalid JSON and invalid UTF-8
-        raise ConfigError(f"{shown(path)} is not valid JSON: {printable(str(error))[:160]}") from error
-    if not isinstance(config, dict):
-        raise ConfigError(f"{shown(path)} is a JSON {type(config).__name__}; a config is an object of named fields")
-    return config
+    return parse_json(content, shown(path), ConfigError)
 
 
 def short(value: object) -> str:
@@ -91,7 +84,7 @@ class Fields:
         return names[0], None
 
     def get_or_none(self, *names: str) -> tuple[str, Any]:
-        """As `get`, but null in the config means "none" and overrides the family's default."""
+        """Like `get`, but null in the config means "none" and overrides the family's default."""
         name, value = self.get(*names)
         return name, None if name in self._config and self._config[name] is None else value
 

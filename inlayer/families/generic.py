@@ -1,4 +1,4 @@
-"""Generic: an unknown model type whose config and tensors are those of an ordinary rotary decoder.
+"""Generic: an unknown model type whose config and tensors look like an ordinary rotary decoder.
 
 config.json + tensor names -> [LayerSpec, labeled as generic]
 - the tensors outside the blocks must be one table, one final norm and perhaps a head; blocks must have attention
@@ -47,7 +47,7 @@ def check_generic(raw: Mapping[str, Any], names: Collection[str]) -> None:
         if name not in ORDINARY and HINTS.search(str(name)) and (value is True or value not in INERT):
             raise ConfigError(f"its input layer may be special: the config has {short(name)}: {short(value)}")
     if raw.get("hidden_act") == "gelu_pytorch_tanh":
-        raise ConfigError("its activation is that of Gemma, which scales rows by a factor that no field shows")
+        raise ConfigError("it uses Gemma's activation, and Gemma scales rows by a factor that is not in the config")
     types = raw.get("layer_types") or ()
     if not isinstance(types, (list, tuple)) or not all(str(name).endswith(ATTENTION_LAYERS) for name in types):
         raise ConfigError(f"its layers are not all attention: layer_types is {short(types)}")

@@ -2,9 +2,9 @@
 
 GGUF metadata -> [config] -> LayerSpec -> Embeddings, Head
 - sizes come from tensors where possible, everything else from `{architecture}.*`
-- a missing value is set to None, so that a family's default is not used in its place
+- a missing value is set to None, so a family's default is not used in its place
 - float32 values become the shortest decimal with the same float32 value: the number in the original config.json
-- LLaMA-3's scaled angles are stored as one divisor per channel pair (rope_freqs.weight): longrope with one list
+- Llama-3's scaled angles are stored as one divisor per channel pair (rope_freqs.weight): longrope with one list
 Tested against real configs and transformers in tests/families/test_gguf.py.
 """
 
@@ -24,17 +24,19 @@ from inlayer.families.table import FAMILIES
 # also covers RoBERTa, because the conversion drops its first two position rows.
 ARCHITECTURES = {
     "arcee": "arcee", "bert": "bert", "bloom": "bloom", "cohere2": "cohere2", "command-r": "cohere",
-    "deepseek2": "deepseek_v3", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3_text", "glm4": "glm4",
-    "glm4moe": "glm4_moe", "gpt-oss": "gpt_oss", "gpt2": "gpt2", "gptneox": "gpt_neox", "granite": "granite",
-    "granitemoe": "granite", "llama": "llama", "nemotron": "nemotron", "olmo": "olmo", "olmo2": "olmo2", "phi2": "phi",
-    "phi3": "phi3", "qwen2": "qwen2", "qwen2moe": "qwen2_moe", "qwen3": "qwen3", "qwen3moe": "qwen3_moe",
-    "seed_oss": "seed_oss", "smollm3": "smollm3", "stablelm": "stablelm", "starcoder": "gpt_bigcode",
-    "starcoder2": "starcoder2", "t5": "t5", "t5encoder": "t5",
+    "deepseek2": "deepseek_v3", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3_text",
+    "gemma3n": "gemma3n_text", "gemma4": "gemma4_text", "glm4": "glm4", "glm4moe": "glm4_moe", "gpt-oss": "gpt_oss",
+    "gpt2": "gpt2", "gptneox": "gpt_neox", "granite": "granite", "granitemoe": "granite", "llama": "llama",
+    "nemotron": "nemotron", "olmo": "olmo", "olmo2": "olmo2", "phi2": "phi", "phi3": "phi3", "qwen2": "qwen2",
+    "qwen2moe": "qwen2_moe", "qwen3": "qwen3", "qwen3moe": "qwen3_moe", "seed_oss": "seed_oss", "smollm3": "smollm3",
+    "stablelm": "stablelm", "starcoder": "gpt_bigcode", "starcoder2": "starcoder2", "t5": "t5", "t5encoder": "t5",
 }  # fmt: skip
 
 TABLE, HEAD, POSITIONS, TOKEN_TYPES = "token_embd.weight", "output.weight", "position_embd.weight", "token_types.weight"
+PER_LAYER = "per_layer_token_embd.weight"
 SCALED, SHORT, LONG = "rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"
 ROPE_FACTORS = (SCALED, SHORT, LONG)
+NOT_ROTATED = 1e9  # Gemma-4 divides the angles of pairs that are not rotated by more than this
 
 
 def config_from_gguf(
@@ -64,6 +66,13 @@ def config_from_gguf(
     }
     if FAMILIES[family].token_types:
         config["type_vocab_size"] = shapes.get(TOKEN_TYPES, (None,))[0]
+    if FAMILIES[family].per_layer:
+        config["rms_norm_eps"] = arch.get("attention.layer_norm_rms_epsilon")
+        config["num_hidden_layers"] = arch.get("block_count")
+        config["hidden_size_per_layer_input"] = arch.get("embedding_length_per_layer_input")
+        config["vocab_size_per_layer_input"] = shapes.get(PER_LAYER, (None,))[0]
+    if FAMILIES[family].relative == "t5":
+        config["relative_attention_num_buckets"] = arch.get("attention.relative_buckets_count")
     if FAMILIES[family].positions == "learned":
         config["max_position_embeddings"] = shapes[POSITIONS][0] if POSITIONS in shapes else arch.need("context_length")
     if FAMILIES[family].positions == "rotary":
@@ -95,6 +104,8 @@ def _shortest(value: float) -> float:
 
 
 def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    if family == "gemma4_text":
+        return _gemma4_rotary(arch, factors)
     rotated = arch.get("rope.dimension_count")
     config: dict[str, Any] = {"max_position_embeddings": arch.need("context_length")}
     rope = {"rope_theta": arch.get("rope.freq_base") or 10_000.0, **_scaling(arch, family, factors)}
@@ -106,10 +117,27 @@ def _rotary(arch: _Architecture, family: str, width: int, factors: Mapping[str, 
         rope["partial_rotary_factor"] = _rotated_fraction(rotated if rotated is not None else head, head)
     if family == "phi3":  # it has the original length outside the rotary settings
         config["original_max_position_embeddings"] = arch.get("rope.scaling.original_context_length")
-    if family == "gemma3_text":
+    if family in ("gemma3_text", "gemma3n_text"):
         sliding = {"rope_type": "default", "rope_theta": arch.get("rope.freq_base_swa") or 10_000.0}
         return config | {"rope_parameters": {"full_attention": rope, "sliding_attention": sliding}}
     return config | {"rope_parameters": rope}
+
+
+def _gemma4_rotary(arch: _Architecture, factors: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Layers with full attention have wider heads, and the divisors tell which pairs they rotate."""
+    head, divisors = arch.need("attention.key_length"), list(factors.get(SCALED, ()))
+    if any(1 != divisor < NOT_ROTATED for divisor in divisors) or len(divisors) not in (0, head // 2):
+        raise ConfigError(f"its {SCALED} is {short(divisors)}; expected {head // 2} divisors, each 1 or very large")
+    rotated = 2 * divisors.count(1.0) if divisors else head
+    full = {"rope_type": "proportional", "rope_theta": arch.get("rope.freq_base") or 1e6}
+    full["partial_rotary_factor"] = _rotated_fraction(rotated, head)
+    sliding = {"rope_type": "default", "rope_theta": arch.get("rope.freq_base_swa") or 10_000.0}
+    return {
+        "max_position_embeddings": arch.need("context_length"),
+        "head_dim": arch.get("attention.key_length_swa") or head,
+        "global_head_dim": head,
+        "rope_parameters": {"full_attention": full, "sliding_attention": sliding},
+    }
 
 
 def _rotated_fraction(rotated: object, head: object) -> float:

@@ -5,7 +5,7 @@ config.json -> [NgramSpec] -> Embeddings.ngram_ids
 - DeepSeek-V4.1 (Engram): multipliers from numpy's generator, seeded by the layer, on compressed token ids
 - LongCat-Flash: powers of the vocabulary size, look-back up to end-of-text; BLT: powers of large primes
 - every count is checked before anything is derived from it
-Tested with hostile configs in tests/checkpoint/test_memories.py; the hashes in tests/tables/test_ngram.py.
+Tested with hostile configs in tests/checkpoint/test_ngram_tables.py; the hashes in tests/tables/test_ngram.py.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ import numpy as np
 
 from inlayer.errors import ConfigError
 from inlayer.families.fields import MAX_FIELD_SIZE, Fields, short
-from inlayer.tables.ngram import MAX_HEADS, MAX_ORDER, MAX_ROWS, NgramSpec, primes_from
+from inlayer.tables.ngram import NgramSpec, primes_from
 
+MAX_HEADS = 1024  # of all memories of a model; DeepSeek-V4.1 has 48
+MAX_ORDER = 64  # ids per n-gram; BLT has up to 8
+MAX_ROWS = 2**40
 MASK64 = 2**64 - 1
 GOLDEN_GAMMA = 0x9E3779B97F4A7C15  # the increment of splitmix64
 LAYER_PRIME = 10007  # times the layer: the seed of its multipliers

@@ -129,9 +129,10 @@ def _sections(family: Family, rope: Fields) -> tuple[int, ...] | None:
         return None
     _, value = rope.get("mrope_section")
     value = family.default_sections if value is None else value
-    is_list = isinstance(value, (list, tuple)) and len(value) == 3
+    axes = len(family.default_sections)
+    is_list = isinstance(value, (list, tuple)) and len(value) == axes
     if not is_list or not all(type(one) is int and one > 0 for one in value):
-        raise ConfigError(f"the config's mrope_section is {short(value)}; expected three positive integers")
+        raise ConfigError(f"the config's mrope_section is {short(value)}; expected {axes} positive integers")
     return tuple(value)
 
 
@@ -174,7 +175,7 @@ def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
             factor=factor,
             attention_factor=inner.optional_number("attention_factor"),
         )
-    raise ConfigError(f"the config's rope type is {short(kind)}; supported are {', '.join(ROPE_TYPES)}")
+    raise ConfigError(f"the config's rope type is {short(kind)}; supported types: {', '.join(ROPE_TYPES)}")
 
 
 def _factor(inner: Fields) -> float:

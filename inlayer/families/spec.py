@@ -9,8 +9,8 @@ Tested in tests/families/ and tests/positions/test_scaling.py.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, fields
+from typing import ClassVar, Literal, TypeAlias
 
 from inlayer.errors import ConfigError
 from inlayer.tables.ngram import NgramSpec
@@ -25,40 +25,46 @@ Pairing: TypeAlias = Literal["half", "interleaved"]
 Layout: TypeAlias = Literal["half", "interleaved", "single", "complex"]
 
 
-def _check_range(kind: str, rule: object, *names: str, divisors: tuple[float, ...] = ()) -> None:
-    settings = [(name, getattr(rule, name)) for name in names] + [("divisor", divisor) for divisor in divisors]
-    for name, value in settings:
-        if not MIN_SETTING <= value <= MAX_SETTING:
-            raise ConfigError(
-                f"rotary scaling {kind!r} has {name} {value}; it must be a number in {MIN_SETTING:g}..{MAX_SETTING:g}"
-            )
-
-
 @dataclass(frozen=True, kw_only=True)
-class Linear:
-    """Linear scaling: every position is divided by `factor`."""
+class ScalingRule:
+    """A method for longer texts than in training. Its settings must be in a range; optional ones are not checked."""
 
-    factor: float
+    kind: ClassVar[str]
 
     def __post_init__(self) -> None:
-        _check_range("linear", self, "factor")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            for one in value if isinstance(value, tuple) else (value,):
+                unchecked = field.default is None or isinstance(one, bool)
+                if not unchecked and not MIN_SETTING <= one <= MAX_SETTING:
+                    raise ConfigError(
+                        f"rotary scaling {self.kind!r} has {field.name} {one}; it must be a number in "
+                        f"{MIN_SETTING:g}..{MAX_SETTING:g}"
+                    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class DynamicNTK:
+class Linear(ScalingRule):
+    """Linear scaling: every position is divided by `factor`."""
+
+    kind = "linear"
+    factor: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicNTK(ScalingRule):
     """Dynamic NTK: theta grows with texts longer than `original_max_position_embeddings`."""
 
+    kind = "dynamic"
     factor: float
     original_max_position_embeddings: int
 
-    def __post_init__(self) -> None:
-        _check_range("dynamic", self, "factor", "original_max_position_embeddings")
-
 
 @dataclass(frozen=True, kw_only=True)
-class Yarn:
+class Yarn(ScalingRule):
     """YaRN: high frequencies are kept, low ones are divided by `factor`, with a ramp in between."""
 
+    kind = "yarn"
     factor: float
     original_max_position_embeddings: int
     beta_fast: float = 32.0
@@ -67,9 +73,6 @@ class Yarn:
     mscale_all_dim: float | None = None
     attention_factor: float | None = None
     truncate: bool = True
-
-    def __post_init__(self) -> None:
-        _check_range("yarn", self, "factor", "original_max_position_embeddings", "beta_fast", "beta_slow")
 
     @property
     def cos_sin_factor(self) -> float:
@@ -86,17 +89,17 @@ class Yarn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Llama3:
-    """LLaMA 3.1: long wavelengths are divided by `factor`, short ones are kept, and those in between are blended."""
+class Llama3(ScalingRule):
+    """Llama-3.1: long wavelengths are divided by `factor`, short ones are kept, and those in between are blended."""
 
+    kind = "llama3"
     factor: float
     low_freq_factor: float
     high_freq_factor: float
     original_max_position_embeddings: int
 
     def __post_init__(self) -> None:
-        names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-        _check_range("llama3", self, *names)
+        super().__post_init__()
         if self.high_freq_factor == self.low_freq_factor:
             raise ConfigError(
                 f"rotary scaling 'llama3' has low_freq_factor = high_freq_factor = {self.low_freq_factor}; "
@@ -105,9 +108,10 @@ class Llama3:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongRope:
+class LongRope(ScalingRule):
     """LongRoPE (Phi-3): one divisor per channel pair, from one list up to the original length and another beyond it."""
 
+    kind = "longrope"
     short_factor: tuple[float, ...]
     long_factor: tuple[float, ...]
     original_max_position_embeddings: int
@@ -115,13 +119,12 @@ class LongRope:
     attention_factor: float | None = None
 
     def __post_init__(self) -> None:
-        _check_range("longrope", self, "factor")
+        super().__post_init__()
         if self.original_max_position_embeddings < 2:
             raise ConfigError(
                 f"rotary scaling 'longrope' has original_max_position_embeddings "
                 f"{self.original_max_position_embeddings}; it must be at least 2"
             )
-        _check_range("longrope", self, divisors=self.short_factor + self.long_factor)
 
     @property
     def cos_sin_factor(self) -> float:
@@ -132,26 +135,25 @@ class LongRope:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proportional:
+class Proportional(ScalingRule):
     """Proportional (Gemma-4): the first `fraction` of the pairs rotate as in a whole head, the others by no angle."""
 
+    kind = "proportional"
     fraction: float
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_range("proportional", self, "factor")
+        super().__post_init__()
         if not 0 < self.fraction <= 1:
             raise ConfigError(f"rotary scaling 'proportional' rotates {self.fraction} of a head; it must be in (0, 1]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NTKAlpha:
+class NTKAlpha(ScalingRule):
     """NTK with a fixed `alpha` (Hunyuan): theta times alpha^(dim / (dim - 2)), whatever the length of the text."""
 
+    kind = "dynamic"
     alpha: float
-
-    def __post_init__(self) -> None:
-        _check_range("dynamic", self, "alpha")
 
 
 Scaling: TypeAlias = Linear | DynamicNTK | Yarn | Llama3 | LongRope | Proportional | NTKAlpha
@@ -214,6 +216,37 @@ class RotarySpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlibiSpec:
+    """ALiBi: attention adds the slope of its head times the position of the key to a score.
+
+    `bias_max` is set for MPT, whose slopes have another order, and whose positions count from the last token. Falcon's
+    slopes are `rounded` to bfloat16.
+    """
+
+    heads: int
+    bias_max: float | None = None
+    rounded: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketSpec:
+    """Relative positions: the distance of two tokens selects a row of a learned table; far distances share rows.
+
+    A row of "t5" has one bias per head. A row of "deberta" is a vector that attention multiplies by queries and keys.
+    """
+
+    kind: Literal["t5", "deberta"]
+    buckets: int | None  # None: every distance up to the longest one has its own row
+    max_distance: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table: DeBERTa has as many for negative distances as for the others."""
+        buckets = self.buckets or self.max_distance
+        return buckets if self.kind == "t5" else 2 * buckets
+
+
+@dataclass(frozen=True, kw_only=True)
 class PerLayerSpec:
     """Per-layer embeddings: a second table whose rows have `width` channels for each of `layers` blocks.
 
@@ -226,6 +259,15 @@ class PerLayerSpec:
     norm_eps: float
     padding_idx: int | None
     rounded: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueSpec:
+    """Value embeddings: a second table whose rows some blocks add to the values of their attention (NeoMME)."""
+
+    rows: int
+    width: int
+    layers: tuple[int, ...]  # the blocks that read it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,8 +310,10 @@ class LayerSpec:
     row_width: int | None
     project: Literal["rows", "sum"] | None  # narrower rows are projected to n_embd before or after positions are added
     per_layer: PerLayerSpec | None
+    value: ValueSpec | None
     head: HeadSpec
     ngrams: tuple[NgramSpec, ...] = ()  # the n-gram memories
+    relative: AlibiSpec | BucketSpec | None = None  # relative positions, which add nothing to the rows
 
     @property
     def is_generic(self) -> bool:

@@ -41,6 +41,7 @@ def _like(
 
 # fmt: off
 FULL, SLIDING = "full_attention", "sliding_attention"
+TAKING_TURNS = (2**16, 2**16)  # of two position axes: more pairs than a head has
 TIED = {"tie_word_embeddings": True}
 PER_LAYER = {"vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "rms_norm_eps": 1e-6}
 ENCODER = {"pad_token_id": 0, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1, **TIED}
@@ -56,7 +57,7 @@ _xlm_roberta = replace(_roberta, defaults=_roberta.defaults | {"vocab_size": 305
 _gpt2 = Family(defaults=_sizes(50257, 768, 12, 1024, embd_pdrop=0.1, **TIED), positions="learned", pads=False,
                dropout="embd_pdrop")
 _t5 = Family(defaults=_sizes(32128, 512, 8, dropout_rate=0.1, initializer_range=1.0, **TIED), positions="none",
-             pads=False, dropout="dropout_rate", head_input_scaled=True)
+             pads=False, dropout="dropout_rate", head_input_scaled=True, relative="t5")
 _umt5 = replace(_t5, defaults=_t5.defaults | {"vocab_size": 250112, "num_attention_heads": 6})
 _mistral = Family(defaults=_sizes(32000, 4096, 32, 131072))
 _olmo = Family(defaults=_sizes(50304, 4096, 32, 2048, pad_token_id=1), float32_tables=True)
@@ -91,7 +92,7 @@ _ernie4_5 = Family(defaults={"pad_token_id": 0, "rope_theta": 5e5, **TIED}, pair
                    float32_tables=True)
 _deberta = replace(
     _bert, positions_flag="position_biased_input", positions_first=True, norm="layer in float32", mask_padding=True,
-    defaults=_sizes(50265, 768, 12, 512, position_biased_input=True, **ENCODER | {
+    relative="deberta", defaults=_sizes(50265, 768, 12, 512, position_biased_input=True, **ENCODER | {
         "type_vocab_size": 0, "layer_norm_eps": 1e-7}))
 _rotary_bert = replace(_bert, positions="rotary")
 _modernbert = Family(
@@ -133,7 +134,7 @@ FAMILIES: dict[str, Family] = {
         encoder_hash_byte_group_nb_functions=1, encoder_hash_byte_group_size=[3, 4, 5, 6, 7, 8],
         traits={"dropout": "dropout", "pads": False, "ngrams": "blt", "pairing": "interleaved"}),
     "bloom": Family(defaults=_sizes(250880, 64, 8, layer_norm_epsilon=1e-5, **TIED), positions="none", pads=False,
-                    norm="layer"),
+                    norm="layer", relative="alibi"),
     "camembert": _xlm_roberta,
     "codegen": _like(_gptj, 50400, 4096, 16, 2048, rotary_dim=64),
     "cohere": _cohere,
@@ -170,7 +171,8 @@ FAMILIES: dict[str, Family] = {
     "eurobert": _like(_plain, 128256, 768, 12, 8192, pad_token_id=128001),
     "exaone4": _like(_sliding_rotary, 102400, 4096, 32, 2048),
     "exaone_moe": _like(_sliding_rotary, 102400, 4096, 32, 2048, pad_token_id=0),
-    "falcon": _like(_plain, 65024, 4544, 71, 2048, traits={"alibi_flag": "alibi"}, **TIED),
+    "falcon": _like(_plain, 65024, 4544, 71, 2048, **TIED,
+        traits={"alibi_flag": "alibi", "relative": "alibi in bfloat16"}),
     "falcon_h1": _like(_plain, 128000, 4096, 32, 8192, pad_token_id=0, traits={"scaled": "exact rows",
         "factor": "embedding_multiplier"}),
     "falcon_mamba": _like(_none, 50280, 768, 1, pad_token_id=0, initializer_range=0.1, **TIED),
@@ -277,8 +279,9 @@ FAMILIES: dict[str, Family] = {
     "modernbert": _modernbert,
     "modernbert-decoder": _modernbert,
     "moshi": _like(_plain, 32000, 4096, 32, 3000),
-    "mpnet": replace(_roberta, defaults=_roberta.defaults | {"vocab_size": 30527}, token_types=False, padding_idx=1),
-    "mpt": _like(_none, 50368, 2048, 16, **TIED),
+    "mpnet": replace(_roberta, defaults=_roberta.defaults | {"vocab_size": 30527}, token_types=False, padding_idx=1,
+                     relative="mpnet"),
+    "mpt": _like(_none, 50368, 2048, 16, **TIED, traits={"relative": "alibi of mpt"}),
     "mra": _like(_bert, 50265, 768, 12, 512, pad_token_id=1, type_vocab_size=1, layer_norm_eps=1e-05,
         traits={"position_start": 2}),
     "mt5": replace(_umt5, head_input_scaled=False),
@@ -291,6 +294,10 @@ FAMILIES: dict[str, Family] = {
     "nemotron": Family(defaults=_sizes(256000, 6144, 48, 4096, partial_rotary_factor=0.5, initializer_range=0.0134),
                        partial=True),
     "nemotron_h": _like(_none, 131072, 4096, 32, pad_token_id=0),
+    "neomme": _like(_partial, 131072, 1024, 16, 16384, head_dim=64, num_key_value_heads=4, num_hidden_layers=17,
+        embedding_rank=256, norm_eps=1e-6, rope_parameters={FULL: _base(1e6, 0.25), SLIDING: _base(1e4, 1.0)}, **TIED,
+        traits={"pads": False, "project": "rows", "projects_equal_widths": True, "value_embeddings": True,
+        "norm": "rms in float32 without weight", "sections": "interleaved", "default_sections": TAKING_TURNS}),
     "nomic_bert": _like(_rotary_bert, 30528, 768, 12, 2048, hidden_dropout_prob=0.0, tie_word_embeddings=None,
         rope_theta=1000.0),
     "nystromformer": _like(_bert, 30000, 768, 12, 510, pad_token_id=1, layer_norm_eps=1e-05,

@@ -21,6 +21,8 @@ class Family:
     positions: Literal["none", "learned", "rotary"] = "rotary"
     positions_flag: str | None = None  # the field that switches them on: true or "rope"
     alibi_flag: str | None = None  # the field that replaces them by ALiBi, which adds nothing to the rows
+    # relative positions, which attention adds to its scores
+    relative: Literal["alibi", "alibi of mpt", "alibi in bfloat16", "t5", "mpnet", "deberta"] | None = None
     pads: bool = True  # the table has a padding row: pad_token_id
     padding_idx: int | None = None  # this row, whatever the config has
     # learned positions
@@ -57,12 +59,13 @@ class Family:
     streams: str | None = None  # the field with the number of streams that each hidden state is repeated into
     token_types: bool = False
     project: Literal["rows", "sum"] | None = None  # rows: before positions (OPT); sum: after the norm (ALBERT)
-    projects_equal_widths: bool = False  # also if rows are as wide as hidden states
+    projects_equal_widths: bool = False  # even if rows are as wide as hidden states
     dropout: str | None = None  # the field with the dropout rate
     ngrams: Literal["qwen4", "engram", "longcat", "blt"] | None = None  # the kind of its n-gram memories
     per_layer: Literal["rounded", "exact"] | None = (
         None  # a second table for every block; its factors are rounded or not
     )
+    value_embeddings: bool = False  # a second table for the values of the first and last block with full attention
     # head
     head_bias: bool = False  # masked-language heads have one
     head_input_scaled: bool = False  # T5 and UMT5 when tied: hidden states times 1 / sqrt(width)

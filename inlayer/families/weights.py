@@ -29,7 +29,7 @@ TABLE_ENDS = (  # T5's `shared` before the copies in its encoder and decoder; `t
     "token_embedding.weight", "tokens_embed.weight", "word_embedding.weight", "embeddings",
     "embed.weight",
 )
-HEAD_ENDS = (  # `output` is the name in GGUF and in the original LLaMA files
+HEAD_ENDS = (  # `output` is the name in GGUF and in the original Llama files
     "lm_head.weight", "embed_out.weight", "cls.predictions.decoder.weight", "lm_head.decoder.weight",
     "predictions.decoder.weight", "vocab_projector.weight", "generator_lm_head.weight", "output.weight", "head.weight",
 )
@@ -56,12 +56,13 @@ PARTS: dict[str, tuple[str, ...]] = {
     "norm.bias": (*(f"{norm}.bias" for norm in _NORMS), "embeddings.LayerNorm.beta"),
     "projection.weight": (
         "project_in.weight", "embedding_hidden_mapping_in.weight", "embeddings_project.weight",
-        "embeddings.projection.weight",
+        "embeddings.projection.weight", "embed_tokens.embedding_projection.weight",
     ),
     "projection.bias": ("embedding_hidden_mapping_in.bias", "embeddings_project.bias", "embeddings.projection.bias"),
     "per_layer_embedding.table.weight": ("embed_tokens_per_layer.weight", "per_layer_token_embd.weight"),
     "per_layer_embedding.projection.weight": ("per_layer_model_projection.weight", "per_layer_model_proj.weight"),
     "per_layer_embedding.norm.weight": ("per_layer_projection_norm.weight", "per_layer_proj_norm.weight"),
+    "value_embedding.weight": ("value_embeddings.weight",),
     "head.bias": (  # if BERT has two, the decoder uses the first
         "cls.predictions.decoder.bias", "lm_head.decoder.bias", "predictions.decoder.bias", "lm_head.bias",
         "cls.predictions.bias", "predictions.bias", "vocab_projector.bias", "generator_lm_head.bias", "output.bias",
@@ -69,6 +70,11 @@ PARTS: dict[str, tuple[str, ...]] = {
 }
 # fmt: on
 
+# The learned table of relative positions, in the first block: T5's encoder before its decoder, MPNet, DeBERTa.
+RELATIVE = re.compile(
+    r"(?!.*decoder)(.*\.)?(block\.0\.layer\.0\.\w+\.|encoder\.)(relative_attention_bias|rel_embeddings)\.weight"
+    r"|enc\.blk\.0\.attn_rel_b\.weight"
+)
 # A number between dots is a block; vision and audio towers have input layers of their own.
 _TOWERS = r"vision\w*|visual\w*|audio\w*|image\w*"
 TOWERS = re.compile(rf"(^|\.)({_TOWERS})\.")

@@ -102,11 +102,6 @@ class GgufHeader:
     tensors: Mapping[str, TensorInfo]
 
 
-def parse_gguf_header(read: ReadRange, size: int, path: Path) -> GgufHeader:
-    """The header of a GGUF file of `size` bytes; `read(start, stop)` returns bytes of it, `path` is for messages."""
-    return _HeaderReader(read, size, path).header()
-
-
 def read_gguf_header(path: Path) -> GgufHeader:
     """The header of a local GGUF file, checked against the size of the file."""
     with file_errors(check_is_file(path), kind=CheckpointError), path.open("rb") as stream:
@@ -115,7 +110,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
             stream.seek(start)
             return stream.read(stop - start)
 
-        return parse_gguf_header(read, path.stat().st_size, path)
+        return HeaderReader(read, path.stat().st_size, path).header()
 
 
 def row_bytes(kind: str, width: int) -> int:
@@ -138,7 +133,7 @@ def decoder(kind: str, width: int) -> Callable[[Bytes], Rows] | None:
 
 
 def _dequantize(kind: str, width: int, raw: Bytes) -> Rows:
-    """Decode rows. A module-level function with plain arguments, so that tables can be pickled and copied."""
+    """Decode rows. A module-level function with plain arguments, so tables can be pickled and copied."""
     from gguf import GGMLQuantizationType, quants  # optional, and slow to import
 
     ggml_type = GGMLQuantizationType[kind]
@@ -152,8 +147,11 @@ def _dequantize(kind: str, width: int, raw: Bytes) -> Rows:
     return rows
 
 
-class _HeaderReader:
-    """Reads a header piece by piece, as far as necessary."""
+class HeaderReader:
+    """Reads the header of a GGUF file of `size` bytes piece by piece, as far as necessary.
+
+    `read(start, stop)` returns bytes of the file; `path` is for messages.
+    """
 
     def __init__(self, read: ReadRange, size: int, path: Path) -> None:
         self._read, self._size, self._path = read, size, path
@@ -188,7 +186,7 @@ class _HeaderReader:
         if version not in (2, 3):
             swapped = int.from_bytes(start[4:], "big")
             why = "it is a big-endian file" if 1 <= swapped <= 3 else f"it has version {version:,}"
-            raise self._unreadable(f"{why}; supported are little-endian files of version 2 and 3")
+            raise self._unreadable(f"{why}; supported: little-endian files of version 2 and 3")
         tensor_count, key_count = self._number(UINT64, "a count"), self._number(UINT64, "a count")
         # The fewest bytes per entry: a length, one character and a type, then a byte or axes and an offset.
         for what, count, min_bytes, limit in (

@@ -1,4 +1,4 @@
-"""Rows of equal length in a local file, read by position.
+"""Rows of equal length, and those of a local file, read by position.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - a row is read with `preadv` straight into the result (Windows lacks it: one thread reads at a time there). With a
@@ -14,6 +14,7 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
+from abc import ABC, abstractmethod
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -48,7 +49,27 @@ def read_into(file: int, out: memoryview, at: int) -> int:
     return len(data)
 
 
-class FileRows:
+class RowSource(ABC):
+    """Where the bytes of rows come from: `rows` rows of `row_bytes` bytes each."""
+
+    rows: int
+    row_bytes: int
+
+    @abstractmethod
+    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+        """Fill `out` (n, row_bytes) with the rows of `ids`, all within 0..rows - 1."""
+
+    def map(self) -> Bytes:
+        """All rows (rows, row_bytes): memory-mapped if possible, otherwise read."""
+        out = np.empty((self.rows, self.row_bytes), np.uint8)
+        self.read(np.arange(self.rows), out)
+        return out
+
+    def check(self) -> None:  # noqa: B027  # nothing to check by default
+        """Raise an error if mapped rows are no longer valid; rows that were read always are."""
+
+
+class FileRows(RowSource):
     """`rows` rows of `row_bytes` bytes each, starting at `offset` of a file."""
 
     def __init__(self, path: Path, offset: int, rows: int, row_bytes: int) -> None:
@@ -72,14 +93,13 @@ class FileRows:
         return cls(path, tensor.offset, rows, tensor.nbytes // rows)
 
     def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
-        """Fill `out` (n, row_bytes) with the rows of checked ids; adjacent rows are read in one call."""
         self.check()
         if len(ids) == 0:
             return
         breaks = np.flatnonzero(np.diff(ids) != 1) + 1
         starts = np.concatenate(([0], breaks)).tolist()
         ends = np.concatenate((breaks, [len(ids)])).tolist()
-        first = ids.tolist()
+        first = ids.tolist()  # adjacent rows are read in one call
         flat = out.reshape(-1).data
         for start, end in zip(starts, ends, strict=True):
             self._fill(flat[start * self.row_bytes : end * self.row_bytes], self.offset + first[start] * self.row_bytes)

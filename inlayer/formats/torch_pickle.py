@@ -88,7 +88,7 @@ class View:
 
 
 def find_views(value: object, where: str) -> dict[str, View]:
-    """The tensors of a state dict by name, also if a trainer has put it under "state_dict" or "model"."""
+    """The tensors of a state dict by name, even if a trainer has put it under "state_dict" or "model"."""
     parts = [value, value.get("state_dict"), value.get("model")] if isinstance(value, dict) else []
     for part in parts:
         if isinstance(part, dict):

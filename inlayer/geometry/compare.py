@@ -1,7 +1,7 @@
 """Two tables compared: which tokens they share, which rows moved, and whether neighborhoods agree.
 
 table, table -> shared tokens -> [alignment -> movement, overlap]
-- tokens are matched by their bytes, so that two sizes, a fine-tuned model or another family can be compared
+- tokens are matched by their bytes, so two sizes, a fine-tuned model or another family can be compared
 - rows are compared directly if the tables have one width and shared rows point the same way (median cosine above
   SAME_SPACE). Otherwise the second table is first rotated onto the first by orthogonal Procrustes, which keeps all
   lengths and angles within it

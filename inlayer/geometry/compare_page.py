@@ -2,7 +2,7 @@
 
 two projections, shared tokens -> [page]
 - both maps use one method. The second is rotated, mirrored and scaled onto the first (orthogonal Procrustes over shared
-  tokens), so that a token is found at a similar place in both
+  tokens), so a token is found at a similar place in both
 - shared tokens that moved most and tokens of one model only are colored; hovering and choosing affect both maps
 Tested in tests/geometry/test_compare.py, in Chromium in tests/browser/test_map.py.
 """
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from inlayer.geometry.candidates import Progress
 from inlayer.geometry.compare import MatchedRows, NamedTable
 from inlayer.geometry.map_facts import encode
-from inlayer.geometry.map_page import MAX_NEIGHBOR_ROWS, METHODS, NEIGHBORS, all_neighbors, page_of_maps
-from inlayer.geometry.nearest import Progress
+from inlayer.geometry.map_page import MAX_NEIGHBOR_ROWS, METHODS, NEIGHBORS, all_neighbors, maps_page
 from inlayer.geometry.projection import TableProjection
 
 MOVED_SHARE = 0.1  # of the shared tokens that are colored as moved
@@ -63,7 +63,7 @@ def compare_page(
         f"{summary} Each map is computed from its own table ({METHODS[projections[0].method]}); that of B is rotated "
         "onto that of A."
     )
-    page = page_of_maps("compare", "map.css", "compare.css")
+    page = maps_page("compare", "map.css", "compare.css")
     parts = {"a": escape(names[0]), "b": escape(names[1]), "about": escape(about)}
     return page.document(f"{names[0]} and {names[1]}", data, **parts)
 

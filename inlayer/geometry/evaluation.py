@@ -20,7 +20,8 @@ import numpy.typing as npt
 
 from inlayer.errors import InputError
 from inlayer.files import quoted, shown
-from inlayer.geometry.nearest import Progress, nearest, to_float32
+from inlayer.geometry.candidates import Progress
+from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.neighbors import Filter
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.tables.stored import StoredTable
@@ -52,7 +53,7 @@ class AnalogyScore(NamedTuple):
 
 
 def score_similarity(table: StoredTable, vocabulary: Vocabulary, files: Sequence[Path]) -> list[SimilarityScore]:
-    """Score lists of word pairs: lines of two words and a number, separated by white space, tabs or commas."""
+    """Score lists of word pairs: lines of two words and a number, separated by whitespace, tabs or commas."""
     return [_similarity(table, vocabulary, path) for path in files]
 
 

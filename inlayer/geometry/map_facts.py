@@ -1,7 +1,7 @@
 """The map of a table as facts for a page: coordinates, texts, and how faithful each point is.
 
 projection -> [facts] -> map_canvas.js
-- arrays are base64 of little-endian numbers, so that 163,840 points stay a few megabytes
+- arrays are base64 of little-endian numbers, so 163,840 points stay a few megabytes
 - the larger a table, the smaller the sample of rows whose faithfulness is measured: each costs a pass over the table
 Tested in tests/web/test_maps.py, drawn in tests/browser/test_map.py.
 """

@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InlayerError, MissingExtraError
+from inlayer.geometry.candidates import Progress
 from inlayer.geometry.distortion import Distortion
 from inlayer.geometry.map_facts import encode, kept_shares, map_facts
-from inlayer.geometry.nearest import Progress, nearest, to_float32
+from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.projection import TableProjection, cache_folder, project
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.render import Page, read_files, style_sheet
@@ -79,7 +80,7 @@ def map_document(title: str, projection: TableProjection, distortion: Distortion
         + (missing if len(holes) else "")
         + "Click a token to see its true neighbors."
     )
-    return page_of_maps("map", "map.css").document(title, data, rows=f"{rows:,}", about=escape(about))
+    return maps_page("map", "map.css").document(title, data, rows=f"{rows:,}", about=escape(about))
 
 
 def _faithfulness(distortion: Distortion) -> str:
@@ -89,7 +90,7 @@ def _faithfulness(distortion: Distortion) -> str:
     )
 
 
-def page_of_maps(name: str, *styles: str) -> Page:
+def maps_page(name: str, *styles: str) -> Page:
     """A page of page/ with one or more maps."""
     style = style_sheet() + map_files("map_canvas.css", *styles)
     return Page(map_files(f"{name}.html"), style, '"use strict";\n' + map_files(*MAP_SCRIPTS, f"{name}.js"))

@@ -3,39 +3,42 @@
 table, queries -> [ids, cosines]
 - rows are read in blocks that fit in a processor's cache, so a table of any size, quantized or remote, is searched in
   constant memory; each core searches its own part
-- products are float32; bfloat16 rows are widened by a shift of their bits, several times faster than a conversion. Two
-  values at a time are faster still, if even channels come before odd ones, which changes no product
+- products are float32; bfloat16 rows are widened by a shift of their bits, several times faster than a conversion
+- for few queries, a bfloat16 file is first searched for candidates (geometry/candidates.py), twice as fast
 - rows of zeros (padding) and rows with NaN or infinity have no direction and are never returned
-- equal cosines are ordered by id, so that a result does not depend on the number of cores
-- elsewhere: what a query is, and which rows are allowed (geometry/neighbors.py)
+- equal cosines are ordered by id, so a result does not depend on the number of cores
+- see also: what a query is, and which rows are allowed (geometry/neighbors.py)
 Tested against a plain float64 computation in tests/geometry/test_nearest.py.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import itertools
+from collections.abc import Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InputError, ShapeError
+from inlayer.geometry.candidates import Progress, Scan
 from inlayer.shapes import check_size
 from inlayer.tables.stored import StoredTable
+from inlayer.threads import core_count, map_in_threads
 
 Vectors = npt.NDArray[np.float32]
-Progress = Callable[[int, int], None]  # rows searched so far, rows of the table
+Ids = npt.NDArray[np.int64]
 
-BLOCK_VALUES = 2**17  # values per block for few queries: 512 kB in float32, so that several arrays fit in the L2 cache
+BLOCK_VALUES = 2**17  # values per block for few queries: 512 kB in float32, so several arrays fit in the L2 cache
 BATCH_VALUES = 2**19  # for many queries, whose product with a block takes longer than reading it
 BLOCK_SCORES = 2**20  # cosines per block
 CHUNK_ROWS = 2**12  # rows whose cosines are merged at once, where blocks are smaller
 BATCHED = 8  # from this number of queries on, BLAS uses all cores by itself
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 NO_DIRECTION = -np.inf
+SCANS: WeakKeyDictionary[StoredTable, Scan] = WeakKeyDictionary()  # with their mapped files
 
 
 def nearest(
@@ -45,7 +48,7 @@ def nearest(
     *,
     allowed: npt.NDArray[np.bool_] | None = None,
     progress: Progress | None = None,
-) -> tuple[npt.NDArray[np.int64], Vectors]:
+) -> tuple[Ids, Vectors]:
     """Find the k rows with the largest cosine to each query, nearest first.
 
     Args:
@@ -59,30 +62,33 @@ def nearest(
         Ids (Q, k) and cosines (Q, k). Places without a row have id -1 and cosine -inf.
     """
     check_size(k, "k")
-    queries_QD = _reordered(table, normalized(queries, table.embedding_dim))
+    queries_QD = normalized(queries, table.embedding_dim)
     rows, count = table.num_embeddings, len(queries_QD)
-    size = max(CHUNK_ROWS, _block_rows(table, count))
-    parts = 1 if count >= BATCHED or not isinstance(getattr(table.source, "offset", None), int) else _cores()
-    bounds = np.linspace(0, -(-rows // size), parts + 1).astype(int) * size
-    done = np.zeros(parts, np.int64)
+    parts: list[Ids | range]
+    if count < BATCHED and _is_mapped(table) and table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0:
+        table.source.check()  # pages of a file that was truncated must not be read
+        scan = SCANS.get(table) or SCANS.setdefault(table, Scan(table.stored_weight()))
+        may_V = np.ones(rows, bool) if allowed is None else allowed
+        parts = [scan.candidates(queries_QD, min(k, rows), may_V, progress)]
+        progress = None
+    else:
+        n_parts = core_count() if count < BATCHED and _is_mapped(table) else 1
+        bounds = np.linspace(0, rows, n_parts + 1).astype(int).tolist()
+        parts = [range(first, end) for first, end in itertools.pairwise(bounds)]
+    done = np.zeros(len(parts), np.int64)
 
-    def search(part: int) -> tuple[npt.NDArray[np.int64], Vectors]:
+    def search(part: int) -> tuple[Ids, Vectors]:
         best = Best(count, min(k, rows))
-        for start, scores_QN in _scores(table, queries_QD, int(bounds[part]), min(int(bounds[part + 1]), rows)):
-            length = scores_QN.shape[1]
+        for ids_N, scores_QN in _scores(table, queries_QD, parts[part]):
             if allowed is not None:
-                scores_QN[:, ~allowed[start : start + length]] = NO_DIRECTION
-            best.add(start, scores_QN)
-            done[part] += length
+                scores_QN[:, ~allowed[ids_N]] = NO_DIRECTION
+            best.add(ids_N, scores_QN)
+            done[part] += len(ids_N)
             if progress is not None and part == 0:
                 progress(int(done.sum()), rows)
         return best.ids, best.scores
 
-    if parts == 1:
-        found = [search(0)]
-    else:
-        with ThreadPoolExecutor(parts) as pool:
-            found = list(pool.map(search, range(parts)))
+    found = map_in_threads(search, range(len(parts)))
     ids_QM = np.concatenate([ids for ids, _ in found], axis=1)
     scores_QM = np.concatenate([scores for _, scores in found], axis=1)
     order_QK = np.lexsort((ids_QM, -scores_QM), axis=1)[:, : min(k, rows)]
@@ -109,42 +115,45 @@ class Best:
         self.ids = np.full((queries, k), -1, np.int64)
         self.scores = np.full((queries, k), NO_DIRECTION, np.float32)
 
-    def add(self, start: int, scores_QN: Vectors) -> None:
-        """Merge the cosines of a block whose first row is `start`; most blocks have few rows good enough."""
+    def add(self, ids_N: Ids, scores_QN: Vectors) -> None:
+        """Merge the cosines of a block; most blocks have few rows good enough."""
         better = scores_QN > self.scores[:, -1:]
         for query in np.flatnonzero(better.any(axis=1)).tolist():
             found = np.flatnonzero(better[query])
             scores = np.concatenate((self.scores[query], scores_QN[query, found]))
-            ids = np.concatenate((self.ids[query], start + found))
+            ids = np.concatenate((self.ids[query], ids_N[found]))
             order = np.lexsort((ids, -scores))[: self.k]
             self.ids[query], self.scores[query] = ids[order], scores[order]
 
 
 def cosine_blocks(table: StoredTable, queries_QD: Vectors) -> Iterator[tuple[int, Vectors]]:
     """Cosines (Q, n) of unit vectors with each block of rows, and the id of its first row; -inf without a direction."""
-    return _scores(table, _reordered(table, queries_QD), 0, table.num_embeddings)
+    for ids_N, scores_QN in _scores(table, queries_QD, range(table.num_embeddings)):
+        yield int(ids_N[0]), scores_QN
 
 
-def _scores(table: StoredTable, queries_QD: Vectors, first: int, end: int) -> Iterator[tuple[int, Vectors]]:
-    size = _block_rows(table, len(queries_QD))
+def _scores(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterator[tuple[Ids, Vectors]]:
+    """Cosines (Q, n) with the rows of ascending ids, block by block."""
+    values = BATCH_VALUES if len(queries_QD) >= BATCHED else BLOCK_VALUES
+    size = max(1, min(values // table.embedding_dim, BLOCK_SCORES // max(len(queries_QD), 1)))
     if len(queries_QD) >= BATCHED:
-        for start, rows_ND in _blocks(table, first, end, size):
+        for start, rows_ND in _blocks(table, ids, size):
             with np.errstate(all="ignore"):
                 products_QN, squares_N = queries_QD @ rows_ND.T, np.vecdot(rows_ND, rows_ND)
-            yield start, _divided(products_QN, squares_N)
+            yield np.asarray(ids[start : start + len(rows_ND)]), _divided(products_QN, squares_N)
         return
     # BLAS would start threads for every block. A block takes microseconds, so what can wait is done once per chunk.
     chunk = -(-CHUNK_ROWS // size) * size
     scores_QN = np.empty((len(queries_QD), chunk), np.float32)
     squares_N = np.empty(chunk, np.float32)
-    for start, rows_ND in _blocks(table, first, end, size):
-        at, to = (start - first) % chunk, (start - first) % chunk + len(rows_ND)
+    for start, rows_ND in _blocks(table, ids, size):
+        at, to = start % chunk, start % chunk + len(rows_ND)
         with np.errstate(all="ignore"):
             np.vecdot(rows_ND, rows_ND, out=squares_N[at:to])
             for query_D, scores_N in zip(queries_QD, scores_QN, strict=True):
                 np.vecdot(rows_ND, query_D, out=scores_N[at:to])
-        if to == chunk or start + len(rows_ND) == end:
-            yield start - at, _divided(scores_QN[:, :to], squares_N[:to])
+        if to == chunk or start + len(rows_ND) == len(ids):
+            yield np.asarray(ids[start - at : start - at + to]), _divided(scores_QN[:, :to], squares_N[:to])
 
 
 def _divided(products_QN: Vectors, squares_N: Vectors) -> Vectors:
@@ -181,40 +190,19 @@ def to_float32(rows: npt.NDArray[Any], out: Vectors | None = None) -> Vectors:
     return wide
 
 
-def _block_rows(table: StoredTable, queries: int) -> int:
-    values = BATCH_VALUES if queries >= BATCHED else BLOCK_VALUES
-    return max(1, min(values // table.embedding_dim, BLOCK_SCORES // max(queries, 1)))
+def _is_mapped(table: StoredTable) -> bool:
+    """Whether the rows of a local file are used where they are stored, without a copy."""
+    return table.decode is None and isinstance(getattr(table.source, "offset", None), int)
 
 
-def _is_paired(table: StoredTable) -> bool:
-    """Whether blocks have even channels before odd ones."""
-    return table.stored_dtype == BFLOAT16 and table.embedding_dim % 2 == 0
-
-
-def _reordered(table: StoredTable, queries_QD: Vectors) -> Vectors:
-    """Queries with their channels in the order of the blocks."""
-    return np.concatenate((queries_QD[:, ::2], queries_QD[:, 1::2]), axis=1) if _is_paired(table) else queries_QD
-
-
-def _widen_pairs(rows: npt.NDArray[Any], out: Vectors) -> Vectors:
-    """Rows of bfloat16 in float32, even channels before odd ones."""
-    pairs, wide, half = np.ascontiguousarray(rows).view("<u4"), out[: len(rows)].view(np.uint32), rows.shape[1] // 2
-    np.left_shift(pairs, 16, out=wide[:, :half])
-    np.bitwise_and(pairs, np.uint32(0xFFFF0000), out=wide[:, half:])
-    return out[: len(rows)]
-
-
-def _blocks(table: StoredTable, first: int, end: int, size: int) -> Iterator[tuple[int, Vectors]]:
-    """Blocks of rows in float32, see `_is_paired`; a local file is mapped, so that its bytes are not copied."""
-    paired = _is_paired(table)
+def _blocks(table: StoredTable, ids: Ids | range, size: int) -> Iterator[tuple[int, Vectors]]:
+    """Rows of ascending ids in float32, in blocks, each with the place of its first id."""
     wide = np.empty((size, table.embedding_dim), np.float32)
-    whole = table.stored_weight() if table.decode is None and hasattr(table.source, "offset") else None
-    for start in range(first, end, size):
-        stop = min(start + size, end)
-        stored = table.read_stored(np.arange(start, stop)) if whole is None else whole[start:stop]
-        yield start, _widen_pairs(stored, wide) if paired else to_float32(stored, wide)
+    whole = table.stored_weight() if _is_mapped(table) else None
+    for start in range(0, len(ids), size):
+        block = ids[start : start + size]
+        if whole is not None and block[-1] - block[0] < len(block):  # adjacent
+            yield start, to_float32(whole[block[0] : block[-1] + 1], wide)
+        else:
+            yield start, to_float32(table.read_stored(np.asarray(block)), wide)
     table.source.check()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

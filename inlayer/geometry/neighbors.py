@@ -4,7 +4,7 @@ query -> vector -> [nearest rows] -> tokens
 - the query's own tokens are left out, and so are special tokens, unless they are asked for
 - an analogy is shown with its baselines: the nearest tokens to the first word alone, with and without its inputs.
   Where a baseline gives the same answer, the arithmetic added nothing
-- elsewhere: the search (geometry/nearest.py), filters on tokens (geometry/vocabulary.py)
+- see also: the search (geometry/nearest.py), filters on tokens (geometry/vocabulary.py)
 Tested against a plain computation on real models in tests/geometry/test_neighbors.py.
 """
 
@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import InputError
-from inlayer.geometry.nearest import Progress, nearest, to_float32
+from inlayer.geometry.candidates import Progress
+from inlayer.geometry.nearest import nearest, to_float32
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.shapes import check_id_array, check_size
 from inlayer.tables.stored import StoredTable

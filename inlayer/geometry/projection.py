@@ -5,9 +5,9 @@ table -> [coordinates (V, 2)] -> map
 - rows are centered; those without a direction (zeros, NaN, infinity) have no coordinates and become NaN
 - up to EXACT_WIDTH channels the covariance is computed exactly. Wider tables use subspace iteration, which reads the
   table once per iteration and stops when the plane no longer turns
-- the largest loading of an axis is positive, so that the same table always gives the same picture
+- the largest loading of an axis is positive, so the same table always gives the same picture
 - results are kept by the content of the table; the t-SNE of the bundled sample is part of the package
-- elsewhere: how faithful a map is (geometry/distortion.py)
+- see also: how faithful a map is (geometry/distortion.py)
 Tested against numpy's SVD in tests/geometry/test_projection.py.
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,8 +27,9 @@ import numpy.typing as npt
 
 from inlayer.errors import InputError, MissingExtraError
 from inlayer.files import quoted, write_output
+from inlayer.geometry.candidates import Progress
 from inlayer.geometry.distortion import Distortion
-from inlayer.geometry.nearest import Progress, to_float32
+from inlayer.geometry.nearest import to_float32
 from inlayer.tables.stored import StoredTable
 
 METHODS = ("best", "pca", "tsne")
@@ -120,7 +122,7 @@ def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) ->
     width = table.embedding_dim
     mean_D, valid_V, total = _statistics(table)
     if int(valid_V.sum()) < 3:
-        raise InputError(f"the table has {int(valid_V.sum())} rows with a direction; a map needs at least 3")
+        raise InputError(f"a map needs at least 3 rows with a direction; the table has {int(valid_V.sum())}")
     if width <= count:
         axes_DA = np.eye(width, count)
     elif width <= EXACT_WIDTH:
@@ -142,7 +144,7 @@ def pca(table: StoredTable, count: int = 2, progress: Progress | None = None) ->
 
 
 def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
-    """t-SNE of the leading principal components, by openTSNE. Ctrl-C returns the points so far."""
+    """t-SNE of the leading principal components, by openTSNE. Ctrl-C returns the points so far, at any moment."""
     try:
         from openTSNE import TSNE
     except ImportError as error:
@@ -150,23 +152,40 @@ def _tsne(table: StoredTable, progress: Progress | None) -> TableProjection:
     start = pca(table, min(TSNE_WIDTH, table.embedding_dim)).points
     valid_V = np.isfinite(start).all(axis=1)
     rows = start[valid_V]
-    latest, calls = rows[:, :2], 0
+    latest, calls, interrupted = rows[:, :2], 0, False
+    failures: list[BaseException] = []
 
-    def report(step: int, error: float, embedding: Any) -> None:  # noqa: ARG001
-        nonlocal latest, calls
+    def report(step: int, error: float, embedding: Any) -> bool:  # noqa: ARG001
+        nonlocal latest, calls, interrupted
         latest, calls = np.array(embedding), calls + 1
-        if progress is not None:
-            progress(min(calls * EVERY, TSNE_STEPS), TSNE_STEPS)
+        try:
+            if progress is not None and not interrupted:
+                progress(min(calls * EVERY, TSNE_STEPS), TSNE_STEPS)
+        except KeyboardInterrupt:
+            interrupted = True
+        return interrupted  # true ends the computation
+
+    def fit() -> None:
+        nonlocal latest
+        try:
+            latest = np.array(model.fit(rows))
+        except BaseException as error:
+            failures.append(error)
 
     perplexity = min(PERPLEXITY, max(1.0, (len(rows) - 1) / 3))
     model = TSNE(
         perplexity=perplexity, metric="cosine", random_state=0, n_jobs=-1, callbacks=report, callbacks_every_iters=EVERY
     )
-    complete = True
+    # Finding the neighbors of a large table takes minutes of compiled code that does not react to Ctrl-C.
+    worker = threading.Thread(target=fit, name="inlayer-tsne", daemon=True)
     try:
-        latest = np.array(model.fit(rows))
+        worker.start()
+        worker.join()
     except KeyboardInterrupt:
-        complete = False
+        interrupted = True
+    if failures:
+        raise failures[0]
+    complete = not interrupted
     points = np.full((table.num_embeddings, 2), np.nan, np.float32)
     points[valid_V] = latest
     return TableProjection("tsne", points, complete=complete)

@@ -2,8 +2,8 @@
 
 tokenizer -> [texts, masks] -> which rows a search may return
 - a row's text is the text of its token; a row without a token has none
-- a whole word is a token of letters that its text gives when it follows another word. This definition needs no
-  knowledge of how a tokenizer marks spaces (`Ġking`, `▁king`, `king` and `##ing`)
+- a whole word is an all-letter token that the tokenizer produces for its text after another word. This definition
+  needs no knowledge of how a tokenizer marks spaces (`Ġking`, `▁king`, `king` and `##ing`)
 Tested on real tokenizers in tests/geometry/test_neighbors.py.
 """
 
@@ -93,5 +93,5 @@ class Vocabulary:
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
-            raise InputError("this model has no tokenizer, so its rows have no texts; give a token id or a vector")
+            raise InputError("this model has no tokenizer, so rows have no texts; give a token id (--id) or a vector")
         return self.tokenizer

@@ -2,7 +2,7 @@
 
 source -> Model -> facts -> findings -> Report
 - the checks: check_layer.py (table, positions, other tensors), check_tokens.py, check_rows.py, check_head.py,
-  check_tables.py (every other table), check_ngrams.py
+  check_tables.py (every other table)
 - report.py has the facts, findings.py the codes and advice, terminal.py prints both
 - all rows are read once, in blocks (scan.py); `quick` reads headers and a sample, and may miss faults in between
 - numpy only: torch is never imported
@@ -24,29 +24,12 @@ from inlayer.checkpoint import load
 from inlayer.checkpoint.model import Model
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.files import path_kind, printable
-from inlayer.inspection.check_head import head_facts, head_findings, head_row_findings, scan_head
-from inlayer.inspection.check_layer import (
-    layer_findings,
-    position_facts,
-    table_facts,
-    table_findings,
-    text_config,
-    training_facts,
-)
-from inlayer.inspection.check_ngrams import check_ngrams
-from inlayer.inspection.check_rows import has_many_undertrained, row_findings
-from inlayer.inspection.check_tables import check_tables
-from inlayer.inspection.check_tokens import (
-    special_token_findings,
-    special_token_roles,
-    vocabulary_facts,
-    vocabulary_findings,
-)
+from inlayer.inspection import check_head, check_layer, check_rows, check_tables, check_tokens
 from inlayer.inspection.findings import SEVERITIES, Example, Finding, shorten
 from inlayer.inspection.report import HeadFacts, Report, TrainingFacts
-from inlayer.inspection.rows import MIN_COSINE, MIN_REFERENCES, Rows, reference_rows, row_facts
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, mean_direction, near_zero_share, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds, classify_ids
+from inlayer.inspection.undertrained import MIN_COSINE, MIN_REFERENCES, Rows, reference_rows, row_facts
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 
@@ -76,7 +59,7 @@ def inspect(
         source: A folder, a file, a hub id or the name of a sample, as for `inlayer.load`; or a loaded model. The
             default is the bundled sample model.
         quick: Read headers and a sample of the rows only. Faults in other rows are missed.
-        strict: Let `exit_code` be 1 also if the table is randomly initialized, or if anything was not checked.
+        strict: Also set `exit_code` to 1 if the table is randomly initialized, or if anything was not checked.
         progress: Called as `progress(done, total)` while rows are read. If it returns False, reading stops and the
             report covers the rows read so far.
 
@@ -97,8 +80,8 @@ def inspect(
     """
     model = source if isinstance(source, Model) else load(source)
     rows = _check_size(model.table, quick)
-    config = text_config(model.config)
-    roles = special_token_roles(config)
+    config = check_layer.text_config(model.config)
+    roles = check_tokens.special_token_roles(config)
     ids = _sample(rows, roles) if quick else None
     wanted = rows if ids is None else len(ids)
     total = wanted * (1 if model.head_name is None else 2)
@@ -116,29 +99,38 @@ def inspect(
     tokens = tokens.first(len(scan.ids))
     examined = Rows(scan, tokens)
     was_stopped = len(scan.ids) < wanted
-    head_scan = scan_head(model, ids, _offset(progress, wanted, total), skip=was_stopped)
+    head_scan = check_head.scan_head(model, ids, _offset(progress, wanted, total), skip=was_stopped)
     was_stopped |= head_scan.statistics is not None and len(head_scan.statistics.ids) < wanted
-    others = check_tables(
-        model, tokens, partial(_sample, roles={}), quick=quick or was_stopped, progress=_unless_stopped(progress, total)
+    table, positions = check_layer.table_facts(model), check_layer.position_facts(model)
+    head = check_head.head_facts(model, head_scan)
+    others, other_findings, others_not_checked = check_tables.check_tables(
+        model,
+        tokens,
+        table.model_parameters,
+        partial(_sample, roles={}),
+        quick=quick or was_stopped,
+        # The bar is full by then, but Ctrl-C also stops reading these tables.
+        progress=None if progress is None else lambda _done, _total: progress(total, total),
     )
-    ngrams, ngram_findings = check_ngrams(model, quick=quick)
-    reached = tokens.ids[tokens.are(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
-    table, positions, head = table_facts(model), position_facts(model), head_facts(model, head_scan)
-    vocabulary = vocabulary_facts(tokens, scan, roles, table.config_vocab_size)
+    ngrams, ngram_findings = check_tables.check_ngrams(model, quick=quick)
+    reached = tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)]
+    vocabulary = check_tokens.vocabulary_facts(tokens, scan, roles, table.config_vocab_size)
     facts = row_facts(examined, padding_id, near_zero_share(model.table, _spread(reached, MAX_SAMPLED)))
-    training = training_facts(model)
+    training = check_layer.training_facts(model)
     findings = [
-        *table_findings(model, table),
-        *layer_findings(model, positions, examined.rms),
-        *head_findings(model, head, head_scan),
-        *(tokenizer_findings or vocabulary_findings(tokens, vocabulary)),
-        *special_token_findings(tokens, config, roles),
-        *row_findings(examined, facts, training),
-        *others.findings,
+        *check_layer.table_findings(model, table),
+        *check_layer.layer_findings(model, positions, examined.rms),
+        *check_head.head_findings(model, head, head_scan),
+        *(tokenizer_findings or check_tokens.vocabulary_findings(tokens, vocabulary)),
+        *check_tokens.special_token_findings(tokens, config, roles),
+        *check_rows.row_findings(examined, facts, training),
+        *other_findings,
         *ngram_findings,
     ]
     if head_scan.statistics is not None and head_scan.equal is False:
-        findings += head_row_findings(Rows(head_scan.statistics, tokens.first(len(head_scan.statistics.ids))), examined)
+        findings += check_head.head_row_findings(
+            Rows(head_scan.statistics, tokens.first(len(head_scan.statistics.ids))), examined
+        )
     return Report(
         source=model.source,
         kind=model.store.kind,
@@ -148,20 +140,20 @@ def inspect(
         table=table,
         positions=positions,
         head=head,
-        tables=others.facts,
-        ngrams=ngrams,
+        tables=tuple(others),
+        ngrams=tuple(ngrams),
         vocabulary=vocabulary,
         rows=facts,
         training=training,
         findings=tuple(sorted(findings, key=lambda one: SEVERITIES.index(one.severity))),
-        not_checked=(*_not_checked(model, examined, head, training, was_stopped), *others.not_checked),
+        not_checked=(*_not_checked(model, examined, head, training, was_stopped), *others_not_checked),
     )
 
 
 def _not_checked(
     model: Model, rows: Rows, head: HeadFacts, training: TrainingFacts | None, was_stopped: bool
 ) -> Iterator[str]:
-    """What nothing is known about, so that it is not taken for healthy."""
+    """What nothing is known about, so it is not taken for healthy."""
     tokens = rows.tokens
     if model.spec is None:
         why = "no config.json" if model.config is None else "the config does not describe a supported model"
@@ -170,7 +162,7 @@ def _not_checked(
         yield "whether the head must equal the table (no tie_word_embeddings)"
     if tokens.tokenizer is None:
         yield "which rows text reaches (no tokenizer)"
-    if training is None and has_many_undertrained(rows):
+    if training is None and check_rows.has_many_undertrained(rows):
         yield "whether the table was trained with this tokenizer (many undertrained tokens)"
     if len(tokens.ids) < tokens.rows:
         yield f"{tokens.rows - len(tokens.ids):,} of {tokens.rows:,} rows ({'stopped' if was_stopped else 'quick'})"
@@ -219,7 +211,7 @@ def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progres
     If text reaches almost every row, special tokens with equal rows serve as references: found in a first pass, and
     compared with in a second.
     """
-    unreached = tokens.ids[tokens.are(*tokens.reference_kinds)]
+    unreached = tokens.ids[tokens.has_kind(*tokens.reference_kinds)]
     scan = scan_rows(table, ids, mean_direction(table, _spread(unreached, MAX_REFERENCES)), progress)
     if len(scan.ids) < len(tokens.ids):  # stopped
         return scan
@@ -231,7 +223,7 @@ def _scan_table(table: StoredTable, tokens: TokenKinds, ids: Ids | None, progres
 
 def _were_added(table: StoredTable, tokens: TokenKinds) -> bool:
     """Whether rows without a token differ from the other references: they were added later, by resizing the table."""
-    old, new = (tokens.ids[tokens.are(*kinds)] for kinds in (TOKEN_REFERENCES, (TokenKind.MISSING,)))
+    old, new = (tokens.ids[tokens.has_kind(*kinds)] for kinds in (TOKEN_REFERENCES, (TokenKind.MISSING,)))
     if min(len(old), len(new)) < MIN_REFERENCES:
         return False
     direction = mean_direction(table, _spread(old, MAX_SAMPLED))
@@ -244,11 +236,6 @@ def _were_added(table: StoredTable, tokens: TokenKinds) -> bool:
 def _spread(ids: Ids, max_count: int) -> Ids:
     """At most `max_count` of the ids, evenly spaced."""
     return ids[:: max(1, -(-len(ids) // max_count))]
-
-
-def _unless_stopped(progress: Progress | None, total: int) -> Progress | None:
-    """Stop reading another table on Ctrl-C; the bar is full by then."""
-    return None if progress is None else lambda _done, _total: progress(total, total)
 
 
 def _offset(progress: Progress | None, before: int, total: int) -> Progress | None:

@@ -6,7 +6,7 @@ source -> Model -> facts -> [findings] -> Report
 - warnings are about rows of tokens that occur in text, as for the table: other tokens are never predicted
 - the scale of a head is compared with the table's, but may differ a lot: nanochat's head starts at 0.001 next to a
   table of 1, and the values of Mistral's table are a tenth of its head's
-- elsewhere: computing logits (inlayer/head.py)
+- see also: computing logits (inlayer/head.py)
 Tested with damaged checkpoints in tests/inspection/test_faults.py.
 """
 
@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
@@ -27,9 +25,9 @@ from inlayer.inspection.check_layer import text_config
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows
 from inlayer.inspection.findings import Finding, Severity, shorten
 from inlayer.inspection.report import HeadFacts
-from inlayer.inspection.rows import Rows
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, scan_rows
 from inlayer.inspection.token_kinds import TokenKind
+from inlayer.inspection.undertrained import Rows
 
 SCALE_RATIO = 100.0  # between head and table
 MAX_RMS, MIN_RMS = 1.0, 1e-4  # values in between are always accepted: T5's head starts at 1
@@ -42,7 +40,6 @@ class HeadScan:
     equal: bool | None = None
     shape: tuple[int, ...] | None = None
     statistics: RowStatistics | None = None
-    differing: tuple[int, ...] = ()  # rows that differ from the table's
     error: str = ""
 
 
@@ -57,20 +54,12 @@ def scan_head(model: Model, ids: Ids | None, progress: Progress | None = None, *
             return HeadScan(equal=False, shape=shape)
         if skip:
             return HeadScan(shape=shape)
-        head, table, differing = model.store.table(model.head_name), model.table, list[int]()
-
-        def compare(block: Ids, rows: npt.NDArray[Any]) -> None:
-            ours, theirs = rows, table.rows(block)
-            as_type = np.uint8 if ours.dtype == theirs.dtype else None  # bit for bit, or by value if dtypes differ
-            ours, theirs = (one.view(as_type) if as_type else one.astype(np.float64) for one in (ours, theirs))
-            differing.extend(block[(ours != theirs).any(1)].tolist())
-
-        statistics = scan_rows(head, ids, None, progress, compare)
+        statistics = scan_rows(model.store.table(model.head_name), ids, None, progress, model.table)
     except InlayerError as error:
         return HeadScan(shape=shape, error=shorten(str(error), 300))
     is_complete = len(statistics.ids) == (shape[0] if ids is None else len(ids))
-    equal = False if differing else True if is_complete else None
-    return HeadScan(equal=equal, shape=shape, statistics=statistics, differing=tuple(differing))
+    equal = False if statistics.differing else True if is_complete else None
+    return HeadScan(equal=equal, shape=shape, statistics=statistics)
 
 
 def head_facts(model: Model, scan: HeadScan) -> HeadFacts:
@@ -105,7 +94,9 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
     elif tied and equal is False:
         message = "the config ties head and table, but the stored head has different values, which tying would discard"
         severity: Severity = "error" if facts.tie_is_explicit else "warning"
-        yield Finding(severity, "tied-head-differs", message, ids=scan.differing)
+        yield Finding(
+            severity, "tied-head-differs", message, ids=scan.statistics.differing if scan.statistics is not None else ()
+        )
     elif tied is False and equal:
         message = "head and table are untied in the config, but equal bit for bit"
         yield Finding("note", "head-equals-table", message)
@@ -120,13 +111,13 @@ def head_findings(model: Model, facts: HeadFacts, scan: HeadScan) -> Iterator[Fi
 def head_row_findings(head: Rows, table: Rows) -> Iterator[Finding]:
     """Unusual rows in a head with its own weights."""
     zero, tokens = head.statistics.is_zero, head.tokens
-    reached, unknown = zero & tokens.are(TokenKind.ORDINARY), zero & tokens.are(TokenKind.UNKNOWN)
+    reached, unknown = zero & tokens.has_kind(TokenKind.ORDINARY), zero & tokens.has_kind(TokenKind.UNKNOWN)
     if unknown.mean() > MAX_UNKNOWN:
         reached |= unknown
     message = "{rows} only zeros in the head; the logits of these tokens are always zero"
     severe = reached.mean() > MAX_ZERO_ROWS
     yield from head.finding("error" if severe else "warning", "head-zero-rows", message, reached)
-    duplicates = head.duplicates & tokens.are(TokenKind.UNKNOWN)
+    duplicates = head.duplicates & tokens.has_kind(TokenKind.UNKNOWN)
     if head.all_identical:
         duplicates = head.duplicates
     elif duplicates.mean() <= MAX_UNKNOWN:

@@ -5,7 +5,7 @@ source -> Model -> facts -> [findings] -> Report
 - of the table only the header is read here, and a few rows of a second candidate
 - learned positions are scanned in blocks; smaller tensors are read whole. Positions that no token uses are ignored: OPT
   reserves two in front, RoBERTa those up to the padding id
-- elsewhere: row values (check_rows.py), the head (check_head.py)
+- see also: row values (check_rows.py), the head (check_head.py)
 Tested with damaged checkpoints in tests/inspection/test_faults.py.
 """
 
@@ -23,20 +23,22 @@ from inlayer.errors import InlayerError
 from inlayer.families import FAMILIES, LayerSpec
 from inlayer.families.fields import read_config
 from inlayer.families.generic import ASSUMED
+from inlayer.families.spec import AlibiSpec
 from inlayer.families.table import NESTED
 from inlayer.families.weights import PARTS, choose_part, table_candidates
 from inlayer.files import printable, quoted
 from inlayer.formats.safetensors import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
-from inlayer.inspection.report import PositionFacts, RotarySummary, TableSummary, TrainingFacts
+from inlayer.inspection.report import PositionFacts, RotarySummary, TableSummary, TrainingFacts, describe_tensor
 from inlayer.inspection.scan import RowStatistics, scan_rows
+from inlayer.render.numbers import count
 
 LEARNED_POSITIONS = "position_embedding.weight"
 MAX_CANDIDATES = 16  # more are not candidates: no tensor has a table's name, so all were listed
 FILE_DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "half": "F16", "float": "F32"}
 MIN_THETA, MAX_THETA = 500.0, 1e12  # published models use 10,000 to about 5e10
 MIN_CONTEXT, MAX_CONTEXT = 8, 2**32  # tokens
-EXTENDING = ("linear", "dynamicntk", "yarn")  # their factor multiplies a length; LLaMA-3's and Phi-3's do not
+EXTENDING = ("linear", "dynamic", "yarn")  # their factor multiplies a length; Llama-3's and Phi-3's do not
 MAX_IDENTICAL = 0.01  # of the positions: a table extended by repeating it has a few of each
 SCALE_RATIO = 100.0  # between positions and scaled rows, which are added up
 MAX_RMS, MIN_RMS = 1.0, 1e-5  # values in between are always accepted
@@ -56,7 +58,6 @@ def text_config(config: dict[str, Any] | None) -> dict[str, Any]:
 
 def table_facts(model: Model) -> TableSummary:
     stored, spec, config = model.table_info, model.spec, text_config(model.config)
-    rows, width = stored.shape
     try:
         total = model.store.parameters()
     except InlayerError:  # a missing or damaged shard matters only if one of its tensors is needed
@@ -66,22 +67,14 @@ def table_facts(model: Model) -> TableSummary:
     if spec is not None:
         config_rows, config_width = spec.vocab_size, spec.row_width or spec.n_embd
     return TableSummary(
+        **describe_tensor(stored, total, spec.scale * spec.multiplier if spec is not None else None),
         model_type=_string(config.get("model_type") if spec is None else spec.family),
         architecture=_string(architectures[0]) if isinstance(architectures, list) and architectures else None,
-        tensor=shorten(stored.name, 200),
-        file=shorten(stored.file, 200),
-        offset=stored.offset,
-        bytes=stored.nbytes,
-        dtype=stored.dtype,
-        rows=rows,
-        width=width,
         config_vocab_size=config_rows,
         config_width=config_width,
         config_dtype=_string(config.get("torch_dtype") or config.get("dtype")),
-        scale=spec.scale * spec.multiplier if spec is not None else None,
-        parameters=rows * width,
+        parameters=math.prod(stored.shape),
         model_parameters=total,
-        parameter_share=rows * width / total if total else None,
         other_candidates=tuple(shorten(name, 200) for name in _other_candidates(model)),
     )
 
@@ -111,7 +104,7 @@ def table_findings(model: Model, facts: TableSummary) -> Iterator[Finding]:
 
 
 def _other_candidates(model: Model) -> list[str]:
-    """Other tensors with a table's name. Only names are compared, so that no further header or remote index is read."""
+    """Other tensors with a table's name. Only names are compared, so no further header or remote index is read."""
     if model.store.remote:
         return []
     candidates = table_candidates(dict.fromkeys(model.store.names(), model.table_info.shape), *model.table_info.shape)
@@ -140,16 +133,21 @@ def _string(value: object) -> str | None:
 
 
 def training_facts(model: Model) -> TrainingFacts | None:
-    """What the report of `inlayer train` says about the table, if the checkpoint is a folder that it wrote."""
+    """What `inlayer train` recorded: in the `inlayer` entry of the config, and in its report if that is still there."""
+    entry = (model.config or {}).get("inlayer")
+    recorded: list[tuple[Any, Any]] = [(None, entry.get("unseen_tokens"))] if isinstance(entry, dict) else []
     folder = getattr(model.store, "folder", None)
     try:
         report = read_config(folder / "report.json") if isinstance(folder, Path) else {}
         groups = {group["name"]: group["rows"] for group in report["table"]["groups"]}
-        scale, unseen = report["model"]["input_scale"], groups.get("never seen", 0)
+        recorded.insert(0, (report["model"]["input_scale"], groups.get("never seen", 0)))
     except (InlayerError, LookupError, TypeError):
-        return None
-    valid = isinstance(scale, (int, float)) and math.isfinite(scale) and scale > 0 and type(unseen) is int
-    return TrainingFacts(input_scale=float(scale), unseen_tokens=min(unseen, MAX_NUMBER)) if valid else None
+        pass
+    for scale, unseen in recorded:
+        valid = scale is None or (isinstance(scale, (int, float)) and math.isfinite(scale) and scale > 0)
+        if valid and type(unseen) is int and unseen >= 0:
+            return TrainingFacts(input_scale=scale, unseen_tokens=min(unseen, MAX_NUMBER))
+    return None
 
 
 # ---- positions
@@ -164,12 +162,23 @@ def position_facts(model: Model) -> PositionFacts:
     if spec.positions == "learned":  # otherwise all tensor names, which may be remote, are not needed
         name = choose_part(LEARNED_POSITIONS, model.store.names(), model.table_info.name)
     if name is None:
-        return PositionFacts(kind=spec.positions, context_length=length, rotary=rotary)
+        return PositionFacts(kind=spec.positions, context_length=length, rotary=rotary, relative=_relative(spec))
     try:
         tensor_rows = next(iter(model.store.find(name).shape), None)
     except InlayerError:  # reported as tensor-unreadable
         tensor_rows = None
-    return PositionFacts(kind="learned", context_length=length, tensor=shorten(name, 200), tensor_rows=tensor_rows)
+    return PositionFacts(
+        kind="learned", context_length=length, tensor=shorten(name, 200), tensor_rows=tensor_rows,
+        relative=_relative(spec),
+    )  # fmt: skip
+
+
+def _relative(spec: LayerSpec) -> str | None:
+    if isinstance(spec.relative, AlibiSpec):
+        return f"attention adds ALiBi, {count(spec.relative.heads, 'head')}"
+    if spec.relative is None:
+        return None
+    return f"attention uses {count(spec.relative.rows, 'row')} for distances up to {spec.relative.max_distance:,}"
 
 
 def _rotary_facts(spec: LayerSpec) -> tuple[RotarySummary, ...]:
@@ -180,7 +189,7 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotarySummary, ...]:
     return tuple(
         RotarySummary(
             layer_type=_string(layer_type),
-            rope_type="default" if one.scaling is None else type(one.scaling).__name__.lower(),
+            rope_type="default" if one.scaling is None else one.scaling.kind,
             rope_theta=one.theta,
             factor=getattr(one.scaling, "factor", None),
             original_max_position_embeddings=getattr(one.scaling, "original_max_position_embeddings", None),
@@ -191,7 +200,7 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotarySummary, ...]:
 
 
 def _context_length(spec: LayerSpec, rotary: tuple[RotarySummary, ...]) -> int | None:
-    """Effective context length. Configs state it after scaling (LLaMA-3.1, Phi-3) or before, as a factor on the
+    """Effective context length. Configs state it after scaling (Llama-3.1, Phi-3) or before, as a factor on the
     declared length or, for YaRN (Qwen), on the original one. Learned positions may start after the padding id.
     """
     if spec.block_size is None:

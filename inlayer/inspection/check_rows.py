@@ -12,7 +12,7 @@ source -> Model -> facts -> [findings] -> Report
 - many undertrained tokens are a note, and what they mean counts as not checked: a new model has them if its text was
   short, another model's tokenizer can look the same. If training recorded fewer unseen tokens, they are a warning
 - thresholds let published models pass; each is a constant with its reason
-- elsewhere: which rows are undertrained (rows.py), the same rules for a head (check_head.py)
+- see also: which rows are undertrained (undertrained.py), the same rules for a head (check_head.py)
 Tested with damaged checkpoints in tests/inspection/test_faults.py, on real models in tests/inspection/test_report.py.
 """
 
@@ -25,9 +25,9 @@ import numpy as np
 
 from inlayer.inspection.findings import Finding
 from inlayer.inspection.report import RowFacts, TrainingFacts
-from inlayer.inspection.rows import MIN_CHANNELS, Rows
 from inlayer.inspection.scan import Flags, RowStatistics
 from inlayer.inspection.token_kinds import TokenKind
+from inlayer.inspection.undertrained import MIN_CHANNELS, Rows
 
 MAX_ZERO_ROWS = 0.01  # of all rows; more are an error
 MAX_NORM_RATIO = 30.0  # to the median norm; published models stay below 10
@@ -36,14 +36,14 @@ EXPLODED_RATIO, EXPLODED_LIMIT = 100.0, 20.0  # if the largest ratio exceeds the
 MIN_RMS, MAX_RMS = 1e-5, 1e4  # of the median row: 0.003 in Mistral's table, about 10 in T5's
 MAX_CHANNEL_ENERGY = 0.9  # of all energy: a few strong channels are common, one that dominates is not
 MAX_DEAD_CHANNELS = 0.1
-MIN_NEAR_ZERO = 0.005  # of the values; 8 % of normally distributed ones, almost none if the dtype is wrong
-MAX_UNDERTRAINED = 0.1  # of the ordinary rows; published models have up to 3 %
+MIN_NEAR_ZERO = 0.005  # of the values; 8% of normally distributed ones, almost none if the dtype is wrong
+MAX_UNDERTRAINED = 0.1  # of the ordinary rows; published models have up to 3%
 MAX_UNSEEN_RATIO = 1.1  # of undertrained tokens to those that never occurred in the training text
 MAX_SHARING_UNTRAINED = 0.01  # of the ordinary tokens
 MAX_SHARING = 0.005  # of the ordinary tokens, if they are rare
 RARE_FROM = 0.75  # of the vocabulary: later tokens are rare
 MAX_UNKNOWN = 0.25  # of all rows in a table without a tokenizer; padding is less
-MIN_BLOCK = 16  # rows of a repeated block; shorter ones may be tokens that were added alike
+MIN_BLOCK = 16  # rows of a repeated block; shorter ones may be tokens that were added the same way
 
 
 def row_findings(rows: Rows, facts: RowFacts, training: TrainingFacts | None) -> Iterator[Finding]:
@@ -53,11 +53,11 @@ def row_findings(rows: Rows, facts: RowFacts, training: TrainingFacts | None) ->
     yield from _undertrained_findings(rows, training)
     yield from rows.finding("error", "nan-rows", "{rows} NaN", scan.has_nan)
     yield from rows.finding("error", "inf-rows", "{rows} infinite values", scan.has_inf)
-    zero = scan.is_zero & tokens.are(TokenKind.ORDINARY)
+    zero = scan.is_zero & tokens.has_kind(TokenKind.ORDINARY)
     message = "{rows} only zeros although text reaches them; the model cannot distinguish these tokens"
     yield from rows.finding("error" if zero.mean() > MAX_ZERO_ROWS else "warning", "zero-rows", message, zero)
-    yield from _unknown_findings(rows, scan.is_zero & tokens.are(TokenKind.UNKNOWN), "zero-rows", "only zeros")
-    reached = tokens.are(TokenKind.ORDINARY, TokenKind.UNKNOWN)
+    yield from _unknown_findings(rows, scan.is_zero & tokens.has_kind(TokenKind.UNKNOWN), "zero-rows", "only zeros")
+    reached = tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)
     message = "{rows} the same value in every channel"
     yield from rows.finding("warning", "constant-rows", message, scan.is_constant & reached, scan.norms)
     yield from _norm_findings(rows, facts.norm_median, reached)
@@ -73,11 +73,14 @@ def row_findings(rows: Rows, facts: RowFacts, training: TrainingFacts | None) ->
 
 
 def _undertrained_findings(rows: Rows, training: TrainingFacts | None) -> Iterator[Finding]:
-    found, ordinary = rows.undertrained, int(rows.tokens.are(TokenKind.ORDINARY).sum())
+    found, ordinary = rows.undertrained, int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
     count, unseen = int(found.rows.sum()), 0 if training is None else training.unseen_tokens
     expected, advice = count <= MAX_UNSEEN_RATIO * unseen, ""
     if expected:
         advice = f"{unseen:,} tokens never occurred in the training text. Train on more text, or a smaller vocabulary."
+    elif has_many_undertrained(rows) and training is not None:
+        advice = f"Only {unseen:,} tokens never occurred in the training text, as training recorded, so this is "
+        advice += "probably not the tokenizer that the table was trained with."
     elif has_many_undertrained(rows):
         advice = "Either these tokens never occurred in the training text, as in a new model trained on little text, "
         advice += "or this is not the tokenizer that the table was trained with. The files do not say which."
@@ -95,7 +98,7 @@ def _undertrained_findings(rows: Rows, training: TrainingFacts | None) -> Iterat
 
 def has_many_undertrained(rows: Rows) -> bool:
     """Whether more tokens look undertrained than in any published model."""
-    return int(rows.undertrained.rows.sum()) > MAX_UNDERTRAINED * int(rows.tokens.are(TokenKind.ORDINARY).sum())
+    return int(rows.undertrained.rows.sum()) > MAX_UNDERTRAINED * int(rows.tokens.has_kind(TokenKind.ORDINARY).sum())
 
 
 def _norm_findings(rows: Rows, median: float | None, is_reached: Flags) -> Iterator[Finding]:
@@ -107,7 +110,7 @@ def _norm_findings(rows: Rows, median: float | None, is_reached: Flags) -> Itera
         yield Finding("warning", code, f"values of a typical row are about {rms:.1g}, unlike in any published model")
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.log(scan.norms / median)
-    usable = scan.finite & ~scan.is_zero
+    usable = scan.usable
     deviation = max(1e-3, 1.4826 * float(np.median(np.abs(distance[usable] - np.median(distance[usable])))))
     outliers = scan.finite & (scan.norms > MAX_NORM_RATIO * median) & (distance > MAX_DEVIATIONS * deviation)
     reached_norms = scan.norms[is_reached & usable]
@@ -150,7 +153,7 @@ def _duplicate_findings(rows: Rows) -> Iterator[Finding]:
         message = "all rows are identical, so all tokens have the same embedding"
         yield from rows.finding("error", "all-rows-identical", message, rows.usable)
         return
-    block = _repeated_block(scan, duplicates & tokens.are(TokenKind.ORDINARY, TokenKind.UNKNOWN))
+    block = _repeated_block(scan, duplicates & tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN))
     if block is not None:
         first, source, length = block
         message = f"rows {first:,} to {first + length - 1:,} repeat the rows from {source:,} on"
@@ -162,13 +165,13 @@ def _duplicate_findings(rows: Rows) -> Iterator[Finding]:
         message = f"{{rows}} the same values as {other}; the model cannot distinguish these tokens"
         values = scan.first_equal.astype(np.float64)
         yield from rows.finding("warning" if group.is_fault else "note", "duplicate-rows", message, group.flags, values)
-    unknown = duplicates & tokens.are(TokenKind.UNKNOWN)
+    unknown = duplicates & tokens.has_kind(TokenKind.UNKNOWN)
     yield from _unknown_findings(rows, unknown, "duplicate-rows", "the same values as another row")
 
 
 def shared_rows(rows: Rows) -> tuple[SharedRows, SharedRows]:
     """Ordinary tokens with equal rows: those that share a row of their own, and those that share an untrained row."""
-    scan, ordinary = rows.statistics, rows.tokens.are(TokenKind.ORDINARY)
+    scan, ordinary = rows.statistics, rows.tokens.has_kind(TokenKind.ORDINARY)
     shared, count = scan.is_shared & ordinary, int(ordinary.sum())
     rare_bytes = rows.tokens.are_rare_bytes(shared)  # a byte that shares its row never occurred in training
     untrained = ~ordinary | rare_bytes | rows.undertrained.rows

@@ -5,26 +5,23 @@ source -> Model -> facts -> [findings] -> Report
   quick inspection, from a remote file, and from a table with more rows than a vocabulary
 - a table with one row per token must have as many rows as the token table, or as the config requires
 - rows of a copy are compared with the token table or the head; a few that differ are a fault, all of them are not
-- elsewhere: which tensors are tables (checkpoint/find_tables.py), learned positions (check_layer.py)
-Tested with damaged checkpoints in tests/inspection/test_tables.py.
+- see also: which tensors are tables (checkpoint/find_tables.py), learned positions (check_layer.py)
+Tested with damaged checkpoints in tests/inspection/test_tables.py and test_ngrams.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from inlayer.checkpoint.find_tables import TableInfo, describe_table, table_names
+from inlayer.checkpoint.find_tables import TableInfo, describe_table, open_memory, table_names
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.files import quoted
 from inlayer.inspection.findings import Finding, shorten
-from inlayer.inspection.report import OtherTableFacts
+from inlayer.inspection.report import NgramSummary, OtherTableFacts, describe_tensor
 from inlayer.inspection.scan import Ids, Progress, RowStatistics, scan_rows
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 
@@ -35,33 +32,32 @@ MAX_ROUTING = 2**24  # values
 MAX_DEAD = 0.01  # of the rows: beyond this, they are not a few rare tokens
 
 
-@dataclass(frozen=True, eq=False)
-class OtherTables:
-    """What is known about the tables besides token table and head, and what could not be checked."""
-
-    facts: tuple[OtherTableFacts, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    not_checked: tuple[str, ...] = ()
-
-
 def check_tables(
-    model: Model, tokens: TokenKinds, sample: Callable[[int], Ids], *, quick: bool, progress: Progress | None = None
-) -> OtherTables:
-    """Read and check every table besides the token table and the head; `sample` chooses rows of a long one."""
-    if model.store.remote and quick:
-        return OtherTables(not_checked=("other tables (quick; remote)",))
+    model: Model,
+    tokens: TokenKinds,
+    total: int | None,
+    sample: Callable[[int], Ids],
+    *,
+    quick: bool,
+    progress: Progress | None = None,
+) -> tuple[list[OtherTableFacts], list[Finding], list[str]]:
+    """Read and check every table besides the token table and the head, and say what could not be checked.
+
+    `total` is the number of parameters of the model; `sample` chooses rows of a long table.
+    """
     facts, findings, not_checked = list[OtherTableFacts](), list[Finding](), list[str]()
-    parameters = _parameters(model)
+    if model.store.remote and quick:
+        return facts, findings, ["other tables (quick; remote)"]
     listed = [one for one in table_names(model) if one[0] not in (model.table_info.name, model.head_name)]
-    required = model.spec is not None and model.spec.per_layer is not None
-    if required and not any(role == "per_layer" for _, role in listed):
-        findings.append(Finding("error", "tensor-missing", "the files contain no table of per-layer embeddings"))
+    for wanted, words in (("per_layer", "per-layer embeddings"), ("value", "value embeddings")):
+        if getattr(model.spec, wanted, None) is not None and not any(role == wanted for _, role in listed):
+            findings.append(Finding("error", "tensor-missing", f"the files contain no table of {words}"))
     for name, role in listed[:MAX_LISTED]:
         try:
-            info = describe_table(model, name, role, parameters)
+            info = describe_table(model, name, role, total)
             rows = info.shape[0]
             ids = sample(rows) if quick or model.store.remote or rows > MAX_SCANNED else None
-            fact, found = _check(model, info, tokens, ids, progress)
+            fact, found = _check(model, info, tokens, total, ids, progress)
         except InlayerError as error:
             message = f"{quoted(name)} cannot be read: {shorten(str(error), 300)}"
             findings.append(Finding("warning", "table-unreadable", message))
@@ -72,42 +68,27 @@ def check_tables(
             not_checked.append(f"{rows - fact.rows_read:,} of {rows:,} rows of {fact.tensor}")
     if len(listed) > MAX_LISTED:
         not_checked.append(f"{len(listed) - MAX_LISTED:,} more tables")
-    return OtherTables(tuple(facts), tuple(findings), tuple(not_checked))
-
-
-def _parameters(model: Model) -> int | None:
-    try:
-        return model.store.parameters()
-    except InlayerError:  # a missing shard
-        return None
+    return facts, findings, not_checked
 
 
 def _check(
-    model: Model, info: TableInfo, tokens: TokenKinds, ids: Ids | None, progress: Progress | None
+    model: Model, info: TableInfo, tokens: TokenKinds, total: int | None, ids: Ids | None, progress: Progress | None
 ) -> tuple[OtherTableFacts, list[Finding]]:
-    expected, original = _expected_rows(model, info), _original(model, info)
-    findings = list(_row_count_findings(model, info, expected, tokens))
-    common: dict[str, Any] = {
-        "role": info.role, "tensor": shorten(info.name, 200), "file": shorten(info.file, 200), "offset": info.offset,
-        "bytes": info.nbytes, "dtype": info.dtype, "rows": info.shape[0], "width": info.shape[1],
-        "parameter_share": info.share, "expected_rows": expected, "scale": _scale(model, info),
-    }  # fmt: skip
+    extra = model.spec.per_layer if model.spec is not None and info.role == "per_layer" else None
+    expected = model.table_info.shape[0] if info.role in PER_TOKEN else None
+    expected, scale = (expected, None) if extra is None else (extra.rows, math.sqrt(extra.width))
+    findings, original = list(_row_count_findings(model, info, expected, tokens)), _original(model, info)
+    common = describe_tensor(info, total, scale) | {"role": info.role, "expected_rows": expected}
     if info.role == "routing":
         findings += _routing_findings(model, info)
         return OtherTableFacts(**common, rows_read=info.shape[0]), findings
-    table, differing = model.store.table(info.name), list[int]()
     other = None if original is None else model.store.table(original)
-
-    def compare(block: Ids, rows: npt.NDArray[Any]) -> None:
-        if other is not None:
-            differing.extend(block[(rows != other.rows(block)).any(1)].tolist())
-
-    scan = scan_rows(table, ids, None, progress, compare)
+    scan = scan_rows(model.store.table(info.name), ids, None, progress, other)
     if original is not None:
-        findings += _copy_findings(info, original, differing, len(scan.ids))
+        findings += _copy_findings(info, original, scan)
     if model.spec is None or info.role not in ("position", "token_type"):  # which check_layer.py has read
         findings += _value_findings(info, scan, tokens)
-    norms = scan.norms[scan.finite & ~scan.is_zero]
+    norms = scan.norms[scan.usable]
     return OtherTableFacts(
         **common,
         rows_read=len(scan.ids),
@@ -115,21 +96,8 @@ def _check(
         nan_rows=int((~scan.finite).sum()),
         duplicate_rows=int((scan.is_duplicate & ~scan.is_zero).sum()),
         norm_median=float(np.median(norms)) if len(norms) else None,
-        copy_of=shorten(original, 200) if original is not None and not differing else None,
+        copy_of=shorten(original, 200) if original is not None and not scan.differing else None,
     ), findings
-
-
-def _expected_rows(model: Model, info: TableInfo) -> int | None:
-    """The rows that the config, or the token table, requires."""
-    if info.role == "per_layer" and model.spec is not None and model.spec.per_layer is not None:
-        return model.spec.per_layer.rows
-    return model.table_info.shape[0] if info.role in PER_TOKEN else None
-
-
-def _scale(model: Model, info: TableInfo) -> float | None:
-    """The factor that is applied to looked-up rows."""
-    extra = model.spec.per_layer if model.spec is not None and info.role == "per_layer" else None
-    return None if extra is None else math.sqrt(extra.width)
 
 
 def _original(model: Model, info: TableInfo) -> str | None:
@@ -144,19 +112,19 @@ def _row_count_findings(model: Model, info: TableInfo, expected: int | None, tok
     if expected is not None and rows != expected:
         yield Finding("error", "table-rows-mismatch", f"{name} has {rows:,} rows, but {expected:,} are required")
     elif info.role in PER_TOKEN and rows < model.table_info.shape[0] and tokens.tokenizer is not None:
-        reached = tokens.ids[tokens.are(TokenKind.ORDINARY)]
+        reached = tokens.ids[tokens.has_kind(TokenKind.ORDINARY)]
         if beyond := int((reached >= rows).sum()):
             message = f"{name} has {rows:,} rows, so {beyond:,} tokens that occur in text have none"
             yield Finding("warning", "table-rows-mismatch", message, beyond)
 
 
-def _copy_findings(info: TableInfo, original: str, differing: list[int], read: int) -> Iterator[Finding]:
-    name = quoted(info.name)
+def _copy_findings(info: TableInfo, original: str, scan: RowStatistics) -> Iterator[Finding]:
+    name, differing, read = quoted(info.name), scan.differing, len(scan.ids)
     if not differing:
         yield Finding("note", "table-stored-twice", f"{name} equals {quoted(original)}, and both are stored")
     elif len(differing) <= read * 0.5:
         message = f"{name} is a copy of {quoted(original)}, except for {len(differing):,} of {read:,} rows"
-        yield Finding("warning", "table-copy-differs", message, ids=tuple(differing))
+        yield Finding("warning", "table-copy-differs", message, ids=differing)
 
 
 def _value_findings(info: TableInfo, scan: RowStatistics, tokens: TokenKinds) -> Iterator[Finding]:
@@ -167,7 +135,7 @@ def _value_findings(info: TableInfo, scan: RowStatistics, tokens: TokenKinds) ->
         yield Finding("error", "table-not-finite", message, ids=tuple(bad.tolist()))
     if info.role not in PER_TOKEN:
         return
-    ordinary = np.isin(scan.ids, tokens.ids[tokens.are(TokenKind.ORDINARY, TokenKind.UNKNOWN)])
+    ordinary = np.isin(scan.ids, tokens.ids[tokens.has_kind(TokenKind.ORDINARY, TokenKind.UNKNOWN)])
     dead = scan.ids[scan.is_zero & ordinary]
     if scan.is_zero.all():
         yield Finding("note", "table-zero-rows", f"every row of {name} is zero, as before training", ids=())
@@ -190,3 +158,38 @@ def _routing_findings(model: Model, info: TableInfo) -> Iterator[Finding]:
     elif not experts.any():
         message = f"{quoted(info.name)} sends every token to expert 0, as before training"
         yield Finding("note", "table-zero-rows", message)
+
+
+# ---- n-gram memories
+
+
+def check_ngrams(model: Model, *, quick: bool) -> tuple[list[NgramSummary], list[Finding]]:
+    """Facts of every n-gram memory of the config, and a finding for each that the files do not match.
+
+    Their rows are read with the other tables; this checks that the hashes of the config lead to them.
+    """
+    facts, findings = list[NgramSummary](), list[Finding]()
+    for spec in () if model.spec is None else model.spec.ngrams:
+        tensors = 0
+        try:
+            memory = open_memory(model, spec)
+            tensors = len(memory.tensors)
+            if not quick:
+                _ = memory.token_map
+        except InlayerError as error:
+            findings.append(Finding("error", "table-rows-mismatch", shorten(str(error), 400)))
+        facts.append(
+            NgramSummary(
+                tensor=spec.tensor,
+                layer=spec.layer,
+                tensors=tensors,
+                rows=spec.rows,
+                width=spec.width,
+                heads=spec.heads,
+                orders=tuple(sorted(set(spec.orders))),
+                smallest_head=min(spec.moduli),
+                largest_head=max(spec.moduli),
+                compressed_size=spec.compressed_size,
+            )
+        )
+    return facts, findings

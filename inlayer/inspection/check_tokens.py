@@ -4,7 +4,7 @@ source -> Model -> facts -> [findings] -> Report
 - rows after the last token are normal: tables are padded to a multiple of 64 or 128
 - a special token beyond the table that is named after images or audio belongs to a larger sibling model (Gemma-3 1B)
 - the config assigns ids to roles such as eos and pad; null and -1 both mean that a role has no token
-- elsewhere: classifying ids (token_kinds.py)
+- see also: classifying ids (token_kinds.py)
 Tested with damaged checkpoints in tests/inspection/test_faults.py.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from inlayer.files import quoted
@@ -21,7 +22,7 @@ from inlayer.inspection.scan import RowStatistics
 from inlayer.inspection.token_kinds import TokenKind, TokenKinds
 
 MAX_SPECIAL = 64
-MAX_TRAILING_ROWS = 0.2  # of the table; published models stay below 2 %
+MAX_TRAILING_ROWS = 0.2  # of the table; published models stay below 2%
 OTHER_MODALITY = re.compile(r"image|audio|video|vision|sound|speech", re.IGNORECASE)
 MAX_IDS, MAX_ROLES = 32, 8
 MAIN_ROLES = frozenset(("bos", "eos", "pad", "unk", "cls", "sep", "mask"))
@@ -31,38 +32,37 @@ SPECIAL_SPELLING = re.compile(r"'?[<\[].*[>\]]'?", re.DOTALL)  # <|im_end|>: spe
 def vocabulary_facts(
     tokens: TokenKinds, scan: RowStatistics, roles: Mapping[int, list[str]], config_vocab_size: int | None
 ) -> VocabularyFacts:
-    """Count tokens, gaps and reusable ids; `roles` are the special ids of the config."""
+    """Count tokens, gaps and reusable ids; `roles`: the special ids of the config."""
     tokenizer = tokens.tokenizer
-    missing, reserved = tokens.are(TokenKind.MISSING), tokens.are(TokenKind.RESERVED)
+    missing, reserved = tokens.has_kind(TokenKind.MISSING), tokens.has_kind(TokenKind.RESERVED)
     reusable = tokens.ids[missing | reserved].tolist()
-    special_tokens = tuple(_special_tokens(tokens, scan, roles))
-    if tokenizer is None:
-        return VocabularyFacts(
-            config_vocab_size=config_vocab_size, table_rows=tokens.rows, rows_checked=len(tokens.ids),
-            special_tokens=special_tokens,
-        )  # fmt: skip
-    trailing = tokens.rows - 1 - tokens.last_token
-    if len(tokens.ids) < tokens.rows:  # a sample, whose last token is unknown; ids are assumed to have no gaps
-        trailing = max(0, tokens.rows - tokenizer.get_vocab_size())
-    return VocabularyFacts(
-        tokenizer=type(tokenizer).__name__.removesuffix("Tokenizer"),
-        tokens=tokenizer.get_vocab_size(),
+    facts = VocabularyFacts(
         config_vocab_size=config_vocab_size,
         table_rows=tokens.rows,
         rows_checked=len(tokens.ids),
+        special_tokens=tuple(_special_tokens(tokens, scan, roles)),
+    )
+    if tokenizer is None:
+        return facts
+    trailing = tokens.rows - 1 - tokens.last_token
+    if len(tokens.ids) < tokens.rows:  # a sample, whose last token is unknown; ids are assumed to have no gaps
+        trailing = max(0, tokens.rows - tokenizer.get_vocab_size())
+    return replace(
+        facts,
+        tokenizer=type(tokenizer).__name__.removesuffix("Tokenizer"),
+        tokens=tokenizer.get_vocab_size(),
         trailing_rows=trailing,
         gaps=int((missing & (tokens.ids <= tokens.last_token)).sum()),
         tokens_out_of_range=tokens.tokens_out_of_range,
         reserved_tokens=int(reserved.sum()),
         reusable_ids=len(reusable),
         reusable_examples=tokens.examples(reusable),
-        special_tokens=special_tokens,
     )
 
 
 def _special_tokens(tokens: TokenKinds, scan: RowStatistics, roles: Mapping[int, list[str]]) -> Iterator[SpecialToken]:
     special = tokens.tokenizer.special_ids if tokens.tokenizer is not None else frozenset[int]()
-    others = sorted(special - set(roles) - set(tokens.ids[tokens.are(TokenKind.RESERVED)].tolist()))
+    others = sorted(special - set(roles) - set(tokens.ids[tokens.has_kind(TokenKind.RESERVED)].tolist()))
     for token_id in [*sorted(roles), *others[:MAX_SPECIAL]]:
         norms = scan.norms[scan.ids == token_id].tolist()
         text, role = tokens.text(token_id), tuple(roles.get(token_id, ()))

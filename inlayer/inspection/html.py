@@ -2,7 +2,7 @@
 
 report, map -> [page] -> browser
 - `inlayer inspect --html FILE` embeds its data; `inlayer serve` sends the same page without data, which calls the API
-- the map is that of geometry/page/map_canvas.js; rows of a finding have its color
+- the map is drawn by geometry/page/map_canvas.js; rows of a finding have its color
 Tested in tests/inspection/test_page.py.
 """
 

@@ -3,7 +3,7 @@
 source -> Model -> facts -> findings -> [Report]
 - `to_dict()` contains plain JSON values only; a number that is NaN or infinite becomes null
 - its keys are the fields of `Report` and `exit_code`; nested facts have the fields of their class below
-- elsewhere: collecting facts (the check_*.py modules, rows.py), printing them (terminal.py)
+- see also: collecting facts (the check_*.py modules, undertrained.py), printing them (terminal.py)
 Tested in tests/inspection/test_report.py and tests/inspection/test_command.py.
 """
 
@@ -15,15 +15,14 @@ from typing import Any, Literal
 
 from inlayer.errors import InputError
 from inlayer.files import quoted
-from inlayer.inspection.findings import ADVICE, Example, Finding
+from inlayer.formats.safetensors import TensorInfo
+from inlayer.inspection.findings import ADVICE, Example, Finding, shorten
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableSummary:
-    """The embedding table: where it is stored, and what the config says about it."""
+class TensorFacts:
+    """Where a table is stored, and its size."""
 
-    model_type: str | None
-    architecture: str | None
     tensor: str
     file: str
     offset: int  # of the first byte in the file
@@ -31,37 +30,44 @@ class TableSummary:
     dtype: str  # as spelled in the file
     rows: int
     width: int
+    parameter_share: float | None  # of the table in the whole model
+    scale: float | None  # factor applied to looked-up rows; None if it is not known
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSummary(TensorFacts):
+    """The embedding table, and what the config says about it."""
+
+    model_type: str | None
+    architecture: str | None
     config_vocab_size: int | None
     config_width: int | None
     config_dtype: str | None
-    scale: float | None  # factor applied to looked-up rows; None if the model type is unknown
     parameters: int
     model_parameters: int | None
-    parameter_share: float | None  # of the table in the whole model
     other_candidates: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OtherTableFacts:
-    """Another table: its role, where it is stored, and its rows. Counts cover the rows that were read."""
+class OtherTableFacts(TensorFacts):
+    """Another table: its role and its rows. Counts cover the rows that were read."""
 
     role: str  # "position", "token_type", "per_layer", "ngram", "value", "mtp", "routing", or "token" and "head" again
-    tensor: str
-    file: str
-    offset: int
-    bytes: int
-    dtype: str
-    rows: int
-    width: int
-    parameter_share: float | None
-    expected_rows: int | None  # by the config or the token table; None if nothing tells
-    scale: float | None  # factor applied to looked-up rows, if it is known
+    expected_rows: int | None  # by the config or the token table; None if unknown
     rows_read: int
     zero_rows: int = 0
     nan_rows: int = 0  # with NaN or infinity
     duplicate_rows: int = 0
     norm_median: float | None = None
     copy_of: str | None = None  # the tensor with the same rows, for a copy
+
+
+def describe_tensor(info: TensorInfo, total: int | None, scale: float | None) -> dict[str, Any]:
+    """The arguments of `TensorFacts`, for a tensor of a model with `total` parameters."""
+    rows, width = info.shape
+    name, file, share = shorten(info.name, 200), shorten(info.file, 200), rows * width / total if total else None
+    place = {"tensor": name, "file": file, "offset": info.offset, "bytes": info.nbytes, "dtype": info.dtype}
+    return place | {"rows": rows, "width": width, "parameter_share": share, "scale": scale}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +107,7 @@ class PositionFacts:
     tensor: str | None = None
     tensor_rows: int | None = None
     rotary: tuple[RotarySummary, ...] = ()
+    relative: str | None = None  # relative positions, in words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +124,7 @@ class HeadFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class SpecialToken:
-    """A special token. `roles` are the names the config gives it, such as eos and pad."""
+    """A special token. `roles`: the names the config gives it, such as eos and pad."""
 
     id: int
     text: str | None
@@ -176,7 +183,7 @@ class RowFacts:
 class TrainingFacts:
     """What `inlayer train` recorded about a table that it wrote."""
 
-    input_scale: float  # multiplied into the rows when they were saved; its own report shows norms before that
+    input_scale: float | None  # multiplied into the rows when they were saved; its report shows norms before that
     unseen_tokens: int  # that never occurred in the training text
 
 

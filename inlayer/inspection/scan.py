@@ -1,13 +1,13 @@
 """One pass over the rows of a table: statistics of every row and every channel.
 
 source -> Model -> [facts] -> findings -> Report
-- rows are read in blocks of a few megabytes, so that memory grows only with the few numbers kept per row
+- rows are read in blocks of a few megabytes, so memory grows only with the few numbers kept per row
 - sums use float32, where float16 and fp8 values cannot overflow; rows whose sum is zero or not finite are measured
-  again in float64, so that tiny and huge values are not mistaken for zero and infinity
+  again in float64, so tiny and huge values are not mistaken for zero and infinity
 - sums avoid BLAS, whose threads wait for each other on a busy machine; a block is too small to be worth splitting
 - equal rows are found by a hash of their bytes, then compared byte by byte
 - a sample of ids goes through the same code as the whole table
-- elsewhere: combining rows with tokens (rows.py), deciding what is normal (the check_*.py modules)
+- see also: combining rows with tokens (undertrained.py), deciding what is normal (the check_*.py modules)
 Tested against a plain loop over the rows in tests/inspection/test_scan.py.
 """
 
@@ -46,12 +46,18 @@ class RowStatistics:
     is_constant: Flags  # the same nonzero value in every channel
     first_equal: Ids  # the first id with the same bytes, which is the row's own id unless it repeats another
     cosines: Numbers | None  # similarity to the given direction; 0 for zero rows
+    differing: tuple[int, ...]  # the ids whose rows differ from those of the other table, if one was given
     channel_means: Numbers  # over finite rows
     channel_energy: Numbers  # mean square over finite rows
 
     @property
     def finite(self) -> Flags:
         return ~(self.has_nan | self.has_inf)
+
+    @property
+    def usable(self) -> Flags:
+        """Rows that are finite and not zero."""
+        return self.finite & ~self.is_zero
 
     @property
     def is_duplicate(self) -> Flags:
@@ -69,11 +75,11 @@ def scan_rows(
     ids: Ids | None = None,
     direction: npt.NDArray[np.float32] | None = None,
     progress: Progress | None = None,
-    on_block: Callable[[Ids, npt.NDArray[Any]], None] | None = None,
+    other: StoredTable | None = None,
 ) -> RowStatistics:
     """Read the rows `ids` (sorted; None for all) once, and possible duplicates a second time.
 
-    `direction` is a unit vector (D,) to compare every row with; `on_block` receives every block with its ids. If
+    `direction` is a unit vector (D,) to compare every row with, `other` a table with rows for the same ids. If
     `progress` stops the scan, the result covers the rows read so far.
     """
     wanted = np.arange(table.num_embeddings) if ids is None else ids
@@ -81,10 +87,13 @@ def scan_rows(
     norms, cosines = np.zeros(count), np.zeros(count)
     flags = np.zeros((4, count), np.bool_)  # NaN, infinity, zero, constant
     hashes = np.zeros(count, np.uint64)
-    channels = np.zeros((2, table.embedding_dim))
+    channels, differing = np.zeros((2, table.embedding_dim)), list[int]()
     for block, rows in _blocks(table, wanted):
-        if on_block is not None:
-            on_block(wanted[block], rows)
+        if other is not None:
+            theirs = other.rows(wanted[block])
+            same_type = rows.dtype == theirs.dtype  # compared bit for bit, or by value if dtypes differ
+            ours, theirs = (one.view(np.uint8) if same_type else one.astype(np.float64) for one in (rows, theirs))
+            differing += wanted[block][(ours != theirs).any(1)].tolist()
         hashes[block] = hash_rows(rows)
         with np.errstate(all="ignore"):  # overflow and NaN are what is being looked for
             norms[block], cosines[block], flags[:, block] = _measure(rows, direction, channels)
@@ -102,6 +111,7 @@ def scan_rows(
         is_constant=flags[3],
         first_equal=_first_equal(table, wanted, hashes[:count], flags[2]),
         cosines=None if direction is None else cosines[:count],
+        differing=tuple(differing),
         channel_means=channels[0],
         channel_energy=channels[1],
     )
@@ -115,7 +125,7 @@ def mean_direction(table: StoredTable, ids: Ids) -> npt.NDArray[np.float32] | No
 
 
 def near_zero_share(table: StoredTable, ids: Ids) -> float | None:
-    """Share of values below a tenth of their row's root mean square: about 8 % for normally distributed values.
+    """Share of values below a tenth of their row's root mean square: about 8% for normally distributed values.
 
     None if there are too few values to tell.
     """

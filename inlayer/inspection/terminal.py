@@ -4,7 +4,7 @@ source -> Model -> facts -> findings -> Report -> [terminal]
 - readable without color: severities are words
 - strings are escaped and shortened before printing: most come from untrusted files
 - lines wrap to the terminal's width; long lists show a few items and the number of the rest
-- elsewhere: all decisions; this module only prints what the report contains
+- decides nothing: it only prints what the report contains
 Tested at three widths in tests/inspection/test_command.py.
 """
 
@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-from inlayer.inspection.findings import Example, Finding, shorten
+from inlayer.inspection.findings import Example, shorten
 from inlayer.inspection.report import HeadFacts, NgramSummary, OtherTableFacts, Report, RotarySummary, SpecialToken
-from inlayer.inspection.rows import MIN_REFERENCES
+from inlayer.inspection.undertrained import MIN_REFERENCES
 from inlayer.render.numbers import count
 
 LABEL_WIDTH = 14
@@ -37,7 +37,11 @@ def print_report(report: Report, console: Console) -> None:
         _print_labeled(console, Text(label, "bold"), Text(_line(text), "dim" if text == report.description else ""))
     console.print()
     for finding in report.findings:
-        _print_labeled(console, Text(finding.severity, STYLES[finding.severity]), _finding_text(finding))
+        shown = Text.assemble((finding.code, "bold"), f"  {_line(finding.message)}")
+        if finding.examples:
+            shown.append(f"\n{_line(_listed(finding.examples, finding.count))}")
+        shown.append(f"\n-> {_line(finding.advice)}", "dim")
+        _print_labeled(console, Text(finding.severity, STYLES[finding.severity]), shown)
     if report.not_checked:
         _print_labeled(console, Text("not checked", "yellow"), Text(_line("; ".join(report.not_checked))))
     console.print(_verdict(report), style="bold")
@@ -74,15 +78,18 @@ def _facts(report: Report, console: Console) -> Iterator[tuple[str, str]]:
     for memory in report.ngrams:
         yield "n-grams", _ngrams(memory)
     yield "tokens", _tokens(report)
-    if report.vocabulary.reusable_ids:
-        yield "reusable", _reusable(report)
-    if report.vocabulary.special_tokens:
-        yield "special", _special(report.vocabulary.special_tokens)
+    vocabulary = report.vocabulary
+    if vocabulary.reusable_ids:
+        listed = _listed(vocabulary.reusable_examples, vocabulary.reusable_ids)
+        reserved = f"({vocabulary.reserved_tokens:,} reserved)"
+        yield "reusable", f"{vocabulary.reusable_ids:,} ids that text never produces {reserved}: {listed}"
+    if vocabulary.special_tokens:
+        yield "special", _special(vocabulary.special_tokens)
     unusual = f"{rows.nan_rows:,} with NaN, {rows.inf_rows:,} with infinity, {rows.zero_rows:,} all zero"
     yield "rows", f"{unusual}, {count(rows.duplicate_rows, 'duplicate')}"
     if rows.norm_median is not None:
         yield "norms", _histogram(report, console)
-    if report.training is not None and report.training.input_scale != 1:
+    if report.training is not None and report.training.input_scale not in (None, 1):
         scale = f"{report.training.input_scale:g}"
         yield "", f"inlayer train multiplied the rows by {scale} when it saved them; its own report shows them before"
     if rows.padding_id is not None and rows.padding_norm is not None:
@@ -96,10 +103,11 @@ def _positions(report: Report) -> str:
     limit = "no length limit" if positions.context_length is None else f"context length {positions.context_length:,}"
     if positions.kind == "unknown":
         return "unknown (no config of a supported model type)"
+    relative = f"; {positions.relative}" if positions.relative else ""
     if positions.kind == "none":
-        return "none added to the rows"
+        return f"none added to the rows{relative}"
     if positions.kind == "learned":
-        return f"learned: {positions.tensor_rows or 0:,} rows in {positions.tensor}, {limit}"
+        return f"learned: {positions.tensor_rows or 0:,} rows in {positions.tensor}, {limit}{relative}"
     return f"rotary: {'; '.join(_rotary(rotary) for rotary in positions.rotary)}; {limit}"
 
 
@@ -161,12 +169,6 @@ def _tokens(report: Report) -> str:
     return text + (f", {count(facts.gaps, 'gap')}" if facts.gaps else "")
 
 
-def _reusable(report: Report) -> str:
-    facts = report.vocabulary
-    listed = _listed(facts.reusable_examples, facts.reusable_ids or 0)
-    return f"{facts.reusable_ids:,} ids that text never produces ({facts.reserved_tokens:,} reserved): {listed}"
-
-
 def _special(tokens: tuple[SpecialToken, ...]) -> str:
     shown = [
         " ".join([*token.roles, f"{token.id} {token.text or '(no token)'}"])
@@ -197,13 +199,6 @@ def _undertrained(report: Report) -> str:
         few = rows.reference_rows < MIN_REFERENCES
         return f"unknown: {f'only {references}' if few else 'reference tokens look like ordinary ones'}"
     return f"{count(rows.undertrained_rows, 'row')}, judged by {' and '.join(criteria)} to {references}"
-
-
-def _finding_text(finding: Finding) -> Text:
-    text = Text.assemble((finding.code, "bold"), f"  {_line(finding.message)}")
-    if finding.examples:
-        text.append(f"\n{_line(_listed(finding.examples, finding.count))}")
-    return text.append(f"\n-> {_line(finding.advice)}", "dim")
 
 
 def _listed(examples: tuple[Example, ...], total: int) -> str:

@@ -2,9 +2,9 @@
 
 source -> Model -> [facts] -> findings -> Report
 - ordinary text never produces four kinds of ids: ids without a token, special tokens, reserved tokens (`[unused7]`),
-  and single bytes that are impossible in UTF-8 or always encoded as another token (byte fallback in LLaMA-2)
+  and single bytes that are impossible in UTF-8 or always encoded as another token (byte fallback in Llama-2)
 - the tokenizer is queried id by id, which works for every kind of tokenizer
-- elsewhere: findings about tokens (check_tokens.py)
+- see also: findings about tokens (check_tokens.py)
 Tested on real tokenizers in tests/inspection/test_report.py.
 """
 
@@ -66,14 +66,14 @@ class TokenKinds:
         """The first few ids, if not all rows were read."""
         return replace(self, ids=self.ids[:count], kinds=self.kinds[:count])
 
-    def are(self, *kinds: TokenKind) -> Flags:
+    def has_kind(self, *kinds: TokenKind) -> Flags:
         """Flag the ids of these kinds."""
         return np.isin(self.kinds, [int(kind) for kind in kinds])
 
     @cached_property
     def last_token(self) -> int:
         """The last row that has a token, or -1."""
-        known = self.ids[~self.are(TokenKind.MISSING, TokenKind.UNKNOWN)]
+        known = self.ids[~self.has_kind(TokenKind.MISSING, TokenKind.UNKNOWN)]
         return int(known[-1]) if len(known) else -1
 
     def are_rare_bytes(self, flags: Flags) -> Flags:

@@ -1,7 +1,7 @@
 """A model's table as a sentence-transformers module: the first module of a `SentenceTransformer`.
 
 - a saved module is complete: rows, tokenizer.json, settings and weighting, and `inlayer.load` opens it, too
-- vectors are those of `Model.encode`, exactly; they have no gradient
+- vectors equal `Model.encode` exactly; they have no gradient
 Tested with the real library in tests/integrations/test_sentence_transformers.py.
 """
 

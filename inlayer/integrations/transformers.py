@@ -5,7 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> the model's own block
 - the parameters stay the same objects with the same values: logits are bit-equal, an existing optimizer keeps working,
   and save_pretrained writes the same files
 - tying follows the model, but by module. transformers ties by assigning parameters, again on every `tie_weights` call
-- a padding row that is zero stays zero, also when tied. One that is not zero was trained (often it ends texts): the
+- a padding row that is zero stays zero, even when tied. One that is not zero was trained (often it ends texts): the
   head keeps training it, and lookups do not, like in the model itself
 - resizing an untied model works only before attaching: transformers resizes nn.Linear heads only
 Tested step by step against the same models without it in tests/integrations/test_transformers.py.
@@ -98,7 +98,7 @@ class ScaledTable(Table):
 class AttachedHead(Head):
     """Head inside a transformers model. The model applies soft cap and scales itself; here only `loss` does."""
 
-    _partner: tuple[nn.Module] | None = None  # a tuple, so that the table is not a child module of the head
+    _partner: tuple[nn.Module] | None = None  # a tuple, so the table is not a child module of the head
     _keeps_zero = True
     _loss_error: str | None = None
 

@@ -3,7 +3,7 @@
 FOLDER/LEARNER/.../TASK.py, notebooks -> [batch] -> BatchReport
 - the folder is scanned without following links; a file that belongs to no task is reported by name; hidden files and
   leftovers of Python and Jupyter are ignored
-- everybody gets the same seed, and so the same values; it is random unless given, and part of the report
+- every learner gets the same seed, and so the same values; it is random unless given, and part of the report
 - a file that cannot be read, crashes or never ends gets its reason in its row, and grading continues
 - a cell that a spreadsheet would treat as a formula is prefixed with a quote
 - Ctrl-C stops grading; the report lists what was not graded

@@ -3,7 +3,7 @@
 content/LESSON/lesson.md, quiz.md, exercises.py, TASK/task.md -> [course] -> service
 - a document is a title, then `key: value` lines up to the first blank line, then text with `##` sections
 - files are read on first use; nothing here imports torch
-- elsewhere: grading code (grader.py) and answers (questions.py)
+- see also: grading code (grader.py) and answers (questions.py)
 Tested, with every file of the course, in tests/learn/test_course.py.
 """
 
@@ -163,8 +163,6 @@ class Course:
         for lesson in self.lessons:
             if name.strip().lower() in {lesson.id, str(lesson.number)}:
                 return lesson
-        if (wanted := name.strip().removesuffix(".py")) in self.tasks:
-            raise not_found("lesson", name, [], f"it is a task of lesson {self.tasks[wanted].lesson}")
         named = ", ".join(f"{lesson.number} {lesson.id}" for lesson in self.lessons)
         raise not_found("lesson", name, [lesson.id for lesson in self.lessons], f"the lessons are {named}")
 
@@ -173,11 +171,7 @@ class Course:
         wanted = name.strip().removesuffix(".py")
         if wanted in self.tasks:
             return self.tasks[wanted]
-        for lesson in self.lessons:
-            if wanted.lower() == lesson.id:
-                tasks = ", ".join(task.id for task in lesson.tasks)
-                raise not_found("task", name, [], f"it is a lesson with the tasks {tasks}")
-        raise not_found("task", name, self.tasks, "inlayer learn list LESSON lists the tasks of a lesson")
+        raise not_found("task", wanted, self.tasks, "inlayer learn list LESSON lists the tasks of a lesson")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -219,7 +219,7 @@ def find_problems(task: Task) -> Iterator[str]:
             failed = verdict.failure
             yield f"{task.id}: the solution fails {failed.name} ({failed.rule}, seed {verdict.seed}): {failed.message}"
     if grade(task, task.start, examples=False).passed:
-        yield f"{task.id}: the start file passes"
+        yield f"{task.id}: the starter file passes"
     wrong = task.wrong
     messages: dict[str, str] = {}
     if len(wrong) < MIN_WRONG:

@@ -1,7 +1,7 @@
 """The course page: the files of page/ and the shared parts of the walk page, assembled into one HTML document.
 
 page/ -> [html] -> web -> browser
-- colors, style sheets and matrices are those of the walk page; the editor is CodeMirror, bundled by scripts/editor
+- colors, style sheets and matrices are shared with the walk page; the editor is CodeMirror, bundled by scripts/editor
 - the content security policy lists scripts and the style sheet by hash. The editor creates <style> elements, which a
   nonce in each response allows. Only the walk page of the same server may be framed
 - plain JavaScript in small files that share one scope, in the order below; only the editor has a build step
@@ -34,7 +34,7 @@ def _parts() -> dict[str, str]:
 
 
 def learn_page(nonce: str) -> str:
-    """The whole document; the nonce is that of the response's policy."""
+    """The whole document; the nonce is the one in the response's policy."""
     parts = {"nonce": nonce, **_parts()}
     return fill_page(read_own("learn.html"), parts)
 

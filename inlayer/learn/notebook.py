@@ -199,7 +199,7 @@ def answer(name: str, text: str) -> None:
     try:
         question = service.ask(name, _seeds[name])
         if isinstance(question, FreeTextQuestion):  # only the learner can mark it done: `inlayer learn exercise --done`
-            return _write(_printed(lambda out: out.model_answer(question, with_points=True)))
+            return _write(_printed(lambda out: out.sample_answer(question, with_points=True)))
         result = service.answer(question, text)
     except InputError as error:
         return _write(f"{error}\n")

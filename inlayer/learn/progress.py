@@ -6,7 +6,7 @@ front ends -> service -> [progress] -> progress.json
 - a damaged file is renamed and kept; a file written by a newer inlayer is refused and left alone
 - if the folder is not writable, a front end may continue unsaved (`allow_unsaved`) and must say so
 - times are UTC in ISO 8601; "" means never
-- elsewhere: the order of quiz questions (course_steps.py), the learner's own files (task_files.py)
+- see also: the order of quiz questions (course_steps.py), the learner's own files (task_files.py)
 Tested, with writers that are killed, in tests/learn/test_progress.py.
 """
 

@@ -1,7 +1,7 @@
 """Theory questions: generated from a seed, and graded.
 
 exercises.py of a lesson -> [questions] -> service
-- numbers, shapes and choices are graded; free text is not: the learner compares it with a model answer point by point
+- numbers, shapes and choices are graded; free text is not: the learner compares it with a sample answer point by point
 - the same seed gives the same question; another seed changes the numbers, so answers cannot be copied
 - numbers are parsed as people write them: 1,174,405,120, 1 000, 1'000, 2.35e9, 2**30, 163840 * 7168, 1/2, and "2.35 GB"
   if the unit is bytes; shapes as (2, 10, 4096), [2,10,4096], 2,10,4096 or 2 x 10 x 4096
@@ -147,9 +147,9 @@ class ChoiceQuestion(TheoryQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class FreeTextQuestion(TheoryQuestion):
-    """A question answered in words: a model answer, and the points a good answer makes."""
+    """A question answered in words: a sample answer, and the points a good answer makes."""
 
-    model_answer: str
+    sample_answer: str
     points: tuple[str, ...]
     kind = "free"
     grading = "self-checked"

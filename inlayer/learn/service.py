@@ -17,11 +17,11 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inlayer.errors import InputError, MissingFileError
+from inlayer.errors import InputError
 from inlayer.files import check_path, not_a_file, path_kind, quoted, shown
 from inlayer.learn import course as course_module
 from inlayer.learn import task_files
-from inlayer.learn.course import Course, Lesson, Task, not_found, suggest
+from inlayer.learn.course import Course, Lesson, Task, not_found
 from inlayer.learn.course_steps import CourseOverview, lesson_steps
 from inlayer.learn.progress import ProgressFile, ProgressState, keep_old_file, now
 from inlayer.learn.questions import AnswerResult, Exercise, GradedQuestion, Question, TheoryQuestion
@@ -144,31 +144,23 @@ class CourseService:
         return file
 
     def find_work(self, name: str | None, task: str | None = None) -> TaskFile:
-        """The task and file to check; `name` is a task or a file."""
+        """The task and file to check; `name` is a task, or a file named after one unless `task` names it."""
         with self.edit() as state:
-            if name is not None and (task is not None or self._names_file(name)):
-                path = check_path(name, "FILE").expanduser()
-                found = self.course.task(path.stem if task is None else task)
-                if task is None and path_kind(path) == "missing" and path.parent == Path():
-                    path = choose_folder(state) / f"{found.id}.py"  # `check gather.py` works anywhere
-                return TaskFile(task=found, path=path)
-            found = self.choose_task(task if name is None else name, state)
-            file = task_files.create_file(found, choose_folder(state))
-            if file.is_new:
-                state.current = found.id
-        return file
-
-    def _names_file(self, name: str) -> bool:
-        kind = path_kind(Path(name).expanduser()) if name else "missing"
-        if name in self.course.tasks or not (name.endswith(".py") or "/" in name or "\\" in name or kind == "folder"):
-            return False
-        known = Path(name).stem in self.course.tasks
-        if kind == "folder" or (kind == "missing" and not known):
-            near = suggest(Path(name).stem, self.course.tasks) if name.endswith(".py") else ""
-            raise MissingFileError(f"{not_a_file(Path(name), kind)}{f'; {near}' if near else ''}")
-        if not known:
-            raise InputError(f"{shown(name)} is not named after a task; name the task with --task")
-        return True
+            if name is None or (task is None and name in self.course.tasks):
+                found = self.choose_task(task if name is None else name, state)
+                file = task_files.create_file(found, choose_folder(state))
+                if file.is_new:
+                    state.current = found.id
+                return file
+            path = check_path(name, "FILE").expanduser()
+            if (kind := path_kind(path)) == "folder":
+                raise not_a_file(path, kind)
+            if kind == "file" and task is None and path.stem not in self.course.tasks:
+                raise InputError(f"{shown(name)} is not named after a task; name the task with --task")
+            found = self.course.task(path.stem if task is None else task)
+            if kind == "missing" and task is None and path.parent == Path():
+                path = choose_folder(state) / f"{found.id}.py"  # `check gather.py` works anywhere
+            return TaskFile(task=found, path=path)
 
     def check(self, task: Task, source: str, *, seed: int | None = None) -> Verdict:
         """Grade code and record the result."""
@@ -224,7 +216,7 @@ class CourseService:
             return task_files.read_file(path).digest
 
     def reset_file(self, task: Task, *, loaded: str | bool | None = False) -> Path | None:
-        """Restore a task's start file; returns where the old file was kept. `loaded` is checked unless False."""
+        """Restore a task's starter file; returns where the old file was kept. `loaded` is checked unless False."""
         with self.edit(must_save=True) as state:
             choose_folder(state)
             path, found = task_files.load_file(task, state)
@@ -256,13 +248,9 @@ class CourseService:
             if wanted in (lesson.id, str(lesson.number)):
                 open_ones = [one for one in lesson.exercises if not state.record("exercise", one.id).done]
                 return open_ones or list(lesson.exercises)
-        if wanted in self.course.tasks:
-            raise not_found("exercise", name, [], f"it is a task: run inlayer learn next {wanted}")
-        of_lesson = [one.id for one in everything if one.lesson == wanted.partition("/")[0]]
-        listed = f"that lesson has {', '.join(of_lesson)}" if of_lesson else "see inlayer learn list LESSON"
         ids = [*self.course.exercises, *(lesson.id for lesson in self.course.lessons)]
         known = ids if "/" in wanted else [one.rpartition("/")[2] for one in ids]
-        raise not_found("exercise or lesson", name, known, listed)
+        raise not_found("exercise or lesson", name, known, "see inlayer learn list LESSON")
 
     def draw_exercise(self, exercise: Exercise, seed: int | None = None) -> TheoryQuestion:
         """Generate a question: from the given seed, or again the one that was asked and not answered yet."""
@@ -324,5 +312,5 @@ class CourseService:
 
 def _require_graded(question: TheoryQuestion) -> GradedQuestion:
     if not isinstance(question, GradedQuestion):
-        raise InputError(f"{question.id} is not graded; its model answer is shown with any answer")
+        raise InputError(f"{question.id} is not graded; its sample answer is shown with any answer")
     return question

@@ -4,7 +4,7 @@ check.py of a task -> [session] <-> sandbox runner
 - arguments are random and depend on the session's seed; expected values never leave this process
 - what the code prints goes to a temporary file; the runner's file size limit bounds it
 - the runner is killed if it uses too much CPU time, memory or output, or does something that is refused
-- the CPU clock decides about "too slow", so a busy machine fails nobody; the wall clock is a generous backstop
+- the CPU clock decides about "too slow", so a busy machine fails no correct code; the wall clock is a backstop
 - results are data: nothing that comes back is executed
 Tested in tests/learn/test_session.py and, with misbehaving code, in tests/learn/test_misbehaving.py.
 """

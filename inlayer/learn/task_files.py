@@ -66,7 +66,7 @@ def choose_folder(state: ProgressState, folder: str | None = None) -> Path:
 
 
 def create_file(task: Task, folder: Path) -> TaskFile:
-    """Write the task's start file, unless the file exists."""
+    """Write the task's starter file, unless the file exists."""
     path = folder / f"{task.id}.py"
     if (kind := path_kind(path)) == "missing":
         write_file(path, task.start)

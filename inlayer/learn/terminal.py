@@ -1,7 +1,7 @@
 """Terminal output of the course: lessons, checks, questions and results, as a terminal or notebook shows them.
 
 service -> [terminal] -> cli/learn, notebook
-- Markdown through render.markdown; code and commands are never wrapped, so that they can be copied
+- Markdown through render.markdown; code and commands are never wrapped, so they can be copied
 - text from learners is printed line by line with control characters escaped
 - characters that the terminal's encoding lacks are replaced: "ok" for ✓, "->" for →
 Tested in tests/learn/test_cli.py and tests/learn/test_notebook.py.
@@ -234,7 +234,7 @@ class CoursePrinter:
         elif isinstance(question, NumberQuestion):
             self.line(f"Your answer is {question.form}; it is graded.", style="dim")
         else:
-            self.line("This answer is not graded: you compare it with a model answer.", style="dim")
+            self.line("This answer is not graded: you compare it with a sample answer.", style="dim")
 
     def option(self, number: int, text: str, mark: str = "") -> None:
         from rich.table import Table
@@ -265,9 +265,9 @@ class CoursePrinter:
         self.line("✓ Correct." if result.correct else "✗ Not correct.", style=style)
         self.markdown(result.message)
 
-    def model_answer(self, question: FreeTextQuestion, *, with_points: bool = False) -> None:
-        self.heading("Model answer")
-        self.markdown(question.model_answer)
+    def sample_answer(self, question: FreeTextQuestion, *, with_points: bool = False) -> None:
+        self.heading("Sample answer")
+        self.markdown(question.sample_answer)
         for point in question.points if with_points else ():
             self.line(f"[ ] {point}", indent=2)
 

@@ -1,4 +1,4 @@
-"""Positions: how the order of the tokens enters the layer. Learned, sinusoidal or rotary (with scaling).
+"""Positions: how the order of the tokens enters the layer. Learned, sinusoidal, rotary or relative.
 
 text -> ids -> rows -> [positions] -> hidden states -> head
 - position ids from the caller are used unchanged: left padding and packed sequences need nothing else. Otherwise they
@@ -17,13 +17,15 @@ from torch import Tensor
 from inlayer.errors import ConfigError, ShapeError
 from inlayer.families.spec import Angles, DynamicNTK, Linear, Llama3, LongRope, PositionIdRule, Scaling, Yarn
 from inlayer.positions.absolute import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
+from inlayer.positions.relative import alibi_bias, alibi_of, alibi_slopes, deberta_buckets, relative_rows, t5_buckets
 from inlayer.positions.rotary import RotaryPositions, apply_rotary
 from inlayer.tensors import has_no_values
 
 __all__ = [
     "SCHEMES", "Angles", "DynamicNTK", "LearnedPositions", "Linear", "Llama3", "LongRope", "PositionIdRule",
-    "Positions", "RotaryPositions", "Scaling", "SinusoidalPositions", "Yarn", "apply_rotary", "build_positions",
-    "make_position_ids", "position_ids_from_mask", "sinusoidal_encoding",
+    "Positions", "RotaryPositions", "Scaling", "SinusoidalPositions", "Yarn", "alibi_bias", "alibi_of", "alibi_slopes",
+    "apply_rotary", "build_positions", "deberta_buckets", "make_position_ids", "position_ids_from_mask",
+    "relative_rows", "sinusoidal_encoding", "t5_buckets",
 ]  # fmt: skip
 
 Positions = LearnedPositions | SinusoidalPositions | RotaryPositions
@@ -75,7 +77,7 @@ def make_position_ids(
 
 
 def _is_left_padded(mask: Tensor) -> bool:
-    """Whether a text follows padding; not read from a GPU, which would have to be waited for."""
+    """Whether any text is left-padded. Not checked on a GPU, because that would force a sync."""
     return mask.device.type == "cpu" and not has_no_values(mask) and bool(((mask[:, :1] == 0) & mask.ne(0)).any())
 
 
@@ -88,7 +90,7 @@ def build_positions(
     head_dim: int | None,
     learned: dict[str, Any],
 ) -> Positions | None:
-    """The position module for rows of `width`; `learned` are further arguments of LearnedPositions."""
+    """The position module for rows of `width`; `learned`: further arguments of LearnedPositions."""
     if positions is None:
         positions = "none" if block_size is None else "learned"
     if isinstance(positions, str) and positions not in SCHEMES:

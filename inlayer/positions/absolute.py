@@ -1,7 +1,7 @@
 """Absolute positions: a vector per position, added to the token rows. Learned, or sinusoidal (Vaswani et al., 2017).
 
 text -> ids -> rows -> [positions] -> hidden states -> head
-- learned: a second table. A position outside it is an error; `offset` are unused rows at its start (OPT has 2)
+- learned: a second table. A position outside it is an error; `offset`: unused rows at its start (OPT has 2)
 - sinusoidal: pair i is sin and cos of position / theta^(2i / D); "interleaved" puts them side by side (the paper),
   "half" puts all sines first. If D is odd, the last sine has no cosine. The buffer stays float32 in every model
 Tested in tests/positions/test_learned.py and test_sinusoidal.py, and against transformers in tests/families/.
@@ -23,13 +23,11 @@ from inlayer.initialization import init_rows
 from inlayer.shapes import check_std
 from inlayer.tensors import check_ids, has_no_values
 
-__all__ = ["LearnedPositions", "SinusoidalPositions", "sinusoidal_encoding"]
-
 SinusoidalLayout = Literal["interleaved", "half"]
 
 
 class LearnedPositions(nn.Embedding):
-    """`block_size` learned rows of width `n_embd`. A subclass of nn.Embedding, so that tools treat it as one."""
+    """`block_size` learned rows of width `n_embd`. A subclass of nn.Embedding, so tools treat it as one."""
 
     def __init__(
         self,

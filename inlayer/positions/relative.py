@@ -3,7 +3,8 @@
 text -> ids -> rows -> [positions] -> hidden states -> head
 - they add nothing to the rows: attention adds the bias to its scores
 - ALiBi: a slope per head times the position of the key (BLOOM, Falcon, MPT)
-- buckets: distances share learned rows, exactly for near tokens and logarithmically for far ones (T5, DeBERTa-v2)
+- buckets (T5, DeBERTa-v2): each near distance has its own learned row; far distances share rows in log-spaced buckets
+- `Embeddings.relative` is the setting of a model; its learned rows stay in the file, and a walk shows them
 Tested against transformers, bit by bit, in tests/positions/test_relative.py.
 """
 
@@ -16,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from inlayer.errors import ConfigError
+from inlayer.families.spec import AlibiSpec, BucketSpec
 from inlayer.tensors import check_ids
 
 MAX_HEADS = 2**16
@@ -52,6 +54,44 @@ def _powers(heads: int, exponents: Tensor) -> Tensor:
 def alibi_bias(slopes: Float[Tensor, " H"], position_ids: Int[Tensor, "B T"]) -> Float[Tensor, "B H 1 T"]:
     """What attention adds to the scores of each key: slope times position. Only differences of positions matter."""
     return slopes[:, None, None] * check_ids(position_ids, "position_ids")[:, None, None]
+
+
+def alibi_of(
+    spec: AlibiSpec, position_ids: Int[Tensor, "B T"], dtype: torch.dtype
+) -> tuple[Float[Tensor, " H"], Float[Tensor, "B H 1 T"]]:
+    """The slopes of a model, and the bias of each key, in the dtypes of the original model.
+
+    Args:
+        spec: `Embeddings.relative` of the model.
+        position_ids: The positions of the keys; for MPT, minus the position of the last token.
+        dtype: Of the hidden states. MPT's bias is float32 whatever it is.
+
+    Example:
+        >>> slopes, bias = alibi_of(AlibiSpec(heads=2), torch.arange(3)[None], torch.float32)
+        >>> slopes.tolist(), bias[0, 0, 0].tolist()
+        ([0.0625, 0.00390625], [0.0, 0.0625, 0.125])
+    """
+    slopes = alibi_slopes(spec.heads, bias_max=spec.bias_max)
+    slopes = slopes.bfloat16() if spec.rounded else slopes
+    bias = alibi_bias(slopes, position_ids)
+    return slopes, bias if spec.bias_max is not None else bias.to(dtype)
+
+
+def relative_rows(spec: BucketSpec, distances: Tensor) -> Int[Tensor, "..."]:
+    """The row of a model's learned table for each distance, key position - query position.
+
+    Example:
+        >>> relative_rows(BucketSpec(kind="t5", buckets=32, max_distance=128), torch.tensor([-1, 0, 1])).tolist()
+        [1, 0, 17]
+        >>> relative_rows(BucketSpec(kind="deberta", buckets=None, max_distance=4), torch.tensor([-9, 0, 1])).tolist()
+        [7, 4, 3]
+    """
+    if spec.kind == "t5":
+        return t5_buckets(distances, buckets=spec.rows, max_distance=spec.max_distance)
+    found = -check_ids(distances, "distances").long()
+    if spec.buckets is not None:
+        found = deberta_buckets(found, buckets=spec.buckets, max_position=spec.max_distance)
+    return (found + spec.rows // 2).clamp(0, spec.rows - 1)
 
 
 def t5_buckets(

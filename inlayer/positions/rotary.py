@@ -2,7 +2,7 @@
 
 text -> ids -> rows -> [positions] -> hidden states -> head
 - RoPE adds nothing to the rows: the layer prepares cos and sin, and attention applies them
-- pairing, which channels form a pair: "half" (i with i + K/2; LLaMA) or "interleaved" (2i with 2i + 1; GPT-J, Cohere)
+- pairing, which channels form a pair: "half" (i with i + K/2; Llama) or "interleaved" (2i with 2i + 1; GPT-J, Cohere)
 - layout of cos and sin: "half" (all angles, then all again), "interleaved" (each angle twice in a row), "single" (each
   once; GPT-OSS) or "complex" (once, as the parts of a complex number; Llama-4). Usually as the pairing, but GLM pairs
   interleaved channels and lays out its tables in halves
@@ -24,28 +24,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from inlayer.errors import ConfigError, InputError, ShapeError
-from inlayer.families.spec import (
-    Angles,
-    DynamicNTK,
-    Layout,
-    Linear,
-    Llama3,
-    LongRope,
-    NTKAlpha,
-    Pairing,
-    Proportional,
-    Scaling,
-    Yarn,
-)
+from inlayer.families import spec
+from inlayer.families.spec import Angles, Layout, Pairing, Scaling
 from inlayer.tensors import check_ids
-
-__all__ = ["RotaryPositions", "apply_rotary", "plain_frequencies", "scaled_frequencies"]
 
 MAX_HEAD_DIM = 2**20  # a larger head is a damaged config, and its frequencies would fill the memory
 
 
 class RotaryPositions(nn.Module):
-    """cos and sin for given positions. Without parameters and buffers, `.to(bfloat16)` cannot round its angles.
+    """cos and sin for given positions. Computed in float32 at every call, so `.to(bfloat16)` cannot round the angles.
 
     `angles` is one `Angles`, or one per layer type for a model with several bases (Gemma-3). With `float32`, the
     tables stay float32 whatever the model's dtype (OLMo). `layers` has the type of every layer, or None for a layer
@@ -88,7 +75,7 @@ class RotaryPositions(nn.Module):
                     f"mrope_section {list(one.sections)} has {sum(one.sections)} channel pairs, "
                     f"but {rotated // 2} are rotated"
                 )
-            # Computed once here, so that settings that do not fit together fail now and not at the first text.
+            # Computed once here, so settings that do not fit together fail now and not at the first text.
             frequencies, factor = self.inverse_frequencies(1, layer_type)
             if not (math.isfinite(factor) and bool(frequencies.isfinite().all())):
                 raise ConfigError(f"{one} gives rotary frequencies or a cos/sin factor that are not finite")
@@ -279,17 +266,17 @@ def scaled_frequencies(scaling: Scaling | None, dim: int, theta: float, length: 
     """Inverse frequencies of `dim // 2` channel pairs and the factor on cos and sin, for `length` tokens."""
     if scaling is None:
         return plain_frequencies(dim, theta), 1.0
-    if isinstance(scaling, Linear):
+    if isinstance(scaling, spec.Linear):
         return plain_frequencies(dim, theta) / scaling.factor, 1.0
-    if isinstance(scaling, DynamicNTK):
+    if isinstance(scaling, spec.DynamicNTK):
         return _dynamic_ntk(scaling, dim, theta, length), 1.0
-    if isinstance(scaling, Yarn):
+    if isinstance(scaling, spec.Yarn):
         return _yarn(scaling, dim, theta), scaling.cos_sin_factor
-    if isinstance(scaling, Llama3):
+    if isinstance(scaling, spec.Llama3):
         return _llama3(scaling, dim, theta), 1.0
-    if isinstance(scaling, Proportional):
+    if isinstance(scaling, spec.Proportional):
         return _proportional(scaling, dim, theta), 1.0
-    if isinstance(scaling, NTKAlpha):
+    if isinstance(scaling, spec.NTKAlpha):
         _check_ntk(dim)
         return plain_frequencies(dim, theta * scaling.alpha ** (dim / (dim - 2))), 1.0
     return _long_rope(scaling, dim, theta, length), scaling.cos_sin_factor
@@ -300,16 +287,16 @@ def _check_ntk(dim: int) -> None:
         raise ConfigError(f"rotary scaling 'dynamic' needs more than one channel pair; the rotated width is {dim}")
 
 
-def _proportional(rule: Proportional, dim: int, theta: float) -> Tensor:
+def _proportional(rule: spec.Proportional, dim: int, theta: float) -> Tensor:
     rotated = int(rule.fraction * dim // 2)
     frequencies = plain_frequencies(dim, theta)
     frequencies[rotated:] = 0.0
     return frequencies / rule.factor
 
 
-def _dynamic_ntk(rule: DynamicNTK, dim: int, theta: float, length: Tensor) -> Tensor:
+def _dynamic_ntk(rule: spec.DynamicNTK, dim: int, theta: float, length: Tensor) -> Tensor:
     _check_ntk(dim)
-    # `length` stays a tensor, so that the power is computed in float32, as in the reference.
+    # `length` stays a tensor, so the power is computed in float32, as in the reference.
     original = rule.original_max_position_embeddings
     stretched = torch.clamp(length, min=original)
     stretch = (rule.factor * stretched / original) - (rule.factor - 1)
@@ -317,7 +304,7 @@ def _dynamic_ntk(rule: DynamicNTK, dim: int, theta: float, length: Tensor) -> Te
     return torch.where(length > original, longer, plain_frequencies(dim, theta))
 
 
-def _yarn(rule: Yarn, dim: int, theta: float) -> Tensor:
+def _yarn(rule: spec.Yarn, dim: int, theta: float) -> Tensor:
     if not theta > 1:
         raise ConfigError(f"rotary scaling 'yarn' divides by the logarithm of theta, which is {theta}; use 2 or more")
     powers = theta ** (torch.arange(0, dim, 2, device="cpu").to(torch.float32) / dim)
@@ -337,7 +324,7 @@ def _yarn(rule: Yarn, dim: int, theta: float) -> Tensor:
     return divided * (1 - keep) + kept * keep
 
 
-def _llama3(rule: Llama3, dim: int, theta: float) -> Tensor:
+def _llama3(rule: spec.Llama3, dim: int, theta: float) -> Tensor:
     kept = plain_frequencies(dim, theta)
     wavelength = 2 * math.pi / kept
     original, low, high = rule.original_max_position_embeddings, rule.low_freq_factor, rule.high_freq_factor
@@ -349,7 +336,7 @@ def _llama3(rule: Llama3, dim: int, theta: float) -> Tensor:
     return torch.where(between, blended, scaled)
 
 
-def _long_rope(rule: LongRope, dim: int, theta: float, length: Tensor) -> Tensor:
+def _long_rope(rule: spec.LongRope, dim: int, theta: float, length: Tensor) -> Tensor:
     for name in ("short_factor", "long_factor"):
         if len(getattr(rule, name)) != dim // 2:
             raise ConfigError(

@@ -3,7 +3,7 @@
 facts -> [render] -> terminal, HTML
 - render/base.css holds the colors, type and spacing of every page; each page adds its own layout
 - a `Page` is one document that loads nothing; render/head.html is the head of each
-- elsewhere: what a page shows (trace/html.py, learn/html.py, training/report.py)
+- see also: what a page shows (trace/html.py, learn/html.py, training/report.py)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def style_sheet() -> str:
 class Page:
     """One HTML document that loads nothing: a template, a style sheet and a script.
 
-    The content security policy allows these two by hash, so that no text, token or model name can run as code, and
+    The content security policy allows these two by hash, so no text, token or model name can run as code, and
     nothing can be fetched from elsewhere.
     """
 
@@ -60,7 +60,7 @@ class Page:
 
 
 def fill_page(template: str, parts: Mapping[str, str]) -> str:
-    """Replace each {{name}} of a page in a single pass, so that a text containing a placeholder is left as it is."""
+    """Replace each {{name}} of a page in a single pass, so a text containing a placeholder is left as it is."""
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
 
 

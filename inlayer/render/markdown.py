@@ -4,7 +4,7 @@ Markdown text -> [parse] -> MarkdownNode tree -> elements (page), rich renderabl
 - parsed once per text by markdown-it (CommonMark and tables); raw HTML stays text
 - a quote that starts with `**Common misconception: ...**` is a callout: a panel, an <aside>, a quote in a notebook
 - the page gets nested lists, ["p", {}, ["text"]], and creates each element itself, so no text can become a script
-- elsewhere: what a link or picture of the course refers to (learn/links.py), passed in as functions
+- see also: what a link or picture of the course refers to (learn/links.py), passed in as functions
 Tested with hostile texts in tests/learn/test_links.py.
 """
 
@@ -162,18 +162,35 @@ def _highlight(text: str) -> list[Element]:
 
 def print_markdown(console: Console, nodes: tuple[MarkdownNode, ...], command: Callable[[str], str | None]) -> None:
     """Print nodes, each followed by the commands that follow its links, on their own lines, and an empty line."""
-    for node in nodes:
+    for node, commands in _with_commands(nodes, command):
         if node.kind == "fence":
             print_fence(console, node)
+            if commands:
+                console.print()
         else:
             console.print(_renderable(node))
-        for typed in dict.fromkeys(filter(None, map(command, node.addresses))):
+        for typed in commands:
             console.print(Text(f"  {typed}", style="cyan"), soft_wrap=True)
         console.print()
 
 
+def _with_commands(
+    nodes: tuple[MarkdownNode, ...], command: Callable[[str], str | None]
+) -> Iterator[tuple[MarkdownNode, list[str]]]:
+    """Yield each node with the commands to show after it; after a colon, they wait for the next block."""
+    waiting: list[str] = []
+    for node, after in zip(nodes, (*nodes[1:], None), strict=True):
+        waiting += filter(None, map(command, node.addresses))
+        introduces = node.kind != "fence" and node.plain.rstrip().endswith(":")
+        if after is not None and (introduces or after.info == "output"):
+            yield node, []
+        else:
+            yield node, list(dict.fromkeys(waiting))
+            waiting = []
+
+
 def print_fence(console: Console, node: MarkdownNode) -> None:
-    """Print code without wrapping its lines, so that they can be copied."""
+    """Print code without wrapping its lines, so they can be copied."""
     for line in fence_text(node, colored=console.color_system is not None).split("\n", allow_blank=True):
         console.print(line if not line.plain.strip() else Text("    ").append_text(line), soft_wrap=True)
 
@@ -267,7 +284,7 @@ def to_notebook(
     source, held = text.splitlines(), list[str]()
     nodes = parse(text)
     end = 0
-    for number, node in enumerate(nodes):
+    for number, (node, commands) in enumerate(_with_commands(nodes, command)):
         if split and node.kind == "fence" and node.info == "python":
             if held:
                 yield NotebookPart(kind="text", text="\n\n".join(held))
@@ -276,14 +293,11 @@ def to_notebook(
             held = []
         elif not (split and node.info == "output"):
             lines = "\n".join(source[max(end, node.lines[0]) : node.lines[1]]).rstrip("\n")
-            held.append(_rewrite_links(node, lines, rewrite))
-            held += [f"`{typed}`" for typed in dict.fromkeys(filter(None, map(command, node.addresses)))]
+            if node.kind == "fence":
+                held.append(lines.replace("```formula", "```text", 1))
+            else:
+                held.append(INLINE_LINK.sub(lambda found: rewrite(found[1] == "!", found[2], found[3]), lines))
+        held += [f"`{typed}`" for typed in commands]
         end = node.lines[1]
     if held:
         yield NotebookPart(kind="text", text="\n\n".join(held))
-
-
-def _rewrite_links(node: MarkdownNode, lines: str, rewrite: Callable[[bool, str, str], str]) -> str:
-    if node.kind == "fence":
-        return lines.replace("```formula", "```text", 1)
-    return INLINE_LINK.sub(lambda found: rewrite(found[1] == "!", found[2], found[3]), lines)

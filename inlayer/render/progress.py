@@ -1,15 +1,17 @@
-"""A progress bar on stderr, shared by the command line and by `Model.encode`.
+"""Work that takes long: a progress bar on stderr, and signals that stop it between two steps.
 
-Tested in tests/encoding/test_encode.py.
+Shared by the command line, training and `Model.encode`. Tested in tests/encoding/test_encode.py,
+tests/inspection/test_command.py and tests/training/test_resume.py.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-__all__ = ["progress_bar"]
+from types import FrameType
 
 
 @contextmanager
@@ -34,3 +36,24 @@ def progress_bar(label: str, unit: str = "") -> Iterator[Callable[..., None] | N
             bar.update(task, completed=done, total=total, speed=speed)
 
         yield update
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """Collect the first SIGINT or SIGTERM in a list; a second one raises KeyboardInterrupt."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # signals can only be handled there
+        yield received
+        return
+
+    def handle(number: int, _: FrameType | None) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from inlayer.tables.stored import RowSource, StoredTable
+from inlayer.formats.row_file import RowSource
+from inlayer.tables.stored import StoredTable
 
 if TYPE_CHECKING:
     from inlayer.tables.memory import Table, add_up, check_id_range, look_up

@@ -4,16 +4,14 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - why: most of the time of a large lookup goes into page faults of a new output, not into the gather (docs/decisions.md)
 - a lease is a tensor over a *new numpy view object* of a buffer. The tensor's storage owns the view object, so that
   every alias (slice, `.numpy()`, a tensor saved for backward) keeps it alive; its finalizer returns the buffer
-- numpy allocates the buffers: it requests huge pages on Linux, so that even the first use has fewer page faults
+- numpy allocates the buffers: it requests huge pages on Linux, so even the first use has fewer page faults
 Tested in tests/tables/test_buffers.py, with broken pools that the same checks detect.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import weakref
-from queue import SimpleQueue
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +20,6 @@ from torch import Tensor
 
 IDLE_BYTES = 256 * 2**20
 ALIGNMENT = 64  # a cache line, as in torch's allocator
-WAIT_SECONDS = 0.01
 
 Buffer = npt.NDArray[np.uint8]
 
@@ -40,31 +37,26 @@ def round_up(nbytes: int) -> int:
 class BufferPool:
     """Creates tensors in pooled memory: `lease(shape, dtype)`.
 
-    A finalizer can run at any time: in any thread, and even in this class while it holds its lock, if garbage
-    collection happens there. Therefore it only puts the buffer into a SimpleQueue, which is reentrant, and never waits.
+    A finalizer can run at any time: in any thread, and even in this class, if garbage collection happens there.
+    Therefore there is no lock: idle buffers are in a dict that is changed by single atomic operations only, and a
+    buffer belongs to the thread that pops it.
     """
 
     def __init__(self, idle_bytes: int = IDLE_BYTES) -> None:
         self.idle_bytes = idle_bytes
-        self.reset()
-
-    def reset(self) -> None:
-        """Start with an empty pool; in a forked child, a lock of another thread would never be released."""
-        self._lock = threading.Lock()
-        self._returned: SimpleQueue[Buffer] = SimpleQueue()
-        self._idle: list[Buffer] = []  # longest idle first
+        self._idle: dict[int, Buffer] = {}  # by id(), longest idle first
 
     @property
     def idle(self) -> int:
         """Bytes in idle buffers."""
-        return sum(buffer.nbytes for buffer in tuple(self._idle))
+        return sum(buffer.nbytes for buffer in list(self._idle.values()))
 
     def lease(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """An uninitialized contiguous CPU tensor; its memory is returned when its last alias is gone."""
         nbytes = math.prod(shape) * dtype.itemsize
         buffer = self._acquire(nbytes)
         view = buffer[:nbytes]
-        weakref.finalize(view, self._give_back, buffer).atexit = False  # at exit all memory is freed anyway
+        weakref.finalize(view, self._release, buffer).atexit = False  # at exit all memory is freed anyway
         # set_ creates a tensor that is not an autograd view: one from .view(dtype) under no_grad would not allow
         # in-place operations later, unlike the result of torch's embedding.
         strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
@@ -72,37 +64,17 @@ class BufferPool:
 
     def _acquire(self, nbytes: int) -> Buffer:
         """The smallest idle buffer that fits (of equal ones the last one, still in the CPU caches), or a new one."""
-        best = None
-        # The wait is bounded, because code run by the garbage collector in this section may get here again.
-        if self._lock.acquire(timeout=WAIT_SECONDS):
-            try:
-                self._collect()
-                fitting = [i for i, buffer in enumerate(self._idle) if nbytes <= buffer.nbytes <= 2 * nbytes][::-1]
-                if fitting:
-                    best = self._idle.pop(min(fitting, key=lambda i: self._idle[i].nbytes))
-            finally:
-                self._lock.release()
-            self._settle()
-        if best is not None:
+        fitting = [buffer for buffer in list(self._idle.values()) if nbytes <= buffer.nbytes <= 2 * nbytes]
+        best = min(reversed(fitting), key=lambda buffer: buffer.nbytes, default=None)
+        if best is not None and self._idle.pop(id(best), None) is not None:  # None: another thread was faster
             return best
         raw = np.empty(round_up(nbytes) + ALIGNMENT, np.uint8)
         start = -raw.ctypes.data % ALIGNMENT
         return raw[start : start + round_up(nbytes)]
 
-    def _give_back(self, buffer: Buffer) -> None:
-        self._returned.put(buffer)
-        self._settle()
-
-    def _settle(self) -> None:
-        """Move returned buffers to the idle ones. A thread that holds the lock checks again after releasing it."""
-        while not self._returned.empty() and self._lock.acquire(blocking=False):
-            try:
-                self._collect()
-            finally:
-                self._lock.release()
-
-    def _collect(self) -> None:
-        while not self._returned.empty():
-            self._idle.append(self._returned.get())
-        while self._idle and sum(buffer.nbytes for buffer in self._idle) > self.idle_bytes:
-            del self._idle[0]
+    def _release(self, buffer: Buffer) -> None:
+        self._idle[id(buffer)] = buffer
+        for oldest in list(self._idle):
+            if self.idle <= self.idle_bytes:
+                break
+            self._idle.pop(oldest, None)

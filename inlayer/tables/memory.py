@@ -4,14 +4,13 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - an id outside the table is an error, detected before the gather. Only a tracer (torch.compile, export, jit, meta and
   fake tensors) skips the check, because it has no values
 - without gradients, the memory of large results is reused (tables/buffers.py), bit-equal to F.embedding
-- the padding row is zero after every initialization; neither lookups nor a tied head (head.py) send it a gradient
+- the padding row is zero after every initialization; neither lookups nor a tied head (tying.py) send it a gradient
 Tested against F.embedding, a plain loop and nn.Embedding in test_lookup.py and test_memory.py of tests/tables/.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 import torch
@@ -31,8 +30,6 @@ from inlayer.tensors import check_ids, has_no_values
 POOLED_BYTES = 4 * 2**20
 
 _POOL = BufferPool()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_POOL.reset)
 
 
 def look_up(ids: object, weight: Shaped[Tensor, "V D"], padding_idx: int | None = None) -> Shaped[Tensor, "... D"]:
@@ -187,7 +184,7 @@ class Table(nn.Embedding):
             The table.
 
         Raises:
-            InlayerError: As `from_weight`.
+            InlayerError: Same as `from_weight`.
 
         Example:
             >>> Table.from_pretrained(torch.eye(3)).weight.requires_grad
@@ -224,7 +221,7 @@ class Table(nn.Embedding):
         self, new_vocab_size: int, pad_to_multiple_of: int | None = None, init: str = "mean", *,
         allow_shrink: bool = False,
     ) -> int:  # fmt: skip
-        """Change the number of rows in place; existing rows keep every bit.
+        """Change the number of rows in place; existing rows are unchanged, bit for bit.
 
         The weight becomes a new Parameter: create the optimizer after this call.
 

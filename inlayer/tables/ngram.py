@@ -5,7 +5,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> head
   heads; LongCat-Flash and BLT add them up
 - hashing is in int64 with two's complement wrap-around, as in the original models; numpy's remainder is never negative
 - a look-back ends at the start of the text, at padding and at the ids in `stops`; `fill` takes the place of older ids
-- elsewhere: which config has which spec (families/ngram_configs.py), tensors (checkpoint/memories.py)
+- see also: which config has which spec (families/ngram_configs.py), tensors (checkpoint/find_tables.py)
 Tested against plain loops over Python integers, transformers and sglang in tests/tables/test_ngram.py.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -26,9 +26,6 @@ from inlayer.shapes import as_int64, check_id_array
 from inlayer.tables.stored import StoredTable
 
 IdArray = npt.NDArray[np.int64]
-MAX_HEADS = 1024  # of all memories of a model; DeepSeek-V4.1 has 48
-MAX_ORDER = 64  # ids per n-gram; BLT has up to 8
-MAX_ROWS = 2**40
 PRIME_LIMIT = 3_215_031_751  # below it, the bases 2, 3, 5 and 7 decide whether a number is prime
 
 
@@ -62,25 +59,6 @@ class NgramSpec:
     compressed_size: int | None = None  # ids are first mapped to this many by their normalized text
     added: Literal["no", "sum", "projected mean"] = "no"  # how rows become part of the hidden states
     tensor_per_head: bool = False
-
-    def __post_init__(self) -> None:
-        heads = len(self.orders)
-        if not 0 < heads <= MAX_HEADS or not len(self.multipliers) == len(self.moduli) == heads:
-            raise ConfigError(
-                f"the n-gram memory {self.tensor} has {heads:,} orders, {len(self.multipliers):,} lists of multipliers "
-                f"and {len(self.moduli):,} moduli; it needs one of each per head, and at most {MAX_HEADS:,} heads"
-            )
-        for order, multipliers in zip(self.orders, self.multipliers, strict=True):
-            if not 0 < order <= MAX_ORDER or len(multipliers) < order:
-                raise ConfigError(
-                    f"the n-gram memory {self.tensor} has a head of order {order:,} with {len(multipliers):,} "
-                    f"multipliers; an order is in 1..{MAX_ORDER} and needs as many"
-                )
-        if min(self.moduli) < 1 or not sum(self.moduli) <= self.rows <= MAX_ROWS:
-            raise ConfigError(
-                f"the heads of the n-gram memory {self.tensor} use {sum(self.moduli):,} rows; its table has "
-                f"{self.rows:,}, and at most {MAX_ROWS:,} are possible"
-            )
 
     @property
     def heads(self) -> int:
@@ -120,10 +98,16 @@ def ngram_ids(
         raise InputError(f"the n-gram memory {spec.tensor} hashes compressed ids, which need the model's tokenizer")
     stops = np.isin(tokens, spec.stops)
     seen = _looked_back(spec, tokens if token_map is None else token_map[tokens], inside, stops, token_map)
-    mixed: dict[tuple[int, ...], IdArray] = {}
+    combine = np.bitwise_xor if spec.mix == "xor" else np.add
+    mixed: dict[tuple[int, ...], IdArray] = {}  # heads may share their multipliers
     found = np.empty((*tokens.shape, spec.heads), np.int64)
     for head, (order, modulus, offset) in enumerate(zip(spec.orders, spec.moduli, spec.offsets, strict=True)):
-        found[..., head] = _mix(spec, seen, spec.multipliers[head][:order], mixed) % modulus + offset
+        factors = spec.multipliers[head][:order]
+        if factors not in mixed:
+            mixed[factors] = reduce(
+                combine, (ids * np.int64(factor) for ids, factor in zip(seen, factors, strict=False))
+            )
+        found[..., head] = mixed[factors] % modulus + offset
     return found[:, start:]
 
 
@@ -164,17 +148,6 @@ def _looked_back(
         older[:, distance:] = tokens[:, :-distance]
         seen.append(np.where(reached, older, fill))
     return seen
-
-
-def _mix(spec: NgramSpec, seen: list[IdArray], multipliers: tuple[int, ...], known: dict[Any, IdArray]) -> IdArray:
-    """The mixed products of the last ids. Shorter n-grams with the same multipliers are computed once."""
-    if multipliers not in known:
-        last = seen[len(multipliers) - 1] * np.int64(multipliers[-1])
-        combine = np.bitwise_xor if spec.mix == "xor" else np.add
-        known[multipliers] = last if len(multipliers) == 1 else combine(
-            _mix(spec, seen, multipliers[:-1], known), last
-        )  # fmt: skip
-    return known[multipliers]
 
 
 def primes_from(start: int, count: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """From rows to ids: the inverse of a table, by a hash of each row's bytes. Numpy only.
 
 text -> ids <- [rows]
-- only hashes are kept, 16 bytes per row; a row with the right hash is read and compared, so that results are exact
+- only hashes are kept, 16 bytes per row; a row with the right hash is read and compared, so results are exact
 Tested against a plain loop in tests/tables/test_row_index.py.
 """
 
@@ -22,7 +22,7 @@ def hash_rows(rows: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
     """Hash the bytes of every row: equal rows have equal hashes, different rows almost never do."""
     raw = np.ascontiguousarray(rows).view(np.uint8)
     words = raw.view(f"u{math.gcd(raw.shape[1], 8)}")
-    # A sum of products with odd factors, modulo 2**64. The factors are those of splitmix64: importing numpy.random
+    # A sum of products with odd factors, modulo 2**64. The factors come from splitmix64: importing numpy.random
     # takes longer than hashing a small table.
     factors = np.arange(1, words.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     factors = (factors ^ (factors >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -3,67 +3,30 @@
 text -> ids -> [rows] -> (+ positions) -> hidden states -> head
 - a table combines two independent things: where the bytes of a row come from (a `RowSource`: a local or remote file),
   and what they mean (a dtype, or `decode` for quantized rows)
-- rows are converted to another dtype when they are read, so that opening a table in any dtype reads nothing
+- rows are converted to another dtype when they are read, so opening a table in any dtype reads nothing
 - `weight` is the whole table: mapped from the file if its bytes are the values, otherwise read and decoded once
-Tested against the same table in memory in tests/tables/test_stored.py.
+Tested against the same table in memory in tests/tables/test_stored.py, sources of rows in test_row_sources.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, DtypeError, ShapeError
 from inlayer.files import quoted, shown
+from inlayer.formats.row_file import Bytes, RowSource
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, as_float_dtype
 from inlayer.shapes import check_id_array, check_padding
 
-Bytes = npt.NDArray[np.uint8]
 Array = npt.NDArray[Any]
 Decoder = Callable[[Bytes], Array]  # rows of bytes (n, row_bytes) -> rows (n, D) in the stored dtype
 
 
-@runtime_checkable
-class RowSource(Protocol):
-    """Where the bytes of rows come from."""
-
-    rows: int
-    row_bytes: int
-
-    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
-        """Fill `out` (n, row_bytes) with the rows of `ids`, all within 0..rows - 1."""
-
-    def map(self) -> Bytes:
-        """All rows (rows, row_bytes), memory-mapped if possible."""
-
-    def check(self) -> None:
-        """Raise an error if the mapped bytes are no longer valid."""
-
-
-class ClusteredRows:
-    """Rows that several ids share: id i has row `mapping[i]` of another source (vocabulary quantization)."""
-
-    def __init__(self, source: RowSource, mapping: npt.NDArray[np.int64]) -> None:
-        self.mapping, self.inner = check_id_array(mapping.reshape(-1), source.rows), source
-        self.rows, self.row_bytes = len(self.mapping), source.row_bytes
-
-    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
-        """Fill `out` (n, row_bytes) with the rows of checked ids."""
-        self.inner.read(self.mapping[ids], out)
-
-    def map(self) -> Bytes:
-        """All rows (rows, row_bytes), copied."""
-        return self.inner.map()[self.mapping]
-
-    def check(self) -> None:
-        """Raise an error if the bytes are no longer valid."""
-        self.inner.check()
-
-
-class ArrayRows:
+class ArrayRows(RowSource):
     """The rows of an array in memory."""
 
     def __init__(self, array: Array) -> None:
@@ -76,8 +39,60 @@ class ArrayRows:
     def map(self) -> Bytes:
         return self._raw
 
-    def check(self) -> None:
-        """Memory is always valid."""
+
+class ClusteredRows(RowSource):
+    """Rows that several ids share: id i has row `mapping[i]` of another source (vocabulary quantization)."""
+
+    def __init__(self, source: RowSource, mapping: npt.NDArray[np.int64]) -> None:
+        self.mapping, self.inner = check_id_array(mapping.reshape(-1), source.rows), source
+        self.rows, self.row_bytes = len(self.mapping), source.row_bytes
+
+    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+        self.inner.read(self.mapping[ids], out)
+
+
+class RepeatedRows(RowSource):
+    """Each row of a source `times` times, `rows` in all: scales that a block of rows shares."""
+
+    def __init__(self, source: RowSource, times: int, rows: int) -> None:
+        self.source, self.times, self.rows, self.row_bytes = source, times, rows, source.row_bytes
+
+    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+        self.source.read(ids // self.times, out)
+
+
+class JoinedRows(RowSource):
+    """The rows of several sources, one after the other: 512 shards (qwen4_exp), or one tensor per head (LongCat)."""
+
+    def __init__(self, parts: Sequence[RowSource]) -> None:
+        self.parts, self.row_bytes = tuple(parts), parts[0].row_bytes
+        self._ends = np.cumsum([part.rows for part in parts])
+        self.rows = int(self._ends[-1])
+
+    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+        found = np.searchsorted(self._ends, ids, side="right")
+        for index in np.unique(found):
+            chosen = np.flatnonzero(found == index)
+            part, first = self.parts[index], self._ends[index] - self.parts[index].rows
+            raw = np.empty((len(chosen), self.row_bytes), np.uint8)
+            part.read(ids[chosen] - first, raw)
+            out[chosen] = raw
+
+
+class PairedRows(RowSource):
+    """Each row of one source, followed by the same row of another: values with their scales."""
+
+    def __init__(self, left: RowSource, right: RowSource) -> None:
+        self.left, self.right, self.rows = left, right, left.rows
+        self.row_bytes = left.row_bytes + right.row_bytes
+
+    def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
+        start = 0
+        for part in (self.left, self.right):
+            raw = np.empty((len(ids), part.row_bytes), np.uint8)
+            part.read(ids, raw)
+            out[:, start : start + part.row_bytes] = raw
+            start += part.row_bytes
 
 
 class StoredTable:
@@ -187,3 +202,10 @@ def check_table(tensor: TensorInfo) -> TensorInfo:
     if tensor.dtype not in SAFETENSORS_DTYPES:
         raise DtypeError(f"{which} has dtype {tensor.dtype}; a table has floating-point rows")
     return tensor
+
+
+def check_tensor(where: str, tensor: TensorInfo, is_valid: bool, rule: str) -> None:
+    """Raise an error that describes a tensor of the checkpoint `where` and ends in the rule that it breaks."""
+    if not is_valid:
+        which = f"{where}: tensor {quoted(tensor.name)} of {shown(tensor.file)}"
+        raise CheckpointError(f"{which} is {tensor.dtype} {quoted(tensor.shape)}; {rule}")

@@ -4,7 +4,7 @@
 - a text must be valid Unicode: a lone surrogate raises TextError instead of silently becoming U+FFFD
 - an id outside the vocabulary raises IdRangeError instead of being skipped
 - explanations are exact or None: `tokens` (bytes and spans), `pre_tokens` and `merges` never guess
-- elsewhere: tokenizers backed by a library (library.py)
+- see also: tokenizers backed by a library (library.py)
 Tested for every kind of tokenizer in tests/tokenizers/test_contract.py.
 """
 
@@ -199,7 +199,7 @@ class Tokenizer(ABC):
             One Token per id: `id`, `bytes`, `span` (UTF-8 byte offsets in the text) and `special`.
 
         Raises:
-            InlayerError: As `encode`.
+            InlayerError: Same as `encode`.
 
         Example:
             >>> inlayer.load("default").tokenizer.tokens("I love dogs")[1]
@@ -215,12 +215,12 @@ class Tokenizer(ABC):
 
         Returns:
             Spans in UTF-8 byte offsets, in order, not empty, without overlap; no token crosses their boundaries. Each
-            special or added token in the text has a span of its own. Text that no token covers (white space in BERT) is
+            special or added token in the text has a span of its own. Text that no token covers (whitespace in BERT) is
             outside all spans, unless a normalizer removed it from the middle of a word. None if the tokenizer does not
             pre-tokenize, or if its boundaries cannot be determined with certainty.
 
         Raises:
-            InlayerError: As `encode`.
+            InlayerError: Same as `encode`.
 
         Example:
             >>> inlayer.load("default").tokenizer.pre_tokens("I love dogs")
@@ -239,7 +239,7 @@ class Tokenizer(ABC):
             The results of `tokens` and of `pre_tokens`.
 
         Raises:
-            InlayerError: As `encode`.
+            InlayerError: Same as `encode`.
 
         Example:
             >>> tokens, pre_tokens = inlayer.load("default").tokenizer.analyze("I love dogs")

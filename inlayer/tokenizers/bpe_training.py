@@ -7,7 +7,7 @@
   unless `exact` is False
 - the same files give the same tokenizer.json, whatever the number of threads
 - all arguments, including `save_to`, are checked before training starts
-- elsewhere: choosing a good size, other models' split patterns
+- not included: choosing a good size, other models' split patterns
 Tested against a short, slow trainer in tests/tokenizers/test_bpe_training.py.
 """
 
@@ -78,7 +78,7 @@ def train_bpe(
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     engine.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        # special tokens are added after training, so that ids 0..255 are bytes
+        # special tokens are added after training, so ids 0..255 are bytes
         vocab_size=min(vocab_size - len(specials), 256 + max_merges),
         min_frequency=min(min_frequency, max_merges + 1),
         show_progress=False,
@@ -128,7 +128,7 @@ def check_special_tokens(special_tokens: object) -> list[str]:
 
 
 def check_files(files: object, usage: str) -> list[Path]:
-    """Return the paths of existing text files; `usage` tells in an error what they are for."""
+    """Return the paths of existing text files; `usage` says in an error what they are for."""
     if isinstance(files, (str, os.PathLike)):
         files = [files]
     if isinstance(files, bytes) or not isinstance(files, Iterable):
@@ -142,7 +142,7 @@ def check_files(files: object, usage: str) -> list[Path]:
 def read_lines(paths: list[Path]) -> Iterator[str]:
     """Read the lines of files, with line ends.
 
-    Long lines are split, so that memory and time stay bounded: a text without spaces is a single word, and every merge
+    Long lines are split, so memory and time stay bounded: a text without spaces is a single word, and every merge
     scans whole words.
     """
     try:

@@ -2,8 +2,8 @@
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - bytes: 256 ids and no special tokens; every string can be encoded and is restored exactly
-- words: separated by white space, numbered in the order of first appearance. An unknown word is an error that names it,
-  or becomes the `unk` token if there is one. White space is lost, which is why real models tokenize bytes
+- words: separated by whitespace, numbered in the order of first appearance. An unknown word is an error that names it,
+  or becomes the `unk` token if there is one. Whitespace is lost, which is why real models tokenize bytes
 Tested against str.encode in tests/tokenizers/test_byte_and_word.py.
 """
 
@@ -77,7 +77,7 @@ class WordTokenizer(Tokenizer):
         unk: Token for unknown words. It gets the next free id unless it is one of the words.
 
     Raises:
-        InputError: If a word is repeated, empty or contains white space.
+        InputError: If a word is repeated, empty or contains whitespace.
 
     Example:
         >>> words = WordTokenizer.from_text("I love dogs")
@@ -96,7 +96,7 @@ class WordTokenizer(Tokenizer):
         self._ids: dict[str, int] = {}
         for token_id, word in enumerate(self.words):
             if not check_text(word, f"word {token_id}") or word.split() != [word]:
-                raise InputError(f"word {token_id} is {word!r}; a word must not be empty or contain white space")
+                raise InputError(f"word {token_id} is {word!r}; a word must not be empty or contain whitespace")
             if self._ids.setdefault(word, token_id) != token_id:
                 raise InputError(f"word {word!r} is listed twice, with ids {self._ids[word]} and {token_id}")
         self.unk = unk
@@ -107,7 +107,7 @@ class WordTokenizer(Tokenizer):
         """Build a tokenizer from the distinct words of a text.
 
         Args:
-            text: The words, separated by white space; they are numbered in order of first appearance.
+            text: The words, separated by whitespace; they are numbered in order of first appearance.
             unk: Token for unknown words.
 
         Returns:

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -149,7 +148,7 @@ def byte_level_bpe(fields: GgufFields) -> Tokenizer:
         fields,
         model={"type": "BPE", "ignore_merges": pre_tokenizer.ignore_merges, "vocab": vocab, "merges": pairs},
         normalizer=pre_tokenizer.normalizer,
-        pre_tokenizer={"type": "Sequence", "pretokenizers": list(pre_tokenizer.steps)},
+        pre_tokenizer={"type": "Sequence", "pretokenizers": pre_tokenizer.steps},
         decoder=BYTE_LEVEL,
         bos=fields.id("bos") if fields.flag("add_bos_token", pre_tokenizer.add_bos) else None,
         eos=fields.id("eos") if fields.flag("add_eos_token", False) else None,
@@ -278,16 +277,6 @@ PUNCTUATION: Step = {"type": "Punctuation", "behavior": "Contiguous"}
 NFC: Step = {"type": "NFC"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class PreTokenizer:
-    """The pre-tokenizer that a name in `pre` stands for."""
-
-    steps: Sequence[Step]
-    normalizer: Step | None = None
-    ignore_merges: bool = False  # a pre-token in the vocabulary is one token, whatever its merges
-    add_bos: bool = False  # unless the file sets add_bos_token
-
-
 QWEN_2_PATTERN = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + WHITE_SPACE
 QWEN_35_PATTERN = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|" + WHITE_SPACE
 TEKKEN_PATTERN = (
@@ -310,36 +299,48 @@ DEEPSEEK_V3_PATTERN = (
 ).replace("LINE", "\r\n")
 
 
-def pre_tokenizer(*steps: Step | str, last: Step | str = BYTE_LEVEL, **settings: Any) -> PreTokenizer:
-    """Each match of a pattern is a pre-token."""
+def split_at(pattern: str) -> Step:
+    """Each match of the pattern is a pre-token."""
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
 
-    def step(each: Step | str) -> Step:
-        split = {"type": "Split", "pattern": {"Regex": each}, "behavior": "Isolated", "invert": False}
-        return split if isinstance(each, str) else each
 
-    return PreTokenizer(steps=[step(each) for each in (*steps, last)], **settings)
+class PreTokenizer:
+    """The pre-tokenizer that a name in `pre` stands for: steps, or the patterns they split at."""
+
+    def __init__(
+        self,
+        *steps: Step | str,
+        last: Step | str = BYTE_LEVEL,
+        normalizer: Step | None = None,
+        ignore_merges: bool = False,
+        add_bos: bool = False,
+    ) -> None:
+        self.steps = [split_at(step) if isinstance(step, str) else step for step in (*steps, last)]
+        self.normalizer = normalizer
+        self.ignore_merges = ignore_merges  # a pre-token in the vocabulary is one token, whatever its merges
+        self.add_bos = add_bos  # unless the file sets add_bos_token
 
 
 KNOWN = {  # "default", or no name, means what llama.cpp does in that case
-    " default": pre_tokenizer(r"[\p{P}\$\+<=>\^~\|]+", GPT_2_PATTERN, r"\p{N}+", "[0-9][0-9][0-9]"),
-    "bloom poro-chat": pre_tokenizer(BLOOM_PATTERN),
-    "chatglm-bpe glm4": pre_tokenizer(LLAMA_3, ignore_merges=True),
-    "command-r": pre_tokenizer(DIGITS, last=BYTE_LEVEL_GPT_2, normalizer=NFC),
-    "dbrx smaug-bpe": pre_tokenizer(LLAMA_3),
-    "deepseek-coder": pre_tokenizer("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK_PATTERN, DIGITS),
-    "deepseek-llm": pre_tokenizer(
+    " default": PreTokenizer(r"[\p{P}\$\+<=>\^~\|]+", GPT_2_PATTERN, r"\p{N}+", "[0-9][0-9][0-9]"),
+    "bloom poro-chat": PreTokenizer(BLOOM_PATTERN),
+    "chatglm-bpe glm4": PreTokenizer(LLAMA_3, ignore_merges=True),
+    "command-r": PreTokenizer(DIGITS, last=BYTE_LEVEL_GPT_2, normalizer=NFC),
+    "dbrx smaug-bpe": PreTokenizer(LLAMA_3),
+    "deepseek-coder": PreTokenizer("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK_PATTERN, DIGITS),
+    "deepseek-llm": PreTokenizer(
         "[\r\n]", rf"\s?[{DEEPSEEK_LETTERS}]+", DEEPSEEK_PUNCTUATION_PATTERN, r"\s+$", DEEPSEEK_CJK_PATTERN, DIGITS
     ),
-    "deepseek-r1-qwen qwen2": pre_tokenizer(QWEN_2_PATTERN, normalizer=NFC),
-    "deepseek-v3": pre_tokenizer(r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", DEEPSEEK_V3_PATTERN),
-    "falcon": pre_tokenizer(PUNCTUATION, BYTE_LEVEL_GPT_2, DIGIT_RUNS, last="[0-9][0-9][0-9]"),
-    "gpt-2 phi-2 roberta-bpe": pre_tokenizer(last=BYTE_LEVEL_GPT_2),
-    "gpt-4o": pre_tokenizer(O200K),
-    "kimi-k2": pre_tokenizer(KIMI, ignore_merges=True),
-    "llama-bpe llama-v3 llama3": pre_tokenizer(LLAMA_3, ignore_merges=True, add_bos=True),
-    "mpt olmo": pre_tokenizer(last=BYTE_LEVEL_GPT_2, normalizer=NFC),
-    "qwen35": pre_tokenizer(QWEN_35_PATTERN, normalizer=NFC),
-    "refact smollm starcoder": pre_tokenizer(DIGITS, last=BYTE_LEVEL_GPT_2),
-    "tekken": pre_tokenizer(TEKKEN_PATTERN, ignore_merges=True, add_bos=True),
+    "deepseek-r1-qwen qwen2": PreTokenizer(QWEN_2_PATTERN, normalizer=NFC),
+    "deepseek-v3": PreTokenizer(r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", DEEPSEEK_V3_PATTERN),
+    "falcon": PreTokenizer(PUNCTUATION, BYTE_LEVEL_GPT_2, DIGIT_RUNS, last="[0-9][0-9][0-9]"),
+    "gpt-2 phi-2 roberta-bpe": PreTokenizer(last=BYTE_LEVEL_GPT_2),
+    "gpt-4o": PreTokenizer(O200K),
+    "kimi-k2": PreTokenizer(KIMI, ignore_merges=True),
+    "llama-bpe llama-v3 llama3": PreTokenizer(LLAMA_3, ignore_merges=True, add_bos=True),
+    "mpt olmo": PreTokenizer(last=BYTE_LEVEL_GPT_2, normalizer=NFC),
+    "qwen35": PreTokenizer(QWEN_35_PATTERN, normalizer=NFC),
+    "refact smollm starcoder": PreTokenizer(DIGITS, last=BYTE_LEVEL_GPT_2),
+    "tekken": PreTokenizer(TEKKEN_PATTERN, ignore_merges=True, add_bos=True),
 }
 PRE_TOKENIZERS = {name: known for names, known in KNOWN.items() for name in names.split(" ")}

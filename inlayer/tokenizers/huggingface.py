@@ -4,8 +4,10 @@
 - ids equal `tokenizers.Tokenizer.encode(text).ids` on every input; gigatoken does the work where it is proven equal
 - truncation and padding stored in the file are turned off, and so is dropout, which makes ids random
 - the padding token is the one in the config files, else the file's own `padding`, else a special token of that name
-- elsewhere: choosing the file (open.py), validation (untrusted_files.py), the fast path (gigatoken.py)
-Tested in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py and test_merges.py of tests/tokenizers/.
+- `compressed_ids` gives tokens with the same normalized text one id, for n-gram memories
+- see also: choosing the file (open.py), validation (untrusted_files.py), the fast path (gigatoken.py)
+Tested in test_real_tokenizers.py, test_gigatoken.py, test_pre_tokens.py and test_merges.py of tests/tokenizers/;
+compressed ids against sglang in tests/tables/test_ngram.py.
 """
 
 from __future__ import annotations
@@ -21,16 +23,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from inlayer.errors import InlayerError, TokenizerError
+from inlayer.files import parse_json
 from inlayer.ragged import IdArray, Ragged
-from inlayer.tokenizers.base import Token, check_text
+from inlayer.tokenizers.base import Token, Tokenizer, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, is_supported, open_fast_path
 from inlayer.tokenizers.library import BLOCK_TEXTS, LibraryTokenizer, tokens_from_bytes
-from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_of_json
+from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_from_json
 from inlayer.tokenizers.offsets import byte_offsets, pre_tokens_from_tokens, tokens_from_offsets
 from inlayer.tokenizers.untrusted_files import (
     check_parts,
     library_errors,
-    parse_json_object,
     parse_tokenizer_json,
     steps_of,
     unreadable_part,
@@ -39,9 +41,12 @@ from inlayer.tokenizers.untrusted_files import (
 if TYPE_CHECKING:
     import tokenizers
 
+ONE_SPACE = "\ue000"  # a private-use character stands for a text of one space, which stripping would remove
+REPLACEMENT = "\ufffd"  # in the text of a token that is not valid UTF-8
+
 
 class HuggingFaceTokenizer(LibraryTokenizer):
-    """The tokenizer of a tokenizer.json, given as bytes."""
+    """The tokenizer of a tokenizer.json, given as bytes (`data`)."""
 
     def __init__(self, data: bytes, *, where: str = "tokenizer.json", pad_token: str | None = None) -> None:
         config = parse_tokenizer_json(data, where)
@@ -52,7 +57,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             text = json.dumps(config)
         import tokenizers
 
-        self._where, self._data = where, data
+        self._where, self.data = where, data
         with library_errors(f"{where} cannot be opened"):
             try:
                 check_parts(config, where)
@@ -83,11 +88,6 @@ class HuggingFaceTokenizer(LibraryTokenizer):
             self._pad_id = padding.get("pad_id")
         settings = config | {"model": {key: value for key, value in model.items() if key not in {"vocab", "merges"}}}
         self._fast_source: tuple[str, dict[str, Any]] | None = (text, settings)  # until the fast path opens
-
-    @property
-    def data(self) -> bytes:
-        """The contents of the tokenizer.json."""
-        return self._data
 
     # -- encoding --
 
@@ -158,16 +158,8 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def _has_token(self, token_id: int) -> bool:
         return self._exact.id_to_token(token_id) is not None
 
-    def token_texts(self) -> list[str]:
-        """Decode every token on its own."""
-        return self._exact.decode_batch([[token_id] for token_id in range(self.get_vocab_size())], False)
-
-    def spelling(self, token_id: int) -> str:
-        """Return a token as the file spells it; byte-level vocabularies have a letter for each byte."""
-        return str(self._exact.id_to_token(token_id))
-
     def _bytes_of(self, token_id: int) -> bytes:
-        token = self.spelling(token_id)
+        token = str(self._exact.id_to_token(token_id))  # byte-level vocabularies have a letter for each byte
         if token_id in self._added:
             return token.encode()
         if self._byte_level:
@@ -188,7 +180,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         return self._explain(text, add_special_tokens, parse_special)[0]
 
     def pre_tokens(self, text: str, *, parse_special: bool = True) -> list[tuple[int, int]] | None:
-        """Return the pre-tokens of `tokenizers`. Always None if the file has no pre_tokenizer (LLaMA-2)."""
+        """Return the pre-tokens of `tokenizers`. Always None if the file has no pre_tokenizer (Llama-2)."""
         return self._explain(text, False, parse_special)[1]
 
     def analyze(self, text: str) -> tuple[list[Token], list[tuple[int, int]] | None]:
@@ -198,7 +190,16 @@ class HuggingFaceTokenizer(LibraryTokenizer):
         self, text: str, add_special_tokens: bool, parse_special: bool
     ) -> tuple[list[Token], list[tuple[int, int]] | None]:
         """Tokens and pre-tokens; tokens that the post-processor adds, such as begin-of-text, have empty spans."""
-        tokens, body = self._tokens_of_text(text, parse_special)
+        source = check_text(text).encode()
+        with library_errors(f"{self._where} cannot encode this text"):
+            # without the post-processor, which would trim whitespace from the offsets
+            body = self._variant(parse_special, post_process=False).encode(text, add_special_tokens=False)
+        ids, tokens = body.ids, None
+        if self._byte_level:
+            tokens = tokens_from_bytes(source, ids, [self._bytes_of(token_id) for token_id in ids], self.special_ids)
+        if tokens is None:
+            offsets = byte_offsets(text, body.offsets)
+            tokens = tokens_from_offsets(source, ids, offsets, self._bytes_of, self.special_ids)
         spans = pre_tokens_from_tokens(tokens, body.word_ids) if self._pre_tokenizes else None
         with library_errors(f"{self._where} cannot encode this text"):
             whole = self._variant(parse_special).post_process(body, add_special_tokens=add_special_tokens)
@@ -214,29 +215,15 @@ class HuggingFaceTokenizer(LibraryTokenizer):
                     f"the post-processor of {self._where} changes ids, so the bytes of its tokens are not known"
                 )
             result.append(token)
-            position = token.span[1] if token is not tokens[-1] else len(text.encode())
+            position = token.span[1] if token is not tokens[-1] else len(source)
         return result, spans
-
-    def _tokens_of_text(self, text: str, parse_special: bool) -> tuple[list[Token], tokenizers.Encoding]:
-        """Encode the text itself; the word ids of the encoding are the numbers of the pre-tokens."""
-        source = check_text(text).encode()
-        with library_errors(f"{self._where} cannot encode this text"):
-            # without the post-processor, which would trim white space from the offsets
-            body = self._variant(parse_special, post_process=False).encode(text, add_special_tokens=False)
-        ids, tokens = body.ids, None
-        if self._byte_level:
-            tokens = tokens_from_bytes(source, ids, [self._bytes_of(token_id) for token_id in ids], self.special_ids)
-        if tokens is None:
-            offsets = byte_offsets(text, body.offsets)
-            tokens = tokens_from_offsets(source, ids, offsets, self._bytes_of, self.special_ids)
-        return tokens, body
 
     @cached_property
     def _merge_table(self) -> MergeTable | None:
         """Read the merges from the file, since `tokenizers` does not return them."""
         if type(self._exact.model).__name__ != "BPE" or not self._encodes_bytes:
             return None
-        return merges_of_json(parse_json_object(self._data, self._where)["model"])
+        return merges_from_json(parse_json(self.data, self._where, TokenizerError)["model"])
 
     @property
     def _unmerged_ids(self) -> Iterable[int]:
@@ -244,7 +231,7 @@ class HuggingFaceTokenizer(LibraryTokenizer):
 
 
 def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """Copy a tokenizer, so that it has its own settings. The vocabulary is shared, which makes this cheap."""
+    """Copy a tokenizer, so it has its own settings. The vocabulary is shared, which makes this cheap."""
     copy = type(original)(original.model)
     copy.normalizer, copy.pre_tokenizer = original.normalizer, original.pre_tokenizer
     added = original.get_added_tokens_decoder()
@@ -257,3 +244,35 @@ def copy_without_post_processor(original: tokenizers.Tokenizer) -> tokenizers.To
         copy = type(original).from_str(original.to_str())
         copy.post_processor = None
     return copy
+
+
+def compressed_ids(tokenizer: Tokenizer | None) -> IdArray:
+    """The compressed id of every token, numbered in the order of their first tokens, as DeepSeek's Engram hashes them.
+
+    " The", "the" and "THE" become one id, so their n-grams read the same rows. A token that is part of a character
+    has no text to normalize: it keeps an id of its own.
+
+    Args:
+        tokenizer: That of the model; its tokenizer.json has the spelling that incomplete characters are told apart by.
+
+    Raises:
+        TokenizerError: If the model has no tokenizer.json.
+    """
+    if not isinstance(tokenizer, HuggingFaceTokenizer):
+        kind = "no tokenizer" if tokenizer is None else f"a {type(tokenizer).__name__}"
+        raise TokenizerError(f"n-grams of compressed ids need the model's tokenizer.json; it has {kind}")
+    from tokenizers import Regex, normalizers
+
+    normalizer = normalizers.Sequence(
+        [
+            *(normalizers.NFKC(), normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase()),
+            normalizers.Replace(Regex(r"[ \t\r\n]+"), " "),
+            *(normalizers.Replace(Regex("^ $"), ONE_SPACE), normalizers.Strip(), normalizers.Replace(ONE_SPACE, " ")),
+        ]
+    )
+    exact, numbers, compressed = tokenizer._exact, dict[str, int](), []
+    texts = exact.decode_batch([[token_id] for token_id in range(tokenizer.get_vocab_size())], False)
+    for token_id, text in enumerate(texts):
+        key = str(exact.id_to_token(token_id)) if REPLACEMENT in text else normalizer.normalize_str(text) or text
+        compressed.append(numbers.setdefault(key, len(numbers)))
+    return np.array(compressed, np.int64)

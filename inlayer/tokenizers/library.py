@@ -64,7 +64,7 @@ class LibraryTokenizer(Tokenizer):
         return True
 
     @cached_property
-    def _fast_path(self) -> EncodeBatch | None:  # read it under the lock, so that it opens once
+    def _fast_path(self) -> EncodeBatch | None:  # read it under the lock, so it opens once
         return None
 
     @cached_property
@@ -142,7 +142,8 @@ class LibraryTokenizer(Tokenizer):
             table = self._merge_table
         if table is None or not set(self._unmerged_ids).isdisjoint(valid):
             return None
-        return table.merges_leading_to(valid, b"".join(map(self._bytes_of, valid)))
+        replayed = table.replay(b"".join(map(self._bytes_of, valid)))
+        return replayed[0] if replayed is not None and replayed[1] == valid else None
 
     def _with_added(self, tokens: list[Token], end: int) -> list[Token]:
         """Put the ids added around a text before and after its tokens, with empty spans."""

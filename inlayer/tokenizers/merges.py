@@ -3,9 +3,9 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - among adjacent pairs the one with the lowest rank is merged first, the leftmost if equal, as in `tokenizers` and
   tiktoken
-- a pre-token that is in the vocabulary is taken whole, without merges, if the file sets `ignore_merges` (LLaMA-3) and
+- a pre-token that is in the vocabulary is taken whole, without merges, if the file sets `ignore_merges` (Llama-3) and
   always in tiktoken files
-- a replay explains the ids it arrives at, and None stands for all others
+- a replay returns None if a pre-token cannot be replayed: it is too long, or one of its bytes has no token
 Tested against a slow loop and the ids of the libraries in tests/tokenizers/test_merges.py.
 """
 
@@ -37,11 +37,6 @@ class MergeTable:
     byte_ids: Sequence[int | None]  # the token of each byte; None if it is not in the vocabulary
     merge: Callable[[int, int], tuple[int, int] | None]  # two token ids -> rank and id of their merge
     whole: Callable[[bytes], int | None]  # the token of a pre-token that is taken whole
-
-    def merges_leading_to(self, ids: Sequence[int], data: bytes) -> list[Merge] | None:
-        """Return the merges that turn the bytes of one pre-token into these ids; None if they give others."""
-        found = self.replay(data)
-        return found[0] if found is not None and found[1] == list(ids) else None
 
     def replay(self, data: bytes) -> tuple[list[Merge], list[int]] | None:
         """Return the merges of a pre-token in order, and the resulting ids; a queue keeps long runs cheap."""
@@ -84,7 +79,7 @@ class MergeTable:
         return merges, [token_id for token_id in ids if token_id is not None]
 
 
-def merges_of_ranks(ranks: Mapping[bytes, int]) -> MergeTable:
+def merges_from_ranks(ranks: Mapping[bytes, int]) -> MergeTable:
     """Return the merges of a tiktoken file: two tokens merge if their joined bytes are a token."""
     tokens = {rank: token for token, rank in ranks.items()}
 
@@ -95,7 +90,7 @@ def merges_of_ranks(ranks: Mapping[bytes, int]) -> MergeTable:
     return MergeTable(byte_ids=[ranks[bytes([value])] for value in range(256)], merge=merge, whole=ranks.get)
 
 
-def merges_of_json(model: Mapping[str, Any]) -> MergeTable | None:
+def merges_from_json(model: Mapping[str, Any]) -> MergeTable | None:
     """Return the merges of the BPE model in a tokenizer.json; the rank is the position in its list.
 
     None if tokens have a prefix or suffix (`</w>` in CLIP), which does not stand for any byte.

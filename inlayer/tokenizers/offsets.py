@@ -3,7 +3,7 @@
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - spans are in order and count UTF-8 bytes. Tokens that share a character split it where their own bytes add up to it;
   otherwise the first token that claims a byte gets it. A `▁` put before the text covers nothing
-- text that a normalizer removed belongs to no token (white space in BERT), unless it was composed into the character
+- text that a normalizer removed belongs to no token (whitespace in BERT), unless it was composed into the character
   before it: combining marks and Hangul vowels belong to that character's token
 - a pre-token extends from its first token to its last
 Tested in tests/tokenizers/test_offsets.py and tests/tokenizers/test_pre_tokens.py.

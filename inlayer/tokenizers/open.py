@@ -2,8 +2,8 @@
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - in a folder: tokenizer.json, else tiktoken.model, tokenizer.model, or a single *.tiktoken or *.model file
-- the content decides the format: `tokenizer.model` is a tiktoken file for LLaMA-3 and a sentencepiece model for
-  LLaMA-2. The name decides only if the content is damaged, so that the error can name the damaged line
+- the content decides the format: `tokenizer.model` is a tiktoken file for Llama-3 and a sentencepiece model for
+  Llama-2. The name decides only if the content is damaged, so the error can name the damaged line
 - files next to it are read as data: tokenizer_config.json, special_tokens_map.json (pad_token), config.json
   (model_type) and pat_str.txt. Code in the folder is never run
 Tested in tests/tokenizers/test_open.py, with malformed files in tests/tokenizers/test_malformed_files.py.
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from inlayer.errors import DtypeError, InputError, MissingFileError, TokenizerError
-from inlayer.files import check_path, not_a_file, path_kind, shown
+from inlayer.files import check_path, not_a_file, parse_json, path_kind, shown
 from inlayer.tokenizers.base import Tokenizer, check_text
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
 from inlayer.tokenizers.tiktoken import TiktokenTokenizer, find_encoding, looks_like_tiktoken, parse_ranks
-from inlayer.tokenizers.untrusted_files import MAX_ID, parse_json_object, read_file
+from inlayer.tokenizers.untrusted_files import MAX_ID, read_file
 
 FILE_NAMES = ("tokenizer.json", "tiktoken.model", "tokenizer.model")
 FILE_PATTERNS = ("*.tiktoken", "*.model")
@@ -107,7 +107,7 @@ def detect_format(file: Path, data: bytes, where: str) -> str:
     """Return "json", "tiktoken" or "sentencepiece"."""
     start = data[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
     if not start:
-        raise TokenizerError(f"{where} is empty" if len(data) <= 4096 else f"{where} starts with only white space")
+        raise TokenizerError(f"{where} is empty" if len(data) <= 4096 else f"{where} starts with only whitespace")
     if start[:1] in {b"{", b"["}:
         return "json"
     if looks_like_tiktoken(data) or file.suffix == ".tiktoken" or file.name == "tiktoken.model":
@@ -125,7 +125,7 @@ def detect_format(file: Path, data: bytes, where: str) -> str:
 def read_sibling(file: Path, name: str) -> dict[str, Any]:
     """Read a JSON file next to this one; empty if there is none."""
     path = file.parent / name
-    return parse_json_object(read_file(path), shown(path)) if path_kind(path) == "file" else {}
+    return parse_json(read_file(path), shown(path), TokenizerError) if path_kind(path) == "file" else {}
 
 
 def token_text(value: object) -> str | None:

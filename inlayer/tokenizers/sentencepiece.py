@@ -1,4 +1,4 @@
-"""SentencePieceTokenizer: reads sentencepiece .model files (LLaMA-2, T5, Gemma).
+"""SentencePieceTokenizer: reads sentencepiece .model files (Llama-2, T5, Gemma).
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - ids equal `SentencePieceProcessor.encode(text)`. Begin- and end-of-text are added only if tokenizer_config.json sets
@@ -69,7 +69,7 @@ class SentencePieceTokenizer(LibraryTokenizer):
         self._around = (before, after)
 
     def _encode_exactly(self, texts: list[str], add_special_tokens: bool, parse_special: bool) -> Ragged:
-        """Encode a block of texts at a time, so that Ctrl-C works."""
+        """Encode a block of texts at a time, so Ctrl-C works."""
         for text in texts:
             self._check_growth(text)
         rows: list[npt.NDArray[np.int32]] = []

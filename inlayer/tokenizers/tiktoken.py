@@ -1,4 +1,4 @@
-"""TiktokenTokenizer: reads tiktoken files (Kimi-K2's tiktoken.model, LLaMA-3's tokenizer.model, OpenAI's .tiktoken).
+"""TiktokenTokenizer: reads tiktoken files (Kimi-K2's tiktoken.model, Llama-3's tokenizer.model, OpenAI's .tiktoken).
 
 [text] -> ids -> rows -> (+ positions) -> hidden states -> head
 - ids equal `tiktoken.Encoding.encode(text, allowed_special="all")`; parse_special=False equals `encode_ordinary`
@@ -31,7 +31,7 @@ from inlayer.ragged import Ragged
 from inlayer.tokenizers.base import Token, check_text
 from inlayer.tokenizers.gigatoken import EncodeBatch, open_fast_path, texts_with_unstable_characters
 from inlayer.tokenizers.library import LibraryTokenizer, tokens_from_bytes
-from inlayer.tokenizers.merges import MergeTable, merges_of_ranks
+from inlayer.tokenizers.merges import MergeTable, merges_from_ranks
 from inlayer.tokenizers.untrusted_files import MAX_ID, library_errors, one_line
 
 MAX_SPLIT_SECONDS = 10.0  # enough for several megabytes with a real pattern
@@ -189,7 +189,7 @@ class TiktokenTokenizer(LibraryTokenizer):
 
     @cached_property
     def _merge_table(self) -> MergeTable:
-        return merges_of_ranks(self._ranks)
+        return merges_from_ranks(self._ranks)
 
 
 def check_numbering(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int], where: str) -> None:
@@ -212,7 +212,7 @@ def check_numbering(ranks: Mapping[bytes, int], special_tokens: Mapping[str, int
 
 # -- known encodings --
 
-RESERVED = 256  # special ids after the ranks, in the code of Kimi and LLaMA-3
+RESERVED = 256  # special ids after the ranks, in the code of Kimi and Llama-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +240,7 @@ KIMI = r"[\p{Han}]+|" + cased_words(NOT_HAN) + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[
 O200K = cased_words("") + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + WHITE_SPACE
 LLAMA_3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + WHITE_SPACE
 GPT_2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
-# Like LLaMA-3's, but white space at the very end of a text is one pre-token.
+# Like Llama-3's, but whitespace at the very end of a text is one pre-token.
 CL100K = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|"
     r"\s+(?!\S)|\s"
@@ -252,7 +252,7 @@ def kimi_special_tokens(ranks: int) -> dict[str, int]:
 
 
 def llama3_special_tokens(ranks: int) -> dict[str, int]:
-    """Return LLaMA-3's named special tokens, with numbered reserved ones between them."""
+    """Return Llama-3's named special tokens, with numbered reserved ones between them."""
     named = {0: "begin_of_text", 1: "end_of_text", 6: "start_header_id", 7: "end_header_id", 9: "eot_id"}
     free = [index for index in range(RESERVED) if index not in named]
     reserved = {index: f"reserved_special_token_{number}" for number, index in enumerate(free)}
@@ -289,7 +289,7 @@ MODEL_TYPES = {"kimi_k2": "kimi", "kimi_k25": "kimi", "kimi_linear": "kimi", "ki
 
 
 def ranks_sha256(ranks: Mapping[bytes, int]) -> str:
-    """Hash the ranks in order, so that the order of lines in the file does not matter."""
+    """Hash the ranks in order, so the order of lines in the file does not matter."""
     digest = hashlib.sha256()
     for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
         digest.update(base64.b64encode(token) + b" %d\n" % rank)

@@ -5,7 +5,12 @@
 - a few kilobytes can ask for terabytes: 28 Replace steps that double a letter, or a template that repeats 1,000 ids.
   How much longer each part can make any text is computed when the file is opened; far too much is an error. In ALBERT's
   file it is 324 times: NFKD and sentencepiece's rules each turn one character into up to 18
-Tested with malformed files in test_malformed_files.py, test_growth.py and test_open.py of tests/tokenizers/.
+- regular expressions that can take exponential time are rejected. Oniguruma, the engine of `tokenizers`, gives up on
+  one match after 10 million steps, about 0.3 s. A file can need almost that many at every character, in many patterns.
+  Patterns of published tokenizers are alternatives of a few repeated characters and classes, so anything else is an
+  error when the file is opened. A pattern that passes can still take polynomial time, as those of GPT-2 and its
+  successors do: on a long text, not on a sentence. tiktoken's engine has a limit of its own
+Tested in test_malformed_files.py, test_growth.py, test_patterns.py and test_open.py of tests/tokenizers/.
 """
 
 from __future__ import annotations
@@ -15,16 +20,14 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inlayer.errors import InlayerError, MissingFileError, TokenizerError
-from inlayer.files import check_is_file, file_errors, printable, shown
-from inlayer.tokenizers.patterns import slow_part
+from inlayer.files import check_is_file, file_errors, parse_json, printable, shown
 
 MAX_FILE_BYTES = 512 << 20  # the largest real tokenizer files have about 35 MB
-JSON_KINDS = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "a string"}
 SOURCE_LOCATIONS = re.compile(r"^[A-Z_]+: |\S+\.(?:cc|cpp|h|rs)[(:]\d+[):\d]*\s*(?:\[[^\]]*\])?")
 LFS_POINTER = b"version https://git-lfs"
 MAX_ID = 2**31 - 1  # ids are passed to tables and other programs as signed 32-bit integers
@@ -44,7 +47,6 @@ MAX_PATTERNS = 4096  # characters of all regular expressions; published files ha
 EXPANSION = {"NFC": 4, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "BertNormalizer": 4, "ByteLevel": 4,
              "Metaspace": 2}  # fmt: skip
 NORMAL_FORMS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents"}  # in a row, only the largest counts
-SEQUENCES = [key for _, key in PARTS.values() if key]
 TINY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 STEPS = [part for part in PARTS if part != "model"]
 
@@ -80,30 +82,9 @@ def read_file(path: Path) -> bytes:
     return data
 
 
-def parse_json_object(data: bytes, where: str) -> dict[str, Any]:
-    """Parse a JSON object, or raise a TokenizerError that says what the file contains instead."""
-    if not data.strip():
-        raise TokenizerError(f"{where} is empty")
-    try:
-        text = data.decode("utf-8-sig")
-        value = json.loads(text)
-    except UnicodeDecodeError as error:
-        byte = data[error.start]
-        raise TokenizerError(f"{where} is not valid JSON: byte 0x{byte:02X} at {error.start} is not UTF-8") from None
-    except ValueError as error:  # JSONDecodeError, or a number with thousands of digits
-        truncated = getattr(error, "pos", 0) >= len(text.rstrip()) or str(error).startswith("Unterminated string")
-        hint = "; is the file truncated?" if truncated else ""
-        raise TokenizerError(f"{where} is not valid JSON ({one_line(error)}){hint}") from None
-    except RecursionError:
-        raise TokenizerError(f"{where} is nested too deeply for a tokenizer file") from None
-    if not isinstance(value, dict):
-        raise TokenizerError(f"{where} contains {JSON_KINDS.get(type(value), 'a list')}, not a JSON object")
-    return value
-
-
 def parse_tokenizer_json(data: bytes, where: str) -> dict[str, Any]:
     """Parse a tokenizer.json whose vocabulary is usable. Everything else is left to `tokenizers`."""
-    config = parse_json_object(data, where)
+    config = parse_json(data, where, TokenizerError)
     model = config.get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
     if vocab is None:
@@ -164,11 +145,12 @@ def check_parts(config: dict[str, Any], where: str) -> None:
             raise TokenizerError(f"{where}: its post_processor can make a text more than {MAX_ADDED:,} ids longer")
     parts = {part: config.get(part) for part in STEPS}
     skeleton = Tokenizer.from_str(json.dumps(parts | {"version": "1.0", "added_tokens": [], "model": TINY_MODEL}))
+    parsed = json.loads(skeleton.to_str())  # with the defaults of fields that the file leaves out
     length = 0  # of all patterns
     for part in STEPS:
         rule = template_growth if part == "post_processor" else step_growth
         growth, added, run = 1.0, 0.0, 1.0
-        for step in leaves(getattr(skeleton, part)):
+        for step in steps_of(parsed, part):
             length += check_pattern(step, part, where, length)
             own, more = rule(step)
             is_form = step["type"] in NORMAL_FORMS
@@ -194,16 +176,6 @@ def check_pattern(step: dict[str, Any], part: str, where: str, before: int) -> i
     return len(pattern)
 
 
-def leaves(part: Any) -> Iterator[dict[str, Any]]:
-    """The settings of the steps of a part, Sequences flattened."""
-
-    def flatten(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        inner = next((state[name] for name in SEQUENCES if name in state), None)
-        yield from [state] if inner is None else chain.from_iterable(map(flatten, inner))
-
-    return iter(()) if part is None else flatten(json.loads(part.__getstate__()))
-
-
 def step_growth(step: dict[str, Any]) -> tuple[float, int]:
     """The largest factor by which a step can lengthen a text, and the characters it adds on top."""
     kind = step["type"]
@@ -224,3 +196,73 @@ def template_growth(step: dict[str, Any]) -> tuple[float, int]:
     lengths = {name: len(token["ids"]) for name, token in step["special_tokens"].items()}
     added = sum(lengths[piece["SpecialToken"]["id"]] for piece in step["single"] if "SpecialToken" in piece)
     return float(sum("Sequence" in piece for piece in step["single"])), added
+
+
+# ---- regular expressions
+
+MAX_VARIABLE = 4  # optional and repeated parts in a row, as in published patterns
+MAX_CHOICES = 6  # log2 of the ways to choose alternatives in a row; 3 in published patterns
+SYNTAX = r"""
+    (?P<open> \( (?: \?(?: [ims-]*: | [=!>] | <[=!] | <\w+> ) | (?!\?) ) )
+  | (?P<flags> \(\?[ims-]+\) )
+  | (?P<close> \) )
+  | (?P<either> \| )
+  | (?P<repeat> (?P<many>[*+]|\?) [?+]? | \{(?=\d|,\d)(?P<low>\d*)(?P<comma>,?)(?P<high>\d*)\} (?P<more>[?+]?) )
+  | (?P<atom> \\[pPxo]\{[^}]*\} | \\[^gk] | (?P<class>\[\^?(?!\])(?:\\.|[^\[\]\\]|(?&class))*\]) | [^\\()\[] )
+"""
+
+
+@dataclass
+class Group:
+    """An open group: variable parts and choices of the current alternative, and the most of those before."""
+
+    parts: int = 0
+    choices: int = 0
+    most_parts: int = 0
+    most_choices: int = 0
+    alternatives: int = 1
+
+    def next_alternative(self) -> None:
+        self.most_parts, self.parts = max(self.most_parts, self.parts), 0
+        self.most_choices, self.choices = max(self.most_choices, self.choices), 0
+        self.alternatives += 1
+
+
+def slow_part(pattern: str) -> str | None:
+    """What makes a valid pattern potentially slow, or None.
+
+    >>> slow_part(" ?[^a-z]+[0-9]*|[a-z]+(?! )"), slow_part("(a+)+b")
+    (None, 'a repeated group of variable length')
+    """
+    import regex
+
+    groups, position, varies = [Group()], 0, False
+    syntax = regex.compile(SYNTAX, regex.VERBOSE | regex.DOTALL)
+    while position < len(pattern):
+        found = syntax.match(pattern, position)
+        if found is None:
+            return f"unsupported syntax at character {position}"
+        position = found.end()
+        if found["open"]:
+            groups.append(Group())
+        elif found["close"] and len(groups) > 1:
+            closed = groups.pop()
+            parts = max(closed.parts, closed.most_parts)
+            groups[-1].parts += parts
+            groups[-1].choices += max(closed.choices, closed.most_choices) + (closed.alternatives - 1).bit_length()
+            varies = parts > 0 or closed.alternatives > 1
+        elif found["either"]:
+            groups[-1].next_alternative()
+        elif found["repeat"]:
+            if varies and found["many"] != "?" and found["high"] not in ("0", "1"):
+                return "a repeated group of variable length"
+            is_fixed = bool(found["low"]) and not found["comma"] and not found["more"]
+            groups[-1].parts += 0 if is_fixed else 3 if found["more"] == "+" else 1  # {1,3}+ repeats it once more
+            varies = not is_fixed
+        else:
+            varies = False
+        if groups[-1].parts > MAX_VARIABLE:
+            return f"more than {MAX_VARIABLE} optional or repeated parts in a row"
+        if groups[-1].choices > MAX_CHOICES:
+            return "many groups of alternatives in a row"
+    return None

@@ -31,16 +31,6 @@ MAX_HEAD_VALUES = 2**27  # of a head that is run in this step: 512 MB in float32
 MAX_LOGITS = 2**23  # held at once; in a longer text only the first tokens are predicted
 
 
-class Gradients(NamedTuple):
-    """Gradients of the unique rows (U, D), and the loss they come from."""
-
-    loss: Tensor
-    lookup_UD: Tensor
-    head_UD: Tensor | None
-    unmasked_UD: Tensor  # the sum of both, without padding_idx
-    n_other_rows: int  # rows not in use that receive a gradient from a tied head
-
-
 class Problem(NamedTuple):
     """What is differentiated: a forward pass in float32, and the tokens that are predicted."""
 
@@ -157,7 +147,10 @@ def _targets(result: Forward, unique: UniqueRows, layer: Embeddings) -> tuple[Te
     return index_N, ids_BT.flatten()[index_N + 1] if len(index_N) else index_N
 
 
-def _gradients(problem: Problem) -> Gradients:
+def _gradients(problem: Problem) -> tuple[Tensor, Tensor, Tensor | None, Tensor, int]:
+    """The loss, and the gradients of the unique rows (U, D): through the lookup, through a tied head, and their sum
+    without padding_idx; then the number of other rows that receive a gradient from a tied head.
+    """
     unique, padding, mask_BT = problem.unique, problem.layer.padding_idx, problem.result.mask_BT
     head_UD, n_other_rows = None, 0
     with torch.enable_grad():
@@ -174,7 +167,12 @@ def _gradients(problem: Problem) -> Gradients:
             loss = functional.cross_entropy(logits_NV, problem.targets)
             lookup_UD, upstream_BTD, upstream_NV = torch.autograd.grad(loss, (rows_UD, gathered_BTD, logits_NV))
             if problem.head.tied:
-                head_UD = _head_gradient(problem.head, hidden_ND.detach(), upstream_NV, unique, problem.bias)
+                # What a tied head sends to the rows in use, from the gradient of their logits.
+                used_UD = unique.rows_UD.float().clone().requires_grad_()
+                bias_U = None if problem.bias is None else problem.bias[unique.ids_U]
+                logits_NU = problem.head.project(hidden_ND.detach(), used_UD, bias_U)
+                # An upstream gradient as argument would import torch's symbolic shapes, which takes half a second.
+                (head_UD,) = torch.autograd.grad((logits_NU * upstream_NV[:, unique.ids_U]).sum(), used_UD)
                 reached_V = upstream_NV.ne(0).any(dim=0)
                 reached_V[unique.ids_U] = False
                 if padding is not None:
@@ -184,18 +182,7 @@ def _gradients(problem: Problem) -> Gradients:
     if head_UD is not None:
         unmasked_UD = unmasked_UD + head_UD
         head_UD = head_UD if padding is None else head_UD * unique.ids_U.ne(padding)[:, None]
-    return Gradients(loss.detach(), lookup_UD, head_UD, unmasked_UD, n_other_rows)
-
-
-def _head_gradient(
-    head: Head, hidden_ND: Tensor, upstream_NV: Tensor, unique: UniqueRows, bias_V: Tensor | None
-) -> Tensor:
-    """Compute the gradient that a tied head sends to the rows in use, from the gradient of their logits."""
-    rows_UD = unique.rows_UD.float().clone().requires_grad_()
-    logits_NU = head.project(hidden_ND, rows_UD, None if bias_V is None else bias_V[unique.ids_U])
-    # Passing the upstream gradient to `grad` would import torch's symbolic shapes, which takes half a second.
-    (head_UD,) = torch.autograd.grad((logits_NU * upstream_NV[:, unique.ids_U]).sum(), rows_UD)
-    return head_UD
+    return loss.detach(), lookup_UD, head_UD, unmasked_UD, n_other_rows
 
 
 def backward_note(problem: Problem) -> str:

@@ -2,8 +2,7 @@
 
 - `to_dict` and `to_json` give the JSON that schema.json describes
 - a walk records a window: at most `max_tokens` tokens of each text from `first_token` on, and `dims` channels of each
-  vector from `first_channel` on (rotary vectors: the first `dims` pairs). Indices of tokens count from the start of
-  the window; the `n_` fields count everything, so a rendering can state what it leaves out
+  vector from `first_channel` on (rotary: the first `dims` pairs). Tokens count from its start, `n_` fields everything
 - bytes are hexadecimal strings, because a token may end in the middle of a character
 Tested against library calls and against the schema in tests/trace/.
 """
@@ -14,7 +13,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from inlayer.trace.ngram_facts import NgramFacts, PerLayerFacts
+from inlayer.trace.extra_facts import NgramFacts, PerLayerFacts, RelativeFacts, ValueFacts
 
 Vector = list[float]  # in JSON, values that are not finite are the strings "nan", "inf" and "-inf"
 Span = tuple[int, int]  # start, end (exclusive)
@@ -175,6 +174,7 @@ class Positions:
     block_size: int | None  # longest text the model supports
     note: str
     rotary: list[RotaryFacts]  # empty unless the scheme is rotary
+    relative: RelativeFacts | None  # next to the scheme: it adds nothing to the rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,8 +249,8 @@ class Trace:
         table: Where the rows are stored.
         gather: The lookup compared with a product of one-hot vectors.
         positions: The position scheme; `stages` are the steps from rows to hidden states.
-        padding: The padding row.
-        memories: Which n-gram reads which row of a memory. `per_layer` is the second table of a Gemma, or None.
+        padding: The padding row. `streams` is how often the model repeats each hidden state.
+        memories: Which n-gram reads which row of a memory. `per_layer` and `value` are second tables, or None.
         backward: The gradients of the rows, or None.
         steps: Title, summary and line of PyTorch of each of the eight steps.
         format: Version of the JSON format. `input` and `change` repeat the arguments of the walk.
@@ -281,8 +281,10 @@ class Trace:
     stages: list[StageFacts]
     positions: Positions
     padding: Padding
+    streams: int  # copies that the model makes of each hidden state, 1 for most
     memories: list[NgramFacts]
     per_layer: PerLayerFacts | None
+    value: ValueFacts | None
     backward: Backward | None  # None if there is nothing to differentiate; the note of step 8 gives the reason
 
     def to_dict(self) -> dict[str, Any]:
@@ -381,14 +383,12 @@ class ModelFacts:
     positions: str
     padding_id: int | None
     tied: bool | None  # None: no head
+    tokenizer: bool  # False: its rows can be shown, but no text can be walked
 
 
 def to_json(value: Any) -> str:
-    """Encode facts as ASCII JSON; a file name may not be valid Unicode.
-
-    The encoder reads dataclasses directly. Only values that are not finite need `plain`, which takes longer.
-    """
-    try:
+    """Encode facts as ASCII JSON; a file name may not be valid Unicode."""
+    try:  # the encoder reads dataclasses directly; only values that are not finite need `plain`, which takes longer
         return json.dumps(value, default=vars, allow_nan=False, separators=(",", ":"))
     except ValueError:
         return json.dumps(plain(value), allow_nan=False, separators=(",", ":"))

@@ -3,13 +3,13 @@
 [text -> ids -> rows -> (+ positions) -> hidden states] -> head
 - each text is tokenized once; bytes, pre-tokens, merges and ids all come from that call. Vectors can replace a text
 - only the tokens in the window are run, with the positions they have in the whole text
-- elsewhere: converting the result to facts (trace/run.py)
+- see also: converting the result to facts (trace/run.py)
 Tested in tests/trace/test_tokenization.py and tests/trace/test_walk.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,7 @@ from torch.nn import functional
 from inlayer.errors import DtypeError, InputError
 from inlayer.positions import LearnedPositions, SinusoidalPositions, make_position_ids
 from inlayer.ragged import Ragged
+from inlayer.render.numbers import count
 from inlayer.tables import check_id_range
 from inlayer.tensors import check_float
 from inlayer.tokenizers import Token
@@ -30,6 +31,7 @@ from inlayer.trace.schemes import Rotary
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
+MAX_PADDING = 4096
 MAX_MERGED_TOKENS = 256  # the merges of a longer pre-token are not recorded
 
 
@@ -64,6 +66,12 @@ class Forward:
     """One forward pass: the settings of a walk, its batch, and every tensor up to the hidden states."""
 
     def __init__(self, pipeline: Pipeline, change: Change, window: Window) -> None:
+        for name, value in window._asdict().items():
+            least = 0 if name.startswith("first_") else 1
+            if type(value) is not int or value < least:
+                raise InputError(f"{name} is {value!r}; it must be an integer of at least {least}")
+        if not isinstance(change.pad, int) or not 0 <= change.pad <= MAX_PADDING:
+            raise InputError(f"pad is {change.pad!r}; it must be in 0..{MAX_PADDING:,}")
         self.pipeline, self.change, self.window = pipeline, change, window
         self.active = pipeline.active_layer(change.positions, change.theta)
         self.texts: list[TextTrace] = []  # without their tokens
@@ -71,17 +79,22 @@ class Forward:
         self.unique: UniqueRows | None = None  # None if vectors were given
         self.ids_BT: Tensor | None = None  # of the whole texts
 
-    def run_texts(self, texts: Sequence[str]) -> Forward:
+    def run_texts(self, texts: object) -> Forward:
         """Tokenize texts, apply the swap, pad, and run the layer."""
+        if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
+            raise DtypeError(f"texts is a {type(texts).__name__}; give a str or a list of str")
+        if not (given := list(texts)):
+            raise InputError("texts is empty; give at least one text")
         pipeline, change = self.pipeline, self.change
         if pipeline.tokenizer is None:
             raise InputError(f"{pipeline.source} has no tokenizer; choose one, or pass inputs_embeds")
-        for text in texts:
+        for text in given:
             trace, tokens = tokenize(text, pipeline, self.window)
             self.texts.append(trace)
             self.tokens.append(list(tokens))
         if change.swap is not None:
-            swapped, (first, second) = self.tokens[0], _check_swap(change.swap, len(self.tokens[0]), self.window.end)
+            swapped = self.tokens[0]
+            first, second = _check_swap(change.swap, min(len(swapped), self.window.end))
             swapped[first], swapped[second] = swapped[second], swapped[first]
         ragged = Ragged.from_lists([[token.id for token in tokens] for tokens in self.tokens])
         padding = pipeline.padding_id
@@ -167,15 +180,11 @@ class Forward:
         return self.tokens[b][t] if t < len(self.tokens[b]) else None
 
 
-def _check_swap(swap: object, count: int, recorded: int) -> tuple[int, int]:
+def _check_swap(swap: object, shown: int) -> tuple[int, int]:
     if not (isinstance(swap, (tuple, list)) and len(swap) == 2 and all(type(index) is int for index in swap)):
         raise InputError(f"swap is {swap!r}; give the indices of two tokens, such as (0, 1)")
-    for index in swap:
-        if not 0 <= index < count:
-            allowed = f"tokens 0..{count - 1}" if count else "no tokens"
-            raise InputError(f"token {index} cannot be swapped: the first text has {allowed}")
-        if index >= recorded:
-            raise InputError(f"token {index} cannot be swapped: only the first {recorded} are shown; show more tokens")
+    if outside := [index for index in swap if not 0 <= index < shown]:
+        raise InputError(f"token {outside[0]} cannot be swapped: the first text shows {count(shown, 'token')}")
     return swap[0], swap[1]
 
 

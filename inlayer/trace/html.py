@@ -27,8 +27,8 @@ from inlayer.trace.pipeline import Pipeline
 STYLES = ("layout.css", "parts.css", "figures.css", "scene.css", "scene-figures.css", "map-pane.css")
 SCRIPTS = (
     "dom.js", "format.js", "motion.js", "colors.js", "state.js", "source.js", "grid.js", "changes.js", "effects.js",
-    "steps/text.js", "steps/ids.js", "steps/ngrams.js", "steps/rows.js", "dial.js", "clocks.js",
-    "steps/positions.js", "steps/hidden.js", "learning.js", "steps/backward.js",
+    "steps/text.js", "steps/ids.js", "steps/ngrams.js", "steps/per_layer.js", "steps/rows.js", "dial.js",
+    "clocks.js", "steps/relative.js", "steps/positions.js", "steps/hidden.js", "learning.js", "steps/backward.js",
     "inspector.js", "formulas.js", "formulas-later.js", "token.js", "questions.js", "predict.js", "initialization.js",
     "controls.js", "rejected.js", "chips.js", "scene.js", "scene_paint.js", "compare_view.js", "steps.js", "keys.js",
     "theme.js", "map_pane.js", "main.js",
@@ -64,7 +64,11 @@ def export(
         "texts": list(texts),
         "walks": {key: trace.to_dict() for key, trace in walks.items()},
         "tokens": {str(token_id): plain(pipeline.token(token_id)) for token_id in list(ids)[:MAX_TOKEN_PANELS]},
-        "heads": {key: _head(pipeline, texts, trace) for key, trace in walks.items() if _is_rotary(trace)},
+        "heads": {  # without the changes that the page applies itself
+            key: _head(pipeline, texts, trace)
+            for key, trace in walks.items()
+            if trace.positions.rotary and trace.change.swap is None and not trace.change.pad
+        },
         "initialization": plain(pipeline.initialization(dims=dims)),
         "step": step,
         "change": None if change is None else key_of(change),
@@ -94,11 +98,6 @@ def _scenes(pipeline: Pipeline, texts: Sequence[str], walks: dict[str, Trace]) -
             break
         scenes[key] = plain(made)
     return scenes
-
-
-def _is_rotary(trace: Trace) -> bool:
-    """Tell whether a walk has rotary positions and no other change, which the page applies itself."""
-    return bool(trace.positions.rotary) and trace.change.swap is None and trace.change.pad == 0
 
 
 def _head(pipeline: Pipeline, texts: Sequence[str], trace: Trace) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 - tokens and numbers are in the same columns in every step, so a token can be followed down the screen
 - what does not fit is omitted and counted; no line wraps
-- elsewhere: how a character is written (inlayer/render/glyphs.py), the steps (trace/terminal.py)
+- see also: how a character is written (inlayer/render/glyphs.py), the steps (trace/terminal.py)
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Grid:
     scale: float  # the value with full intensity in a heat strip
 
     def number(self, value: float) -> str:
-        """Format a value; in a grid of small values, as a power of ten, so that they can be compared."""
+        """Format a value; in a grid of small values, as a power of ten, so they can be compared."""
         return number(value, power=self.scale < SMALL)
 
 

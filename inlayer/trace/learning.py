@@ -3,7 +3,7 @@
 text -> ids -> [rows - rate * gradient] -> hidden states -> head -> loss, next tokens
 - plain gradient descent on the token table alone, for several learning rates. A tied head moves with its table, so
   every row of it moves; an untied head and everything else stay as they are
-- the loss is that of the backward pass, in float32 (trace/backward.py)
+- the loss comes from the backward pass, in float32 (trace/backward.py)
 - where a row moves on the map: exact on a PCA map, which is linear. t-SNE cannot place a new row, so the shift is
   that of the mean position of the row's nearest neighbors
 Tested against torch.optim.SGD on the whole table in tests/trace/test_learning.py.
@@ -28,7 +28,6 @@ from inlayer.tensors import one_thread
 from inlayer.trace.backward import Problem, backward_note, set_up
 from inlayer.trace.facts import Change
 from inlayer.trace.forward import Forward, Window
-from inlayer.trace.run import check_walk
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -95,10 +94,9 @@ def learn(
     change: Change | None = None,
     projection: TableProjection | None = None,
 ) -> LearnFacts:
-    """Take one step from the stored rows with each learning rate. The other arguments are those of a walk."""
+    """Take one step from the stored rows with each learning rate. The other arguments are the same as for a walk."""
     change, window = change or Change(), Window(tokens, 1, first_token)
-    check_walk(texts, None, window, change)
-    result = Forward(pipeline, change, window).run_texts(list(texts))
+    result = Forward(pipeline, change, window).run_texts(texts)
     problem = set_up(result) if result.count else None
     uniform = math.log(pipeline.table.shape[0])
     if problem is None or problem.targets is None:
@@ -108,7 +106,9 @@ def learn(
         note = "the table is too large for a step of learning here"
         return LearnFacts(uniform=uniform, kind="next token", note=note, predicted=None, method=None, steps=[])
     gradient_VD, steps = _gradient(problem), []
-    ids, target = _in_use(problem), int(problem.targets[-1])
+    used, known = problem.unique.inverse_BT[result.mask_BT.bool()].tolist(), problem.unique.ids_U.tolist()
+    ids = [known[at] for at in dict.fromkeys(used) if known[at] != problem.layer.padding_idx][:MAX_MOVED]  # in order
+    target = int(problem.targets[-1])
     places = torch.searchsorted(problem.unique.ids_U, torch.tensor(ids, dtype=torch.int64))
     rows_ND, moves_ND = problem.unique.rows_UD.float()[places], gradient_VD[ids]
     last = min(len(result.tokens[0]), result.shown.stop) - result.shown.start - 1
@@ -168,13 +168,6 @@ def _most_probable(pipeline: Pipeline, probabilities_V: Tensor) -> list[NextToke
 
 def _next_token(pipeline: Pipeline, probabilities_V: Tensor, token_id: int) -> NextToken:
     return NextToken(id=token_id, label=pipeline.spelling(token_id), probability=float(probabilities_V[token_id]))
-
-
-def _in_use(problem: Problem) -> list[int]:
-    """The ids of the text in order of first occurrence, without padding."""
-    places = problem.unique.inverse_BT[problem.result.mask_BT.bool()].tolist()
-    ids = problem.unique.ids_U.tolist()
-    return [ids[place] for place in dict.fromkeys(places) if ids[place] != problem.layer.padding_idx][:MAX_MOVED]
 
 
 def _moved(

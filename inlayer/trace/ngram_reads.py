@@ -1,7 +1,7 @@
 """N-gram memories in a walk: which n-gram of the text reads which row, and which n-grams share rows.
 
 text -> ids -> [rows of n-gram memories] -> hidden states
-- the row numbers are those of `Embeddings.ngram_ids`; the text of an n-gram ends where its look-back ends
+- row numbers come from `Embeddings.ngram_ids`; the text of an n-gram ends where its look-back ends
 - only rows of the window are shown, but n-grams reach back to the tokens before it
 Tested against the library in tests/trace/test_ngrams.py.
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from inlayer.tables.ngram import NgramMemory, NgramSpec
 from inlayer.tokenizers.base import text_or_hex
-from inlayer.trace.ngram_facts import NgramFacts, NgramRead, SharedNgrams
+from inlayer.trace.extra_facts import NgramFacts, NgramRead, SharedNgrams
 
 if TYPE_CHECKING:
     from inlayer.trace.forward import Forward

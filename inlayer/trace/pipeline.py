@@ -3,7 +3,7 @@
 text -> ids -> rows -> (+ positions) -> hidden states -> head
 - a walk changes nothing in its pipeline, so several threads can use one
 - a random pipeline has a randomly initialized table, to show what a table looks like before training
-- elsewhere: the walk (trace/run.py), replacing the position scheme (trace/schemes.py)
+- see also: the walk (trace/run.py), replacing the position scheme (trace/schemes.py)
 Tested in tests/trace/test_pipeline.py.
 """
 
@@ -37,7 +37,7 @@ from inlayer.trace.facts import Change, MergeFacts, ModelFacts, Padding, TableFa
 from inlayer.trace.learning import learn
 from inlayer.trace.run import run, values_of
 from inlayer.trace.scene import TableScene, scene, table_scene
-from inlayer.trace.schemes import RANDOM_POSITIONS, Rotary, rotate, scheme_of, with_modules, with_positions
+from inlayer.trace.schemes import RANDOM_POSITIONS, rotate, scheme_of, with_modules, with_positions
 from inlayer.trace.token_facts import describe_token, initialize
 
 MAX_CACHED_VALUES = 2**24  # values of a table cached in float32 between walks: 64 MB
@@ -116,7 +116,10 @@ class Pipeline:
         self.active_layer = lru_cache(32)(lambda name, theta: with_positions(layer, name, theta, self.init_std))
         self.float32_layer = lru_cache(maxsize=4)(self._float32_layer)
         self.float32_rows = lru_cache(maxsize=2)(lambda module: module.weight.detach().float())
-        self.rotations = lru_cache(maxsize=64)(self._rotations)
+        # the same for every text of this length
+        self.rotations = lru_cache(maxsize=64)(
+            lambda scheme, theta, *tokens: rotate(self.active_layer(scheme, theta).layer, *tokens)
+        )
         self.spelling = lru_cache(maxsize=65_536)(partial(token_label, tokenizer))
         self.merges = lru_cache(maxsize=4_096)(self._merges)
         self.padding = lru_cache(maxsize=4)(self._padding)
@@ -134,7 +137,7 @@ class Pipeline:
         return ModelFacts(
             name=self.name, source=self.source, note=self.note, family=self.family, shape=self.table.shape,
             dtype=self.table.dtype, positions=scheme_of(self.layer), padding_id=self.padding_id,
-            tied=None if self.head is None else self.head.tied,
+            tied=None if self.head is None else self.head.tied, tokenizer=self.tokenizer is not None,
         )  # fmt: skip
 
     @cached_property
@@ -234,12 +237,6 @@ class Pipeline:
         is_own, is_zero = self.layer.padding_idx is not None, not bool(row_D.float().any())
         row = values_of(row_D, slice(first_channel, first_channel + dims))
         return Padding(id=self.padding_id, is_padding_idx=is_own, is_zero=is_zero, row=row)
-
-    def _rotations(
-        self, scheme: str | None, theta: float | None, first: int, count: int, length: int, dims: int
-    ) -> list[Rotary]:
-        """Return the rotary angles of some tokens, which are the same for every text of this length."""
-        return rotate(self.active_layer(scheme, theta).layer, first, count, length, dims)
 
     def __repr__(self) -> str:
         rows, width = self.table.shape

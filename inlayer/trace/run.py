@@ -3,13 +3,13 @@
 text -> bytes -> pre-tokens -> ids -> rows -> (+ positions) -> hidden states -> backward pass
 - every number is read from the objects that do the work; none is computed a second way
 - runs on one thread: sums do not depend on the machine, and parallel walks do not wait for each other's threads
-- elsewhere: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py)
+- see also: the tensors (trace/forward.py, trace/backward.py), the fields (trace/facts.py)
 Tested against the library call by call in tests/trace/test_walk.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +17,21 @@ import torch
 from torch import Tensor
 
 from inlayer.embeddings import Embeddings, LayerStage
-from inlayer.errors import DtypeError, InputError
+from inlayer.errors import InputError
 from inlayer.tensors import one_thread
 from inlayer.trace.backward import backward
 from inlayer.trace.facts import Change, Gather, Positions, StageFacts, StageValue, TokenTrace, Trace
 from inlayer.trace.forward import Forward, Window
 from inlayer.trace.ngram_reads import ngram_facts
-from inlayer.trace.per_layer_lines import per_layer_facts
+from inlayer.trace.relative_lines import relative_facts
 from inlayer.trace.schemes import scheme_of
+from inlayer.trace.second_tables import per_layer_facts, value_facts
 from inlayer.trace.steps import describe_steps
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
 
 MAX_COMPARED = 2**26  # values of a table that is multiplied by one-hot vectors as a whole
-MAX_PADDING = 4096
 MAX_BLOCK_BYTES = 64  # bytes shown of a quantized row
 
 
@@ -48,12 +48,13 @@ def run(
     first_channel: int = 0,
     change: Change | None = None,
 ) -> Trace:
-    """Run a batch of texts, or vectors instead of texts. The arguments are those of `inlayer.walk`."""
+    """Run a batch of texts, or vectors instead of texts. The arguments are the same as for `inlayer.walk`."""
     change = change or Change()
     window = Window(tokens, dims, first_token, first_channel)
-    check_walk(texts, inputs_embeds, window, change)
+    if (texts is None) == (inputs_embeds is None):
+        raise InputError("give either texts or inputs_embeds" + ("" if texts is None else ", not both"))
     result = Forward(pipeline, change, window)
-    result = result.run_texts(list(texts or ())) if inputs_embeds is None else result.run_vectors(inputs_embeds)
+    result = result.run_texts(texts) if inputs_embeds is None else result.run_vectors(inputs_embeds)
     layer, width = result.active.layer, result.width
     stages = [
         StageFacts(
@@ -86,28 +87,13 @@ def run(
         stages=stages,
         positions=_positions(result),
         padding=pipeline.padding(first_channel, dims),
+        streams=pipeline.layer.streams,
         memories=ngram_facts(result),
         per_layer=per_layer_facts(result),
+        value=value_facts(result),
         backward=backward(result) if result.unique is not None and result.count else None,
     )
     return replace(trace, steps=describe_steps(trace))
-
-
-def check_walk(texts: object, inputs_embeds: Tensor | None, window: Window, change: Change) -> None:
-    """Check the arguments of a walk."""
-    if (texts is None) == (inputs_embeds is None):
-        raise InputError("give either texts or inputs_embeds" + ("" if texts is None else ", not both"))
-    if texts is not None:
-        if isinstance(texts, (bytes, str)) or not isinstance(texts, Iterable):
-            raise DtypeError(f"texts is a {type(texts).__name__}; give a str or a list of str")
-        if not list(texts):
-            raise InputError("texts is empty; give at least one text")
-    for name, value in window._asdict().items():
-        least = 0 if name.startswith("first_") else 1
-        if type(value) is not int or value < least:
-            raise InputError(f"{name} is {value!r}; it must be an integer of at least {least}")
-    if not isinstance(change.pad, int) or not 0 <= change.pad <= MAX_PADDING:
-        raise InputError(f"pad is {change.pad!r}; it must be in 0..{MAX_PADDING:,}")
 
 
 def _tokens(result: Forward, stages: list[StageFacts]) -> list[list[TokenTrace]]:
@@ -218,4 +204,5 @@ def _positions(result: Forward) -> Positions:
         block_size=layer.block_size if from_model else None,
         note=note,
         rotary=[facts for facts, _ in result.rotary],
+        relative=relative_facts(result) if from_model else None,
     )

@@ -3,9 +3,9 @@
 rows, hidden states -> [scene] -> canvas
 - strips are for color only: one signed byte per value, round(127 * value / scale), clipped; -128 marks NaN and
   infinity. Exact digits come from a walk
-- the scale is a high quantile of the absolute values, so that a few outlier channels do not make all others pale
-- cosines are those of the rows, and of the hidden states, where positions have been added
-- elsewhere: the recorded values (trace/run.py), a step of learning (trace/learning.py), the map (geometry/map_facts.py)
+- the scale is a high quantile of the absolute values, so a few outlier channels do not make all others pale
+- cosines are computed for the rows, and for the hidden states, where positions have been added
+- see also: the recorded values (trace/run.py), a step of learning (trace/learning.py), the map (geometry/map_facts.py)
 Tested against the layer elementwise in tests/trace/test_scene.py.
 """
 
@@ -23,7 +23,6 @@ from torch import Tensor
 from inlayer.tensors import one_thread
 from inlayer.trace.facts import Change, RotaryFacts
 from inlayer.trace.forward import Forward, Window
-from inlayer.trace.run import check_walk
 
 if TYPE_CHECKING:
     from inlayer.trace.pipeline import Pipeline
@@ -98,12 +97,11 @@ def scene(
     """Run texts and record at most `tokens` tokens of each as strips; cosines are computed from `first_token` on."""
     change = change or Change()
     window = Window(min(tokens, max(1, MAX_VALUES // (max(1, len(texts)) * pipeline.layer.n_embd))), 1)
-    check_walk(texts, None, window._replace(first_token=first_token), change)
-    result = Forward(pipeline, change, window).run_texts(list(texts))
+    result = Forward(pipeline, change, window).run_texts(texts)
     row_BTD, hidden_BTD = result.stages[0].after, result.stages[-1].after
     added = [stage.added.expand_as(stage.after) for stage in result.stages if stage.name == "position"]  # type: ignore[union-attr]
     end = min(len(result.tokens[0]), result.count)
-    compared = list(range(min(first_token, end), min(first_token + MAX_COMPARED, end)))
+    compared = list(range(max(0, first_token), end))[:MAX_COMPARED]
     rotary = pipeline.rotations(change.positions, change.theta, 0, 0, result.length, result.width)
     return SceneFacts(
         shape=(len(texts), result.length, result.width),

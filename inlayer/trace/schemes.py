@@ -28,7 +28,7 @@ DEFAULT_HEAD_DIM = 64  # for a model without rotary positions of its own
 COMPARED_LENGTH = 64  # tokens that the compared scalings treat as trained on: their effect shows within one dial
 COMPARED_SCALINGS: dict[str, Scaling] = {
     "YaRN": Yarn(factor=4.0, original_max_position_embeddings=COMPARED_LENGTH),
-    "Llama 3": Llama3(
+    "Llama-3": Llama3(
         factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=COMPARED_LENGTH
     ),
 }
@@ -145,5 +145,5 @@ def _rescale(dim: int, theta: float, dims: int) -> list[ScaledSpeeds]:
 def _describe_scaling(scaling: Scaling) -> str:
     """Describe a scaling rule by its name, its factor and the length the model was trained on."""
     factor, trained = getattr(scaling, "factor", None), getattr(scaling, "original_max_position_embeddings", None)
-    words = type(scaling).__name__.lower() + ("" if factor is None else f", factor {factor:g}")
+    words = scaling.kind + ("" if factor is None else f", factor {factor:g}")
     return words + ("" if trained is None else f", trained on {trained:,} tokens")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 
 from inlayer.render.numbers import count
+from inlayer.trace.extra_facts import RelativeFacts
 from inlayer.trace.facts import StepFacts, Trace
 
 MAX_CODE_TEXT = 240  # characters of the texts that are written into the code; else the first CUT_TEXT of each
@@ -49,15 +50,18 @@ def _pre_tokens(trace: Trace) -> tuple[str, str]:
 
 
 def _ids(trace: Trace) -> tuple[str, str]:
-    change, padding = trace.change, trace.padding.id
+    change, padding = trace.change, str(trace.padding.id or 0)
+    if trace.tokenizer == "WordTokenizer" and trace.source == "random":
+        padding = "len(E) - 1"  # the table has a row per word, and a shortened text has fewer words
     tokens = sum(text.n_tokens for text in trace.texts)
     note = f"{count(tokens, 'token')} from {trace.tokenizer}, vocabulary size {trace.vocab_size:,}"
     if len(trace.texts) == 1:
-        code = "ids = torch.tensor([tokenizer.encode(text)])"
+        dtype = "" if any(token.mask for token in trace.texts[0].tokens) else ", dtype=torch.long"  # of an empty list
+        code = f"ids = torch.tensor([tokenizer.encode(text)]{dtype})"
     else:
-        code = f"ids, mask = tokenizer.encode_batch(texts).padded({padding or 0})"
-    if change.swap is not None:
-        first, second = change.swap
+        code = f"ids, mask = tokenizer.encode_batch(texts).padded({padding})"
+    if change.swap is not None and trace.first_token <= min(change.swap):  # otherwise it is outside the part shown
+        first, second = (index - trace.first_token for index in change.swap)
         code += f"; ids[0, [{first}, {second}]] = ids[0, [{second}, {first}]]"
     if change.pad:
         real = "torch.ones_like(ids)" if len(trace.texts) == 1 else "mask.long()"
@@ -70,7 +74,7 @@ def _row(trace: Trace) -> tuple[str, str]:
     rows, width = table.shape
     where = "in memory" if table.file is None else f"in {table.file}"
     note = f"each id selects a row of {table.name}, {rows:,} x {width:,} {table.dtype}, {where}"
-    return note, "E[ids[0, 0]]"
+    return note, "E[ids[0, 0]]" if trace.shape[1] else "E[ids[0]]"
 
 
 def _lookup(trace: Trace) -> tuple[str, str]:
@@ -89,6 +93,8 @@ def _positions(trace: Trace) -> tuple[str, str]:
         "rotary": "rotary: RoPE adds nothing to the embeddings; it prepares the cos/sin tables that attention uses to "
         "rotate queries and keys",
     }[positions.scheme]
+    if positions.relative is not None and positions.scheme == "none":
+        return _relative(trace, positions.relative)
     note += f" ({positions.note})" if positions.note else ""
     if positions.scheme == "rotary":
         layer_type = positions.rotary[0].layer_type
@@ -96,6 +102,17 @@ def _positions(trace: Trace) -> tuple[str, str]:
         return note, f"cos, sin = layer.rotary(torch.arange({_rows(trace)}.shape[1]){argument})"
     code = f"x = {_sum(trace)}"
     return note, f"position_ids = {_position_ids(trace)}; {code}" if "position_ids" in code else code
+
+
+def _relative(trace: Trace, relative: RelativeFacts) -> tuple[str, str]:
+    """Relative positions on their own: nothing is added to the rows."""
+    at = f"torch.arange({_rows(trace)}.shape[1])"
+    if relative.kind == "alibi":
+        note = "ALiBi: nothing is added to the embeddings; attention adds slope x position to its scores"
+        at = f"{at}[None]" + (f" - {_rows(trace)}.shape[1] + 1" if relative.from_last else "")
+        return note, f"slopes, bias = inlayer.positions.alibi_of(layer.relative, {at}, layer.dtype)"
+    note = "relative: nothing is added to the embeddings; attention uses a learned row for each distance of two tokens"
+    return note, f"at = {at}; buckets = inlayer.positions.relative_rows(layer.relative, at - at[:, None])"
 
 
 def _position_ids(trace: Trace) -> str:
@@ -138,6 +155,8 @@ def _hidden(trace: Trace) -> tuple[str, str]:
     note = f"({batch}, {tokens}, {width}): batch, tokens, width"
     if padding:
         note += f"; {count(padding, 'padding token')} with mask 0"
+    if trace.streams > 1:
+        note += f"; the model repeats each vector in {trace.streams} streams"
     return note, f"hidden = {_layer(trace)}"
 
 

@@ -3,7 +3,7 @@
 trace -> [terminal] -> console
 - color is used only if the terminal has it, and no step depends on it; the output is ASCII if the terminal requires it
 - no line is wider than the terminal, none ends in spaces, and no text can control the terminal
-- elsewhere: columns and kinds of lines (trace/layout.py), how a character or a number is written (render/glyphs.py)
+- see also: columns and kinds of lines (trace/layout.py), how a character or a number is written (render/glyphs.py)
 Tested at three widths, against snapshots and with hostile texts, in tests/trace/test_terminal.py.
 """
 
@@ -21,7 +21,8 @@ from inlayer.render.numbers import count
 from inlayer.trace.facts import Backward, PreToken, RotaryFacts, TextTrace, TokenTrace, Trace, Vector
 from inlayer.trace.layout import INDENT, Layout, NamedVectors, is_text, padded
 from inlayer.trace.ngram_lines import memory_lines
-from inlayer.trace.per_layer_lines import per_layer_lines
+from inlayer.trace.relative_lines import relative_lines
+from inlayer.trace.second_tables import per_layer_lines, value_lines
 from inlayer.trace.steps import setup_code
 
 FIRST_WITH_STRIPS = 5
@@ -168,6 +169,8 @@ def stored_rows_step(layout: Layout) -> Iterator[Text]:
         yield from memory_lines(layout, memory)
     if layout.trace.per_layer is not None:
         yield from per_layer_lines(layout, layout.trace.per_layer)
+    if layout.trace.value is not None:
+        yield from value_lines(layout, layout.trace.value)
 
 
 def rows_step(layout: Layout) -> Iterator[Text]:
@@ -185,9 +188,11 @@ def rows_step(layout: Layout) -> Iterator[Text]:
 
 
 def positions_step(layout: Layout) -> Iterator[Text]:
-    """Step 6: the sum of row and position for each token, or the rotary angles."""
+    """Step 6: the sum of row and position for each token, rotary angles, or the bias of relative positions."""
     for which, rotary in enumerate(layout.trace.positions.rotary):
         yield from _rotary(layout, which, rotary)
+    if layout.trace.positions.relative is not None:
+        yield from relative_lines(layout, layout.trace.positions.relative)
     names = ["row", *(f"after {stage.name}" for stage in layout.trace.stages)]
     if "after position" not in names:
         return

@@ -49,6 +49,8 @@ def describe_token(pipeline: Pipeline, token_id: int, *, k: int = 8) -> TokenFac
         note = "the table is too large to search for neighbors"
     elif not bool(row_D.float().any()):
         note = "a row of zeros has no direction, so it has no neighbors"
+    elif not row_D.float().isfinite().all():
+        note = "a row with NaN or infinity has no direction, so it has no neighbors"
     found = [] if note else nearest_to_row(pipeline.stored_table, token_id, k)
     return TokenFacts(
         id=token_id,

@@ -7,7 +7,7 @@ text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> head -> 
   a group of their own: a tied head moves their rows, an untied table does not
 - the padding row is left out; a zero row has no direction, so it has no cosine; values that are not finite become None
 - rows are read in blocks, in float64: this works for tables of any size and for diverged runs
-- elsewhere: the course of training (plot.py), presentation (report.py)
+- see also: the course of training (plot.py), presentation (report.py)
 Tested against plain loops in tests/training/test_analysis.py.
 """
 

@@ -4,7 +4,7 @@
   module does not import torch
 - a field that is None is derived: sizes come from the preset, warm-up from the number of steps, scales from tying
 - tables and heads do not decay by default: the row of a rare token would shrink between its few gradients
-- rows start at N(0, 0.02) and are multiplied by 1 / 0.02, so that they enter the first block at unit scale; a tied head
+- rows start at N(0, 0.02) and are multiplied by 1 / 0.02, so they enter the first block at unit scale; a tied head
   multiplies its input by 3. Among all variants of the study, only this trains well at every rate (docs/tying.md)
 - presets base-768 and large-1024 with architecture gpt have the sizes of GPT-2 and GPT-2 medium
 Tested in tests/training/test_config.py.
@@ -36,7 +36,7 @@ PARALLEL_MODES = ("data", "vocab")
 SIZES = ("vocab_size", "n_embd", "n_layer", "n_head", "block_size", "kv_heads", "hidden_width")
 VOCAB_SIZE, TIED_OUTPUT_SCALE = 4096, 3.0
 NOT_SAVED = ("out", "parallel")  # may change when a run is resumed
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class DecoderConfig:
 
     architecture  "gpt" or "llama"
     n_kv_head     key/value heads, each shared by n_head / n_kv_head queries (`kv_heads`; gpt: n_head)
-    n_hidden      width of the feed-forward layer (`hidden_width`)
+    n_inner      width of the feed-forward layer (`hidden_width`)
     positions     gpt: "learned" or "sinusoidal"; llama: "rotary" (`position_scheme`)
     theta         base of rotary and sinusoidal positions
     padding_idx   a table row that stays zero; targets equal to it are ignored, and it is never generated
@@ -62,7 +62,7 @@ class DecoderConfig:
     n_head: int
     block_size: int
     n_kv_head: int | None = None
-    n_hidden: int | None = None
+    n_inner: int | None = None
     positions: str | None = None
     theta: float = 10_000.0
     norm_eps: float = 1e-5
@@ -111,8 +111,8 @@ class DecoderConfig:
     @property
     def hidden_width(self) -> int:
         """4 n_embd; llama 8/3 n_embd rounded up to a multiple of 64, since SwiGLU has three matrices, not two."""
-        if self.n_hidden is not None:
-            return self.n_hidden
+        if self.n_inner is not None:
+            return self.n_inner
         return 4 * self.n_embd if self.architecture == "gpt" else -(-8 * self.n_embd // (3 * 64)) * 64
 
     @property
@@ -165,50 +165,51 @@ class TrainConfig:
     vocab_size: int | None = option(None, DATA, "Size of the trained vocabulary.", derived=f"{VOCAB_SIZE} or less")
     validation: float = option(0.05, DATA, "Fraction of the text held out for validation.", maximum=0.5)
 
-    preset: str = option("small", MODEL, "Model sizes by name.", choices=tuple(PRESETS))
+    preset: str = option("small", MODEL, "Named model size.", choices=tuple(PRESETS))
     architecture: str = option("llama", MODEL, "Architecture of the decoder.", choices=tuple(POSITIONS))
-    positions: str | None = option(None, MODEL, "Position scheme of gpt.", choices=SCHEMES, derived="learned")
+    positions: str | None = option(None, MODEL, "Position scheme (gpt only).", choices=SCHEMES, derived="learned")
     n_embd: int | None = option(None, MODEL, "Embedding width.", derived="from the preset")
     n_layer: int | None = option(None, MODEL, "Number of transformer blocks.", derived="from the preset")
     n_head: int | None = option(None, MODEL, "Number of attention heads.", derived="from the preset")
     n_kv_head: int | None = option(None, MODEL, "Number of key/value heads (llama).", derived="from the preset")
-    n_hidden: int | None = option(None, MODEL, "Width of the feed-forward layers.", derived="from the width")
+    n_inner: int | None = option(None, MODEL, "Width of the feed-forward layers.", derived="from the width")
     block_size: int | None = option(None, MODEL, "Context length in tokens.", derived="from the preset")
     dropout: float = option(0.0, MODEL, "Dropout probability.", maximum=1.0)
     tie: bool = option(True, MODEL, "Share the embedding table with the output head.")
     init_std: float = option(0.02, MODEL, "Standard deviation of the initial weights.")
     input_scale: float | None = option(None, MODEL, "Factor applied to looked-up rows.", derived="1 / init-std")
-    output_scale: float | None = option(None, MODEL, "Factor of the head's input.", derived="3 if tied, else 1")
+    output_scale: float | None = option(None, MODEL, "Factor applied to the head's input.", derived="3 if tied, else 1")
 
     steps: int = option(600, OPTIMIZER, "Number of training steps.")
     batch_size: int = option(16, OPTIMIZER, "Sequences per step, over all processes.")
-    accumulate: int = option(1, OPTIMIZER, "Gradient accumulation: forward/backward passes per step.")
+    gradient_accumulation_steps: int = option(1, OPTIMIZER, "Gradient accumulation: forward/backward passes per step.")
     learning_rate: float = option(2e-3, OPTIMIZER, "Peak learning rate.")
-    table_rate: float = option(1.0, OPTIMIZER, "Learning-rate multiplier for the embedding table.")
-    head_rate: float = option(1.0, OPTIMIZER, "Learning-rate multiplier for an untied head.")
+    embedding_lr_scale: float = option(1.0, OPTIMIZER, "Learning-rate multiplier for the embedding table.")
+    head_lr_scale: float = option(1.0, OPTIMIZER, "Learning-rate multiplier for an untied head.")
     weight_decay: float = option(0.1, OPTIMIZER, "Weight decay of the matrices in the blocks.")
-    table_decay: float = option(0.0, OPTIMIZER, "Weight decay of the embedding table, learned positions and head.")
+    embedding_weight_decay: float = option(
+        0.0, OPTIMIZER, "Weight decay of the embedding table, learned positions and head."
+    )
     beta1: float = option(0.9, OPTIMIZER, "AdamW's first beta.", maximum=1.0)
     beta2: float = option(0.95, OPTIMIZER, "AdamW's second beta.", maximum=1.0)
     epsilon: float = option(1e-8, OPTIMIZER, "AdamW's epsilon.")
-    warmup: int | None = option(None, OPTIMIZER, "Warm-up steps.", derived="a tenth, at most 50", minimum=0)
+    warmup: int | None = option(None, OPTIMIZER, "Warm-up steps.", derived="10% of the steps, at most 50", minimum=0)
     schedule: str = option("cosine", OPTIMIZER, "Schedule after warm-up.", choices=("cosine", "linear", "constant"))
-    final_rate: float = option(0.1, OPTIMIZER, "Final learning rate as a fraction of the peak.", maximum=1.0)
-    clip: float = option(1.0, OPTIMIZER, "Gradient-norm clipping; 0 turns it off.")
-    precision: str = option("float32", OPTIMIZER, "bfloat16 uses autocast.", choices=("float32", "bfloat16"))
+    min_lr_ratio: float = option(0.1, OPTIMIZER, "Final learning rate as a fraction of the peak.", maximum=1.0)
+    max_grad_norm: float = option(1.0, OPTIMIZER, "Gradient-norm clipping; 0 turns it off.")
+    precision: str = option(
+        "float32", OPTIMIZER, "Compute dtype (bfloat16: autocast).", choices=("float32", "bfloat16")
+    )
 
     z_loss: float = option(0.0, TYING, "Weight of the z-loss: the squared log of the softmax normalizer.")
-    center: bool = option(False, TYING, "Subtract the mean row from the table after each step.")
-    shared_moment: bool = option(False, TYING, "Average AdamW's second moment over the vocabulary.")
-    input_gradient_scale: float = option(1.0, TYING, "Factor applied to the gradient of the lookups.", maximum=1.0)
-    untie_at: float | None = option(None, TYING, "Fraction of steps with a tied head.", derived="all", maximum=1.0)
+    shared_second_moment: bool = option(False, TYING, "Average AdamW's second moment over the vocabulary.")
 
     seed: int = option(0, RUN, "Random seed; the same seed gives the same losses.", minimum=0)
-    validate_every: int = option(100, RUN, "Steps between validations; 0 validates only at the end.", minimum=0)
-    validation_windows: int = option(64, RUN, "Maximum number of validation sequences.")
-    save_every: int = option(100, RUN, "Steps between saved states; 0 saves only at the end.", minimum=0)
-    measure_every: int = option(20, RUN, "Steps between measurements of the table.", minimum=0)
-    threads: int | None = option(None, RUN, "CPU threads of torch.", derived="torch's own number")
+    eval_interval: int = option(100, RUN, "Steps between validations; 0 validates only at the end.", minimum=0)
+    eval_sequences: int = option(64, RUN, "Maximum number of validation sequences.")
+    save_interval: int = option(100, RUN, "Steps between saved states; 0 saves only at the end.", minimum=0)
+    log_interval: int = option(20, RUN, "Steps between measurements of the table.", minimum=0)
+    threads: int | None = option(None, RUN, "Number of torch CPU threads.", derived="torch's default")
     parallel: str = option("data", RUN, "Under torchrun: FSDP2, or a sharded vocabulary.", choices=PARALLEL_MODES)
 
     def __post_init__(self) -> None:
@@ -222,14 +223,13 @@ class TrainConfig:
                 f"beta1 {self.beta1} and beta2 {self.beta2} must be less than 1, epsilon {self.epsilon} and init_std "
                 f"{self.init_std} greater than 0"
             )
-        if self.batch_size % self.accumulate:
-            raise ConfigError(f"batch_size {self.batch_size} is not divisible by accumulate {self.accumulate}")
-        if self.untie_at is not None and not 0 < self.untie_at < 1:
-            raise ConfigError(f"untie_at is {self.untie_at!r}; it must be between 0 and 1, exclusive")
-        if self.tie and self.head_rate != 1.0 and self.untie_at is None:
-            raise ConfigError(f"head_rate is {self.head_rate}, but a tied head has no weights of its own")
-        if self.untie_at is not None and not self.tie:
-            raise ConfigError("untie_at needs a tied model; tie is False")
+        if self.batch_size % self.gradient_accumulation_steps:
+            raise ConfigError(
+                f"batch_size {self.batch_size} is not divisible by gradient_accumulation_steps "
+                f"{self.gradient_accumulation_steps}"
+            )
+        if self.tie and self.head_lr_scale != 1.0:
+            raise ConfigError(f"head_lr_scale is {self.head_lr_scale}, but a tied head has no weights of its own")
         if self.vocab_size is not None and self.tokenizer != "bpe":
             raise ConfigError(f"vocab_size is {self.vocab_size}, but the tokenizer {self.tokenizer!r} determines it")
         if self.tokenizer == "bpe":
@@ -275,7 +275,7 @@ class TrainConfig:
             >>> TrainConfig(preset="toy").decoder_config(256).n_layer
             2
         """
-        values: dict[str, Any] = {**PRESETS[self.preset], "n_hidden": None}
+        values: dict[str, Any] = {**PRESETS[self.preset], "n_inner": None}
         if self.architecture == "gpt":
             values["n_kv_head"] = None
         values |= {name: getattr(self, name) for name in values if getattr(self, name) is not None}
@@ -300,7 +300,7 @@ class TrainConfig:
         return values | {
             "positions": decoder.position_scheme,
             "n_kv_head": decoder.kv_heads,
-            "n_hidden": decoder.hidden_width,
+            "n_inner": decoder.hidden_width,
             "vocab_size": self.bpe_vocab_size if self.tokenizer == "bpe" else None,
             "warmup": self.warmup_steps,
         }
@@ -323,7 +323,7 @@ class TrainConfig:
             return self.learning_rate * step / warmup
         done = (step - warmup) / max(1, self.steps - warmup)
         left = {"cosine": (1 + math.cos(math.pi * done)) / 2, "linear": 1 - done, "constant": 1.0}[self.schedule]
-        return self.learning_rate * (self.final_rate + (1 - self.final_rate) * left)
+        return self.learning_rate * (self.min_lr_ratio + (1 - self.min_lr_ratio) * left)
 
     def to_json(self) -> bytes:
         """Encode the config as a run folder stores it, without `out` and `parallel`.

@@ -2,14 +2,14 @@
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> logits
 - two architectures: "gpt" follows GPT-2 (LayerNorm, tanh GELU, biases, positions added to the rows), "llama" follows
-  LLaMA (rotary positions, RMSNorm, SwiGLU, grouped-query attention, no biases)
+  Llama (rotary positions, RMSNorm, SwiGLU, grouped-query attention, no biases)
 - queries, keys and values share one projection, and so do gate and up of a SwiGLU: fewer, larger matrix products
 - weights are initialized like the reference models: N(0, init_std), and GPT-2's projections into the residual stream
   scaled by 1 / sqrt(2 n_layer). With a seed, the global random state is neither read nor changed
 - dropout is where the reference models have it: gpt after the input layer, in attention and after both halves of a
   block; llama in attention only
 - `input_scale`, `output_scale`, `soft_cap` and `input_norm` belong to neither model; they stabilize tied tables
-- elsewhere: DecoderConfig (config.py), training (trainer.py), files (save.py). No key/value cache
+- see also: DecoderConfig (config.py), training (trainer.py), files (save.py). No key/value cache
 Tested against transformers in tests/training/test_save.py; other rules in tests/training/test_decoder.py.
 """
 
@@ -184,7 +184,7 @@ class Decoder(nn.Module):
     def loss(
         self, input_ids: Tensor, targets: Tensor, *, reduction: str = "mean", z_loss: float = 0.0
     ) -> Float[Tensor, "..."]:
-        """Cross entropy against `targets`, which the caller has shifted; see `Head.loss`."""
+        """Cross-entropy against `targets`, which the caller has shifted; see `Head.loss`."""
         return self.head.loss(self(input_ids), targets, reduction=reduction, z_loss=z_loss)
 
     @torch.no_grad()

@@ -3,8 +3,8 @@
 rows -> [metrics] <- gradients
 - row norms, and the norm of the mean row relative to them: rows that share a direction are hard to tell apart
 - the gradient of a tied table is a sum: the part from lookups is recorded by hooks, the rest comes from the head
-- norms and shares are those of the whole table, also if each process holds some of its rows
-- elsewhere: when to measure (trainer.py)
+- norms and shares describe the whole table, even if each process holds only some of its rows
+- see also: when to measure (trainer.py)
 Tested against autograd on an untied copy in tests/training/test_metrics.py.
 """
 
@@ -43,7 +43,7 @@ def from_line(data: bytes, step: int) -> Metrics:
     """Read a line of metrics.jsonl; ValueError if it is not the line of this step."""
     line = json.loads(data)
     if not isinstance(line, dict) or not line.keys() >= IN_EVERY_LINE or line["step"] != step:
-        raise ValueError(f"line {step:,} is not that of step {step:,}")
+        raise ValueError(f"line {step:,} is not from step {step:,}")
     values = {name: math.nan if value is None else value for name, value in line.items()}
     for name, value in values.items():
         if type(value) not in {int, float} or abs(value) >= 2**63:

@@ -3,9 +3,9 @@
 - table, positions and head have learning-rate multipliers and by default no weight decay; a tied head is the table
 - norms and biases never decay
 - learning rates are set before every step from the step number, so no scheduler state has to be saved
-- `CoupledAdamW` is AdamW with one second moment for the whole vocabulary, so that rare and frequent rows are scaled
+- `CoupledAdamW` is AdamW with one second moment for the whole vocabulary, so rare and frequent rows are scaled
   alike (docs/tying.md)
-- elsewhere: gradients and clipping (trainer.py)
+- see also: gradients and clipping (trainer.py)
 Tested against torch.optim.AdamW in tests/training/test_optimizer.py.
 """
 
@@ -64,7 +64,7 @@ def make_optimizers(decoder: Decoder, config: TrainConfig) -> list[torch.optim.O
     """One AdamW for all groups, and a CoupledAdamW for the table if its second moment is shared."""
     groups = make_groups(decoder, config)
     options: Group = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
-    coupled = [group for group in groups if group["name"] == "table" and config.shared_moment]
+    coupled = [group for group in groups if group["name"] == "table" and config.shared_second_moment]
     rest = [group for group in groups if group not in coupled]
     optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, fused=True, **options)]
     return [*optimizers, CoupledAdamW(coupled, **options)] if coupled else optimizers
@@ -74,9 +74,9 @@ def make_groups(decoder: Decoder, config: TrainConfig) -> list[Group]:
     """Parameter groups with their learning-rate multiplier; empty groups are left out."""
     table = decoder.embeddings.token_embedding.weight
     groups: dict[str, Group] = {
-        "table": {"rate": config.table_rate, "weight_decay": config.table_decay},
-        "positions": {"rate": config.table_rate, "weight_decay": config.table_decay},
-        "head": {"rate": config.head_rate, "weight_decay": config.table_decay},
+        "table": {"rate": config.embedding_lr_scale, "weight_decay": config.embedding_weight_decay},
+        "positions": {"rate": config.embedding_lr_scale, "weight_decay": config.embedding_weight_decay},
+        "head": {"rate": config.head_lr_scale, "weight_decay": config.embedding_weight_decay},
         "matrices": {"rate": 1.0, "weight_decay": config.weight_decay},
         "vectors": {"rate": 1.0, "weight_decay": 0.0},
     }

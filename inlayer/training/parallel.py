@@ -10,20 +10,17 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - tying is by module (head.py), so there is one weight to shard in both modes
 - states are gathered whole, under the decoder's own names: any number of processes writes and reads the same files
 - a group of one process makes the same calls, but starts no process group and changes no bit
-- elsewhere: the training loop (run.py), files (state.py). The modes cannot be combined, and blocks are never split
+- see also: the training loop (run.py), files (state.py). The modes cannot be combined, and blocks are never split
 Tested with 2 and 4 processes against one in tests/training/test_parallel.py; sizes and commands in docs/scaling.md.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from types import FrameType
 from typing import Any
 
 import torch
@@ -64,7 +61,7 @@ class ProcessGroup:
             return [float(value)]
         values = torch.zeros(self.size, dtype=torch.float64, device=self.device)
         values[self.rank] = value
-        # Summed as integers, so that the NaN or infinity of one process does not spread to the others.
+        # Summed as integers, so the NaN or infinity of one process does not spread to the others.
         bits = values.view(torch.int64)
         dist.all_reduce(bits)
         return bits.view(torch.float64).tolist()
@@ -137,27 +134,6 @@ def _device() -> torch.device:
     return torch.device("cuda", local)
 
 
-@contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """Collect the first SIGINT or SIGTERM in a list; a second one raises KeyboardInterrupt."""
-    received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # signals can only be handled there
-        yield received
-        return
-
-    def handle(number: int, _: FrameType | None) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 # ---- sharding
 
 
@@ -213,7 +189,7 @@ def local_batch(batch: Tensor, mode: str, group: ProcessGroup) -> Tensor:
     if mode == "vocab" or group.size == 1:
         return batch
     if len(batch) < group.size:
-        raise ConfigError(f"a batch of {len(batch)} rows is too small for {group.size} processes; each needs a row")
+        raise ConfigError(f"a batch of {len(batch)} is too small for {group.size} processes; each needs a sequence")
     return batch[group.rank :: group.size]
 
 

@@ -1,9 +1,9 @@
-"""Plot of a training run: loss, row norms, mean-vector ratio, and gradient share of both sides, over steps.
+"""Plot of a training run: loss, row norms, mean-vector ratio, and gradient share of lookups and head, over steps.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
 - drawn from metrics.jsonl: one dict per step, without the values that a step did not measure. Values that are not
   finite (null, NaN, infinity; a diverged run) are marked, and curves have a gap there
-- each curve is labeled with its last value; the loss is smoothed, with the values of single steps behind it
+- the legend has the last value of each curve; the loss is smoothed, with the values of single steps behind it
 - matplotlib is imported only when a plot is drawn, and pyplot's global state is not used
 Tested in tests/training/test_plot.py.
 """
@@ -31,11 +31,11 @@ INK, MUTED = "#1b2326", "#566267"  # the page's colors; others are in page/plot.
 PETROL, ORANGE, PALE, RED = "#0d5a66", "#c9600f", "#9fb9be", "#9c2f2a"
 STYLE = Path(__file__).parent / "page" / "plot.mplstyle"
 SIZE, DPI = (11.0, 7.2), 130  # inches
-MARGINS = {"left": 0.05, "right": 0.905, "top": 0.905, "bottom": 0.07, "wspace": 0.36, "hspace": 0.42}
+MARGINS = {"left": 0.05, "right": 0.97, "top": 0.905, "bottom": 0.07, "wspace": 0.18, "hspace": 0.42}
 SMALL_TEXT = 8.8
 SMOOTHING = 50  # the smoothed loss is a running mean over a fiftieth of the run
 MAX_SMOOTHED = 1e4  # nats: a running sum that has contained 1e30 loses everything after it
-MAX_LOSS_RATIO = 3.0  # to the first loss; higher values leave the panel, so that the rest stays readable
+MAX_LOSS_RATIO = 3.0  # to the first loss; higher values leave the panel, so the rest stays readable
 MAX_FLOAT32 = 3.4e38
 MAX_MARKED = 60  # points with a marker each
 
@@ -45,11 +45,6 @@ class Curve(NamedTuple):
 
     steps: list[int]
     values: list[float]
-
-    @property
-    def last(self) -> tuple[int, float]:
-        """The last step with a finite value, and that value."""
-        return next((s, v) for s, v in zip(self.steps[::-1], self.values[::-1], strict=True) if not math.isnan(v))
 
 
 def draw(metrics: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> bytes:
@@ -85,6 +80,7 @@ def make_figure(metrics: Sequence[Mapping[str, Any]]) -> Figure:
         curve = curve_of(metrics, name)
         if np.isfinite(curve.values).any():
             plot(panel, metrics, curve)
+            panel.legend(loc="upper right", framealpha=0.7, edgecolor="none", fontsize=SMALL_TEXT)
         else:
             panel.set_yticks([])
             panel.text(0.5, 0.5, "not measured" if not curve.values else "", transform=panel.transAxes, ha="center")
@@ -132,7 +128,8 @@ def smooth_loss(losses: Sequence[float]) -> list[float]:
 def _loss(panel: Axes, metrics: Sequence[Mapping[str, Any]], training: Curve) -> None:
     smoothed, validation = Curve(training.steps, smooth_loss(training.values)), curve_of(metrics, "validation_loss")
     panel.plot(*training, color=PALE, linewidth=0.8, marker="o" if len(training.values) == 1 else "")
-    panel.plot(*smoothed, color=PETROL)
+    panel.plot(*smoothed, color=PETROL, label=_label("training", smoothed))
+    _plot(panel, validation, ORANGE, "validation")
     shown, raw = np.array([*smoothed.values, *validation.values]), np.array(training.values)
     shown, raw = shown[np.isfinite(shown)], raw[np.isfinite(raw)]
     # A few outliers leave the panel at the top.
@@ -140,40 +137,28 @@ def _loss(panel: Axes, metrics: Sequence[Mapping[str, Any]], training: Curve) ->
     high = min(high, max(low, MAX_LOSS_RATIO * raw[0]) if raw[0] > 0 else high)
     margin = 0.06 * (high - low) or 0.5
     panel.set_ylim(low - margin, high + margin)
-    ends = [(*smoothed.last, PETROL, "training")]
-    if np.isfinite(validation.values).any():
-        _plot(panel, validation, ORANGE)
-        ends.append((*validation.last, ORANGE, "validation"))
-    _label_ends(panel, ends)
 
 
 def _norms(panel: Axes, metrics: Sequence[Mapping[str, Any]], mean: Curve) -> None:
     least, most = curve_of(metrics, "row_norm_min"), curve_of(metrics, "row_norm_max")
     if least.steps == most.steps:
         edge = 6 if len(least.steps) == 1 else 0  # a single measurement has no width
-        panel.fill_between(*least, most.values, color=PETROL, alpha=0.13, linewidth=edge)
-    _plot(panel, mean, PETROL)
+        panel.fill_between(*least, most.values, color=PETROL, alpha=0.13, linewidth=edge, label="smallest to largest")
+    _plot(panel, mean, PETROL, "mean")
     panel.set_ylim(bottom=0)
-    curves = ((most, MUTED, "largest"), (mean, PETROL, "mean"), (least, MUTED, "smallest"))
-    _label_ends(panel, [(*one.last, color, name) for one, color, name in curves if np.isfinite(one.values).any()])
 
 
 def _mean_vector(panel: Axes, _: Sequence[Mapping[str, Any]], ratio: Curve) -> None:
-    _plot(panel, ratio, PETROL)
+    _plot(panel, ratio, PETROL, "")
     panel.set_ylim(0, max(0.1, 1.15 * np.nanmax(ratio.values)))
-    _label_ends(panel, [(*ratio.last, PETROL, "")])
 
 
 def _shares(panel: Axes, _: Sequence[Mapping[str, Any]], share: Curve) -> None:
+    panel.fill_between(*share, 1, color=PETROL, alpha=0.16, linewidth=0, label="lookups")
     panel.fill_between(share.steps, 0, share.values, color=ORANGE, alpha=0.16, linewidth=0)
-    panel.fill_between(*share, 1, color=PETROL, alpha=0.16, linewidth=0)
-    _plot(panel, share, INK)
+    _plot(panel, share, INK, "head")
     panel.set_ylim(0, 1)
-    panel.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
-    step, last = share.last
-    sides = ((last / 2, last, ORANGE, "head"), ((1 + last) / 2, 1 - last, PETROL, "lookups"))
-    for middle, part, color, name in sides:
-        _label(panel, step, min(0.96, max(0.04, middle)), f"{name} {part:.0%}", color)
+    panel.yaxis.set_major_formatter("{x:.0%}")
 
 
 PANELS = (
@@ -184,24 +169,14 @@ PANELS = (
 )
 
 
-def _plot(panel: Axes, curve: Curve, color: str) -> None:
-    """Draw a curve, with markers if there are few points: a single one would not show as a line."""
-    few = len(curve.values) <= MAX_MARKED
-    panel.plot(*curve, color=color, marker="o" if few else "", markersize=3.5, markeredgewidth=0)
+def _plot(panel: Axes, curve: Curve, color: str, name: str) -> None:
+    """Draw a curve if it has values, with markers if they are few: a single one would not show as a line."""
+    if np.isfinite(curve.values).any():
+        marker = "o" if len(curve.values) <= MAX_MARKED else ""
+        panel.plot(*curve, color=color, marker=marker, markersize=3.5, markeredgewidth=0, label=_label(name, curve))
 
 
-def _label_ends(panel: Axes, ends: Sequence[tuple[int, float, str, str]]) -> None:
-    """Label each curve with its last value, moved apart where labels would overlap."""
-    bottom, top = panel.get_ylim()
-    spacing, height = 0.062 * (top - bottom), math.inf
-    for step, value, color, name in sorted(ends, key=lambda end: -end[1]):
-        height = min(value, height - spacing, top)
-        text = f"{value:.3g}" if abs(value) < 100 or abs(value) >= 1e5 else f"{value:,.0f}"
-        _label(panel, step, height, f"{name} {text}".strip(), color)
-
-
-def _label(panel: Axes, step: int, height: float, text: str, color: str) -> None:
-    panel.annotate(
-        text, (step, height), xytext=(7, 0), textcoords="offset points", color=color, va="center",
-        fontsize=SMALL_TEXT, annotation_clip=False,
-    )  # fmt: skip
+def _label(name: str, curve: Curve) -> str:
+    """The name of a curve, and its last finite value."""
+    last = next(value for value in reversed(curve.values) if math.isfinite(value))
+    return f"{name} {f'{last:.3g}' if abs(last) < 100 or abs(last) >= 1e5 else f'{last:,.0f}'}".strip()

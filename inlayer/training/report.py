@@ -1,13 +1,13 @@
 """Training report: what was trained, how the loss fell, what the table learned; for terminals, as JSON, as a page.
 
 text -> ids -> [rows] -> (+ positions) -> hidden states -> [decoder] -> [head] -> logits
-- terminal: readable without color; ASCII if it supports nothing else; what does not fit is left out or counted
+- terminal: readable without color; ASCII if it supports nothing else
 - page: one HTML file that loads and runs nothing. page/report.html is a Jinja template (torch installs Jinja) that
   escapes every value; the content security policy allows one style sheet, by its hash, and embedded images
 - tokens, prompts and names are untrusted: they can neither control the terminal nor run in the page. Both show blanks
   and control characters with the same glyphs
 - values that are not finite (a diverged run) are null in the JSON and a dash elsewhere
-- elsewhere: the comparison of tables (analysis.py), the plot (plot.py)
+- see also: the comparison of tables (analysis.py), the plot (plot.py)
 Tested at three widths in tests/training/test_report.py, in Chromium in tests/browser/test_training.py.
 """
 
@@ -16,20 +16,20 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, Template
 from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
 from inlayer.render import hash_of, read_files, style_sheet
-from inlayer.render.glyphs import Glyphs, glyphs_for
+from inlayer.render.glyphs import glyphs_for
 from inlayer.render.numbers import count, duration, short
-from inlayer.training.analysis import RowChange, TableComparison, TokenNeighbor
+from inlayer.training.analysis import RowChange, TableComparison
 from inlayer.training.plot import curve_of, smooth_loss
 
 MAX_TEXT = 2_000  # characters of untrusted text
@@ -37,27 +37,12 @@ COLUMNS = ("", "rows", "of the text", "cosine", "shift", "norm")
 COLUMNS_NOTE = "Cosine: between a row before and after. Shift: norm of the change, relative to the norm before"
 
 # terminal
-LABEL_WIDTH, MAX_TOKEN_WIDTH = 12, 18
-INDENT = "   "
-NARROW = 72  # columns; narrower tables leave out the share of the text
-MAX_LINES = 12  # of a text sample
+LABEL_WIDTH, MAX_TOKEN_WIDTH = 11, 18
+STYLES = {"warning": "bold yellow", "not finite": "bold red"}  # of labels; others are bold
 
 # page
 PAGE_GLYPHS = glyphs_for("utf-8", color=True)
 MAX_PAGE_NAME_WIDTH, MAX_PAGE_TOKEN_WIDTH = 120, 40
-MAX_ROWS = 12  # of the table of metrics
-METRICS = {
-    "step": "step",
-    "tokens": "tokens",
-    "loss": "loss",
-    "validation_loss": "validation",
-    "learning_rate": "learning rate",
-    "gradient_norm": "gradient norm",
-    "row_norm_mean": "mean row norm",
-    "mean_vector_ratio": "mean-vector ratio",
-    "output_share": "output share",
-    "logit_std": "logit std",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +93,7 @@ class TrainingReport:
 
     @classmethod
     def from_metrics(cls, metrics: Sequence[Mapping[str, Any]], **facts: Any) -> TrainingReport:
-        """The report of the run with these metrics; `facts` are the fields that metrics do not contain."""
+        """The report of the run with these metrics; `facts`: the fields that metrics do not contain."""
         last = metrics[-1] if metrics else {"step": 0, "tokens": 0, "seconds": 0.0}
         return cls(
             steps=int(last["step"]),
@@ -178,7 +163,7 @@ def table_notes(report: TrainingReport) -> Iterator[tuple[str, str]]:
     if scale != 1:
         yield (
             "saved model",
-            f"norms above are those of the table in training. The saved table has the input scale multiplied in: its "
+            f"norms above describe the table in training. The saved table has the input scale multiplied in: its "
             f"norms, as inlayer inspect shows them, are {scale:g} times as large",
         )
     if report.table.nonfinite_rows:
@@ -191,95 +176,51 @@ def table_notes(report: TrainingReport) -> Iterator[tuple[str, str]]:
 def show(report: TrainingReport, console: Console) -> None:
     """Print the report."""
     glyphs = glyphs_for(console.encoding, color=console.color_system is not None and not console.no_color)
-    for line in _Layout(report, glyphs, console).lines():
-        if line.cell_len > console.width:
-            line.truncate(console.width - len(glyphs.more))
-            line.rstrip()
-            line.append(glyphs.more)
-        line.rstrip()
-        console.print(line, no_wrap=True, overflow="crop", crop=True, highlight=False)
 
+    def print_heading(title: str) -> None:
+        console.print()
+        console.rule(Text(title, style="bold"), align="left", characters=glyphs.rule, style="bright_black")
 
-class _Layout:
-    """A report laid out for one terminal width."""
+    def print_pairs(pairs: Iterable[tuple[str, str]], arrow: str = "->") -> None:
+        """Print labels, and next to each its untrusted text, wrapped to the remaining columns."""
+        grid = Table.grid(Column(width=LABEL_WIDTH), Column(overflow="fold"), padding=(0, 1, 0, 0))
+        for label, text in pairs:
+            safe = "\n".join(map(glyphs.safe, text[:MAX_TEXT].replace("->", arrow).split("\n")))
+            grid.add_row(Text(label, style=STYLES.get(label, "bold")), Text(safe))
+        console.print(grid)
 
-    def __init__(self, report: TrainingReport, glyphs: Glyphs, console: Console) -> None:
-        self.report, self.glyphs, self.console, self.columns = report, glyphs, console, console.width
+    def token(text: str) -> str:
+        return glyphs.fold(text, MAX_TOKEN_WIDTH) or '""'
 
-    def lines(self) -> Iterator[Text]:
-        report = self.report
-        yield Text(self.glyphs.fold(report.name, self.columns, blank=" "), style="bold")
-        for label, text in (*summary(report), *(("warning", warning) for warning in report.warnings)):
-            yield from self._labeled(label, text, style="bold yellow" if label == "warning" else "bold")
-        if report.table.tokens:
-            yield from self._heading("nearest neighbors, before and after training")
-            for one in report.table.tokens:
-                times = f"  {one.count:,} {'time' if one.count == 1 else 'times'} in the text"
-                yield Text(INDENT).append(self._token(one.token), style="bold").append(times, style="dim")
-                yield self._neighbors("before", one.before, "dim")
-                yield self._neighbors("after", one.after, "")
-        yield from self._heading("change of the rows")
-        yield from self._changes()
-        for label, text in table_notes(report):
-            yield from self._labeled(label, text, style="bold red" if label == "not finite" else "bold")
-        if report.sample is not None:
-            yield from self._heading("generated text")
-            yield from self._labeled("prompt", report.sample.prompt, most=MAX_LINES)
-            yield from self._labeled("output", report.sample.text, most=MAX_LINES)
-
-    def _heading(self, title: str) -> Iterator[Text]:
-        rule = self.glyphs.rule
-        yield Text()
-        line = Text.assemble((f"{rule}{rule} ", "bright_black"), (f"{title} ", "bold"))
-        yield line.append(rule * max(0, self.columns - len(line.plain)), style="bright_black")
-
-    def _labeled(self, label: str, text: str, *, style: str = "bold", most: int | None = None) -> Iterator[Text]:
-        """A label, and next to it an untrusted text wrapped to the remaining columns; `most` limits its lines."""
-        parts = text[:MAX_TEXT].split("\n") if most else [text[:MAX_TEXT].replace("->", self.glyphs.arrow)]
-        safe = Text("\n".join(map(self.glyphs.safe, parts)))
-        lines = safe.wrap(self.console, max(16, self.columns - LABEL_WIDTH))
-        for number, line in enumerate(lines[:most]):
-            yield Text(("" if number else label).ljust(LABEL_WIDTH), style=style).append_text(line)
-        if most is not None and len(lines) > most:
-            yield Text(f"{' ' * LABEL_WIDTH}{self.glyphs.more} and {len(lines) - most:,} more lines", style="dim")
-
-    def _token(self, token: str) -> str:
-        return self.glyphs.fold(token, MAX_TOKEN_WIDTH) or '""'
-
-    def _neighbors(self, name: str, neighbors: Sequence[TokenNeighbor], style: str) -> Text:
-        """As many neighbors as fit on the line, nearest first."""
-        line = Text(f"{INDENT}  ").append(f"{name:<8}", style="dim")
-        for number, one in enumerate(neighbors):
-            shown = Text("  " if number else "").append(self._token(one.token), style=style)
-            shown.append(f" {one.cosine:.2f}", style="dim")
-            if line.cell_len + shown.cell_len > self.columns:
-                break
-            line.append_text(shown)
-        return line if neighbors else line.append("none (zero row)", style="dim")
-
-    def _changes(self) -> Iterator[Text]:
-        cells = [change_cells(one, self.glyphs.arrow, self.glyphs.times) for one in self.report.table.groups]
-        rows = [COLUMNS, *cells]
-        if self.columns < NARROW:
-            rows = [(*row[:2], *row[3:]) for row in rows]
-        first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
-        for number, (name, *values) in enumerate(rows):
-            line = name.ljust(first) + "".join(
-                cell.rjust(width + 2) for cell, width in zip(values, widths, strict=True)
-            )
-            yield Text(INDENT + line, style="" if number else "dim")
-        note = Text(f"Means over rows. {COLUMNS_NOTE}.").wrap(self.console, self.columns - len(INDENT))
-        yield from (Text(INDENT + line.plain, style="dim") for line in note)
+    console.print(Text(glyphs.fold(report.name, console.width, blank=" "), style="bold"))
+    print_pairs([*summary(report), *(("warning", warning) for warning in report.warnings)], glyphs.arrow)
+    if report.table.tokens:
+        print_heading("nearest neighbors, before and after training")
+    for one in report.table.tokens:
+        times = f"  {one.count:,} {'time' if one.count == 1 else 'times'} in the text"
+        console.print(Text.assemble((token(one.token), "bold"), (times, "dim")))
+        for side, neighbors in (("before", one.before), ("after", one.after)):
+            found = [f"{token(other.token)} {other.cosine:.2f}" for other in neighbors] or ["none (zero row)"]
+            console.print(Text.assemble((f"  {side:<8}", "dim"), "  ".join(found)))
+    print_heading("how the rows changed")
+    table = Table(*(Column(name, justify="right") for name in COLUMNS), box=None, pad_edge=False, header_style="dim")
+    table.columns[0].justify = "left"
+    for change in report.table.groups:
+        table.add_row(*change_cells(change, glyphs.arrow, glyphs.times))
+    console.print(table)
+    console.print(Text(f"Means over rows. {COLUMNS_NOTE}.", style="dim"))
+    print_pairs(table_notes(report), glyphs.arrow)
+    if report.sample is not None:
+        print_heading("generated text")
+        print_pairs([("prompt", report.sample.prompt), ("output", report.sample.text)])
 
 
 # ---- page
 
 
-def to_html(report: TrainingReport, metrics: Sequence[Mapping[str, Any]], png: bytes | None) -> str:
+def to_html(report: TrainingReport, png: bytes | None) -> str:
     """The whole document; `png` is the plot of the run, if there is one."""
     style = f"\n{style_sheet()}\n{read_files('inlayer.training', 'page/report.css')}"
-    lines = _choose(metrics)
-    names = [name for name in METRICS if any(name in line for line in lines)]
     return _template().render(
         report=report,
         name=PAGE_GLYPHS.fold(report.name, MAX_PAGE_NAME_WIDTH, blank=" "),
@@ -291,8 +232,6 @@ def to_html(report: TrainingReport, metrics: Sequence[Mapping[str, Any]], png: b
         columns_note=COLUMNS_NOTE,
         changes=[change_cells(one, PAGE_GLYPHS.arrow, PAGE_GLYPHS.times) for one in report.table.groups],
         table_notes=[f"{label.capitalize()}: {text}" for label, text in table_notes(report)],
-        metric_names=[METRICS[name] for name in names],
-        metrics=[[_value(line.get(name)) for name in names] for line in lines],
     )
 
 
@@ -306,13 +245,6 @@ def _template() -> Template:
         "value": _value,
     }
     return environment.from_string(read_files("inlayer.training", "page/report.html"))
-
-
-def _choose(metrics: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """A few evenly spaced lines of the metrics including the last, preferably of steps that measured the table."""
-    full = [line for line in metrics if "row_norm_mean" in line] or list(metrics)
-    chosen = np.linspace(0, len(full) - 1, min(MAX_ROWS, len(full))).round().astype(int)
-    return [full[number] for number in chosen.tolist()]
 
 
 def _value(value: Any) -> str:

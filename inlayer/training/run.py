@@ -9,7 +9,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - Ctrl-C and SIGTERM stop the run after the current step, with a state and a model on disk
 - a run that fails before its first step, because of its text for example, leaves nothing behind
 - a loss or gradient that is not finite ends the run: later states would be useless
-- elsewhere: the steps (trainer.py), the entry point and the report (train.py), output (cli/train_progress.py)
+- see also: the steps (trainer.py), the entry point and the report (train.py), output (cli/train_progress.py)
 Tested in tests/training/test_run.py, and with kills in tests/training/test_resume.py.
 """
 
@@ -31,12 +31,13 @@ from torch import Tensor
 
 from inlayer.errors import CheckpointError, InlayerError, InputError
 from inlayer.files import check_path, file_errors, locked, new_folder, path_kind, shown, sync, write_atomic
+from inlayer.render.progress import stop_signals
 from inlayer.tokenizers import ByteTokenizer, Tokenizer, open_tokenizer, train_bpe
 from inlayer.training.config import TrainConfig, is_due
 from inlayer.training.corpus import python_chunks, read_chunks
 from inlayer.training.decoder import Decoder, DecoderConfig
 from inlayer.training.metrics import Alerts, Metrics, from_line, to_line
-from inlayer.training.parallel import ProcessGroup, stop_signals
+from inlayer.training.parallel import ProcessGroup
 from inlayer.training.save import save_decoder, tokenizer_files
 from inlayer.training.state import load_state, save_state
 from inlayer.training.tokens import (
@@ -127,7 +128,7 @@ class Run:
             raise CheckpointError(f"{shown(path)} is damaged: {error}") from error
 
     def extend(self, steps: int) -> None:
-        """Give the run more steps. The learning rates of the remaining ones are those of a run of this length."""
+        """Give the run more steps. The remaining ones use the schedule of a run of this length."""
         self.config = replace(self.config, steps=steps)
         with self.locked():
             write_atomic(self.inner / CONFIG, self.config.to_json())
@@ -249,10 +250,10 @@ class Run:
                 line = trainer.take_step(windows)
                 seconds += time.perf_counter() - started
                 line |= {"tokens": step * windows[:, 1:].numel(), "seconds": round(seconds, 6)}
-                if tokens.validation.size >= width and is_due(config, config.validate_every, step):
+                if tokens.validation.size >= width and is_due(config, config.eval_interval, step):
                     line["validation_loss"] = self._validate(trainer, tokens)
                 self._record(line, group)
-                if is_due(config, config.save_every, step):
+                if is_due(config, config.save_interval, step):
                     saved = self._save(trainer)
         if trainer.step != saved:
             self._save(trainer)
@@ -305,7 +306,7 @@ class Run:
     def _check_unchanged(self, step: int, facts: dict[str, str]) -> None:
         if step > self.config.steps:
             raise CheckpointError(
-                f"{shown(self.inner / CONFIG)} has {self.config.steps:,} steps, but the saved state is that of step "
+                f"{shown(self.inner / CONFIG)} has {self.config.steps:,} steps, but the saved state is from step "
                 f"{step:,}; restore the number of steps"
             )
         for name, path in (("config", self.inner / CONFIG), ("metrics", self.folder / METRICS)):
@@ -316,8 +317,11 @@ class Run:
                 )
 
     def _validate(self, trainer: Trainer, tokens: Tokens) -> float:
-        width, rows = trainer.decoder.config.block_size + 1, self.config.batch_size // self.config.accumulate
-        most = self.config.validation_windows
+        width, rows = (
+            trainer.decoder.config.block_size + 1,
+            self.config.batch_size // self.config.gradient_accumulation_steps,
+        )
+        most = self.config.eval_sequences
         return trainer.validate(validation_batches(tokens.validation, rows=rows, width=width, max_windows=most))
 
     def _record(self, line: Metrics, group: ProcessGroup) -> None:
@@ -363,7 +367,7 @@ class Run:
 
 
 def with_absolute_paths(config: TrainConfig) -> TrainConfig:
-    """The config with absolute paths, so that a run can be resumed from any folder."""
+    """The config with absolute paths, so a run can be resumed from any folder."""
     files = tuple(str(check_path(file, "a file").resolve()) for file in config.files)
     named = config.tokenizer in {"bpe", "bytes"}
     return replace(config, files=files, tokenizer=config.tokenizer if named else str(Path(config.tokenizer).resolve()))

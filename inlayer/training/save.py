@@ -2,7 +2,7 @@
 
 text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> logits
 - gpt is saved as GPT2LMHeadModel, llama as LlamaForCausalLM: config.json, model.safetensors and tokenizer files
-- GPT-2 stores its projections transposed; LLaMA stores q, k, v and gate, up separately
+- GPT-2 stores its projections transposed; Llama stores q, k, v and gate, up separately
 - sinusoidal positions are stored as learned ones, since transformers' GPT-2 has no others. The config's `inlayer` entry
   records what they are; load_decoder checks that the values are still sinusoidal
 - `input_scale` and `output_scale` have no field in either family and are multiplied into the table and the last norm.
@@ -12,7 +12,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - a ByteTokenizer becomes a tokenizer.json without merges whose ids are the byte values. A tokenizer.json without a
   tokenizer_config.json gets one: transformers would otherwise use the class of the model family, and GPT-2's adds
   `<|endoftext|>` with an id outside the table
-- elsewhere: training states, which keep the decoder's own names and every bit (state.py)
+- see also: training states, which keep the decoder's own names and every bit (state.py)
 Tested against transformers, tied and untied, in tests/training/test_save.py.
 """
 
@@ -151,7 +151,7 @@ def save_decoder(
 
 
 def load_decoder(folder: str | os.PathLike[str]) -> Decoder:
-    """Load a decoder from a folder that `save_decoder` wrote, or from another GPT-2 or LLaMA that it supports."""
+    """Load a decoder from a folder that `save_decoder` wrote, or from another GPT-2 or Llama that it supports."""
     store = open_store(folder)
     if store.config is None:
         raise CheckpointError(f"{store.where} has no config.json, which is needed to build the decoder")
@@ -171,7 +171,7 @@ def load_decoder(folder: str | os.PathLike[str]) -> Decoder:
 
 
 def check_savable(config: DecoderConfig) -> None:
-    """Raise ConfigError for a decoder that cannot be expressed as GPT-2 or LLaMA."""
+    """Raise ConfigError for a decoder that cannot be expressed as GPT-2 or Llama."""
     for name in ("soft_cap", "input_norm"):
         if getattr(config, name):
             theirs = FAMILIES[config.architecture][1]
@@ -267,7 +267,7 @@ def to_config(config: DecoderConfig) -> dict[str, Any]:
 
 
 def from_config(raw: dict[str, Any]) -> DecoderConfig:
-    """DecoderConfig from the config of a GPT-2 or LLaMA; ConfigError for unsupported features."""
+    """DecoderConfig from the config of a GPT-2 or Llama; ConfigError for unsupported features."""
     spec = describe(raw)
     if spec.family not in SUPPORTED:
         raise ConfigError(f"{spec.family} models cannot be loaded as a decoder; supported: {', '.join(SUPPORTED)}")
@@ -296,7 +296,7 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
         n_head=n_head,
         block_size=spec.block_size,  # type: ignore[arg-type]  # DecoderConfig rejects None
         n_kv_head=None if is_gpt else fields.optional_size("num_key_value_heads"),
-        n_hidden=fields.optional_size("n_inner") if is_gpt else fields.size("intermediate_size"),
+        n_inner=fields.optional_size("n_inner") if is_gpt else fields.size("intermediate_size"),
         positions=positions,
         theta=theta,
         norm_eps=fields.number("layer_norm_epsilon", "rms_norm_eps", otherwise=1e-5 if is_gpt else 1e-6),

@@ -27,7 +27,7 @@ KEPT_STATES = 2
 
 
 class State(NamedTuple):
-    """A saved state; `facts` are what the run noted about it."""
+    """A saved state; `facts`: what the run noted about it."""
 
     step: int
     tensors: dict[str, Tensor]

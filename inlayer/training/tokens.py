@@ -6,10 +6,10 @@ text -> [ids] -> rows -> (+ positions) -> hidden states -> decoder -> head -> lo
 - a corpus of any size is streamed. The folder is written atomically (files.py)
 - text is cut into segments that are encoded one by one. Of every n = round(1 / validation) segments the middle one is
   used for validation: spread over the whole corpus, and the same for the same text. Segments start small and grow to
-  MAX_SEGMENT characters, so that a small corpus has validation text too
+  MAX_SEGMENT characters, so a small corpus has validation text too
 - special tokens in the text are encoded as plain text; only `separator` is inserted between files
 - a batch depends on seed and step only, so a resumed run needs no data state
-- elsewhere: the text (corpus.py), inputs and targets of a window (trainer.py)
+- see also: the text (corpus.py), inputs and targets of a window (trainer.py)
 Tested against encoding in memory, and with kills while writing, in tests/training/test_tokens.py.
 """
 

@@ -80,7 +80,7 @@ def _start(config: TrainConfig, resume: bool) -> Run:
     if not resume or not is_run(check_path(config.out, "out")):
         return Run.create(config)
     run = Run.open(config.out, config.parallel)
-    longer = config.steps > run.config.steps and config.untie_at is None  # untying happens at a fraction of the steps
+    longer = config.steps > run.config.steps
     same_length = replace(config, steps=run.config.steps) if longer else config
     wanted, existing = with_absolute_paths(same_length).resolved(), run.config.resolved()
     for name, value in wanted.items():
@@ -133,7 +133,7 @@ def make_report(run: Run) -> TrainingReport:
     except MissingExtraError:
         plot = None
     write_atomic(run.folder / "report.json", to_json(report).encode())
-    write_atomic(run.folder / "report.html", to_html(report, run.metrics, plot).encode())
+    write_atomic(run.folder / "report.html", to_html(report, plot).encode())
     return report
 
 

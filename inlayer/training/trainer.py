@@ -6,7 +6,7 @@ text -> ids -> rows -> (+ positions) -> hidden states -> [decoder] -> head -> lo
 - the loss of a step is the mean over all its tokens, however many passes and processes share the work
 - some steps also measure the table and its gradients (metrics.py)
 - with several processes (parallel.py), all of them call every method with the same windows
-- elsewhere: files, and when to stop (run.py)
+- see also: files, and when to stop (run.py)
 Tested against a plain loop with torch's AdamW in tests/training/test_trainer.py.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -45,12 +44,10 @@ class Trainer:
 
     def __init__(self, decoder_config: DecoderConfig, config: TrainConfig, group: ProcessGroup = ALONE) -> None:
         self.config, self.step, self.group = config, 0, group
-        self._check_config(decoder_config)
+        self._check_config()
         decoder = Decoder(decoder_config, seed=config.seed).train()
         self.decoder = shard(decoder.to(self.group.device), config.parallel, self.group)
         self.optimizers = make_optimizers(self.decoder, config)
-        if config.input_gradient_scale != 1.0:
-            self.table.register_forward_hook(lambda _, __, rows: scale_gradient(rows, config.input_gradient_scale))
 
     @property
     def table(self) -> Table:
@@ -65,9 +62,7 @@ class Trainer:
         if windows.shape != expected:
             raise ShapeError(f"windows have shape {tuple(windows.shape)}; expected {expected}")
         config, step = self.config, self.step + 1
-        measured = step == 1 or is_due(config, config.measure_every, step)
-        if config.untie_at is not None and step == self._last_tied_step + 1:
-            self._untie()
+        measured = step == 1 or is_due(config, config.log_interval, step)
         learning_rate = config.learning_rate_at(step)
         set_learning_rates(self.optimizers, learning_rate)
         tied = measured and self.decoder.head.tied
@@ -75,12 +70,10 @@ class Trainer:
         with handle:
             loss = self._backward(windows, step)
         measurements = self._measure(windows, input_gradient) if measured else {}
-        norm = clip_gradients(self.decoder.parameters(), config.clip or None, self.group)
+        norm = clip_gradients(self.decoder.parameters(), config.max_grad_norm or None, self.group)
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        if config.center:
-            self._center()
         self.step = step
         return {
             "step": step,
@@ -113,26 +106,21 @@ class Trainer:
 
     def load(self, step: int, state: Mapping[str, Tensor]) -> None:
         """Continue from the state after a step, on any number of processes; each passes all of it."""
-        if self.config.untie_at is not None and step > self._last_tied_step:
-            self._untie()
         load_full_state(self.decoder, self.optimizers, state)
         self.step = step
 
     # ---- parts of a step
 
-    def _check_config(self, decoder_config: DecoderConfig) -> None:
+    def _check_config(self) -> None:
         config, size = self.config, self.group.size
-        if config.untie_at is not None and not decoder_config.tie:
-            raise ConfigError("untie_at needs a tied decoder; this one is untied")
-        parts = config.accumulate * (size if config.parallel == "data" else 1)
+        parts = config.gradient_accumulation_steps * (size if config.parallel == "data" else 1)
         if config.batch_size % parts:
             raise ConfigError(
-                f"batch_size {config.batch_size} cannot be split evenly over {size} processes with accumulate "
-                f"{config.accumulate}"
+                f"batch_size {config.batch_size} cannot be split evenly over {size} processes with "
+                f"gradient_accumulation_steps {config.gradient_accumulation_steps}"
             )
-        for name in ("center", "shared_moment", "untie_at"):
-            if size > 1 and getattr(config, name):
-                raise ConfigError(f"{name} works in a single process only; there are {size}")
+        if size > 1 and config.shared_second_moment:
+            raise ConfigError(f"shared_second_moment works in a single process only; there are {size}")
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.group.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
@@ -147,7 +135,7 @@ class Trainer:
         count = windows[:, 1:].numel()
         weight = (self.group.size if split else 1) / count  # FSDP averages gradients over processes
         total = 0.0
-        for part in own.chunk(self.config.accumulate):
+        for part in own.chunk(self.config.gradient_accumulation_steps):
             with self._autocast():
                 loss = self.decoder.loss(part[:, :-1], part[:, 1:], reduction="sum", z_loss=self.config.z_loss)
             (loss * weight).backward()  # type: ignore[no-untyped-call]
@@ -175,35 +163,6 @@ class Trainer:
             measured["logit_std"] = float(logits.float().std())
         return measured
 
-    @torch.no_grad()
-    def _center(self) -> None:
-        """Subtract the mean row from the table; the padding row stays zero."""
-        weight_VD, padding_idx = self.table.weight, self.table.padding_idx
-        rows = len(weight_VD) - (padding_idx is not None)
-        weight_VD -= weight_VD.sum(0) / rows
-        if padding_idx is not None:
-            weight_VD[padding_idx] = 0
-
-    @property
-    def _last_tied_step(self) -> int:
-        assert self.config.untie_at is not None
-        return min(round(self.config.untie_at * self.config.steps), self.config.steps - 1)
-
-    def _untie(self) -> None:
-        """Give the head its own copy of the table and of the table's moments."""
-        moments = {parameter: state for one in self.optimizers for parameter, state in one.state.items()}
-        self.decoder.head.untie()
-        self.decoder.config = replace(self.decoder.config, tie=False)
-        self.optimizers = make_optimizers(self.decoder, self.config)
-        moments[self.decoder.head.weight] = {
-            # A second moment shared by all rows becomes one per row.
-            key: (value.expand_as(self.table.weight) if value.dim() else value).clone()
-            for key, value in moments.get(self.table.weight, {}).items()
-        }
-        for optimizer in self.optimizers:
-            own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-            optimizer.state.update({parameter: moments[parameter] for parameter in own if moments.get(parameter)})
-
 
 def derive_seed(seed: int, *key: int) -> int:
     """A seed for one part of a run, practically never that of another part."""
@@ -213,8 +172,3 @@ def derive_seed(seed: int, *key: int) -> int:
 def full_gradient(weight: Tensor) -> Tensor:
     assert weight.grad is not None
     return full_tensor(weight.grad)
-
-
-def scale_gradient(rows: Tensor, factor: float) -> Tensor:
-    """The same values; backward, the gradient is multiplied by `factor`."""
-    return rows * factor + rows.detach() * (1 - factor) if rows.requires_grad else rows

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,13 +30,14 @@ from inlayer.inspection.html import inspect_facts, inspect_page, inspect_policy
 from inlayer.tables import StoredEmbedding
 from inlayer.trace import Change, Pipeline, Trace
 from inlayer.trace.backward import MAX_HEAD_VALUES
-from inlayer.trace.facts import InitializationFacts, ModelFacts, TokenFacts, to_json
+from inlayer.trace.facts import InitializationFacts, ModelFacts, TokenFacts
 from inlayer.trace.html import content_security_policy, page
 from inlayer.trace.learning import LearnFacts
 from inlayer.trace.scene import SceneFacts, TableScene
+from inlayer.web.body import JsonRoute
 from inlayer.web.course import add_course
 from inlayer.web.guard import INTERNAL_ERROR, Guard, error_response
-from inlayer.web.jobs import Jobs
+from inlayer.web.jobs import Jobs, add_route
 from inlayer.web.openai import add_embeddings
 from inlayer.web.schemas import InitializationQuery, LearnRequest, MapQuery, ModelQuery, TokenQuery, WalkRequest
 
@@ -55,7 +55,7 @@ class ModelList:
 
 
 class WalkService:
-    """The models, and the threads that run them. Large jobs use one thread, so that small ones never wait for them."""
+    """The models, and the threads that run them. Large jobs use one thread, so small ones never wait for them."""
 
     def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
         if not pipelines:
@@ -70,7 +70,7 @@ class WalkService:
         }
 
     def models(self) -> ModelList:
-        """Describe the models by name."""
+        """List the models that were named when the server started."""
         return ModelList([replace(one.facts(), name=name, source=one.title) for name, one in self.pipelines.items()])
 
     def find(self, name: str | None) -> Pipeline:
@@ -82,21 +82,64 @@ class WalkService:
             raise InputError(f"model {quoted(name)} is not served here; available models: {known}")
         return self.pipelines[name]
 
-    def jobs(self, pipeline: Pipeline, tokens: int) -> Jobs:
-        """Choose the threads for a job that passes this many tokens through the head."""
+    def jobs(self, query: WalkRequest | ModelQuery, tokens: int = 0) -> Jobs:
+        """Choose the threads for a request that passes this many tokens through the head."""
+        pipeline = self.find(query.model)
         is_large = pipeline.table.remote or pipeline.values() * tokens > LARGE
         return self.large if is_large else self.small
 
-    def walk(self, pipeline: Pipeline, query: WalkRequest) -> Trace:
-        """Run a walk."""
+    def walk(self, query: WalkRequest) -> Trace:
+        """Walk texts through a model: a `Trace`, as in docs/trace.md."""
+        pipeline = self.find(query.model)
         trace = pipeline.walk(
             query.texts, dims=query.dims, tokens=query.tokens, first_token=query.first_token,
             first_channel=query.first_channel, change=_change(query),
         )  # fmt: skip
         return replace(trace, source=pipeline.title)
 
-    def inspect(self, pipeline: Pipeline) -> dict[str, Any]:
-        """Inspect a model, once; a very large or remote table by a sample of its rows."""
+    def walk_jobs(self, query: WalkRequest) -> Jobs:
+        """Choose the threads for a walk. It skips very large heads, which therefore cost nothing."""
+        is_skipped = self.find(query.model).values() > MAX_HEAD_VALUES
+        return self.jobs(query, 0 if is_skipped else len(query.texts) * query.tokens)
+
+    def token(self, query: Annotated[TokenQuery, Query()]) -> TokenFacts:
+        """Describe one token and the rows closest to its own."""
+        return self.find(query.model).token(query.id, k=query.k)
+
+    def initialization(self, query: Annotated[InitializationQuery, Query()]) -> InitializationFacts:
+        """Show how a table of this model's size is initialized."""
+        return self.find(query.model).initialization(seed=query.seed, dims=query.dims)
+
+    def scene(self, query: WalkRequest) -> SceneFacts:
+        """Walk texts and return all tokens and channels as colors; `dims` and `tokens` do not apply."""
+        return self.find(query.model).scene(query.texts, change=_change(query), first_token=query.first_token)
+
+    def table(self, query: Annotated[ModelQuery, Query()]) -> TableScene:
+        """Sample the table of a model as a picture."""
+        return self.find(query.model).picture
+
+    def learn(self, query: LearnRequest) -> LearnFacts:
+        """Take one step of gradient descent on the table with each of `rates`: the loss, next tokens, moved rows."""
+        pipeline = self.find(query.model)
+        return pipeline.learn(
+            query.texts, rates=query.rates, tokens=query.tokens, first_token=query.first_token, change=_change(query),
+            projection=self.maps[id(pipeline)].projection(query.method),
+        )  # fmt: skip
+
+    def learn_jobs(self, query: LearnRequest) -> Jobs:
+        """Choose the threads for a step of gradient descent with each of the rates."""
+        return self.jobs(query, len(query.rates) * len(query.texts) * query.tokens)
+
+    def map(self, query: Annotated[MapQuery, Query()]) -> MapFacts:
+        """Return coordinates for every row. Without points, they are still being computed: ask again."""
+        return self.maps[id(self.find(query.model))].get(query.method)
+
+    def inspect(self, query: Annotated[ModelQuery, Query()]) -> dict[str, Any]:
+        """Return the report of `inlayer inspect --json`, a histogram of norms, and the ids of each kind of finding.
+
+        A very large or remote table is inspected by a sample of its rows. A model is inspected once.
+        """
+        pipeline = self.find(query.model)
         if pipeline.model is None:
             raise InputError(f"{pipeline.title} was not loaded from a checkpoint, so there is nothing to inspect")
         if pipeline.name not in self.reports:
@@ -124,7 +167,7 @@ def make_app(
     Args:
         pipelines: The models by name.
         token: What every request must present.
-        hosts: Host names to answer to, besides localhost and IP addresses.
+        hosts: Host names to answer to, in addition to localhost and IP addresses.
         runs_code: Whether clients may run code on this machine, in the tasks of the course.
         api_key: What requests to /v1/ may present instead of the token.
     """
@@ -133,101 +176,30 @@ def make_app(
         title="inlayer", version=inlayer.__version__, summary="A text's walk through the embedding layer; the course.",
         docs_url=None, redoc_url=None, openapi_url="/api/openapi.json", redirect_slashes=False,
     )  # fmt: skip  # a redirect would repeat the token
-    _add_walk(app, service)
-    _add_scene(app, service)
-    _add_inspect(app, service)
+    app.router.route_class = JsonRoute
+    # The walk may be framed by this server, next to a lesson; its policy says the same.
+    framed = {"content-security-policy": content_security_policy(served=True), "x-frame-options": "SAMEORIGIN"}
+    _add_page(app, "/", page(title="inlayer walk", data=None), framed)
+    _add_page(app, "/inspect", inspect_page(), {"content-security-policy": inspect_policy()})
+    add_route(app, "GET /api/models", service.models, service.small)
+    add_route(app, "POST /api/walk", service.walk, service.walk_jobs)
+    add_route(app, "GET /api/token", service.token, lambda query: service.jobs(query, SEARCH_TOKENS))
+    add_route(app, "GET /api/initialization", service.initialization, service.small)
+    add_route(app, "POST /api/scene", service.scene, service.jobs)
+    add_route(app, "GET /api/table", service.table, service.jobs)
+    add_route(app, "POST /api/learn", service.learn, service.learn_jobs)
+    add_route(app, "GET /api/map", service.map, service.waiting)
+    add_route(app, "GET /api/inspect", service.inspect, service.large)
     add_embeddings(app, service.pipelines, service.small)
     add_course(app, runs_code=runs_code)
     _add_errors(app, service)
     return Guard(app, token=token, hosts=hosts, api_key=api_key)
 
 
-def _add_walk(app: FastAPI, service: WalkService) -> None:
-    document = page(title="inlayer walk", data=None)
-    policy = content_security_policy(served=True)
-
-    @app.get("/", include_in_schema=False)
+def _add_page(app: FastAPI, path: str, document: str, headers: dict[str, str]) -> None:
+    @app.get(path, include_in_schema=False)
     async def get_page() -> Response:
-        # May be framed by this server, next to a lesson; the policy says the same.
-        headers = {"content-security-policy": policy, "x-frame-options": "SAMEORIGIN"}
         return Response(document, media_type="text/html", headers=headers)
-
-    @app.get("/api/models", responses={200: {"model": ModelList}})
-    async def get_models() -> Response:
-        """List the models that were named when the server started."""
-        return _json(service.models())
-
-    @app.post("/api/walk", responses={200: {"model": Trace}})
-    async def post_walk(query: WalkRequest, request: Request) -> Response:
-        """Walk texts through a model: a `Trace`, as in docs/trace.md."""
-        pipeline = service.find(query.model)
-        # Larger heads are skipped by the walk, so they cost nothing.
-        tokens = len(query.texts) * query.tokens if pipeline.values() <= MAX_HEAD_VALUES else 0
-        return await service.jobs(pipeline, tokens).run(lambda: _json(service.walk(pipeline, query)), request)
-
-    @app.get("/api/token", responses={200: {"model": TokenFacts}})
-    async def get_token(query: Annotated[TokenQuery, Query()], request: Request) -> Response:
-        """Describe one token and the rows closest to its own."""
-        pipeline = service.find(query.model)
-        jobs = service.jobs(pipeline, SEARCH_TOKENS)
-        return await jobs.run(lambda: _json(pipeline.token(query.id, k=query.k)), request)
-
-    @app.get("/api/initialization", responses={200: {"model": InitializationFacts}})
-    async def get_initialization(query: Annotated[InitializationQuery, Query()], request: Request) -> Response:
-        """Show how a table of this model's size is initialized."""
-        initialization = service.find(query.model).initialization
-        return await service.small.run(lambda: _json(initialization(seed=query.seed, dims=query.dims)), request)
-
-
-def _add_scene(app: FastAPI, service: WalkService) -> None:
-    @app.post("/api/scene", responses={200: {"model": SceneFacts}})
-    async def post_scene(query: WalkRequest, request: Request) -> Response:
-        """Walk texts and return all tokens and channels as colors; `dims` and `tokens` do not apply."""
-        pipeline = service.find(query.model)
-        make = partial(pipeline.scene, query.texts, change=_change(query), first_token=query.first_token)
-        return await service.jobs(pipeline, 0).run(lambda: _json(make()), request)
-
-    @app.get("/api/table", responses={200: {"model": TableScene}})
-    async def get_table(query: Annotated[ModelQuery, Query()], request: Request) -> Response:
-        """Sample the table of a model as a picture."""
-        pipeline = service.find(query.model)
-        return await service.jobs(pipeline, 0).run(lambda: _json(pipeline.picture), request)
-
-    @app.post("/api/learn", responses={200: {"model": LearnFacts}})
-    async def post_learn(query: LearnRequest, request: Request) -> Response:
-        """Take one step of gradient descent on the table with each of `rates`: the loss, next tokens, moved rows."""
-        pipeline = service.find(query.model)
-
-        def work() -> Response:
-            projection = service.maps[id(pipeline)].projection(query.method)
-            facts = pipeline.learn(
-                query.texts, rates=query.rates, tokens=query.tokens, first_token=query.first_token,
-                change=_change(query), projection=projection,
-            )  # fmt: skip
-            return _json(facts)
-
-        tokens = len(query.rates) * len(query.texts) * query.tokens
-        return await service.jobs(pipeline, tokens).run(work, request)
-
-    @app.get("/api/map", responses={200: {"model": MapFacts}})
-    async def get_map(query: Annotated[MapQuery, Query()], request: Request) -> Response:
-        """Return coordinates for every row. Without points, they are still being computed: ask again."""
-        maps = service.maps[id(service.find(query.model))]
-        return await service.waiting.run(lambda: _json(maps.get(query.method)), request)
-
-
-def _add_inspect(app: FastAPI, service: WalkService) -> None:
-    document, policy = inspect_page(), inspect_policy()
-
-    @app.get("/inspect", include_in_schema=False)
-    async def get_inspect_page() -> Response:
-        return Response(document, media_type="text/html", headers={"content-security-policy": policy})
-
-    @app.get("/api/inspect")
-    async def get_inspect(query: Annotated[ModelQuery, Query()], request: Request) -> Response:
-        """Return the report of `inlayer inspect --json`, a histogram of norms, and the ids of each kind of finding."""
-        pipeline = service.find(query.model)
-        return await service.large.run(lambda: _json(service.inspect(pipeline)), request)
 
 
 def _add_errors(app: FastAPI, service: WalkService) -> None:
@@ -290,7 +262,3 @@ def _describe(problem: dict[str, Any]) -> str:
     value = problem.get("input")
     given = f" (got {quoted(value)})" if isinstance(value, (str, int, float)) else ""
     return f"{where}: {message}{given}" if where else message
-
-
-def _json(facts: Any) -> Response:
-    return Response(to_json(facts).encode("ascii"), media_type="application/json")

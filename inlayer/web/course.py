@@ -2,19 +2,17 @@
 
 page -> guard -> [course] -> CourseService
 - everything reads or writes files, so it runs in threads (jobs.py); grading has threads of its own
-- code is run and files are written only if nobody but this machine can reach the server; others may read and answer
+- code is run and files are written only if the server is reachable from this machine alone; others may read and answer
 - an answer reaches the page only after the learner has given one, or asked to see it
 Tested in tests/web/test_course.py.
 """
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import re
 import secrets
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,10 +28,10 @@ from inlayer.learn.progress import ProgressFile
 from inlayer.learn.questions import ChoiceQuestion, FreeTextQuestion, GradedQuestion, TheoryQuestion
 from inlayer.learn.service import CourseService, ReadOnlyError, random_seed
 from inlayer.learn.task_files import FileConflictError
-from inlayer.trace.facts import plain, to_json
+from inlayer.trace.facts import plain
 from inlayer.web import schemas
 from inlayer.web.guard import error_response
-from inlayer.web.jobs import Jobs
+from inlayer.web.jobs import Jobs, add_route
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,24 +53,12 @@ def add_course(app: FastAPI, *, runs_code: bool) -> None:
     view = CourseView(read_only=not runs_code)
     reading, grading = Jobs(READING_THREADS, READING_QUEUE), Jobs(GRADING_THREADS, GRADING_QUEUE)
 
-    def add(method: str, path: str, call: Callable[..., Any], jobs: Jobs) -> None:
-        async def endpoint(request: Request, **given: Any) -> Response:
-            body = await jobs.run(lambda: to_json(call(**given)), request)
-            return Response(body, media_type="application/json")
-
-        takes_request = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
-        signature = inspect.signature(call, eval_str=True)
-        endpoint.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*signature.parameters.values(), takes_request], return_annotation=Response
-        )
-        app.add_api_route(path, endpoint, methods=[method], name=call.__name__, description=call.__doc__)
-
-    add("GET", "/api/course", view.overview, reading)
+    add_route(app, "GET /api/course", view.overview, reading)
     for name in ("lesson", "misconceptions", "exercise", "file"):
-        add("GET", f"/api/course/{name}", getattr(view, name), reading)
+        add_route(app, f"GET /api/course/{name}", getattr(view, name), reading)
     for name in ("save", "reset", "hint", "solution", "answer", "read", "skip"):
-        add("POST", f"/api/course/{name}", getattr(view, name), reading)
-    add("POST", "/api/course/check", view.check, grading)
+        add_route(app, f"POST /api/course/{name}", getattr(view, name), reading)
+    add_route(app, "POST /api/course/check", view.check, grading)
 
     @app.get("/learn", include_in_schema=False)
     async def get_page() -> Response:
@@ -168,7 +154,7 @@ class CourseView:
                 service.record_exercise(question.id, correct=True)
                 return {"correct": True}
             points = [course_line(one) for one in question.points]
-            return {"correct": None, "model_answer": course_elements(question.model_answer), "points": points}
+            return {"correct": None, "sample_answer": course_elements(question.sample_answer), "points": points}
         if body.matches_model:
             raise InputError(f"{question.id} is graded; send an answer")
         try:
@@ -188,7 +174,7 @@ class CourseView:
     # ---- the learner's file
 
     def file(self, query: Annotated[schemas.TaskRequest, Query()]) -> dict[str, Any]:
-        """Return the learner's file for a task, or the start file."""
+        """Return the learner's file for a task, or the starter file."""
         task = self.service.course.task(query.task)
         if self.read_only:
             return {"code": task.start, "digest": None, "path": ""}
@@ -204,7 +190,7 @@ class CourseView:
         return {"digest": self.service.save_file(self.service.course.task(body.task), body.code, body.loaded)}
 
     def reset(self, body: schemas.ResetRequest) -> dict[str, Any]:
-        """Restore a task's start file; the old file is kept."""
+        """Restore a task's starter file; the old file is kept."""
         kept = self.service.reset_file(self.service.course.task(body.task), loaded=body.loaded)
         return {**self.file(body), "kept": "" if kept is None else kept.name}
 

@@ -1,18 +1,17 @@
-"""The guard: who may send requests, how large they may be, and which headers every response carries.
+"""The guard: who may send requests, and which headers every response carries.
 
 request -> [guard] -> app
 - every request presents the token, including those of our own page; it is compared in constant time
 - against other websites: Host must be an IP address or a name of ours (DNS rebinding), Origin must be ours, and
   Sec-Fetch-Site must be same-origin or none. Only a link to a page may come from elsewhere. No CORS header is sent
-- a body is JSON; its size and arrival time are limited while it is read
 - responses are not cached, framed or sniffed, and contain no traceback; a browser that opens a page gets its errors as
   a page
+- elsewhere: limits of a body (body.py)
 Every rule is tested with a request that passes and one that does not in tests/web/test_guard.py.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import ipaddress
 import logging
@@ -27,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from inlayer.files import printable, quoted
 from inlayer.render import Page, style_sheet
+from inlayer.web.body import check_body_headers, limited, max_body
 
 HEADERS = {
     "cache-control": "no-store",
@@ -37,10 +37,7 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-MAX_BODY, MAX_API_BODY = 262_144, 2**22  # bytes; the latter for embeddings: 300,000 tokens as ids or text
-MAX_COMMAS = 310_000  # parsing more values would block the event loop
 API = "/v1/"  # routes in OpenAI's format
-BODY_SECONDS = 10.0
 INTERNAL_ERROR = "an internal error occurred; the server's stderr has the details"
 PAGES = ("/", "/learn", "/inspect")
 ERROR_PAGE = """<!doctype html>
@@ -56,7 +53,7 @@ log = logging.getLogger("inlayer.web")  # without a handler of its own it writes
 
 
 class Guard:
-    """ASGI middleware. `hosts` are the names it answers to, besides localhost and any IP address.
+    """ASGI middleware. `hosts`: the names it answers to, in addition to localhost and any IP address.
 
     `api_key` is accepted like the token, but only by the routes in OpenAI's format.
     """
@@ -83,8 +80,8 @@ class Guard:
         try:
             self._check_origin(scope)
             scope = self._without_token(scope)
-            _check_body_headers(scope)
-            await self.app(scope, _limited(receive, max_body(scope)), send_guarded)
+            check_body_headers(scope)
+            await self.app(scope, limited(receive, max_body(scope)), send_guarded)
         except HTTPException as error:  # of these checks; the application handles its own
             is_page = scope["method"] == "GET" and scope["path"] in PAGES
             if is_page and _accepts_html(scope):
@@ -126,7 +123,7 @@ class Guard:
         return True
 
     def _without_token(self, scope: Scope) -> Scope:
-        """Check the token and remove it from the query, so that no route sees it."""
+        """Check the token and remove it from the query, so no route sees it."""
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True, errors="surrogateescape")
         given = [value.encode("utf-8", "surrogateescape") for name, value in pairs if name == "token"]
         for value in Headers(scope=scope).getlist("authorization"):
@@ -142,57 +139,6 @@ class Guard:
             raise HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
         rest = urlencode([pair for pair in pairs if pair[0] != "token"], errors="surrogateescape")
         return {**scope, "query_string": rest.encode("ascii")}
-
-
-def _check_body_headers(scope: Scope) -> None:
-    headers = Headers(scope=scope)
-    if scope["method"] in ("GET", "HEAD", "OPTIONS"):
-        return
-    kind, _, parameters = headers.get("content-type", "").partition(";")
-    charset = parameters.strip().lower().replace('"', "")
-    if kind.strip().lower() != "application/json" or charset not in {"", "charset=utf-8"}:
-        raise HTTPException(415, "send the body as Content-Type: application/json")
-    if headers.get("content-encoding", "identity").lower() != "identity":
-        raise HTTPException(415, "send the body without Content-Encoding")
-    length = headers.get("content-length", "0")
-    if len(length) > 18 or int(length) > max_body(scope):  # h11 has checked that these are digits
-        raise _too_large(max_body(scope))
-
-
-def max_body(scope: Scope) -> int:
-    """The limit for the body of a request, in bytes."""
-    return MAX_API_BODY if scope["path"] == f"{API}embeddings" else MAX_BODY
-
-
-def _too_large(limit: int) -> HTTPException:
-    return HTTPException(413, f"the body is larger than {limit:,} bytes")
-
-
-def _limited(receive: Receive, limit: int) -> Receive:
-    """Limit a body's size, the values in it, and the time until it has arrived."""
-    size, commas, complete = 0, 0, False
-    end = asyncio.get_running_loop().time() + BODY_SECONDS
-
-    async def receive_limited() -> Message:
-        nonlocal size, commas, complete
-        if complete:
-            return await receive()  # waits for the client to disconnect
-        try:
-            message = await asyncio.wait_for(receive(), end - asyncio.get_running_loop().time())
-        except asyncio.TimeoutError:
-            message_text = f"the body did not arrive within {BODY_SECONDS:g} s"
-            raise HTTPException(408, message_text, {"Connection": "close"}) from None
-        if message["type"] == "http.request":
-            body = message.get("body", b"")
-            size, commas = size + len(body), commas + body.count(b",")
-            complete = not message.get("more_body", False)
-        if size > limit:
-            raise _too_large(limit)
-        if commas > MAX_COMMAS:
-            raise HTTPException(413, f"the body has more than {MAX_COMMAS:,} values")
-        return message
-
-    return receive_limited
 
 
 def _accepts_html(scope: Scope) -> bool:

@@ -2,20 +2,26 @@
 
 - threads are daemons: a remote model may block one for minutes, and Ctrl-C does not wait for it
 - a request whose client disconnects leaves the queue; a job that has started runs to its end
+- `add_route` makes a function of the library a route: its parameters are the request, its result is the response
 Tested in tests/web/test_jobs.py.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from fastapi import FastAPI
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+
+from inlayer.trace.facts import to_json
 
 T = TypeVar("T")
 
@@ -67,3 +73,27 @@ async def until_disconnect(request: Request) -> None:
     """Wait until the client closes the connection; its body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def add_route(app: FastAPI, route: str, call: Callable[..., Any], jobs: Jobs | Callable[..., Jobs]) -> None:
+    """Add a route such as "GET /api/models". It runs `call` in a thread and returns the result as JSON.
+
+    FastAPI documents and validates the route by the signature of `call`. `jobs` are the threads that run it, or a
+    function of the same arguments that chooses them.
+    """
+
+    async def endpoint(request: Request, **given: Any) -> Response:
+        chosen = jobs if isinstance(jobs, Jobs) else jobs(**given)
+        body = await chosen.run(lambda: to_json(call(**given)), request)
+        return Response(body, media_type="application/json")
+
+    method, path = route.split()
+    signature = inspect.signature(call, eval_str=True)
+    request = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
+    endpoint.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), request], return_annotation=Response
+    )
+    responses: dict[int | str, dict[str, Any]] = {200: {"model": signature.return_annotation}}
+    app.add_api_route(
+        path, endpoint, methods=[method], name=call.__name__, description=call.__doc__, responses=responses
+    )

@@ -10,8 +10,11 @@ Tested with the unmodified `openai` client in tests/web/test_openai.py.
 from __future__ import annotations
 
 import base64
+import json
+from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import ConfigDict, Field
@@ -28,6 +31,7 @@ from inlayer.web.schemas import RequestModel
 __all__ = ["add_embeddings"]
 
 MAX_INPUTS, MAX_INPUT_TOKENS = 2_048, 300_000
+write = partial(json.dumps, separators=(",", ":"), allow_nan=False)
 
 
 class EmbeddingsRequest(RequestModel):
@@ -78,11 +82,15 @@ def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
     if ids.flat.size > MAX_INPUT_TOKENS:
         raise InputError(f"input has {ids.flat.size:,} tokens; the limit is {MAX_INPUT_TOKENS:,} per request")
     vectors = encoder.pooled(encoder.without_special(ids), settings)
+    if (bad := np.flatnonzero(~np.isfinite(vectors).all(axis=1))).size:
+        raise InputError(f"the vector of input {bad[0]} is not finite: a row of its tokens has NaN or infinity")
     as_text = query.encoding_format == "base64"
-    listed = [base64.b64encode(one).decode() for one in vectors.astype("<f4")] if as_text else vectors.tolist()
-    data = [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(listed)]
+    values = (base64.b64encode(one).decode() if as_text else one.tolist() for one in vectors.astype("<f4"))
+    # One by one: writing all vectors at once would hold the GIL, and block other clients, for a second.
+    data = [write({"object": "embedding", "index": index, "embedding": one}) for index, one in enumerate(values)]
     usage = {"prompt_tokens": int(ids.flat.size), "total_tokens": int(ids.flat.size)}
-    return JSONResponse({"object": "list", "data": data, "model": query.model, "usage": usage})
+    rest = write({"object": "list", "model": query.model, "usage": usage})
+    return Response(f'{rest[:-1]},"data":[{",".join(data)}]}}', media_type="application/json")
 
 
 def read_input(encoder: Encoder, value: Any) -> Ragged:

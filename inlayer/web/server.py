@@ -2,7 +2,8 @@
 
 models -> [serve] -> guard -> app
 - uvicorn supervises the workers, one per core; each opens the models itself, and all share one listening socket
-- connections are bounded in number and time (BoundedProtocol); uvicorn alone would wait forever for a slow client
+- connections are bounded in number, time and bytes per turn (BoundedProtocol); uvicorn alone would wait forever for a
+  slow client, and parse a quarter of a megabyte at once
 - stopping takes about a second: connections are closed and running jobs are abandoned
 - requests are not logged, because their addresses contain the token
 Tested as a process, including signals and slow clients, in tests/web/test_server.py.
@@ -11,6 +12,7 @@ Tested as a process, including signals and slow clients, in tests/web/test_serve
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import multiprocessing
 import multiprocessing.connection
@@ -40,6 +42,7 @@ MAX_CONNECTIONS = 512  # per worker
 HEAD_SECONDS = 10.0  # from the connection to the end of the first request's headers
 IDLE_SECONDS = 60.0  # from a response to the end of the next request's headers
 REQUEST_SECONDS = 60.0  # from there to the response
+READ_BYTES = 2**13  # per turn of the event loop: a client may send chunks of one byte, and h11 takes 5 µs for each
 START_SECONDS = 300.0  # for the first worker to open its models, on a busy machine
 
 OpenPipelines = Callable[[], Mapping[str, Pipeline]]
@@ -87,11 +90,14 @@ def worker_app(open_pipelines: OpenPipelines, token: str, host: str, api_key: st
 
         threading.Thread(target=watch, name="inlayer-parent", daemon=True).start()
     hosts = () if _address(host) else (host,)
-    return make_app(open_pipelines(), token=token, hosts=hosts, runs_code=is_loopback(host), api_key=api_key)
+    app = make_app(open_pipelines(), token=token, hosts=hosts, runs_code=is_loopback(host), api_key=api_key)
+    gc.collect()
+    gc.freeze()  # otherwise every full collection visits torch and the models, and blocks the event loop for 0.1 s
+    return app
 
 
 class Supervisor(Multiprocess):
-    """uvicorn's supervisor, which also opens the models itself, so that an error is reported once and in one line."""
+    """uvicorn's supervisor, which also opens the models itself, so an error is reported once and in one line."""
 
     stopped_by: signal.Signals | None = None
 
@@ -223,6 +229,7 @@ class BoundedProtocol(H11Protocol):
         if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         else:
+            transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # of asyncio's sockets; 256 kB by default
             self._allow(HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:

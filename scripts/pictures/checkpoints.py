@@ -123,7 +123,7 @@ def safetensors() -> Drawing:
 
     d = Drawing(760, 372, "A safetensors file of 256 bytes")
     left, top, high = 8, 56, 46
-    # not to scale, so that the interesting parts are readable
+    # not to scale, so the interesting parts are readable
     parts = [
         (0, 8, 176, "length", "c"),
         (8, data, 260, "header, JSON", "b"),

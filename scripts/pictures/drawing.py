@@ -110,7 +110,7 @@ class Drawing:
         self.mark("rect", class_=kind, x=x, y=y, width=w, height=h, rx=round_ or None)
 
     def tint(self, x: float, y: float, w: float, h: float, kind: str, much: float, *, round_: float = 3) -> None:
-        """Fill a box with a light tint, so that text on it stays readable in light and dark."""
+        """Fill a box with a light tint, so text on it stays readable in light and dark."""
         self.mark("rect", class_=f"{kind} fill", x=x, y=y, width=w, height=h, rx=round_ or None, fill_opacity=much)
 
     def line(self, *points: tuple[float, float], kind: str = "muted line") -> None:

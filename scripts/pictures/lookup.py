@@ -167,8 +167,8 @@ def table_init() -> Drawing:
 
 def table_sizes() -> Drawing:
     tables = [  # name, dtype, rows, width, bytes per value, untied
-        ("example size", "float32", 100_352, 4_096, 4, False),
-        ("example size", "bfloat16", 100_352, 4_096, 2, False),
+        ("OLMo-2-7B", "float32", 100_352, 4_096, 4, True),
+        ("OLMo-2-7B", "bfloat16", 100_352, 4_096, 2, True),
         ("DeepSeek-V3", "bfloat16", 129_280, 7_168, 2, True),
         ("Kimi-K2", "bfloat16", 163_840, 7_168, 2, True),
     ]

@@ -17,6 +17,7 @@ from inlayer.geometry.map_page import map_page
 from inlayer.geometry.projection import pca
 from inlayer.inspection.html import inspect_page
 from tests.browser.conftest import opening_pages
+from tests.browser.watched_page import TIMEOUT
 from tests.web.client import Client, learner, running
 
 pytestmark = pytest.mark.slow
@@ -85,6 +86,7 @@ def test_course_page(view, browser, server, tmp_path):
 
 def test_inspect_page(browser, server):
     page = browser.new_page(reduced_motion="reduce")
+    page.set_default_timeout(TIMEOUT)
     page.goto(f"http://127.0.0.1:{server.port}/inspect?token={server.token}#model=default")
     page.wait_for_selector("#map[data-drawn]")
     assert_accessible(page)
@@ -94,6 +96,7 @@ def test_inspect_page(browser, server):
 @pytest.mark.parametrize("name", ["map", "compare", "inspect"])
 def test_written_pages(name, browser, documents):
     page = browser.new_page(reduced_motion="reduce")
+    page.set_default_timeout(TIMEOUT)
     page.goto(documents[name].as_uri())
     page.wait_for_selector("canvas[data-drawn]")
     assert_accessible(page)

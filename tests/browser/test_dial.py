@@ -134,7 +134,7 @@ def test_scaling_divides_the_speeds(open_page):
     assert watched.page.locator(".clock-ratio").count() == 0
 
 
-@pytest.mark.parametrize("name", ["YaRN", "Llama 3"])
+@pytest.mark.parametrize("name", ["YaRN", "Llama-3"])
 def test_scalings_can_be_compared(name, open_page, pipelines):
     watched = open_dial(open_page, "default")
     page = watched.page

@@ -8,7 +8,7 @@ import torch
 import inlayer
 from inlayer.trace import Change, Pipeline, plain
 from inlayer.trace.html import export, page
-from tests.checkpoint.test_memories import write_engram
+from tests.checkpoint.test_ngram_tables import write_engram
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from inlayer.geometry.compare_page import compare_page
 from inlayer.geometry.distortion import measure_distortion
 from inlayer.geometry.map_page import map_page
 from inlayer.geometry.projection import TableProjection, pca
-from tests.browser.watched_page import Watched, watch
+from tests.browser.watched_page import TIMEOUT, Watched, watch
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -45,6 +45,7 @@ def document(model: inlayer.Model, projection: TableProjection, tmp_path_factory
 def page(browser: Browser, document: Path) -> Any:
     context = browser.new_context(reduced_motion="reduce")
     opened = context.new_page()
+    opened.set_default_timeout(TIMEOUT)
     problems: list[str] = []
     opened.on("console", lambda message: problems.append(message.text))
     opened.on("pageerror", lambda error: problems.append(str(error)))
@@ -135,6 +136,7 @@ def test_motion_ends_where_it_would_start_without_motion(browser: Browser, docum
     views = []
     for motion in ("reduce", "no-preference"):
         opened = browser.new_page(reduced_motion=motion)  # type: ignore[arg-type]
+        opened.set_default_timeout(TIMEOUT)
         opened.goto(document.as_uri() + "#token=1988")
         opened.wait_for_selector("#map[data-drawn]")
         opened.wait_for_function("() => !inlayerMap.moving")
@@ -148,7 +150,7 @@ def test_rows_without_a_direction_are_holes_with_a_name(page: Page) -> None:
     assert not page.evaluate("inlayerMap.isPlaced(6142)")
     page.evaluate("location.hash = 'token=6142'")
     page.reload()
-    assert "This row has no direction" in page.locator("#about").inner_text()
+    assert "This row is zero or not finite" in page.locator("#about").inner_text()
 
 
 def test_a_new_layout_moves_the_points(page: Page, projection: TableProjection) -> None:
@@ -213,6 +215,7 @@ def test_compared_maps_are_linked(browser: Browser, model: inlayer.Model, tmp_pa
 
 def test_inspect_page_is_about_the_linked_model(browser: Browser, client: Any) -> None:
     page = browser.new_page(reduced_motion="reduce")
+    page.set_default_timeout(TIMEOUT)
     for model, rows in (("quantized", "4 x 64"), ("default", "6,144 x 128")):
         page.goto("about:blank")
         page.goto(f"http://127.0.0.1:{client.port}/inspect?token={client.token}#model={model}")

@@ -106,6 +106,15 @@ def test_fastest_pair_is_computed(theta, fastest, open_page):
     assert "Correct" in watched.text("#verdict")
 
 
+@pytest.mark.parametrize(("model", "compared"), [("default", "fewer"), ("random", "the same")])
+def test_tokens_are_compared_with_bytes(model, compared, open_page):
+    watched = open_page(PREDICT.format(model=model, step=3))
+    ask_until(watched, "compare with the number of bytes")
+    watched.page.check(f".question input[value='{compared}']")
+    watched.page.click("text=Check")
+    assert "Correct" in watched.text("#verdict")
+
+
 def test_tied_head_without_padding_reaches_every_row(open_page, pipelines):
     trace = pipelines["quantized"].walk(["abba"])
     assert trace.backward.n_rows_with_gradient == trace.table.shape[0]
@@ -141,7 +150,7 @@ def test_wrong_numbers_are_diagnosed(open_page, pipelines):
         (3, "How many tokens", trace.texts[0].n_bytes, "That is the number of bytes"),
         (3, "How many tokens", trace.texts[0].n_tokens + 1, "Off by one"),
         (4, "At which byte", token.offset - table.offset, "You left out the offset of the table"),
-        (4, "How many bytes does one row", table.shape[1], "multiply it by the bytes of a value"),
+        (4, "How many bytes does one row", table.shape[1], "multiply by the bytes per value"),
         (6, "the angle at position", 180.0 / 3.14159 * (len(trace.texts[0].tokens) - 1), "in degrees"),
         (6, "the angle at position", -1.0 * (len(trace.texts[0].tokens) - 1), "The sign is wrong"),
         (7, "zeros are in the mask", "many", "That is not a number"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.watched_page import READY, watch
+from tests.browser.watched_page import READY, TIMEOUT, watch
 
 pytestmark = pytest.mark.slow
 
@@ -151,6 +151,7 @@ def test_unreachable_server_is_reported(open_page):
 
 def test_wrong_token_is_rejected(browser, client):
     page = browser.new_page()
+    page.set_default_timeout(TIMEOUT)
     answer = page.goto(f"http://127.0.0.1:{client.port}/?token=wrong")
     assert answer is not None
     assert answer.status == 401

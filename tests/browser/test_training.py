@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 def test_report_opens_from_disk(width: int, scheme: Any, browser: Any, tmp_path: Path) -> None:
     metrics = make_metrics(200)
     text = "".join(HOSTILE[1:15]) + "x" * 300
-    document = to_html(make_report(text, metrics=metrics), metrics, draw(metrics, tmp_path / "training.png"))
+    document = to_html(make_report(text, metrics=metrics), draw(metrics, tmp_path / "training.png"))
     (tmp_path / "report.html").write_text(document, encoding="utf-8")
     context = browser.new_context(
         viewport={"width": width, "height": 844}, color_scheme=scheme, offline=True, reduced_motion="reduce"

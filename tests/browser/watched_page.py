@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
 READY = "#stage[aria-busy=false] h1, #error:not([hidden])"
+TIMEOUT = 300_000  # milliseconds: the machine may be busy
 LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
 # Reported by the browser itself, so the page cannot hide it.
 REPORT_VIOLATIONS = """
@@ -81,6 +82,7 @@ class Watched:
 
 
 def watch(context: BrowserContext, address: str) -> Watched:
+    context.set_default_timeout(TIMEOUT)
     context.add_init_script(REPORT_VIOLATIONS)
     page = context.new_page()
     watched = Watched(page, address)

@@ -178,7 +178,7 @@ def test_unknown_family_has_rows_but_no_layer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"hidden_size": 16}, CheckpointError, "is 20 x 8, but its config requires rows of width 16"),
+        ({"hidden_size": 16}, CheckpointError, "\\(20, 8\\); its config requires rows of width 16"),
         ({"hidden_size": "8"}, ConfigError, "hidden_size is '8'"),
         ({"vocab_size": 10**12}, ConfigError, "vocab_size"),
         ({"model_type": ["llama"]}, ConfigError, "unknown model type"),
@@ -210,7 +210,7 @@ def test_table_may_have_more_rows_than_the_config(tmp_path: Path) -> None:
         ("\0.safetensors", "plain file name"),
         ("\x1b[2J\u202e.safetensors", "plain file name"),
         ("two\nlines.safetensors", "plain file name"),
-        ("missing.safetensors", "lacks the file missing.safetensors"),
+        ("missing.safetensors", "is missing the file missing.safetensors"),
         ("model-1-of-3.safetensors", "which does not contain it"),
     ],
 )
@@ -389,7 +389,7 @@ def test_head_is_not_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"hi", b"hello, world", b'{"a": 1}', bytes(100)])
 def test_files_of_an_unknown_format_are_an_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.dat").write_bytes(content)
-    with pytest.raises(CheckpointError, match="does not start like a safetensors, GGUF or PyTorch file"):
+    with pytest.raises(CheckpointError, match="is not a safetensors, GGUF or PyTorch file"):
         inlayer.load(tmp_path / "x.dat")
 
 

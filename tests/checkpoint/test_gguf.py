@@ -165,7 +165,7 @@ def test_parts_that_do_not_match_are_an_error(tmp_path: Path):
     first, second, third = parts(tmp_path)
     kept = second.read_bytes()
     second.write_bytes(third.read_bytes())
-    with pytest.raises(CheckpointError, match=r"m-00002-of-00003\.gguf contains part 3 of 3"):
+    with pytest.raises(CheckpointError, match=r"m-00002-of-00003\.gguf is part 3 of 3"):
         GgufStore(first)
     second.write_bytes(kept.replace(b"part1.weight", b"part0.weight"))
     with pytest.raises(CheckpointError, match=r"contains 'part0\.weight', and so does another part"):
@@ -194,8 +194,8 @@ LIES = {
     "magic": (file(magic=b"GGML"), "does not start with the letters GGUF"),
     "git-lfs": (b"version https://git-lfs.github.com/spec/v1\noid", "git-lfs pointer"),
     "only magic": (b"GGUF", "ends before the version"),
-    "version 1": (file(version=1), "version 1; supported are little-endian files of version 2 and 3"),
-    "version 4": (file(version=4), "version 4; supported are little-endian"),
+    "version 1": (file(version=1), "version 1; supported: little-endian files of version 2 and 3"),
+    "version 4": (file(version=4), "version 4; supported: little-endian"),
     "big-endian": (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "big-endian"),
     "no counts": (file()[:20], "ends before a count"),
     "tensors": (file(counts=(2**60, 0)), "has 1,152,921,504,606,846,976 tensors"),

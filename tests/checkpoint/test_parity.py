@@ -44,7 +44,7 @@ def saved(folder: Path, name: str, dtype: torch.dtype, headed: bool) -> Path:
         for parameter in model.parameters():
             parameter.normal_()
     if getattr(model, "generation_config", None) is not None:
-        model.generation_config.pad_token_id = None  # transformers refuses to write LLaMA-1's -1
+        model.generation_config.pad_token_id = None  # transformers refuses to write Llama-1's -1
     path = folder / f"{name}-{dtype}-{headed}".replace("torch.", "")
     model.save_pretrained(path, max_shard_size="8KB")
     assert len(list(path.glob("*.safetensors"))) > 1
@@ -124,7 +124,7 @@ def test_only_the_shard_with_the_table_is_needed(folder: Path, tmp_path: Path) -
     ids = torch.arange(99)[None]
     model = inlayer.load(tmp_path)
     assert torch.equal(model.embeddings(ids), inlayer.load(source).embeddings(ids))
-    with pytest.raises(inlayer.InlayerError, match=r"lacks the file .* which its index names"):
+    with pytest.raises(inlayer.InlayerError, match=r"is missing the file .* which its index names"):
         model.head  # noqa: B018
     assert store.parameters() is not None
     assert model.store.parameters() is None

@@ -146,7 +146,7 @@ def test_shards_are_found_by_the_index(tmp_path):
     store = PytorchStore(tmp_path)
     assert torch.equal(to_tensor(store.table(TABLE).weight), weights()[TABLE])
     assert store.parameters() is None
-    with pytest.raises(MissingFileError, match="lacks the file pytorch_model-00001"):
+    with pytest.raises(MissingFileError, match="is missing the file pytorch_model-00001"):
         store.read("model.norm.weight")
 
 
@@ -187,7 +187,7 @@ def test_config_and_tokenizer_next_to_the_file_are_used(tmp_path):
 
 
 def test_folder_without_weights_is_an_error(tmp_path):
-    with pytest.raises(MissingFileError, match=r"lacks the file pytorch_model\.bin"):
+    with pytest.raises(MissingFileError, match=r"is missing the file pytorch_model\.bin"):
         PytorchStore(tmp_path)
     (tmp_path / "pytorch_model.bin").mkdir()
     with pytest.raises(MissingFileError, match="is a folder"):

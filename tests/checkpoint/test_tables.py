@@ -85,5 +85,5 @@ def test_a_missing_shard_is_an_error_not_a_shorter_list(tmp_path: Path) -> None:
     model = inlayer.load(write(tmp_path, SHARDS))
     assert [table.file for table in model.tables] == ["model-3-of-3.safetensors", "model-2-of-3.safetensors"]
     (tmp_path / "model-2-of-3.safetensors").unlink()
-    with pytest.raises(MissingFileError, match=r"lacks the file model-2-of-3\.safetensors"):
+    with pytest.raises(MissingFileError, match=r"is missing the file model-2-of-3\.safetensors"):
         _ = inlayer.load(tmp_path).tables

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 
 import inlayer
 from inlayer.cli import main
-from inlayer.encoding import job
+from inlayer.encoding import job, sources
 
 TEXTS = ["I love dogs", "", "naïve 🙂", 'fish, and "chips"', "seven days"]
 TIMEOUT = 300
@@ -87,6 +87,13 @@ def test_every_output_has_the_vectors(run, tmp_path, expected):
     np.testing.assert_array_equal(np.array(table["embedding"].to_pylist(), np.float32), expected)
 
 
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
+def test_every_string_type_of_parquet_is_read(run, tmp_path, expected, kind):
+    pq.write_table(pa.table({"text": pa.array([*TEXTS, TEXTS[0]]).cast(kind)}), tmp_path / "v.parquet")
+    assert run("embed", "v.parquet", "--out", "v.npy")[0] == 0
+    np.testing.assert_array_equal(np.load("v.npy"), expected[[*range(5), 0]])
+
+
 def test_folders_patterns_texts_and_standard_input(run, tmp_path, expected, monkeypatch):
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/1.txt").write_text("I love dogs\n")
@@ -133,6 +140,9 @@ def bad_inputs(folder: Path) -> None:
     (folder / "column.csv").write_text("id,body\n1,fine\n")
     (folder / "ragged.csv").write_text("id,text\n1,fine\n2\n3,fine,too\n4,fine\n")
     (folder / "latin.csv").write_bytes(b"id,text\n1,fine\n2,caf\xe9\n")
+    (folder / "twice.csv").write_text("id,text,id\n1,fine,2\n")
+    (folder / "names.csv").write_text("id,text\n1,fine\n")
+    (folder / "names.jsonl").write_text('{"text": "fine", "embedding": [1]}\n')
     pq.write_table(pa.table({"text": [1, 2]}), folder / "numbers.parquet")
     pq.write_table(pa.table({"text": ["fine", None]}), folder / "null.parquet")
     pq.write_table(pa.table({"text": ["fine"] * 5000}), folder / "whole.parquet")
@@ -142,6 +152,22 @@ def bad_inputs(folder: Path) -> None:
     (folder / "empty.txt").write_text("")
     (folder / "unknown.doc").write_text("x")
     (folder / "folder").mkdir()
+
+
+def test_categories_of_several_files_are_kept(run, tmp_path):
+    for name, kinds in (("a", ["x", "y"]), ("b", ["z", "x"])):
+        table = pa.table({"text": ["one", "two"], "kind": pa.array(kinds).dictionary_encode()})
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=1)
+    assert run("embed", "a.parquet", "b.parquet", "--out", "v.parquet")[0] == 0
+    assert pq.read_table("v.parquet")["kind"].to_pylist() == ["x", "y", "z", "x"]
+
+
+def test_columns_that_are_not_kept_may_repeat(run, tmp_path):
+    (tmp_path / "twice.csv").write_text("text,,\none,1,2\n")
+    assert run("embed", "twice.csv", "--out", "v.npy")[0] == 0
+    code, _, err = run("embed", "twice.csv", "--out", "v.jsonl")
+    assert code == 2
+    assert "more than one column ''" in err
 
 
 @pytest.mark.parametrize(
@@ -154,6 +180,9 @@ def bad_inputs(folder: Path) -> None:
         (["column.csv", "--field", "nope"], "no column 'nope'"),
         (["ragged.csv"], "ragged.csv, line 3: 1 columns instead of 2"),
         (["latin.csv"], "latin.csv, line 3: not valid UTF-8"),
+        (["twice.csv", "--out", "v.jsonl"], "twice.csv has more than one column 'id'; rename all but one"),
+        (["names.csv", "--field", "id", "--out", "v.parquet"], "names.csv has another column 'text', a name that the"),
+        (["names.jsonl", "--out", "v.jsonl"], "names.jsonl, line 1: the line has another column 'embedding'"),
         (["numbers.parquet"], "column 'text' has type int64, not string"),
         (["null.parquet"], "null.parquet, row 1: the text is null"),
         (["cut.parquet"], "cut.parquet is not a readable Parquet file"),
@@ -166,7 +195,7 @@ def bad_inputs(folder: Path) -> None:
         (["-", "-"], "standard input can be read only once"),
         (["x", "--pool", "sum"], "pool is 'sum'"),
         (["x", "--pool", "none"], "--pool none has no file format"),
-        (["x", "--dim", "500"], "dim is 500; the vectors have 128 values"),
+        (["x", "--dim", "500"], "dim is 500; it must be at most 128, the width of the vectors"),
         (["x", "--dtype", "int8"], "dtype is 'int8'"),
         (["x", "--dtype", "bfloat16"], ".npy has no dtype bfloat16"),
         (["x", "--on-error", "maybe"], "--on-error is 'maybe'"),
@@ -295,7 +324,7 @@ def test_resuming_with_other_input_or_arguments_is_an_error(tmp_path):
         assert process.returncode == 2
     (tmp_path / "lines.txt").write_text("other\n" * 2000)
     with start(tmp_path, "embed", "lines.txt", "--out", "v.npy") as process:
-        assert "the input is not the one of the interrupted run" in process.communicate(timeout=TIMEOUT)[1]
+        assert "the input has changed since the interrupted run" in process.communicate(timeout=TIMEOUT)[1]
         assert process.returncode == 2
     assert not (tmp_path / "v.npy").exists()
 
@@ -341,6 +370,20 @@ def test_memory_does_not_grow_with_the_input(tmp_path):
     assert peaks[1] < peaks[0] + 100_000  # kilobytes; the whole input would add more than twice that
 
 
+@pytest.mark.parametrize("kind", ["long.parquet", "long.csv"])
+def test_tables_of_long_texts_are_read_a_few_rows_at_a_time(run, tmp_path, monkeypatch, kind):
+    texts = [f"{number} {'dogs and cats ' * 40}" for number in range(300)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "long.parquet", row_group_size=100, use_dictionary=False)
+    (tmp_path / "long.csv").write_text("\n".join(["text", *texts]))
+    monkeypatch.setattr(sources, "ROWS_BYTES", 10_000)
+    reader = sources.Reader([tmp_path / kind], field=None, whole=False, on_bad_row=pytest.fail, keep=False)
+    sizes = [sum(map(len, rows.texts)) for rows in reader]
+    assert max(sizes) < 12_000
+    assert sum(sizes) == sum(map(len, texts))
+    assert run("embed", kind, "--out", "v.npy")[0] == 0
+    np.testing.assert_array_equal(np.load("v.npy"), inlayer.load("default").encode(texts))
+
+
 # ---- search
 
 
@@ -365,6 +408,12 @@ def test_search_uses_the_settings_of_the_file(run, tmp_path):
     assert run("embed", "lines.txt", "--out", "v.parquet", "--pool", "max", "--dim", "9", "--model", "minilm")[0] == 0
     rows = json.loads(run("search", "line 7 of a text", "--in", "v.parquet", "-k", "1", "--json")[1])["rows"]
     assert (rows[0]["row"], round(rows[0]["score"], 5)) == (7, 1.0)
+    code, _, err = run("search", "line 7 of a text", "--in", "v.parquet")
+    assert (code, err) == (0, "")
+    np.save("cut.npy", np.ones((3, 9), np.float32))  # of another model, or cut: only its maker knows
+    code, _, err = run("search", "line 7 of a text", "--in", "cut.npy")
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("note: cut.npy has vectors of 9 values, so only as many of the 128 of default are compared")
 
 
 @pytest.mark.parametrize(
@@ -378,6 +427,7 @@ def test_search_uses_the_settings_of_the_file(run, tmp_path):
         ("bad.parquet", "bad.parquet is not a readable Parquet file"),
         ("plain.parquet", "plain.parquet has no column 'embedding' of vectors"),
         ("v.txt", "v.txt cannot be searched"),
+        ("nan.npy", "nan.npy has no vector with a direction"),
     ],
 )
 def test_bad_files_to_search(run, tmp_path, name, message):
@@ -385,6 +435,7 @@ def test_bad_files_to_search(run, tmp_path, name, message):
         (tmp_path / bad).write_bytes(b"\x93NUMPY nonsense" * 3)
     np.save(tmp_path / "flat.npy", np.zeros(3, np.float32))
     np.save(tmp_path / "wide.npy", np.zeros((3, 500), np.float32))
+    np.save(tmp_path / "nan.npy", np.full((3, 128), np.nan, np.float32))
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "plain.parquet")
     code, out, err = run("search", "dogs", "--in", name)
     assert (code, out, err.count("\n")) == (2, "", 1)

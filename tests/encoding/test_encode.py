@@ -162,6 +162,23 @@ def test_encode_iter_streams():
     np.testing.assert_array_equal(rest, model.encode([f"text {number}" for number in range(10)]))
 
 
+def test_encode_iter_streams_tokens_in_batches_of_bounded_size(monkeypatch):
+    model, texts = inlayer.load("default"), ["I love dogs", "", "cats", "the " * 100, "", "x"]
+    whole = model.encode(texts, pool="none")
+    (everything,) = model.encode_iter(texts, pool="none")
+    monkeypatch.setattr("inlayer.encoding.encode.TOKEN_VALUES", 6 * 128)
+    parts = list(model.encode_iter(texts, pool="none"))
+    assert [len(part.offsets) - 1 for part in parts] == [3, 1, 2]  # up to 6 tokens, or one text
+    for name in ("vectors", "ids"):
+        np.testing.assert_array_equal(getattr(everything, name), getattr(whole, name))
+        np.testing.assert_array_equal(np.concatenate([getattr(part, name) for part in parts]), getattr(whole, name))
+    np.testing.assert_array_equal(np.concatenate([np.diff(part.offsets) for part in parts]), np.diff(whole.offsets))
+    (one,) = model.encode_iter(texts, pool="none", batch_size=6)  # a given size is kept
+    assert len(one.offsets) == 7
+    with pytest.raises(TextError, match="text 4 contains the lone surrogate"):
+        list(model.encode_iter(["ok"] * 4 + ["\ud800"], batch_size=2))
+
+
 def test_batches_are_bounded_in_characters(monkeypatch):
     monkeypatch.setattr("inlayer.encoding.encode.BATCH_CHARACTERS", 10)
     assert list(batches(["a" * 4] * 5 + ["b" * 30, "c"])) == [
@@ -178,7 +195,7 @@ def test_batches_are_bounded_in_characters(monkeypatch):
     [
         ({"pool": "sum"}, "pool is 'sum'; it must be one of mean, first, last, max, none"),
         ({"dim": 0}, "dim is 0"),
-        ({"dim": 129}, "dim is 129; the vectors have 128 values"),
+        ({"dim": 129}, "dim is 129; it must be at most 128, the width of the vectors"),
         ({"dtype": "int8"}, "dtype is 'int8'"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"weights": "nowhere.safetensors"}, "nowhere.safetensors: not found"),

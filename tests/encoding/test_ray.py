@@ -122,7 +122,7 @@ def interrupted_run_resumes_and_checks_its_input(folder: Path, environment: dict
     os.utime(folder / "a.parquet", (0, 0))
     code, _, err = embed(folder, environment, *arguments("resumed.parquet"))
     assert code == 2
-    assert "the input is not the one of the interrupted run" in err
+    assert "the input has changed since the interrupted run" in err
     os.utime(folder / "a.parquet", ns=(facts.st_atime_ns, facts.st_mtime_ns))
     assert embed(folder, environment, *arguments("resumed.parquet"))[::2] == (0, "")
     assert pq.read_table(folder / "resumed.parquet").equals(pq.read_table(folder / "local.parquet"))

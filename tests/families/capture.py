@@ -37,6 +37,7 @@ class Captured:
     tables: list[Tables] = field(default_factory=list)
     ngrams: dict[int, Tensor] = field(default_factory=dict)  # per layer, the rows of its n-gram memory
     per_layer: Tensor | None = None  # the vectors of every block
+    values: dict[int, Tensor] = field(default_factory=dict)  # per block, its value embeddings
     error: Exception | None = None  # raised by the model after its first block was entered
 
 
@@ -50,7 +51,11 @@ def capture(model: nn.Module, **inputs: Any) -> Captured:
     seen = Captured()
 
     def at_block(name: str) -> Any:
-        def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            names = inspect.signature(module.forward).parameters
+            values = (dict(zip(names, args, strict=False)) | kwargs).get("value_embeds")
+            if values is not None:
+                seen.values[int(name.rpartition(".")[2])] = values.detach().clone()
             tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
             named = kwargs.get("hidden_states")
             hidden = named if named is not None else next(iter(tensors), None)

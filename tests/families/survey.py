@@ -94,6 +94,7 @@ def compare(model: nn.Module, layer: Embeddings, padding: int) -> tuple[int, int
         if name == "ids" and same_bits(layer(given["input_ids"].flip(1)), theirs):
             raise DifferenceError("control: other ids give the same values")
         hidden += ours.numel() + compare_per_layer(name, seen.per_layer, layer, given)
+        hidden += compare_values(name, seen.values, layer, given)
         if bool(seen.tables) != isinstance(layer.position_embedding, RotaryPositions):
             raise DifferenceError(f"{name}: {len(seen.tables)} rotary tables, ours {layer.position_embedding}")
         tables += compare_ngrams(name, seen.ngrams, layer, given)
@@ -116,6 +117,16 @@ def compare_per_layer(name: str, theirs: Tensor | None, layer: Embeddings, given
     if not same_bits(ours, theirs):
         raise DifferenceError(f"{name}: per layer: {difference(ours, theirs)}")
     return ours.numel()
+
+
+def compare_values(name: str, found: dict[int, Tensor], layer: Embeddings, given: dict[str, Tensor]) -> int:
+    """The number of compared values of value embeddings."""
+    if set(found) != set(layer.value_layers):
+        raise DifferenceError(f"{name}: value embeddings in blocks {set(found)}, ours {layer.value_layers}")
+    for number, theirs in found.items():
+        if not same_bits(layer.value(given["input_ids"]), theirs):
+            raise DifferenceError(f"{name}: value embeddings of block {number}")
+    return sum(theirs.numel() for theirs in found.values())
 
 
 def compare_ngrams(name: str, found: dict[int, Tensor], layer: Embeddings, given: dict[str, Tensor]) -> int:

@@ -85,13 +85,13 @@ def test_file_and_folder(tmp_path: Path) -> None:
 )
 def test_not_json(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.json").write_bytes(content)
-    assert "is not valid JSON" in refusal(tmp_path)
+    assert re.search("is (not valid JSON|empty|nested too deeply)", refusal(tmp_path))
 
 
 @pytest.mark.parametrize("value", ["[]", "3", "null", '"llama"', "true"])
 def test_json_that_is_not_an_object_is_an_error(tmp_path: Path, value: str) -> None:
     (tmp_path / "config.json").write_text(value)
-    assert "a config is an object" in refusal(tmp_path)
+    assert "not a JSON object" in refusal(tmp_path)
 
 
 def test_huge_file_is_not_read(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_pad_token_of_the_wrong_type(pad: object) -> None:
 
 def test_pad_token_absent() -> None:
     assert describe(LLAMA | {"pad_token_id": None}).padding_idx is None
-    assert describe(LLAMA | {"pad_token_id": -1}).padding_idx is None  # the first LLaMA's way to say none
+    assert describe(LLAMA | {"pad_token_id": -1}).padding_idx is None  # the first Llama's way to say none
     assert "no pad_token_id" in refusal(ROBERTA | {"pad_token_id": -1})
 
 
@@ -238,7 +238,7 @@ def test_deeply_nested_value_is_reported_in_one_line() -> None:
 @pytest.mark.parametrize("kind", ["magic", "", 3, True, ["yarn"]])
 def test_unknown_rope_type(kind: object) -> None:
     message = refusal(LLAMA | {"rope_scaling": {"rope_type": kind, "factor": 2.0}})
-    assert "supported are default, linear, dynamic, yarn, llama3, longrope" in message
+    assert "supported types: default, linear, dynamic, yarn, llama3, longrope" in message
 
 
 @pytest.mark.parametrize("rope", ["yarn", 3, True, [1], [{"type": "yarn"}]])

@@ -23,7 +23,7 @@ OTHER_TABLES = {"gpt_oss", "cohere_compass_text"}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A small LLaMA under a name that nobody knows."""
+    """A small Llama under a name that nobody knows."""
     torch.manual_seed(0)
     save_tiny("llama", "causal", str(tmp_path))
     change(tmp_path, model_type="brand_new")

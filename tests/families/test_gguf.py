@@ -291,7 +291,7 @@ def test_padding_id_outside_the_table_is_ignored():
         ({"llama.rope.dimension_count": 200}, "rotates 200 channels of a head with 128"),
         ({"llama.rope.freq_base": "x"}, "rope_theta"),
         ({"llama.rope.scaling.type": "linear"}, "without a factor"),
-        ({"llama.rope.scaling.type": "spiral"}, "'spiral'; supported are"),
+        ({"llama.rope.scaling.type": "spiral"}, "'spiral'; supported types:"),
     ],
 )
 def test_invalid_metadata_is_an_error(changes: dict[str, object], message: str):

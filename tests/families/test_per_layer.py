@@ -121,5 +121,5 @@ def test_invalid_configs_and_files(tmp_path: Path) -> None:
     models("gemma4_text", tmp_path, torch.float32)
     text = (tmp_path / "config.json").read_text()
     (tmp_path / "config.json").write_text(text.replace(f'input": {VOCAB - 20}', f'input": {VOCAB}'))
-    with pytest.raises(CheckpointError, match=r"embed_tokens_per_layer.weight' has shape \(79, 96\); its config"):
+    with pytest.raises(CheckpointError, match=r"embed_tokens_per_layer.weight' .* \(79, 96\); its config"):
         _ = inlayer.load(tmp_path).embeddings

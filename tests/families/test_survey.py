@@ -58,7 +58,7 @@ def test_every_family_was_compared() -> None:
     compared = {one["family"] for one in RECORDED.values() if one["outcome"] == "equal"}
     cases = {case.ours or case.model_type for case in CASES}
     flat = {"qwen2_vl", "qwen2_5_vl"}  # the flat spelling of their text types
-    elsewhere = {"deepseek_v41", "deepseek_v41_text", "longcat_flash_ngram"}  # tests/checkpoint/test_memories.py
+    elsewhere = {"deepseek_v41", "deepseek_v41_text", "longcat_flash_ngram"}  # tests/checkpoint/test_ngram_tables.py
     assert FAMILIES.keys() <= compared | cases | flat | elsewhere
 
 

@@ -1,6 +1,6 @@
 """A tiny model of any type in transformers: one recipe shrinks every config.
 
-Sizes are recognized by the names of their fields, so that a new type usually needs nothing here. `OVERRIDES` has what
+Sizes are recognized by the names of their fields, so a new type usually needs nothing here. `OVERRIDES` has what
 a type's own checks require in addition.
 """
 
@@ -31,7 +31,7 @@ OTHERS = {"t5": "seq2seq", "mt5": "seq2seq", "umt5": "seq2seq", "longt5": "seq2s
 
 LAYERS, VOCAB = 4, 99
 DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-# Traits that defaults switch off, so that the comparison covers them.
+# Traits that defaults switch off, so the comparison covers them.
 SWITCHED_ON = {"scale_embedding": True, "embedding_multiplier": 12.0, "mup_enabled": True, "rescale_embeddings": True}
 MISSING = {"head_dim": 16, "num_key_value_heads": 4, "moe_intermediate_size": 32}  # where None is not accepted
 # The first pattern that matches a field's whole name decides; a value that is already smaller is kept.

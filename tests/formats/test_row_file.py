@@ -81,7 +81,7 @@ def test_replaced_file_stays_readable(file: Path) -> None:
 
 
 def test_file_truncated_during_a_read_is_an_error(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is truncated after the check, so that the read itself must detect it."""
+    """The file is truncated after the check, so the read itself must detect it."""
     rows = FileRows(file, OFFSET, ROWS, WIDTH)
     os.truncate(file, OFFSET + WIDTH)
     monkeypatch.setattr(FileRows, "check", lambda _: None)

@@ -63,7 +63,7 @@ def test_tensors_are_located_by_the_header(tmp_path: Path) -> None:
         (written({"w": {**ENTRY, "data_offsets": [4, 36]}}, b"\0" * 36), "leave a gap"),
         (written(json.dumps({"w": ENTRY, "x": ENTRY}).replace('"x"', '"w"').encode()), "'w' occurs twice"),
         (written({"__metadata__": {"a": 1}, "w": ENTRY}), "__metadata__ is not an object"),
-        (written([1, 2]), "not an object of named tensors"),
+        (written([1, 2]), "contains a list, not a JSON object"),
         (written(b"{not json"), "not valid JSON"),
         (written(b"\xff\xfe{}"), "not valid JSON"),
         (written(b'{"w": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"), "nested too deeply"),

@@ -130,7 +130,7 @@ def test_evaluate(run: Run, tmp_path: Path) -> None:
         (["neighbors"], "give a word or a text, or --id"),
         (["neighbors", "a", "--id", "3"], "but not both"),
         (["neighbors", ""], "the query is empty"),
-        (["neighbors", "--id", "99999999"], "outside 0..6143"),
+        (["neighbors", "--id", "99999999"], "must be in 0..6143"),
         (["neighbors", "a", "--script", "Klingon"], "script 'Klingon' is unknown"),
         (["analogy", "king", "man"], "write an analogy as A - B + C"),
         (["map", "--method", "umap"], "choose one of best, pca, tsne"),

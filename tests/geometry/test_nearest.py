@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pytest
 from safetensors.numpy import save_file
 
-from inlayer.errors import InputError, ShapeError
+from inlayer.errors import CheckpointError, InputError, ShapeError
 from inlayer.formats.row_file import FileRows
 from inlayer.formats.safetensors import read_header
+from inlayer.geometry import candidates as rough
 from inlayer.geometry import nearest as module
-from inlayer.geometry.nearest import nearest, nearest_to_row, to_float32
+from inlayer.geometry.nearest import nearest, nearest_to_row, normalized, to_float32
 from inlayer.tables.stored import StoredTable
 
 V, D = 301, 17
@@ -61,7 +62,7 @@ def test_result_does_not_depend_on_cores_or_blocks(tmp_path: Path, cores: int, m
     rows = np.repeat(random_rows()[:43], 7, axis=0)  # many equal cosines
     table, query = stored(tmp_path, rows), random_rows(seed=3)[:1]
     expected = nearest(table, query, 30)[0].tolist()
-    monkeypatch.setattr(module, "_cores", lambda: cores)
+    monkeypatch.setattr(module, "core_count", lambda: cores)
     monkeypatch.setattr(module, "BLOCK_VALUES", 11 * D)
     assert nearest(table, query, 30)[0].tolist() == expected
 
@@ -76,6 +77,51 @@ def test_rows_without_direction_and_excluded_rows(tmp_path: Path) -> None:
     assert ids[0, 3:].tolist() == [-1] * 7
     assert np.isneginf(scores[0, 3:]).all()
     assert ids[0, 0] == 5
+
+
+def pairs(kind: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Rows of bfloat16 of even width, and queries."""
+    rows, queries = np.random.default_rng(2).standard_normal((V, 32)), np.random.default_rng(4).standard_normal((3, 32))
+    if kind == "alike":
+        rows = 1 + rows / 99
+    if kind == "noise":
+        rows = rows / 99 + queries[0] + 2 * queries[1]
+        rows[:, ::2], queries[:, ::2] = 0, 0
+    rows = rows.astype(ml_dtypes.bfloat16)
+    if kind == "noise":  # tiny values: their bits enlarge the positive products of one row, the negative of the next
+        positive = rows[:, 1::2] * queries[0, 1::2] > 0
+        rows[:, ::2][positive == (np.arange(V) % 2 == 0)[:, None]] = np.uint16(0xB000).view(ml_dtypes.bfloat16)
+    if kind == "extreme":
+        rows[:40] = 0
+        rows[40:60, 7], rows[60:80, 8], rows[80:100, 9] = np.nan, np.inf, -np.inf
+        for first, scale in ((100, 1e18), (120, 1e19), (140, 1e-20), (160, 1e-38)):  # some squares over- or underflow
+            rows[first : first + 20] *= ml_dtypes.bfloat16(scale)
+    return rows, queries
+
+
+@pytest.mark.parametrize("kind", ["random", "alike", "noise", "extreme"])
+@pytest.mark.parametrize("queries", [1, 3])
+@pytest.mark.parametrize("k", [1, 10, V])
+def test_candidates_contain_every_nearest_row(
+    tmp_path: Path, kind: str, queries: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rough, "BLOCK_VALUES", 100)
+    rows, wanted = pairs(kind)
+    wanted, allowed = wanted[:queries], np.random.default_rng(5).random(V) < 0.8
+    table = stored(tmp_path, rows)
+    nearest(table, wanted[:1], k)  # keeps the norms of its rows
+    found = nearest(table, wanted, k, allowed=allowed)
+    expected = nearest(StoredTable.from_array(rows), wanted, k, allowed=allowed)  # every row exactly
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+    if kind == "noise" and k == 10:  # control: without the bound, rows are lost
+        monkeypatch.setattr(rough, "NOISE", 0.0)
+        assert nearest(table, wanted, k, allowed=allowed)[0].tolist() != expected[0].tolist()
+
+
+def test_few_rows_are_candidates(tmp_path: Path) -> None:
+    rows, queries = pairs("random")
+    assert len(rough.Scan(rows).candidates(normalized(queries[:1], 32), 3, np.ones(V, bool))) < V / 10
 
 
 def test_more_neighbors_than_rows(tmp_path: Path) -> None:
@@ -102,11 +148,13 @@ def test_invalid_queries(tmp_path: Path, query: npt.NDArray[Any], error: type[Ex
         nearest(stored(tmp_path, random_rows()), query, 3)
 
 
-def test_progress_reaches_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rows", [random_rows(), pairs("random")[0]])
+def test_progress_reaches_the_end(tmp_path: Path, rows: npt.NDArray[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCK_VALUES", 10 * D)
-    monkeypatch.setattr(module, "_cores", lambda: 1)
+    monkeypatch.setattr(rough, "BLOCK_VALUES", 10 * D)
+    monkeypatch.setattr(module, "core_count", lambda: 1)
     seen: list[tuple[int, int]] = []
-    nearest(stored(tmp_path, random_rows()), random_rows()[:1], 3, progress=lambda *done: seen.append(done))
+    nearest(stored(tmp_path, rows), rows[:1], 3, progress=lambda *done: seen.append(done))
     assert seen[-1] == (V, V)
     assert seen == sorted(seen)
 
@@ -122,3 +170,13 @@ def test_neighbors_of_a_row_leave_it_out() -> None:
     assert nearest_to_row(table, 3, 6) == nearest_to_row(table, 4, 6) == nearest_to_row(table, 9, 0) == []
     rows[9] = rows[9, ::-1].copy()
     assert nearest_to_row(StoredTable.from_array(rows), 9, 6) != found  # control
+
+
+def test_file_truncated_between_queries_is_an_error(tmp_path: Path) -> None:
+    rows, _ = pairs("random")
+    table = stored(tmp_path, rows)
+    nearest(table, rows[:1], 3)
+    with (tmp_path / "table.safetensors").open("r+b") as file:
+        file.truncate(200)
+    with pytest.raises(CheckpointError):
+        nearest(table, rows[:1], 3)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +100,21 @@ def test_tsne_keeps_more_neighbors_than_pca_and_can_be_interrupted(tmp_path: Pat
     assert not partial.complete
     assert np.isfinite(partial.points).all()
     assert not (tmp_path / "cache").exists()  # an interrupted map is not kept
+
+
+def test_interrupt_while_neighbors_are_searched_gives_a_map(tmp_path: Path) -> None:
+    table = stored(tmp_path, np.random.default_rng(0).standard_normal((20_000, 32), np.float32))
+
+    def interrupt() -> None:
+        while not any(thread.name == "inlayer-tsne" for thread in threading.enumerate()):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)  # long before the first callback of openTSNE
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    partial = project(table, "tsne", cache=tmp_path / "cache")
+    assert not partial.complete
+    assert np.isfinite(partial.points).all()
+    np.testing.assert_array_equal(partial.points, pca(table, 32).points[:, :2])  # where t-SNE starts
 
 
 def test_distortion_equals_scikit_learn(tmp_path: Path) -> None:

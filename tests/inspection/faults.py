@@ -531,7 +531,7 @@ def integer_table(folder: Path) -> None:
     change(folder, TABLE, lambda table: (1000 * table).to(torch.int32))
 
 
-@unreadable("lacks the file")
+@unreadable("is missing the file")
 def missing_table_shard(folder: Path) -> None:
     (folder / FIRST).unlink()
 

@@ -53,7 +53,7 @@ def tokenizer_bytes(folder: Path) -> bytes:
 
 
 def make_llama(folder: Path, tokenizer: bytes) -> None:
-    """LLaMA layout: untied table and head in two shards with an index."""
+    """Llama layout: untied table and head in two shards with an index."""
     random = torch.Generator().manual_seed(1)
     write_json(
         folder / "config.json",

@@ -26,7 +26,7 @@ def test_randomly_initialized_models_are_healthy(tmp_path: Path, case: Case, hea
         maker = AutoModelForSeq2SeqLM if case.model_type.endswith("t5") else AutoModelForCausalLM
     model = maker.from_config(reference_config(case))
     if model.can_generate() and model.generation_config is not None:
-        model.generation_config.pad_token_id = None  # transformers does not write LLaMA-1's -1
+        model.generation_config.pad_token_id = None  # transformers does not write Llama-1's -1
     model.save_pretrained(tmp_path)
     report = inspect(tmp_path)
     assert report.exit_code == 0, report.findings

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import inlayer
-from tests.checkpoint.test_memories import DAMAGED, write_engram
+from tests.checkpoint.test_ngram_tables import DAMAGED, write_engram
 
 
 def test_memories_are_described(tmp_path: Path) -> None:

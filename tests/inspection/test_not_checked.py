@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 import inlayer
 from inlayer.inspection import Report, inspect
 from tests.inspection.faults import a_third_undertrained
-from tests.inspection.healthy import HEAD, TABLE, set_config, set_rows
+from tests.inspection.healthy import HEAD, TABLE, read_json, set_config, set_rows, write_json
 
 SAMPLE = Path(inlayer.__file__).parent / "samples" / "default"
 
@@ -113,10 +113,28 @@ def test_tokens_that_never_occurred_do_not_fail_a_new_model(copy: Path) -> None:
     assert (codes(report)["undertrained-tokens"], report.exit_code) == ("note", 0)
     assert inspect(copy, strict=True).exit_code == 0
     write_training_report(copy, groups=[{"name": "never seen", "rows": 20}])  # does not explain 200 tokens
-    assert inspect(copy).exit_code == 1
+    report = inspect(copy)
+    assert report.exit_code == 1
+    assert "Only 20 tokens never occurred" in report.findings[0].advice
     for broken in ("[]", "{", '{"model": 1, "table": 2}', '{"model": {"input_scale": "x"}, "table": {"groups": []}}'):
         (copy / "report.json").write_text(broken)
-        assert (inspect(copy).training, inspect(copy, strict=True).exit_code) == (None, 1)
+        assert inspect(copy, strict=True).exit_code == 1
+        assert inspect(copy).exit_code == 0
+
+
+def test_the_config_tells_how_many_tokens_never_occurred(copy: Path) -> None:
+    """Without report.json: it is not copied with a model."""
+    a_third_undertrained(copy)
+    config = read_json(copy / "config.json")
+
+    def exit_codes(entry: Any) -> tuple[int, int]:
+        write_json(copy / "config.json", config | {"inlayer": entry})
+        return inspect(copy).exit_code, inspect(copy, strict=True).exit_code
+
+    assert exit_codes({"training_tokens": 1000, "unseen_tokens": 200}) == (0, 0)
+    assert exit_codes({"training_tokens": 1000, "unseen_tokens": 20}) == (1, 1)  # another tokenizer
+    for broken in (None, [], {}, {"unseen_tokens": "200"}, {"unseen_tokens": -1}, {"unseen_tokens": True}):
+        assert exit_codes(broken) == (0, 1)
 
 
 @pytest.mark.slow

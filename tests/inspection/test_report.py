@@ -131,7 +131,7 @@ UNUSED_ROWS = {
 
 @pytest.mark.parametrize("unused", UNUSED_ROWS)
 def test_unreachable_rows_may_have_any_values(folder: Path, tmp_path: Path, unused: str) -> None:
-    """Reserved tokens and padding rows as in LLaMA-3, Qwen, DeepSeek and T5."""
+    """Reserved tokens and padding rows as in Llama-3, Qwen, DeepSeek and T5."""
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     table = load_file(tmp_path / FIRST)[TABLE]
     UNUSED_ROWS[unused](table[PAD + 1 :])
@@ -166,7 +166,7 @@ def test_table_facts_locate_the_table(folder: Path, report: Report) -> None:
         ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}, 256, 256, "yarn"),
         ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}, 256, 1024, "yarn"),
         ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, 40960, 131072, "yarn"),
-        ({"rope_type": "dynamic", "factor": 2.0}, 4096, 8192, "dynamicntk"),
+        ({"rope_type": "dynamic", "factor": 2.0}, 4096, 8192, "dynamic"),
         (
             {
                 "rope_type": "llama3",
@@ -247,10 +247,10 @@ def test_reserved_tokens_are_recognized_by_name(token: str, reserved: bool) -> N
 
 
 def test_unreachable_bytes() -> None:
-    """LLaMA-2 has two tokens for many bytes, but text produces only one of them."""
+    """Llama-2 has two tokens for many bytes, but text produces only one of them."""
     tokenizer = HuggingFaceTokenizer(llama2())
     tokens = classify_ids(tokenizer, 32000, np.union1d(np.arange(300), np.arange(29800, 30200)))  # bytes; characters
-    unreachable = set(tokens.ids[tokens.are(TokenKind.UNREACHABLE)].tolist())
+    unreachable = set(tokens.ids[tokens.has_kind(TokenKind.UNREACHABLE)].tolist())
     letter, fallback = tokenizer.encode("aA", add_special_tokens=False)[-1], 3 + ord("A")
     assert fallback in unreachable
     assert letter not in unreachable
@@ -273,8 +273,8 @@ def test_image_token_of_a_larger_sibling_is_a_note(folder: Path, tmp_path: Path)
 
 def test_reserved_and_missing_tokens_of_deepseek_v3() -> None:
     tokens = classify_ids(HuggingFaceTokenizer(real_json("deepseek-v3")), 129280, np.arange(128000, 129280))
-    assert int(tokens.are(TokenKind.RESERVED).sum()) > 700
-    assert int(tokens.are(TokenKind.MISSING).sum()) == 129280 - 128815
+    assert int(tokens.has_kind(TokenKind.RESERVED).sum()) > 700
+    assert int(tokens.has_kind(TokenKind.MISSING).sum()) == 129280 - 128815
 
 
 # -- quick --

@@ -107,7 +107,7 @@ def which(draw: random.Random) -> ChoiceQuestion:
 def words(draw: random.Random) -> FreeTextQuestion:
     """in words"""
     del draw
-    return FreeTextQuestion(text="Why?", model_answer="Because.", points=("it says because", "it is short"))
+    return FreeTextQuestion(text="Why?", sample_answer="Because.", points=("it says because", "it is short"))
 
 
 def toy_attribute(name: str) -> Any:

@@ -29,7 +29,7 @@ MEAN = open_course().task("mean_pool")
 
 @pytest.fixture(scope="module", autouse=True)
 def _warm() -> None:
-    """Load what is loaded only once, so that it does not count toward the limits."""
+    """Load what is loaded only once, so it does not count toward the limits."""
     assert grader.grade(GATHER, GATHER.solution).passed
 
 

@@ -247,20 +247,20 @@ def test_printed_control_characters_are_escaped(run: Run) -> None:
     [
         (["nope"], "nope"),
         (["check", "nope"], "no task 'nope'"),
-        (["check", "nope.py"], "nope.py"),
+        (["check", "nope.py"], "no task 'nope'"),
         (["check", "ad.py"], "did you mean add?"),
         (["check", "add_agian"], "did you mean add_again?"),
-        (["check", "first"], "it is a lesson with the tasks add, add_again"),
+        (["check", "first"], "no task 'first'; inlayer learn list LESSON lists the tasks"),
         (["check", "sub/add.py"], "sub/add.py"),
         (["check", "."], ". is a folder"),
-        (["watch", "nope.py"], "nope.py"),
+        (["watch", "nope.py"], "no task 'nope'"),
         (["check", "x.py", "--task", "nope"], "no task 'nope'"),
         (["check", "--seed", "-1"], "--seed"),
         (["read", "nope"], "1 first, 2 second"),
         (["list", "nope"], "1 first, 2 second"),
         (["list", "frist"], "did you mean first?"),
         (["read", "ad"], "no lesson"),
-        (["quiz", "add"], "it is a task of lesson first"),
+        (["quiz", "add"], "no lesson 'add'; the lessons are 1 first, 2 second"),
         (["hint"], "no task is in progress"),
         (["solution"], "no task is in progress"),
         (["next", "nope"], "no task"),
@@ -272,12 +272,12 @@ def test_printed_control_characters_are_escaped(run: Run) -> None:
         (["skip", "first/sum_off"], "did you mean first/sum_of?"),
         (["exercise", "first/sum_off"], "did you mean first/sum_of?"),
         (["exercise", "sum_off"], "did you mean sum_of?"),
-        (["exercise", "add"], "inlayer learn next add"),
+        (["exercise", "add"], "no exercise or lesson 'add'"),
         (["misconceptions", "index_selct"], "did you mean index_select?"),
         (["reset", "add", "--all"], "--all"),
         (["reset"], "no task is in progress"),
         (["exercise", "nope"], "no exercise or lesson"),
-        (["exercise", "first/nope"], "first/sum_of"),
+        (["exercise", "first/nope"], "see inlayer learn list LESSON"),
         (["exercise", "nope/nope"], "no exercise or lesson"),
         (["exercise", "which"], "several lessons"),
         (["exercise", "first", "--json"], "name one"),
@@ -290,7 +290,7 @@ def test_printed_control_characters_are_escaped(run: Run) -> None:
         (["quiz", "--answer", "a", "--seed", "3"], "--question and --seed"),
         (["quiz", "--answer", "a", "--question", "first_one"], "--question and --seed"),
         (["quiz", "--answer", "z", "--question", "first_one", "--seed", "3"], "not one of the options"),
-        (["progress", "--json", "--reset"], "one after the other"),
+        (["progress", "--json", "--reset"], "run them separately"),
         (["progress", "--import", "nope"], "nope"),
         (["progress", "--import", "."], "folder"),
         (["progress", "--export", "."], "folder"),
@@ -442,7 +442,7 @@ def test_free_text_is_checked_by_the_learner(run: Run) -> None:
     assert "(self-checked)" in run("exercise", "first/words").out
     assert ProgressFile().read().record("exercise", "first/words").tries == 0
     done = run("exercise", "first/words", typed="Because.\nmaybe\n\ny\nn\n")
-    assert "Model answer\nBecause.\n" in done.out
+    assert "Sample answer\nBecause.\n" in done.out
     assert "1 of 2 points, by your own assessment." in done.out
     assert done.out.count("y or n: ") == 4  # asked again after an invalid reply
     assert ProgressFile().read().record("exercise", "first/words").done == ""
@@ -695,9 +695,9 @@ def test_a_class_is_graded_to_csv_and_json(run: Run, monkeypatch: pytest.MonkeyP
     assert done.out == BatchReport(rows=(row,), seed=3).to_csv()
     assert asked == [("class", {"tasks": ["add"], "seed": 3, "progress": None})]
     assert json.loads(run("grade", "class", "--json").out)["rows"][0]["learner"] == "Ada"
-    run("grade", "class", "--out", "marks.v1")
-    assert Path("marks.v1.csv").read_text() == BatchReport(rows=(row,), seed=3).to_csv()
-    assert json.loads(Path("marks.v1.json").read_text())["seed"] == 3
+    run("grade", "class", "--out", "grades.v1")
+    assert Path("grades.v1.csv").read_text() == BatchReport(rows=(row,), seed=3).to_csv()
+    assert json.loads(Path("grades.v1.json").read_text())["seed"] == 3
     stopped = run("grade", "class")
     assert (stopped.code, stopped.err) == (130, "stopped: 1 files were not graded\n")
 
@@ -708,10 +708,10 @@ def test_dev_check_lists_problems(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     done = run("dev-check")
     assert (done.code, done.err) == (1, "")
     assert done.out.splitlines() == [
-        "add: 1 solution, 1 start file, 0 wrong solutions; 0 problems",
+        "add: 1 solution, 1 starter file, 0 wrong solutions; 0 problems",
         "add_again: the start passes",
-        "add_again: 1 solution, 1 start file, 0 wrong solutions; 1 problem",
-        "add_more: 1 solution, 1 start file, 0 wrong solutions; 0 problems",
+        "add_again: 1 solution, 1 starter file, 0 wrong solutions; 1 problem",
+        "add_more: 1 solution, 1 starter file, 0 wrong solutions; 0 problems",
     ]
     assert run("dev-check", "add", "add_more").code == 0
 

@@ -141,7 +141,7 @@ def faults(asked: TheoryQuestion) -> list[str]:
         return list(number_faults(asked))
     if isinstance(asked, ChoiceQuestion):
         return list(choice_faults(asked))
-    full = asked.text.strip() and asked.model_answer.strip() and len(asked.points) >= 2 and all(asked.points)
+    full = asked.text.strip() and asked.sample_answer.strip() and len(asked.points) >= 2 and all(asked.points)
     return [] if full else ["a part is missing"]
 
 

@@ -35,7 +35,7 @@ def test_problems_are_found(copy: Task) -> None:
     (copy.folder / "solution.py").write_text((wrong / "off-by-one.py").read_text())
     faults = "\n".join(find_problems(copy))
     assert "gather: the solution fails" in faults
-    assert "gather: the start file passes" in faults
+    assert "gather: the starter file passes" in faults
     assert "wrong/flat.py passes" in faults
     assert "wrong/sorted.py fails by off-by-one" in faults
 

@@ -13,6 +13,7 @@ from inlayer.cli.learn import learn
 from inlayer.learn import batch, session, task_files
 from inlayer.learn.course import Task
 from inlayer.learn.grader import grade
+from inlayer.learn.sandbox import limits as resource_limits
 from inlayer.learn.sandbox import protocol, runner
 from tests.learn.toy import SOLUTION, toy
 
@@ -40,7 +41,7 @@ def test_documented_limits_match_the_code() -> None:
         "size of a result without its tensors": f"{protocol.MAX_TREE >> 20} MiB",
         "threads": str(runner.MAX_THREADS),
     }
-    source = Path(runner.__file__).read_text(encoding="utf-8")
+    source = Path(resource_limits.__file__).read_text(encoding="utf-8")
     assert "RLIMIT_FSIZE, (64 << 20," in source
     assert "RLIMIT_NOFILE, (256," in source
     assert (task_files.MAX_SOURCE_BYTES, batch.MAX_NOTEBOOK_BYTES) == (1 << 20, 32 << 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from io import StringIO
 from typing import Any
@@ -53,19 +54,27 @@ def every_text() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("lesson", open_course().lessons, ids=lambda lesson: lesson.id)
 def test_commands_of_links_are_on_their_own_lines(lesson: Lesson) -> None:
-    """A sentence reads the same with and without its links, in the terminal and in notebooks."""
+    """A sentence reads the same with and without its links, in the terminal and in notebooks.
+
+    A command does not come between a colon and what the colon announces.
+    """
     stream = StringIO()
     print_markdown(Console(file=stream, width=100_000), parse(lesson.text), link_command)
     shown = stream.getvalue()
     linked = [node for node in parse(lesson.text) if node.kind == "paragraph" and node.addresses]
     assert linked
     for node in linked:
-        assert f"{node.plain}\n  inlayer " in shown
+        assert (f"{node.plain}\n  inlayer " in shown) != node.plain.endswith(":")
     commands = {link_command(address) for node in linked for address in node.addresses} - {None}
     assert commands
-    for part in to_notebook(lesson.text, lambda _, text, __: text, link_command):
+    assert all(f"\n  {command}\n" in shown for command in commands)
+    assert not re.search(r":\n+  inlayer", shown)
+    parts = list(to_notebook(lesson.text, lambda _, text, __: text, link_command))
+    assert all(any(f"`{command}`" in part.text for part in parts) for command in commands)
+    for part in parts:
+        assert not re.search(r":\n\n`inlayer", part.text)
         for command in commands if part.kind == "text" else ():
-            assert part.text.count(f"{command}") == part.text.count(f"\n\n`{command}`")
+            assert part.text.count(f"{command}") == f"\n\n{part.text}".count(f"\n\n`{command}`")
 
 
 def test_every_course_text_has_valid_elements() -> None:

@@ -200,7 +200,7 @@ def test_a_killed_fork_server_is_replaced() -> None:
 
 
 def test_runner_ends_with_a_killed_grader(tmp_path: Path) -> None:
-    """The process ends even if the code only sleeps, so that no CPU limit is reached."""
+    """The process ends even if the code only sleeps, so no CPU limit is reached."""
     mark = tmp_path / "pid"
     script = (
         "from tests.learn.toy import toy\nfrom inlayer.learn.grader import grade\nimport inlayer.learn.session as e, pathlib\n"

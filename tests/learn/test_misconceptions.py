@@ -37,7 +37,7 @@ def proof(slug: str) -> str:
 
 
 def run(code: str | ast.Module, slug: str) -> dict[str, Any]:
-    """Run a proof in its own namespace, so that it cannot depend on another entry."""
+    """Run a proof in its own namespace, so it cannot depend on another entry."""
     namespace: dict[str, Any] = {"__name__": slug}
     exec(compile(code, f"<misconception: {slug}>", "exec"), namespace)
     return namespace

@@ -280,7 +280,7 @@ def test_processes_and_threads_lose_nothing(data: Path) -> None:
     for thread in threads:
         thread.start()
     for writer in writers:
-        writer.communicate("go\n", timeout=60)
+        writer.communicate("go\n", timeout=300)
         assert writer.returncode == 0
     for thread in threads:
         thread.join()

@@ -289,7 +289,7 @@ def test_exercises_depend_on_their_seed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_free_text_is_not_graded() -> None:
-    assert not hasattr(FreeTextQuestion(text="Why?", model_answer="So.", points=("so",)), "judge")
+    assert not hasattr(FreeTextQuestion(text="Why?", sample_answer="So.", points=("so",)), "judge")
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def test_factors_must_be_positive(factor: float) -> None:
         Yarn(factor=2.0, original_max_position_embeddings=8, beta_fast=factor)
     with pytest.raises(ConfigError, match="'llama3' has low_freq_factor"):
         Llama3(factor=2.0, low_freq_factor=factor, high_freq_factor=4.0, original_max_position_embeddings=8)
-    with pytest.raises(ConfigError, match="'longrope' has divisor"):
+    with pytest.raises(ConfigError, match="'longrope' has long_factor"):
         LongRope(**lists | {"long_factor": (factor,)}, original_max_position_embeddings=8, factor=2.0)
 
 

@@ -114,6 +114,10 @@ def test_pickle_refers_to_the_file(file: Path) -> None:
     table = torch.load(buffer, weights_only=False)
     assert table(torch.tensor([1])).tolist() == [[4.0, 5.0, 6.0, 7.0]]
     assert (table.padding_idx, table.dtype) == (2, torch.bfloat16)
+    tensors = {"first": torch.full((3, 4), 9.0), "wte": torch.full((3, 4), 5.0)}
+    save_file(tensors, file)  # the table is elsewhere in the file now
+    buffer.seek(0)
+    assert torch.load(buffer, weights_only=False)(torch.tensor([1])).tolist() == [[5.0] * 4]
     file.unlink()
     buffer.seek(0)
     with pytest.raises(MissingFileError):

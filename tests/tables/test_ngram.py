@@ -26,7 +26,7 @@ from inlayer import describe
 from inlayer.errors import ConfigError, IdRangeError, InputError, ShapeError
 from inlayer.tables.ngram import PRIME_LIMIT, NgramSpec, ngram_ids, primes_from
 from inlayer.tokenizers import open_tokenizer
-from inlayer.tokenizers.compressed import compressed_ids
+from inlayer.tokenizers.huggingface import compressed_ids
 from tests.tables.sglang_functions import engram, extract
 
 QWEN: dict[str, Any] = {
@@ -253,7 +253,7 @@ def compressed() -> tuple[Any, np.ndarray]:
 
 
 def make_texts(count: int) -> list[str]:
-    """Random texts: words in several spellings, white space, and characters of all planes."""
+    """Random texts: words in several spellings, whitespace, and characters of all planes."""
     chance = random.Random(11)
     words = ["the", "The", "THE", "café", "Cafe\u0301", "ﬁne", "straße", "東京", "мир", "\t", "\n", "12", "½", "ΑΒΓ"]
     texts: dict[str, None] = {}

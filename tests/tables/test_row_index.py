@@ -1,4 +1,4 @@
-"""RowIndex: compared with a plain loop, also if every hash is the same."""
+"""RowIndex: compared with a plain loop, even if every hash is the same."""
 
 from __future__ import annotations
 

@@ -68,6 +68,8 @@ def test_numpy_ids_are_checked(plain: StoredTable) -> None:
         plain.rows(-1)
     with pytest.raises(IdRangeError, match="does not fit in 64 bits"):
         plain.rows([2**70])
+    with pytest.raises(IdRangeError, match=r"^id of 16,610 bits at position 0 of ids does not fit in 64 bits$"):
+        plain.rows([10**5000])  # more digits than Python converts
     for ids in ([0.5], [True], ["0"]):
         with pytest.raises(DtypeError, match="ids are integers"):
             plain.rows(ids)

@@ -1,7 +1,7 @@
 """Real tokenizers and hostile texts for the tests of inlayer/tokenizers.
 
 Real tokenizers are read as data from installed packages (tests/artifacts.txt); the code of those packages is never run.
-Texts are generated from a seed, so that failures can be reproduced.
+Texts are generated from a seed, so failures can be reproduced.
 """
 
 import base64
@@ -62,7 +62,7 @@ def real_names(*more: str) -> list[Any]:
 
 @cache
 def llama3_ranks() -> bytes:
-    """Rebuild LLaMA-3's tiktoken file from the vocabulary of a model that is based on it."""
+    """Rebuild Llama-3's tiktoken file from the vocabulary of a model that is based on it."""
     vocab = json.loads(real_json("deepseek-r1-distill-llama-8b"))["model"]["vocab"]
     alphabet = byte_alphabet()
     tokens = {token_id: bytes(alphabet[character] for character in token) for token, token_id in vocab.items()}
@@ -112,7 +112,7 @@ def by_category() -> dict[str, list[str]]:
 
 
 def hostile_texts(count: int, seed: int, specials: list[str] = []) -> list[str]:  # noqa: B006  # never modified
-    """Join random white space, words, scripts, code, recent characters and special tokens, whole and truncated."""
+    """Join random whitespace, words, scripts, code, recent characters and special tokens, whole and truncated."""
     draw = random.Random(seed)
     categories = by_category()
     names = sorted(categories)

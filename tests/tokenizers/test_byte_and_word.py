@@ -64,7 +64,7 @@ def test_unknown_words_are_named_or_become_unk():
 def test_invalid_words_are_rejected():
     with pytest.raises(InputError, match="twice"):
         WordTokenizer(["a", "b", "a"])
-    with pytest.raises(InputError, match="white space"):
+    with pytest.raises(InputError, match="whitespace"):
         WordTokenizer(["a b"])
     with pytest.raises(InputError, match="does not preserve the exact bytes"):
         WordTokenizer(["a"]).decode_bytes([0])

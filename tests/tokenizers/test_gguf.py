@@ -177,7 +177,7 @@ def test_smollm2_equals_tokenizers():
 
 
 def test_kimi_pre_tokenizer_equals_tiktoken():
-    """With the first 8,000 ranks of LLaMA-3, whose merges are found quickly."""
+    """With the first 8,000 ranks of Llama-3, whose merges are found quickly."""
     ranks = {token: rank for token, rank in parse_ranks(llama3_ranks(), "llama3").items() if rank < 8000}
     letters = {value: character for character, value in byte_alphabet().items()}
     spelling = {token: "".join(letters[value] for value in token) for token in ranks}
@@ -439,7 +439,7 @@ def test_sentencepiece_equals_the_original(tmp_path, kind):
 
 @pytest.mark.slow
 def test_llama_2_equals_the_original(tmp_path):
-    """LLaMA-2's real vocabulary, with scores in the order of its merges."""
+    """Llama-2's real vocabulary, with scores in the order of its merges."""
     data = llama2()
     theirs = tokenizers.Tokenizer.from_str(data.decode())
     vocab = theirs.get_vocab(with_added_tokens=True)

@@ -8,7 +8,8 @@ from importlib import metadata
 import pytest
 import tokenizers
 
-from inlayer.tokenizers.gigatoken import can_overlap, is_supported
+from inlayer.tokenizers import gigatoken
+from inlayer.tokenizers.gigatoken import can_overlap, equal_shares, is_supported
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
 from tests.tokenizers.samples import hostile_texts, llama2
 
@@ -178,3 +179,29 @@ print([row.tolist() for row in ours.encode_batch(hostile_texts(50, 22, ["<s>"]))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     expected = [row.tolist() for row in HuggingFaceTokenizer(small_json).encode_batch(texts)]
     assert done.stdout.strip() == f"{expected} None"
+
+
+@pytest.mark.parametrize("kind", ["byte-level", "byte fallback"])
+def test_ids_do_not_depend_on_the_number_of_threads(small_json, kind, monkeypatch):
+    tokenizer = HuggingFaceTokenizer(small_json if kind == "byte-level" else llama2())
+    texts = [*hostile_texts(300, 5, ["<s>"]), "", "a", " a b", ""]
+    expected = tokenizer.encode_batch(texts)
+    assert tokenizer._fast_path is not None
+    monkeypatch.setattr(gigatoken, "SHARE_CHARACTERS", 100)
+    for cores in (2, 3, 7):
+        monkeypatch.setattr(gigatoken, "core_count", lambda cores=cores: cores)
+        assert len(equal_shares(texts)) == cores
+        assert tokenizer.encode_batch(texts) == expected
+
+
+def test_shares_have_all_texts_in_order_and_about_equal_sizes(monkeypatch):
+    monkeypatch.setattr(gigatoken, "SHARE_CHARACTERS", 1)
+    monkeypatch.setattr(gigatoken, "core_count", lambda: 3)
+    texts = ["abcd"] * 5 + [""] * 5 + ["ab"] * 20
+    shares = equal_shares(texts)
+    assert [text for share in shares for text in share] == texts
+    assert [sum(map(len, share)) for share in shares] == [20, 20, 20]
+    assert equal_shares(["a" * 50, "b"]) == [["a" * 50, "b"]]  # the library splits it
+    assert equal_shares([]) == [[]]
+    monkeypatch.setattr(gigatoken, "SHARE_CHARACTERS", 100)
+    assert equal_shares(texts) == [texts]

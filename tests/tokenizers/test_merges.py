@@ -14,7 +14,7 @@ from inlayer.tokenizers import huggingface as huggingface_module
 from inlayer.tokenizers import merges as merges_module
 from inlayer.tokenizers.gguf import open_gguf_tokenizer
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
-from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_of_json
+from inlayer.tokenizers.merges import MergeTable, byte_alphabet, merges_from_json
 from inlayer.tokenizers.sentencepiece import SentencePieceTokenizer
 from inlayer.tokenizers.tiktoken import TiktokenTokenizer
 from tests.checkpoint.make_gguf import fields_of_json
@@ -88,7 +88,7 @@ def slow_reference(ours: Tokenizer) -> Slow | SlowRanks:
     if isinstance(ours, TiktokenTokenizer):
         return SlowRanks(ours._ranks)
     assert isinstance(ours, HuggingFaceTokenizer)
-    return Slow(json.loads(ours._data.decode("utf-8-sig"))["model"])
+    return Slow(json.loads(ours.data.decode("utf-8-sig"))["model"])
 
 
 def pre_token_ids(ours: Tokenizer, text: str) -> list[list[int]]:
@@ -181,7 +181,7 @@ def grow(choices: list[tuple[int, int]]) -> list[list[str]]:
     st.booleans(),
 )
 def test_random_merges_equal_the_slow_loop(merges, text, ignore_merges):
-    """The ids are those of the library, for any list of merges."""
+    """The ids equal the library's, for any list of merges."""
     ours = HuggingFaceTokenizer(tiny(merges, ignore_merges=ignore_merges))
     ids = ours.encode(text)
     assert ours.merges(ids) == slow_reference(ours).replay(text.encode())[0]
@@ -249,7 +249,7 @@ def test_gguf_merges_equal_the_original(small_json):
 
 def test_replay_is_not_quadratic():
     """The number of lookups grows with the number of bytes, not with its square."""
-    merges = merges_of_json(json.loads(tiny(grow([(0, 0), (2, 2), (3, 3), (4, 4)])))["model"])
+    merges = merges_from_json(json.loads(tiny(grow([(0, 0), (2, 2), (3, 3), (4, 4)])))["model"])
     assert merges is not None
     lookups = 0
 
@@ -285,7 +285,7 @@ def test_byte_without_a_token():
 
 def test_merges_are_read_once(small_json, monkeypatch):
     read = []
-    monkeypatch.setattr(huggingface_module, "merges_of_json", lambda model: read.append(1) or merges_of_json(model))
+    monkeypatch.setattr(huggingface_module, "merges_from_json", lambda model: read.append(1) or merges_from_json(model))
     ours = HuggingFaceTokenizer(small_json)
     ids = ours.encode(" the")
     assert read == []

@@ -33,7 +33,7 @@ def test_byte_offsets():
         ("ﬁ", [(0, 3), (0, 3)], [b"f", b"i"], ["ﬁ".encode(), b""]),
         # a token that covers no text, before one that does
         ("ab", [(0, 0), (0, 2)], ["▁".encode(), b"ab"], [b"", b"ab"]),
-        # removed white space belongs to no token
+        # removed whitespace belongs to no token
         ("a  b ", [(0, 1), (3, 4)], [b"a", b"b"], [b"a", b"b"]),
         # a mark composed into the character before it belongs to that token, also at the end
         ("e\u0301x", [(0, 1), (3, 4)], ["é".encode(), b"x"], ["e\u0301".encode(), b"x"]),
@@ -68,7 +68,7 @@ def test_llama2_tokens_cover_the_text():
 
 
 def test_prepended_space_symbol_covers_nothing() -> None:
-    """As in LLaMA-2: `▁` is put before the text, and unknown characters become bytes."""
+    """As in Llama-2: `▁` is put before the text, and unknown characters become bytes."""
     vocabulary = (
         {"<unk>": 0} | {f"<0x{value:02X}>": value + 1 for value in range(256)} | {"▁": 257, "日": 258, "x": 259}
     )

@@ -154,7 +154,7 @@ def malformed_files(small_json: bytes) -> dict[str, bytes]:
 
 
 def test_malformed_files_end_in_one_line(small_json, tmp_path):
-    """In a separate process, so that a crash would be noticed."""
+    """In a separate process, so a crash would be noticed."""
     for name, data in malformed_files(small_json).items():
         folder = tmp_path / name
         folder.mkdir()

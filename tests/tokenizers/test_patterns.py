@@ -9,8 +9,8 @@ import pytest
 from inlayer.errors import TokenizerError
 from inlayer.tokenizers.gguf import KNOWN
 from inlayer.tokenizers.huggingface import HuggingFaceTokenizer
-from inlayer.tokenizers.patterns import slow_part
 from inlayer.tokenizers.tiktoken import ENCODINGS
+from inlayer.tokenizers.untrusted_files import slow_part
 from tests.tokenizers.test_growth import make, replace, sequence
 
 HOSTILE = [

@@ -1,4 +1,4 @@
-"""TiktokenTokenizer against tiktoken: LLaMA-3's file, a small one, and Kimi-K2's where it is available."""
+"""TiktokenTokenizer against tiktoken: Llama-3's file, a small one, and Kimi-K2's where it is available."""
 
 import base64
 import itertools
@@ -17,7 +17,7 @@ from tests.tokenizers.test_contract import small_ranks
 
 
 def many_merges() -> list[bytes]:
-    """Return tokens that reveal where text was split: runs of mixed white space, contractions, digits, case."""
+    """Return tokens that reveal where text was split: runs of mixed whitespace, contractions, digits, case."""
     white = [b"".join(run) for size in range(2, 6) for run in itertools.product([b" ", b"\n", b"\t"], repeat=size)]
     words = b" t|th| th|'s|'S|'l|'ll|12|123|1234|ab|AB|Ab|aB| a|!!|!\n|/\n| !|\n!|==".split(b"|")
     return [bytes([value]) for value in range(256)] + white + words
@@ -170,7 +170,7 @@ def test_every_known_pattern_equals_tiktoken(name, tmp_path):
 
 
 def test_patterns_differ():
-    """Control: LLaMA-3's pattern splits a space from the line break before it, cl100k's does not."""
+    """Control: Llama-3's pattern splits a space from the line break before it, cl100k's does not."""
     ranks = {token: rank for rank, token in enumerate(many_merges())}
     ids = [TiktokenTokenizer(ranks, ENCODINGS[name].pat_str, {}).encode("a\n ") for name in ("llama3", "cl100k")]
     assert ids[0] != ids[1]
@@ -196,7 +196,7 @@ def test_kimi_k2_equals_tiktoken():
 
 @pytest.mark.slow
 def test_llama3_equals_its_tokenizer_json(tmp_path):
-    """A model based on LLaMA-3 has the same vocabulary in a tokenizer.json; its special tokens have other names."""
+    """A model based on Llama-3 has the same vocabulary in a tokenizer.json; its special tokens have other names."""
     (tmp_path / "tokenizer.model").write_bytes(llama3_ranks())
     ours = open_tokenizer(tmp_path)
     theirs = HuggingFaceTokenizer(real_json("deepseek-r1-distill-llama-8b"))

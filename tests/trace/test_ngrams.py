@@ -1,4 +1,4 @@
-"""N-gram memories in a walk: rows, bytes and shared rows are those of the library, on the terminal and in JSON."""
+"""N-gram memories in a walk: rows, bytes and shared rows equal the library's, on the terminal and in JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 
 import inlayer
 from inlayer.trace.terminal import show
-from tests.checkpoint.test_memories import write_engram, write_longcat
+from tests.checkpoint.test_ngram_tables import write_engram, write_longcat
 from tests.trace.schema import FILE
 
 TEXTS = ["the dog The dog", "do"]

@@ -1,4 +1,4 @@
-"""Per-layer embeddings in a walk: bytes and norms are those of the file and the library, also on the terminal."""
+"""Second tables in a walk: bytes, norms and values match the file and the library, also on the terminal."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from safetensors import safe_open
 import inlayer
 from inlayer.trace.terminal import show
 from tests.families.survey import save_tiny
+from tests.families.test_value import saved
 from tests.families.tiny import VOCAB
 from tests.trace.schema import FILE
 
@@ -66,3 +67,27 @@ def test_terminal_and_json_show_them(gemma: inlayer.Model) -> None:
         assert trace.per_layer is not None
         assert f"byte {trace.per_layer.offsets[0][1]:,}" in text
     assert inlayer.walk("I love dogs", "default").per_layer is None
+
+
+def test_value_embeddings(tmp_path: Path) -> None:
+    model = saved(tmp_path, torch.float32)
+    opened = inlayer.load(tmp_path)
+    words = " ".join(f"w{number}" for number in range(VOCAB - 10))
+    opened.__dict__["tokenizer"] = inlayer.WordTokenizer.from_text(words)
+    trace = inlayer.walk("w5 w6 w7", opened, first_token=1, first_channel=2, dims=4)
+    jsonschema.validate(json.loads(trace.to_json()), json.loads(FILE.read_text()))
+    facts, ids = trace.value, [token.id for token in trace.texts[0].tokens]
+    assert facts is not None
+    assert (facts.rows, facts.width, facts.layers) == (VOCAB, 32, [1, 3])
+    theirs = model.model.value_embeddings.weight.detach()
+    assert facts.vectors[0] == theirs[ids, 2:6].tolist()
+    assert facts.vectors[0] != theirs[ids, 1:5].tolist()  # control: another channel
+    raw = (tmp_path / "model.safetensors").read_bytes()
+    assert facts.offsets is not None
+    for row, offset in zip(ids, facts.offsets[0], strict=True):
+        assert raw[offset : offset + 128] == theirs[row].numpy().tobytes()
+    for columns in (50, 120):
+        output = io.StringIO()
+        show(trace, Console(file=output, width=columns, force_terminal=False), step=4)
+        assert "value embeddings: model.value_embeddings.weight" in " ".join(output.getvalue().split())
+        assert all(len(line) <= columns for line in output.getvalue().splitlines())

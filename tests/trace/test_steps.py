@@ -176,6 +176,35 @@ def test_printed_code_for_vectors_runs() -> None:
     assert not any(re.search(r"\bids\b", line) for line in names["code"])
 
 
+LONG = "one two three four five six " * 12
+WINDOWS: list[tuple[list[str], dict[str, Any]]] = [
+    ([""], {}),
+    (["  "], {}),
+    (["", "dogs"], {}),
+    (["a"], {"change": Change(pad=3)}),
+    ([""], {"change": Change(pad=3)}),
+    ([LONG], {"change": Change(swap=(0, 2), pad=2)}),
+    ([LONG, "seven eight nine", ""], {}),
+    (["dogs", "seven eight nine", *["more texts"] * 9, LONG], {"change": Change(pad=1)}),
+    (["one two three four"], {"first_token": 2, "change": Change(swap=(0, 1))}),
+    (["one two three four"], {"first_token": 1, "tokens": 2, "change": Change(swap=(1, 2))}),
+    (["one two", LONG], {"first_token": 1, "tokens": 1}),
+]
+
+
+@pytest.mark.parametrize("case", range(len(WINDOWS)))
+@pytest.mark.parametrize("kind", ["default", "words", "bytes"])
+def test_printed_code_of_empty_long_and_partial_texts_runs(kind: str, case: int) -> None:
+    texts, settings = WINDOWS[case]
+    words, data = inlayer.WordTokenizer.from_text("\n".join(texts)), inlayer.ByteTokenizer()
+    pipeline = sample("default") if kind == "default" else Pipeline.random(texts, words if kind == "words" else data)
+    names = run_printed_code(pipeline.walk(texts, **settings))
+    written = names["texts"] if len(texts) > 1 else [names["text"]]
+    if "first_token" not in settings:
+        assert all(one == text[: len(one)] for one, text in zip(written, texts, strict=False))
+    assert names["hidden"].shape[:2] == names["ids"].shape
+
+
 AWKWARD = [
     "don't \\ say \"no\"  twice,\tor\r\nwrap", "字" * 59, "e\u0301" * 70, "🙂🏽 \u202e\x1b[31m " * 4, "שלום עולם " * 6,
     "x" * 240, "a\\" * 100, "  two  " * 30,
@@ -203,8 +232,10 @@ def test_printed_code_of_long_texts_runs_on_their_beginning(columns: int) -> Non
     texts = ["I love dogs. " * 30, "", *["dogs"] * 400]
     names = run_printed_code(pipeline.walk(texts), columns)
     assert names["texts"] == [texts[0][:60], "", "dogs", "dogs"]
-    with pytest.raises(InputError, match="only the first 256 are shown"):
+    with pytest.raises(InputError, match="the first text shows 256 tokens"):
         pipeline.walk(["I love dogs. " * 300], change=Change(swap=(3, 300)))
+    with pytest.raises(InputError, match=r"the first text shows 1 token$"):
+        pipeline.walk(["d"], change=Change(swap=(5, 6)))
 
 
 @pytest.mark.parametrize("name", [None, "default"], ids=["random", "loaded"])

@@ -63,7 +63,7 @@ def make_model(model: str, dtype: torch.dtype = torch.float32, *, seed: int = 0,
 
 
 def make_batch(step: int) -> Tensor:
-    """Windows in which each id determines the next, so that there is something to learn; some end in padding."""
+    """Windows in which each id determines the next, so there is something to learn; some end in padding."""
     random = torch.Generator().manual_seed(step)
     windows = torch.randint(0, VOCABULARY, (8, 13), generator=random)
     for column in range(1, 13):
@@ -263,7 +263,7 @@ def check_against_torch(group: ProcessGroup) -> None:
 
 
 def check_clipping(group: ProcessGroup) -> None:
-    """Replicated gradients are averaged, so that they stay equal; None only measures."""
+    """Replicated gradients are averaged, so they stay equal; None only measures."""
     decoder = shard(make_model("tied"), "vocab", group)
     windows = make_batch(0)
     decoder.loss(windows[:, :-1], windows[:, 1:]).backward()
@@ -284,7 +284,7 @@ def check_errors(group: ProcessGroup) -> None:
         shard(make_model("tied"), "both", group)
     with pytest.raises(ConfigError, match="leaves some without a row"):
         shard(make_model("tied", vocab_size=group.size - 1, padding_idx=None), "vocab", group)
-    with pytest.raises(ConfigError, match=r"a batch of 1 rows is too small"):
+    with pytest.raises(ConfigError, match=r"a batch of 1 is too small"):
         local_batch(make_batch(0)[:1], "data", group)
     decoder = shard(make_model("tied"), "data", group)
     with pytest.raises(InputError, match="sharded by FSDP"):

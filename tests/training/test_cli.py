@@ -88,7 +88,7 @@ def test_invalid_bytes_later_in_the_text(tokenizer: tuple[object, ...], tmp_path
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--accumulate", 3), "batch_size 16 is not divisible by accumulate 3"),
+        (("--gradient-accumulation-steps", 3), "batch_size 16 is not divisible by gradient_accumulation_steps 3"),
         (("--schedule", "cosin"), "'cosine', 'linear', 'constant'"),
         (("--n-embd", 30), "n_embd 30 is not divisible by n_head 4"),
         (("--learning-rate", "nan"), "learning_rate is nan"),
@@ -121,10 +121,12 @@ def test_flags_reach_the_run(text: Path, tmp_path: Path, launch: Launcher) -> No
     out = tmp_path / "out"
     flags = (
         "--tokenizer", "bytes", "--architecture", "gpt", "--positions", "sinusoidal", "--n-embd", 16, "--n-layer", 1,
-        "--n-head", 2, "--n-hidden", 24, "--block-size", 8, "--dropout", 0.1, "--no-tie", "--steps", 3, "--batch-size",
-        4, "--accumulate", 2, "--learning-rate", 0.003, "--table-rate", 0.5, "--head-rate", 0.25, "--weight-decay", 0.2,
-        "--table-decay", 0.01, "--warmup", 2, "--schedule", "linear", "--clip", 0.7, "--precision", "bfloat16",
-        "--shared-moment", "--validation", 0.2, "--validate-every", 2, "--save-every", 2, "--seed", 11,
+        "--n-head", 2, "--n-inner", 24, "--block-size", 8, "--dropout", 0.1, "--no-tie", "--steps", 3, "--batch-size",
+        4, "--gradient-accumulation-steps", 2, "--learning-rate", 0.003, "--embedding-lr-scale", 0.5,
+        "--head-lr-scale", 0.25, "--weight-decay", 0.2,
+        "--embedding-weight-decay", 0.01, "--warmup", 2, "--schedule", "linear", "--max-grad-norm", 0.7, "--precision",
+        "bfloat16",
+        "--shared-second-moment", "--validation", 0.2, "--eval-interval", 2, "--save-interval", 2, "--seed", 11,
     )  # fmt: skip
     code, err = launch("train", text, "--out", out, *flags, report=True)
     assert code == 0, err
@@ -132,15 +134,18 @@ def test_flags_reach_the_run(text: Path, tmp_path: Path, launch: Launcher) -> No
     assert [launch(*command)[0] for command in commands] == [0, 0]
     config = Run.open(str(out)).config
     expected = {
-        "steps": 3, "batch_size": 4, "accumulate": 2, "learning_rate": 0.003, "table_rate": 0.5, "head_rate": 0.25,
-        "weight_decay": 0.2, "table_decay": 0.01, "warmup": 2, "schedule": "linear", "clip": 0.7, "seed": 11,
-        "precision": "bfloat16", "validate_every": 2, "save_every": 2, "shared_moment": True, "validation": 0.2,
+        "steps": 3, "batch_size": 4, "gradient_accumulation_steps": 2, "learning_rate": 0.003,
+        "embedding_lr_scale": 0.5, "head_lr_scale": 0.25,
+        "weight_decay": 0.2, "embedding_weight_decay": 0.01, "warmup": 2, "schedule": "linear", "max_grad_norm": 0.7,
+        "seed": 11,
+        "precision": "bfloat16", "eval_interval": 2, "save_interval": 2, "shared_second_moment": True,
+        "validation": 0.2,
         "files": (str(text),), "threads": 1, "tie": False,
     }  # fmt: skip
     assert {name: getattr(config, name) for name in expected} == expected
     decoder = load_decoder(out).config
     assert (decoder.architecture, decoder.positions, decoder.tie, decoder.dropout) == ("gpt", "sinusoidal", False, 0.1)
-    assert (decoder.n_embd, decoder.n_layer, decoder.n_head, decoder.n_hidden, decoder.block_size) == (16, 1, 2, 24, 8)
+    assert (decoder.n_embd, decoder.n_layer, decoder.n_head, decoder.n_inner, decoder.block_size) == (16, 1, 2, 24, 8)
 
 
 def test_small_text_and_more_steps(tmp_path: Path, launch: Launcher) -> None:

@@ -20,13 +20,14 @@ from inlayer.training.decoder import Decoder
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("steps", 0), ("steps", True), ("batch_size", 0), ("accumulate", -1), ("warmup", -1),
-        ("validate_every", -1), ("validation_windows", 0), ("save_every", -1), ("measure_every", -1), ("threads", 0),
+        ("steps", 0), ("steps", True), ("batch_size", 0), ("gradient_accumulation_steps", -1), ("warmup", -1),
+        ("eval_interval", -1), ("eval_sequences", 0), ("save_interval", -1), ("log_interval", -1), ("threads", 0),
         ("learning_rate", -1e-3), ("learning_rate", math.nan), ("learning_rate", math.inf),
-        ("table_rate", -1.0), ("head_rate", -1.0), ("weight_decay", -0.1), ("table_decay", math.nan), ("clip", -1.0),
-        ("z_loss", -1e-4), ("beta1", 1.0), ("beta2", 1.5), ("epsilon", 0.0), ("final_rate", 2.0),
-        ("input_gradient_scale", 1.5), ("accumulate", 3), ("schedule", "cosin"), ("precision", "float16"),
-        ("untie_at", 0.0), ("untie_at", 1.0), ("untie_at", math.nan), ("seed", -1), ("seed", 2**63),
+        ("embedding_lr_scale", -1.0), ("head_lr_scale", -1.0), ("weight_decay", -0.1),
+        ("embedding_weight_decay", math.nan), ("max_grad_norm", -1.0),
+        ("z_loss", -1e-4), ("beta1", 1.0), ("beta2", 1.5), ("epsilon", 0.0), ("min_lr_ratio", 2.0),
+        ("gradient_accumulation_steps", 3), ("schedule", "cosin"), ("precision", "float16"),
+        ("dropout", 1.5), ("dropout", math.nan), ("seed", -1), ("seed", 2**63),
         ("validation", 0.6), ("preset", "huge"), ("architecture", "rnn"), ("dropout", 1.0), ("n_embd", 0),
         ("n_head", 7), ("parallel", "both"), ("init_std", 0.0),
     ],
@@ -40,8 +41,7 @@ def test_bad_value_names_the_field(name: str, value: object) -> None:
     ("values", "message"),
     [
         ({"tokenizer": "bytes", "vocab_size": 300}, "vocab_size is 300, but the tokenizer 'bytes' determines it"),
-        ({"head_rate": 0.5}, "a tied head has no weights of its own"),
-        ({"tie": False, "untie_at": 0.5}, "untie_at needs a tied model"),
+        ({"head_lr_scale": 0.5}, "a tied head has no weights of its own"),
         ({"architecture": "gpt", "positions": "rotary"}, "do not work with gpt; use learned or sinusoidal"),
         ({"architecture": "gpt", "n_kv_head": 2}, "only llama has grouped-query attention"),
     ],
@@ -73,7 +73,7 @@ def decoder(config: TrainConfig) -> DecoderConfig:
 
 def test_resolved_values() -> None:
     values = TrainConfig(architecture="gpt", preset="toy", tokenizer="bytes", steps=100).resolved()
-    assert (values["n_embd"], values["n_kv_head"], values["n_hidden"]) == (64, 4, 256)
+    assert (values["n_embd"], values["n_kv_head"], values["n_inner"]) == (64, 4, 256)
     assert (values["positions"], values["warmup"], values["vocab_size"]) == ("learned", 10, None)
     assert set(values) == {one.name for one in fields(TrainConfig)}
     assert TrainConfig().resolved()["vocab_size"] == 4096
@@ -86,7 +86,7 @@ def test_sizes_override_the_preset() -> None:
 
 
 def test_learning_rate_schedules() -> None:
-    cosine = TrainConfig(steps=110, warmup=10, learning_rate=1.0, final_rate=0.1)
+    cosine = TrainConfig(steps=110, warmup=10, learning_rate=1.0, min_lr_ratio=0.1)
     assert [cosine.learning_rate_at(step) for step in (1, 5, 10)] == pytest.approx([0.1, 0.5, 1.0])
     assert [cosine.learning_rate_at(step) for step in (35, 60, 110)] == pytest.approx(
         [0.1 + 0.9 * (1 + math.sqrt(0.5)) / 2, 0.55, 0.1]
@@ -98,7 +98,9 @@ def test_learning_rate_schedules() -> None:
 
 
 def test_learning_rate_with_very_short_or_long_warmup() -> None:
-    assert TrainConfig(steps=1, warmup=0, learning_rate=1.0, final_rate=0.0, schedule="linear").learning_rate_at(1) == 0
+    assert (
+        TrainConfig(steps=1, warmup=0, learning_rate=1.0, min_lr_ratio=0.0, schedule="linear").learning_rate_at(1) == 0
+    )
     assert TrainConfig(steps=4, warmup=0, learning_rate=1.0).learning_rate_at(1) < 1.0
     longer = TrainConfig(steps=4, warmup=8, learning_rate=1.0)
     assert [longer.learning_rate_at(step) for step in (1, 4)] == [0.125, 0.5]
@@ -139,7 +141,7 @@ def test_presets_grow_and_the_smallest_runs(architecture: str) -> None:
 
 
 def test_config_survives_json() -> None:
-    config = TrainConfig(files=("a", "b"), out="x", learning_rate=1 / 3, untie_at=2 / 3, parallel="vocab")
+    config = TrainConfig(files=("a", "b"), out="x", learning_rate=1 / 3, beta2=2 / 3, parallel="vocab")
     data = config.to_json()
     assert not {"out", "parallel"} & set(json.loads(data))
     assert TrainConfig.from_json(data, out="x", parallel="vocab") == config

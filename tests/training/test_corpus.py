@@ -64,7 +64,7 @@ def test_chunks_join_to_the_text(text: str, tmp_path: Path) -> None:
 
 @given(texts=st.lists(st.text(st.sampled_from("a\n\r🙂é\ufeff\x00"), max_size=40), min_size=1, max_size=4))
 def test_chunks_match_a_plain_loop(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """With tiny chunks and blocks, so that boundaries fall everywhere."""
+    """With tiny chunks and blocks, so boundaries fall everywhere."""
     folder = tmp_path_factory.mktemp("files")
     files = [write(folder / f"{number}.txt", text) for number, text in enumerate(texts)]
     theirs: list[Chunk] = []

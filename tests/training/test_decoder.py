@@ -222,7 +222,7 @@ def test_derived_sizes() -> None:
     gpt, llama = make_config("gpt"), make_config("llama", n_embd=768, n_head=12)
     assert (gpt.hidden_width, gpt.kv_heads, gpt.head_dim, gpt.position_scheme) == (128, 4, 8, "learned")
     assert (llama.hidden_width, llama.kv_heads, llama.head_dim, llama.position_scheme) == (2048, 12, 64, "rotary")
-    assert make_config("llama", n_hidden=50).hidden_width == 50
+    assert make_config("llama", n_inner=50).hidden_width == 50
 
 
 # ---- generate

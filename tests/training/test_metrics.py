@@ -58,7 +58,7 @@ def sides(decoder: Decoder, windows: Tensor) -> tuple[Tensor, Tensor]:
     ],
 )
 def test_gradients_of_a_tied_table_match_autograd(architecture: str, model: dict[str, Any], accumulate: int) -> None:
-    settings = TrainConfig(batch_size=WINDOWS, accumulate=accumulate, clip=1e-3)
+    settings = TrainConfig(batch_size=WINDOWS, gradient_accumulation_steps=accumulate, max_grad_norm=1e-3)
     trainer = Trainer(make_config(architecture, tie=True, **model), settings)
     into, out = sides(trainer.decoder, draw_windows())
     line = trainer.take_step(draw_windows())

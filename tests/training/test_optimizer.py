@@ -58,7 +58,7 @@ def test_only_matrices_decay_by_default() -> None:
     assert {name: group["weight_decay"] for name, group in groups_of(decoder).items()} == {
         "table": 0.0, "positions": 0.0, "head": 0.0, "matrices": 0.1, "vectors": 0.0,
     }  # fmt: skip
-    decayed = groups_of(decoder, table_decay=0.3, weight_decay=0.2)
+    decayed = groups_of(decoder, embedding_weight_decay=0.3, weight_decay=0.2)
     assert {name: group["weight_decay"] for name, group in decayed.items()} == {
         "table": 0.3, "positions": 0.3, "head": 0.3, "matrices": 0.2, "vectors": 0.0,
     }  # fmt: skip
@@ -71,7 +71,9 @@ def test_input_norm_does_not_decay() -> None:
 
 def test_learning_rate_of_each_group() -> None:
     decoder = Decoder(make_config("gpt"), seed=0)
-    settings = TrainConfig(tie=False, table_rate=0.5, head_rate=3.0, learning_rate=9.0, shared_moment=True)
+    settings = TrainConfig(
+        tie=False, embedding_lr_scale=0.5, head_lr_scale=3.0, learning_rate=9.0, shared_second_moment=True
+    )
     optimizers = make_optimizers(decoder, settings)
     for rate in (1e-3, 2e-4):
         set_learning_rates(optimizers, rate)
@@ -82,7 +84,9 @@ def test_learning_rate_of_each_group() -> None:
 
 def test_shared_moment_applies_to_the_table_only() -> None:
     decoder = Decoder(make_config("llama"), seed=0)
-    plain, coupled = make_optimizers(decoder, TrainConfig(shared_moment=True, beta1=0.8, beta2=0.9, epsilon=1e-6))
+    plain, coupled = make_optimizers(
+        decoder, TrainConfig(shared_second_moment=True, beta1=0.8, beta2=0.9, epsilon=1e-6)
+    )
     assert isinstance(plain, torch.optim.AdamW)
     assert isinstance(coupled, CoupledAdamW)
     assert [group["name"] for group in coupled.param_groups] == ["table"]
@@ -175,7 +179,9 @@ def test_shared_moment_keeps_the_scale_of_rare_rows() -> None:
 def test_optimizer_of_a_decoder_matches_plain_adamw() -> None:
     """The fused optimizer in every group, elementwise in float64."""
     decoder = Decoder(make_config("gpt"), seed=0).double()
-    settings = TrainConfig(tie=False, weight_decay=0.1, table_decay=0.05, table_rate=0.5, head_rate=2.0)
+    settings = TrainConfig(
+        tie=False, weight_decay=0.1, embedding_weight_decay=0.05, embedding_lr_scale=0.5, head_lr_scale=2.0
+    )
     (optimizer,) = make_optimizers(decoder, settings)
     start = {name: parameter.detach().clone() for name, parameter in decoder.named_parameters()}
     grads = {

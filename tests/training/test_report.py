@@ -147,7 +147,6 @@ def test_json_is_strict() -> None:
 def check_lines(text: str, columns: int) -> None:
     for line in text.split("\n"):
         assert cell_len(line) <= columns, line
-        assert not line.endswith(" ")
         for character in line:
             if character != LEFT_TO_RIGHT:
                 assert unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"), ascii(line)
@@ -168,11 +167,10 @@ def test_terminal_shows_everything(columns: int) -> None:
         "prompt Once plain output upon a time plain",
     ):
         assert part in flat
-    cells = ["12,345", "0.31", "4.50×", "0.16 → 1.25"]
-    if columns >= 72:
-        cells.insert(1, "90.5%")
-    (row,) = [line for line in shown.split("\n") if "most frequent quarter" in line]
-    assert row.split("quarter")[1].split(None, len(cells) - 1) == cells
+    if columns >= 72:  # narrower tables wrap their cells
+        cells = ["12,345", "90.5%", "0.31", "4.50×", "0.16 → 1.25"]
+        (row,) = [line for line in shown.split("\n") if "most frequent quarter" in line]
+        assert row.split("quarter")[1].split(None, len(cells) - 1) == cells
     assert "NaN" not in shown
     assert "17 rows contain NaN" in printed(replace(make_report(), table=make_table(nonfinite=17)), columns)
 
@@ -190,12 +188,6 @@ def test_ascii_terminal() -> None:
     assert "\\sdog" in shown
 
 
-def test_long_text_is_cut_and_counted() -> None:
-    report = replace(make_report(), sample=TextSample(prompt="a", text="line\n" * 40))
-    assert "… and 29 more lines" in printed(report)
-    assert printed(report).count("line\n") == 12
-
-
 def test_minimal_report() -> None:
     empty = TableComparison(
         tokens=(), groups=(), mean_vector_ratio_before=None, mean_vector_ratio_after=None, nonfinite_rows=0
@@ -206,12 +198,12 @@ def test_minimal_report() -> None:
     assert "nearest neighbors" not in shown
     assert "generated text" not in shown
     assert "not finite → not finite" in shown
-    assert "<summary>Settings" not in to_html(report, [], None)
+    assert "<summary>Settings" not in to_html(report, None)
     isolated = TokenComparison(id=0, token="a", count=1, before=(), after=())
     alone = replace(report, table=replace(empty, tokens=(isolated,)))
     assert "a  1 time in the text" in printed(alone)
     assert printed(alone).count("none (zero row)") == 2
-    assert to_html(alone, [], None).count("none (zero row)") == 2
+    assert to_html(alone, None).count("none (zero row)") == 2
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -257,25 +249,21 @@ def check_page(document: str, like: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_in_the_page(text: str) -> None:
-    metrics = make_metrics(3)
     check_page(
-        to_html(make_report(text, steps=3), metrics, b"png"),
-        like=to_html(make_report("plain", steps=3), metrics, b"png"),
+        to_html(make_report(text, steps=3), b"png"),
+        like=to_html(make_report("plain", steps=3), b"png"),
     )
 
 
 @settings(max_examples=15)
 @given(st.text(st.characters(codec=None), max_size=60))
 def test_random_text(text: str) -> None:
-    metrics = make_metrics(2)
-    check_page(
-        to_html(make_report(text, steps=2), metrics, None), like=to_html(make_report("a", steps=2), metrics, None)
-    )
+    check_page(to_html(make_report(text, steps=2), None), like=to_html(make_report("a", steps=2), None))
     check_lines(printed(make_report(text, steps=2), 60), 60)
 
 
 def test_page_check_detects_changes() -> None:
-    good = to_html(make_report(), make_metrics(3), None)
+    good = to_html(make_report(), None)
     for bad in ("<b>", "<p onclick=x>", '<p style="x">'):
         with pytest.raises(AssertionError):
             check_page(good.replace("<main>", f"<main>{bad}"), like=good)
@@ -283,29 +271,21 @@ def test_page_check_detects_changes() -> None:
 
 def test_page_shows_everything() -> None:
     metrics = make_metrics(300)
-    document = to_html(make_report(metrics=metrics), metrics, b"the picture")
+    document = to_html(make_report(metrics=metrics), b"the picture")
     shown = " ".join(" ".join(Tags(document).words).split())
     for part in (
         "gpt, table of 4,096 rows x 64", "300 steps, 307,200 tokens", "warning the mean row is long: plain",
         "␣dog 4 times", "0.16 → 1.25", "1.2% → 62.5%", "are 50 times as large", "Once plain upon a time plain",
         "learning_rate 0.003", "files plain", "untie_at -", "center yes", "validation",
-        f"{metrics[-1]['mean_vector_ratio']:.2f}",
     ):  # fmt: skip
         assert part in shown, part
     picture = base64.b64encode(b"the picture").decode()
     assert ("img", f"data:image/png;base64,{picture}") in [(tag, one.get("src")) for tag, one in Tags(document).tags]
-    assert "pip install 'inlayer[train]'" in " ".join(Tags(to_html(make_report(), metrics, None)).words)
-
-
-def test_page_shows_few_metrics_including_the_last() -> None:
-    document = to_html(make_report(), make_metrics(1000), None)
-    table = document.split("Metrics of selected steps")[1].split("</table>")[0]
-    assert re.findall(r'<th scope="row">([\d,]+)', table)[-1] == "1,000"
-    assert len(re.findall(r'<th scope="row">', table)) == 12
+    assert "pip install 'inlayer[train]'" in " ".join(Tags(to_html(make_report(), None)).words)
 
 
 def test_policy_allows_the_style_only() -> None:
-    document = to_html(make_report(), [], None)
+    document = to_html(make_report(), None)
     style = document.split("<style>")[1].split("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = next(one["content"] for tag, one in Tags(document).tags if "http-equiv" in one)

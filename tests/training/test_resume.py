@@ -23,10 +23,21 @@ from tests.training.texts import write_text
 pytestmark = pytest.mark.slow
 
 SMALL = ("--n-layer", 1, "--n-embd", 32, "--block-size", 32, "--batch-size", 4)
-STEPS = ("--steps", 60, "--save-every", 7, "--validate-every", 10)
+STEPS = ("--steps", 60, "--save-interval", 7, "--eval-interval", 10)
 CASES: dict[str, tuple[object, ...]] = {
     "bytes": ("--tokenizer", "bytes", "--architecture", "gpt", "--preset", "toy", "--dropout", 0.1, *SMALL, *STEPS),
-    "bpe": ("--vocab-size", 300, "--preset", "toy", "--accumulate", 2, "--precision", "bfloat16", *SMALL, *STEPS),
+    "bpe": (
+        "--vocab-size",
+        300,
+        "--preset",
+        "toy",
+        "--gradient-accumulation-steps",
+        2,
+        "--precision",
+        "bfloat16",
+        *SMALL,
+        *STEPS,
+    ),
 }
 COMPARED = ("step", "loss", "validation_loss", "gradient_norm", "learning_rate", "tokens", "output_share", "logit_std")
 
@@ -236,7 +247,7 @@ def test_resume_with_other_settings(other: tuple[object, ...], words: str, finis
 
 
 def test_resume_with_the_same_settings(finished: Path, text: Path, launch: Launcher) -> None:
-    same = ("--positions", "learned", "--n-head", 4, "--tie", "--clip", 1.0, "--n-hidden", 128)
+    same = ("--positions", "learned", "--n-head", 4, "--tie", "--max-grad-norm", 1.0, "--n-inner", 128)
     assert launch("train", text, "--out", finished, *CASES["bytes"], *same, "--resume")[0] == 0
 
 

@@ -30,7 +30,7 @@ from tests.training.texts import write_text
 BLOCK = 24
 SMALL: dict[str, Any] = {
     "preset": "toy", "n_embd": 32, "n_layer": 2, "n_head": 4, "block_size": BLOCK, "steps": 12, "batch_size": 4,
-    "validate_every": 5, "save_every": 5, "measure_every": 4, "tokenizer": "bytes",
+    "eval_interval": 5, "save_interval": 5, "log_interval": 4, "tokenizer": "bytes",
 }  # fmt: skip
 BPE = {"tokenizer": "bpe", "vocab_size": 300}
 
@@ -97,7 +97,7 @@ def test_validation_loss_matches_transformers(text: Path, tmp_path: Path) -> Non
     lines = read_metrics(out)
     assert [line["step"] for line in lines if "validation_loss" in line] == [5, 10, 15, 20, 25, 30]
     ids = torch.from_numpy(open_tokens(out / "run" / "tokens").validation.astype("int64"))
-    width, most = BLOCK + 1, TrainConfig.validation_windows
+    width, most = BLOCK + 1, TrainConfig.eval_sequences
     count = min(most, len(ids) // width)
     starts = [number * (len(ids) - width) // max(1, count - 1) for number in range(count)]
     windows = torch.stack([ids[start : start + width] for start in starts])
@@ -290,7 +290,7 @@ def test_failure_before_the_first_step_leaves_nothing(tmp_path: Path, text: Path
 
 def test_diverging_run_keeps_finite_states(text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    run = Run.create(make_config(text, out, learning_rate=1e4, warmup=0, save_every=1, steps=60, clip=0.0))
+    run = Run.create(make_config(text, out, learning_rate=1e4, warmup=0, save_interval=1, steps=60, max_grad_norm=0.0))
     with pytest.raises(DivergedError, match=r"the run diverged: (loss|gradient norm) is (nan|inf) at step \d+"):
         run.train()
     lines = read_metrics(out)
@@ -379,13 +379,6 @@ def test_run_is_extended(text: Path, tmp_path: Path) -> None:
         inlayer.train(replace(parts, steps=12), resume=True)
 
 
-def test_run_that_unties_is_not_extended(text: Path, tmp_path: Path) -> None:
-    config = make_config(text, tmp_path / "out", untie_at=0.5, steps=4)
-    assert Run.create(config).train()
-    with pytest.raises(ConfigError, match="contains a run with steps 4, not 8"):
-        inlayer.train(replace(config, steps=8), resume=True)
-
-
 # ---- an edited run folder
 
 
@@ -403,13 +396,13 @@ def finished(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"threads": -3}, r"config\.json is damaged: threads is -3; it must be an integer of at least 1"),
         ({"threads": 2}, r"config\.json does not match the saved state of step 12"),
         ({"learning_rate": 0.1}, r"config\.json does not match the saved state of step 12: it was changed"),
-        ({"steps": 10}, r"config\.json has 10 steps, but the saved state is that of step 12"),
+        ({"steps": 10}, r"config\.json has 10 steps, but the saved state is from step 12"),
         ({"steps": None}, r"config\.json is damaged: steps is None"),
         ({"seed": True}, r"config\.json is damaged: seed is True"),
         ({"files": "text.txt"}, r"config\.json is damaged: files is not a list of paths"),
         ({"files": [1]}, r"config\.json is damaged: files is not a list of paths"),
         ({"extra": 1}, r"config\.json is damaged: 'extra' is missing or unknown"),
-        ({"format": 2}, r"config\.json is damaged: its format is not 3"),
+        ({"format": 2}, r"config\.json is damaged: its format is not 4"),
     ],
 )
 def test_edited_config_is_rejected(changed: dict[str, Any], message: str, finished: Path, tmp_path: Path) -> None:
@@ -459,7 +452,7 @@ def test_edited_metrics_are_rejected(finished: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ({"step": 2}, "line 1 is not that of step 1"),
+        ({"step": 2}, "line 1 is not from step 1"),
         ({"loss": "low"}, "loss in line 1 is not a number"),
         ({"seconds": 10**400}, "seconds in line 1 is not a number"),
         ({"tokens": [1]}, "tokens in line 1 is not a number"),
@@ -470,5 +463,5 @@ def test_lines_of_metrics_are_checked(line: dict[str, Any], message: str) -> Non
     assert from_line(json.dumps(good).encode(), 1)["tokens"] == 5
     with pytest.raises(ValueError, match=message):
         from_line(json.dumps(good | line).encode(), 1)
-    with pytest.raises(ValueError, match="line 1 is not that of step 1"):
+    with pytest.raises(ValueError, match="line 1 is not from step 1"):
         from_line(b'{"step": 1}', 1)

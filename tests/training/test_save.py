@@ -27,12 +27,12 @@ ROUNDING = 1e-5
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt": ("gpt", {}),
-    "gpt tied": ("gpt", {"tie": True, "padding_idx": 5, "norm_eps": 1e-3, "n_hidden": 50}),
+    "gpt tied": ("gpt", {"tie": True, "padding_idx": 5, "norm_eps": 1e-3, "n_inner": 50}),
     "gpt sinusoidal": ("gpt", {"positions": "sinusoidal", "theta": 500.0}),
     "gpt scaled": ("gpt", {"tie": True, "input_scale": math.sqrt(32), "output_scale": 0.3}),
     "llama one kv head": ("llama", {"n_kv_head": 1, "theta": 500_000.0}),
     "llama two kv heads": ("llama", {"n_kv_head": 2, "tie": True, "padding_idx": 0, "norm_eps": 1e-3}),
-    "llama all kv heads": ("llama", {"n_kv_head": 4, "n_hidden": 50, "padding_idx": -1}),
+    "llama all kv heads": ("llama", {"n_kv_head": 4, "n_inner": 50, "padding_idx": -1}),
     "llama scaled": ("llama", {"tie": True, "input_scale": math.sqrt(32), "padding_idx": 3}),
     "llama untied scaled": ("llama", {"input_scale": 3.0, "output_scale": 32**-0.5}),
 }
@@ -129,7 +129,7 @@ def test_load_is_bit_equal(architecture: str, settings: dict[str, Any], tmp_path
     back = load_decoder(tmp_path)
     config = decoder.config
     explicit = replace(
-        config, n_kv_head=config.kv_heads if architecture == "llama" else None, n_hidden=config.hidden_width,
+        config, n_kv_head=config.kv_heads if architecture == "llama" else None, n_inner=config.hidden_width,
         positions=config.position_scheme if architecture == "gpt" else None, padding_idx=decoder.embeddings.padding_idx,
     )  # fmt: skip
     assert back.config == explicit

@@ -171,7 +171,7 @@ def test_files_are_little_endian(tmp_path: Path) -> None:
 
 
 def test_validation_text_is_spread_over_the_corpus(tmp_path: Path) -> None:
-    """Every part of the text has its own letter, so that an id tells its position."""
+    """Every part of the text has its own letter, so an id tells its position."""
     letters = range(40, 120)
     text = "".join((chr(letter) * 79 + "\n") * 300 for letter in letters)
     ours = write_tokens(tmp_path / "tokens", [Chunk(text, True)], BYTES, separator=None)

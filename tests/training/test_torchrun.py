@@ -1,4 +1,4 @@
-"""`inlayer train` under torchrun equals a single process, also if one of the processes is killed and resumed."""
+"""`inlayer train` under torchrun equals a single process, even if one of the processes is killed and resumed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 STEPS = 40
 OPTIONS = ["--tokenizer", "bytes", "--preset", "toy", "--block-size", "32", "--batch-size", "8", "--steps", str(STEPS)]
-OPTIONS += ["--save-every", "5", "--validate-every", "10"]
+OPTIONS += ["--save-interval", "5", "--eval-interval", "10"]
 TIMEOUT = 900.0  # seconds, on a busy machine
 
 

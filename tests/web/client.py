@@ -24,7 +24,7 @@ from inlayer.web.app import make_app
 from inlayer.web.server import bind, make_config
 
 TOKEN = "a-token-for-tests"
-TIMEOUT = 120.0  # seconds; a server that hangs fails the test, it does not stop the run
+TIMEOUT = 300.0  # seconds; a server that hangs fails the test, it does not stop the run
 
 
 @dataclass

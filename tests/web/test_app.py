@@ -147,4 +147,4 @@ def test_a_full_queue_is_reported(pipeline: Pipeline, monkeypatch: pytest.Monkey
         assert response.status == 503
         assert "are already waiting" in response.error
         assert response.headers["Retry-After"] == "1"
-        assert client.send("/api/models").status == 200  # needs no thread
+        assert client.send("/").status == 200  # needs no thread

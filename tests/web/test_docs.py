@@ -1,4 +1,4 @@
-"""docs/web.md: its curl commands work, and its limits are those of the code."""
+"""docs/web.md: its curl commands work, and its limits match the code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from inlayer.web import app, course, guard, schemas, server
+from inlayer.web import app, body, course, schemas, server
 from tests.web.client import Client
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,10 @@ def send_like_curl(client: Client, words: list[str]) -> bytes:
 
 def test_the_limits_are_those_of_the_code() -> None:
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", PAGE, flags=re.MULTILINE))
-    assert rows["body"] == f"{guard.MAX_BODY:,} bytes, within {guard.BODY_SECONDS:g} s"
+    assert rows["body"] == f"{body.MAX_BODY:,} bytes, within {body.BODY_SECONDS:g} s"
+    assert rows["body of `/v1/embeddings`"] == f"{body.MAX_API_BODY:,} bytes, within {body.BODY_SECONDS:g} s"
+    sizes = body.MAX_COUNTS.values()
+    assert rows["commas, brackets, quotes of a body"].startswith(", ".join(f"{size:,}" for size in sizes) + ";")
     assert rows["texts per request"] == (f"{schemas.MAX_TEXTS}, with {schemas.MAX_CHARACTERS:,} characters in total")
     sizes = (schemas.MAX_DIMS, schemas.MAX_TOKENS, schemas.MAX_PADDING, schemas.MAX_NEIGHBORS)
     assert rows["`dims`, `tokens`, `pad`, `k`"] == ", ".join(f"{size:,}" for size in sizes)

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from inlayer.errors import InputError
 from inlayer.web.jobs import Jobs
 
-TIMEOUT = 60.0
+TIMEOUT = 300.0
 
 
 def request(disconnected: asyncio.Event | None = None) -> Request:

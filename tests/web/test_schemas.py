@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from inlayer.trace import Pipeline
-from inlayer.web.guard import MAX_BODY
+from inlayer.web.body import MAX_BODY
 from inlayer.web.schemas import MAX_CHARACTERS
 from tests.web.client import Client, running
 
@@ -20,15 +20,15 @@ HI: dict[str, Any] = {"texts": ["Hi"]}
     [
         (b"", "required"),
         (b"{", "not valid JSON"),
-        (b'{"texts": ["Hi"]} x', "not valid JSON: Extra data"),
-        (b'{"texts": ["\xff"]}', "parsing the body"),
-        (b'{"texts": ["a\nb"]}', "not valid JSON: Invalid control character"),
-        (b"[" * 200_000, "parsing the body"),
-        (b'{"a":' * 40_000, "parsing the body"),
+        (b'{"texts": ["Hi"]} x', "not valid JSON: trailing characters"),
+        (b'{"texts": ["\xff"]}', "not valid JSON: invalid unicode code point"),
+        (b'{"texts": ["a\nb"]}', "not valid JSON: control character"),
+        (b"[" * 60_000, "not valid JSON: recursion limit exceeded"),
+        (b'{"a":' * 16_000, "not valid JSON: recursion limit exceeded"),
         (b'{"texts": ["Hi"], "theta": NaN}', "theta:"),
         (b'{"texts": ["Hi"], "theta": -Infinity}', "theta:"),
         (b'{"texts": ["Hi"], "theta": 1e999}', "theta:"),
-        (b'{"texts": ["Hi"], "dims": ' + b"9" * 5_000 + b"}", "parsing the body"),
+        (b'{"texts": ["Hi"], "dims": ' + b"9" * 5_000 + b"}", "not valid JSON: number out of range"),
         (b'{"texts": ["Hi"], "dims": ' + b"9" * 4_000 + b"}", "dims: Input should be less than or equal to 512"),
         (b'"texts"', "valid dictionary"),
         (b"null", "valid dictionary"),
@@ -80,7 +80,7 @@ def test_invalid_json(client: Client, body: bytes, error: str) -> None:
         ({**HI, "swap": [-1, 0]}, "swap.0: Input should be greater than or equal to 0"),
         ({**HI, "swap": [0, 99]}, "99"),  # this text has no such token: an error of the library
         ({**HI, "pad": 65}, "pad: Input should be less than or equal to 64"),
-        ({"texts": ["\ud800"]}, "lone surrogate"),
+        ({"texts": ["\ud800"]}, "is a surrogate alone?"),
     ],
 )
 def test_invalid_values(client: Client, body: Any, error: str) -> None:
@@ -122,9 +122,9 @@ def test_texts_and_bodies_are_limited(client: Client) -> None:
 
 def test_a_body_of_many_keys_is_rejected_in_linear_time(client: Client) -> None:
     """A quadratic check of repeated keys once blocked the server for half a minute; an error per key takes seconds."""
-    keys = ",".join(f'"k{n}":1' for n in range(24_000)) + ',"k23999":1'
+    keys = ",".join(f'"k{n}":1' for n in range(16_000)) + ',"k15999":1'
     body = ('{"texts":["Hi"],' + keys + "}").encode()
-    assert client.send("/api/walk", body).error == "the body has 24,001 fields; at most 1,024 are allowed"
+    assert client.send("/api/walk", body).error == "the body has 16,001 fields; at most 1,024 are allowed"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Remote files and the folders they are in: a hub repository at one commit, or a folder behind a URL.
+"""Remote files and the folders they are in: a hub repository at one commit, or a folder at a URL.
 
 [checkpoint] -> Embeddings, Head, tokenizer
-- a branch is resolved to a commit once, and everything is read from that commit. Offline, it is that of the last time
+- a branch is resolved to a commit once, and everything is read from that commit. Offline, the last one is used
 - plain HTTP servers cannot list a folder; there, files are found by their usual names
 - a range is read from huggingface_hub's cache if any library downloaded the file, then from our own, then remotely
 - a file that may change (any URL) is compared with the server once per process; offline, its last known version is used
@@ -94,7 +94,7 @@ class RemoteFile:
         return self.read(0, self.size)
 
     def read_cached(self, spans: Iterable[Span]) -> dict[Span, bytes]:
-        """Those of the spans that need no request."""
+        """Return the spans that are already cached."""
         return self.cache.get(key, spans) if (key := self._key()) else {}
 
     def keep(self, ranges: dict[Span, bytes]) -> None:
@@ -187,7 +187,7 @@ class RemoteFile:
 
 
 class RemoteFolder(ABC):
-    """Files behind one prefix. `files` are the names in it; None if the server cannot list them."""
+    """Files under one prefix. `files`: the names in it; None if the server cannot list them."""
 
     kind: str
     label: str  # for messages and reports
@@ -280,7 +280,7 @@ class HubFolder(RemoteFolder):
 
 
 class UrlFolder(RemoteFolder):
-    """A folder behind a URL of any file system that fsspec knows."""
+    """A folder at a URL of any file system that fsspec knows."""
 
     kind = "url"
 

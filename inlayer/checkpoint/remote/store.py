@@ -4,7 +4,7 @@
 - the index of a model with many experts is larger than its tokenizer, and usually names the table near its start or its
   end: these two parts are searched first. What a search finds is a hint; the header of the file it names decides
 - a few rows: only those are fetched. Many: the table is downloaded once, then read from disk; a download can resume
-- elsewhere: old PyTorch files, which cannot be read by byte range: the error tells how to download them
+- not supported: old PyTorch files, which cannot be read by byte range; the error says how to download them
 Tested with a local hub and other servers in test_store.py and test_remote_rows.py of tests/checkpoint/remote/.
 """
 
@@ -15,6 +15,7 @@ import json
 import math
 import os
 import re
+import secrets
 import shutil
 import sys
 import tempfile
@@ -27,17 +28,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.gguf import GgufStore
+from inlayer.checkpoint.gguf import GgufStore, choose_gguf
 from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_source
 from inlayer.checkpoint.remote.transfer import Span, digest, open_cache
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
 from inlayer.families.fields import read_config
-from inlayer.files import file_errors, listing, printable, write_atomic
-from inlayer.formats.gguf import GgufHeader, parse_gguf_header
-from inlayer.formats.row_file import FileRows
+from inlayer.files import atomic_path, file_errors, listing, printable
+from inlayer.formats.gguf import GgufHeader, HeaderReader
+from inlayer.formats.row_file import FileRows, RowSource
 from inlayer.formats.safetensors import LENGTH_BYTES, TensorInfo, header_length, parse_header
-from inlayer.tables.stored import RowSource
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import FILE_NAMES, FILE_PATTERNS
 
@@ -58,7 +58,7 @@ BLOCKS = 4  # requested at a time
 
 
 def open_remote(source: str) -> Store:
-    """Open `org/name[@revision]`, `hf://org/name`, or a folder or file behind a URL."""
+    """Open `org/name[@revision]`, `hf://org/name`, or a folder or file at a URL."""
     try:
         import fsspec  # noqa: F401
         import huggingface_hub  # noqa: F401
@@ -68,13 +68,7 @@ def open_remote(source: str) -> Store:
         ) from error
     folder, file = parse_source(source, open_cache())
     if file is None and not any(name.endswith(".safetensors") for name in folder.files or ()):
-        found = [name for name in folder.files or () if name.endswith(".gguf")]
-        found = [name for name in found if "-00001-of-" in name] or found
-        if len(found) > 1:
-            names = printable(listing(found))
-            example = f"{folder.example}{printable(found[0])}"
-            raise CheckpointError(f"{folder.label} has several .gguf files; name one, such as {example}: {names}")
-        file = found[0] if found else None
+        file = choose_gguf(folder.files or (), folder.example)
     if file is not None and file.endswith(".gguf"):
         return RemoteGgufStore(folder, file)
     return RemoteStore(folder, file)
@@ -145,7 +139,7 @@ class RemoteStore(RemoteReader, FolderStore):
     def __init__(self, folder: RemoteFolder, file: str | None = None) -> None:
         self.kind, self.where, self._remote = folder.kind, folder.label + (file or ""), folder
         self._headers, self._index = {}, {}
-        config = self._beside("config.json")
+        config = self._local_path("config.json")
         self.config = read_config(config) if config.is_file() else None
         if file is None and folder.has(INDEX):
             self._index = RemoteIndex(folder.open(INDEX))
@@ -177,7 +171,7 @@ class RemoteStore(RemoteReader, FolderStore):
             return None if total is None else int(total)
         return int(size) // item
 
-    def _beside(self, name: str) -> Path:
+    def _local_path(self, name: str) -> Path:
         return save_locally(self._remote, [name]) / name
 
     def _header(self, file: str) -> dict[str, TensorInfo]:
@@ -217,7 +211,7 @@ class RemoteGgufStore(RemoteReader, GgufStore):
 
     def _read_header(self, path: Path) -> GgufHeader:
         file = self._remote.open(path.name)
-        return parse_gguf_header(file.read, file.size, path)
+        return HeaderReader(file.read, file.size, path).header()
 
     def _exists(self, path: Path) -> bool:
         return self._remote.has(path.name)
@@ -233,11 +227,12 @@ def save_locally(folder: RemoteFolder, names: Iterable[str]) -> Path:
     for name, data in files.items():
         path = local / name
         if not path.is_file() or path.read_bytes() != data:
-            write_atomic(path, data)
+            with atomic_path(path, secrets.token_hex(4)) as temporary:  # another process may write the same file
+                temporary.write_bytes(data)
     return local
 
 
-class RemoteRows:
+class RemoteRows(RowSource):
     """`rows` rows of `row_bytes` bytes each, starting at `offset` of a remote file."""
 
     def __init__(self, file: RemoteFile, offset: int, rows: int, row_bytes: int) -> None:
@@ -246,7 +241,6 @@ class RemoteRows:
         self._table: FileRows | None = None
 
     def read(self, ids: npt.NDArray[np.int64], out: Bytes) -> None:
-        """Fill `out` (n, row_bytes) with the rows of ids within 0..rows - 1."""
         unique, inverse = np.unique(ids, return_inverse=True)
         found = self._read_some(unique.tolist()) if self._find_table() is None else None
         if found is None:
@@ -256,11 +250,9 @@ class RemoteRows:
             out[:] = raw[inverse.reshape(-1)]
 
     def map(self) -> Bytes:
-        """All rows (rows, row_bytes), mapped from the downloaded table."""
         return self._download().map()
 
     def check(self) -> None:
-        """Raise an error if the downloaded table was changed."""
         if self._table is not None:
             self._table.check()
 

@@ -223,13 +223,13 @@ def digest(*parts: object) -> str:
 
 
 class DiskCache:
-    """Ranges, values and files below a folder; nothing is kept if it cannot be written."""
+    """Ranges, values and files in a folder; nothing is kept if it cannot be written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._trimmed = folder, False
 
     def get(self, key: str, spans: Iterable[Span]) -> dict[Span, bytes]:
-        """Those of the spans that are cached and intact."""
+        """Return the spans that are cached and intact."""
         found: dict[Span, bytes] = {}
         for start, stop in spans:
             with suppress(OSError):

@@ -30,7 +30,7 @@ def notebook(
     sys.stdout.write(f"Next: open them with Jupyter (pip install jupyterlab):\n  jupyter lab {shlex.quote(folder)}\n")
 
 
-@command("grade", "class/", "class/ --out marks", "class/ --task gather --seed 7 --json")
+@command("grade", "class/", "class/ --out grades", "class/ --task gather --seed 7 --json")
 def grade(
     folder: Annotated[str, typer.Argument(help="Folder with one folder per learner.")],
     task: Annotated[list[str] | None, typer.Option(help="Grade only this task; can be repeated.")] = None,
@@ -62,7 +62,7 @@ def grade(
 def dev_check(
     tasks: Annotated[list[str] | None, typer.Argument(help="Tasks. \\[default: all]")] = None,
 ) -> None:
-    """Check tasks for authors: solutions pass, start files fail, wrong solutions fail by their own rule."""
+    """Validate tasks: solutions pass, starter files fail, wrong solutions fail by the rule they are named after."""
     from inlayer.learn.course import open_course
     from inlayer.learn.grader import find_problems
 
@@ -71,7 +71,7 @@ def dev_check(
         problems = list(find_problems(task))
         total += len(problems)
         sys.stdout.write("".join(f"{problem}\n" for problem in problems))
-        counted = f"1 solution, 1 start file, {len(task.wrong)} wrong solutions"
+        counted = f"1 solution, 1 starter file, {len(task.wrong)} wrong solutions"
         sys.stdout.write(f"{task.id}: {counted}; {len(problems)} problem{'' if len(problems) == 1 else 's'}\n")
         sys.stdout.flush()
     raise typer.Exit(1 if total else 0)

@@ -28,7 +28,7 @@ FOLDER = Annotated[
     str | None,
     typer.Option(help="Folder of your files; remembered. \\[default: inlayer-course in the current folder]"),
 ]
-SEED = Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="Use the same random values again.")]
+SEED = Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="Random seed, to repeat a run.")]
 TASK_OR_FILE = Annotated[
     str | None,
     typer.Argument(metavar="TASK|FILE", help="Task, or a file named after one. \\[default: the task in progress]"),

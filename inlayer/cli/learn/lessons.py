@@ -73,7 +73,7 @@ def misconceptions(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="One entry. \\[default: all]")] = None,
     no_pager: NO_PAGER = False,
 ) -> None:
-    """Read about common misconceptions, each with a proof that runs."""
+    """Read about common misconceptions, each with a runnable proof."""
     document = open_service().course.misconceptions
     if name is not None and name not in document.sections:
         otherwise = f"the entries are {', '.join(document.sections)}"
@@ -116,7 +116,7 @@ def skip(
         str | None, typer.Argument(metavar="ID", help="Task or exercise. \\[default: the next step]")
     ] = None,
 ) -> None:
-    """Skip the next step for now; it returns at the end."""
+    """Skip the next step for now; it comes back at the end."""
     service, out = open_service(must_save=True), open_printer()
     out.line(f"Skipped: {service.skip(what)}")
     out.next_step(service.overview())
@@ -132,7 +132,7 @@ def progress(
         str | None, typer.Option(metavar="FILE", help='Write it to a file; "-" is standard output.')
     ] = None,
     import_: Annotated[
-        str | None, typer.Option("--import", metavar="FILE", help="Add progress exported on another machine.")
+        str | None, typer.Option("--import", metavar="FILE", help="Merge progress exported on another machine.")
     ] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Start over; the old progress file is kept.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
@@ -142,7 +142,7 @@ def progress(
     flags = {"--json": as_json, "--export": export is not None, "--import": import_ is not None, "--reset": reset}
     given = [name for name, is_given in flags.items() if is_given]
     if len(given) > 1:
-        raise InputError(f"{given[0]} and {given[1]} cannot be combined; run them one after the other")
+        raise InputError(f"{given[0]} and {given[1]} cannot be combined; run them separately")
     service = open_service(must_save=True)
     if reset:
         if not yes and not confirm("This resets all progress; your files stay."):

@@ -31,7 +31,7 @@ def grade_once(service: CourseService, question: TheoryQuestion, answer: str | N
     """Grade one answer and exit; without an answer, mark a self-checked exercise as done."""
     data = question.to_dict() | {"answer": answer, "correct": None}
     if isinstance(question, FreeTextQuestion):
-        data |= {"message": question.model_answer, "points": list(question.points)}
+        data |= {"message": question.sample_answer, "points": list(question.points)}
         if answer is None:
             data["correct"] = True
             service.record_exercise(question.id, correct=True)
@@ -45,7 +45,7 @@ def grade_once(service: CourseService, question: TheoryQuestion, answer: str | N
     if as_json:
         print_json(data)
     elif isinstance(question, FreeTextQuestion):
-        open_printer().model_answer(question, with_points=True)
+        open_printer().sample_answer(question, with_points=True)
     else:
         open_printer().answer_result(result)
     raise typer.Exit(1 if data["correct"] is False else 0)
@@ -74,11 +74,11 @@ def exercise(
     answer: ANSWER = None,
     seed: SEED = None,
     done: Annotated[
-        bool, typer.Option("--done", help="Mark a self-checked exercise as done: your answer makes every point.")
+        bool, typer.Option("--done", help="Mark a self-checked exercise as done: your answer covers every point.")
     ] = False,
     as_json: AS_JSON = False,
 ) -> None:
-    """Answer theory exercises: numbers and choices are graded, answers in words you check yourself."""
+    """Answer theory exercises: numbers and multiple choice are graded; you check written answers yourself."""
     service = open_service()
     chosen = service.find_exercises(what)
     if answer is None and not done and not as_json:
@@ -118,11 +118,11 @@ def ask_exercise(out: CoursePrinter, service: CourseService, one: Exercise, seed
 
 
 def self_check(out: CoursePrinter, service: CourseService, one: Exercise, question: FreeTextQuestion) -> None:
-    """Let the learner compare their answer with the model answer, point by point."""
-    if prompt("Write your answer here or on paper, then press Enter to see the model answer: ") is None:
+    """Let the learner compare their answer with the sample answer, point by point."""
+    if prompt("Write your answer here or on paper, then press Enter to see the sample answer: ") is None:
         raise LeftError
     out.line()
-    out.model_answer(question)
+    out.sample_answer(question)
     out.line("Does your answer make this point?")
     made, total = 0, len(question.points)
     for point in question.points:
@@ -151,7 +151,7 @@ def quiz(
     seed: SEED = None,
     as_json: AS_JSON = False,
 ) -> None:
-    """Take a quiz: every option has a reason, and a question you miss returns."""
+    """Take a quiz: every option is explained, and questions you miss come back."""
     if answer is not None and (question is None or seed is None):
         raise InputError("--answer needs --question and --seed, as printed by inlayer learn quiz --json")
     service = open_service()

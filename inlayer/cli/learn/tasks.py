@@ -107,7 +107,7 @@ def solution(
     """Show the solution of a task you have passed, or of any task with --show."""
     service = open_service()
     found = service.started_task(task, allow_passed=True)
-    question = f"{found.id} has not passed yet. It will be recorded that you saw the solution."
+    question = f"{found.id} has not passed yet. Your progress will show that you viewed the solution."
     can_ask = sys.stdin and sys.stdin.isatty()
     if not (show or service.may_see_solution(found) or (can_ask and confirm(question))):
         raise InputError(
@@ -122,14 +122,14 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     folder: FOLDER = None,
 ) -> None:
-    """Restore the start file of a task; the old file is kept. `progress --reset` resets all progress."""
+    """Restore the starter file of a task; the old file is kept. `progress --reset` resets all progress."""
     service = open_service(folder=folder)
     found = service.started_task(task, allow_passed=True)
-    if not yes and task is None and not confirm(f"This restores the start file of {found.id}."):
+    if not yes and task is None and not confirm(f"This restores the starter file of {found.id}."):
         raise InputError("nothing was reset")
     kept = service.reset_file(found)
     out, (path, _) = open_printer(), service.load_file(found)
-    out.line(f"{shown(path)} is the start file again.", wrap=False)
+    out.line(f"{shown(path)} is the starter file again.", wrap=False)
     if kept is not None:
         out.line(f"Your old file is kept: {shown(kept)}", wrap=False)
     out.line("Next: write your answer there, then run:")

@@ -61,7 +61,7 @@ def fingerprint(path: Path) -> str | None:
         found = path.stat()
         version = f"{found.st_mtime_ns} {found.st_size}"
         return f"{version} {read_file(path).digest}" if path.is_file() else None
-    except InlayerError as error:  # graded, so that the learner sees why it cannot be read
+    except InlayerError as error:  # graded, so the learner sees why it cannot be read
         return f"{version} {error}"
     except OSError:
         return None
@@ -78,7 +78,7 @@ class FileWatcher:
         self._missing = False  # and the learner knows
 
     def start(self) -> None:
-        """Show the task; an unchanged start file is not graded until it is saved."""
+        """Show the task; an unchanged starter file is not graded until it is saved."""
         path = self.file.path
         seen, is_start = fingerprint(path), False  # before reading: a save in between is graded
         with suppress(InlayerError):

@@ -5,14 +5,14 @@ const MAX_LABEL = 22; // characters
 
 const HEX_LABEL = /^[0-9a-f]{2}( [0-9a-f]{2})+$/; // bytes that are not whole characters
 
-// Spaces and line ends made visible; a page may bring its own way.
+// Spaces and line ends made visible; a page may override it.
 function mapLabel(text) {
   if (HEX_LABEL.test(text)) return text;
   const shown = text.replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5").replace(/ /g, "\u00b7");
   return shown === "" ? "(empty)" : shown;
 }
 
-const TOKEN_KINDS = ["bytes and special tokens", "words", "capitalized words", "parts of words", "numbers and signs", "other scripts"];
+const TOKEN_KINDS = ["bytes and special tokens", "words", "capitalized words", "parts of words", "numbers and punctuation", "other scripts"];
 
 // The order in which tokens are named: long words, other words, then the rest, each by id (frequent tokens first).
 // `whole` says which tokens are whole words; without it, those that look like words with a space before them.
@@ -96,7 +96,7 @@ function labelBoxes(x, y, width, height, away) {
   return sides.map(([dx, dy]) => ({ left: x + dx, top: y + dy, right: x + dx + width, bottom: y + dy + height }));
 }
 
-// Chooses labels for the background. Those already shown come first, so that they stay while the view moves.
+// Chooses labels for the background. Those already shown come first, so they stay while the view moves.
 function makeLabelPicker({ texts, words: whole }, nameOf, measure) {
   const { order, places, words, kinds } = labelOrder(texts, whole);
   const names = new Map(), widths = new Map();

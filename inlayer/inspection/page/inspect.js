@@ -23,7 +23,7 @@ function showFacts(report) {
     Table: `${number(table.rows)} x ${number(table.width)} ${table.dtype}`,
     Tensor: `${table.tensor} in ${table.file}, from byte ${number(table.offset)}`,
     Size: `${number(table.bytes)} bytes, ${number(table.parameters)} parameters`,
-    Positions: positions.kind + (positions.context_length ? `, ${number(positions.context_length)} tokens` : ""),
+    Positions: positions.kind + (positions.context_length ? `, ${number(positions.context_length)} tokens` : "") + (positions.relative ? `; ${positions.relative}` : ""),
     Head: tied,
     Tokenizer: vocabulary.tokenizer ? `${vocabulary.tokenizer}, ${number(vocabulary.tokens)} tokens` : "none",
     "Rows read": `${number(rows.rows_read)}; zero ${number(rows.zero_rows)}, NaN ${number(rows.nan_rows)}, duplicate ${number(rows.duplicate_rows)}`,
@@ -36,6 +36,15 @@ function showFacts(report) {
     const text = `${one.tensor}: ${number(one.rows)} x ${number(one.width)} ${one.dtype}${share}, in ${one.file} from byte ${number(one.offset)}; ${number(one.zero_rows)} rows of zeros${copy}`;
     byId("facts").append(make("dt", {}, `Table (${one.role})`), make("dd", {}, text));
   }
+  for (const memory of report.ngrams) {
+    const where = memory.layer === null ? "hidden states" : `layer ${memory.layer}`;
+    const size = `${number(memory.rows)} x ${number(memory.width)}, ${number(memory.heads)} heads of ${number(memory.smallest_head)} to ${number(memory.largest_head)} rows`;
+    const hashed = memory.compressed_size === null ? "" : `; ${number(memory.compressed_size)} normalized tokens`;
+    const found = memory.tensors === 1 ? "its tensor has" : `its ${number(memory.tensors)} tensors have`;
+    const matched = memory.tensors ? `${found} the rows that its hashes lead to` : "the files do not match the config";
+    const text = `${memory.tensor}: ${size}, for n = ${memory.orders.join(", ")}${hashed}; ${matched}`;
+    byId("facts").append(make("dt", {}, `N-grams (${where})`), make("dd", {}, text));
+  }
   for (const note of report.not_checked) byId("facts").append(make("dt", {}, "Not checked"), make("dd", {}, note));
 }
 
@@ -43,7 +52,7 @@ function showNorms({ counts, edges }) {
   const most = Math.max(...counts, 0);
   if (most === 0) return byId("norms").append("No row has a finite norm.");
   const space = "http://www.w3.org/2000/svg", svg = document.createElementNS(space, "svg");
-  const label = `Histogram of ${number(counts.reduce((a, b) => a + b))} norms from ${number(edges[0])} to ${number(edges.at(-1))}; the fullest bin has ${number(most)} rows`;
+  const label = `Histogram of ${number(counts.reduce((a, b) => a + b))} norms from ${number(edges[0])} to ${number(edges.at(-1))}; the largest bin has ${number(most)} rows`;
   for (const [name, value] of Object.entries({ viewBox: `0 0 ${counts.length} 100`, preserveAspectRatio: "none", class: "norms", role: "img", "aria-label": label })) svg.setAttribute(name, value);
   counts.forEach((count, i) => {
     const bar = document.createElementNS(space, "rect"), height = count ? Math.max(1, 100 * count / most) : 0;

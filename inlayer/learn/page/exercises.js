@@ -1,8 +1,8 @@
-// Exercises: the server grades numbers, shapes and choices; learners compare free-text answers with a model answer.
+// Exercises: the server grades numbers, shapes and choices; learners compare free-text answers with a sample answer.
 
 const KINDS = {
   number: "graded", choice: "graded",
-  free: "self-checked against a model answer",
+  free: "self-checked against a sample answer",
 };
 
 function exercisesView(lesson) {
@@ -134,14 +134,14 @@ function freeForm(exercise) {
     if (!model) return;
     const boxes = model.points.map(() => make("input", { type: "checkbox" }));
     compared.replaceChildren(
-      make("h3", {}, "Model answer"), prose(model.model_answer),
+      make("h3", {}, "Sample answer"), prose(model.sample_answer),
       make("h3", {}, "Does your answer contain"),
       make("ul", { class: "points" }, model.points.map((point, number) => make("li", {},
         make("label", { class: "pick" }, boxes[number], span("pick-text", inline(point)))))),
       button("My answer contains these", () => compareWithModel(exercise, area, model.points, boxes), { class: "primary matches-model" }));
   };
   return make("div", { class: "answer" }, area,
-    make("div", { class: "actions" }, button("Compare with a model answer", compare)), compared);
+    make("div", { class: "actions" }, button("Compare with a sample answer", compare)), compared);
 }
 
 // Done when the answer contains every point; missing points are listed.

@@ -44,7 +44,7 @@ function fillTask(lesson, task, room) {
     parent: room, text: workspace.code, nonce: byId("style").nonce, label: `Your code, ${task.id}.py`,
     describedBy: "editor-keys", typed, submit: check,
   });
-  fileNote(task.file.digest !== null ? `your file: ${task.file.path}` : "start file; saved once you change it");
+  fileNote(task.file.digest !== null ? `your file: ${task.file.path}` : "starter file; saved once you change it");
   renderHints();
   const verdict = workspace.verdicts.get(task.id);
   if (verdict) showVerdict(verdict, { quiet: true });
@@ -265,8 +265,8 @@ async function reset() {
     workspace.verdicts.delete(task.id);
     byId("results").replaceChildren();
     workspace.editor.focus();
-    fileNote(file.kept ? `start file restored; your old file is kept as ${file.kept}` : "start file");
-    announce("The start file is restored. Ctrl+Z brings back your code.");
+    fileNote(file.kept ? `starter file restored; your old file is kept as ${file.kept}` : "starter file");
+    announce("The starter file is restored. Press Ctrl+Z to get your code back.");
   } catch (error) {
     if (error.status === 409) conflict({ save, pressed: true });
     else showError(error.message);

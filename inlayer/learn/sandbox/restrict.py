@@ -1,13 +1,13 @@
 """Kernel restrictions of the runner, which hold even if its code disables the audit hook.
 
 fork server -> runner -> [restrict] -> the learner's file
-- no capabilities, so that root, too, cannot read the grader's environment in /proc
+- no capabilities, so root, too, cannot read the grader's environment in /proc
 - Landlock (Linux 5.13 and later): read everything except the course and other processes, write only in the scratch
   folder, and with newer kernels no network and no signals to other processes
 - seccomp (Linux on x86-64 and ARM): no new process or program, and no change of process group. Only this stops a
   process that outlives the grading: without it, four cases of tests/learn/test_restrict.py fail ("a fork", ...)
 - both work without privileges and cannot be undone; on other systems only the audit hook of runner.py applies
-- elsewhere: limits on memory, time and output (runner.py, session.py)
+- see also: limits on memory and time (limits.py)
 Tested by disabling the hook in tests/learn/test_restrict.py.
 """
 

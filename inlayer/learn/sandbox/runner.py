@@ -2,7 +2,7 @@
 
 fork server -> [runner] <-> session
 - it knows no expected values and grades nothing, so code that changes this process only changes its own results
-- resource limits: CPU time, memory, file size, open files; its own process group, so that all of it can be killed
+- it has resource limits (limits.py) and its own process group, so all of it can be killed
 - an audit hook, which Python code cannot remove, refuses what no task needs: processes, signals, the network, changing
   files outside the scratch folder, reading the course's files. The first refusal ends the session
 - code that gets around the hook is stopped by the kernel (restrict.py). It is not a security boundary: docs/learn.md
@@ -15,7 +15,6 @@ import ast
 import builtins
 import inspect
 import linecache
-import math
 import os
 import shutil
 import socket
@@ -36,6 +35,7 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from inlayer.learn.sandbox.limits import set_limits
 from inlayer.learn.sandbox.protocol import ProtocolError, RemoteHandle, decode, encode, receive, send
 from inlayer.learn.sandbox.restrict import restrict
 
@@ -86,19 +86,6 @@ def run(channel: socket.socket, scratch: str, memory: int, seconds: float) -> No
             runner.answer(receive(channel, sys.maxsize))
     finally:  # the channel is closed, or the code broke Python itself
         builtin_exit(0)
-
-
-def set_limits(memory: int, seconds: float) -> None:
-    import resource
-
-    most = 1 + math.ceil(seconds)  # ends an endless loop even if the grader is gone
-    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, 64 << 20))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-    if sys.platform == "linux":  # on top of what is mapped before the learner's code runs
-        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (mapped + memory, mapped + memory))
 
 
 class ForbiddenOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -119,7 +119,7 @@ function mergeParts(text, count) {
 
 function mergeWords(text, count) {
   const all = mergesOf(text);
-  if (count === 0) return `${counted(all.length, "merge")} to come, lowest rank first`;
+  if (count === 0) return `${counted(all.length, "merge")} left, lowest rank first`;
   const { left, right, rank } = all[count - 1];
   return `merge ${count} of ${all.length}: ${readable(left)} + ${readable(right)}, rank ${grouped(rank)}`;
 }

@@ -78,8 +78,8 @@ function clocksFigure(own, walk, onChoose, redraw) {
       make("h3", {}, `All ${counted(faces.length, "pair")}, each at its own speed`),
       note("The number is how many positions one turn takes. Fast pairs tell neighbors apart, slow pairs tell far ",
         "positions apart. Select a clock to see its pair on the dial.",
-        scaled && ` Context scaling (${rotary.scaling}) makes slow pairs slower, so that a longer text stays within the `
-          + "angles the model was trained on: the thin hand runs without it."),
+        scaled && ` Context scaling (${rotary.scaling}) makes slow pairs slower, so a longer text stays within the `
+          + "angles the model was trained on: the thin hand shows the unscaled speed."),
       make("div", { class: "clocks-bar" }, play, at.element, scalingChoice(own, redraw)),
       grid),
   };

@@ -6,7 +6,7 @@ function compareView(trace) {
   const others = models.filter((one) => one.name !== state.model);
   const head = make("header", { class: "stage-head" },
     make("h1", { id: "stage-title" }, "Compare"),
-    make("p", { class: "lead" }, "The same text in two models: how it is cut into tokens, and the vectors they become."));
+    make("p", { class: "lead" }, "The same text in two models: how it is split into tokens, and the vectors they become."));
   if (others.length === 0) {
     return [head, plainFact(source.exported ? "An exported page has one model." : "Only one model is served. Start with "
       + "two to compare them: inlayer serve --model default --model path/to/model")];

@@ -122,12 +122,16 @@ function renderControls() {
     useful("positions", change.positions !== null || change.theta !== null) && positionControl(change),
   ].filter(Boolean);
   bar.replaceChildren(...controls, ...(controls.length > 0 ? [resetControl(change)] : []));
-  byId("changes").hidden = controls.length === 0 || state.view !== "walk";
+  byId("changes").hidden = controls.length === 0 || state.view !== "walk" || isWithoutTokenizer();
   if (focused) byId(focused)?.focus();
 }
 
 function modelFacts() {
   return models.find((one) => one.name === state.model);
+}
+
+function isWithoutTokenizer() {
+  return !source.exported && modelFacts()?.tokenizer === false;
 }
 
 function unavailable(patch) {

@@ -316,7 +316,7 @@ function dialReadout(pairs) {
         write(cells[`${name}-before`], before[index]);
         write(cells[`${name}-after`], rotated[index]);
       });
-      const same = "Both move, the distance stays, and so do the dot products.";
+      const same = "Both move, but the distance stays the same, and so do the dot products.";
       sentence.replaceChildren(make("strong", {}, `Distance ${signed(String(m - n))}.`),
         together ? ` ${same}` : " Only the distance matters: move both together to see it.");
     },

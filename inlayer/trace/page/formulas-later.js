@@ -211,6 +211,66 @@ Object.assign(EXPLANATIONS, {
     };
   },
 
+  slope({ s }) {
+    const slope = current.trace.positions.relative.slopes[s];
+    return { title: `slope of head ${s}`, formula: [`= ${brief(slope)}`], facts: [exactly(slope)],
+      words: "Computed from the number of heads, not stored in a file." };
+  },
+
+  bucket({ id }) {
+    const { at: places, rows, tensor, offsets } = current.trace.positions.relative;
+    return {
+      title: `distance ${signed(String(places[id]))}`,
+      formula: [`row ${grouped(rows[id])} of the table`],
+      facts: [["Tensor", tensor ? code(tensor) : null], ["Row offset", offsets.length ? digits(grouped(offsets[id])) : null]],
+    };
+  },
+
+  bias({ s, id }) {
+    const { at: places, rows, slopes, offsets, bias, tensor } = current.trace.positions.relative;
+    const value = bias[s][id], place = signed(String(places[id]));
+    const isSlope = slopes.length > 0;
+    return {
+      title: `bias of head ${s} at ${place}`,
+      formula: [isSlope ? `${brief(slopes[s])} ${TIMES} ${place}` : `row ${grouped(rows[id])}, head ${s}`, `= ${brief(value)}`],
+      facts: [exactly(value), ["Tensor", tensor ? code(tensor) : null],
+        ["Row offset", offsets.length ? digits(grouped(offsets[id])) : null]],
+      words: "Attention adds it to its scores; the rows are unchanged.",
+    };
+  },
+
+  perLayer(place) {
+    const { b, s } = place, t = place.t - (current.trace.first_token ?? 0);
+    const { tensor, layers, width, offsets, row_bytes: size, norms, vectors } = current.trace.per_layer;
+    const whole = !isNothing(size) && size % layers === 0;
+    return {
+      title: `token ${place.t}, block ${s}`,
+      formula: [`norm of ${counted(width, "channel")} = ${brief(norms[b][t][s])}`,
+        `first channels: ${vectors[b][t][s].map(shortened).join(", ")}`],
+      facts: [
+        ["Tensor", tensor ? code(tensor) : null],
+        ["Row", String(tokenAt(place).id)],
+        [whole ? "Byte offset" : "Row offset",
+          isNothing(offsets) ? null : digits(grouped(offsets[b][t] + (whole ? (size / layers) * s : 0)))],
+      ],
+      code: "layer.per_layer(ids)",
+    };
+  },
+
+  value(place) {
+    const { b, d } = place, t = place.t - (current.trace.first_token ?? 0);
+    const { tensor, width, offsets, vectors } = current.trace.value;
+    const value = at(vectors[b][t], d);
+    return {
+      title: `value embedding of token ${place.t}, channel ${d}`,
+      formula: [`= ${brief(value)}`],
+      facts: [exactly(value), ["Tensor", tensor ? code(tensor) : null], ["Row", String(tokenAt(place).id)],
+        ["Channel", `${d} of ${grouped(width)}`],
+        ["Row offset", isNothing(offsets) ? null : digits(grouped(offsets[b][t]))]],
+      code: "layer.value(ids)",
+    };
+  },
+
   loss() {
     const { backward } = current.trace;
     return { title: "loss", formula: [`loss = ${brief(backward.loss)}`], words: upper(backward.note) + "." };

@@ -1,6 +1,6 @@
 // Initialization compared with the forward pass: the table is drawn once; afterwards rows are only looked up.
 
-const INITIALIZATION_CHANNELS = 4; // per row, so that both columns fit side by side
+const INITIALIZATION_CHANNELS = 4; // per row, so both columns fit side by side
 const INITIALIZATION_TOKENS = 32;
 
 let shownInitialization = null;
@@ -71,7 +71,7 @@ function initializationStep(initialization, step, index) {
     }));
 }
 
-// All histograms share the axis of the first, so that a narrower distribution is narrower on the screen.
+// All histograms share the axis of the first, so a narrower distribution is narrower on the screen.
 function histogram(step, first) {
   const bars = histogramBars(step, histogramEdge(first), 64);
   const label = `Histogram: mean ${brief(step.mean)}, standard deviation ${brief(step.std)}`;
@@ -155,7 +155,7 @@ function initializationScene(initialization) {
       make("figure", { class: "narrowing" },
         draw("svg", { viewBox: "0 0 240 140", preserveAspectRatio: "none", role: "img",
           "aria-label": "Values of the table, all steps on one axis" }, outline, draw("g", {}, bars)),
-        axisEnds(most), make("p", { class: "caption" }, "gray: step 1; color: the step selected, drawn equally tall")),
+        axisEnds(most), make("p", { class: "caption" }, "gray: step 1; color: the selected step, scaled to the same height")),
       make("div", { class: "initialization-strips" }, strips.map((strip) => strip.element),
         make("p", { class: "caption" }, "colors: three standard deviations of the step"))));
 }

@@ -49,7 +49,7 @@ function emptyInspector() {
   byId("inspector").classList.remove("filled");
   byId("inspector").replaceChildren(
     make("h2", { class: "inspector-title" }, "Select a number"),
-    note("Point at a number, or move to it with Tab and the arrow keys, to see its formula, its offset and the ",
+    note("Hover over a number, or move to it with Tab and the arrow keys, to see its formula, its offset and the ",
       "line of PyTorch. Select a token to see its row and its neighbors."));
 }
 

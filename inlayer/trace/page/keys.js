@@ -8,7 +8,7 @@ const KEYS = [
   [["Enter"], "open a token: its row, neighbors and bytes"],
   [["s"], "swap two tokens"],
   [["r"], "reset the experiment"],
-  [["p"], "turn predict first on or off"],
+  [["p"], "toggle Predict first"],
   [["i"], "compare initialization and forward pass"],
   [["c"], "compare two models"],
   [["m"], "turn motion on or off"],
@@ -31,7 +31,7 @@ function renderKeys() {
     make("h2", { id: "keys-title" }, "Keys"),
     make("dl", { class: "key-list" }, KEYS.map(([keys, what]) => [
       make("dt", {}, keys.map((key) => make("kbd", {}, key))), make("dd", {}, what)])),
-    make("label", { class: "check-field" }, box, "Letters, digits and ? are shortcuts"),
+    make("label", { class: "check-field" }, box, "Enable single-key shortcuts"),
     make("form", { method: "dialog" }, make("button", { class: "primary" }, "Close")));
 }
 

@@ -16,8 +16,8 @@ function learningFigure(trace) {
   if (trace.backward.loss_kind !== "next token") return null;
   const panel = make("section", { class: "learning", "aria-labelledby": "learning-title" },
     make("h2", { id: "learning-title" }, "Apply one training step"));
-  const title = panel.firstChild;
-  const without = (why) => panel.append(lossChart(lossOnly(trace)).element, note(`${upper(why)}.`));
+  const title = panel.firstChild, waiting = panel.appendChild(note("The step is being computed."));
+  const without = (why) => waiting.replaceWith(lossChart(lossOnly(trace)).element, note(`${upper(why)}.`));
   source.learn(current.query, RATES).then((learned) => {
     if (!panel.isConnected) return;
     if (learned.steps.length > 0) fillLearning(panel, title, learned);

@@ -8,7 +8,7 @@ let abort = null;
 let shownQuery = "";
 let failed = false; // true if the last request failed; the page then shows the previous walk
 let switched = null; // the state to restore if the chosen model cannot be used
-let drawn = ""; // the view drawn last, so that opening a token does not redraw it
+let drawn = ""; // the view drawn last, so opening a token does not redraw it
 let lastAnnounced = "";
 
 function queryOf(view, change) {
@@ -32,6 +32,7 @@ async function refresh() {
   const mine = ++ticket;
   const back = switched;
   switched = null;
+  if (isWithoutTokenizer()) return showRowsOnly();
   const change = changeOf(state);
   const walkQuery = queryOf(state, change);
   const query = JSON.stringify(walkQuery);
@@ -92,7 +93,19 @@ function showFailure(message) {
   showError(message);
   renderControls();
   if (current) settled();
-  else renderStage();
+  else {
+    renderStage();
+    if (models.length > 0) renderMapPane();
+  }
+}
+
+// A model without a tokenizer has no walk: its map, and the facts of the rows that are selected there.
+function showRowsOnly() {
+  abort?.abort();
+  current = null;
+  shownQuery = drawn = "";
+  setScene(null, null);
+  accepted();
 }
 
 // A model that cannot be used for this walk is not selected; the page keeps the previous one.
@@ -109,9 +122,10 @@ function settled() {
   drawn = wanted.join();
   document.title = pageTitle();
   showToken();
-  renderMapPane(current.trace);
-  const { table, source: name, note: remark } = current.trace;
-  const size = `${name}: ${grouped(table.shape[0])} ${TIMES} ${grouped(table.shape[1])} ${table.dtype}`;
+  renderMapPane();
+  const { source: name, note: remark } = current?.trace ?? modelFacts();
+  const { shape, dtype } = current?.trace.table ?? modelFacts();
+  const size = `${name}: ${grouped(shape[0])} ${TIMES} ${grouped(shape[1])} ${dtype}`;
   byId("source").textContent = [size, remark].filter(Boolean).join("; ");
   if (failed) return; // the error was announced already
   const text = summary();
@@ -120,6 +134,7 @@ function settled() {
 
 // Announced by screen readers when the step changes.
 function summary() {
+  if (!current) return "The rows of a model without a tokenizer";
   if (state.view === "initialization") return "Initialization and forward pass";
   if (state.view === "compare") return "Compare two models on the same text";
   const step = current.trace.steps[state.step - 1];

@@ -7,14 +7,14 @@ let mapModel = null; // the model whose map is shown or requested
 let mapParts = null; // elements of the pane
 let mapChosen = { id: -1, near: [] }; // the token of the token panel
 
-function renderMapPane(trace) {
-  const { model } = current.query;
+function renderMapPane() {
+  const { model } = current?.query ?? state;
   mapParts ??= buildMapPane();
   if (mapModel !== model) {
     mapModel = model;
     loadMap(model);
   }
-  markTokens(trace);
+  markTokens();
 }
 
 function buildMapPane() {
@@ -49,7 +49,7 @@ function buildMapPane() {
   byId("map-pane").replaceChildren(make("div", { class: "map-head" }, make("h2", {}, "Map of all tokens"), form), frame, kinds, about);
   byId("map-pane").hidden = false;
   document.addEventListener("token-highlight", (event) => mapPane?.highlight(event.detail?.id));
-  document.addEventListener("theme-change", () => current && markTokens(current.trace));
+  document.addEventListener("theme-change", () => markTokens());
   return { canvas, frame, form, kinds, about };
 }
 
@@ -83,7 +83,7 @@ async function loadMap(model) {
   fillKindLegend(mapParts.kinds, mapPane.kinds);
   describeMap(data);
   if (isBetter) announce(`Better layout ready. ${about.textContent}`);
-  markTokens(current.trace);
+  markTokens();
   if (mapChosen.id >= 0) mapPane.choose(mapChosen.id, true, mapChosen.near);
 }
 
@@ -101,13 +101,13 @@ function describeMap({ method, complete, better, texts, kept_share, measured, tr
     `${Math.round(toNumber(kept_share) * 100)}% of the ${measured} true nearest tokens stay neighbors on this map; `
       + `trustworthiness ${fixed(trustworthiness, 2)}.`,
     better && "A better layout is being computed.",
-    holes > 0 && `${counted(holes, "row")} without a direction ${holes === 1 ? "is" : "are"} not drawn: ${named.join(", ")}${holes > 3 ? DOTS : ""}.`,
+    holes > 0 && `${counted(holes, "row")} that ${holes === 1 ? "is" : "are"} zero or not finite ${holes === 1 ? "is" : "are"} not drawn: ${named.join(", ")}${holes > 3 ? DOTS : ""}.`,
   ].filter(Boolean).join(" ");
 }
 
-function markTokens(trace) {
-  if (!mapPane || mapPane.data.model !== current.query.model) return;
-  mapPane.setMarks(trace.texts.flatMap((text, b) => text.tokens
+function markTokens() {
+  if (!mapPane || mapPane.data.model !== mapModel) return;
+  mapPane.setMarks((current?.trace.texts ?? []).flatMap((text, b) => text.tokens
     .filter((token) => token.id !== null && token.mask)
     .map((token) => ({ id: token.id, color: tokenColor(token.id), line: b }))));
   mapPane.setArrows(learningArrows());

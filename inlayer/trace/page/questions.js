@@ -53,7 +53,7 @@ const QUESTIONS = {
     const words = text.pre_tokens.map((preToken) => readable(preToken.bytes));
     const blank = text.pre_tokens.findIndex((preToken, index) => index > 0 && /^20./.test(preToken.bytes));
     return [
-      whole("Into how many pre-tokens is the text divided?", text.n_pre_tokens,
+      whole("How many pre-tokens does the text split into?", text.n_pre_tokens,
         `The first are ${cut(words.slice(0, 4).join(" | "), 60)}.`,
         [[text.n_tokens, "That is the number of tokens"], [text.n_characters, "That is the number of characters"]]),
       blank > 0 && choice(`Which pre-token does the space before ${quoted(words[blank].slice(1))} belong to?`,
@@ -71,7 +71,7 @@ const QUESTIONS = {
     const others = text.tokens.map((one) => one.id).filter((id) => id !== token.id).slice(0, 2);
     const ids = new Set([token.id, ...others, (token.id * 7 + 13) % trace.vocab_size]);
     const options = [...ids].sort((a, b) => a - b).map(String);
-    const fewer = text.n_tokens < text.n_bytes ? "fewer" : text.n_tokens === text.n_bytes ? "equally many" : "more";
+    const compared = text.n_tokens < text.n_bytes ? "fewer" : text.n_tokens === text.n_bytes ? "the same" : "more";
     return [
       whole(`How many tokens does ${quoted(text.text)} have?`, text.n_tokens, `Encoded by ${trace.tokenizer}.`, [
         [text.n_tokens + text.n_padding, "You counted the padding tokens"],
@@ -82,8 +82,8 @@ const QUESTIONS = {
       choice(`What is the id of ${quoted(token.label)}?`, options, String(token.id),
         `Ids range from 0 to ${grouped(trace.vocab_size - 1)}; the number itself has no meaning.`,
         text.tokens.map((one) => [String(one.id), `That is the id of ${quoted(one.label)}`])),
-      choice("Are there fewer tokens than bytes?", ["fewer", "equally many", "more"], fewer,
-        `${counted(text.n_tokens, "token")}, ${counted(text.n_bytes, "byte")}.`),
+      choice("How does the number of tokens compare with the number of bytes?", ["fewer", "the same", "more"],
+        compared, `${counted(text.n_tokens, "token")}, ${counted(text.n_bytes, "byte")}.`),
     ];
   },
 
@@ -97,7 +97,7 @@ const QUESTIONS = {
       table.itemsize !== null && whole(
         `A row has ${grouped(width)} values of ${table.dtype}, ${counted(table.itemsize, "byte")} each. `
         + "How many bytes does one row have?", table.row_bytes, `${width} ${TIMES} ${table.itemsize} = ${size}.`,
-        [[width, "That is the number of values; multiply it by the bytes of a value"],
+        [[width, "That is the number of values; multiply by the bytes per value"],
           [table.row_bytes * 8, "That is the number of bits"]]),
       whole(`The table starts at byte ${grouped(table.offset)}, and a row has ${size} bytes. `
         + `At which byte does row ${token.id} start?`, token.offset,
@@ -175,7 +175,7 @@ const QUESTIONS = {
       padding && real("What is the gradient of the padding row, in channel 0?", toNumber(padding.total[0]),
         "The padding row receives no gradient."),
       repeated && whole(`${quoted(repeated.label)} occurs ${counted(repeated.count, "time")}. How many gradients `
-        + "does the lookup sum in its row?", repeated.count,
+        + "are summed into its row?", repeated.count,
         "All occurrences share one row, and each adds its gradient.",
         [[1, "There is one row, but each lookup of it adds a gradient"]]),
       unused !== undefined && choice(`Row ${unused} is not used here. Does it receive a gradient?`,

@@ -9,6 +9,16 @@ function staleNote() {
     button("Restore it", () => go({ ...current.query, token: null }), { id: "restore" }));
 }
 
+// Shown for a model without a tokenizer.
+function rowsOnlyView() {
+  return [
+    make("h1", { id: "stage-title" }, "No tokenizer, no walk"),
+    make("p", { class: "lead" }, `The files of ${state.model} have no tokenizer, so a text cannot be turned into ids. `,
+      "The map still shows every row, labeled by its id. Select one to see its nearest rows and its values. ",
+      "The Inspect view checks the whole table."),
+  ];
+}
+
 // Shown when the very first request fails.
 function nothingView() {
   const own = source.exported ? { texts: source.texts, dims: source.dims } : {};
@@ -17,8 +27,7 @@ function nothingView() {
   return [
     make("h1", { id: "stage-title" }, "Nothing to show yet"),
     make("p", { class: "lead" }, "The request failed; see the error above. ",
-      "Change the text, choose another model, reset the experiment, or start over. ",
-      !source.exported && "A model without a tokenizer can still be inspected."),
+      "Change the text, choose another model, reset the experiment, or start over."),
     make("div", { class: "question-actions" },
       isChanged(changeOf(state)) && button("Reset the experiment", () => go({ ...UNCHANGED }), {
         id: "reset-experiment",

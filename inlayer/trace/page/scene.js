@@ -29,7 +29,7 @@ function sceneImages() {
   return scene.images;
 }
 
-// One scale for all strips, so that a color means the same number in all of them.
+// One scale for all strips, so a color means the same number in all of them.
 function sceneScale() {
   const { row, position, hidden } = scene.data.strips;
   return Math.max(row.scale, position?.scale ?? 0, hidden.scale);
@@ -48,11 +48,14 @@ function picture(values, width, factor = 1) {
   const context = canvas.getContext("2d");
   const image = context.createImageData(Math.max(1, width), height);
   const pixels = new Uint32Array(image.data.buffer), colors = heatTable();
+  const holes = new Uint32Array(height); // values of each row that are not finite
   for (let index = 0; index < values.length; index += 1) {
     const value = values[index];
     pixels[index] = colors[value === -128 ? 0 : Math.round(value * factor) + 128];
+    if (value === -128) holes[Math.floor(index / width)] += 1;
   }
   context.putImageData(image, 0, 0);
+  canvas.holes = holes;
   return canvas;
 }
 
@@ -95,16 +98,17 @@ function sceneLayout(trace, step, width) {
   } else if (step === 6) {
     parts.lanes.push({ name: "row", x: left, w: body, alpha: 1 });
   } else {
-    const two = body > 560 && scene.data.strips.position;
-    const size = Math.min(two ? body * 0.27 : body * 0.4, 280, Math.max(144, scene.data.similarity.tokens.length * 40));
-    const names = two ? ["row", "hidden"] : ["hidden"];
-    const taken = scene.data.similarity.tokens.length > 1 ? names.length * (size + GAP) : 0;
+    const names = scene.data.strips.position ? ["row", "hidden"] : ["hidden"];
+    const columns = body > 560 ? names.length : 1; // of a narrow page, one below the other
+    const size = Math.min(body * (columns > 1 ? 0.27 : 0.4), 280, Math.max(144, scene.data.similarity.tokens.length * 40));
+    const taken = scene.data.similarity.tokens.length > 1 ? columns * (size + GAP) : 0;
     parts.lanes.push({ name: "hidden", x: left, w: body - taken, alpha: 1 });
     if (taken) {
       names.forEach((name, index) => parts.matrices.push({
-        name, x: width - (names.length - index) * (size + GAP) + GAP, y: 24, size, alpha: 1,
+        name, x: width - (columns - index % columns) * (size + GAP) + GAP, y: 24 + Math.floor(index / columns) * (size + 36),
+        size, alpha: 1,
       }));
-      parts.height = Math.max(parts.height, size + 36);
+      parts.height = Math.max(parts.height, Math.ceil(names.length / columns) * (size + 36));
     }
   }
   return parts;
@@ -155,6 +159,7 @@ function renderScene(trace, step) {
   const figure = byId("scene");
   const usable = scene.data !== null && step >= 4 && trace.shape[1] > 0 && !isHidden(step);
   figure.hidden = !usable;
+  scene.stop();
   if (!usable) {
     scene.layout = null;
     return;
@@ -166,7 +171,6 @@ function renderScene(trace, step) {
   const target = sceneLayout(trace, step, frame.clientWidth);
   styled(byId("scene-spacer"), { height: `${target.height}px` });
   styled(frame, { height: `${Math.min(target.height, 480) + 8}px` });
-  scene.stop();
   const from = scene.layout?.tokens.length === target.tokens.length ? scene.layout : null;
   scene.stop = motion.animate(DURATION, (share) => {
     scene.layout = between(from, target, share);
@@ -221,7 +225,7 @@ function sceneCaption(trace, step) {
       : `Nothing is added to the rows. ${shown}`,
     7: scene.data.strips.position
       ? `${similarity}, before and after positions are added. ${shown}`
-      : `${similarity}; without added positions, swapping two tokens only swaps their lines. ${shown}`,
+      : `${similarity}; without added positions, swapping two tokens only swaps their rows and columns. ${shown}`,
     8: `The loss sends a gradient back through the hidden states to the rows. ${shown}`,
   };
   return [span("caption-words", words[step]), ...heatLegend(step)];

@@ -59,6 +59,16 @@ function paintLinks(context, parts, [from, to]) {
   context.globalAlpha = 1;
 }
 
+// A row with values that are not finite is outlined, and named where nothing else is drawn.
+function paintHole(context, { x, y, w, h }, isEmpty) {
+  context.strokeStyle = cssColor("--muted");
+  context.lineWidth = 1;
+  context.setLineDash([3, 3]);
+  context.strokeRect(x + 0.5, y + 0.5, w - 1, h - 1);
+  context.setLineDash([]);
+  if (isEmpty && h > 10) paintText(context, "not finite", x + 8, y + h / 2, { color: cssColor("--muted") });
+}
+
 function paintLane(context, parts, lane, [from, to]) {
   const image = sceneImages().strips[lane.name] ?? sceneImages().strips.row;
   context.imageSmoothingEnabled = image.width > lane.w;
@@ -70,6 +80,7 @@ function paintLane(context, parts, lane, [from, to]) {
     const place = lane.from ? mixedPlace(stripPlace(parts, lane.from, index), target, lane.share) : target;
     context.globalAlpha = lane.alpha * (isDimmed(token.id, b, t) ? 0.25 : 1);
     context.drawImage(image, 0, b * perText + t, image.width, 1, place.x, place.y, place.w, place.h);
+    if (!lane.inTable && image.holes[b * perText + t] > 0) paintHole(context, place, image.holes[b * perText + t] === image.width);
     if (isLit(token.id) || lane.inTable) {
       context.strokeStyle = tokenColor(token.id);
       context.lineWidth = 1.5;
@@ -93,8 +104,9 @@ function paintSimilarity(context, parts, { name, x, y, size, alpha }) {
   const { tokens, [name]: cosines } = scene.data.similarity;
   const cell = size / tokens.length;
   context.globalAlpha = alpha;
-  const title = parts.matrices.length > 1 ? { row: "before positions", hidden: "after positions" }[name] : "cosine similarity";
-  paintText(context, title, x, y - 10, { color: cssColor("--muted") });
+  const titles = { row: ["before positions", "before"], hidden: ["after positions", "after"] };
+  const [long, short] = parts.matrices.length > 1 ? titles[name] : ["cosine similarity", "cosines"];
+  paintText(context, size < 136 ? short : long, x, y - 10, { color: cssColor("--muted") });
   cosines.forEach((line, i) => line.forEach((cosine, j) => {
     const value = cosine === null ? NaN : toNumber(cosine);
     const lit = [tokens[i], tokens[j]].some((t) => isLit(current.trace.texts[0].tokens[t - (current.trace.first_token ?? 0)]?.id));

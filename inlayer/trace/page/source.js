@@ -3,7 +3,7 @@
 const MAX_TOKENS = 256; // per text; a trace counts the rest
 const MAX_BATCH_TOKENS = 1024; // texts x tokens per request
 const MAX_VALUES = 32768; // texts x tokens x channels
-const MAX_CACHED = 48; // responses kept, so that going back is instant
+const MAX_CACHED = 48; // responses kept, so going back is instant
 
 const HEAD_TOKENS = 16; // tokens to choose q and k from
 

@@ -4,11 +4,11 @@ const STEP_NAMES = ["bytes", "pre-tokens", "ids", "rows", "lookup", "positions",
 // What happens in a step and why, in one or two sentences.
 const STEP_REASONS = [
   "A computer stores text as bytes. UTF-8 uses one byte for an English letter, two for \u041f, four for an emoji.",
-  "Most tokenizers first cut the text into words, numbers and punctuation. No token crosses a cut.",
+  "Most tokenizers first split the text into words, numbers and punctuation. No token crosses a boundary.",
   "The tokenizer turns the text into tokens of its vocabulary. Each token has a number, its id.",
-  "The embedding table has one row of numbers per token. Training gives tokens that are used alike similar rows.",
+  "The embedding table has one row of numbers per token. Training gives similar rows to tokens used in similar ways.",
   "An id is a row number. A lookup copies the rows of your tokens; nothing is computed.",
-  "A row says which token it is, not where it stands. Positions add the order of the words.",
+  "A row identifies the token, not its position. Position encodings add word order.",
   "These vectors are what the first block of the model receives: one per token.",
   "Training compares each prediction with the next token, and moves the rows so that the loss falls.",
 ];
@@ -46,7 +46,11 @@ function renderStage() {
   stage.classList.toggle("stale", failed && current !== null);
   const isReady = current && (state.view !== "initialization" || shownInitialization);
   if (!isReady) {
-    if (failed) showOnStage(nothingView(), []);
+    if (failed || isWithoutTokenizer()) {
+      showOnStage(failed ? nothingView() : rowsOnlyView(), []);
+      byId("chips").replaceChildren();
+      renderScene(null, 0);
+    }
     return;
   }
   const { activeElement } = document;
@@ -104,5 +108,5 @@ function stepView(trace, number) {
 // The lesson about this step, except in an exported page or next to a lesson.
 function lessonLink(step) {
   if (source.exported || window.top !== window) return null;
-  return make("a", { class: "lesson-link", href: `/learn${location.search}#step=${step}` }, "Lesson on this step");
+  return make("a", { class: "lesson-link", href: `/learn${location.search}#step=${step}` }, "Lesson", span("", " on this step"));
 }

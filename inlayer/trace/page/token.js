@@ -22,7 +22,7 @@ function closeToken() {
 async function showToken() {
   const panel = byId("token");
   const { token: id } = state;
-  const { model } = current.query; // of the walk shown, which may be older than the state if a request failed
+  const { model } = current?.query ?? state; // of the walk shown, which may be older than the state if a request failed
   const ticket = ++tokenTicket;
   if (id === null) {
     shownToken = null;
@@ -52,7 +52,7 @@ async function showToken() {
 function panelHead(title, id = null) {
   const swatch = id !== null && styled(make("span", { class: "token-swatch", "aria-hidden": "true" }), { "--token": tokenColor(id) });
   return make("div", { class: "panel-head" },
-    make("h2", { id: "token-title", class: "mono" }, swatch, title, id !== null && span("panel-id number", `#${id}`)),
+    make("h2", { id: "token-title", class: "mono" }, swatch, title, id !== null && title !== `#${id}` && span("panel-id number", `#${id}`)),
     button("Close", closeToken, { class: "quiet", "aria-label": "Close the token panel" }));
 }
 
@@ -70,8 +70,8 @@ function tokenFacts(info) {
     facts([
       ["Id", digits(String(info.id))],
       ["In the vocabulary", info.token === info.label ? null : code(cut(visible(info.token ?? ""), 60))],
-      ["Bytes", info.bytes ? code(cut(hexPairs(info.bytes), 90)) : "none"],
-      ["Kind", info.special ? "special" : null],
+      ["Bytes", info.bytes ? code(cut(hexPairs(info.bytes), 90)) : isWithoutTokenizer() ? null : "none"],
+      ["Kind", info.special && !isWithoutTokenizer() ? "special" : null],
       ["Byte offset", info.offset === null ? null : digits(grouped(info.offset))],
       ["Norm", digits(brief(info.norm))],
     ], "facts inspector-facts"),
@@ -107,7 +107,7 @@ Object.assign(EXPLANATIONS, {
     return {
       title,
       formula: [`${title} = ${brief(shownToken.row[d])}`],
-      facts: [exactly(shownToken.row[d]), ...rowFacts(current.trace.table, id, d, shownToken.offset)],
+      facts: [exactly(shownToken.row[d]), ...(current ? rowFacts(current.trace.table, id, d, shownToken.offset) : [])],
       code: rowCode(id),
     };
   },
@@ -117,7 +117,7 @@ Object.assign(EXPLANATIONS, {
     return {
       title: `cosine of rows ${shownToken.id} and ${id}`,
       formula: ["a \u00b7 b / (|a| |b|)", `= ${brief(cosine)}`],
-      facts: [exactly(cosine), ["Token", code(cut(tokenText(label), 60))], ...rowOrigin(id, null)],
+      facts: [exactly(cosine), ["Token", code(cut(tokenText(label), 60))], ...(current ? rowOrigin(id, null) : [])],
       code: `F.cosine_similarity(E[${shownToken.id}], E[${id}], dim=0)`,
     };
   },

@@ -233,11 +233,11 @@ def test_processes_share_one_cache(hub: Hub, local: np.ndarray, tmp_path: Path, 
 
     expected = f"{local[::500].sum(dtype=int)} {local.sum(dtype=int)}\n"
     workers = [start() for _ in range(2 if how == "parallel" else 1)]
-    assert [worker.communicate(timeout=100) for worker in workers] == [(expected, "")] * len(workers)
+    assert [worker.communicate(timeout=300) for worker in workers] == [(expected, "")] * len(workers)
     whole = [span for span in hub.ranges(SHARDS[0]) if span[1] - span[0] + 1 == ROWS * ROW]
     assert len(whole) == 1  # the other process waited for it
     hub.reset()
-    assert start(HF_HUB_OFFLINE="1").communicate(timeout=100) == (expected, "")
+    assert start(HF_HUB_OFFLINE="1").communicate(timeout=300) == (expected, "")
     assert not hub.requests
 
 

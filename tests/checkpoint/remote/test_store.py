@@ -227,7 +227,7 @@ def test_files_of_any_name_without_index(hub: Hub, tmp_path: Path) -> None:
     [
         ({"x.safetensors": TINY, "y.safetensors": TINY}, CheckpointError, "'a' .*x.safetensors.*y.safetensors"),
         ({"pytorch_model.bin": b"x"}, CheckpointError, "only pytorch_model.bin, which cannot be read by byte range"),
-        ({"a.gguf": b"x", "b.gguf": b"x"}, CheckpointError, r"several .gguf files; .* hf://org/name/a.gguf: a.gguf, b"),
+        ({"a.gguf": b"x", "b.gguf": b"x"}, CheckpointError, r"hf://org/name/ has several .gguf files.*: a.gguf, b"),
         ({"README.md": b"x"}, MissingFileError, "has no weights"),
         ({f"{n}.safetensors": {n: TINY["a"]} for n in "abc"}, CheckpointError, "3 safetensors files but no model"),
         (

@@ -78,10 +78,10 @@ def what_is_tied(draw: random.Random) -> ChoiceQuestion:
     return ChoiceQuestion(
         text=f"A config has `model_type: {family}` and no field `tie_word_embeddings`. Is the head tied?",
         options=(
-            Option(text="yes", correct=tied, reason=f"{yes}{custom}"),
-            Option(text="no", correct=not tied, reason=f"{no}{custom}"),
+            Option(text="Yes", correct=tied, reason=f"{yes}{custom}"),
+            Option(text="No", correct=not tied, reason=f"{no}{custom}"),
             Option(
-                text="the config is broken",
+                text="The config is broken.",
                 correct=False,
                 reason="Configs leave out their family's defaults. The reader has to know them.",
             ),
@@ -96,12 +96,12 @@ def where_positions(draw: random.Random) -> ChoiceQuestion:
         text=f"A config has `max_position_embeddings: {longest}`. What does the input layer do about positions?",
         options=(
             Option(
-                text=f"it adds a row from a table of {longest:,}",
+                text=f"It adds a row from a table of {longest:,}.",
                 correct=False,
                 reason="That is true for GPT-2's family. Kimi-K2 has the same field and no such table.",
             ),
             Option(
-                text="that depends on the family",
+                text="That depends on the family.",
                 correct=True,
                 reason=(
                     "Right: the field is the maximum length. Rotary models rotate queries and keys later and "
@@ -109,7 +109,7 @@ def where_positions(draw: random.Random) -> ChoiceQuestion:
                 ),
             ),
             Option(
-                text="nothing, in any model",
+                text="Nothing, in any model.",
                 correct=False,
                 reason="GPT-2, BERT and others add a learned row to each token here.",
             ),
@@ -125,7 +125,7 @@ def hostile_file(draw: random.Random) -> FreeTextQuestion:
             f"You get a safetensors file from {what} and want one row of its table. Which false claims can "
             "its header make, and what do you check each of them against?"
         ),
-        model_answer=(
+        sample_answer=(
             "Its own length: compare it with the length of the file, and with a limit of your own, before "
             "you read or allocate anything. The JSON may be invalid, not an object, nested endlessly, or "
             "list a tensor twice. A dtype may be unknown. data_offsets may be negative, reversed or past the "

@@ -36,12 +36,12 @@ def forward_lookup(draw: random.Random) -> FreeTextQuestion:
             f"input_ids = [[{one}, {other}]] if the rows of E are e0, e1, e2, ...? Why does Kimi-K2 add no "
             "positions, unlike GPT-2 or BERT?"
         ),
-        model_answer=(
+        sample_answer=(
             "hidden[b, t] = E[ids[b, t]], with ids (B, T), E (V, D) and hidden (B, T, D); or equivalently "
             f"one_hot(ids) @ E. Here hidden = [[e{one}, e{other}]], with shape (1, 2, D). GPT-2 and BERT have "
-            "a vector for each absolute position and add it to the row, so that the sum encodes the order. "
+            "a vector for each absolute position and add it to the row, so the sum encodes the order. "
             "Kimi-K2 encodes it elsewhere: in every block, queries and keys are rotated by an angle that "
-            "grows with the position (RoPE), and the score of two tokens depends on their distance. The rows "
+            "grows with the position (RoPE), and the score between two tokens depends on their distance. The rows "
             "represent the token alone and are the same at every position."
         ),
         points=(
@@ -58,15 +58,15 @@ def why_vectors(draw: random.Random) -> ChoiceQuestion:
     right = draw.choice(
         (
             (
-                "image features are inserted between the words of a text",
+                "Image features are inserted between the words of a text.",
                 "They have no ids: they are not rows of the table.",
             ),
             (
-                "a prompt of twenty vectors is trained while the model is frozen",
+                "A prompt of twenty vectors is trained while the model is frozen.",
                 "The vectors are parameters of their own.",
             ),
             (
-                "the vector of one word is moved a little, to see what changes",
+                "The vector of one word is moved a little, to see what changes.",
                 "An id can only select an existing row.",
             ),
         )
@@ -76,7 +76,7 @@ def why_vectors(draw: random.Random) -> ChoiceQuestion:
         options=(
             Option(text=right[0], correct=True, reason=right[1]),
             Option(
-                text="the table is frozen while the rest is fine-tuned",
+                text="The table is frozen while the rest is fine-tuned.",
                 correct=False,
                 reason=(
                     "requires_grad_(False) on the table does that, with ids. Vectors that were looked up in "
@@ -84,12 +84,12 @@ def why_vectors(draw: random.Random) -> ChoiceQuestion:
                 ),
             ),
             Option(
-                text="the texts of a batch have different lengths",
+                text="The texts of a batch have different lengths.",
                 correct=False,
                 reason="Padding and a mask handle that. Vectors have the same problem.",
             ),
             Option(
-                text="the lookup is too slow for a large vocabulary",
+                text="The lookup is too slow for a large vocabulary.",
                 correct=False,
                 reason="A lookup costs the same at any V, and computing the vectors elsewhere does not save it.",
             ),
@@ -105,7 +105,7 @@ def vectors_or_ids(draw: random.Random) -> FreeTextQuestion:
             "When would you pass a model inputs_embeds instead of input_ids? Name three cases, and one that "
             "is often named but is not a reason."
         ),
-        model_answer=(
+        sample_answer=(
             "Vectors that have no id: image or audio features from an encoder, inserted between rows of text "
             "tokens; trained prompts, which are optimized while the model is frozen; experiments with the "
             "vectors themselves, such as mixing two rows or attributing an output to the input with "
@@ -155,7 +155,7 @@ def efficiency(draw: random.Random) -> FreeTextQuestion:
             "Why is a lookup fast? What limits it on a GPU when batch and length are large, and what changes "
             f"with a table of {rows} rows?"
         ),
-        model_answer=(
+        sample_answer=(
             "Nothing is computed: for each token, one row of D values is copied, and the id determines its "
             "address. The cost is O(B · T · D) and does not depend on V. Memory traffic is the limit: a GPU "
             "fetches many rows at once, and large batches use its bandwidth better, but the bytes grow with "
@@ -186,9 +186,9 @@ def which_raises(draw: random.Random) -> ChoiceQuestion:
     return ChoiceQuestion(
         text=f"What does {call} do in a typical model?",
         options=(
-            Option(text="it raises a ValueError", correct=True, reason=reason),
+            Option(text="It raises a ValueError.", correct=True, reason=reason),
             Option(
-                text="it uses inputs_embeds" if both else "it runs on an empty batch",
+                text="It uses inputs_embeds." if both else "It runs on an empty batch.",
                 correct=False,
                 reason=(
                     "A model could be written that way, but it would hide the caller's mistake. Models raise "
@@ -196,12 +196,12 @@ def which_raises(draw: random.Random) -> ChoiceQuestion:
                 ),
             ),
             Option(
-                text="it adds the two" if both else "it returns None",
+                text="It adds the two." if both else "It returns None.",
                 correct=False,
                 reason="Nothing in the forward pass does that. Exactly one input must be given.",
             ),
             Option(
-                text="it warns and continues with the ids" if both else "it uses the ids of the previous call",
+                text="It warns and continues with the ids." if both else "It uses the ids of the previous call.",
                 correct=False,
                 reason="A forward pass stores no inputs and does not guess. It raises an error.",
             ),
@@ -235,7 +235,7 @@ def error_handling(draw: random.Random) -> FreeTextQuestion:
             "Why does a model raise a ValueError when both input_ids and inputs_embeds are given? How does "
             "it determine batch_size and seq_length?"
         ),
-        model_answer=(
+        sample_answer=(
             "Both describe the same thing in two ways, and they may disagree. If one won silently, a caller "
             "who passes both would get results for an input they may not have meant, without any warning. "
             "The rule is exactly one: both is an error, and neither is an error. Batch size and length are "

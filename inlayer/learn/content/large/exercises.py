@@ -133,19 +133,19 @@ def salted_hash(draw: random.Random) -> ChoiceQuestion:
         "model is loaded the next day?",
         options=(
             Option(
-                text="nothing, because hash() is a function",
+                text="Nothing, because hash() is a function.",
                 correct=False,
                 reason="Within one process it is. For strings, it uses a new salt on every start.",
             ),
             Option(
-                text="words are mapped to other rows",
+                text="Words are mapped to other rows.",
                 correct=True,
                 reason=(
                     "Right: strings are hashed with a salt that is chosen on every start, unless PYTHONHASHSEED is set."
                 ),
             ),
             Option(
-                text="an IndexError, sometimes",
+                text="An IndexError, sometimes.",
                 correct=False,
                 reason="The modulus keeps every row inside the table. Nothing tells you that it is the wrong one.",
             ),
@@ -164,7 +164,7 @@ def million_rows(draw: random.Random) -> FreeTextQuestion:
             "Why is an embedding lookup fast, even for large batches and long texts on a GPU? And if the "
             f"vocabulary has {rows} rows, what becomes difficult, and what can you do?"
         ),
-        model_answer=(
+        sample_answer=(
             "A lookup copies rows: there is no arithmetic, only memory traffic of B · T · D values, and each "
             "row is one contiguous block. V does not matter. On a GPU it is limited by bandwidth, and the "
             "result (B, T, D) is what grows with batch and length. With many rows the memory grows: the "

@@ -25,7 +25,7 @@ def rows_changed(draw: random.Random) -> NumberQuestion:
         answer=len(different),
         explanation=(
             f"The distinct ids other than padding: {sorted(different)}. An id that occurs twice is one row, "
-            "the padding row gets no gradient, and all other rows keep every bit."
+            "the padding row gets no gradient, and all other rows are unchanged, bit for bit."
         ),
         common_mistakes={
             len(different) + 1: "That includes the padding row. Lookups send it no gradient.",
@@ -123,17 +123,17 @@ def which_row_moves(draw: random.Random) -> ChoiceQuestion:
                 ),
             ),
             Option(
-                text="plain SGD",
+                text="Plain SGD.",
                 correct=False,
                 reason="Its step is the learning rate times the gradient, and the gradient is zero.",
             ),
             Option(
-                text="SparseAdam with sparse gradients",
+                text="SparseAdam with sparse gradients.",
                 correct=False,
                 reason="It updates moments and rows only for the ids of the batch. That is how it differs from Adam.",
             ),
             Option(
-                text="none of them",
+                text="None of them.",
                 correct=False,
                 reason="A zero gradient does not always mean a zero step: one of them keeps a memory.",
             ),
@@ -148,8 +148,8 @@ def analogy(draw: random.Random) -> FreeTextQuestion:
     return FreeTextQuestion(
         text=f'"In a trained table, {one} - {two} + {three} ≈ {four}." What does this claim, how would you test it '
         "honestly, and what would a success not show?",
-        model_answer=(
-            f"It claims that the row closest to the sum of three rows is that of {four}. An honest test fixes "
+        sample_answer=(
+            f"It claims that {four} has the row closest to the sum of three rows. An honest test fixes "
             "the measure (cosine similarity, for example), excludes no words, uses many analogies that were "
             f"not chosen because they work, and compares with the plain neighbors of {one}, which often "
             f"include {four} already. A success shows that some differences between rows are roughly parallel "

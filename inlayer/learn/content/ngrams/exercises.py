@@ -16,7 +16,7 @@ def ngram_row(draw: random.Random) -> NumberQuestion:
     near = {
         (newest * 3 + before * 5) % modulus: "You added the products. `^` is xor: a bit is set if exactly one has it.",
         ((before * 3) ^ (newest * 5)) % modulus: "The multipliers are swapped: the first one belongs to the newest id.",
-        mixed: "That is the mixed product. Take the remainder by the number of rows.",
+        mixed: "That is the mixed product. Take it modulo the number of rows.",
     }
     return NumberQuestion(
         text=(
@@ -76,22 +76,22 @@ def same_rows_for(draw: random.Random) -> ChoiceQuestion:
         ),
         options=(
             Option(
-                text="both have the same token ids",
+                text="Both have the same token ids.",
                 correct=False,
-                reason="They do not: upper case and a space in front make other tokens.",
+                reason="They do not: capitals and a leading space produce different tokens.",
             ),
             Option(
-                text="their tokens have the same normalized texts, and the ids of these are hashed",
+                text="Their tokens have the same normalized texts, and the ids of these are hashed.",
                 correct=True,
                 reason="Right: 129,280 tokens become 99,092 before hashing.",
             ),
             Option(
-                text="by a collision of the hash",
+                text="Because of a hash collision.",
                 correct=False,
                 reason="A collision is possible in one head. In all 24 of them it is practically impossible.",
             ),
         ),
-        explanation="Normalization folds case, accents and white space. It is done once, as a table from id to id.",
+        explanation="Normalization folds case, accents and whitespace. It is done once, as a table from id to id.",
     )
 
 
@@ -103,17 +103,17 @@ def why_memories(draw: random.Random) -> FreeTextQuestion:
             f"{share.capitalize()} of a model's parameters are in n-gram memories. What do they cost at inference, "
             "what do they save, and what has to be identical in every program that runs the model?"
         ),
-        model_answer=(
+        sample_answer=(
             "Each token reads one row per head, a few kilobytes, whatever the size of the table: there is no "
-            "arithmetic, and the tables can stay in main memory or on disk. They save work of the blocks, which "
-            "otherwise have to recognize fixed phrases again and again. The ids, the compression of tokens, "
+            "arithmetic, and the tables can stay in main memory or on disk. They save work: without them, the "
+            "blocks would have to recognize fixed phrases again and again. The ids, the compression of tokens, "
             "multipliers, moduli, the order of heads and the rule for the start of a text must be the same everywhere, "
             "because another row is as valid as the right one, and nothing reports the mistake."
         ),
         points=(
             "rows read per token: the number of heads, not the size of the table",
             "the tables need not be in GPU memory",
-            "local phrases are looked up and not computed",
+            "local phrases are looked up instead of computed",
             "the hash must be exactly the same, and a wrong row is not noticed",
         ),
     )

@@ -47,7 +47,7 @@ def hidden_shape(draw: random.Random) -> NumberQuestion:
         ),
         common_mistakes={
             (4, width, longest): "The channels come last: (B, T, D).",
-            (sum(lengths), width): "That would be all tokens without padding, one after the other.",
+            (sum(lengths), width): "That would be all tokens in one sequence, without padding.",
             (4, min(lengths), width): "Nothing is truncated: the longest text determines T.",
         },
     )
@@ -106,17 +106,17 @@ def padding_vector(_: random.Random) -> ChoiceQuestion:
         ),
         options=(
             Option(
-                text="zeros",
+                text="Zeros",
                 correct=False,
                 reason="The row is zero, but the position is added to it as to any other.",
             ),
             Option(
-                text="the row of its position",
+                text="The row of its position.",
                 correct=True,
                 reason="Zero plus the position's row. So only the mask can tell you that the position is padding.",
             ),
             Option(
-                text="nothing: padded positions have no hidden state",
+                text="Nothing: padded positions have no hidden state.",
                 correct=False,
                 reason="A tensor has no holes: each of the B x T positions has D values.",
             ),
@@ -133,11 +133,14 @@ def which_tool(draw: random.Random) -> ChoiceQuestion:
     """which tool keeps padding out"""
     tools = {
         "attention": (
-            "the mask: scores of padded positions become −∞",
+            "The mask: scores of padded positions become −∞.",
             "Softmax gives −∞ no weight, but it does give 0 some.",
         ),
-        "the loss": ("targets of −100 (ignore_index)", "The loss skips such targets and averages over the others."),
-        "the gradient of an untied table": ("padding_idx", "A lookup with padding_idx sends no gradient to that row."),
+        "the loss": ("Targets of −100 (`ignore_index`).", "The loss skips such targets and averages over the others."),
+        "the gradient of an untied table": (
+            "`padding_idx`",
+            "A lookup with padding_idx sends no gradient to that row.",
+        ),
     }
     asked = draw.choice(list(tools))
     return ChoiceQuestion(
@@ -161,7 +164,7 @@ def why_a_mask(_: random.Random) -> FreeTextQuestion:
             "The padding id is known, so every function could compare the ids with it. Why does a batch "
             "have a mask anyway?"
         ),
-        model_answer=(
+        sample_answer=(
             "Because the id is not always enough. Many tokenizers have no padding token and reuse "
             "another one, usually end-of-text, which then also occurs as a real token. With bytes, every "
             "id from 0 to 255 is real. Later in the model there are no ids at all: attention and pooling "

@@ -44,7 +44,7 @@ def channel_of_block(draw: random.Random) -> NumberQuestion:
             (block - 1) * width: "One vector too early: blocks count from 0.",
             (block + 1) * width: "That is where the next block's vector starts.",
             block * layers: "The vectors are next to each other, and each has as many channels as its width.",
-            block: "That would be the order channel by channel. Here the vectors come one after the other.",
+            block: "That would be the order channel by channel. Here each block's vector is stored as a whole.",
         },
     )
 
@@ -57,7 +57,7 @@ def second_table(draw: random.Random) -> FreeTextQuestion:
             f"{model} has a second table that is larger than its first. What is in a row of it, how does a block's "
             "vector come about, and why do so many parameters cost so little time?"
         ),
-        model_answer=(
+        sample_answer=(
             "A row has one vector of width P for each of L blocks. It is scaled by the square root of P and split. "
             "The vector that enters the model is projected to L x P values, normalized for each block, and added; "
             "the sum is divided by the square root of 2. A lookup reads one row per token and multiplies nothing, "

@@ -121,7 +121,7 @@ def same_score(draw: random.Random) -> ChoiceQuestion:
         ),
         options=(
             Option(
-                text=f"query at {query + shift}, key at {key + shift}",
+                text=f"Query at {query + shift}, key at {key + shift}.",
                 correct=True,
                 reason=(
                     f"Both shifted by {shift}: the distance is still {distance}, and the product depends on "
@@ -129,17 +129,17 @@ def same_score(draw: random.Random) -> ChoiceQuestion:
                 ),
             ),
             Option(
-                text=f"query at {key}, key at {query}",
+                text=f"Query at {key}, key at {query}.",
                 correct=False,
                 reason="The distance has the opposite sign: the angle between the two goes the other way.",
             ),
             Option(
-                text=f"query at {2 * query}, key at {2 * key}",
+                text=f"Query at {2 * query}, key at {2 * key}.",
                 correct=False,
                 reason=f"Doubled, the distance is {2 * distance}: twice the angle in every pair.",
             ),
             Option(
-                text="none: each position has its own angles",
+                text="None: each position has its own angles.",
                 correct=False,
                 reason=(
                     "It does, but the product of two rotated vectors depends only on the difference of their angles."
@@ -178,17 +178,17 @@ def where_order_enters(_: random.Random) -> ChoiceQuestion:
         text="Kimi-K2's input layer passes the rows on unchanged. Where does the order of the tokens come in?",
         options=(
             Option(
-                text="in every attention block: parts of queries and keys are rotated by position",
+                text="In every attention block: parts of queries and keys are rotated by position.",
                 correct=True,
                 reason="Rotary positions act where tokens are compared, separately in each block.",
             ),
             Option(
-                text="once, before the first block: a sinusoidal encoding is added to the hidden states",
+                text="Once, before the first block: a sinusoidal encoding is added to the hidden states.",
                 correct=False,
                 reason="That is the Transformer of 2017. Here nothing is ever added to the hidden states.",
             ),
             Option(
-                text="nowhere: the ids are already in order",
+                text="Nowhere: the ids are already in order.",
                 correct=False,
                 reason=(
                     "They are in the tensor, but the product of a query and a key does not depend on where "
@@ -196,7 +196,7 @@ def where_order_enters(_: random.Random) -> ChoiceQuestion:
                 ),
             ),
             Option(
-                text="in the values of the attention, which are rotated",
+                text="In the values of the attention, which are rotated.",
                 correct=False,
                 reason="Only queries and keys are rotated, not values. Positions take effect in the score.",
             ),
@@ -211,7 +211,7 @@ def why_kimi_adds_no_positions(_: random.Random) -> FreeTextQuestion:
             "You have written a wrapper that adds a sinusoidal encoding to the rows. BERT and GPT-2 add "
             "learned positions at the same point. Why does Kimi-K2 add nothing to its rows?"
         ),
-        model_answer=(
+        sample_answer=(
             "Because order comes in elsewhere: in every attention block, rotary positions rotate 64 "
             "channels of each query and key by angles that grow with the position. The product of a "
             "rotated query and a rotated key depends only on the difference of their positions, and "

@@ -12,9 +12,9 @@ __all__ = ["EXERCISES"]
 TABLES = {
     "Kimi-K2": (163_840, 7_168),
     "DeepSeek-V3": (129_280, 7_168),
-    "Llama 3.1 8B": (128_256, 4_096),
+    "Llama-3.1-8B": (128_256, 4_096),
     "GPT-2": (50_257, 768),
-    "the example table": (100_352, 4_096),
+    "OLMo-2-7B": (100_352, 4_096),
 }
 DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
 
@@ -121,22 +121,22 @@ def after_init(draw: random.Random) -> ChoiceQuestion:
         ),
         options=(
             Option(
-                text=f"all rows from N(0, {std:g}), including row {padding}",
+                text=f"All rows from N(0, {std:g}), including row {padding}.",
                 correct=True,
                 reason="Drawing fills the whole table. The padding row must be zeroed again.",
             ),
             Option(
-                text=f"all rows from N(0, {std:g}), row {padding} zero",
+                text=f"All rows from N(0, {std:g}), row {padding} zero.",
                 correct=False,
                 reason="It was zero after the first line. nn.init does not know about padding_idx and fills the row.",
             ),
             Option(
-                text=f"all rows from N(0, 1), row {padding} zero",
+                text=f"All rows from N(0, 1), row {padding} zero.",
                 correct=False,
                 reason="That is the state after the first line. The second line draws again.",
             ),
             Option(
-                text=f"the sum of both draws, row {padding} zero",
+                text=f"The sum of both draws, row {padding} zero.",
                 correct=False,
                 reason="normal_ replaces the old values. It does not add to them.",
             ),
@@ -150,7 +150,7 @@ def what_rows_mean(draw: random.Random) -> FreeTextQuestion:
     return FreeTextQuestion(
         text='Someone says: "Embeddings know that king - man + woman = queen, and every dimension stands for a '
         'property." What would you answer, and what would you try?',
-        model_answer=(
+        sample_answer=(
             "In a new table, rows are random and mean nothing. After training, rows of tokens used in "
             "similar ways are close together, and some differences point in similar directions. But the row "
             "closest to the sum is usually king itself. The famous result appears when the three input words "

@@ -88,22 +88,22 @@ def unknown_word(draw: random.Random) -> ChoiceQuestion:
         text=f'The word "{word}" never occurred in the training text of a byte-level BPE tokenizer. What are its ids?',
         options=(
             Option(
-                text="the ids of shorter tokens, down to single bytes if necessary",
+                text="The ids of shorter tokens, down to single bytes if necessary.",
                 correct=True,
                 reason="All 256 bytes are in the vocabulary, so every text has ids.",
             ),
             Option(
-                text="the id of the unknown token",
+                text="The id of the unknown token.",
                 correct=False,
                 reason="That is what a word-level tokenizer does. With bytes in the vocabulary, nothing is unknown.",
             ),
             Option(
-                text="a new id, added at the end of the vocabulary",
+                text="A new id, added at the end of the vocabulary.",
                 correct=False,
                 reason="A vocabulary is fixed after training: the table has no row for a new id.",
             ),
             Option(
-                text="the ids of the most similar known word",
+                text="The ids of the most similar known word.",
                 correct=False,
                 reason="A tokenizer knows nothing about similarity. It only splits bytes.",
             ),
@@ -116,7 +116,7 @@ def why_subwords(draw: random.Random) -> FreeTextQuestion:
     del draw  # the same question every time
     return FreeTextQuestion(
         text="Why do language models split text into subwords instead of bytes or words? Name the cost of each.",
-        model_answer=(
+        sample_answer=(
             "Bytes need a table of only 256 rows and cover every text, but they make sequences long, and a "
             "model's work grows with length. Words make short sequences, but there is no end to them: the "
             "table would be huge, most rows would rarely be trained, and every new word would be unknown. "

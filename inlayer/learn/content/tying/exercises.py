@@ -114,15 +114,17 @@ def broken_tie(draw: random.Random) -> ChoiceQuestion:
         ),
         options=(
             Option(
-                text="an optimizer step", correct=False, reason="It changes the shared tensor in place, so both see it."
+                text="An optimizer step.",
+                correct=False,
+                reason="It changes the shared tensor in place, so both see it.",
             ),
             Option(
-                text="growing the table: `table.weight = nn.Parameter(larger)`",
+                text="Growing the table: `table.weight = nn.Parameter(larger)`.",
                 correct=True,
                 reason="Right: the table has a new tensor, and the head keeps the old one. No error tells you.",
             ),
             Option(
-                text="`load_state_dict` with its defaults",
+                text="`load_state_dict` with its defaults.",
                 correct=False,
                 reason="It copies into the existing tensor.",
             ),
@@ -146,13 +148,13 @@ def read_the_tie(draw: random.Random) -> ChoiceQuestion:
         ),
         options=(
             Option(
-                text="yes, because of the class",
+                text="Yes, because of the class.",
                 correct=False,
                 reason="The attribute names what would share one table if the config asked for it.",
             ),
-            Option(text="no", correct=True, reason="Right: the config says so, and the files contain a second table."),
+            Option(text="No", correct=True, reason="Right: the config says so, and the files contain a second table."),
             Option(
-                text="you cannot know without loading it",
+                text="You cannot know without loading it.",
                 correct=False,
                 reason="The config and the list of tensors are enough.",
             ),
@@ -166,7 +168,7 @@ def why_unstable(draw: random.Random) -> FreeTextQuestion:
     return FreeTextQuestion(
         text=f"A project with width {width:,} creates its table with `nn.Embedding(vocab_size, n_embd)`, ties the head "
         'to it, and finds that "training became unstable". What would you look at first, and what would you change?',
-        model_answer=(
+        sample_answer=(
             "The scale. nn.Embedding draws from N(0, 1). When the head reads such rows, the logits have a "
             "standard deviation of the square root of the width, and the first loss is far above ln V. Draw "
             "the rows with std 0.02 instead. Then they are too small at the input, so multiply them there by "

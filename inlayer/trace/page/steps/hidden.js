@@ -52,7 +52,7 @@ function maskFigure(trace) {
 
 function paddingFact(trace) {
   const { padding } = trace;
-  if (padding.id === null) return note("This model has no padding token: all texts of a batch must have one length.");
+  if (padding.id === null) return note("This model has no padding token: all texts of a batch must have the same length.");
   const what = padding.is_padding_idx ? "It is the table\u2019s padding_idx" : "It is an ordinary token";
   const values = padding.is_zero ? ", and all its values are zero." : ", and its values are not zero.";
   const row = {

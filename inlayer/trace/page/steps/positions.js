@@ -1,4 +1,5 @@
-// Step 6: positions. Learned and sinusoidal positions as strips that are added; rotary positions as rotation.
+// Step 6: positions. Learned and sinusoidal positions as strips that are added; rotary positions as rotation; relative
+// positions as a table of biases or rows (steps/relative.js).
 
 function stepPositions(trace) {
   const { positions } = trace;
@@ -10,10 +11,10 @@ function stepPositions(trace) {
   ], "facts facts-wide");
   if (place >= 0) {
     return [summary, positions.scheme === "sinusoidal" && thetaSlider(trace),
-      sumFigure(trace, [place], 6, ["before", "added", "after"])];
+      sumFigure(trace, [place], 6, ["before", "added", "after"]), relativeFigure(trace)];
   }
   if (positions.rotary.length === 0) {
-    return [summary, plainFact("No positions: the rows are unchanged, and the same tokens in another order give the "
+    return [summary, relativeFigure(trace) ?? plainFact("No positions: the rows are unchanged, and the same tokens in another order give the "
       + "same vectors in another order.")];
   }
   return [summary,

@@ -16,6 +16,8 @@ function stepRow(trace) {
     tableStrip(trace),
     perText(trace, (text, b) => storedTable(trace, text, b)),
     ngramMemories(trace),
+    perLayerStrips(trace),
+    valueRows(trace),
   ];
 }
 

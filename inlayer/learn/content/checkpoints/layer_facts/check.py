@@ -31,7 +31,7 @@ def facts(rows: int, width: int, tied: bool, positions: str) -> dict[str, Any]:
 
 
 def expect(session: GradingSession, config: dict[str, Any], want: dict[str, Any], rule: str, message: str) -> None:
-    """Check a config that tests one rule, so that any mistake here is about that rule."""
+    """Check a config that tests one rule, so any mistake here is about that rule."""
     answer = session.try_call(config)
     if answer.raised is not None:
         raise CheckFailed(rule, f"{message}; your code raised {answer.raised}")

@@ -100,7 +100,7 @@ def values(session: GradingSession) -> None:
         mistakes={
             "relative-offsets": (
                 relative,
-                "the offsets are those of the header, counted from its end; count from the start of the file",
+                "you returned the header's own offsets, which count from its end; count from the start of the file",
             ),
             "length-forgotten": (without_8, "all offsets are 8 bytes too small: the length field takes space too"),
             "lengths-as-ends": (sizes, "the last number is the number of bytes; return where they end"),

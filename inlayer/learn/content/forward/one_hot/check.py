@@ -30,7 +30,7 @@ def one_hot_shape(session: GradingSession) -> None:
             "V comes before T; it must be the last axis, because the product sums over it",
         ),
         "bag": ((batch, rows), "you added up the tokens of a text; each token needs its own vector"),
-        "flat": ((batch * length, rows), "you flattened the batch; the first two axes are those of the ids"),
+        "flat": ((batch * length, rows), "you flattened the batch; the result starts with the axes of the ids"),
     }
     check_shape(got, (batch, length, rows), "B T V", mistakes=mistakes)
 

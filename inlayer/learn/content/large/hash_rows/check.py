@@ -43,7 +43,7 @@ def keys_of(words: list[str]) -> list[int]:
 
 
 def once_each(table: Tensor, chosen: Tensor) -> Tensor:
-    """Sum only the distinct rows of each word, so that a row selected by two hashes counts once."""
+    """Sum only the distinct rows of each word, so a row selected by two hashes counts once."""
     return torch.stack([table[torch.tensor(sorted(set(one.tolist())))].sum(0) for one in chosen])
 
 

@@ -150,7 +150,7 @@ def decaying(session: GradingSession) -> None:
 
 
 def others_stay(session: GradingSession) -> None:
-    """keeps every bit of all other rows, whatever they contain"""
+    """leaves all other rows unchanged, bit for bit, whatever they contain"""
     table, ids, upstream = draw(session)
     table[0] = float("nan")
     table[-1] = 3e38
@@ -158,7 +158,7 @@ def others_stay(session: GradingSession) -> None:
     untouched = torch.ones(len(table), dtype=torch.bool)
     untouched[ids.flatten()] = False
     if not torch.equal(after[untouched].view(torch.int32), table[untouched].view(torch.int32)):
-        raise CheckFailed("others-change", "a row that was not looked up changed; it must keep every bit")
+        raise CheckFailed("others-change", "a row that was not looked up changed; it must stay the same, bit for bit")
     if not bool(after[~untouched].isfinite().all()):
         raise CheckFailed(
             "others-leak", "a row of the batch contains NaN, which came from a row that was not looked up"

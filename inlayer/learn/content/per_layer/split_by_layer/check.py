@@ -92,14 +92,14 @@ def values(session: GradingSession) -> None:
             ),
             "channel-by-channel": (
                 (other_token + other_context) / half,
-                "you split the row channel by channel; the vectors of the blocks come one after the other",
+                "you split the row channel by channel; a row holds all of one block's vector before the next block's",
             ),
             "sum-not-scaled": (token + context, "the sum is not divided by √2"),
             "averaged": ((token + context) / 2, "you divided the sum by 2; divide it by √2"),
             "no-context": (token, "the context part is missing"),
             "no-token": (context, "the token part is missing"),
         },
-        message="the vectors are not the ones of the formula",
+        message="the vectors do not match the formula",
         atol=CLOSE,
     )
 

@@ -1,4 +1,4 @@
-"""Treats unknown families as LLaMA."""
+"""Treats unknown families as Llama."""
 
 from typing import Any
 

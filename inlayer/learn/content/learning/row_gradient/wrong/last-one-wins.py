@@ -1,4 +1,4 @@
-"""Adds with an index, so that the last write wins for a repeated id."""
+"""Adds with an index, so the last write wins for a repeated id."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Subtracts with all ids at once, so that the last write wins for a repeated id."""
+"""Subtracts with all ids at once, so the last write wins for a repeated id."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Skips texts without tokens, so that rows no longer match texts."""
+"""Skips texts without tokens, so rows no longer match texts."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Numbers all columns, so that a left-padded text starts late."""
+"""Numbers all columns, so a left-padded text starts late."""
 
 import torch
 from torch import Tensor

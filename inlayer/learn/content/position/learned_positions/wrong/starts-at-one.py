@@ -1,4 +1,4 @@
-"""Starts at 1, so that row 0 is never used."""
+"""Starts at 1, so row 0 is never used."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Adds in place in before_and_after, so that both results are one tensor."""
+"""Adds in place in before_and_after, so both results are one tensor."""
 
 import torch
 from torch import Tensor, nn

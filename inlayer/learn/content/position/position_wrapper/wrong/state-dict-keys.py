@@ -1,4 +1,4 @@
-"""Registers a persistent buffer, so that every checkpoint contains computed values."""
+"""Registers a persistent buffer, so every checkpoint contains computed values."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Applies the encoding along the batch, so that all tokens of a text get the same one."""
+"""Applies the encoding along the batch, so all tokens of a text get the same one."""
 
 import torch
 from torch import Tensor, nn

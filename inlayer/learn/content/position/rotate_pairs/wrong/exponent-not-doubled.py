@@ -1,4 +1,4 @@
-"""Uses i / K instead of 2i / K, so that slow pairs rotate far too fast."""
+"""Uses i / K instead of 2i / K, so slow pairs rotate far too fast."""
 
 import torch
 from torch import Tensor

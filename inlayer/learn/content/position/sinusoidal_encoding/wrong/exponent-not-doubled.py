@@ -1,4 +1,4 @@
-"""Uses i / D instead of 2i / D, so that the slowest pair is a hundred times too fast."""
+"""Uses i / D instead of 2i / D, so the slowest pair is a hundred times too fast."""
 
 import torch
 from torch import Tensor

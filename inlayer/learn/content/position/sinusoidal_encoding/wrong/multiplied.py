@@ -1,4 +1,4 @@
-"""Multiplies by the power instead of dividing, so that frequencies grow."""
+"""Multiplies by the power instead of dividing, so frequencies grow."""
 
 import torch
 from torch import Tensor

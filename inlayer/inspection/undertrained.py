@@ -1,4 +1,4 @@
-"""Rows and their tokens: scan statistics combined with token kinds, undertrained rows, and the facts about both.
+"""Undertrained rows: scan statistics combined with token kinds, and the facts about rows and tokens.
 
 source -> Model -> [facts] -> findings -> Report
 - the same class serves the table and a head with its own weights
@@ -7,7 +7,7 @@ source -> Model -> [facts] -> findings -> Report
 - two criteria. Norm: weight decay shrinks reference rows. Cosine similarity: reference rows share a direction, which
   reveals BERT's `[unused]` rows where norms do not. Each is used only if it clearly separates references from ordinary
   rows
-- elsewhere: reading rows (scan.py), classifying ids (token_kinds.py), findings (check_rows.py)
+- see also: reading rows (scan.py), classifying ids (token_kinds.py), findings (check_rows.py)
 Tested on planted rows in tests/inspection/test_scan.py and on MiniLM in tests/inspection/test_report.py.
 """
 
@@ -59,12 +59,11 @@ class Rows:
     @cached_property
     def undertrained(self) -> Undertrained:
         references = reference_rows(self.statistics, self.tokens)
-        return find_undertrained(self.statistics, references, self.tokens.are(TokenKind.ORDINARY))
+        return find_undertrained(self.statistics, references, self.tokens.has_kind(TokenKind.ORDINARY))
 
     @property
     def usable(self) -> Flags:
-        """Rows that are finite and not zero."""
-        return self.statistics.finite & ~self.statistics.is_zero
+        return self.statistics.usable
 
     @property
     def duplicates(self) -> Flags:
@@ -103,12 +102,12 @@ class Rows:
 
 def reference_rows(statistics: RowStatistics, tokens: TokenKinds) -> Flags:
     """Rows that were never trained: no text reaches them, or they are special and still equal another row."""
-    return tokens.are(*tokens.reference_kinds) | (tokens.are(TokenKind.SPECIAL) & statistics.is_shared)
+    return tokens.has_kind(*tokens.reference_kinds) | (tokens.has_kind(TokenKind.SPECIAL) & statistics.is_shared)
 
 
 def find_undertrained(statistics: RowStatistics, is_reference: Flags, is_ordinary: Flags) -> Undertrained:
     """Find ordinary rows that look like the reference rows."""
-    usable = statistics.finite & ~statistics.is_zero
+    usable = statistics.usable
     references, ordinary = is_reference & usable, is_ordinary & usable
     count, none = int(references.sum()), np.zeros(len(usable), np.bool_)
     if count < MIN_REFERENCES or not ordinary.any():

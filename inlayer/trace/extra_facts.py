@@ -1,11 +1,13 @@
-"""Facts of the other tables in a walk: n-gram memories (made by trace/ngram_reads.py) and per-layer embeddings.
+"""Facts that only some models have: n-gram memories, per-layer and value embeddings, relative positions.
 
-Part of a trace (trace/facts.py). Tested against the schema in tests/trace/test_ngrams.py and test_per_layer.py.
+Part of a trace (trace/facts.py). Tested against the schema in tests/trace/test_ngrams.py, test_per_layer.py and
+test_relative.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,7 @@ class NgramRead:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedNgrams:
-    """N-grams at several places that read the same rows: repeated, alike after normalization, or by collision."""
+    """N-grams at several places that read the same rows: repeated, equal after normalization, or by collision."""
 
     order: int
     texts: list[str]  # each once
@@ -59,3 +61,36 @@ class PerLayerFacts:
     row_bytes: int | None
     offsets: list[list[int]] | None  # per text and token, the first byte of its row; None if it is not a local file
     norms: list[list[list[float]]]  # per text, token and block
+    vectors: list[list[list[list[float]]]]  # the same, the first `dims` channels
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueFacts:
+    """A second table whose rows some blocks add to the values of their attention (NeoMME)."""
+
+    tensor: str  # empty: in memory
+    rows: int
+    width: int
+    layers: list[int]  # the blocks that read it
+    row_bytes: int | None
+    offsets: list[list[int]] | None  # per text and token, the first byte of its row; None if it is not a local file
+    vectors: list[list[list[float]]]  # per text and token, the channels of the window
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelativeFacts:
+    """Relative positions: what attention adds to its scores, or the rows it uses, for the tokens of the window.
+
+    The lists `rows`, `offsets` and each list of `bias` have one entry per entry of `at`.
+    """
+
+    kind: Literal["alibi", "t5", "deberta"]
+    n_heads: int | None  # None: the rows are vectors, not one bias per head
+    slopes: list[float]  # of all heads; empty without ALiBi
+    from_last: bool  # ALiBi of MPT: positions count from the last token
+    counted: str  # what `at` counts, in words
+    at: list[int]
+    tensor: str  # the learned table; empty without one
+    rows: list[int]  # of the table; empty without one
+    offsets: list[int]  # first byte of each row in its file; empty without a file
+    bias: list[list[float]]  # of the first `dims` heads; empty if it depends on the tokens (DeBERTa)

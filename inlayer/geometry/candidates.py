@@ -1,0 +1,93 @@
+"""Rows of a bfloat16 table that may be among the nearest: one pass over its bytes, with bounded error. Numpy only.
+
+table, queries -> [candidates] -> ids, cosines
+- two bfloat16 values read as one float32 are the second value, with the bits of the first below its last place. They
+  change it by less than 2**-7 of itself, and are not removed: half of the values are used where they are stored
+- each rough cosine has a bound on its distance to the exact one. A row is a candidate unless k others are certainly
+  nearer, so the exact cosines of the few candidates give the exact result for any table
+- the mapping of a file and the norms of its rows are kept as long as its table: each costs half as much as a query
+- see also: the exact cosines (geometry/nearest.py)
+Tested through the search in tests/geometry/test_nearest.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from inlayer.threads import core_count, map_in_threads
+
+Vectors = npt.NDArray[np.float32]
+Progress = Callable[[int, int], None]  # rows searched so far, rows of the table
+
+BLOCK_VALUES = 2**17  # values that are widened at once: 512 kB, the size of an L2 cache
+NOISE = 2.0**-7  # largest relative change of a value by the bits below it
+ROUNDING = 2.0**-22  # per channel: what float32 sums can add, to rough and exact cosines together
+MIN_NORM = 2.0**-40  # squares of shorter rows may underflow: their rough cosines prove nothing
+
+
+class Scan:
+    """Searches a bfloat16 table of even width for candidates."""
+
+    def __init__(self, rows_VD: npt.NDArray[Any]) -> None:
+        self._pairs_VH = rows_VD.view("<u4")
+        self._norms_V: Vectors | None = None
+
+    def candidates(
+        self, queries_QD: Vectors, k: int, allowed: npt.NDArray[np.bool_], progress: Progress | None = None
+    ) -> npt.NDArray[np.int64]:
+        """Find the rows that may be among the k nearest of a query.
+
+        Args:
+            queries_QD: Few vectors of length 1.
+            k: Number of rows per query, at most V.
+            allowed: (V,), true for rows that count.
+            progress: Called with the number of rows searched and of all rows.
+
+        Returns:
+            Ids of the candidates of all queries, ascending.
+        """
+        products_QV, norms_V = self._rough(queries_QD, progress)
+        sure_V = (norms_V > MIN_NORM) & np.isfinite(norms_V)
+        found_V = allowed & ~sure_V
+        for query_D, products_V in zip(queries_QD, products_QV, strict=True):
+            with np.errstate(all="ignore"):
+                rough_V = np.where(sure_V, products_V / norms_V, 0)
+            # The product changes by at most NOISE * the norm of the odd channels, the norm by at most NOISE of itself.
+            error_V = NOISE * (np.linalg.norm(query_D[1::2]) + np.abs(rough_V) + 2 * NOISE) + ROUNDING * len(query_D)
+            least_V = np.where(sure_V & allowed, rough_V - error_V, -np.inf)
+            found_V |= allowed & (rough_V + error_V >= np.partition(least_V, -k)[-k])
+        return np.flatnonzero(found_V)
+
+    def _rough(self, queries_QD: Vectors, progress: Progress | None) -> tuple[Vectors, Vectors]:
+        """Products (Q, V) and norms (V,), computed with the noise of neighboring bits in odd channels."""
+        count, half = self._pairs_VH.shape
+        even_QH, odd_QH = np.ascontiguousarray(queries_QD[:, ::2]), np.ascontiguousarray(queries_QD[:, 1::2])
+        products_QV = np.empty((len(queries_QD), count), np.float32)
+        squares_V = np.empty(count if self._norms_V is None else 0, np.float32)
+        size = max(1, BLOCK_VALUES // half)
+        bounds = np.linspace(0, count, core_count() + 1).astype(int).tolist()
+
+        def search(part: int) -> None:
+            first, end = bounds[part : part + 2]
+            wide = np.empty((size, half), np.float32)
+            for start in range(first, end, size):
+                stop = min(start + size, end)
+                pairs, even = self._pairs_VH[start:stop], wide[: stop - start]
+                odd = pairs.view(np.float32)
+                with np.errstate(all="ignore"):
+                    np.left_shift(pairs, 16, out=even.view(np.uint32))
+                    if len(squares_V):
+                        np.add(np.vecdot(even, even), np.vecdot(odd, odd), out=squares_V[start:stop])
+                    for even_H, odd_H, products_V in zip(even_QH, odd_QH, products_QV, strict=True):
+                        np.add(np.vecdot(even, even_H), np.vecdot(odd, odd_H), out=products_V[start:stop])
+                if progress is not None and end == count:
+                    progress((stop - first) * count // (end - first), count)
+
+        map_in_threads(search, range(len(bounds) - 1))
+        if self._norms_V is None:
+            self._norms_V = np.sqrt(squares_V)
+        return products_QV, self._norms_V

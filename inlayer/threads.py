@@ -1,0 +1,33 @@
+"""Base module: work on all cores, in threads.
+
+- threads suffice, because numpy and the tokenizer libraries release the GIL
+- OMP_NUM_THREADS limits these threads, too: Ray sets it to 1 for a worker that has one core of many
+Tested in tests/test_threads.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["core_count", "map_in_threads"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def core_count() -> int:
+    """The number of cores this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(limit)) if limit.isdecimal() and int(limit) > 0 else cores
+
+
+def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """The results of a function for a few items, one thread per item; the first error is raised."""
+    if len(items) <= 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(len(items)) as threads:
+        return list(threads.map(function, items))

@@ -1,0 +1,128 @@
+"""Relative positions in a walk: the slopes of ALiBi, or the rows of a learned table, by distance.
+
+text -> ids -> rows -> [positions] -> hidden states -> head
+- they add nothing to the rows; attention adds the bias to its scores, or multiplies the rows by queries and keys
+- the numbers are those of positions/relative.py. A learned table is small, and read as a whole
+Part of step 6 of trace/terminal.py. Tested against transformers in tests/trace/test_relative.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from rich.text import Text
+
+from inlayer.errors import CheckpointError
+from inlayer.families.spec import AlibiSpec, BucketSpec
+from inlayer.families.weights import RELATIVE
+from inlayer.files import quoted
+from inlayer.formats.safetensors import TensorInfo
+from inlayer.positions import alibi_of, relative_rows
+from inlayer.render.glyphs import NUMBER, number
+from inlayer.tensors import to_tensor
+from inlayer.trace.extra_facts import RelativeFacts
+from inlayer.trace.layout import INDENT, Layout, padded
+
+if TYPE_CHECKING:
+    from inlayer.trace.forward import Forward
+
+KEY, FROM_LAST, DISTANCE = "position of the key", "position of the key - last position", "position of the key - query"
+MAX_HEADS = 4  # shown on the terminal
+MAX_BIAS_BYTES = 16 << 20
+
+
+def relative_facts(result: Forward) -> RelativeFacts | None:
+    """The relative positions of the window; None for a model without them."""
+    spec = result.pipeline.layer.relative
+    if isinstance(spec, AlibiSpec):
+        return _alibi(result, spec)
+    return None if spec is None else _buckets(result, spec)
+
+
+def _alibi(result: Forward, spec: AlibiSpec) -> RelativeFacts:
+    at = torch.arange(result.shown.start, result.shown.start + result.count)
+    if spec.bias_max is not None:
+        at -= result.length - 1
+    slopes, bias = alibi_of(spec, at[None], result.pipeline.layer.dtype)
+    return RelativeFacts(
+        kind="alibi", n_heads=spec.heads, slopes=slopes.tolist(), from_last=spec.bias_max is not None,
+        counted=KEY if spec.bias_max is None else FROM_LAST,
+        at=at.tolist(), tensor="", rows=[], offsets=[], bias=bias[0, : result.window.dims, 0].tolist(),
+    )  # fmt: skip
+
+
+def _buckets(result: Forward, spec: BucketSpec) -> RelativeFacts:
+    at = torch.arange(1 - result.count, max(result.count, 1))
+    rows = relative_rows(spec, at)
+    stored, bias, offsets = _find_table(result, spec), list[list[float]](), list[int]()
+    model = result.pipeline.model
+    if stored is not None and model is not None:
+        offsets = (stored.offset + rows * (stored.nbytes // stored.shape[0])).tolist()
+        if spec.kind == "t5":
+            table = to_tensor(model.store.read(stored.name)).to(result.pipeline.layer.dtype)
+            bias = table[rows, : result.window.dims].T.tolist()
+    return RelativeFacts(
+        kind=spec.kind, n_heads=stored.shape[1] if stored is not None and spec.kind == "t5" else None, slopes=[],
+        from_last=False, counted=DISTANCE, at=at.tolist(), tensor="" if stored is None else stored.name,
+        rows=rows.tolist(), offsets=offsets, bias=bias,
+    )  # fmt: skip
+
+
+def _find_table(result: Forward, spec: BucketSpec) -> TensorInfo | None:
+    """The learned table, checked against the config; None if the files have none."""
+    model = result.pipeline.model
+    name = None if model is None else next(filter(RELATIVE.fullmatch, model.store.names()), None)
+    if model is None or name is None:
+        return None
+    stored = model.store.find(name)
+    if len(stored.shape) != 2 or stored.shape[0] != spec.rows:
+        raise CheckpointError(
+            f"{model.source}: tensor {quoted(name)} has shape {quoted(stored.shape)}; its config requires "
+            f"{spec.rows:,} rows"
+        )
+    if spec.kind == "t5" and stored.nbytes > MAX_BIAS_BYTES:
+        raise CheckpointError(f"{model.source}: tensor {quoted(name)} has {stored.nbytes:,} bytes; it is not a bias")
+    return stored
+
+
+def relative_lines(layout: Layout, facts: RelativeFacts) -> Iterator[Text]:
+    """One column per position or distance: the row of the table, and the bias of the first heads."""
+    yield from layout.note(_description(facts))
+    if not facts.at:
+        return
+    names = ["row"] if facts.rows else []
+    names += [f"head {head}" for head in range(len(facts.bias[:MAX_HEADS]))]
+    slopes = [number(slope) for slope in facts.slopes[: len(names)]]
+    before = INDENT + max(map(len, ["slope", *names])) + (NUMBER + 1 if slopes else 0)
+    fitting = max(1, (layout.columns - before - 2) // (NUMBER + 1))
+    zero = facts.at.index(0) if 0 in facts.at else 0
+    start = max(0, min(len(facts.at) - fitting, zero - fitting // 2))
+    shown = slice(start, start + fitting)
+
+    def line(name: str, cells: list[str], style: str = "") -> Text:
+        made = padded(Text(" " * INDENT + name, style="dim"), before)
+        return made.append("".join(f" {cell:>{NUMBER}}" for cell in cells), style=style)
+
+    slope_title = f"{'slope':>{before - INDENT}}" if slopes else ""
+    yield line(slope_title, [str(at) for at in facts.at[shown]], "dim")
+    if facts.rows:
+        yield line("row", [str(row) for row in facts.rows[shown]], "cyan")
+    for head, values in enumerate(facts.bias[:MAX_HEADS]):
+        name = f"head {head}"
+        if slopes:
+            name = f"{name:<{before - INDENT - NUMBER - 1}} {slopes[head]:>{NUMBER}}"
+        yield line(name, [number(value) for value in values[shown]])
+    if len(facts.at) > fitting:
+        which = "position" if facts.slopes else "distance"
+        yield from layout.more(len(facts.at) - fitting, which)
+    yield from layout.more((facts.n_heads or 0) - MAX_HEADS, "head")
+
+
+def _description(facts: RelativeFacts) -> str:
+    if facts.kind == "alibi":
+        return f"ALiBi: bias = slope x ({facts.counted}), one column for each"
+    where = f"rows of {facts.tensor}" if facts.tensor else "rows of a learned table"
+    use = "one bias per head" if facts.kind == "t5" else "a vector that attention multiplies by queries and keys"
+    return f"relative positions: {where}, {use}; one column for each distance ({facts.counted})"

@@ -1,0 +1,115 @@
+"""Request bodies: how large they may be, how soon they must arrive, and how they are parsed.
+
+guard -> [body] -> routes
+- a body is JSON; its size and arrival time are limited while it is read
+- parsing holds the event loop, so what makes it slow is counted first: values, lists and objects, strings and keys.
+  Commas and brackets inside texts count too; quotes inside texts are escaped, and do not
+- jiter (pydantic's parser) reads numbers ten times as fast as the json module, and stops at 200 levels of nesting
+Tested in tests/web/test_body.py with the slowest bodies of each kind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope
+
+MAX_BODY, MAX_API_BODY = 262_144, 2**22  # bytes; the latter for embeddings: 300,000 tokens as ids or text
+MAX_COUNTS = {"commas": 310_000, "brackets": 65_536, "quotes": 32_768}  # at most 40 ms of parsing (docs/decisions.md)
+BODY_SECONDS = 10.0
+
+
+class JsonRequest(Request):
+    """A request whose body is parsed by jiter."""
+
+    async def json(self) -> Any:
+        """Parse the body."""
+        body = await self.body()
+        try:
+            return from_json(body)
+        except ValueError as error:
+            hint = "; is a surrogate alone?" if "hex escape" in str(error) else ""
+            raise json.JSONDecodeError(str(error) + hint, "", 0) from None
+
+
+class JsonRoute(APIRoute):
+    """A route whose requests are `JsonRequest`s."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler that FastAPI calls."""
+        handle = super().get_route_handler()
+
+        async def handle_json(request: Request) -> Response:
+            return await handle(JsonRequest(request.scope, request.receive))
+
+        return handle_json
+
+
+def check_body_headers(scope: Scope) -> None:
+    """Reject a body that is too large or not plain JSON, before it is read."""
+    headers = Headers(scope=scope)
+    if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        return
+    kind, _, parameters = headers.get("content-type", "").partition(";")
+    charset = parameters.strip().lower().replace('"', "")
+    if kind.strip().lower() != "application/json" or charset not in {"", "charset=utf-8"}:
+        raise HTTPException(415, "send the body as Content-Type: application/json")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise HTTPException(415, "send the body without Content-Encoding")
+    length = headers.get("content-length", "0")
+    if len(length) > 18 or int(length) > max_body(scope):  # h11 has checked that these are digits
+        raise _too_large(max_body(scope))
+
+
+def max_body(scope: Scope) -> int:
+    """The limit for the body of a request, in bytes."""
+    return MAX_API_BODY if scope["path"] == "/v1/embeddings" else MAX_BODY
+
+
+def _too_large(limit: int) -> HTTPException:
+    return HTTPException(413, f"the body is larger than {limit:,} bytes")
+
+
+def limited(receive: Receive, limit: int) -> Receive:
+    """Limit a body's size, what it contains, and the time until it has arrived."""
+    size, counts, complete = 0, Counter[str](), False
+    end = asyncio.get_running_loop().time() + BODY_SECONDS
+
+    async def receive_limited() -> Message:
+        nonlocal size, complete
+        if complete:
+            return await receive()  # waits for the client to disconnect
+        try:
+            message = await asyncio.wait_for(receive(), end - asyncio.get_running_loop().time())
+        except asyncio.TimeoutError:
+            message_text = f"the body did not arrive within {BODY_SECONDS:g} s"
+            raise HTTPException(408, message_text, {"Connection": "close"}) from None
+        if message["type"] == "http.request":
+            body = message.get("body", b"")
+            size += len(body)
+            counts.update(_counts(body))
+            complete = not message.get("more_body", False)
+        if size > limit:
+            raise _too_large(limit)
+        for name, most in MAX_COUNTS.items():
+            if counts[name] > most:
+                raise HTTPException(413, f"the body has more than {most:,} {name}; split it into several requests")
+        return message
+
+    return receive_limited
+
+
+def _counts(body: bytes) -> dict[str, int]:
+    """Count what takes time to parse: values, lists and objects, and strings (keys are the slowest)."""
+    brackets = body.count(b"[") + body.count(b"{")
+    return {"commas": body.count(b","), "brackets": brackets, "quotes": body.count(b'"') - body.count(b'\\"')}

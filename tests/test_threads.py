@@ -1,0 +1,33 @@
+"""Work in threads: as many as the process may use, and with the errors of a plain loop."""
+
+import threading
+
+import pytest
+
+from inlayer.threads import core_count, map_in_threads
+
+
+def test_omp_num_threads_limits_the_cores(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    everything = core_count()
+    assert everything >= 1
+    for value, expected in {"1": 1, "100000": everything, "0": everything, "": everything, "two": everything}.items():
+        monkeypatch.setenv("OMP_NUM_THREADS", value)
+        assert core_count() == expected, value
+
+
+def test_items_run_at_the_same_time_and_results_keep_their_order():
+    together = threading.Barrier(3, timeout=60)
+
+    def wait(item: int) -> int:
+        together.wait()  # passes only if all three are running
+        return item * item
+
+    assert map_in_threads(wait, range(3)) == [0, 1, 4]
+    assert map_in_threads(str, []) == []
+    assert map_in_threads(lambda _: threading.current_thread(), [0]) == [threading.main_thread()]
+
+
+def test_the_first_error_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        map_in_threads(lambda item: 1 // item, [1, 0])

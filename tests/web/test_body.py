@@ -1,0 +1,123 @@
+"""Bodies: what is slow to parse is rejected before it is parsed, and what looks like it inside a text is not."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from functools import partial
+from typing import Any
+
+import pytest
+
+from inlayer.trace import Pipeline
+from inlayer.web.body import MAX_COUNTS, limited
+from inlayer.web.server import READ_BYTES, BoundedProtocol, worker_app
+from tests.web.client import TOKEN, Client, running
+
+COMMAS, BRACKETS, QUOTES = MAX_COUNTS.values()
+
+
+def embeddings(client: Client, value: bytes) -> tuple[int, str]:
+    """The status and the error of a request with this input."""
+    response = client.send("/v1/embeddings", b'{"model": "default", "input": ' + value + b"}")
+    return response.status, response.json.get("error", {}).get("message", "")
+
+
+SLOW = {
+    "commas": [b"[" + b"1," * (COMMAS + 1) + b"1]", b"[" + b"0.1," * (COMMAS + 1) + b"1]"],
+    "brackets": [
+        b"[" + b",".join([b"[" * 100 + b"]" * 100] * (BRACKETS // 100 + 1)) + b"]",  # needs hardly any commas
+        b"[" + b"{}," * BRACKETS + b"1]",
+    ],
+    "quotes": [
+        b"{" + b",".join(b'"%x":1' % n for n in range(QUOTES // 2)) + b"}",
+        b"{" + b",".join(b'"%x" \n :1' % n for n in range(QUOTES // 2)) + b"}",
+        b"{" + b",".join(b'"%x\\\\":1' % n for n in range(QUOTES)) + b"}",  # keys that end in a backslash
+        b"[" + b'"",' * (QUOTES // 2) + b"1]",
+    ],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in SLOW.items() for value in values])
+def test_slow_bodies_are_rejected(client: Client, name: str, value: bytes) -> None:
+    status, message = embeddings(client, value)
+    assert status == 413
+    assert message == f"the body has more than {MAX_COUNTS[name]:,} {name}; split it into several requests"
+
+
+def test_texts_with_many_quotes_and_colons_are_accepted(client: Client) -> None:
+    text = '{"t": ""}\n' * 20_000  # escaped, these quotes are part of a text
+    body = json.dumps(text).encode()
+    assert body.count(b'"') > 2 * QUOTES
+    assert embeddings(client, body) == (200, "")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"[" * 300 + b"]" * 300, "recursion limit exceeded"),
+        (b"1" * 5_000, "number out of range"),
+        (b'"a', "EOF while parsing"),
+        (b"{'a': 1}", "key must be a string"),
+        (b'"\xff"', "invalid unicode"),
+        (b'"\\ud800"', "is a surrogate alone?"),
+    ],
+)
+def test_invalid_json(client: Client, value: bytes, message: str) -> None:
+    status, found = embeddings(client, value)
+    assert status == 400
+    assert found.startswith("the body is not valid JSON: ")
+    assert message in found
+
+
+def test_a_huge_id_does_not_fill_the_message(client: Client) -> None:
+    status, message = embeddings(client, b"[" + b"7" * 4_000 + b"]")
+    assert status == 400
+    assert "does not fit in 64 bits" in message
+    assert len(message) < 200
+
+
+def test_counts_add_up_over_the_parts_of_a_body() -> None:
+    parts = [b"[" * BRACKETS, b"[", b"]"]
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": parts.pop(0), "more_body": True}
+
+    async def read() -> None:
+        receive_limited = limited(receive, 2**22)
+        assert (await receive_limited())["body"] == b"[" * BRACKETS
+        await receive_limited()
+
+    with pytest.raises(Exception, match="more than 65,536 brackets"):
+        asyncio.run(read())
+    assert parts == [b"]"]
+
+
+def test_little_is_read_at_a_time(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body in chunks of one byte takes h11 long; other clients get their turn after each part."""
+    sizes: list[int] = []
+    receive = BoundedProtocol.data_received
+
+    def data_received(self: BoundedProtocol, data: bytes) -> None:
+        sizes.append(len(data))
+        receive(self, data)
+
+    monkeypatch.setattr(BoundedProtocol, "data_received", data_received)
+    head = f"POST /api/walk HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n"
+    head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    body = json.dumps({"texts": ["Hi"]}).ljust(20_000).encode()
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    with running({"default": pipeline}) as client:
+        assert client.raw(head.encode() + chunks).startswith(b"HTTP/1.1 200 ")
+    assert max(sizes) <= READ_BYTES
+    assert sum(sizes) == len(head) + len(chunks)
+
+
+def test_a_worker_freezes_what_it_started_with(pipeline: Pipeline) -> None:
+    """A full collection of garbage visits everything else, torch included, which takes 0.1 s."""
+    try:
+        worker_app(partial(dict, default=pipeline), TOKEN, "127.0.0.1")
+        assert gc.get_freeze_count() > 10 * len(gc.get_objects())
+    finally:
+        gc.unfreeze()
