@@ -36,6 +36,7 @@ def test_a_link_reproduces_the_view(view, open_page):
         fields = watched.page.eval_on_selector_all(
             "#input textarea, #input select", "(all) => all.map((one) => one.value)"
         )
+        watched.page.evaluate("document.getElementById('map-pane').hidden = true")  # its layout arrives at any time
         seen.append((watched.fragment(), watched.text("body"), watched.shown("body"), fields))
     assert seen[0] == seen[1]
     assert seen[0][0] == view
