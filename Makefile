@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # pip would compile all of torch, which took half of the installation time. A first start compiles what is needed.
-FIRST_START := env -u PYTHONDONTWRITEBYTECODE sh -c '$(BIN)/inlayer --help && $(BIN)/inlayer walk' > /dev/null
+FIRST_START := sh -c '$(BIN)/inlayer --help && $(BIN)/inlayer walk' > /dev/null
+unexport PYTHONDONTWRITEBYTECODE  # otherwise every process of a test compiles the libraries again
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 

@@ -23,7 +23,7 @@ from inlayer.threads import core_count, map_in_threads
 Vectors = npt.NDArray[np.float32]
 Progress = Callable[[int, int], None]  # rows searched so far, rows of the table
 
-BLOCK_VALUES = 2**17  # values that are widened at once: 512 kB, the size of an L2 cache
+BLOCK_VALUES = 2**18  # values that are widened at once: in shorter calls, threads wait for the interpreter lock
 NOISE = 2.0**-7  # largest relative change of a value by the bits below it
 ROUNDING = 2.0**-22  # per channel: what float32 sums can add, to rough and exact cosines together
 MIN_NORM = 2.0**-40  # squares of shorter rows may underflow: their rough cosines prove nothing
@@ -73,7 +73,7 @@ class Scan:
 
         def search(part: int) -> None:
             first, end = bounds[part : part + 2]
-            wide = np.empty((size, half), np.float32)
+            wide, other = np.empty((size, half), np.float32), np.empty(size, np.float32)
             for start in range(first, end, size):
                 stop = min(start + size, end)
                 pairs, even = self._pairs_VH[start:stop], wide[: stop - start]
@@ -83,7 +83,8 @@ class Scan:
                     if len(squares_V):
                         np.add(np.vecdot(even, even), np.vecdot(odd, odd), out=squares_V[start:stop])
                     for even_H, odd_H, products_V in zip(even_QH, odd_QH, products_QV, strict=True):
-                        np.add(np.vecdot(even, even_H), np.vecdot(odd, odd_H), out=products_V[start:stop])
+                        np.dot(even, even_H, out=products_V[start:stop])
+                        products_V[start:stop] += np.dot(odd, odd_H, out=other[: stop - start])
                 if progress is not None and end == count:
                     progress((stop - first) * count // (end - first), count)
 

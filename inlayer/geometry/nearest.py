@@ -86,7 +86,7 @@ def nearest(
             done[part] += len(ids_N)
             if progress is not None and part == 0:
                 progress(int(done.sum()), rows)
-        return best.ids, best.scores
+        return best.merge()
 
     found = map_in_threads(search, range(len(parts)))
     ids_QM = np.concatenate([ids for ids, _ in found], axis=1)
@@ -108,22 +108,33 @@ def nearest_to_row(table: StoredTable, row: int, k: int) -> list[tuple[int, floa
 
 
 class Best:
-    """The best rows of each query so far, in order."""
+    """The best rows of each query so far. Rows that may be among them are collected and merged many at a time."""
 
     def __init__(self, queries: int, k: int) -> None:
-        self.k = k
-        self.ids = np.full((queries, k), -1, np.int64)
-        self.scores = np.full((queries, k), NO_DIRECTION, np.float32)
+        self._ids = np.full((queries, k), -1, np.int64)
+        self._scores = np.full((queries, k), NO_DIRECTION, np.float32)
+        self._found: list[tuple[Ids, Ids, Vectors]] = []  # queries, ids, scores
 
     def add(self, ids_N: Ids, scores_QN: Vectors) -> None:
-        """Merge the cosines of a block; most blocks have few rows good enough."""
-        better = scores_QN > self.scores[:, -1:]
-        for query in np.flatnonzero(better.any(axis=1)).tolist():
-            found = np.flatnonzero(better[query])
-            scores = np.concatenate((self.scores[query], scores_QN[query, found]))
-            ids = np.concatenate((self.ids[query], ids_N[found]))
-            order = np.lexsort((ids, -scores))[: self.k]
-            self.ids[query], self.scores[query] = ids[order], scores[order]
+        """Collect the rows of a block that are better than the worst so far; most blocks have few."""
+        queries, k = self._ids.shape
+        worst_Q = self._scores[:, -1]
+        if len(ids_N) > k and np.isneginf(worst_Q).any():  # the first block: only its own best count
+            worst_Q = np.maximum(worst_Q, np.nextafter(np.partition(scores_QN, -k, 1)[:, -k], np.float32(-np.inf)))
+        rows, places = np.divmod(np.flatnonzero(scores_QN > worst_Q[:, None]), len(ids_N))  # faster than nonzero in 2-D
+        self._found.append((rows, ids_N[places], scores_QN[rows, places]))
+        if sum(len(rows) for rows, _, _ in self._found) > 4 * queries * k:
+            self.merge()
+
+    def merge(self) -> tuple[Ids, Vectors]:
+        """The ids and scores (Q, k) of the best rows, in order."""
+        queries, k = self._ids.shape
+        kept = np.repeat(np.arange(queries), k), self._ids.reshape(-1), self._scores.reshape(-1)
+        rows, ids, scores = (np.concatenate(parts) for parts in zip(kept, *self._found, strict=True))
+        order = np.lexsort((ids, -scores, rows))
+        first = np.searchsorted(rows[order], np.arange(queries))[:, None] + np.arange(k)
+        self._ids, self._scores, self._found = ids[order][first], scores[order][first], []
+        return self._ids, self._scores
 
 
 def cosine_blocks(table: StoredTable, queries_QD: Vectors) -> Iterator[tuple[int, Vectors]]:
@@ -137,10 +148,13 @@ def _scores(table: StoredTable, queries_QD: Vectors, ids: Ids | range) -> Iterat
     values = BATCH_VALUES if len(queries_QD) >= BATCHED else BLOCK_VALUES
     size = max(1, min(values // table.embedding_dim, BLOCK_SCORES // max(len(queries_QD), 1)))
     if len(queries_QD) >= BATCHED:
+        scores_QN = np.empty((len(queries_QD), size), np.float32)
         for start, rows_ND in _blocks(table, ids, size):
+            part_QN = scores_QN[:, : len(rows_ND)]
             with np.errstate(all="ignore"):
-                products_QN, squares_N = queries_QD @ rows_ND.T, np.vecdot(rows_ND, rows_ND)
-            yield np.asarray(ids[start : start + len(rows_ND)]), _divided(products_QN, squares_N)
+                np.matmul(queries_QD, rows_ND.T, out=part_QN)
+                squares_N = np.vecdot(rows_ND, rows_ND)
+            yield np.asarray(ids[start : start + len(rows_ND)]), _divided(part_QN, squares_N)
         return
     # BLAS would start threads for every block. A block takes microseconds, so what can wait is done once per chunk.
     chunk = -(-CHUNK_ROWS // size) * size

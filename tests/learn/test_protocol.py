@@ -113,10 +113,9 @@ def test_forged_messages_are_errors(name: str) -> None:
         decode(BAD[name])
 
 
-@pytest.mark.slow
 def test_a_value_too_large_is_not_sent() -> None:
     with pytest.raises(ProtocolError, match="the limit is"):
-        encode([None] * 2_000_000)
+        encode(["x" * (1 << 20)] * 4)
 
 
 def test_values_nested_too_deep_become_their_type_name() -> None:
