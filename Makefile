@@ -22,8 +22,7 @@ serve: $(VENV)/installed-web  ## the same as an interactive page, on this machin
 test: $(VENV)/installed-dev   ## lint, types, import rules and the fast tests
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy & types=$$!; $(BIN)/lint-imports && wait $$types
-	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
+	@$(BIN)/mypy & types=$$!; $(BIN)/lint-imports && $(PYTEST) -m "not slow" $(PYTEST_ARGS) && wait $$types
 
 test-slow: $(VENV)/installed-dev  ## fuzzing, cross products, multi-process, browser and documentation tests
 	@$(PYTEST) --numprocesses 4 -m slow $(PYTEST_ARGS)  # many of them wait for other processes

@@ -10,14 +10,13 @@ Tested with the unmodified `openai` client in tests/web/test_openai.py.
 from __future__ import annotations
 
 import base64
-import json
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import ConfigDict, Field
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from inlayer.encoding.encode import Encoder, Settings
@@ -31,7 +30,6 @@ from inlayer.web.schemas import RequestModel
 __all__ = ["add_embeddings"]
 
 MAX_INPUTS, MAX_INPUT_TOKENS = 2_048, 300_000
-write = partial(json.dumps, separators=(",", ":"), allow_nan=False)
 
 
 class EmbeddingsRequest(RequestModel):
@@ -86,11 +84,11 @@ def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
         raise InputError(f"the vector of input {bad[0]} is not finite: a row of its tokens has NaN or infinity")
     as_text = query.encoding_format == "base64"
     values = (base64.b64encode(one).decode() if as_text else one.tolist() for one in vectors.astype("<f4"))
-    # One by one: writing all vectors at once would hold the GIL, and block other clients, for a second.
-    data = [write({"object": "embedding", "index": index, "embedding": one}) for index, one in enumerate(values)]
+    # One by one: writing all vectors at once would hold the GIL, and block other clients.
+    data = [to_json({"object": "embedding", "index": index, "embedding": one}) for index, one in enumerate(values)]
     usage = {"prompt_tokens": int(ids.flat.size), "total_tokens": int(ids.flat.size)}
-    rest = write({"object": "list", "model": query.model, "usage": usage})
-    return Response(f'{rest[:-1]},"data":[{",".join(data)}]}}', media_type="application/json")
+    rest = to_json({"object": "list", "model": query.model, "usage": usage})
+    return Response(rest[:-1] + b',"data":[' + b",".join(data) + b"]}", media_type="application/json")
 
 
 def read_input(encoder: Encoder, value: Any) -> Ragged:

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("gguf")
 from tests.checkpoint.fuzz import MAX_MEMORY_MB, MAX_SECONDS, run
 
-PARTS, EACH = 2, 1_500  # in parts, to share the cores
+PARTS, EACH = 2, 1_000  # in parts, to share the cores
 
 
 def test_damaged_checkpoints(tmp_path: Path) -> None:
