@@ -344,6 +344,8 @@ def check_texts(texts: object) -> list[str]:
     if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
         raise DtypeError(f"texts is a {type(texts).__name__}, not a list of str; use encode for a single text")
     items = texts if isinstance(texts, list) else list(texts)
+    if {*map(type, items)} <= {str}:  # four times as fast as the loop
+        return items
     for index, text in enumerate(items):
         if not isinstance(text, str):
             raise DtypeError(f"text {index} is a {type(text).__name__}, not a str{decode_hint(text)}")

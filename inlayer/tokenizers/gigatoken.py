@@ -179,13 +179,12 @@ def texts_with_unstable_characters(texts: list[str]) -> npt.NDArray[np.int64]:
     found: list[int] = []
     block: list[int] = []
     size = 0
-    for index, text in enumerate(texts):
-        if not text.isascii():
-            block.append(index)
-            size += len(text)
-            if size >= BLOCK_CHARACTERS:
-                found += check_block(texts, block)
-                block, size = [], 0
+    for index in [index for index, text in enumerate(texts) if not text.isascii()]:  # most texts are ASCII
+        block.append(index)
+        size += len(texts[index])
+        if size >= BLOCK_CHARACTERS:
+            found += check_block(texts, block)
+            block, size = [], 0
     return np.array(found + check_block(texts, block), np.int64)
 
 

@@ -67,6 +67,23 @@ def test_result_does_not_depend_on_cores_or_blocks(tmp_path: Path, cores: int, m
     assert nearest(table, query, 30)[0].tolist() == expected
 
 
+@pytest.mark.parametrize("block", [1, 3, 7, 500])
+@pytest.mark.parametrize("k", [1, 4, 300])
+def test_best_rows_equal_a_sort_of_all(block: int, k: int) -> None:
+    """With many ties, and blocks that are merged at different times."""
+    scores_QN = np.random.default_rng(0).integers(-4, 5, (3, 300)).astype(np.float32)
+    scores_QN[:, ::17] = -np.inf
+    scores_QN[0] = np.sort(scores_QN[0])  # every block is better than the ones before
+    best = module.Best(3, k)
+    for start in range(0, 300, block):
+        best.add(np.arange(start, min(start + block, 300)), scores_QN[:, start : start + block])
+    ids_QK, best_QK = best.merge()
+    order_QN = np.lexsort((np.broadcast_to(np.arange(300), (3, 300)), -scores_QN), axis=1)[:, :k]
+    expected_QK = np.take_along_axis(scores_QN, order_QN, 1)
+    np.testing.assert_array_equal(best_QK, expected_QK)
+    np.testing.assert_array_equal(ids_QK, np.where(np.isneginf(expected_QK), -1, order_QN))
+
+
 def test_rows_without_direction_and_excluded_rows(tmp_path: Path) -> None:
     rows = random_rows()
     rows[0], rows[1, 3], rows[2, 4] = 0, np.nan, np.inf
