@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 
-from inlayer.checkpoint.quantized import QuantizedTable, find_quantized, fp8_table, logical_name
+from inlayer.checkpoint.find_quantized import QuantizedTable, find_quantized, fp8_table, logical_name
 from inlayer.checkpoint.store import FolderStore, Store
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.families import LayerSpec
 from inlayer.families.weights import TABLES, TableRole, table_candidates, table_role
 from inlayer.files import quoted
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.ragged import IdArray
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.ngram import NgramMemory, NgramSpec

@@ -24,7 +24,7 @@ from inlayer.errors import CheckpointError, DtypeError, InlayerError, InputError
 from inlayer.families.gguf import ROPE_FACTORS, config_from_gguf
 from inlayer.files import listing, path_kind, quoted, shown
 from inlayer.formats.gguf import PLAIN, SCALARS, STRING, GgufHeader, StoredArray, decoder, read_gguf_header, row_bytes
-from inlayer.formats.safetensors import TensorInfo
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import StoredTable
 from inlayer.tokenizers import Tokenizer
 from inlayer.tokenizers.gguf import TOKENIZER_ARRAYS, open_gguf_tokenizer

@@ -21,7 +21,7 @@ from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families.weights import WITH_HEAD
-from inlayer.formats.safetensors import TensorInfo
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding, StoredTable, Table
 from inlayer.tables.stored import check_tensor

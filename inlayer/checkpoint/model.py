@@ -25,7 +25,7 @@ from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
 from inlayer.families.weights import HEADS, choose_head, choose_part
 from inlayer.files import quoted
-from inlayer.formats.safetensors import TensorInfo
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import StoredTable
 from inlayer.tables.ngram import NgramMemory
 from inlayer.tables.stored import ClusteredRows

@@ -20,7 +20,8 @@ from pathlib import Path
 from inlayer.checkpoint.store import FolderStore
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.files import check_is_file, file_errors, printable, quoted, shown
-from inlayer.formats.safetensors import BITS, TensorInfo
+from inlayer.formats.safetensors import BITS
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.formats.torch_pickle import MAX_PICKLE, View, find_views, read_pickle, unreadable
 
 WEIGHTS, INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"

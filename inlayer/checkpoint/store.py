@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.checkpoint.quantized import find_quantized, packed_names, stored_values
+from inlayer.checkpoint.find_quantized import find_quantized, packed_names, stored_values
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
 from inlayer.families.fields import read_config
 from inlayer.files import check_is_file, file_errors, parse_json, path_kind, printable, quoted, shown
 from inlayer.formats.row_file import FileRows, read_bytes
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, read_header
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, read_header
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored import check_table
 from inlayer.tokenizers import Tokenizer, open_tokenizer

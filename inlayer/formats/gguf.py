@@ -25,7 +25,8 @@ import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, DtypeError, MissingExtraError
 from inlayer.files import check_is_file, file_errors, quoted, shown
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES
+from inlayer.formats.tensor_info import TensorInfo
 
 ReadRange = Callable[[int, int], bytes]  # start, stop -> the bytes between; fewer at the end of the file
 

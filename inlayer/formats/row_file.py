@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, MissingFileError
 from inlayer.files import shown
-from inlayer.formats.safetensors import TensorInfo
+from inlayer.formats.tensor_info import TensorInfo
 
 Bytes = npt.NDArray[np.uint8]
 MAX_READ = 1 << 30  # bytes; the system reads at most 2 GB per call

@@ -1,31 +1,27 @@
-"""A safetensors file: its header (which tensors there are and where their bytes are), and decoding quantized rows.
+"""A safetensors file: its header (which tensors there are and where their bytes are).
 
 [file] -> header -> tables, checkpoint
 - the file: 8 bytes with the length of the header, the header (JSON), then the bytes of the tensors without gaps
 - everything in a header is checked against the rest before it is used: its own length, the length of the file, dtype x
   shape against the number of bytes, order and overlap of the tensors, duplicate names
 - dtypes have the same names in numpy (with ml_dtypes) and in torch, so a name converts one to the other
-- a quantized row (FP8 with block scales, MXFP4, NVFP4, grouped int4) is its packed values followed by its scales, each
-  for a block of neighboring channels. FP4 values are E2M1, two per byte, the first in the low half; int4 values are 8
-  per 32-bit word, offset by 8. The product is float32, and rounded to another dtype only if one is requested
-Tested against the safetensors library, and with damaged headers, in tests/formats/test_safetensors.py; quantized rows
-against float64 loops and transformers in tests/checkpoint/test_quantized.py.
+- see also: quantized rows (formats/quantized_rows.py)
+Tested against the safetensors library, and with damaged headers, in tests/formats/test_safetensors.py.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from inlayer.errors import CheckpointError, DtypeError
 from inlayer.files import check_is_file, file_errors, parse_json, quoted, shown
+from inlayer.formats.tensor_info import TensorInfo
 
 LENGTH_BYTES = 8
 MAX_HEADER = 32 << 20  # bytes; Kimi-K2's 139,644 tensors in one file would need half of it
@@ -48,26 +44,7 @@ SAFETENSORS_DTYPES: dict[str, np.dtype[Any]] = {
     "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
     "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
 }
-Packing: TypeAlias = Literal["fp8", "fp4", "int4"]
-E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
-INT4_OFFSET = 8
-SCALE_DTYPES: dict[str, np.dtype[Any]] = SAFETENSORS_DTYPES | {
-    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
-    "U8": np.dtype(ml_dtypes.float8_e8m0fnu),  # MXFP4 stores exponents as bytes
-}
 FLOAT_DTYPES = {dtype.name: dtype for dtype in SAFETENSORS_DTYPES.values()}
-
-
-@dataclass(frozen=True, kw_only=True)
-class TensorInfo:
-    """Dtype, shape and location of a tensor in a file."""
-
-    name: str
-    dtype: str  # as in the file: "BF16", "Q8_0"
-    shape: tuple[int, ...]
-    file: str  # file name, relative to the checkpoint
-    offset: int  # of its first byte in that file
-    nbytes: int
 
 
 def as_float_dtype(dtype: object) -> np.dtype[Any]:
@@ -163,38 +140,3 @@ def _entry(name: str, entry: object, start: int, where: str, file: str) -> Tenso
 def _unreadable(where: str, why: str, *, cut: bool = False) -> CheckpointError:
     cause = "; was the download cut short?" if cut else ""
     return CheckpointError(f"{where} is not a readable safetensors file: {why}{cause}")
-
-
-# ---- quantized rows
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlockDecoder:
-    """Decodes rows of `value_bytes` packed bytes, followed by scales for `block` channels each."""
-
-    packing: Packing
-    dtype: np.dtype[Any]  # of FP8 values
-    width: int
-    value_bytes: int
-    scale_dtype: np.dtype[Any] | None  # None: `factor` is the only scale
-    block: int = 1
-    factor: float = 1.0  # on every value
-    divides: bool = False  # values are divided by it
-
-    def __call__(self, raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        """Rows (n, D) of raw rows (n, bytes)."""
-        values = self._unpack(np.ascontiguousarray(raw[:, : self.value_bytes]))[:, : self.width]
-        factor = np.float32(self.factor)
-        with np.errstate(all="ignore"):  # NaN and overflow are values like any other
-            if self.scale_dtype is None:
-                return np.asarray(values * factor, np.float32)
-            scales = np.ascontiguousarray(raw[:, self.value_bytes :]).view(self.scale_dtype).astype(np.float32)
-            values = values * np.repeat(scales, self.block, axis=1)[:, : self.width]  # exact for FP4, so rounded once
-            return np.asarray(values / factor if self.divides else values * factor, np.float32)
-
-    def _unpack(self, packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        if self.packing == "fp8":
-            return packed.view(self.dtype).astype(np.float32)
-        # Both formats have the first of two values in the low half of a byte.
-        halves = np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)
-        return E2M1[halves] if self.packing == "fp4" else halves.astype(np.float32) - INT4_OFFSET

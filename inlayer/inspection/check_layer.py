@@ -27,7 +27,7 @@ from inlayer.families.spec import AlibiSpec
 from inlayer.families.table import NESTED
 from inlayer.families.weights import PARTS, choose_part, table_candidates
 from inlayer.files import printable, quoted
-from inlayer.formats.safetensors import TensorInfo
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
 from inlayer.inspection.report import PositionFacts, RotarySummary, TableSummary, TrainingFacts, describe_tensor
 from inlayer.inspection.scan import RowStatistics, scan_rows

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from inlayer.errors import InputError
 from inlayer.files import quoted
-from inlayer.formats.safetensors import TensorInfo
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import ADVICE, Example, Finding, shorten
 
 

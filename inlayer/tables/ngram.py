@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.errors import ConfigError, InputError, ShapeError
-from inlayer.formats.safetensors import TensorInfo
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.shapes import as_int64, check_id_array
 from inlayer.tables.stored import StoredTable
 

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from inlayer.errors import CheckpointError, DtypeError, ShapeError
 from inlayer.files import quoted, shown
 from inlayer.formats.row_file import Bytes, RowSource
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, as_float_dtype
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, as_float_dtype
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.shapes import check_id_array, check_padding
 
 Array = npt.NDArray[Any]

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from inlayer.errors import InputError, MissingFileError
 from inlayer.files import check_path, listing, path_kind, quoted, shown
 from inlayer.formats.row_file import FileRows
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, read_header
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, read_header
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables.memory import Table, check_id_range, lease, look_up
 from inlayer.tables.stored import StoredTable, check_table
 from inlayer.tensors import check_ids, has_no_values, to_tensor, torch_dtype

@@ -25,7 +25,8 @@ from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import InputError
 from inlayer.files import base_name
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, TensorInfo, as_float_dtype
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES, as_float_dtype
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.geometry.vocabulary import Vocabulary
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding

@@ -18,7 +18,7 @@ from inlayer.errors import CheckpointError
 from inlayer.families.spec import AlibiSpec, BucketSpec
 from inlayer.families.weights import RELATIVE
 from inlayer.files import quoted
-from inlayer.formats.safetensors import TensorInfo
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.positions import alibi_of, relative_rows
 from inlayer.render.glyphs import NUMBER, number
 from inlayer.tensors import to_tensor

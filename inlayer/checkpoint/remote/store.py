@@ -37,7 +37,8 @@ from inlayer.families.fields import read_config
 from inlayer.files import atomic_path, file_errors, listing, printable
 from inlayer.formats.gguf import GgufHeader, HeaderReader
 from inlayer.formats.row_file import FileRows, RowSource
-from inlayer.formats.safetensors import LENGTH_BYTES, TensorInfo, header_length, parse_header
+from inlayer.formats.safetensors import LENGTH_BYTES, header_length, parse_header
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tokenizers import Tokenizer, open_tokenizer
 from inlayer.tokenizers.open import FILE_NAMES, FILE_PATTERNS
 

@@ -7,8 +7,8 @@ Store -> [table] -> Model
   and `weight_scale_2` (ModelOpt)
 - grouped int4 (compressed-tensors): `weight_packed`, `weight_scale` and `weight_shape`; symmetric only
 - shapes and dtypes are checked before anything is read; only a scalar or a shape is read on opening
-- see also: decoding (formats/safetensors.py), n-gram memories (find_tables.py)
-Tested in tests/checkpoint/test_quantized.py.
+- see also: decoding (formats/quantized_rows.py), n-gram memories (find_tables.py)
+Tested in tests/checkpoint/test_find_quantized.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import numpy as np
 
 from inlayer.errors import CheckpointError, DtypeError
 from inlayer.files import quoted
-from inlayer.formats.safetensors import SAFETENSORS_DTYPES, SCALE_DTYPES, BlockDecoder, Packing, TensorInfo
+from inlayer.formats.quantized_rows import SCALE_DTYPES, BlockDecoder, Packing
+from inlayer.formats.safetensors import SAFETENSORS_DTYPES
+from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import RowSource, StoredTable
 from inlayer.tables.stored import PairedRows, RepeatedRows, check_tensor
 

@@ -1,0 +1,21 @@
+"""Where a tensor is in a file, the same for every format.
+
+file -> [header] -> tables, checkpoint
+Tested in tests/formats/test_safetensors.py and tests/formats/test_ggml.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorInfo:
+    """Dtype, shape and location of a tensor in a file."""
+
+    name: str
+    dtype: str  # as in the file: "BF16", "Q8_0"
+    shape: tuple[int, ...]
+    file: str  # file name, relative to the checkpoint
+    offset: int  # of its first byte in that file
+    nbytes: int
