@@ -92,7 +92,7 @@ def compare(name: str, model: Model, tokenizer_file: Path, texts: list[str]) -> 
     data = "\n".join(texts).encode()
     limits: dict[str, Callable[[], object]] = {
         "tokenizing": lambda: model.tokenizer.encode_batch(texts, add_special_tokens=False),  # type: ignore[union-attr]
-        "summing rows": lambda: encoder.pool.pool(ids, "mean"),
+        "summing rows": lambda: encoder.pooler.pool(ids, "mean"),
         "reading the text once": data.decode,
     }
     np.testing.assert_allclose(model.encode(texts[:500]), sentence.encode(texts[:500]), atol=1e-5)

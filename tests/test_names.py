@@ -20,6 +20,7 @@ SAME_ROLE = {
     "html.py": "a package's page as one document",
     "neighbors.py": "nearest rows of a query, and the commands that print them",
     "open.py": "chooses the class for a source",
+    "pooling.py": "one vector per text: of hidden states, and of stored rows",
     "progress.py": "a learner's progress, and progress bars",
     "questions.py": "exercises, and the commands that ask them",
     "report.py": "the report of a package's main operation",

@@ -1,7 +1,7 @@
 """Encoding: texts -> one vector per text, or one per token.
 
 text -> ids -> rows -> [pooling] -> vectors
-- `row_pool.py` sums rows, `encode.py` goes from texts to arrays, `weighting.py` fits weights and removes common
+- `pooling.py` sums rows, `encode.py` goes from texts to arrays, `weighting.py` fits weights and removes common
   components, `sources.py`, `outputs.py` and `job.py` are the files and the resumable run of `inlayer embed`
 - numpy only; torch or SciPy do the sums where they are installed
 Tested in tests/encoding/.

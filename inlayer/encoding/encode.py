@@ -4,7 +4,7 @@ text -> ids -> rows -> pooling -> [vectors]
 - special tokens do not count: none are added, and those that occur in a text are left out, as is the unknown token
 - a text is never truncated; one without tokens gives zeros
 - a text's vector depends on that text alone: not on its batch, nor on the number of threads
-- see also: sums of rows (row_pool.py), fitted weights (weighting.py)
+- see also: sums of rows (pooling.py), fitted weights (weighting.py)
 Tested against a plain float64 computation in tests/encoding/test_encode.py.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from inlayer.encoding.row_pool import POOLS, SEGMENT, RowPool
+from inlayer.encoding.pooling import POOLS, SEGMENT, RowPooler
 from inlayer.errors import DtypeError, InputError, TextError
 from inlayer.files import quoted
 from inlayer.formats.safetensors import as_float_dtype
@@ -95,7 +95,7 @@ class Encoder:
         if weighting is not None:
             weighting.check(model)
             scale = weighting.tokens if scale is None else scale * weighting.tokens
-        self.pool = RowPool(model.table, scale)
+        self.pooler = RowPooler(model.table, scale)
         self.width = model.table.embedding_dim if weighting is None else weighting.width
         self._special_ids = self.tokenizer.special_ids
         rows = max([model.table.num_embeddings, *(token_id + 1 for token_id in self._special_ids)])
@@ -124,7 +124,7 @@ class Encoder:
 
     def pooled(self, ids: Ragged, settings: Settings) -> Array:
         """One vector per text, for checked settings."""
-        vectors: Array = self.pool.pool(ids, settings.pool)
+        vectors: Array = self.pooler.pool(ids, settings.pool)
         if self.weighting is not None:
             vectors = self.weighting.transform(vectors)
             vectors[ids.counts == 0] = 0
@@ -132,7 +132,7 @@ class Encoder:
 
     def _write_pooled(self, ids: Ragged, settings: Settings, out: Array) -> None:
         if self.weighting is None and settings.is_identity:
-            self.pool.pool(ids, settings.pool, out)
+            self.pooler.pool(ids, settings.pool, out)
         else:
             out[:] = self.pooled(ids, settings)
 
@@ -154,7 +154,7 @@ class Encoder:
             if settings.pool != "none":
                 yield self.pooled(ids, settings)
                 continue
-            start, most = 0, TOKEN_VALUES // self.pool.width if batch_size is None else ids.flat.size
+            start, most = 0, TOKEN_VALUES // self.pooler.width if batch_size is None else ids.flat.size
             while start < len(ids):
                 fitting = int(np.searchsorted(ids.offsets, ids.offsets[start] + most, "right")) - 1
                 stop = max(start + 1, fitting)
@@ -163,9 +163,9 @@ class Encoder:
 
     def per_token(self, ids: Ragged, settings: Settings) -> TokenVectors:
         """One vector per token, for checked settings."""
-        check_id_array(ids.flat, self.pool.table.num_embeddings)
-        vectors: Array = np.empty((ids.flat.size, self.pool.width), np.float32)
-        self.pool.fill(ids.flat, vectors)
+        check_id_array(ids.flat, self.pooler.table.num_embeddings)
+        vectors: Array = np.empty((ids.flat.size, self.pooler.width), np.float32)
+        self.pooler.fill(ids.flat, vectors)
         vectors = vectors if self.weighting is None else self.weighting.transform(vectors)
         return TokenVectors(settings.finish(vectors), ids.flat, ids.offsets)
 
@@ -176,9 +176,9 @@ class Encoder:
         ids = self.tokenizer.encode(text, add_special_tokens=False)
         if not self._special_ids.isdisjoint(ids):
             ids = [token_id for token_id in ids if token_id not in self._special_ids]
-        if not 0 < len(ids) <= SEGMENT or max(ids) >= self.pool.table.num_embeddings:
+        if not 0 < len(ids) <= SEGMENT or max(ids) >= self.pooler.table.num_embeddings:
             return None
-        vector: Array = np.add.reduce(self.pool.rows(np.array(ids)), 0, keepdims=True) / np.float32(len(ids))
+        vector: Array = np.add.reduce(self.pooler.rows(np.array(ids)), 0, keepdims=True) / np.float32(len(ids))
         return settings.finish(vector if self.weighting is None else self.weighting.transform(vector))
 
     def _ids_at(self, start: int, texts: list[str]) -> Ragged:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inlayer.encoding.encode import Encoder, batches
-from inlayer.encoding.row_pool import RowPool
+from inlayer.encoding.pooling import RowPooler
 from inlayer.errors import CheckpointError, InputError
 from inlayer.files import check_path, shown, write_output
 from inlayer.formats.safetensors import read_header
@@ -112,7 +112,7 @@ class Weighting:
             raise InputError(f"the {len(texts):,} texts have no tokens; give texts like those to encode")
         tokens = np.ones(len(counts)) if sif == 0 else sif / (sif + counts / counts.sum())
         scale = tokens if model.token_weights is None else tokens * model.token_weights
-        mean, moment = _moments(RowPool(model.table, scale), encoder, texts)
+        mean, moment = _moments(RowPooler(model.table, scale), encoder, texts)
         matrix, shift = np.eye(width), np.zeros(width)
         if components:
             common = np.linalg.eigh(moment)[1][:, -components:]
@@ -247,11 +247,11 @@ def _file(path: str | os.PathLike[str]) -> Path:
     return given / FILE if given.is_dir() else given
 
 
-def _moments(pool: RowPool, encoder: Encoder, texts: list[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _moments(pooler: RowPooler, encoder: Encoder, texts: list[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Mean and second moments of the texts' vectors, in float64; texts without tokens do not count."""
-    total, products, count = np.zeros(pool.width), np.zeros((pool.width, pool.width)), 0
+    total, products, count = np.zeros(pooler.width), np.zeros((pooler.width, pooler.width)), 0
     for batch in batches(texts):
         ids = encoder.ids(batch)
-        vectors = pool.pool(ids, "mean")[ids.counts > 0].astype(np.float64)
+        vectors = pooler.pool(ids, "mean")[ids.counts > 0].astype(np.float64)
         total, products, count = total + vectors.sum(0), products + vectors.T @ vectors, count + len(vectors)
     return total / count, products / count

@@ -15,7 +15,7 @@ import torch
 from safetensors.numpy import save_file
 
 import inlayer
-from inlayer.encoding import row_pool
+from inlayer.encoding import pooling
 from inlayer.encoding.encode import TokenVectors, batches
 from inlayer.errors import DtypeError, InputError, TextError
 from inlayer.tables import StoredTable
@@ -87,8 +87,8 @@ def test_every_kernel_batch_size_and_thread_count_gives_the_same_bits(monkeypatc
     model = inlayer.load("default")
     texts = TEXTS * 20
     expected = np.stack([model.encode(text) for text in texts])
-    monkeypatch.setattr(row_pool, "choose_sums", lambda: getattr(row_pool, sums))
-    monkeypatch.setattr(row_pool, "FEW_IDS", 0)
+    monkeypatch.setattr(pooling, "choose_sums", lambda: getattr(pooling, sums))
+    monkeypatch.setattr(pooling, "FEW_IDS", 0)
     for batch_size in (None, 1, 7, 1000):
         np.testing.assert_array_equal(model.encode(texts, batch_size=batch_size), expected)
     threads = torch.get_num_threads()
@@ -97,7 +97,7 @@ def test_every_kernel_batch_size_and_thread_count_gives_the_same_bits(monkeypatc
         np.testing.assert_array_equal(model.encode(texts), expected)
     finally:
         torch.set_num_threads(threads)
-    monkeypatch.setattr(row_pool, "WHOLE_BYTES", 0)  # as for a large table: only the rows of the batch
+    monkeypatch.setattr(pooling, "WHOLE_BYTES", 0)  # as for a large table: only the rows of the batch
     np.testing.assert_array_equal(inlayer.load("default").encode(texts), expected)
 
 
@@ -241,7 +241,7 @@ def test_threads_share_a_model():
 
 
 def test_large_tables_read_only_the_rows_of_a_batch(monkeypatch):
-    monkeypatch.setattr(row_pool, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(pooling, "WHOLE_BYTES", 0)
     monkeypatch.setattr(StoredTable, "weight", property(lambda _: pytest.fail("the whole table was read")))
     inlayer.load("default").encode(TEXTS)
 

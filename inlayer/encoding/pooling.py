@@ -28,7 +28,7 @@ from inlayer.shapes import check_id_array
 from inlayer.tables.stored import StoredTable
 from inlayer.threads import core_count, map_in_threads
 
-__all__ = ["POOLS", "RowPool", "choose_sums"]
+__all__ = ["POOLS", "RowPooler", "choose_sums"]
 
 Vectors = npt.NDArray[np.float32]
 Sums = Callable[[Vectors, IdArray, IdArray], Vectors]  # rows (V, D), ids (N,), offsets (B + 1,) -> (B, D)
@@ -41,7 +41,7 @@ BLOCK_VALUES = 2**22  # of rows gathered at once: 16 MB
 MIN_VALUES_PER_THREAD = 2**20
 
 
-class RowPool:
+class RowPooler:
     """The rows of a table, ready to be pooled. `scale` (V,) multiplies each token's row."""
 
     def __init__(self, table: StoredTable, scale: npt.NDArray[Any] | None = None) -> None:
