@@ -10,12 +10,11 @@ Tested with the unmodified `openai` client in tests/web/test_openai.py.
 from __future__ import annotations
 
 import base64
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import ConfigDict, Field
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
@@ -25,23 +24,11 @@ from inlayer.files import listing, quoted
 from inlayer.ragged import Ragged
 from inlayer.trace import Pipeline
 from inlayer.web.jobs import Jobs
-from inlayer.web.schemas import RequestModel
+from inlayer.web.schemas import EmbeddingsRequest
 
 __all__ = ["add_embeddings"]
 
 MAX_INPUTS, MAX_INPUT_TOKENS = 2_048, 300_000
-
-
-class EmbeddingsRequest(RequestModel):
-    """Body of POST /v1/embeddings."""
-
-    model_config = ConfigDict(strict=True)
-
-    input: Any = Field(description="A text, a list of texts, a list of ids, or a list of lists of ids.")
-    model: str = Field(description="One of GET /v1/models.")
-    encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = Field(None, ge=1)
-    user: str | None = None
 
 
 def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], jobs: Jobs) -> None:
@@ -76,7 +63,7 @@ def add_embeddings(app: FastAPI, pipelines: dict[str, Pipeline], jobs: Jobs) -> 
 def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
     """Answer a request."""
     settings = Settings(normalize=True, dim=query.dimensions).checked(encoder.width)
-    ids = read_input(encoder, query.input)
+    ids = parse_input(encoder, query.input)
     if ids.flat.size > MAX_INPUT_TOKENS:
         raise InputError(f"input has {ids.flat.size:,} tokens; the limit is {MAX_INPUT_TOKENS:,} per request")
     vectors = encoder.pooled(encoder.without_special(ids), settings)
@@ -91,7 +78,7 @@ def embed(encoder: Encoder, query: EmbeddingsRequest) -> Response:
     return Response(rest[:-1] + b',"data":[' + b",".join(data) + b"]}", media_type="application/json")
 
 
-def read_input(encoder: Encoder, value: Any) -> Ragged:
+def parse_input(encoder: Encoder, value: Any) -> Ragged:
     """The ids of each input."""
     items: Any = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:

@@ -174,3 +174,15 @@ class AnswerRequest(RequestModel):
         if (self.exercise is None) == (self.question is None):
             raise ValueError("give either an exercise or a question")
         return self
+
+
+class EmbeddingsRequest(RequestModel):
+    """Body of POST /v1/embeddings."""
+
+    model_config = ConfigDict(strict=True)
+
+    input: Any = Field(description="A text, a list of texts, a list of ids, or a list of lists of ids.")
+    model: str = Field(description="One of GET /v1/models.")
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(None, ge=1)
+    user: str | None = None
