@@ -180,7 +180,7 @@ class Embeddings(NgramLookup):
         self.dropout = nn.Dropout(dropout)
         self.per_layer_embedding = None if per_layer is None else PerLayerEmbedding(per_layer, n_embd, **target)
         self.value_embedding = None if value is None else Table(value.rows, value.width, init_std=init_std, **target)
-        self.value_layers = () if value is None else value.layers
+        self.value_layers = () if value is None else value.layer_indices
         self.projection = None if project is None else nn.Linear(row_width, n_embd, bias=project == "sum", **target)
 
     @classmethod

@@ -26,12 +26,12 @@ class PerLayerEmbedding(nn.Module):
 
     def __init__(self, spec: PerLayerSpec, n_embd: int, **target: Any) -> None:
         super().__init__()
-        self.layers, self.width, self.finds_ids = spec.layers, spec.width, not spec.rounded
+        self.layers, self.width, self.finds_ids = spec.n_layers, spec.width, not spec.rounded
         self.rounded, self.projection_scale = spec.rounded, n_embd**-0.5
         self.table: Table | StoredEmbedding = Table(
-            spec.rows, spec.layers * spec.width, padding_idx=spec.padding_idx, **target
+            spec.rows, spec.n_layers * spec.width, padding_idx=spec.padding_idx, **target
         )
-        self.projection = nn.Linear(n_embd, spec.layers * spec.width, bias=False, **target)
+        self.projection = nn.Linear(n_embd, spec.n_layers * spec.width, bias=False, **target)
         self.norm = build_norm("rms in float32", spec.width, spec.norm_eps, **target)
 
     def forward(self, ids: Int[Tensor, "B T"] | None, embeds: Float[Tensor, "B T D"]) -> Float[Tensor, "B T L P"]:

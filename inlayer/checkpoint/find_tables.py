@@ -2,7 +2,7 @@
 
 Store -> [tables, memories] -> Model
 - the token table has a usual name and the size that the config requires, or is the best candidate
-- the others are found by name (families/weights.py) and checked by shape; only headers are read
+- the others are found by name (families/tensor_names.py) and checked by shape; only headers are read
 - an n-gram memory is one tensor, numbered shards, or one tensor per head. Everything is checked against the config
   before a row is read; compressed ids are computed from the tokenizer when they are first needed
 Tested on checkpoints that transformers wrote in tests/checkpoint/test_tables.py, memories in test_ngram_tables.py.
@@ -24,7 +24,7 @@ from inlayer.checkpoint.find_quantized import QuantizedTable, find_quantized, fp
 from inlayer.checkpoint.store import FolderStore, Store
 from inlayer.errors import CheckpointError, InlayerError
 from inlayer.families import LayerSpec
-from inlayer.families.weights import TABLES, TableRole, table_candidates, table_role
+from inlayer.families.tensor_names import TABLES, TableRole, table_candidates, table_role
 from inlayer.files import quoted
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES
 from inlayer.formats.tensor_info import TensorInfo

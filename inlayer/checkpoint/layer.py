@@ -20,7 +20,7 @@ from inlayer.checkpoint.find_tables import NGRAM_PROJECTION, find_parts
 from inlayer.checkpoint.model import Model
 from inlayer.embeddings import Embeddings
 from inlayer.errors import CheckpointError, ConfigError
-from inlayer.families.weights import WITH_HEAD
+from inlayer.families.tensor_names import WITH_HEAD
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.head import Head
 from inlayer.tables import StoredEmbedding, StoredTable, Table

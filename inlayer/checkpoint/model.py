@@ -23,7 +23,7 @@ from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError, InputError, needs_torch
 from inlayer.families import LayerSpec, describe
 from inlayer.families.generic import ASSUMED
-from inlayer.families.weights import HEADS, choose_head, choose_part
+from inlayer.families.tensor_names import HEAD_TENSORS, choose_head, choose_part
 from inlayer.files import quoted
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.tables import StoredTable
@@ -372,7 +372,7 @@ class Model:
     @cached_property
     def head_name(self) -> str | None:
         """The tensor of a head in the files, even if the config ties it."""
-        usual = self.store.first_of(HEADS)
+        usual = self.store.first_of(HEAD_TENSORS)
         return choose_head(self.store.names()) if usual is None and not self.store.remote else usual
 
     def find_part(self, part: str) -> TensorInfo | None:

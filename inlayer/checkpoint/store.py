@@ -4,7 +4,7 @@ source -> [Store] -> Model -> tokenizer, table, embeddings, head
 - opening reads headers only: that of a shard when one of its tensors is requested, so the table's shard alone is enough
 - file names in an index are untrusted: only plain names in the same folder are accepted, and no symbolic link out of
   the folder, except into the blobs of the hub's cache, which consists of such links
-- see also: other formats (gguf.py, pytorch.py, remote/), which tensor is the table (families/weights.py)
+- see also: other formats (gguf.py, pytorch.py, remote/), which tensor is the table (families/tensor_names.py)
 Tested in tests/checkpoint/test_folder.py.
 """
 
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from inlayer.checkpoint.find_quantized import find_quantized, packed_names, stored_values
 from inlayer.errors import CheckpointError, DtypeError, MissingFileError
-from inlayer.families.fields import read_config
+from inlayer.families.config_reader import read_config
 from inlayer.files import check_is_file, file_errors, parse_json, path_kind, printable, quoted, shown
 from inlayer.formats.row_file import FileRows, read_bytes
 from inlayer.formats.safetensors import SAFETENSORS_DTYPES, read_header

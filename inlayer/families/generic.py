@@ -15,8 +15,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from inlayer.errors import ConfigError
-from inlayer.families.fields import short
-from inlayer.families.weights import HEAD_ENDS, OTHER_MODULES, TABLE_ENDS
+from inlayer.families.config_reader import short
+from inlayer.families.tensor_names import HEAD_ENDS, OTHER_MODULES, TABLE_ENDS
 
 ASSUMED = "rows used as stored, rotary positions in half pairs; not compared with the original model"
 MAX_NAMES = 2_000_000

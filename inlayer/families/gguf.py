@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from inlayer.errors import ConfigError
-from inlayer.families.fields import short
-from inlayer.families.table import FAMILIES
+from inlayer.families.config_reader import short
+from inlayer.families.model_types import FAMILIES
 
 # GGUF architecture -> the family with the same input layer. "llama" also covers Mistral, Mixtral and SmolLM; "bert"
 # also covers RoBERTa, because the conversion drops its first two position rows.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from inlayer.errors import ConfigError
-from inlayer.families.fields import MAX_FIELD_SIZE, Fields, short
+from inlayer.families.config_reader import MAX_FIELD_SIZE, ConfigReader, short
 from inlayer.tables.ngram import NgramSpec, primes_from
 
 MAX_HEADS = 1024  # of all memories of a model; DeepSeek-V4.1 has 48
@@ -32,9 +32,9 @@ BLT_BASES = (
 )  # fmt: skip
 
 
-def read_ngrams(kind: str | None, fields: Fields, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
+def read_ngrams(kind: str | None, fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
     """The n-gram memories of a family that has this kind; none if the config does not switch them on."""
-    readers: dict[str, Callable[[Fields, int, int], tuple[NgramSpec, ...]]] = {
+    readers: dict[str, Callable[[ConfigReader, int, int], tuple[NgramSpec, ...]]] = {
         "qwen4": _qwen4, "engram": _engram, "longcat": _longcat, "blt": _blt,
     }  # fmt: skip
     return () if kind is None else readers[kind](fields, vocab_size, n_embd)
@@ -52,7 +52,7 @@ def splitmix64(value: int) -> int:
     return value ^ value >> 31
 
 
-def _qwen4(fields: Fields, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
+def _qwen4(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
     layers = sorted(set(_integers(fields, "ple_layer_ids")))
     if not layers:
         return ()
@@ -76,7 +76,7 @@ def _qwen4(fields: Fields, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...
     return tuple(specs)
 
 
-def _engram(fields: Fields, vocab_size: int, _: int) -> tuple[NgramSpec, ...]:
+def _engram(fields: ConfigReader, vocab_size: int, _: int) -> tuple[NgramSpec, ...]:
     layers = _integers(fields, "engram_layer_ids")
     if not layers:
         return ()
@@ -107,7 +107,7 @@ def _engram(fields: Fields, vocab_size: int, _: int) -> tuple[NgramSpec, ...]:
     return tuple(specs)
 
 
-def _longcat(fields: Fields, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
+def _longcat(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
     ratio = fields.optional_number("ngram_vocab_size_ratio", "oe_vocab_size_ratio")
     if ratio is None:
         return ()
@@ -132,7 +132,7 @@ def _longcat(fields: Fields, vocab_size: int, n_embd: int) -> tuple[NgramSpec, .
 LONGCAT_NAMES = (("emb_neighbor_num", "oe_neighbor_num"), ("emb_split_num", "oe_split_num"))
 
 
-def _blt(fields: Fields, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
+def _blt(fields: ConfigReader, vocab_size: int, n_embd: int) -> tuple[NgramSpec, ...]:
     functions, rows = fields.size("encoder_hash_byte_group_nb_functions"), fields.size("encoder_hash_byte_group_vocab")
     sizes = _integers(fields, "encoder_hash_byte_group_size")
     if not sizes or functions * len(sizes) > MAX_HEADS or not all(1 <= size <= MAX_ORDER for size in sizes):
@@ -163,7 +163,7 @@ def _orders(largest: int, per_order: int) -> tuple[int, ...]:
     return tuple(order for order in range(2, largest + 1) for _ in range(per_order))
 
 
-def _counts(fields: Fields, names: tuple[str, str], layers: int) -> tuple[int, int, int]:
+def _counts(fields: ConfigReader, names: tuple[str, str], layers: int) -> tuple[int, int, int]:
     """The largest order, the heads per order, and the heads of a layer."""
     largest, per_order = (fields.size(name) for name in names)
     heads = (largest - 1) * per_order
@@ -175,7 +175,7 @@ def _counts(fields: Fields, names: tuple[str, str], layers: int) -> tuple[int, i
     return largest, per_order, heads
 
 
-def _primes(fields: Fields, name: str, heads: int) -> tuple[int, ...]:
+def _primes(fields: ConfigReader, name: str, heads: int) -> tuple[int, ...]:
     """The sizes of all heads: the primes from a size upward."""
     start = fields.size(name)
     if start * heads > MAX_ROWS:
@@ -185,7 +185,7 @@ def _primes(fields: Fields, name: str, heads: int) -> tuple[int, ...]:
     return primes_from(start, heads)
 
 
-def _integers(fields: Fields, name: str) -> list[int]:
+def _integers(fields: ConfigReader, name: str) -> list[int]:
     """A list of non-negative integers; empty if it is missing."""
     value: Any = fields.get(name)[1]
     if value is None:
@@ -198,7 +198,7 @@ def _integers(fields: Fields, name: str) -> list[int]:
     return list(value)
 
 
-def _first_index(fields: Fields, vocab_size: int) -> int:
+def _first_index(fields: ConfigReader, vocab_size: int) -> int:
     """The end-of-text id; of several, the first one counts."""
     value: Any = fields.get("eos_token_id")[1]
     first = value[0] if isinstance(value, list) and value else value
@@ -213,7 +213,7 @@ def _check_inside(token: int, vocab_size: int, name: str) -> int:
     return token
 
 
-def _has_vision(fields: Fields) -> bool:
+def _has_vision(fields: ConfigReader) -> bool:
     layers: Any = fields.mapping("vision_config").get("num_hidden_layers", fields.get("vision_n_layers")[1])
     return isinstance(layers, int) and layers > 0
 

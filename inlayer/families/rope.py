@@ -15,31 +15,30 @@ from typing import Any
 
 from inlayer.errors import ConfigError
 from inlayer.families import spec
-from inlayer.families.fields import Fields, short
-from inlayer.families.spec import Angles, RotarySpec, Scaling
-from inlayer.families.traits import Family
+from inlayer.families.config_reader import ConfigReader, short
+from inlayer.families.family import Family
+from inlayer.families.spec import FULL, SLIDING, Angles, RotarySpec, Scaling
 
-HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
+N_HEAD_FIELDS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads")
 ROPE_TYPES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional")
 MAX_LAYERS = 4096  # the deepest published models have a few hundred
-FULL, SLIDING = "full_attention", "sliding_attention"
 
 
-def read_rotary(family: Family, fields: Fields, n_embd: int) -> RotarySpec:
+def read_rotary(family: Family, fields: ConfigReader, n_embd: int) -> RotarySpec:
     """The rotary settings of a config."""
-    head_dim = fields.optional_size(*family.head_dim_fields) or n_embd // fields.size(*HEADS)
+    head_dim = fields.optional_size(*family.head_dim_fields) or n_embd // fields.size(*N_HEAD_FIELDS)
     return RotarySpec(
         head_dim=head_dim,
         angles=_angles(family, fields, head_dim),
         pairing=family.pairing,
         layout=family.layout,
         float32=family.float32_tables,
-        layers=_layers(family, fields),
+        layer_types=_layers(family, fields),
         learned=family.learned_frequencies,
     )
 
 
-def _layers(family: Family, fields: Fields) -> tuple[str | None, ...] | None:
+def _layers(family: Family, fields: ConfigReader) -> tuple[str | None, ...] | None:
     """For every layer, its layer type, or None if it has no rotary positions; None if all layers are alike."""
     _, types = fields.get("layer_types")
     _, flags = fields.get(family.layer_thetas or "no_rope_layers")
@@ -62,10 +61,10 @@ def _layers(family: Family, fields: Fields) -> tuple[str | None, ...] | None:
     return None
 
 
-def _angles(family: Family, fields: Fields, head_dim: int) -> Angles | dict[str, Angles]:
+def _angles(family: Family, fields: ConfigReader, head_dim: int) -> Angles | dict[str, Angles]:
     """One `Angles`, or one per layer type."""
     if family.thetas:  # one field per layer type, in old files
-        by_layer = Fields(fields.mapping("rope_parameters"), {})
+        by_layer = ConfigReader(fields.mapping("rope_parameters"), {})
         scaling = fields.mapping("rope_scaling")
         angles = {}
         for layer_type, name in family.thetas.items():
@@ -84,9 +83,9 @@ def _angles(family: Family, fields: Fields, head_dim: int) -> Angles | dict[str,
 
 
 def _one(
-    settings: Mapping[str, Any], family: Family, fields: Fields, head_dim: int, layer_type: str | None = None
+    settings: Mapping[str, Any], family: Family, fields: ConfigReader, head_dim: int, layer_type: str | None = None
 ) -> Angles:
-    rope = Fields(settings, {})
+    rope = ConfigReader(settings, {})
     _, kind = rope.get("rope_type", "type")
     kind = family.rope_names.get(kind, kind) if isinstance(kind, str) else kind
     theta, partial = rope.optional_number("rope_theta"), rope.optional_number("partial_rotary_factor")
@@ -94,7 +93,7 @@ def _one(
     if partial is None:
         partial = fields.number(partial_name, otherwise=1.0)
         rotary_dim = None
-        if family.partial and family.rotary_dim_field:
+        if family.has_partial_rotary and family.rotary_dim_field:
             rotary_dim = fields.optional_size(family.rotary_dim_field)
         partial = partial if rotary_dim is None else rotary_dim / head_dim
     if kind == "proportional":
@@ -102,28 +101,28 @@ def _one(
     else:
         scaling = None if kind in (None, "default", "mrope") else _scaling(kind, rope, fields)
     # families that always rotate whole heads ignore the fraction, unless there is a scaling rule
-    uses_partial = kind != "proportional" and (family.partial or scaling is not None)
+    uses_partial = kind != "proportional" and (family.has_partial_rotary or scaling is not None)
     return Angles(
         theta=fields.number(base_name, otherwise=10_000.0) if theta is None else theta,
-        partial=partial if uses_partial else 1.0,
+        partial_rotary_factor=partial if uses_partial else 1.0,
         scaling=scaling,
         sections=_sections(family, rope),
         sections_interleaved=family.sections == "interleaved",
-        head_dim=_head_dim_of(layer_type, fields) if family.global_head_dim else None,
+        head_dim=_head_dim_of(layer_type, fields) if family.has_global_head_dim else None,
     )
 
 
-def _head_dim_of(layer_type: str | None, fields: Fields) -> int | None:
+def _head_dim_of(layer_type: str | None, fields: ConfigReader) -> int | None:
     """The width of the heads of one layer type, where it differs: per layer in new files, one field in old ones."""
     _, types = fields.get("layer_types")
     for number, settings in fields.mapping("per_layer_config").items():
         index = int(number) if str(number).isdecimal() and len(str(number)) < 5 else MAX_LAYERS
         if isinstance(types, list) and index < len(types) and types[index] == layer_type and isinstance(settings, dict):
-            return Fields(settings, {}).optional_size("head_dim")
+            return ConfigReader(settings, {}).optional_size("head_dim")
     return fields.optional_size("global_head_dim") if layer_type == FULL else None
 
 
-def _sections(family: Family, rope: Fields) -> tuple[int, ...] | None:
+def _sections(family: Family, rope: ConfigReader) -> tuple[int, ...] | None:
     """The number of channel pairs per position axis."""
     if family.sections is None:
         return None
@@ -136,7 +135,7 @@ def _sections(family: Family, rope: Fields) -> tuple[int, ...] | None:
     return tuple(value)
 
 
-def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
+def _scaling(kind: object, inner: ConfigReader, fields: ConfigReader) -> Scaling:
     if kind == "linear":
         return spec.Linear(factor=_factor(inner))
     max_length = fields.size("max_position_embeddings", "n_positions")
@@ -178,7 +177,7 @@ def _scaling(kind: object, inner: Fields, fields: Fields) -> Scaling:
     raise ConfigError(f"the config's rope type is {short(kind)}; supported types: {', '.join(ROPE_TYPES)}")
 
 
-def _factor(inner: Fields) -> float:
+def _factor(inner: ConfigReader) -> float:
     if (factor := inner.optional_number("factor")) is None:
         raise ConfigError("the config has a rotary scaling rule without a factor")
     return factor

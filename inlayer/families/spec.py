@@ -16,6 +16,7 @@ from inlayer.errors import ConfigError
 from inlayer.tables.ngram import NgramSpec
 
 MIN_SETTING, MAX_SETTING = 1e-6, 1e9  # outside this range, logarithms and quotients of a setting overflow
+FULL, SLIDING = "full_attention", "sliding_attention"  # layer types
 
 NormKind: TypeAlias = Literal[
     "layer", "layer without bias", "layer in float32", "rms", "rms without weight", "rms in float32",
@@ -169,7 +170,7 @@ class Angles:
     """
 
     theta: float = 10_000.0
-    partial: float = 1.0
+    partial_rotary_factor: float = 1.0
     scaling: Scaling | None = None
     sections: tuple[int, ...] | None = None
     sections_interleaved: bool = False
@@ -180,8 +181,8 @@ class Angles:
             raise ConfigError(
                 f"the rotary base theta is {self.theta}; it must be positive and finite (10,000 is a common value)"
             )
-        if not 0 < self.partial <= 1:
-            raise ConfigError(f"the rotated fraction of a head is {self.partial}; it must be in (0, 1]")
+        if not 0 < self.partial_rotary_factor <= 1:
+            raise ConfigError(f"the rotated fraction of a head is {self.partial_rotary_factor}; it must be in (0, 1]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +212,7 @@ class RotarySpec:
     pairing: Pairing
     layout: Layout | None
     float32: bool
-    layers: tuple[str | None, ...] | None = None  # per layer its type, or None without rotary positions
+    layer_types: tuple[str | None, ...] | None = None  # per layer its type, or None without rotary positions
     learned: bool = False  # the logarithm of a factor on each frequency is stored with the weights
 
 
@@ -248,13 +249,13 @@ class BucketSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class PerLayerSpec:
-    """Per-layer embeddings: a second table whose rows have `width` channels for each of `layers` blocks.
+    """Per-layer embeddings: a second table whose rows have `width` channels for each of `n_layers` blocks.
 
     `rounded` is Gemma-3n's variant: factors are rounded to the dtype of the model, and ids without a row get row 0.
     """
 
     rows: int
-    layers: int
+    n_layers: int
     width: int
     norm_eps: float
     padding_idx: int | None
@@ -267,7 +268,7 @@ class ValueSpec:
 
     rows: int
     width: int
-    layers: tuple[int, ...]  # the blocks that read it
+    layer_indices: tuple[int, ...]  # the blocks that read it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ import numpy as np
 
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
-from inlayer.families.weights import WITH_HEAD
+from inlayer.families.tensor_names import WITH_HEAD
 from inlayer.files import quoted
 from inlayer.inspection.check_layer import text_config
 from inlayer.inspection.check_rows import MAX_UNKNOWN, MAX_ZERO_ROWS, shared_rows

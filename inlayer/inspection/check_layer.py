@@ -21,11 +21,11 @@ import numpy as np
 from inlayer.checkpoint.model import Model
 from inlayer.errors import InlayerError
 from inlayer.families import FAMILIES, LayerSpec
-from inlayer.families.fields import read_config
+from inlayer.families.config_reader import read_config
 from inlayer.families.generic import ASSUMED
+from inlayer.families.model_types import NESTED
 from inlayer.families.spec import AlibiSpec
-from inlayer.families.table import NESTED
-from inlayer.families.weights import PARTS, choose_part, table_candidates
+from inlayer.families.tensor_names import PARTS, choose_part, table_candidates
 from inlayer.files import printable, quoted
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.inspection.findings import MAX_NUMBER, Finding, shorten
@@ -193,7 +193,7 @@ def _rotary_facts(spec: LayerSpec) -> tuple[RotarySummary, ...]:
             rope_theta=one.theta,
             factor=getattr(one.scaling, "factor", None),
             original_max_position_embeddings=getattr(one.scaling, "original_max_position_embeddings", None),
-            partial_rotary_factor=one.partial,
+            partial_rotary_factor=one.partial_rotary_factor,
         )
         for layer_type, one in by_type.items()
     )
@@ -274,7 +274,7 @@ def _shapes(spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     if spec.rotary is not None and spec.rotary.learned:
         shapes["position_embedding.alpha"] = (spec.rotary.head_dim // 2,)
     if (extra := spec.per_layer) is not None:  # its table is checked with the other tables
-        shapes["per_layer_embedding.projection.weight"] = extra.layers * extra.width, spec.n_embd
+        shapes["per_layer_embedding.projection.weight"] = extra.n_layers * extra.width, spec.n_embd
         shapes["per_layer_embedding.norm.weight"] = (extra.width,)
     return {part: shape for part in PARTS if (shape := shapes.get(part)) is not None}
 

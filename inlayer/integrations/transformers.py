@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from inlayer.errors import ConfigError, DtypeError, InputError
 from inlayer.families import describe
-from inlayer.families.fields import short as shown
+from inlayer.families.config_reader import short as shown
 from inlayer.head import Head
 from inlayer.tables import Table
 

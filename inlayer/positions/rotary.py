@@ -35,8 +35,8 @@ class RotaryPositions(nn.Module):
     """cos and sin for given positions. Computed in float32 at every call, so `.to(bfloat16)` cannot round the angles.
 
     `angles` is one `Angles`, or one per layer type for a model with several bases (Gemma-3). With `float32`, the
-    tables stay float32 whatever the model's dtype (OLMo). `layers` has the type of every layer, or None for a layer
-    without rotary positions. With `learned`, the buffer `alpha` has the logarithm of a factor on each frequency
+    tables stay float32 whatever the model's dtype (OLMo). `layer_types` has the type of every layer, or None for a
+    layer without rotary positions. With `learned`, the buffer `alpha` has the logarithm of a factor on each frequency
     (Mistral-Large-4); it stays float32 as in the original.
     """
 
@@ -48,14 +48,14 @@ class RotaryPositions(nn.Module):
         pairing: Pairing = "half",
         layout: Layout | None = None,
         float32: bool = False,
-        layers: tuple[str | None, ...] | None = None,
+        layer_types: tuple[str | None, ...] | None = None,
         learned: bool = False,
     ) -> None:
         super().__init__()
         if not isinstance(head_dim, int) or not 2 <= head_dim <= MAX_HEAD_DIM:
             raise ConfigError(f"head_dim is {head_dim!r}; it must be an integer in 2..{MAX_HEAD_DIM:,}")
         _check_names(pairing, layout or pairing)
-        self.head_dim, self.float32, self.layers = head_dim, float32, layers
+        self.head_dim, self.float32, self.layer_types = head_dim, float32, layer_types
         self.alpha = nn.Buffer(torch.zeros(head_dim // 2)) if learned else None
         self.angles: Angles | dict[str, Angles]
         self.angles = dict(angles) if isinstance(angles, Mapping) else angles or Angles()
@@ -67,8 +67,9 @@ class RotaryPositions(nn.Module):
             rotated = self.rotated_dim(one)
             if rotated < 2 or rotated % 2:
                 raise ConfigError(
-                    f"a head of {head_dim} channels with a rotated fraction of {one.partial:g} has {rotated} rotated "
-                    "channels; channels are rotated in pairs, so it must be an even number of at least 2"
+                    f"a head of {head_dim} channels with a rotated fraction of {one.partial_rotary_factor:g} has "
+                    f"{rotated} rotated channels; channels are rotated in pairs, so it must be an even number of at "
+                    "least 2"
                 )
             if one.sections and not one.sections_interleaved and sum(one.sections) != rotated // 2:
                 raise ConfigError(
@@ -89,16 +90,20 @@ class RotaryPositions(nn.Module):
 
     def rotated_dim(self, angles: Angles) -> int:
         """The number of channels of a head that are rotated; the others are unchanged."""
-        return int((angles.head_dim or self.head_dim) * angles.partial)
+        return int((angles.head_dim or self.head_dim) * angles.partial_rotary_factor)
 
     def type_of_layer(self, layer: int) -> tuple[bool, str | None]:
         """Whether a layer has rotary positions, and its type where the angles differ by type."""
-        if self.layers is None and isinstance(self.angles, Angles):
+        if self.layer_types is None and isinstance(self.angles, Angles):
             return True, None
-        if self.layers is None or not 0 <= layer < len(self.layers):
-            known = "has no list of layer types" if self.layers is None else f"has layers 0..{len(self.layers) - 1}"
+        if self.layer_types is None or not 0 <= layer < len(self.layer_types):
+            known = (
+                "has no list of layer types"
+                if self.layer_types is None
+                else f"has layers 0..{len(self.layer_types) - 1}"
+            )
             raise InputError(f"layer is {layer}, but the config {known}; give layer_type instead")
-        name = self.layers[layer]
+        name = self.layer_types[layer]
         return name is not None, name if isinstance(self.angles, dict) else None
 
     def _choose(self, layer_type: str | None) -> Angles:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from inlayer.errors import CheckpointError
 from inlayer.families.spec import AlibiSpec, BucketSpec
-from inlayer.families.weights import RELATIVE
+from inlayer.families.tensor_names import RELATIVE
 from inlayer.files import quoted
 from inlayer.formats.tensor_info import TensorInfo
 from inlayer.positions import alibi_of, relative_rows

@@ -33,7 +33,7 @@ from inlayer.checkpoint.open import open_store
 from inlayer.checkpoint.store import Store
 from inlayer.errors import CheckpointError, ConfigError
 from inlayer.families import describe
-from inlayer.families.fields import Fields, short
+from inlayer.families.config_reader import ConfigReader, short
 from inlayer.files import check_path, file_errors, path_kind, write_atomic
 from inlayer.positions import Angles, SinusoidalPositions, sinusoidal_encoding
 from inlayer.tensors import to_tensor
@@ -271,12 +271,12 @@ def from_config(raw: dict[str, Any]) -> DecoderConfig:
     spec = describe(raw)
     if spec.family not in SUPPORTED:
         raise ConfigError(f"{spec.family} models cannot be loaded as a decoder; supported: {', '.join(SUPPORTED)}")
-    fields = Fields(raw, SUPPORTED[spec.family])
+    fields = ConfigReader(raw, SUPPORTED[spec.family])
     for name, value in SUPPORTED[spec.family].items():
         if fields.get(name)[1] != value:
             raise ConfigError(f"the config's {name} is {short(raw[name])}; the decoder supports only {value!r}")
     is_gpt = spec.family == "gpt2"
-    own = Fields(fields.mapping("inlayer"), {})
+    own = ConfigReader(fields.mapping("inlayer"), {})
     n_head, positions, theta = fields.size("n_head", "num_attention_heads"), None, 10_000.0
     if is_gpt:
         positions = "sinusoidal" if own.get("positions")[1] == "sinusoidal" else "learned"

@@ -17,7 +17,7 @@ from torch import nn
 
 import inlayer
 from inlayer.errors import MissingFileError
-from inlayer.families.weights import table_role
+from inlayer.families.tensor_names import table_role
 from tests.checkpoint.test_folder import HEAD, LLAMA, SHARDS, TABLE, write
 from tests.families.survey import save_tiny
 

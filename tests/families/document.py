@@ -16,8 +16,8 @@ from pathlib import Path
 import transformers
 
 from inlayer.families import FAMILIES, LayerSpec, describe
+from inlayer.families.model_types import NESTED
 from inlayer.families.spec import AlibiSpec, Angles, BucketSpec
-from inlayer.families.table import NESTED
 from tests.families.survey import JOBS, Outcome, survey
 from tests.families.tiny import CAUSAL, MASKED
 
@@ -119,7 +119,7 @@ def _positions(spec: LayerSpec) -> str:
         several = {"": angles} if isinstance(angles, Angles) else angles
         settings = "; ".join(f"{name} {_angles(one)}".strip() for name, one in several.items())
         layout = spec.rotary.layout or spec.rotary.pairing
-        without = ", none in some layers" if spec.rotary.layers else ""
+        without = ", none in some layers" if spec.rotary.layer_types else ""
         return f"rotary, {spec.rotary.pairing} pairs, {layout} tables, {settings}{without}"
     relative = {AlibiSpec: "ALiBi", BucketSpec: "relative buckets"}.get(type(spec.relative), "")
     if spec.positions == "none":
@@ -129,7 +129,7 @@ def _positions(spec: LayerSpec) -> str:
 
 
 def _angles(angles: Angles) -> str:
-    part = "" if angles.partial == 1 else f", {angles.partial:g} of a head"
+    part = "" if angles.partial_rotary_factor == 1 else f", {angles.partial_rotary_factor:g} of a head"
     scaling = "" if angles.scaling is None else f", {type(angles.scaling).__name__}"
     axes = f", {len(angles.sections)} axes" if angles.sections else ""
     return f"theta {angles.theta:,.0f}{part}{scaling}{axes}"

@@ -17,7 +17,7 @@ THEIRS = sorted(FAMILIES.keys() - OTHER)
 def without_layers(config: object) -> LayerSpec:
     """The spec without the list of layers: their config classes fill in `layer_types`, which files rarely lack."""
     spec = describe(config)
-    return replace(spec, rotary=spec.rotary and replace(spec.rotary, layers=None))
+    return replace(spec, rotary=spec.rotary and replace(spec.rotary, layer_types=None))
 
 
 @pytest.mark.parametrize("model_type", THEIRS)

@@ -44,7 +44,7 @@ def test_no_new_plain_type_is_refused() -> None:
     """A type that a newer transformers adds: equal, or special enough that `make families` records a reason."""
     outcomes = [examine(job) for job in JOBS if job not in RECORDED]
     refused = [one.model_type for one in outcomes if one.outcome in ("refused", "differs")]
-    assert not refused, f"add rows to inlayer/families/table.py and run `make families`: {refused}"
+    assert not refused, f"add rows to inlayer/families/model_types.py and run `make families`: {refused}"
 
 
 def test_record_has_enough_types() -> None:

@@ -88,7 +88,7 @@ def test_gpt_neox_reads_only_its_own_field_names(said: dict[str, Any]) -> None:
     angles = describe({"model_type": "gpt_neox", **said}).rotary.angles
     assert isinstance(angles, Angles)
     theirs = CONFIG_MAPPING["gpt_neox"](**copy.deepcopy(said)).rope_parameters
-    assert (angles.theta, angles.partial) == (theirs["rope_theta"], theirs["partial_rotary_factor"])
+    assert (angles.theta, angles.partial_rotary_factor) == (theirs["rope_theta"], theirs["partial_rotary_factor"])
 
 
 FULL, SLIDING = {"rope_type": "linear", "factor": 8.0}, {"rope_type": "default"}

@@ -43,7 +43,7 @@ def test_matches_the_plain_loop(theta: float, partial: float, pairing: Any, layo
     q, k, positions = random(2, 3, 5, 16), random(2, 1, 5, 16, seed=1), [0, 1, 2, 7, 30]
 
     def turned(theta: float) -> tuple[Tensor, Tensor]:
-        rotary = RotaryPositions(16, Angles(theta=theta, partial=partial), pairing=pairing, layout=layout)
+        rotary = RotaryPositions(16, Angles(theta=theta, partial_rotary_factor=partial), pairing=pairing, layout=layout)
         return rotary.rotate(q, k, *rotary(torch.tensor([positions])))
 
     rotated = int(16 * partial)
@@ -151,8 +151,8 @@ def test_each_layer_type_has_its_own_base() -> None:
     [
         ({"head_dim": 0}, "head_dim is 0"),
         ({"head_dim": 7}, "has 7 rotated channels; .* an even number"),
-        ({"head_dim": 8, "angles": Angles(partial=0.4)}, "has 3 rotated channels"),
-        ({"head_dim": 8, "angles": Angles(partial=0.1)}, "has 0 rotated channels"),
+        ({"head_dim": 8, "angles": Angles(partial_rotary_factor=0.4)}, "has 3 rotated channels"),
+        ({"head_dim": 8, "angles": Angles(partial_rotary_factor=0.1)}, "has 0 rotated channels"),
         ({"head_dim": 8, "angles": {}}, "at least one layer type"),
         ({"head_dim": 2**30}, "head_dim is 1073741824"),
         (
@@ -186,7 +186,7 @@ def test_theta_is_positive(theta: float) -> None:
 @pytest.mark.parametrize("partial", [0.0, -0.5, 1.5, math.nan])
 def test_rotated_fraction_must_be_in_0_to_1(partial: float) -> None:
     with pytest.raises(ConfigError, match="rotated fraction of a head"):
-        Angles(partial=partial)
+        Angles(partial_rotary_factor=partial)
 
 
 def test_wrong_shapes() -> None:
@@ -222,10 +222,10 @@ def theirs_for(model: str, name: str = "apply_rotary_pos_emb") -> Any:
     ("model", "rotary"),
     [
         ("llama", RotaryPositions(16)),
-        ("gpt_neox", RotaryPositions(16, Angles(partial=0.25))),
-        ("phi3", RotaryPositions(16, Angles(partial=0.75, scaling=Linear(factor=2.0)))),
+        ("gpt_neox", RotaryPositions(16, Angles(partial_rotary_factor=0.25))),
+        ("phi3", RotaryPositions(16, Angles(partial_rotary_factor=0.75, scaling=Linear(factor=2.0)))),
         ("gpt_oss", RotaryPositions(16, layout="single")),
-        ("glm4", RotaryPositions(16, Angles(partial=0.5), pairing="interleaved", layout="half")),
+        ("glm4", RotaryPositions(16, Angles(partial_rotary_factor=0.5), pairing="interleaved", layout="half")),
         ("olmo", RotaryPositions(16, float32=True)),
     ],
 )

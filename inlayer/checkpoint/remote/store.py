@@ -33,7 +33,7 @@ from inlayer.checkpoint.remote.source import RemoteFile, RemoteFolder, parse_sou
 from inlayer.checkpoint.remote.transfer import Span, digest, open_cache
 from inlayer.checkpoint.store import INDEX, MAX_INDEX, PLAIN_FILE, FolderStore, Store, check_file, parse_index
 from inlayer.errors import CheckpointError, MissingExtraError, MissingFileError
-from inlayer.families.fields import read_config
+from inlayer.families.config_reader import read_config
 from inlayer.files import atomic_path, file_errors, listing, printable
 from inlayer.formats.gguf import GgufHeader, HeaderReader
 from inlayer.formats.row_file import FileRows, RowSource

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from inlayer.families.traits import Family
+from inlayer.families.family import Family
+from inlayer.families.spec import FULL, SLIDING
 
 
 def _sizes(vocab: int, width: int, heads: int, positions: int | None = None, **others: Any) -> dict[str, Any]:
@@ -40,7 +41,6 @@ def _like(
 
 
 # fmt: off
-FULL, SLIDING = "full_attention", "sliding_attention"
 TAKING_TURNS = (2**16, 2**16)  # of two position axes: more pairs than a head has
 TIED = {"tie_word_embeddings": True}
 PER_LAYER = {"vocab_size_per_layer_input": 262144, "hidden_size_per_layer_input": 256, "rms_norm_eps": 1e-6}
@@ -65,26 +65,27 @@ _qwen2 = Family(defaults=_sizes(151936, 4096, 32, 32768))
 _TWO_BASES = {FULL: "rope_theta", SLIDING: "rope_local_base_freq"}
 _gemma = Family(defaults=_sizes(256000, 3072, 16, 8192, head_dim=256, pad_token_id=0, **TIED), scaled="rows")
 _glm = Family(defaults=_sizes(151552, 4096, 32, 131072, head_dim=128, pad_token_id=151329, partial_rotary_factor=0.5),
-              pairing="interleaved", layout="half", partial=True)
+              pairing="interleaved", layout="half", has_partial_rotary=True)
 _cohere = Family(defaults=_sizes(256000, 8192, 64, 8192, pad_token_id=0, rope_theta=5e5, logit_scale=0.0625, **TIED),
                  pairing="interleaved")
 _deepseek_v3 = Family(defaults=_sizes(129280, 7168, 128, 4096, qk_rope_head_dim=64), pairing="interleaved",
                       layout="half")
 
-_plain, _partial, _none = Family(defaults={}), Family(defaults={}, partial=True), Family(defaults={}, positions="none")
+_plain, _none = Family(defaults={}), Family(defaults={}, positions="none")
+_partial = Family(defaults={}, has_partial_rotary=True)
 _gemma4 = replace(_gemma, defaults=_gemma.defaults | {"global_head_dim": 512, "rope_parameters": {
     SLIDING: _base(1e4), FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}},
-    global_head_dim=True)
+    has_global_head_dim=True)
 _deepseek_v4 = _like(
     _plain, 129280, 4096, 64, 1048576, head_dim=512, qk_rope_head_dim=64, hc_mult=4, compress_rope_theta=1.6e5,
-    traits={"pairing": "interleaved", "layout": "single", "partial": True, "head_dim_fields": ("head_dim",),
+    traits={"pairing": "interleaved", "layout": "single", "has_partial_rotary": True, "head_dim_fields": ("head_dim",),
             "rotary_dim_field": "qk_rope_head_dim", "streams": "hc_mult", "scaled_layers": ("compress",),
             "thetas": {"main": "rope_theta", "compress": "compress_rope_theta"}})
 _deepseek_v41 = replace(_deepseek_v4, defaults=_deepseek_v4.defaults | {"engram_pad_token_id": 2}, ngrams="engram")
 _sliding_rotary = Family(defaults={}, layers_without_rotary=(FULL,))
 _granite = Family(defaults={}, scaled="all", factor="embedding_multiplier")
-_gptj = Family(defaults={"embd_pdrop": 0.0}, pads=False, pairing="interleaved", layout="single", partial=True,
-               dropout="embd_pdrop", head_bias=True)
+_gptj = Family(defaults={"embd_pdrop": 0.0}, pads=False, pairing="interleaved", layout="single",
+               has_partial_rotary=True, dropout="embd_pdrop", head_bias=True)
 _qwen2_vl = Family(defaults=_sizes(152064, 8192, 64, 32768, rope_theta=1e6), sections="chunked",
                    default_sections=(16, 24, 24))
 _complex = Family(defaults={}, pairing="interleaved", layout="complex", float32_tables=True)
@@ -199,14 +200,14 @@ FAMILIES: dict[str, Family] = {
     "git": _like(_bert, 30522, 768, 12, 1024, tie_word_embeddings=False, traits={"token_types": False}),
     "glm": _glm,
     "glm4": _glm,
-    "glm4_moe": Family(defaults=_sizes(151552, 4096, 96, 131072, partial_rotary_factor=0.5), partial=True),
+    "glm4_moe": Family(defaults=_sizes(151552, 4096, 96, 131072, partial_rotary_factor=0.5), has_partial_rotary=True),
     "glm4_moe_lite": _like(_deepseek_v3, 154880, 2048, 20, 202752),
     "glm_moe_dsa": _like(_deepseek_v3, 154880, 6144, 64, 202752),
     "gpt2": _gpt2,
     "gpt_bigcode": _gpt2,
     "gpt_neo": replace(_gpt2, defaults=_sizes(50257, 2048, 16, 2048, embed_dropout=0.0, **TIED),
                        dropout="embed_dropout"),
-    "gpt_neox": Family(defaults=_sizes(50432, 6144, 64, 2048, rotary_pct=0.25), pads=False, partial=True,
+    "gpt_neox": Family(defaults=_sizes(50432, 6144, 64, 2048, rotary_pct=0.25), pads=False, has_partial_rotary=True,
                        rope_fields=("rotary_emb_base", "rotary_pct"), dropout="hidden_dropout"),
     "gpt_neox_japanese": _like(_partial, 32000, 2560, 32, 2048, **TIED, traits={"pads": False,
         "rope_fields": ("rotary_emb_base", "rotary_pct")}),
@@ -292,7 +293,7 @@ FAMILIES: dict[str, Family] = {
     "nanochat": _like(_plain, 50304, 768, 6, 2048, pad_token_id=1, rms_norm_eps=1e-06,
         final_logit_softcapping=15.0, traits={"norm": "rms without weight"}),
     "nemotron": Family(defaults=_sizes(256000, 6144, 48, 4096, partial_rotary_factor=0.5, initializer_range=0.0134),
-                       partial=True),
+                       has_partial_rotary=True),
     "nemotron_h": _like(_none, 131072, 4096, 32, pad_token_id=0),
     "neomme": _like(_partial, 131072, 1024, 16, 16384, head_dim=64, num_key_value_heads=4, num_hidden_layers=17,
         embedding_rank=256, norm_eps=1e-6, rope_parameters={FULL: _base(1e6, 0.25), SLIDING: _base(1e4, 1.0)}, **TIED,
@@ -314,10 +315,10 @@ FAMILIES: dict[str, Family] = {
     "pegasus": _like(_bart, 50265, 1024, 16, 1024, pad_token_id=0, traits={"position_offset": 0, "scaled": "all",
         "norm": None}),
     "persimmon": _like(_partial, 262144, 4096, 64, 16384, partial_rotary_factor=0.5),
-    "phi": Family(defaults=_sizes(51200, 2048, 32, 2048, partial_rotary_factor=0.5), partial=True,
+    "phi": Family(defaults=_sizes(51200, 2048, 32, 2048, partial_rotary_factor=0.5), has_partial_rotary=True,
                   dropout="embd_pdrop", head_bias=True),
     "phi3": Family(defaults=_sizes(32064, 3072, 32, 4096, pad_token_id=32000, original_max_position_embeddings=4096),
-                   partial=True, rope_names={"su": "longrope", "yarn": "longrope"}),
+                   has_partial_rotary=True, rope_names={"su": "longrope", "yarn": "longrope"}),
     "phi4_multimodal": _like(_partial, 200064, 3072, 32, 131072, pad_token_id=199999,
         traits={"dropout": "embd_pdrop", "rope_names": {"su": "longrope", "yarn": "longrope"}}),
     "phimoe": _like(_plain, 32064, 4096, 32, 131072, rope_theta=1e6),
@@ -355,7 +356,7 @@ FAMILIES: dict[str, Family] = {
         **TIED)),
     "solar_open": _like(_plain, 196608, 4096, 64, 131072, head_dim=128, rope_theta=1e6),
     "squeezebert": _like(_bert, 30522, 768, 12, 512, traits={"positions_first": True}),
-    "stablelm": Family(defaults=_sizes(50304, 2560, 32, 4096, partial_rotary_factor=0.25), partial=True),
+    "stablelm": Family(defaults=_sizes(50304, 2560, 32, 4096, partial_rotary_factor=0.25), has_partial_rotary=True),
     "starcoder2": Family(defaults=_sizes(49152, 3072, 24, 4096, initializer_range=0.018042, embedding_dropout=0.0,
                                          **TIED), dropout="embedding_dropout"),
     "t5": _t5,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from inlayer import Embeddings, describe
 from inlayer.errors import ConfigError, InlayerError, MissingFileError
 from inlayer.families import FAMILIES, LayerSpec
-from inlayer.families.fields import MAX_CONFIG
+from inlayer.families.config_reader import MAX_CONFIG
 from inlayer.positions import Angles, RotaryPositions
 
 LLAMA: dict[str, Any] = {

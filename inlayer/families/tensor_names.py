@@ -4,7 +4,8 @@ tensor names -> [parts of the layer] -> Embeddings, Head
 - a table is first searched for under its usual names, in order of preference, then by the end of its name
 - tensors inside a block do not belong to the input layer: DeepSeek-V3 has a second table for multi-token prediction at
   `model.layers.61.embed_tokens.weight`. Neither do those of a vision or audio tower
-Tested on checkpoints that transformers wrote in tests/checkpoint/test_parity.py and in tests/families/test_weights.py.
+Tested on checkpoints that transformers wrote in tests/checkpoint/test_parity.py and in
+tests/families/test_tensor_names.py.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ HEAD_ENDS = (  # `output` is the name in GGUF and in the original Llama files
 )
 
 TABLES: tuple[str, ...] = tuple(prefix + end for end in TABLE_ENDS for prefix in TEXT_MODELS)
-HEADS: tuple[str, ...] = tuple(
+HEAD_TENSORS: tuple[str, ...] = tuple(
     prefix + end for end in HEAD_ENDS for prefix in ("", "model.", "language_model.", "model.language_model.")
 )
 

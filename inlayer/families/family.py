@@ -1,6 +1,7 @@
-"""Family: the traits by which the input layers and heads of model types differ. Its values are in families/table.py.
+"""Family: the traits by which the input layers and heads of model types differ.
 
 config.json -> [Family] -> LayerSpec
+- its values, by model type, are in families/model_types.py
 Tested through every family in tests/families/.
 """
 
@@ -32,13 +33,13 @@ class Family:
     # rotary positions
     pairing: Literal["half", "interleaved"] = "half"
     layout: Literal["half", "interleaved", "single", "complex"] | None = None
-    partial: bool = False  # a fraction of each head may be rotated
+    has_partial_rotary: bool = False  # a fraction of each head may be rotated
     float32_tables: bool = False  # cos and sin stay float32 in a bfloat16 model
     rope_fields: tuple[str, str] = ("rope_theta", "partial_rotary_factor")  # the base, and the rotated fraction
     rope_names: Mapping[str, str] = field(default_factory=dict)  # old names of rope types
     head_dim_fields: tuple[str, ...] = ("qk_rope_head_dim", "head_dim")
     rotary_dim_field: str | None = "rotary_dim"  # the number of rotated channels, if the config has no fraction
-    global_head_dim: bool = False  # layers with full attention have wider heads: global_head_dim
+    has_global_head_dim: bool = False  # layers with full attention have wider heads: global_head_dim
     thetas: Mapping[str, str] = field(default_factory=dict)  # per layer type, the field with its base
     scaled_layers: tuple[str, ...] = ()  # the layer types that rope_scaling applies to
     sections: Literal["chunked", "interleaved"] | None = None  # M-RoPE: positions with three axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inlayer.families.weights import HEADS, TABLES, choose_part, table_candidates
+from inlayer.families.tensor_names import HEAD_TENSORS, TABLES, choose_part, table_candidates
 
 BIG = (163840, 7168)
 
@@ -94,5 +94,5 @@ def test_parts_are_chosen_by_the_prefix_of_the_table() -> None:
 
 
 def test_names_are_unambiguous() -> None:
-    assert not set(TABLES) & set(HEADS)
+    assert not set(TABLES) & set(HEAD_TENSORS)
     assert len(set(TABLES)) == len(TABLES)

@@ -1,10 +1,10 @@
 """Reading an untrusted config.json: every field is read with its type and range.
 
-config.json -> [Fields] -> LayerSpec
+config.json -> [ConfigReader] -> LayerSpec
 - a config is a dict, a `transformers` config object (its `to_dict()`), or a path to config.json or to its folder
 - null means "none" for optional things (a padding row, a soft cap); otherwise it counts as missing
 - nothing that a config names is imported or executed
-Tested with wrong types and damaged files in tests/families/test_fields.py.
+Tested with wrong types and damaged files in tests/families/test_config_reader.py.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _finite(name: str, value: int | float) -> float:
     return number
 
 
-class Fields:
+class ConfigReader:
     """The fields of a config, under any of their names and checked when read; the family's defaults fill in."""
 
     def __init__(self, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

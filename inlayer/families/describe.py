@@ -1,0 +1,252 @@
+"""describe: a config.json becomes the settings of an input layer and a head.
+
+config.json -> [LayerSpec] -> Embeddings, Head
+- nested text configs (Gemma-3, LLaVA, Kimi-K2.5) are found by their model type
+- a family that is not in the table (families/model_types.py) is an error, unless config and tensors look like an
+  ordinary rotary decoder (families/generic.py): then the result is labeled as generic
+- see also: rotary settings (families/rope.py), n-gram memories (families/ngram_configs.py)
+Tested against transformers, family by family, in tests/families/; docs/families.md lists the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
+
+import ml_dtypes
+import numpy as np
+
+from inlayer.errors import ConfigError
+from inlayer.families.config_reader import ConfigReader, read_config, short
+from inlayer.families.family import Family
+from inlayer.families.generic import check_generic
+from inlayer.families.model_types import FAMILIES, GENERIC, INNER, NESTED
+from inlayer.families.ngram_configs import read_ngrams
+from inlayer.families.rope import MAX_LAYERS, N_HEAD_FIELDS, read_rotary
+from inlayer.families.spec import (
+    FULL,
+    AlibiSpec,
+    BucketSpec,
+    HeadSpec,
+    LayerSpec,
+    PerLayerSpec,
+    PositionIdRule,
+    ValueSpec,
+)
+
+# n_embed comes first for BLOOM's published files
+WIDTH = ("n_embed", "hidden_size", "n_embd", "d_model", "dim", "emb_dim")
+ROW_WIDTH = ("word_embed_proj_dim", "embedding_size", "input_embedding_size", "embedding_rank")
+LENGTH = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len")
+EPSILON = ("layer_norm_eps", "layer_norm_epsilon", "norm_eps", "rms_norm_eps")
+WHOLE_MODEL = ("tie_word_embeddings", "image_token_id", "vision_config")
+MPT_BIAS_MAX = 8.0  # transformers does not read alibi_bias_max
+MAX_TABLE = 2**40  # values; the largest published tables have about 2**32
+
+
+def describe(config: object, *, tensor_names: Callable[[], Collection[str]] | None = None) -> LayerSpec:
+    """Interpret a model config as an input layer and a head, without building them.
+
+    Args:
+        config: A dict, a transformers config object, or a path to config.json or its folder. A spec is returned as it
+            is.
+        tensor_names: Returns the names of a checkpoint's tensors. With them, an unknown model type may be opened as
+            generic, if config and tensors are ordinary; the family of the result says so.
+
+    Returns:
+        The layer's settings, with the names of the arguments of `Embeddings`.
+
+    Raises:
+        ConfigError: If the config is malformed or its family is not supported.
+
+    Example:
+        >>> describe({"model_type": "gpt2"}).positions
+        'learned'
+    """
+    if isinstance(config, LayerSpec):
+        return config
+    raw = read_config(config)
+    outer_type = raw.get("model_type")
+    named = outer_type if isinstance(outer_type, str) else ""
+    inner = raw.get(INNER.get(named, ""))
+    if isinstance(inner, Mapping):
+        raw = {**raw, **inner, "model_type": named}
+    nested = raw.get("text_config")
+    if isinstance(nested, Mapping) and (named not in FAMILIES or raw.get("vocab_size") is None):
+        # The text part decides everything except what belongs to the whole model. It may lack a model_type.
+        tie = {name: raw[name] for name in WHOLE_MODEL if raw.get(name) is not None}
+        kind = nested.get("model_type")
+        raw = {**nested, "model_type": NESTED.get(named) if kind is None else kind, **tie}
+    elif named in NESTED:
+        raise ConfigError(f"a {named} config needs its text part in text_config, which is missing or not an object")
+    model_type = raw.get("model_type")
+    family = FAMILIES.get(model_type) if isinstance(model_type, str) else None
+    if family is None or not isinstance(model_type, str):
+        kind, known = short(model_type or outer_type), [*FAMILIES, *NESTED]
+        similar = ", ".join(get_close_matches(kind.strip("'"), known, cutoff=0.5)) or "none"
+        message = (
+            f"unknown model type {kind}; similar ones are {similar} (inlayer.families.FAMILIES has all {len(known)}). "
+            "For another model, build its layer with inlayer.Embeddings(vocab_size, n_embd, positions=...)"
+        )
+        if tensor_names is None or not isinstance(model_type, str):
+            raise ConfigError(message)
+        try:
+            check_generic(raw, tensor_names())
+        except ConfigError as reason:
+            raise ConfigError(f"{message}. It is not opened as generic: {reason}") from reason
+        return _translate(f"generic ({kind})", GENERIC, ConfigReader(raw, {}))
+    return _translate(model_type, family, ConfigReader(raw, family.defaults))
+
+
+def _translate(name: str, family: Family, fields: ConfigReader) -> LayerSpec:
+    vocab_size, n_embd = fields.size("vocab_size"), fields.size(*WIDTH)
+    padding_idx = fields.index("pad_token_id") if family.pads and family.padding_idx is None else family.padding_idx
+    if padding_idx is not None and padding_idx >= vocab_size:
+        raise ConfigError(
+            f"the config's pad_token_id {padding_idx} is outside its table of {vocab_size} rows (0..{vocab_size - 1})"
+        )
+    positions = family.positions
+    if family.positions_flag and fields.get(family.positions_flag)[1] not in (True, "rope"):
+        positions = "none"
+    if family.alibi_flag and fields.flag(family.alibi_flag, otherwise=False):
+        positions = "none"
+    length = None if positions == "none" else fields.optional_size(*LENGTH)
+    if length is None and positions == "learned":
+        length = fields.size(*LENGTH)  # an error
+    row_width = fields.optional_size(*ROW_WIDTH) if family.project else None
+    if family.projects_equal_widths and row_width is None:
+        row_width = n_embd
+    if row_width == n_embd and not family.projects_equal_widths:
+        row_width = None
+    token_types = fields.count("type_vocab_size") if family.token_types else 0
+    scale, multiplier = _factors(family, fields, n_embd)
+    rows, width = max(vocab_size, length or 0, token_types, row_width or 0), max(n_embd, row_width or 0)
+    _check_table_size(rows, width)
+    return LayerSpec(
+        family=name,
+        vocab_size=vocab_size,
+        n_embd=n_embd,
+        block_size=length + family.position_start if length else None,
+        positions=positions,
+        rotary=read_rotary(family, fields, n_embd) if positions == "rotary" else None,
+        position_id_rule=_position_id_rule(family, padding_idx),
+        position_offset=family.position_offset,
+        padding_idx=padding_idx,
+        init_std=fields.number("initializer_range", "init_std", "initializer_factor", otherwise=0.02),
+        scale=scale,
+        round_scale=family.scaled == "rows",
+        multiplier=multiplier,
+        token_types=token_types,
+        norm=family.norm or "layer",
+        norm_at=family.norm_at,
+        positions_first=family.positions_first,
+        norm_eps=fields.number(*EPSILON, otherwise=1e-5) if family.norm else None,
+        mask_padding=family.mask_padding,
+        streams=fields.size(family.streams) if family.streams else 1,
+        dropout=_dropout(family, fields),
+        row_width=row_width,
+        project=family.project if row_width is not None else None,
+        per_layer=_per_layer(family, fields, padding_idx),
+        value=_value(fields, vocab_size) if family.value_embeddings else None,
+        head=_head(family, fields, n_embd),
+        ngrams=read_ngrams(family.ngrams, fields, vocab_size, n_embd),
+        relative=_relative(family, fields),
+    )
+
+
+def _relative(family: Family, fields: ConfigReader) -> AlibiSpec | BucketSpec | None:
+    kind = family.relative
+    if kind == "mpnet":  # its buckets are those of T5, whatever the config says
+        return BucketSpec(kind="t5", buckets=32, max_distance=128)
+    if kind == "t5":
+        buckets = fields.optional_size("relative_attention_num_buckets") or 32
+        longest = fields.optional_size("relative_attention_max_distance") or 128
+        return BucketSpec(kind="t5", buckets=buckets, max_distance=longest)
+    if kind == "deberta":
+        if not fields.flag("relative_attention", otherwise=False):
+            return None
+        longest = fields.index("max_relative_positions") or fields.size(*LENGTH)
+        return BucketSpec(kind="deberta", buckets=fields.index("position_buckets") or None, max_distance=longest)
+    if kind is None or (family.alibi_flag and not fields.flag(family.alibi_flag, otherwise=False)):
+        return None
+    bias_max = MPT_BIAS_MAX if kind == "alibi of mpt" else None
+    return AlibiSpec(heads=fields.size(*N_HEAD_FIELDS), bias_max=bias_max, rounded=kind == "alibi in bfloat16")
+
+
+def _per_layer(family: Family, fields: ConfigReader, padding_idx: int | None) -> PerLayerSpec | None:
+    if family.per_layer is None or fields.get_or_none("hidden_size_per_layer_input")[1] in (None, 0):
+        return None
+    spec = PerLayerSpec(
+        rows=fields.size("vocab_size_per_layer_input"),
+        n_layers=fields.size("num_hidden_layers"),
+        width=fields.size("hidden_size_per_layer_input"),
+        norm_eps=fields.number("rms_norm_eps", otherwise=1e-6),
+        padding_idx=padding_idx,
+        rounded=family.per_layer == "rounded",
+    )
+    _check_table_size(spec.rows, spec.n_layers * spec.width)
+    if padding_idx is not None and padding_idx >= spec.rows:
+        raise ConfigError(f"the config's pad_token_id {padding_idx} is outside its per-layer table of {spec.rows} rows")
+    return spec
+
+
+def _value(fields: ConfigReader, vocab_size: int) -> ValueSpec:
+    """NeoMME: the first and the last block with full attention read the table."""
+    count, (_, types) = min(fields.size("num_hidden_layers"), MAX_LAYERS), fields.get("layer_types")
+    full = [number for number in range(count) if (number + 1) % 6 == 0 or number == count - 1]
+    if isinstance(types, (list, tuple)):
+        full = [number for number, kind in enumerate(types[:MAX_LAYERS]) if kind == FULL]
+    spec = ValueSpec(
+        rows=vocab_size,
+        width=fields.size("num_key_value_heads") * fields.size("head_dim"),
+        layer_indices=tuple(sorted({*full[:1], *full[-1:]})),
+    )
+    _check_table_size(spec.rows, spec.width)
+    return spec
+
+
+def _check_table_size(rows: int, width: int) -> None:
+    """Reject a table whose rows x width would overflow in torch, even if each is valid on its own."""
+    if rows * width > MAX_TABLE:
+        raise ConfigError(
+            f"the config describes a table of {rows:,} x {width:,} values; the maximum is {MAX_TABLE:,} values"
+        )
+
+
+def _factors(family: Family, fields: ConfigReader, n_embd: int) -> tuple[float, float]:
+    """The factor on rows only, and the factor on rows and inputs_embeds alike; 1 for none."""
+    if family.scaled == "no" or (family.scale_flag and not fields.flag(family.scale_flag, otherwise=False)):
+        return 1.0, 1.0
+    factor = float(n_embd**0.5) if family.factor.startswith("sqrt") else fields.number(family.factor, otherwise=1.0)
+    if family.factor == "sqrt in bfloat16":
+        factor = float(np.float32(factor).astype(ml_dtypes.bfloat16))
+    return (1.0, factor) if family.scaled == "all" else (factor, 1.0)
+
+
+def _position_id_rule(family: Family, padding_idx: int | None) -> PositionIdRule:
+    if family.position_ids_by != "ids":
+        return PositionIdRule(by=family.position_ids_by, start=family.position_start)
+    if padding_idx is None:
+        raise ConfigError("the config has no pad_token_id; this family needs it to number its positions")
+    return PositionIdRule(by="ids", start=padding_idx + 1, padding_idx=padding_idx)
+
+
+def _dropout(family: Family, fields: ConfigReader) -> float:
+    rate = fields.number(family.dropout, otherwise=0.0) if family.dropout else 0.0
+    if not 0 <= rate <= 1:
+        raise ConfigError(f"the config's {family.dropout} is {rate}; a dropout rate is in 0..1")
+    return rate
+
+
+def _head(family: Family, fields: ConfigReader, n_embd: int) -> HeadSpec:
+    tied = fields.flag("tie_word_embeddings", otherwise=False)
+    # Files imply the scale by tying; transformers 5 ties every T5 and has a field of its own for the scale.
+    scaled = family.head_input_scaled and fields.flag("scale_decoder_outputs", otherwise=tied)
+    return HeadSpec(
+        tied=tied,
+        bias=family.head_bias,
+        input_scale=n_embd**-0.5 if scaled else 1.0,
+        scale=fields.number("logit_scale", "output_multiplier", otherwise=1.0),
+        divisor=fields.number("logits_scaling", otherwise=1.0),
+        soft_cap=fields.optional_number("final_logit_softcapping"),
+    )
